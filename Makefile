@@ -1,0 +1,66 @@
+# The targets a newcomer needs. Everything is installed into .venv; `make test` also installs the
+# servers and programs that the tests start (see tools/install_test_programs.sh).
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+DATA ?= data
+WORKERS ?= 2
+PIP := $(BIN)/pip --disable-pip-version-check --quiet
+
+.PHONY: up down setup test check bench traps docs wire lock soak clean
+
+up: $(VENV)/.runtime  ## run everything on this machine, in the foreground
+	$(BIN)/corral up --data $(DATA)
+
+down: $(VENV)/.runtime  ## stop what `make up` started
+	$(BIN)/corral down --data $(DATA)
+
+setup: $(VENV)/.dev  ## install all that development needs
+	tools/install_test_programs.sh
+
+test: setup  ## every suite
+	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile
+
+soak: setup  ## long campaigns, not part of `test`
+	CORRAL_TEST_ROUNDS=20 $(BIN)/python -m pytest -n $(WORKERS) tests/component tests/system
+
+check: $(VENV)/.dev  ## style, types, import directions, generated code
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports --no-cache
+	$(BIN)/python tools/generate_wire.py --check
+	$(BIN)/python tools/generate_docs.py --check
+
+bench: $(VENV)/.dev  ## every claim of ours, with its floor
+	$(BIN)/python -m benchmarks
+
+traps: $(VENV)/.dev  ## each trap of the specification and the tests that close it
+	@$(BIN)/python tools/list_traps.py
+
+docs: $(VENV)/.dev  ## write the generated reference pages
+	$(BIN)/python tools/generate_docs.py
+
+wire: $(VENV)/.dev  ## write the generated protocol code
+	$(BIN)/python tools/generate_wire.py
+
+lock:  ## pin all dependencies anew
+	tools/lock.sh
+
+clean:
+	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+$(VENV)/bin/pip:
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/.runtime: $(VENV)/bin/pip requirements/runtime.lock pyproject.toml
+	$(PIP) install --require-hashes -r requirements/runtime.lock
+	$(PIP) install --no-deps -e .
+	touch $@
+
+$(VENV)/.dev: $(VENV)/bin/pip requirements/dev.lock pyproject.toml
+	$(PIP) install --require-hashes -r requirements/dev.lock
+	$(PIP) install --no-deps -e .
+	touch $@ $(VENV)/.runtime

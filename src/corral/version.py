@@ -1,0 +1,8 @@
+"""The version of this distribution and of the link it speaks."""
+
+from __future__ import annotations
+
+VERSION = "0.1.0"
+
+PROTOCOL_VERSION = 1
+"""Bumped only when a field of the wire is removed or a number reused."""

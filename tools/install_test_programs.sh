@@ -1,0 +1,17 @@
+#!/usr/bin/env bash
+# Installs the programs that tests start, where they are missing. PostgreSQL comes from a wheel.
+set -euo pipefail
+
+missing=()
+[ -e /usr/lib/x86_64-linux-gnu/faketime/libfaketime.so.1 ] ||
+  compgen -G '/usr/lib/*/faketime/libfaketime.so.1' >/dev/null || missing+=(libfaketime)
+command -v tmux >/dev/null || missing+=(tmux)
+
+[ ${#missing[@]} -eq 0 ] && exit 0
+if [ "$(id -u)" -ne 0 ]; then
+  echo "these packages are needed by the tests: ${missing[*]}; install them as root" >&2
+  exit 1
+fi
+export DEBIAN_FRONTEND=noninteractive
+apt-get update -qq
+apt-get install -y -qq --no-install-recommends "${missing[@]}" >/dev/null

@@ -1,0 +1,12 @@
+#!/usr/bin/env bash
+# Pins every dependency with its hashes. The lock files name no registry.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+scratch=$(mktemp -d)
+trap 'rm -rf "$scratch"' EXIT
+python3 -m venv "$scratch"
+"$scratch/bin/pip" --quiet install uv
+for set in runtime dev; do
+  "$scratch/bin/uv" pip compile --quiet --upgrade --python-version 3.11 --generate-hashes \
+    --no-emit-index-url --no-header "requirements/$set.in" -o "requirements/$set.lock"
+done
