@@ -1,0 +1,1 @@
+"""The wire: generated messages, and what both ends of a stream share."""

@@ -1,0 +1,46 @@
+"""gRPC options that both ends agree on: limits, keep-alive, names."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+CONTROL_LIMIT: Final = 4 * 1024 * 1024
+"""The largest frame either side accepts."""
+
+_KEEPALIVE_MS: Final = 10_000
+_KEEPALIVE_TIMEOUT_MS: Final = 5_000
+_SERVER_MINIMUM_MS: Final = 5_000
+
+Options = list[tuple[str, Any]]
+
+
+def server_options() -> Options:
+    return [
+        ("grpc.max_receive_message_length", CONTROL_LIMIT),
+        ("grpc.max_send_message_length", CONTROL_LIMIT),
+        ("grpc.keepalive_time_ms", _KEEPALIVE_MS),
+        ("grpc.keepalive_timeout_ms", _KEEPALIVE_TIMEOUT_MS),
+        ("grpc.keepalive_permit_without_calls", 1),
+        ("grpc.http2.min_recv_ping_interval_without_data_ms", _SERVER_MINIMUM_MS),
+        ("grpc.http2.min_ping_interval_without_data_ms", _SERVER_MINIMUM_MS),
+        ("grpc.http2.max_ping_strikes", 0),
+        ("grpc.so_reuseport", 0),
+    ]
+
+
+def channel_options(server_name: str) -> Options:
+    """`server_name` is what the certificate must say, whatever address is dialled."""
+    return [
+        ("grpc.ssl_target_name_override", server_name),
+        ("grpc.default_authority", server_name),
+        ("grpc.max_receive_message_length", CONTROL_LIMIT),
+        ("grpc.max_send_message_length", CONTROL_LIMIT),
+        ("grpc.keepalive_time_ms", _KEEPALIVE_MS),
+        ("grpc.keepalive_timeout_ms", _KEEPALIVE_TIMEOUT_MS),
+        ("grpc.keepalive_permit_without_calls", 1),
+        ("grpc.http2.max_pings_without_data", 0),
+        # Each channel has its own connection: bulk must not queue before control.
+        ("grpc.use_local_subchannel_pool", 1),
+        # We reconnect by our own clock and address book.
+        ("grpc.enable_retries", 0),
+    ]

@@ -1,0 +1,24 @@
+"""Optional parts of the protocol. Each side names what it knows; what both know is used."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+BATCH: Final = "batch"
+"""Several envelopes in one frame."""
+SPOOL: Final = "spool"
+"""Numbered, confirmed delivery of what a node must not lose."""
+RENEW: Final = "renew"
+"""Certificate renewal over the stream."""
+LOG_LEVEL: Final = "log-level"
+"""The controller may switch the daemon's log level."""
+DATA: Final = "data"
+"""Bulk transfer by DataService on a second channel."""
+
+FEATURES: Final = (BATCH, SPOOL, RENEW, LOG_LEVEL, DATA)
+
+
+def common(theirs: Iterable[str]) -> frozenset[str]:
+    """The features that hold on a stream with this peer."""
+    return frozenset(FEATURES) & frozenset(theirs)

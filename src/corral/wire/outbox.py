@@ -1,0 +1,112 @@
+"""What waits to be sent on one stream, and how it becomes frames.
+
+Exactly one task per stream takes frames from its outbox and writes them. Everybody else only
+puts messages in, which never blocks: so a reader can answer while the peer does not read, and
+two floods cannot wait for each other. A peer that takes nothing makes the outbox overflow,
+which ends its stream and nobody else's.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from typing import Final, Generic, Protocol, TypeVar
+
+FRAME_MESSAGES: Final = 256
+FRAME_BYTES: Final = 128 * 1024
+MAX_MESSAGES: Final = 10_000
+MAX_BYTES: Final = 8 * 1024 * 1024
+
+
+class Sized(Protocol):
+    def ByteSize(self) -> int: ...  # noqa: N802 - the name protobuf gives it
+
+
+M = TypeVar("M", bound=Sized)
+
+
+class Outbox(Generic[M]):
+    """Messages in order, plus coalesced state of which only the latest value counts."""
+
+    def __init__(
+        self,
+        *,
+        bundle: Callable[[list[M]], M] | None,
+        max_messages: int = MAX_MESSAGES,
+        max_bytes: int = MAX_BYTES,
+    ) -> None:
+        self._bundle = bundle
+        self._max_messages = max_messages
+        self._max_bytes = max_bytes
+        self._queue: deque[tuple[M, int]] = deque()
+        self._latest: dict[str, M] = {}
+        self._bytes = 0
+        self._wake = asyncio.Event()
+        self._closed = False
+        self.overflowed = False
+
+    def __len__(self) -> int:
+        return len(self._queue) + len(self._latest)
+
+    @property
+    def waiting_bytes(self) -> int:
+        return self._bytes
+
+    def send(self, message: M) -> bool:
+        """Queue a message; False when the stream is over, or is by this very message."""
+        if self._closed:
+            return False
+        size = message.ByteSize()
+        if len(self._queue) >= self._max_messages or self._bytes + size > self._max_bytes:
+            self.overflowed = True
+            self.close()
+            return False
+        self._queue.append((message, size))
+        self._bytes += size
+        self._wake.set()
+        return True
+
+    def replace(self, key: str, message: M) -> bool:
+        """Queue state: an older value under the same key that was not sent yet is superseded."""
+        if self._closed:
+            return False
+        self._latest[key] = message
+        self._wake.set()
+        return True
+
+    def close(self) -> None:
+        """No more frames: what waits is dropped, the writer ends."""
+        self._closed = True
+        self._queue.clear()
+        self._latest.clear()
+        self._bytes = 0
+        self._wake.set()
+
+    async def next_frame(self) -> M | None:
+        """The next frame to write, everything that waits in it up to the frame's bound; None at the end."""
+        while not self._queue and not self._latest:
+            if self._closed:
+                return None
+            self._wake.clear()
+            await self._wake.wait()
+        messages = self._take()
+        if len(messages) == 1 or self._bundle is None:
+            return messages[0]
+        return self._bundle(messages)
+
+    def _take(self) -> list[M]:
+        limit = FRAME_MESSAGES if self._bundle is not None else 1
+        taken: list[M] = []
+        total = 0
+        while self._latest and len(taken) < limit:
+            taken.append(self._latest.pop(next(iter(self._latest))))
+        while self._queue and len(taken) < limit:
+            message, size = self._queue[0]
+            if taken and total + size > FRAME_BYTES:
+                break
+            self._queue.popleft()
+            self._bytes -= size
+            total += size
+            taken.append(message)
+        return taken

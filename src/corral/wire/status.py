@@ -1,0 +1,49 @@
+"""Our errors as gRPC statuses and back: the code travels beside the text, so nobody parses prose."""
+
+from __future__ import annotations
+
+from typing import Any, Final, NoReturn, cast
+
+import grpc
+
+from corral.errors import Bug, Code, CorralError, Rejected, Retryable
+
+_CODE_KEY: Final = "corral-code"
+_STATUS: Final = {
+    400: grpc.StatusCode.INVALID_ARGUMENT,
+    401: grpc.StatusCode.UNAUTHENTICATED,
+    403: grpc.StatusCode.PERMISSION_DENIED,
+    404: grpc.StatusCode.NOT_FOUND,
+    409: grpc.StatusCode.FAILED_PRECONDITION,
+    410: grpc.StatusCode.OUT_OF_RANGE,
+    412: grpc.StatusCode.ABORTED,
+    413: grpc.StatusCode.RESOURCE_EXHAUSTED,
+    422: grpc.StatusCode.DATA_LOSS,
+    429: grpc.StatusCode.RESOURCE_EXHAUSTED,
+    503: grpc.StatusCode.UNAVAILABLE,
+    504: grpc.StatusCode.DEADLINE_EXCEEDED,
+}
+_UNREACHED: Final = frozenset({grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED})
+_MAX_DETAILS: Final = 1000
+
+
+async def abort(context: grpc.aio.ServicerContext[Any, Any], error: CorralError) -> NoReturn:
+    """End a call with this error; raises, as gRPC's own abort does."""
+    status = _STATUS.get(error.code.status, grpc.StatusCode.INTERNAL)
+    await context.abort(status, str(error)[:_MAX_DETAILS], ((_CODE_KEY, error.code.name),))
+    raise Bug("a gRPC abort returned")
+
+
+def from_rpc(error: grpc.aio.AioRpcError, *, peer: str) -> CorralError:
+    """What the other side said, or that it could not be reached."""
+    trailers = cast(Any, error.trailing_metadata())  # grpc.aio.Metadata, which the stubs do not know
+    name = str(trailers.get(_CODE_KEY, "")) if trailers is not None else ""
+    details = error.details() or error.code().name
+    if name in Code.__members__:
+        kind = Retryable if Code[name].status >= 500 else Rejected
+        return kind(Code[name], details)
+    if error.code() in _UNREACHED:
+        return Retryable(Code.UNREACHABLE, f"{peer} cannot be reached: {details}")
+    if error.code() is grpc.StatusCode.CANCELLED:
+        return Retryable(Code.UNREACHABLE, f"{peer} ended the call")
+    return Rejected(Code.BAD_REQUEST, f"{peer} refused the call: {error.code().name} {details}")

@@ -1,0 +1,164 @@
+from corral.wire.v1 import plan_pb2 as _plan_pb2
+from google.protobuf.internal import containers as _containers
+from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
+from google.protobuf import descriptor as _descriptor
+from google.protobuf import message as _message
+from collections.abc import Iterable as _Iterable, Mapping as _Mapping
+from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
+
+DESCRIPTOR: _descriptor.FileDescriptor
+
+class ModuleIntent(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    MODULE_INTENT_UNSPECIFIED: _ClassVar[ModuleIntent]
+    MODULE_INTENT_ACTIVE: _ClassVar[ModuleIntent]
+    MODULE_INTENT_INACTIVE: _ClassVar[ModuleIntent]
+    MODULE_INTENT_PAUSED: _ClassVar[ModuleIntent]
+MODULE_INTENT_UNSPECIFIED: ModuleIntent
+MODULE_INTENT_ACTIVE: ModuleIntent
+MODULE_INTENT_INACTIVE: ModuleIntent
+MODULE_INTENT_PAUSED: ModuleIntent
+
+class ModuleInstall(_message.Message):
+    __slots__ = ("module_id", "version", "sha256", "jar_bytes", "signature_bytes", "signature_kind", "manifest_yaml", "is_upgrade", "previous_version", "offer", "intent")
+    MODULE_ID_FIELD_NUMBER: _ClassVar[int]
+    VERSION_FIELD_NUMBER: _ClassVar[int]
+    SHA256_FIELD_NUMBER: _ClassVar[int]
+    JAR_BYTES_FIELD_NUMBER: _ClassVar[int]
+    SIGNATURE_BYTES_FIELD_NUMBER: _ClassVar[int]
+    SIGNATURE_KIND_FIELD_NUMBER: _ClassVar[int]
+    MANIFEST_YAML_FIELD_NUMBER: _ClassVar[int]
+    IS_UPGRADE_FIELD_NUMBER: _ClassVar[int]
+    PREVIOUS_VERSION_FIELD_NUMBER: _ClassVar[int]
+    OFFER_FIELD_NUMBER: _ClassVar[int]
+    INTENT_FIELD_NUMBER: _ClassVar[int]
+    module_id: str
+    version: str
+    sha256: str
+    jar_bytes: bytes
+    signature_bytes: bytes
+    signature_kind: str
+    manifest_yaml: str
+    is_upgrade: bool
+    previous_version: str
+    offer: _plan_pb2.DataOffer
+    intent: ModuleIntent
+    def __init__(self, module_id: _Optional[str] = ..., version: _Optional[str] = ..., sha256: _Optional[str] = ..., jar_bytes: _Optional[bytes] = ..., signature_bytes: _Optional[bytes] = ..., signature_kind: _Optional[str] = ..., manifest_yaml: _Optional[str] = ..., is_upgrade: _Optional[bool] = ..., previous_version: _Optional[str] = ..., offer: _Optional[_Union[_plan_pb2.DataOffer, _Mapping]] = ..., intent: _Optional[_Union[ModuleIntent, str]] = ...) -> None: ...
+
+class ModuleUninstall(_message.Message):
+    __slots__ = ("module_id",)
+    MODULE_ID_FIELD_NUMBER: _ClassVar[int]
+    module_id: str
+    def __init__(self, module_id: _Optional[str] = ...) -> None: ...
+
+class ModuleControl(_message.Message):
+    __slots__ = ("module_id", "intent", "reason", "recover")
+    MODULE_ID_FIELD_NUMBER: _ClassVar[int]
+    INTENT_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    RECOVER_FIELD_NUMBER: _ClassVar[int]
+    module_id: str
+    intent: ModuleIntent
+    reason: str
+    recover: bool
+    def __init__(self, module_id: _Optional[str] = ..., intent: _Optional[_Union[ModuleIntent, str]] = ..., reason: _Optional[str] = ..., recover: _Optional[bool] = ...) -> None: ...
+
+class ModuleStateUpdate(_message.Message):
+    __slots__ = ("module_id", "state", "last_error", "updated_at_ms", "version", "sha256")
+    MODULE_ID_FIELD_NUMBER: _ClassVar[int]
+    STATE_FIELD_NUMBER: _ClassVar[int]
+    LAST_ERROR_FIELD_NUMBER: _ClassVar[int]
+    UPDATED_AT_MS_FIELD_NUMBER: _ClassVar[int]
+    VERSION_FIELD_NUMBER: _ClassVar[int]
+    SHA256_FIELD_NUMBER: _ClassVar[int]
+    module_id: str
+    state: str
+    last_error: str
+    updated_at_ms: int
+    version: str
+    sha256: str
+    def __init__(self, module_id: _Optional[str] = ..., state: _Optional[str] = ..., last_error: _Optional[str] = ..., updated_at_ms: _Optional[int] = ..., version: _Optional[str] = ..., sha256: _Optional[str] = ...) -> None: ...
+
+class ModuleSetEntry(_message.Message):
+    __slots__ = ("module_id", "sha256", "intent", "version")
+    MODULE_ID_FIELD_NUMBER: _ClassVar[int]
+    SHA256_FIELD_NUMBER: _ClassVar[int]
+    INTENT_FIELD_NUMBER: _ClassVar[int]
+    VERSION_FIELD_NUMBER: _ClassVar[int]
+    module_id: str
+    sha256: str
+    intent: ModuleIntent
+    version: str
+    def __init__(self, module_id: _Optional[str] = ..., sha256: _Optional[str] = ..., intent: _Optional[_Union[ModuleIntent, str]] = ..., version: _Optional[str] = ...) -> None: ...
+
+class EventSubscribe(_message.Message):
+    __slots__ = ("event_types", "after")
+    EVENT_TYPES_FIELD_NUMBER: _ClassVar[int]
+    AFTER_FIELD_NUMBER: _ClassVar[int]
+    event_types: _containers.RepeatedScalarFieldContainer[str]
+    after: EventCursor
+    def __init__(self, event_types: _Optional[_Iterable[str]] = ..., after: _Optional[_Union[EventCursor, _Mapping]] = ...) -> None: ...
+
+class EventUnsubscribe(_message.Message):
+    __slots__ = ("event_types",)
+    EVENT_TYPES_FIELD_NUMBER: _ClassVar[int]
+    event_types: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, event_types: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class EventCursor(_message.Message):
+    __slots__ = ("epoch", "sequence")
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
+    SEQUENCE_FIELD_NUMBER: _ClassVar[int]
+    epoch: int
+    sequence: int
+    def __init__(self, epoch: _Optional[int] = ..., sequence: _Optional[int] = ...) -> None: ...
+
+class ModuleEvent(_message.Message):
+    __slots__ = ("event_type", "payload_json", "cursor", "missed")
+    EVENT_TYPE_FIELD_NUMBER: _ClassVar[int]
+    PAYLOAD_JSON_FIELD_NUMBER: _ClassVar[int]
+    CURSOR_FIELD_NUMBER: _ClassVar[int]
+    MISSED_FIELD_NUMBER: _ClassVar[int]
+    event_type: str
+    payload_json: bytes
+    cursor: EventCursor
+    missed: bool
+    def __init__(self, event_type: _Optional[str] = ..., payload_json: _Optional[bytes] = ..., cursor: _Optional[_Union[EventCursor, _Mapping]] = ..., missed: _Optional[bool] = ...) -> None: ...
+
+class EventPublish(_message.Message):
+    __slots__ = ("event_type", "payload_json", "module_id")
+    EVENT_TYPE_FIELD_NUMBER: _ClassVar[int]
+    PAYLOAD_JSON_FIELD_NUMBER: _ClassVar[int]
+    MODULE_ID_FIELD_NUMBER: _ClassVar[int]
+    event_type: str
+    payload_json: bytes
+    module_id: str
+    def __init__(self, event_type: _Optional[str] = ..., payload_json: _Optional[bytes] = ..., module_id: _Optional[str] = ...) -> None: ...
+
+class CapabilityCall(_message.Message):
+    __slots__ = ("call_id", "capability_id", "method", "arguments_msgpack", "deadline_ms", "module_id")
+    CALL_ID_FIELD_NUMBER: _ClassVar[int]
+    CAPABILITY_ID_FIELD_NUMBER: _ClassVar[int]
+    METHOD_FIELD_NUMBER: _ClassVar[int]
+    ARGUMENTS_MSGPACK_FIELD_NUMBER: _ClassVar[int]
+    DEADLINE_MS_FIELD_NUMBER: _ClassVar[int]
+    MODULE_ID_FIELD_NUMBER: _ClassVar[int]
+    call_id: str
+    capability_id: str
+    method: str
+    arguments_msgpack: bytes
+    deadline_ms: int
+    module_id: str
+    def __init__(self, call_id: _Optional[str] = ..., capability_id: _Optional[str] = ..., method: _Optional[str] = ..., arguments_msgpack: _Optional[bytes] = ..., deadline_ms: _Optional[int] = ..., module_id: _Optional[str] = ...) -> None: ...
+
+class CapabilityResult(_message.Message):
+    __slots__ = ("call_id", "result_msgpack", "error_code", "error_message")
+    CALL_ID_FIELD_NUMBER: _ClassVar[int]
+    RESULT_MSGPACK_FIELD_NUMBER: _ClassVar[int]
+    ERROR_CODE_FIELD_NUMBER: _ClassVar[int]
+    ERROR_MESSAGE_FIELD_NUMBER: _ClassVar[int]
+    call_id: str
+    result_msgpack: bytes
+    error_code: str
+    error_message: str
+    def __init__(self, call_id: _Optional[str] = ..., result_msgpack: _Optional[bytes] = ..., error_code: _Optional[str] = ..., error_message: _Optional[str] = ...) -> None: ...
