@@ -1,0 +1,47 @@
+"""A decision is a value with a reason: what was chosen, why, and what was passed over."""
+
+from __future__ import annotations
+
+import datetime as dt
+import enum
+
+import msgspec
+
+from corral.domain.ids import DecisionId, Epoch
+
+
+class DecisionKind(enum.StrEnum):
+    START = "start"
+    STOP = "stop"
+    SKIP = "skip"
+    PLACE = "place"
+    SCALE = "scale"
+    RESTART = "restart"
+    REFUSE = "refuse"
+
+
+class Alternative(msgspec.Struct, frozen=True, kw_only=True):
+    """Something that was considered and not done."""
+
+    subject: str
+    reason: str
+
+
+class Decision(msgspec.Struct, frozen=True, kw_only=True):
+    """Recorded before it is acted upon; `cause` names the event, request or decision behind it."""
+
+    id: DecisionId
+    cause: str
+    kind: DecisionKind
+    subject: str
+    reason: str
+    epoch: Epoch
+    at: dt.datetime
+    inputs: dict[str, str | int | float | bool] = {}
+    rejected: tuple[Alternative, ...] = ()
+
+    def explain(self) -> str:
+        """One paragraph for `corral why`."""
+        lines = [f"{self.kind} {self.subject}: {self.reason} (cause {self.cause})"]
+        lines += [f"  not {other.subject}: {other.reason}" for other in self.rejected]
+        return "\n".join(lines)

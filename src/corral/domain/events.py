@@ -1,0 +1,83 @@
+"""The closed list of event types, and the position of an event in the log."""
+
+from __future__ import annotations
+
+import datetime as dt
+import enum
+import re
+from typing import Any, Final
+
+import msgspec
+
+from corral.errors import Code, Rejected
+
+
+class EventType(enum.StrEnum):
+    """Stable names; a type stands here only once something publishes it."""
+
+    CLUSTER_CREATED = "CLUSTER_CREATED"
+    CLUSTER_EPOCH_RAISED = "CLUSTER_EPOCH_RAISED"
+    LEADER_CHANGED = "LEADER_CHANGED"
+    LOG_LEVEL_CHANGED = "LOG_LEVEL_CHANGED"
+    NODE_ENROLLED = "NODE_ENROLLED"
+    NODE_ONLINE = "NODE_ONLINE"
+    NODE_DISCONNECTED = "NODE_DISCONNECTED"
+    NODE_UNREACHABLE = "NODE_UNREACHABLE"
+    NODE_REVOKED = "NODE_REVOKED"
+    NODE_REMOVED = "NODE_REMOVED"
+    NODE_CORDONED = "NODE_CORDONED"
+    NODE_UNCORDONED = "NODE_UNCORDONED"
+    NODE_CERTIFICATE_RENEWED = "NODE_CERTIFICATE_RENEWED"
+    NODE_ERROR_REPORTED = "NODE_ERROR_REPORTED"
+    JOIN_TOKEN_CREATED = "JOIN_TOKEN_CREATED"
+    JOIN_TOKEN_USED = "JOIN_TOKEN_USED"
+    JOIN_TOKEN_REVOKED = "JOIN_TOKEN_REVOKED"
+    TOKEN_CREATED = "TOKEN_CREATED"
+    TOKEN_REVOKED = "TOKEN_REVOKED"
+
+
+_CURSOR: Final = re.compile(r"(0|[1-9][0-9]{0,18})-(0|[1-9][0-9]{0,18})")
+
+
+class Cursor(msgspec.Struct, frozen=True, order=True):
+    """A position in the event log. Sequences grow across epochs and have no holes."""
+
+    epoch: int
+    sequence: int
+
+    def __str__(self) -> str:
+        return f"{self.epoch}-{self.sequence}"
+
+    @classmethod
+    def parse(cls, text: str, *, field: str = "after") -> Cursor:
+        match = _CURSOR.fullmatch(text)
+        if match is None:
+            raise Rejected(
+                Code.INVALID_CURSOR,
+                f"{text[:80]!r} is not an event cursor",
+                hint="use EPOCH-SEQUENCE, as in an event's 'id'",
+                field=field,
+            )
+        return cls(int(match[1]), int(match[2]))
+
+
+START: Final = Cursor(0, 0)
+"""Before the first event."""
+
+
+class Draft(msgspec.Struct, frozen=True, kw_only=True):
+    """An event before the store has numbered it."""
+
+    type: EventType
+    subject: str
+    data: dict[str, Any] = {}
+
+
+class Event(msgspec.Struct, frozen=True, kw_only=True):
+    """Something that happened, in the same transaction as the state it describes."""
+
+    cursor: Cursor
+    type: EventType
+    subject: str
+    at: dt.datetime
+    data: dict[str, Any]

@@ -1,0 +1,59 @@
+"""Names and numbers that identify things. An id is checked once, where it enters."""
+
+from __future__ import annotations
+
+import re
+from typing import Final, NewType
+
+from corral.errors import Code, Rejected
+
+NodeId = NewType("NodeId", str)
+InstanceId = NewType("InstanceId", str)
+GroupName = NewType("GroupName", str)
+ModuleId = NewType("ModuleId", str)
+TokenId = NewType("TokenId", str)
+JoinTokenId = NewType("JoinTokenId", str)
+SessionId = NewType("SessionId", str)
+DecisionId = NewType("DecisionId", str)
+ClusterId = NewType("ClusterId", str)
+
+Epoch = NewType("Epoch", int)
+"""Grows with each acquisition of leadership; a lower one is never obeyed."""
+
+Incarnation = NewType("Incarnation", int)
+"""One run of an instance: the pair (instance id, incarnation) is never used twice."""
+
+EPOCH_LEAP: Final = 2**32
+"""What a restore adds, so that no node mistakes the restored past for the present."""
+
+MAX_COUNTER: Final = 2**63 - 1
+"""The largest number both stores and every JSON reader of ours carry exactly."""
+
+_NAME: Final = re.compile(r"[a-z0-9](?:[a-z0-9._-]{0,61}[a-z0-9])?")
+_RULE: Final = "use 1 to 63 of a-z, 0-9, '.', '_' and '-', beginning and ending with a letter or digit"
+
+
+def _checked(value: str, kind: str, field: str) -> str:
+    if _NAME.fullmatch(value) is None or ".." in value:
+        shown = value if len(value) <= 80 else value[:77] + "..."
+        raise Rejected(Code.INVALID_FIELD, f"{shown!r} is not a valid {kind}", hint=_RULE, field=field)
+    return value
+
+
+def node_id(value: str, *, field: str = "node_id") -> NodeId:
+    return NodeId(_checked(value, "node id", field))
+
+
+def group_name(value: str, *, field: str = "name") -> GroupName:
+    return GroupName(_checked(value, "group name", field))
+
+
+def instance_id(value: str, *, field: str = "instance_id") -> InstanceId:
+    return InstanceId(_checked(value, "instance id", field))
+
+
+def next_incarnation(last: Incarnation) -> Incarnation:
+    """The number of the next run; refuses to wrap rather than to repeat."""
+    if last >= MAX_COUNTER:
+        raise Rejected(Code.CONFLICT, "the incarnation counter is exhausted")
+    return Incarnation(last + 1)

@@ -1,0 +1,63 @@
+"""A lifecycle is a table: `(phase, trigger) -> phase`, with everything derived from it."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterable, Mapping
+from typing import Generic, TypeVar
+
+from corral.errors import IllegalTransition
+
+P = TypeVar("P", bound=enum.Enum)
+T = TypeVar("T", bound=enum.Enum)
+
+
+class Lifecycle(Generic[P, T]):
+    """An immutable transition table with its initial and terminal phases.
+
+    A phase with no way out must be listed as terminal and a terminal phase must have none:
+    a table that says otherwise does not construct.
+    """
+
+    def __init__(
+        self, *, name: str, initial: P, terminal: Iterable[P], transitions: Mapping[tuple[P, T], P]
+    ) -> None:
+        self.name = name
+        self.initial = initial
+        self.terminal = frozenset(terminal)
+        self.transitions = dict(transitions)
+        self.phases: tuple[P, ...] = tuple(type(initial))
+        leaving = {phase for phase, _ in self.transitions}
+        dead_ends = {phase for phase in self.phases if phase not in leaving}
+        if dead_ends != self.terminal:
+            raise ValueError(f"{name}: phases without exit {dead_ends} != terminal {self.terminal}")
+
+    def allows(self, phase: P, trigger: T) -> bool:
+        return (phase, trigger) in self.transitions
+
+    def step(self, subject: str, phase: P, trigger: T, *, story: Iterable[str] = ()) -> P:
+        """The next phase, or `IllegalTransition` with the subject's story."""
+        target = self.transitions.get((phase, trigger))
+        if target is None:
+            raise IllegalTransition(subject, phase.name, trigger.name.lower(), story)
+        return target
+
+    def reachable(self, start: P | None = None) -> frozenset[P]:
+        """Every phase that some sequence of triggers leads to, the start included."""
+        seen = {start or self.initial}
+        frontier = list(seen)
+        while frontier:
+            phase = frontier.pop()
+            for (source, _), target in self.transitions.items():
+                if source is phase and target not in seen:
+                    seen.add(target)
+                    frontier.append(target)
+        return frozenset(seen)
+
+    def mermaid(self) -> str:
+        """The diagram of the documentation, generated so that it cannot lie."""
+        lines = ["stateDiagram-v2", f"    [*] --> {self.initial.name}"]
+        for (source, trigger), target in self.transitions.items():
+            lines.append(f"    {source.name} --> {target.name}: {trigger.name.lower()}")
+        lines += [f"    {phase.name} --> [*]" for phase in self.phases if phase in self.terminal]
+        return "\n".join(lines)

@@ -1,0 +1,56 @@
+"""Who may do what: permissions by resource and verb, and the three built-in roles."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping
+from typing import Final
+
+
+class Permission(enum.StrEnum):
+    AUDIT_READ = "audit.read"
+    CLUSTER_MANAGE = "cluster.manage"
+    CLUSTER_READ = "cluster.read"
+    EVENTS_READ = "events.read"
+    LOGS_MANAGE = "logs.manage"
+    LOGS_READ = "logs.read"
+    METRICS_READ = "metrics.read"
+    NODES_ENROL = "nodes.enrol"
+    NODES_MANAGE = "nodes.manage"
+    NODES_READ = "nodes.read"
+    SELF_READ = "self.read"
+    TOKENS_MANAGE = "tokens.manage"
+    TOKENS_READ = "tokens.read"
+
+
+class Role(enum.StrEnum):
+    ADMIN = "ADMIN"
+    OPERATOR = "OPERATOR"
+    VIEWER = "VIEWER"
+
+
+_VIEWER: Final = frozenset(
+    {
+        Permission.CLUSTER_READ,
+        Permission.EVENTS_READ,
+        Permission.METRICS_READ,
+        Permission.NODES_READ,
+        Permission.SELF_READ,
+    }
+)
+_OPERATOR: Final = _VIEWER | {
+    Permission.LOGS_MANAGE,
+    Permission.LOGS_READ,
+    Permission.NODES_MANAGE,
+}
+
+GRANTS: Final[Mapping[Role, frozenset[Permission]]] = {
+    Role.VIEWER: _VIEWER,
+    Role.OPERATOR: _OPERATOR,
+    Role.ADMIN: frozenset(Permission),
+}
+"""Deny by default: what is not listed here is refused."""
+
+
+def allows(role: Role, permission: Permission) -> bool:
+    return permission in GRANTS[role]

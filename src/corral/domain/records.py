@@ -1,0 +1,134 @@
+"""The documents of the control plane, as they lie in the store.
+
+A record is replaced as a whole under compare-and-set; it never holds what only the present
+session knows (load, last contact), and never a secret in the clear.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+
+import msgspec
+
+from corral.domain.ids import ClusterId, JoinTokenId, NodeId, TokenId
+from corral.domain.node_states import Admission, NodeState
+from corral.domain.permissions import Role
+
+
+class Record(msgspec.Struct, frozen=True, kw_only=True):
+    """Base of all stored documents: frozen, and blind to fields a newer version may add."""
+
+
+class ClusterRecord(Record, frozen=True, kw_only=True):
+    """The identity of the cluster; made once."""
+
+    id: ClusterId
+    created_at: dt.datetime
+
+
+class SealedAuthority(Record, frozen=True, kw_only=True):
+    """A certificate authority whose key is encrypted with the cluster key."""
+
+    certificate_pem: str
+    sealed_key: str
+    created_at: dt.datetime
+
+
+class AuthorityRecord(Record, frozen=True, kw_only=True):
+    """The authority that issues, and older ones that are still trusted."""
+
+    active: SealedAuthority
+    retiring: tuple[SealedAuthority, ...] = ()
+
+
+class NodeRecord(Record, frozen=True, kw_only=True):
+    """A host that may connect: who it is, whether we reach it, whether it takes work."""
+
+    id: NodeId
+    state: NodeState
+    state_since: dt.datetime
+    reason: str
+    admission: Admission = Admission.OPEN
+    admission_reason: str = ""
+    enrolled_at: dt.datetime
+    serials: tuple[str, ...]
+    """Serial numbers of the certificates it may use, newest first; at most two."""
+    machine_id: str = ""
+    boot_id: str = ""
+    version: str = ""
+    address: str = ""
+    labels: dict[str, str] = {}
+    memory_mb: int = 0
+    cpus: int = 0
+    runtimes: tuple[str, ...] = ()
+    host_info: dict[str, str | int] = {}
+    log_level: str = ""
+
+
+class SpoolPosition(Record, frozen=True, kw_only=True):
+    """How far a node's spool is stored; moves in the transaction of what it brought."""
+
+    spool_id: str
+    sequence: int
+
+
+class JoinTokenRecord(Record, frozen=True, kw_only=True):
+    """Permission to enrol one node, once."""
+
+    id: JoinTokenId
+    secret_sha256: str
+    node_id: NodeId | None
+    replace: bool
+    created_at: dt.datetime
+    expires_at: dt.datetime
+    created_by: str
+    used_at: dt.datetime | None = None
+    used_by: NodeId | None = None
+    used_key_sha256: str = ""
+    """Public key it was used with: the same key may ask again, the first answer may have been lost."""
+    certificate_pem: str = ""
+
+
+class ApiTokenRecord(Record, frozen=True, kw_only=True):
+    """An API token; only the digest of its secret is kept."""
+
+    id: TokenId
+    name: str
+    secret_sha256: str
+    role: Role
+    created_at: dt.datetime
+    created_by: str
+    expires_at: dt.datetime | None = None
+
+
+class IdempotencyRecord(Record, frozen=True, kw_only=True):
+    """The answer to a request that carried an Idempotency-Key, stored with what the request did."""
+
+    request_sha256: str
+    status: int
+    body: str
+    created_at: dt.datetime
+
+
+class AuditEntry(Record, frozen=True, kw_only=True):
+    """Who did what to whom, from where, and what it changed."""
+
+    actor: str
+    action: str
+    subject: str
+    address: str = ""
+    before: dict[str, object] | None = None
+    after: dict[str, object] | None = None
+
+
+class LogRecord(Record, frozen=True, kw_only=True):
+    """One record of a controller's or daemon's log, as everybody sees it."""
+
+    at: dt.datetime
+    level: str
+    logger: str
+    message: str
+    thread: str = ""
+    throwable: str = ""
+    fields: dict[str, str] = {}
+    dropped_before: int = 0

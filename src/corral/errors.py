@@ -1,0 +1,147 @@
+"""One error tree for the whole product.
+
+Every failure that a person or a peer may see is a `CorralError`: a wire-stable code, a
+message that says what and why, and a hint that says what to do next. The class says who
+has to act: the caller (`Rejected`), time (`Retryable`), or we (`Bug`).
+"""
+
+from __future__ import annotations
+
+import difflib
+import enum
+from collections.abc import Iterable
+
+
+class Code(enum.Enum):
+    """Wire-stable codes: the name travels, the number is its HTTP status."""
+
+    status: int
+
+    def __new__(cls, status: int) -> Code:
+        member = object.__new__(cls)
+        member._value_ = len(cls.__members__)  # several names share a status: no aliases
+        member.status = status
+        return member
+
+    # the request
+    BAD_REQUEST = 400
+    INVALID_JSON = 400
+    INVALID_FIELD = 400
+    UNKNOWN_FIELD = 400
+    MISSING_FIELD = 400
+    INVALID_CURSOR = 400
+    INVALID_CONFIG = 400
+    UNAUTHENTICATED = 401
+    FORBIDDEN = 403
+    NOT_FOUND = 404
+    METHOD_NOT_ALLOWED = 405
+    NOT_ACCEPTABLE = 406
+    CONFLICT = 409
+    ALREADY_EXISTS = 409
+    ILLEGAL_TRANSITION = 409
+    IDEMPOTENCY_KEY_REUSED = 409
+    NODE_ID_IN_USE = 409
+    NODE_OFFLINE = 409
+    RESYNC_REQUIRED = 410
+    REVISION_MISMATCH = 412
+    BODY_TOO_LARGE = 413
+    UNSUPPORTED_MEDIA_TYPE = 415
+    DIGEST_MISMATCH = 422
+    ARTIFACT_DIGEST_MISMATCH = 422
+    SIGNATURE_VERIFICATION_FAILED = 422
+    RATE_LIMITED = 429
+
+    # enrolment and link
+    JOIN_TOKEN_INVALID = 401
+    JOIN_TOKEN_EXPIRED = 401
+    JOIN_TOKEN_USED = 401
+    CERTIFICATE_REFUSED = 403
+    PROTOCOL_INCOMPATIBLE = 400
+    HANDSHAKE_EXPECTED = 400
+    STALE_EPOCH = 409
+    PEER_TOO_SLOW = 503
+    UNKNOWN_EVENT_TYPE = 400
+    CACHE_DOWNLOAD_FAILED = 502
+    PORT_IN_USE = 409
+    TRANSFER_INTERRUPTED = 503
+
+    # files of ours
+    FORMAT_TOO_NEW = 500
+    FORMAT_INVALID = 500
+    DATA_DIRECTORY_LOCKED = 409
+
+    # the control plane itself
+    INTERNAL = 500
+    STORE_UNAVAILABLE = 503
+    NOT_LEADER = 503
+    FENCED = 503
+    SHUTTING_DOWN = 503
+    UNREACHABLE = 503
+    TIMEOUT = 504
+
+
+class CorralError(Exception):
+    """What happened, why, and what to do next."""
+
+    def __init__(
+        self,
+        code: Code,
+        message: str,
+        *,
+        hint: str | None = None,
+        field: str | None = None,
+        retry_after: float | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.code = code
+        self.message = message
+        self.hint = hint
+        self.field = field
+        self.retry_after = retry_after
+
+    def __str__(self) -> str:
+        return f"{self.message}; {self.hint}" if self.hint else self.message
+
+
+class Rejected(CorralError):
+    """The caller has to change something; the same call fails again."""
+
+
+class Retryable(CorralError):
+    """The same call may succeed later; nothing was changed unless the message says otherwise."""
+
+
+class Bug(CorralError):
+    """We broke a promise of our own; the message carries what is needed to find out."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(Code.INTERNAL, message, hint="this is a bug in Corral; please report it")
+
+
+class IllegalTransition(Rejected):
+    """A lifecycle table has no such step from here."""
+
+    def __init__(self, subject: str, phase: str, trigger: str, story: Iterable[str] = ()) -> None:
+        told = "; ".join(story)
+        super().__init__(
+            Code.ILLEGAL_TRANSITION,
+            f"{subject} is {phase} and cannot take '{trigger}'" + (f" (history: {told})" if told else ""),
+        )
+        self.phase = phase
+        self.trigger = trigger
+
+
+def nearest(word: str, choices: Iterable[str]) -> str | None:
+    """The choice a typo most likely meant, for "did you mean" hints."""
+    found = difflib.get_close_matches(word, list(choices), n=1, cutoff=0.6)
+    return found[0] if found else None
+
+
+def unknown_choice(
+    kind: str, word: str, choices: Iterable[str], *, code: Code, field: str | None = None
+) -> Rejected:
+    """A refusal that lists what would have been accepted."""
+    known = sorted(choices)
+    guess = nearest(word, known)
+    hint = f"did you mean '{guess}'? known: " if guess else "known: "
+    return Rejected(code, f"unknown {kind} '{word}'", hint=hint + ", ".join(known), field=field)

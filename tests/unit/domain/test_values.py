@@ -1,0 +1,98 @@
+"""Ids, cursors, decisions, permissions and errors."""
+
+from __future__ import annotations
+
+import datetime as dt
+import pathlib
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import corral
+from corral.domain.decisions import Alternative, Decision, DecisionKind
+from corral.domain.events import Cursor, EventType
+from corral.domain.ids import MAX_COUNTER, Incarnation, next_incarnation, node_id
+from corral.domain.permissions import GRANTS, Permission, Role, allows
+from corral.errors import Code, Rejected, nearest, unknown_choice
+
+
+@pytest.mark.parametrize("good", ["a", "node-1", "n.1", "a_b", "0", "x" * 63])
+def test_well_formed_node_ids_are_taken_as_they_are(good):
+    assert node_id(good) == good
+
+
+@pytest.mark.parametrize(
+    "bad", ["", "-a", "a-", "A", "a/b", "..", "a..b", "ä", "a b", "x" * 64, "a\n", "../../etc", "a" * 10_000]
+)
+def test_malformed_node_ids_are_refused_by_name_and_field(bad):
+    with pytest.raises(Rejected) as caught:
+        node_id(bad, field="node.id")
+    assert caught.value.code is Code.INVALID_FIELD
+    assert caught.value.field == "node.id"
+    assert len(caught.value.message) < 200
+
+
+@given(st.integers(0, 10**18), st.integers(0, 10**18))
+def test_a_cursor_survives_its_text(epoch, sequence):
+    cursor = Cursor(epoch, sequence)
+    assert Cursor.parse(str(cursor)) == cursor
+
+
+@pytest.mark.parametrize(
+    "bad", ["", "1", "1-", "-1", "1-2-3", "a-b", "01-2", "1-2\n", " 1-2", "9" * 30 + "-1"]
+)
+def test_text_that_is_no_cursor_is_refused(bad):
+    with pytest.raises(Rejected) as caught:
+        Cursor.parse(bad)
+    assert caught.value.code is Code.INVALID_CURSOR
+
+
+def test_incarnations_only_grow_and_never_wrap():
+    assert next_incarnation(Incarnation(7)) == 8
+    with pytest.raises(Rejected):
+        next_incarnation(Incarnation(MAX_COUNTER))
+
+
+def test_a_decision_explains_itself_with_what_was_passed_over():
+    decision = Decision(
+        id="d-1",
+        cause="event:1-7",
+        kind=DecisionKind.PLACE,
+        subject="lobby-3",
+        reason="n1 has most free memory",
+        epoch=3,
+        at=dt.datetime(2026, 1, 1, tzinfo=dt.UTC),
+        rejected=(Alternative(subject="n2", reason="cordoned"),),
+    )
+    assert decision.explain() == (
+        "place lobby-3: n1 has most free memory (cause event:1-7)\n  not n2: cordoned"
+    )
+
+
+def test_roles_grow_from_viewer_to_admin_and_admin_may_everything():
+    assert GRANTS[Role.VIEWER] < GRANTS[Role.OPERATOR] < GRANTS[Role.ADMIN]
+    assert GRANTS[Role.ADMIN] == frozenset(Permission)
+    assert not allows(Role.VIEWER, Permission.NODES_MANAGE)
+    assert not allows(Role.OPERATOR, Permission.TOKENS_MANAGE)
+
+
+def test_every_error_code_has_a_status_that_means_failure():
+    assert all(400 <= code.status < 600 for code in Code)
+
+
+def test_an_unknown_choice_lists_the_choices_and_guesses():
+    error = unknown_choice("level", "DEBGU", ["INFO", "DEBUG"], code=Code.INVALID_FIELD)
+    assert "did you mean 'DEBUG'? known: DEBUG, INFO" in str(error)
+    assert nearest("zzz", ["INFO"]) is None
+
+
+def test_every_declared_event_type_is_published_somewhere():
+    sources = [
+        path.read_text()
+        for path in pathlib.Path(corral.__file__).parent.rglob("*.py")
+        if path.name != "events.py" or path.parent.name != "domain"
+    ]
+    published = set(re.findall(r"EventType\.([A-Z_]+)", "\n".join(sources)))
+    assert {event.name for event in EventType} <= published
