@@ -1,0 +1,1 @@
+"""Certificates and join tokens: how controller and daemons know each other."""
