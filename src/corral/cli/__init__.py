@@ -1,0 +1,1 @@
+"""The command line: one file a noun, over the HTTP API, importing only what a command needs."""

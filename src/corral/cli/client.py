@@ -1,0 +1,244 @@
+"""The HTTP API as the command line sees it: one keep-alive connection, JSON in and out.
+
+Built on `http.client` because it is the cheapest thing to import. Only a GET is tried again,
+and only when the connection failed; a change carries an idempotency key of its own, so that
+nothing between us and the controller does it twice.
+"""
+
+from __future__ import annotations
+
+import http.client
+import json
+import ssl
+import time
+from collections.abc import Mapping
+from typing import Any, Final
+from urllib.parse import SplitResult, quote, urlencode, urlsplit
+
+from corral.cli.failure import Refused, Unreachable, WrongUsage
+from corral.version import VERSION
+
+ATTEMPTS: Final = 3
+PAUSE_SECONDS: Final = 0.1
+TIMEOUT_SECONDS: Final = 15.0
+STREAM_SILENCE_SECONDS: Final = 60.0
+"""Longer than any heartbeat: a stream this quiet is dead."""
+PAGE: Final = 500
+_MAX_BODY: Final = 64 * 1024 * 1024
+
+Params = Mapping[str, object]
+
+
+def segment(text: str) -> str:
+    """A value as one part of a path, whatever is in it."""
+    return quote(text, safe="")
+
+
+class Client:
+    """Talks to one controller. Raises `Refused` or `Unreachable`, nothing else."""
+
+    def __init__(
+        self, *, url: str, token: str | None, ca_file: str | None = None, timeout: float = TIMEOUT_SECONDS
+    ) -> None:
+        self.url = url.rstrip("/")
+        self._parts = _checked_url(self.url)
+        self._token = _checked_token(token)
+        self._ca_file = ca_file
+        self._timeout = timeout
+        self._connection: http.client.HTTPConnection | None = None
+
+    def get(self, path: str, params: Params | None = None) -> Any:
+        target = self._target(path, params)
+        for attempt in range(1, ATTEMPTS + 1):
+            try:
+                return self._exchange("GET", target, None)
+            except Unreachable:
+                if attempt == ATTEMPTS:
+                    raise
+                time.sleep(PAUSE_SECONDS * attempt)
+        raise AssertionError("unreachable")
+
+    def post(self, path: str, body: Params | None = None) -> Any:
+        return self._exchange("POST", self._target(path, None), body)
+
+    def put(self, path: str, body: Params) -> Any:
+        return self._exchange("PUT", self._target(path, None), body)
+
+    def delete(self, path: str) -> Any:
+        return self._exchange("DELETE", self._target(path, None), None)
+
+    def pages(
+        self, path: str, params: Params | None = None, *, limit: int | None = None, position: str = "cursor"
+    ) -> list[Any]:
+        """The items of a list, page by page, at most `limit`; `position` names where `next` goes.
+
+        A page may be short, or even empty, and still lead to another one.
+        """
+        items: list[Any] = []
+        asked = dict(params or {})
+        while limit is None or len(items) < limit:
+            asked["limit"] = PAGE if limit is None else min(PAGE, limit - len(items))
+            page = self.get(path, asked)
+            if not isinstance(page, dict) or not isinstance(page.get("items"), list):
+                raise self._not_ours("a list without items")
+            items += page["items"]
+            following = page.get("next")
+            if not following or following == asked.get(position):
+                break
+            asked[position] = following
+        return items
+
+    def stream(self, path: str, params: Params, *, last_id: str | None) -> http.client.HTTPResponse:
+        """Open a server-sent event stream on a connection of its own; the caller closes it."""
+        connection = self._connect(STREAM_SILENCE_SECONDS)
+        headers = {**self._headers(), "Accept": "text/event-stream", "Cache-Control": "no-store"}
+        if last_id is not None:
+            headers["Last-Event-ID"] = last_id
+        try:
+            connection.request("GET", self._target(path, params), headers=headers)
+            response = connection.getresponse()
+        except (OSError, http.client.HTTPException) as error:
+            connection.close()
+            raise self._unreachable(error) from error
+        kind = response.getheader("Content-Type") or ""
+        if response.status == 200 and kind.startswith("text/event-stream"):
+            return response
+        try:
+            if response.status != 200:
+                self._refuse(response, response.read(_MAX_BODY))
+            raise self._not_ours("no event stream")
+        finally:
+            response.close()
+            connection.close()
+
+    def close(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+    def _exchange(self, method: str, target: str, body: Params | None) -> Any:
+        headers = self._headers()
+        payload: bytes | None = None
+        if method != "GET":
+            headers["Idempotency-Key"] = _new_key()
+        if body is not None:
+            payload = json.dumps(body).encode()
+            headers["Content-Type"] = "application/json"
+        if self._connection is None:
+            self._connection = self._connect(self._timeout)
+        try:
+            self._connection.request(method, target, body=payload, headers=headers)
+            response = self._connection.getresponse()
+            content = self._read(response)
+        except (OSError, http.client.HTTPException) as error:
+            self.close()
+            raise self._unreachable(error, changed=method != "GET") from error
+        if not 200 <= response.status < 300:
+            self._refuse(response, content)
+        return self._decoded(content)
+
+    def _connect(self, timeout: float) -> http.client.HTTPConnection:
+        host = self._parts.hostname or ""
+        if self._parts.scheme == "http":
+            return http.client.HTTPConnection(host, self._parts.port, timeout=timeout)
+        try:
+            context = ssl.create_default_context(cafile=self._ca_file)
+        except OSError as error:
+            raise WrongUsage(f"cannot read the CA file {self._ca_file}: {error.strerror}") from error
+        return http.client.HTTPSConnection(host, self._parts.port, timeout=timeout, context=context)
+
+    def _target(self, path: str, params: Params | None) -> str:
+        given = {key: value for key, value in (params or {}).items() if value not in (None, "", ())}
+        query = "?" + urlencode(given, doseq=True) if given else ""
+        return self._parts.path + path + query
+
+    def _headers(self) -> dict[str, str]:
+        headers = {"Accept": "application/json", "User-Agent": f"corral-cli/{VERSION}"}
+        if self._token:
+            headers["Authorization"] = f"Bearer {self._token}"
+        return headers
+
+    def _read(self, response: http.client.HTTPResponse) -> bytes:
+        content = response.read(_MAX_BODY)
+        if not response.isclosed():  # endless, or without a length: not to be used again
+            response.close()
+            self.close()
+        return content
+
+    def _decoded(self, content: bytes) -> Any:
+        if not content:
+            return None
+        try:
+            return json.loads(content)
+        except ValueError:  # UnicodeDecodeError is one, too
+            raise self._not_ours("no JSON") from None
+
+    def _refuse(self, response: http.client.HTTPResponse, content: bytes) -> None:
+        """Raise what the API said, or that this was not the API."""
+        try:
+            told = json.loads(content)["error"]
+            message, code = str(told["message"]), str(told["code"])
+        except (ValueError, KeyError, TypeError):
+            raise self._not_ours(f"status {response.status}") from None
+        raise Refused(
+            message,
+            hint=str(told["hint"]) if told.get("hint") else None,
+            code=code,
+            status=response.status,
+            field=str(told.get("field") or ""),
+        )
+
+    def _not_ours(self, what: str) -> Unreachable:
+        return Unreachable(
+            f"{self.url} does not answer like a Corral controller: {what}",
+            hint="check the address, and whatever stands between; it is the HTTP one, not gRPC",
+        )
+
+    def _unreachable(self, error: Exception, *, changed: bool = False) -> Unreachable:
+        why = (
+            error.strerror
+            if isinstance(error, OSError) and error.strerror
+            else str(error) or type(error).__name__
+        )
+        if isinstance(error, ssl.SSLCertVerificationError):
+            return Unreachable(
+                f"cannot trust {self.url}: {error.verify_message}",
+                hint="give its authority with 'corral context add … --ca-file FILE' or SSL_CERT_FILE",
+            )
+        if changed and not isinstance(error, ConnectionRefusedError):
+            return Unreachable(
+                f"no answer from {self.url}: {why}",
+                hint="it may have been done all the same; look before you repeat it",
+            )
+        return Unreachable(
+            f"cannot reach {self.url}: {why}",
+            hint="is the controller running? choose another with --url or --context",
+        )
+
+
+def _new_key() -> str:
+    import uuid
+
+    return str(uuid.uuid4())
+
+
+def _checked_url(url: str) -> SplitResult:
+    try:
+        parts = urlsplit(url)
+        usable = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        usable = False
+    if not usable or parts.query or parts.fragment or parts.username is not None:
+        raise WrongUsage(
+            f"'{url}' is not an address of a controller", hint="write it like http://127.0.0.1:8480"
+        )
+    return parts
+
+
+def _checked_token(token: str | None) -> str | None:
+    if token is None:
+        return None
+    token = token.strip()
+    if not token.isascii() or not token.isprintable() or " " in token:
+        raise WrongUsage("the token holds characters that no token has", hint="copy it again as one line")
+    return token

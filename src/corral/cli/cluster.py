@@ -1,0 +1,107 @@
+"""`corral cluster`: the cluster as a whole."""
+
+from __future__ import annotations
+
+import os
+from typing import Any, Final
+
+import click
+
+from corral.cli.confirm import confirm, yes_option
+from corral.cli.failure import Refused
+from corral.cli.output import Item, plain, show_done, show_one
+from corral.cli.session import Session, api_command
+
+CLUSTER: Final = "/api/v1/cluster"
+
+
+@click.group()
+def cluster() -> None:
+    """The cluster as a whole."""
+
+
+@cluster.command()
+@api_command
+def status(session: Session) -> None:
+    """Who leads, under which epoch, and on what store."""
+    found = session.client.get(CLUSTER)
+    show_one(session.output, found, rows=_rows(found))
+
+
+def _rows(found: Item) -> list[tuple[str, str]]:
+    """Every field the controller tells, nested ones by their path: a newer one may tell more."""
+    rows: list[tuple[str, str]] = []
+
+    def walk(prefix: str, value: Any) -> None:
+        if isinstance(value, dict) and value:
+            for key, inner in value.items():
+                walk(f"{prefix} {key}".strip(), inner)
+        elif isinstance(value, list) and any(isinstance(inner, dict) for inner in value):
+            for number, inner in enumerate(value, 1):
+                rows.append((f"{prefix} {number}".capitalize(), plain(inner)))
+        else:
+            rows.append((prefix.replace("_", " ").capitalize(), plain(value)))
+
+    walk("", found)
+    return rows
+
+
+@cluster.command("raise-epoch")
+@yes_option
+@api_command
+def raise_epoch(session: Session, yes: bool) -> None:
+    """Lift the epoch by 2³², so that nodes obey a controller that was restored from a backup."""
+    confirm("raise the epoch of the whole cluster", yes=yes)
+    found = session.client.post(f"{CLUSTER}/raise-epoch")
+    show_done(
+        session.output, found or {}, f"the epoch is now {plain((found or {}).get('epoch'))}", name="epoch"
+    )
+
+
+@cluster.command("admin-certificate")
+@click.argument("name")
+@click.option(
+    "--out", "directory", metavar="DIR", required=True, help="Where the three files go; made if missing."
+)
+@api_command
+def admin_certificate(session: Session, name: str, directory: str) -> None:
+    """Make a key here, have it certified for the gRPC AdminService, and write key, certificate and CA."""
+    paths = {part: os.path.join(directory, f"{name}.{part}") for part in ("key", "crt")}  # noqa: PTH118
+    paths["ca"] = os.path.join(directory, "ca.crt")  # noqa: PTH118
+    if os.path.basename(name) != name or name in ("", ".", ".."):  # noqa: PTH119
+        raise Refused(f"'{name}' cannot be the name of a file", hint="use letters, digits and dashes")
+    if os.path.exists(paths["key"]):  # noqa: PTH110
+        raise Refused(f"{paths['key']} exists already", hint="choose another name or directory")
+    key_pem, csr_pem = _new_request(name)
+    made = session.client.post(f"{CLUSTER}/certificates", {"name": name, "csr_pem": csr_pem})
+    try:
+        os.makedirs(directory, mode=0o700, exist_ok=True)  # noqa: PTH103
+        _write(paths["key"], key_pem)
+        _write(paths["crt"], made["certificate_pem"])
+        _write(paths["ca"], made["ca_pem"])
+    except OSError as error:
+        raise Refused(f"cannot write {error.filename}: {error.strerror}") from error
+    show_done(session.output, {"name": name, **paths}, f"wrote {', '.join(paths.values())}", name="name")
+
+
+def _new_request(name: str) -> tuple[str, str]:
+    """A fresh key, which never leaves this machine, and a request for a certificate of it."""
+    from cryptography import x509
+    from cryptography.hazmat.primitives import hashes, serialization
+    from cryptography.hazmat.primitives.asymmetric import ec
+    from cryptography.x509.oid import NameOID
+
+    key = ec.generate_private_key(ec.SECP256R1())
+    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name[:64])])
+    request = x509.CertificateSigningRequestBuilder().subject_name(subject).sign(key, hashes.SHA256())
+    key_pem = key.private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    )
+    return key_pem.decode(), request.public_bytes(serialization.Encoding.PEM).decode()
+
+
+def _write(path: str, content: str) -> None:
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    with os.fdopen(descriptor, "w") as file:
+        os.fchmod(file.fileno(), 0o600)
+        file.write(content)

@@ -1,0 +1,110 @@
+"""`corral context`: controllers this command line knows."""
+
+from __future__ import annotations
+
+import os
+from typing import Final
+
+import click
+
+from corral.cli import contexts
+from corral.cli.client import Client
+from corral.cli.output import Column, output_option, show_done, show_list, show_one
+
+COLUMNS: Final = (
+    Column("CURRENT", lambda context: "*" if context["current"] else ""),
+    Column("NAME", "name"),
+    Column("URL", "url"),
+    Column("TOKEN", lambda context: "yes" if context["has_token"] else "no"),
+)
+
+
+@click.group()
+def context() -> None:
+    """Controllers this command line knows. Tokens are never printed."""
+
+
+def _load() -> contexts.Contexts:
+    return contexts.load(contexts.default_path(os.environ))
+
+
+def _shape(known: contexts.Contexts, name: str) -> dict[str, object]:
+    found = known.find(name)
+    return {
+        "name": name,
+        "url": found.url,
+        "ca_file": found.ca_file,
+        "has_token": bool(found.token),
+        "current": name == known.current,
+    }
+
+
+@context.command("list")
+@output_option
+def list_contexts(output: str) -> None:
+    """List them; a star marks the one in use."""
+    known = _load()
+    show_list(output, [_shape(known, name) for name in sorted(known.known)], columns=COLUMNS, name="name")
+
+
+@context.command()
+@click.argument("name", required=False)
+@output_option
+def show(name: str | None, output: str) -> None:
+    """Show one, or the one in use."""
+    known = _load()
+    found = _shape(known, name or known.current)
+    rows = [
+        ("Name", str(found["name"])),
+        ("Url", str(found["url"])),
+        ("CA file", str(found["ca_file"] or "-")),
+        ("Token", "yes" if found["has_token"] else "no"),
+        ("In use", "yes" if found["current"] else "no"),
+    ]
+    show_one(output, found, rows=rows, name="name")
+
+
+@context.command()
+@click.argument("name")
+@output_option
+def use(name: str, output: str) -> None:
+    """Use this one from now on."""
+    known = _load()
+    known.find(name)
+    known.current = name
+    known.save()
+    show_done(output, _shape(known, name), f"using '{name}' at {known.find(name).url}", name="name")
+
+
+@context.command()
+@click.argument("name")
+@click.argument("url")
+@click.option("--token", default="", metavar="TOKEN", help="API token; not checked here, 'login' does.")
+@click.option("--ca-file", default="", metavar="FILE", help="Authority that vouches for an https address.")
+@output_option
+def add(name: str, url: str, token: str, ca_file: str, output: str) -> None:
+    """Remember a controller, or change what is remembered."""
+    checked = Client(url=url, token=token or None)
+    known = _load()
+    known.known[name] = contexts.Context(
+        url=checked.url,
+        token=token.strip(),
+        ca_file=os.path.abspath(ca_file) if ca_file else "",  # noqa: PTH100
+    )
+    known.current = known.current or name
+    known.save()
+    show_done(output, _shape(known, name), f"remembered '{name}' at {checked.url}", name="name")
+
+
+@context.command()
+@click.argument("name")
+@output_option
+def remove(name: str, output: str) -> None:
+    """Forget a controller and its token. The token itself stays valid."""
+    known = _load()
+    gone = _shape(known, name)
+    del known.known[name]
+    if known.current == name:
+        known.current = ""
+    known.save()
+    show_done(output, gone, f"forgot '{name}'", name="name")

@@ -1,0 +1,74 @@
+"""How a command fails: what a person reads, and the code a script reads."""
+
+from __future__ import annotations
+
+from typing import IO, Any
+
+import click
+
+
+class Failure(click.ClickException):
+    """`error: message`, then `hint: …` when there is something to do; never a traceback."""
+
+    exit_code = 1
+
+    def __init__(self, message: str, *, hint: str | None = None) -> None:
+        super().__init__(message)
+        self.hint = hint
+
+    def show(self, file: IO[Any] | None = None) -> None:
+        del file
+        report(self.message, hint=self.hint)
+
+
+class Refused(Failure):
+    """The controller, or we, said no."""
+
+    exit_code = 1
+
+    def __init__(
+        self, message: str, *, hint: str | None = None, code: str = "", status: int = 0, field: str = ""
+    ) -> None:
+        super().__init__(message, hint=hint)
+        self.code = code
+        self.status = status
+        self.field = field
+
+
+class WrongUsage(Failure):
+    """The command line itself cannot be followed."""
+
+    exit_code = 2
+
+
+class Unreachable(Failure):
+    """Nobody answered, or not a controller."""
+
+    exit_code = 3
+
+
+class WaitRanOut(Failure):
+    """What was waited for did not come in time; it may still."""
+
+    exit_code = 4
+
+
+def report(message: str, *, hint: str | None = None) -> None:
+    """Tell a person, on stderr."""
+    click.echo(f"error: {printable(message)}", err=True)
+    if hint:
+        click.echo(f"hint: {printable(hint)}", err=True)
+
+
+def note(message: str) -> None:
+    """Something worth knowing that is neither the result nor a failure."""
+    click.echo(printable(message), err=True)
+
+
+def printable(text: str) -> str:
+    """The text without characters that would steer the terminal: much of it comes from elsewhere."""
+    if text.isprintable():
+        return text
+    return "".join(
+        letter if letter.isprintable() or letter == "\n" else repr(letter)[1:-1] for letter in text
+    )

@@ -1,0 +1,127 @@
+"""`corral logs`: the log of the controller or of a node."""
+
+from __future__ import annotations
+
+import json
+from typing import Final
+
+import click
+
+from corral.cli.client import PAGE
+from corral.cli.failure import WrongUsage, printable
+from corral.cli.output import Item, show_done, show_streamed
+from corral.cli.session import Session, api_command
+from corral.cli.table import coloured, paint_state, wants_colour
+
+LEVELS: Final = ("TRACE", "DEBUG", "INFO", "WARN", "ERROR")
+LOGS: Final = "/api/v1/logs"
+
+follow_option = click.option("-f", "--follow", is_flag=True, help="Go on with what comes.")
+tail_option = click.option(
+    "--tail",
+    type=click.IntRange(0, 100_000),
+    default=100,
+    show_default=True,
+    help="Begin with the last so many.",
+)
+level_option = click.option(
+    "--level", type=click.Choice(LEVELS, case_sensitive=False), help="Only this level and above."
+)
+
+
+@click.group()
+def logs() -> None:
+    """The log of the controller or of a node."""
+
+
+@logs.command()
+@follow_option
+@tail_option
+@level_option
+@api_command
+def controller(session: Session, follow: bool, tail: int, level: str | None) -> None:
+    """The controller's own log."""
+    _show(session, "controller", follow=follow, tail=tail, level=level)
+
+
+@logs.command()
+@click.argument("node")
+@follow_option
+@tail_option
+@level_option
+@api_command
+def daemon(session: Session, node: str, follow: bool, tail: int, level: str | None) -> None:
+    """The log of a node's daemon, as far as it has reached the controller."""
+    _show(session, f"node:{node}", follow=follow, tail=tail, level=level)
+
+
+@logs.command("level")
+@click.argument("source")
+@click.argument("level", type=click.Choice((*LEVELS, "default"), case_sensitive=False))
+@api_command
+def set_level(session: Session, source: str, level: str) -> None:
+    """Switch the level of SOURCE, 'controller' or a node's id, at once; 'default': as configured."""
+    wanted = "" if level == "default" else level
+    where = source if source == "controller" else f"node:{source.removeprefix('node:')}"
+    changed = session.client.put(f"{LOGS}/level", {"source": where, "level": wanted})
+    show_done(
+        session.output,
+        changed or {"source": where, "level": wanted},
+        f"{where} logs at {level}",
+        name="source",
+    )
+
+
+def _show(session: Session, source: str, *, follow: bool, tail: int, level: str | None) -> None:
+    if not follow and tail == 0:
+        raise WrongUsage("--tail 0 shows nothing", hint="add -f to see what comes")
+    newest = _newest_number(session, source)
+    for record in _history(session, source, newest, tail, level):
+        show_streamed(session.output, record, _line, name="message")
+    if follow:
+        _follow(session, source, newest, level)
+
+
+def _newest_number(session: Session, source: str) -> int:
+    found = session.client.get(LOGS, {"source": source, "limit": 1})
+    items = found.get("items") if isinstance(found, dict) else None
+    return int(items[-1].get("number", 0)) if items else 0
+
+
+def _history(session: Session, source: str, newest: int, tail: int, level: str | None) -> list[Item]:
+    """Up to `tail` records, none above `newest`: what came since then is the stream's to tell."""
+    if tail == 0 or newest == 0:
+        return []
+    params: dict[str, object] = {"source": source, "level": level}
+    if tail <= PAGE:
+        page = session.client.get(LOGS, {**params, "limit": tail})
+        items: list[Item] = page.get("items", []) if isinstance(page, dict) else []
+    else:
+        after = max(0, newest - tail)
+        items = session.client.pages(LOGS, {**params, "after": str(after)}, limit=tail, position="after")
+    return [record for record in items if int(record.get("number", 0)) <= newest]
+
+
+def _follow(session: Session, source: str, newest: int, level: str | None) -> None:
+    from corral.cli import sse
+
+    least = LEVELS.index(level) if level else 0
+    for message in sse.follow(session.client, f"{LOGS}/stream", {"source": source, "after": str(newest)}):
+        try:
+            record = json.loads(message.data)
+        except ValueError:
+            continue  # not one of ours; the next may be
+        if record.get("level") not in LEVELS or LEVELS.index(record["level"]) >= least:
+            show_streamed(session.output, record, _line, name="message")
+
+
+def _line(record: Item) -> str:
+    level = f"{record.get('level', ''):<5}"
+    shown = coloured(level, paint_state(level.strip())) if wants_colour() else level
+    fields = "".join(f" {name}={value}" for name, value in (record.get("fields") or {}).items())
+    told = f"{record.get('logger', '')}: {record.get('message', '')}{fields}"
+    line = f"{printable(str(record.get('at', '')))} {shown} {printable(told.replace(chr(10), ' '))}"
+    if record.get("dropped_before"):
+        line += f" ({record['dropped_before']} records lost before this one)"
+    throwable = str(record.get("throwable") or "").rstrip("\n")
+    return line + "".join(f"\n    {printable(part)}" for part in throwable.splitlines())

@@ -1,0 +1,69 @@
+"""The root of the command line and the one place where a failure becomes an exit code."""
+
+from __future__ import annotations
+
+import sys
+from typing import Final, NoReturn
+
+import click
+
+from corral.cli.failure import Failure, report
+from corral.cli.lazy import LazyGroup
+
+NOUNS: Final = {
+    "node": ("corral.cli.node:node", "Hosts that run instances: list, cordon, enrol, revoke."),
+    "event": ("corral.cli.event:event", "What happened, and what happens now."),
+    "logs": ("corral.cli.logs:logs", "The log of the controller or of a node."),
+    "token": ("corral.cli.token:token", "API tokens: list, create, revoke."),
+    "cluster": ("corral.cli.cluster:cluster", "The cluster as a whole: leader, epoch, certificates."),
+    "audit": ("corral.cli.audit:audit", "Who changed what, and from where."),
+    "context": ("corral.cli.context:context", "Controllers this command line knows."),
+    "login": ("corral.cli.login:login", "Check a token and remember the controller."),
+    "logout": ("corral.cli.login:logout", "Forget a controller and its token."),
+    "up": ("corral.cli.up:up", "Run a whole cluster on this machine, in the foreground."),
+    "down": ("corral.cli.down:down", "End what 'up' runs."),
+    "controller": ("corral.cli.controller:controller", "Run a controller, in the foreground."),
+    "daemon": ("corral.cli.daemon:daemon", "Run a node's daemon, in the foreground."),
+    "version": ("corral.cli.version:version", "Print the version of this program."),
+}
+
+INTERRUPTED: Final = 130
+
+
+@click.group(cls=LazyGroup, table=NOUNS, context_settings={"help_option_names": ["-h", "--help"]})
+@click.option("--url", metavar="URL", help="Controller to talk to (CORRAL_URL).")
+@click.option("--token", metavar="TOKEN", help="API token to use (CORRAL_TOKEN).")
+@click.option("--context", metavar="NAME", help="Remembered controller to use (CORRAL_CONTEXT).")
+@click.pass_context
+def cli(ctx: click.Context, url: str | None, token: str | None, context: str | None) -> None:
+    """Corral: fleets of game servers and other long-running processes."""
+    ctx.obj = {"url": url, "token": token, "context": context}
+
+
+def main(args: list[str] | None = None) -> NoReturn:
+    """Run a command and end the process: 0 done, 1 refused, 2 wrong usage, 3 unreachable, 4 waited out."""
+    sys.exit(run(args))
+
+
+def run(args: list[str] | None = None) -> int:
+    try:
+        result = cli.main(args=args, prog_name="corral", standalone_mode=False)
+    except Failure as failure:
+        failure.show()
+        return failure.exit_code
+    except click.UsageError as wrong:
+        path = wrong.ctx.command_path if wrong.ctx is not None else "corral"
+        if isinstance(wrong, click.exceptions.NoArgsIsHelpError):
+            wrong.show()
+        else:
+            report(wrong.format_message(), hint=f"see '{path} --help'")
+        return wrong.exit_code
+    except click.ClickException as other:
+        report(other.format_message())
+        return other.exit_code
+    except click.Abort as abort:
+        if isinstance(abort.__cause__ or abort.__context__, KeyboardInterrupt):
+            return INTERRUPTED
+        report("aborted, nothing was done")
+        return 1
+    return result if isinstance(result, int) else 0

@@ -1,0 +1,177 @@
+"""`corral node`: the hosts of the cluster."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import click
+
+from corral.cli.client import segment
+from corral.cli.confirm import confirm, yes_option
+from corral.cli.failure import Refused, WaitRanOut
+from corral.cli.join_token import join_token, join_token_revoke, join_tokens
+from corral.cli.output import Column, Item, list_table, plain, show_done, show_list, show_one, state_column
+from corral.cli.session import Session, api_command
+from corral.cli.values import Span, age
+
+STATES: Final = ("ENROLLED", "ONLINE", "DISCONNECTED", "UNREACHABLE", "REVOKED")
+NODES: Final = "/api/v1/nodes"
+
+COLUMNS: Final = (
+    Column("ID", "id"),
+    state_column("STATE", "state"),
+    state_column("ADMISSION", "admission"),
+    Column("SINCE", lambda node: age(node.get("state_since"))),
+    Column("INSTANCES", lambda node: str(node.get("instances", 0))),
+    Column("MEMORY", lambda node: _memory(node)),
+    Column("CPU", lambda node: _cpu(node)),
+    Column("ADDRESS", "address"),
+    Column("VERSION", "version"),
+    Column("LABELS", "labels"),
+)
+
+
+def _memory(node: Item) -> str:
+    total = node.get("memory_mb") or 0
+    return f"{node.get('used_memory_mb') or 0}/{total} MB" if total else "-"
+
+
+def _cpu(node: Item) -> str:
+    usage, cpus = node.get("cpu_usage"), node.get("cpus") or 0
+    if not isinstance(usage, int | float) or not cpus:
+        return "-"
+    return f"{usage * 100:.0f}% of {cpus}"
+
+
+@click.group()
+def node() -> None:
+    """Hosts that run instances."""
+
+
+@node.command("list")
+@click.option("--state", type=click.Choice(STATES, case_sensitive=False), help="Only nodes in this state.")
+@click.option("--label", metavar="K=V", multiple=True, help="Only nodes with this label; may be repeated.")
+@click.option("-w", "--watch", is_flag=True, help="Draw again whenever something changes.")
+@api_command
+def list_nodes(session: Session, state: str | None, label: tuple[str, ...], watch: bool) -> None:
+    """List the nodes."""
+    params = {"state": state, "label": label}
+
+    def fetch() -> list[Any]:
+        return session.client.pages(NODES, params)
+
+    if not watch:
+        show_list(session.output, fetch(), columns=COLUMNS)
+        return
+    from corral.cli.watch import watch_list
+
+    watch_list(session, fetch, table=lambda nodes: list_table(nodes, COLUMNS), prefix="NODE_")
+
+
+@node.command()
+@click.argument("id")
+@click.option(
+    "--wait", type=click.Choice(STATES, case_sensitive=False), help="Wait until it is in this state."
+)
+@click.option("--timeout", type=Span(), default="60s", show_default=True, help="How long to wait.")
+@api_command
+def info(session: Session, id: str, wait: str | None, timeout: int) -> None:
+    """Show one node, or wait until it is in a state."""
+    found = _wait_for(session, id, wait, timeout) if wait else session.client.get(f"{NODES}/{segment(id)}")
+    show_one(session.output, found, rows=_rows(found))
+
+
+def _rows(node: Item) -> list[tuple[str, str]]:
+    return [
+        ("Id", plain(node.get("id"))),
+        ("State", plain(node.get("state"))),
+        ("Since", age(node.get("state_since"))),
+        ("Reason", plain(node.get("reason"))),
+        ("Admission", plain(node.get("admission"))),
+        ("Last seen", age(node.get("last_seen"))),
+        ("Enrolled", plain(node.get("enrolled_at"))),
+        ("Address", plain(node.get("address"))),
+        ("Version", plain(node.get("version"))),
+        ("Session", plain(node.get("session"))),
+        ("Machine", plain(node.get("machine_id"))),
+        ("Host", plain(node.get("host"))),
+        ("Labels", plain(node.get("labels"))),
+        ("Instances", str(node.get("instances", 0))),
+        ("Memory", _memory(node)),
+        ("CPU", _cpu(node)),
+        ("Free disk", f"{node['free_disk_mb']} MB" if node.get("free_disk_mb") else "-"),
+        ("Used ports", plain(node.get("used_ports"))),
+        ("Runtimes", plain(node.get("runtimes"))),
+        ("Log level", plain(node.get("log_level"))),
+    ]
+
+
+def _wait_for(session: Session, id: str, state: str, timeout: int) -> Any:
+    """Look until the node is there; one that does not exist yet may still enrol."""
+    import time
+
+    deadline = time.monotonic() + timeout
+    pause = 0.05
+    while True:
+        try:
+            found = session.client.get(f"{NODES}/{segment(id)}")
+            seen = f"it is {found.get('state')}"
+            if found.get("state") == state:
+                return found
+        except Refused as refusal:
+            if refusal.code != "NOT_FOUND":
+                raise
+            seen = "there is no such node"
+        if time.monotonic() + pause > deadline:
+            raise WaitRanOut(f"node '{id}' was not {state} within {timeout} seconds: {seen}")
+        time.sleep(pause)
+        pause = min(pause * 1.5, 1.0)
+
+
+def _change(session: Session, id: str, verb: str, reason: str | None, sentence: str) -> None:
+    body = {"reason": reason} if reason else {}
+    changed = session.client.post(f"{NODES}/{segment(id)}/{verb}", body)
+    show_done(session.output, changed or {"id": id}, sentence)
+
+
+@node.command()
+@click.argument("id")
+@click.option("--reason", help="Why; shown with the node.")
+@api_command
+def cordon(session: Session, id: str, reason: str | None) -> None:
+    """Let a node take no new instances; those it has stay."""
+    _change(session, id, "cordon", reason, f"node '{id}' takes no new instances")
+
+
+@node.command()
+@click.argument("id")
+@api_command
+def uncordon(session: Session, id: str) -> None:
+    """Let a node take new instances again."""
+    _change(session, id, "uncordon", None, f"node '{id}' takes new instances")
+
+
+@node.command()
+@click.argument("id")
+@click.option("--reason", help="Why; shown with the node.")
+@yes_option
+@api_command
+def revoke(session: Session, id: str, reason: str | None, yes: bool) -> None:
+    """Refuse a node's certificates from now on; it has to enrol again."""
+    confirm(f"revoke node '{id}'", yes=yes)
+    _change(session, id, "revoke", reason, f"node '{id}' is revoked; its certificates are refused")
+
+
+@node.command()
+@click.argument("id")
+@yes_option
+@api_command
+def remove(session: Session, id: str, yes: bool) -> None:
+    """Forget a node that is no longer there."""
+    confirm(f"remove node '{id}'", yes=yes)
+    session.client.delete(f"{NODES}/{segment(id)}")
+    show_done(session.output, {"id": id}, f"node '{id}' is removed")
+
+
+for command in (join_token, join_tokens, join_token_revoke):
+    node.add_command(command)

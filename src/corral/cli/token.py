@@ -1,0 +1,67 @@
+"""`corral token`: who may use the API."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import click
+
+from corral.cli.client import segment
+from corral.cli.confirm import confirm, yes_option
+from corral.cli.failure import note
+from corral.cli.output import Column, show_done, show_list
+from corral.cli.session import Session, api_command
+from corral.cli.values import Span, age
+
+TOKENS: Final = "/api/v1/tokens"
+ROLES: Final = ("ADMIN", "OPERATOR", "VIEWER")
+
+COLUMNS: Final = (
+    Column("ID", "id"),
+    Column("NAME", "name"),
+    Column("ROLE", "role"),
+    Column("AGE", lambda token: age(token.get("created_at"))),
+    Column("EXPIRES", lambda token: age(token.get("expires_at")) if token.get("expires_at") else "never"),
+    Column("BY", "created_by"),
+)
+
+
+@click.group()
+def token() -> None:
+    """API tokens."""
+
+
+@token.command("list")
+@api_command
+def list_tokens(session: Session) -> None:
+    """List the tokens, without their secrets."""
+    show_list(session.output, session.client.pages(TOKENS), columns=COLUMNS)
+
+
+@token.command()
+@click.argument("name")
+@click.option("--role", type=click.Choice(ROLES, case_sensitive=False), required=True, help="What it may do.")
+@click.option(
+    "--expires", type=Span(), metavar="SPAN", help="How long it lives, such as 30d; for ever if left out."
+)
+@api_command
+def create(session: Session, name: str, role: str, expires: int | None) -> None:
+    """Make a token and print its text, this once."""
+    body: dict[str, object] = {"name": name, "role": role}
+    if expires is not None:
+        body["expires_in_seconds"] = expires
+    made = session.client.post(TOKENS, body)
+    if session.output == "table":
+        note(f"token {made.get('id')} for '{name}' ({role}); it is shown this once:")
+    show_done(session.output, made, str(made.get("token")))
+
+
+@token.command()
+@click.argument("id")
+@yes_option
+@api_command
+def revoke(session: Session, id: str, yes: bool) -> None:
+    """Refuse a token from now on; streams it opened are closed."""
+    confirm(f"revoke token '{id}'", yes=yes)
+    session.client.delete(f"{TOKENS}/{segment(id)}")
+    show_done(session.output, {"id": id}, f"token '{id}' is revoked")

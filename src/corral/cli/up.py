@@ -1,0 +1,127 @@
+"""`corral up`: a whole cluster on this machine, in the foreground."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import pathlib
+import shlex
+import socket
+from collections.abc import Iterator, Mapping
+
+import click
+
+from corral.cli.failure import Refused, note, printable
+from corral.cli.local_cluster import LocalCluster, Stopped
+from corral.cli.roles import ended_by
+from corral.cli.supervisor import Supervisor
+from corral.cli.up_record import remove_record, write_record
+from corral.system.addresses import Address, parse_address
+from corral.system.config import ControllerConfig, load_controller, load_daemon
+from corral.system.files import DirectoryLock
+
+
+@click.command()
+@click.option("--data", metavar="DIR", required=True, help="Directory of everything; made if missing.")
+@click.option("--http", metavar="HOST:PORT", help="Address of the API.  [default: 127.0.0.1:8480]")
+@click.option(
+    "--grpc", metavar="HOST:PORT", help="Address that daemons connect to.  [default: 127.0.0.1:8481]"
+)
+@click.option("--bootstrap", metavar="HOST:PORT", help="Address for join tokens.  [default: gRPC port + 1]")
+@click.option("--demo/--no-demo", default=None, help="Also run something to look at.")
+@click.option("-v", "--verbose", is_flag=True, help="Show what controller and daemon log.")
+def up(
+    data: str, http: str | None, grpc: str | None, bootstrap: str | None, demo: bool | None, verbose: bool
+) -> int:
+    """Run a controller and a daemon until Ctrl-C; what instances they run keeps running."""
+    directory = pathlib.Path(data).expanduser().absolute()
+    flags = {
+        "data": str(directory / "controller"),
+        "http.listen": http,
+        "grpc.listen": grpc,
+        "bootstrap.listen": bootstrap,
+    }
+    with ended_by():
+        config, _ = load_controller(None, os.environ, flags)
+        node_id = load_daemon(None, os.environ, {})[0].node_id(host_name=socket.gethostname())
+        with _claimed(directory):
+            _check_ports(config, flags)
+            if demo:
+                note("this version has no demo yet; going on without")
+            with Supervisor(echo=_echo if verbose else None) as supervisor:
+                return _supervise(
+                    LocalCluster(supervisor=supervisor, directory=directory, config=config, node_id=node_id)
+                )
+
+
+def _supervise(cluster: LocalCluster) -> int:
+    try:
+        cluster.start()
+        token = shlex.quote(str(cluster.token_path))
+        click.echo(f"login: corral login {cluster.url} --token $(cat {token})")
+        click.echo(f"ready: {cluster.url}")
+        code = cluster.run()
+    except Stopped:
+        code = 0
+    finally:
+        cluster.stop()
+    if code == 0:
+        note("detached: instances keep running")
+    return code
+
+
+def _echo(name: str, line: str) -> None:
+    click.echo(f"{name:>10} | {printable(line)}", err=True)
+
+
+@contextlib.contextmanager
+def _claimed(directory: pathlib.Path) -> Iterator[None]:
+    """Make the directory ours alone, and let `down` find us."""
+    try:
+        directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+        with DirectoryLock(directory, "up"):
+            write_record(directory)
+            try:
+                yield
+            finally:
+                remove_record(directory)
+    except OSError as error:
+        if error.filename is None:
+            raise
+        raise Refused(
+            f"cannot use {directory}: {error.strerror} ({error.filename})", hint="choose another with --data"
+        ) from error
+
+
+def _check_ports(config: ControllerConfig, flags: Mapping[str, object]) -> None:
+    """Find a port that is taken before anything starts, and say how to choose another."""
+    listeners = [("--http", config.http.listen), ("--grpc", config.grpc.listen)]
+    if config.bootstrap.enabled:
+        listeners.append(("--bootstrap", str(config.bootstrap_address)))
+    for flag, text in listeners:
+        address = parse_address(text, any_port=True)
+        problem = _bind_problem(address) if address.port else None
+        if problem is None:
+            continue
+        derived = flag == "--bootstrap" and not flags["bootstrap.listen"]
+        reason = "the gRPC port + 1, for join tokens" if derived else flag.removeprefix("--")
+        other = Address(address.host, address.port + 100 if address.port < 65_000 else 8480)
+        told = "is in use" if problem == errno.EADDRINUSE else f"cannot be used: {os.strerror(problem)}"
+        raise Refused(
+            f"port {address.port} on {address.host} ({reason}) {told}",
+            hint=f"end what uses it, or choose another with {flag} {other}",
+        )
+
+
+def _bind_problem(address: Address) -> int | None:
+    family = socket.AF_INET6 if ":" in address.host else socket.AF_INET
+    try:
+        with socket.socket(family, socket.SOCK_STREAM) as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            probe.bind((address.host, address.port))
+    except socket.gaierror:
+        return errno.EADDRNOTAVAIL
+    except OSError as error:
+        return error.errno
+    return None

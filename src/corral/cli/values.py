@@ -1,0 +1,57 @@
+"""Spans and times as people write and read them."""
+
+from __future__ import annotations
+
+import re
+from typing import Any, Final
+
+import click
+
+_PART: Final = re.compile(r"([0-9]+)([smhdw])")
+_UNITS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
+
+
+class Span(click.ParamType[int]):
+    """`90s`, `30m`, `1h30m`, `7d`: whole seconds; a bare number is seconds."""
+
+    name = "span"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        if isinstance(value, int):
+            return value
+        text = str(value).strip().lower()
+        if text.isdecimal():
+            seconds = int(text)
+        elif text and not _PART.sub("", text):
+            seconds = sum(int(number) * _UNITS[unit] for number, unit in _PART.findall(text))
+        else:
+            self.fail(f"'{value}' is not a span of time; write it like 90s, 30m, 1h or 7d", param, ctx)
+        if not 0 < seconds <= 100 * 366 * 86_400:
+            self.fail(f"'{value}' is not a usable span of time", param, ctx)
+        return seconds
+
+
+def age(time: Any) -> str:
+    """How long ago an RFC 3339 time was: `12s`, `5m`, `3h`, `4d`; a dash when there is none."""
+    if not time:
+        return "-"
+    import datetime as dt
+
+    try:
+        then = dt.datetime.fromisoformat(str(time))
+        seconds = int((dt.datetime.now(dt.UTC) - then).total_seconds())
+    except (ValueError, TypeError):
+        return str(time)
+    if seconds < 0:
+        return f"in {_length(-seconds)}"
+    return _length(seconds)
+
+
+def _length(seconds: int) -> str:
+    if seconds < 120:
+        return f"{seconds}s"
+    if seconds < 7200:
+        return f"{seconds // 60}m"
+    if seconds < 172_800:
+        return f"{seconds // 3600}h"
+    return f"{seconds // 86_400}d"

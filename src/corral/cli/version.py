@@ -1,0 +1,17 @@
+"""`corral version`."""
+
+from __future__ import annotations
+
+import click
+
+from corral.cli.output import output_option, show_one
+
+
+@click.command()
+@output_option
+def version(output: str) -> None:
+    """Print the version of this program and of the link it speaks."""
+    from corral.version import PROTOCOL_VERSION, VERSION
+
+    found = {"version": VERSION, "protocol": PROTOCOL_VERSION}
+    show_one(output, found, name="version", rows=[("Version", VERSION), ("Protocol", str(PROTOCOL_VERSION))])

@@ -1,0 +1,74 @@
+"""Addresses as people write them: HOST:PORT, with IPv6 in brackets."""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from typing import Final, NamedTuple
+
+from corral.errors import Code, Rejected
+
+_LABEL: Final = re.compile(r"(?!-)[A-Za-z0-9_-]{1,63}(?<!-)")
+_FORM: Final = "write HOST:PORT, for example 127.0.0.1:8480, db.example.org:8480 or [::1]:8480"
+MAX_PORT: Final = 65535
+
+
+class Address(NamedTuple):
+    """A host, without brackets, and a port; port 0 asks the kernel for a free one."""
+
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{host}:{self.port}"
+
+
+def parse_address(text: str, *, field: str = "address", any_port: bool = False) -> Address:
+    """Read HOST:PORT. Port 0 is taken only where we listen (`any_port`): nobody can dial it."""
+    host, colon, digits = text.rpartition(":")
+    if not colon or not host:
+        raise _refused(text, "it has no host" if colon else "it has no port", field)
+    if not (digits.isascii() and digits.isdigit()) or len(digits) > 5 or int(digits) > MAX_PORT:
+        raise _refused(text, f"the port is not a number up to {MAX_PORT}", field)
+    port = int(digits)
+    if port == 0 and not any_port:
+        raise _refused(text, "port 0 cannot be dialled", field)
+    if host.startswith("[") and host.endswith("]"):
+        return Address(_ipv6(host[1:-1], text, field), port)
+    if ":" in host:
+        raise _refused(text, "an IPv6 address needs brackets", field)
+    return Address(_name(host, text, field), port)
+
+
+def parse_host(text: str, *, field: str = "host") -> str:
+    """Read a host alone: a name, an IPv4 or an IPv6 address (brackets optional)."""
+    bare = text[1:-1] if text.startswith("[") and text.endswith("]") else text
+    if ":" in bare:
+        return _ipv6(bare, text, field)
+    return _name(bare, text, field)
+
+
+def _ipv6(host: str, text: str, field: str) -> str:
+    try:
+        ipaddress.IPv6Address(host)
+    except ValueError:
+        raise _refused(text, "the part in brackets is not an IPv6 address", field) from None
+    return host
+
+
+def _name(host: str, text: str, field: str) -> str:
+    labels = host.removesuffix(".").split(".")
+    if len(host) > 253 or not all(_LABEL.fullmatch(label) for label in labels):
+        raise _refused(text, "the host is neither a name nor an address", field)
+    if labels[-1].isdigit():  # a name never ends in a number, so this was meant as IPv4
+        try:
+            ipaddress.IPv4Address(host)
+        except ValueError:
+            raise _refused(text, "the host is not a whole IPv4 address", field) from None
+    return host
+
+
+def _refused(text: str, why: str, field: str) -> Rejected:
+    shown = text if len(text) <= 80 else text[:77] + "..."
+    return Rejected(Code.INVALID_FIELD, f"{shown!r} is not an address: {why}", hint=_FORM, field=field)

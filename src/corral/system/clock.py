@@ -1,0 +1,31 @@
+"""Time, as a port. Deadlines use `monotonic`, leases `boottime`, records `now`."""
+
+from __future__ import annotations
+
+import datetime as dt
+import time
+from typing import Protocol
+
+
+class Clock(Protocol):
+    def now(self) -> dt.datetime:
+        """Wall time in UTC, for people and records; it may jump, so nothing waits by it."""
+
+    def monotonic(self) -> float:
+        """Seconds that never step back, for deadlines and back-off."""
+
+    def boottime(self) -> float:
+        """Like monotonic, but it also counts while the machine is suspended, for leases."""
+
+
+class SystemClock:
+    """The clocks of this machine."""
+
+    def now(self) -> dt.datetime:
+        return dt.datetime.now(dt.UTC)
+
+    def monotonic(self) -> float:
+        return time.monotonic()
+
+    def boottime(self) -> float:
+        return time.clock_gettime(time.CLOCK_BOOTTIME)

@@ -1,0 +1,230 @@
+"""Every key of both configurations: its kind, its default, and one line that says what it does."""
+
+from __future__ import annotations
+
+import pathlib
+from typing import Annotated, Final
+
+import msgspec
+from msgspec import Meta
+
+from corral.domain.ids import NodeId
+from corral.errors import Code, Rejected
+from corral.system import config_values as kind
+from corral.system.addresses import MAX_PORT, Address, parse_address
+
+
+def _says(description: str) -> Meta:
+    return Meta(description=description)
+
+
+class Section(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A group of keys; frozen, so that a running process never sees half a change."""
+
+
+class CorsSection(Section, frozen=True, kw_only=True):
+    origins: Annotated[kind.Origins, _says("Origins that browsers may call the API from.")] = ()
+
+
+class HttpSection(Section, frozen=True, kw_only=True):
+    listen: Annotated[kind.Listen, _says("Address of the API; port 0 picks a free one.")] = "127.0.0.1:8480"
+    advertise: Annotated[
+        kind.OptionalAddress, _says("HOST:PORT others reach the API at; empty: as listened.")
+    ] = ""
+    body_limit_bytes: Annotated[kind.Bytes, _says("Largest request body that is read.")] = 1_048_576
+    cors: CorsSection = CorsSection()
+
+
+class GrpcSection(Section, frozen=True, kw_only=True):
+    listen: Annotated[kind.Listen, _says("Address that daemons connect to.")] = "127.0.0.1:8481"
+    advertise: Annotated[
+        kind.OptionalAddress, _says("HOST:PORT daemons are told to use; empty: as listened.")
+    ] = ""
+
+
+class BootstrapSection(Section, frozen=True, kw_only=True):
+    enabled: Annotated[bool, _says("Whether new nodes may exchange a join token here.")] = True
+    listen: Annotated[
+        kind.OptionalListen, _says("Address for join tokens alone; empty: the gRPC port + 1.")
+    ] = ""
+    rate_per_minute: Annotated[kind.Count, _says("Exchanges a single peer may try in a minute.")] = 30
+
+
+class StoreSection(Section, frozen=True, kw_only=True):
+    url: Annotated[kind.StoreUrl, _says("Where state lives: sqlite (DATA/corral.db) or postgresql://….")] = (
+        "sqlite"
+    )
+    commit_wait_seconds: Annotated[
+        kind.Seconds, _says("How long a write may wait to be durable before it is refused.")
+    ] = 5
+
+
+class LeaseSection(Section, frozen=True, kw_only=True):
+    ttl_seconds: Annotated[kind.Seconds, _says("How long leadership lasts without renewal.")] = 15
+    renew_seconds: Annotated[kind.Seconds, _says("How often the leader renews its lease.")] = 3
+    margin_seconds: Annotated[kind.Seconds, _says("How early a leader stops trusting its lease.")] = 3
+
+
+class LinkSection(Section, frozen=True, kw_only=True):
+    heartbeat_seconds: Annotated[kind.Seconds, _says("How often each node is pinged.")] = 30
+    handshake_timeout_seconds: Annotated[
+        kind.Seconds, _says("How long a new stream may take to introduce itself.")
+    ] = 10
+    missed_pongs: Annotated[kind.Count, _says("Pings without answer until a node is UNREACHABLE.")] = 3
+
+
+class PkiSection(Section, frozen=True, kw_only=True):
+    cluster_key_file: Annotated[
+        kind.OptionalPath, _says("Key that seals the authority; empty: DATA/ca/cluster.key.")
+    ] = ""
+    node_certificate_days: Annotated[kind.Days, _says("Life of a node's certificate.")] = 30
+
+
+class LogSection(Section, frozen=True, kw_only=True):
+    level: Annotated[kind.LogLevel, _says("TRACE, DEBUG, INFO, WARN or ERROR.")] = "INFO"
+    format: Annotated[kind.LogFormat, _says("What stderr gets: human or json.")] = "human"
+
+
+class ControllerLogSection(LogSection, frozen=True, kw_only=True):
+    ring_records: Annotated[kind.Count, _says("Log records kept in memory for the API.")] = 10_000
+
+
+class MetricsSection(Section, frozen=True, kw_only=True):
+    scrape_networks: Annotated[kind.Networks, _says("Networks that may read /metrics without a token.")] = ()
+
+
+class RetentionSection(Section, frozen=True, kw_only=True):
+    events: Annotated[kind.Count, _says("Events kept; older ones are dropped.")] = 100_000
+    audit: Annotated[kind.Count, _says("Audit entries kept.")] = 100_000
+    node_log: Annotated[kind.Count, _says("Log records kept of each node.")] = 10_000
+
+
+class ShutdownSection(Section, frozen=True, kw_only=True):
+    budget_seconds: Annotated[kind.Seconds, _says("How long an orderly end may take in all.")] = 10
+
+
+class ControllerConfig(Section, frozen=True, kw_only=True):
+    """What a controller was told. Construct it through `load_controller`, which checks."""
+
+    data: Annotated[kind.Directory, _says("Directory of everything the controller keeps.")] = pathlib.Path(
+        "/var/lib/corral/controller"
+    )
+    http: HttpSection = HttpSection()
+    grpc: GrpcSection = GrpcSection()
+    bootstrap: BootstrapSection = BootstrapSection()
+    store: StoreSection = StoreSection()
+    lease: LeaseSection = LeaseSection()
+    link: LinkSection = LinkSection()
+    pki: PkiSection = PkiSection()
+    log: ControllerLogSection = ControllerLogSection()
+    metrics: MetricsSection = MetricsSection()
+    retention: RetentionSection = RetentionSection()
+    shutdown: ShutdownSection = ShutdownSection()
+
+    @property
+    def cluster_key_path(self) -> pathlib.Path:
+        given = self.pki.cluster_key_file
+        return pathlib.Path(given) if given else self.data / "ca" / "cluster.key"
+
+    @property
+    def bootstrap_address(self) -> Address:
+        """Where join tokens are exchanged; a free port when gRPC itself takes a free one."""
+        if self.bootstrap.listen:
+            return parse_address(self.bootstrap.listen, any_port=True)
+        host, port = parse_address(self.grpc.listen, any_port=True)
+        return Address(host, port + 1 if port else 0)
+
+
+class NodeSection(Section, frozen=True, kw_only=True):
+    id: Annotated[kind.OptionalNodeId, _says("Id of this node; empty: the host name made valid.")] = ""
+    labels: Annotated[kind.Labels, _says("Labels that groups may select this node by.")] = {}
+    advertise: Annotated[kind.OptionalHost, _says("Host players reach instances at; empty: guessed.")] = ""
+    machine_id: Annotated[
+        str, Meta(max_length=128), _says("Id of this machine; empty: that of /etc/machine-id.")
+    ] = ""
+
+
+class DaemonLinkSection(Section, frozen=True, kw_only=True):
+    handshake_timeout_seconds: Annotated[
+        kind.Seconds, _says("How long the controller may take to answer the handshake.")
+    ] = 10
+    reconnect_max_seconds: Annotated[kind.Seconds, _says("Longest pause between two attempts.")] = 15
+    status_seconds: Annotated[kind.Seconds, _says("How often load is reported.")] = 5
+
+
+class SpoolSection(Section, frozen=True, kw_only=True):
+    log_bytes: Annotated[kind.Bytes, _says("Log records kept on disk while the link is down.")] = 16_777_216
+    max_bytes: Annotated[kind.Bytes, _says("All that is kept on disk while the link is down.")] = 268_435_456
+
+
+class DaemonConfig(Section, frozen=True, kw_only=True):
+    """What a daemon was told. Construct it through `load_daemon`, which checks."""
+
+    data: Annotated[kind.Directory, _says("Directory of everything the daemon keeps.")] = pathlib.Path(
+        "/var/lib/corral/daemon"
+    )
+    controllers: Annotated[kind.Addresses, _says("HOST:PORT of each controller's gRPC address.")] = ()
+    node: NodeSection = NodeSection()
+    link: DaemonLinkSection = DaemonLinkSection()
+    spool: SpoolSection = SpoolSection()
+    log: LogSection = LogSection()
+    shutdown: ShutdownSection = ShutdownSection()
+
+    def node_id(self, *, host_name: str) -> NodeId:
+        """The id to enrol under: the one that was set, or one made of the host's name."""
+        return NodeId(self.node.id) if self.node.id else node_id_of_host(host_name)
+
+
+_NODE_ID_LETTERS: Final = frozenset("abcdefghijklmnopqrstuvwxyz0123456789._-")
+
+
+def node_id_of_host(host_name: str) -> NodeId:
+    """A valid node id as near to the host's name as the rules allow."""
+    first = host_name.split(".")[0].lower()
+    mapped = "".join(letter if letter in _NODE_ID_LETTERS else "-" for letter in first)
+    return NodeId(mapped[:63].strip("._-") or "node")
+
+
+def check_controller(config: ControllerConfig) -> None:
+    """Refuse values that are fine alone and wrong together."""
+    lease = config.lease
+    if lease.renew_seconds + lease.margin_seconds >= lease.ttl_seconds:
+        raise _together(
+            "lease.ttl_seconds",
+            f"lease.renew_seconds ({lease.renew_seconds:g}) and lease.margin_seconds "
+            f"({lease.margin_seconds:g}) leave nothing of lease.ttl_seconds ({lease.ttl_seconds:g})",
+            "raise lease.ttl_seconds above their sum",
+        )
+    if not config.bootstrap.listen and parse_address(config.grpc.listen, any_port=True).port == MAX_PORT:
+        raise _together(
+            "bootstrap.listen",
+            f"grpc.listen uses port {MAX_PORT}, so there is no port + 1 for join tokens",
+            "set bootstrap.listen, or use a lower gRPC port",
+        )
+    _check_distinct_ports(config)
+
+
+def _check_distinct_ports(config: ControllerConfig) -> None:
+    listeners = {"http.listen": config.http.listen, "grpc.listen": config.grpc.listen}
+    if config.bootstrap.enabled:
+        listeners["bootstrap.listen"] = str(config.bootstrap_address)
+    taken: dict[str, str] = {}
+    for key, address in listeners.items():
+        if not address.endswith(":0") and address in taken:
+            raise _together(key, f"{key} and {taken[address]} are both {address}", "use two ports")
+        taken[address] = key
+
+
+def check_daemon(config: DaemonConfig) -> None:
+    """Refuse values that are fine alone and wrong together."""
+    if config.spool.log_bytes > config.spool.max_bytes:
+        raise _together(
+            "spool.log_bytes",
+            f"spool.log_bytes ({config.spool.log_bytes}) is more than spool.max_bytes "
+            f"({config.spool.max_bytes})",
+            "the log is a part of the spool; lower it",
+        )
+
+
+def _together(field: str, message: str, hint: str) -> Rejected:
+    return Rejected(Code.INVALID_CONFIG, message, hint=hint, field=field)

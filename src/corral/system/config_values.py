@@ -1,0 +1,121 @@
+"""The kinds of values a configuration key may have, each with the check that guards it.
+
+A check takes the decoded value and returns the one to keep, or raises `ValueError` (or a
+`Rejected`) that says why not; who set the value, and where, is added by the loader.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import pathlib
+from collections.abc import Callable
+from typing import Annotated, Any, Final
+from urllib.parse import urlsplit
+
+from msgspec import Meta
+
+from corral.domain import ids
+from corral.errors import nearest
+from corral.system.addresses import parse_address, parse_host
+
+Check = Callable[[Any], Any]
+
+LOG_LEVELS: Final = ("TRACE", "DEBUG", "INFO", "WARN", "ERROR")
+LOG_FORMATS: Final = ("human", "json")
+_DAY: Final = 86_400
+
+
+def _checked(check: Check) -> Meta:
+    return Meta(extra={"check": check})
+
+
+def _path(value: pathlib.Path) -> pathlib.Path:
+    return value.expanduser().absolute()
+
+
+def _optional_path(value: str) -> str:
+    return str(pathlib.Path(value).expanduser().absolute()) if value else ""
+
+
+def _listen(value: str) -> str:
+    return str(parse_address(value, any_port=True))
+
+
+def _optional_listen(value: str) -> str:
+    return _listen(value) if value else ""
+
+
+def _optional_address(value: str) -> str:
+    return str(parse_address(value)) if value else ""
+
+
+def _optional_host(value: str) -> str:
+    return parse_host(value) if value else ""
+
+
+def _addresses(values: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(str(parse_address(value)) for value in values))
+
+
+def _origins(values: tuple[str, ...]) -> tuple[str, ...]:
+    for value in values:
+        parts = urlsplit(value)
+        if parts.scheme not in ("http", "https") or not parts.netloc or value.rstrip("/") != value:
+            raise ValueError(f"{value!r} is not an origin; write it as https://panel.example.org")
+        if parts.path or parts.query or parts.fragment or "*" in value or "@" in parts.netloc:
+            raise ValueError(f"{value!r} is not one origin; list scheme, host and port of each")
+    return values
+
+
+def _networks(values: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(str(ipaddress.ip_network(value)) for value in values)
+
+
+def _store_url(value: str) -> str:
+    if value == "sqlite" or urlsplit(value).scheme in ("postgresql", "postgres"):
+        return value
+    raise ValueError(f"{value.split(':', 1)[0]!r} is not a store; use sqlite or postgresql://…")
+
+
+def _choice(choices: tuple[str, ...], fold: Callable[[str], str]) -> Check:
+    def check(value: str) -> str:
+        if fold(value) in choices:
+            return fold(value)
+        guess = nearest(fold(value), choices)
+        meant = f"did you mean {guess}? " if guess else ""
+        raise ValueError(f"{value!r} is not one of them; {meant}choose among {', '.join(choices)}")
+
+    return check
+
+
+def _optional_node_id(value: str) -> str:
+    return ids.node_id(value) if value else ""
+
+
+def _labels(value: dict[str, str]) -> dict[str, str]:
+    for key, text in value.items():
+        if not 1 <= len(key) <= 63 or "=" in key or "," in key or not key.isprintable():
+            raise ValueError(f"{key!r} is not a label; use 1 to 63 printable characters without '=' and ','")
+        if len(text) > 255 or not text.isprintable():
+            raise ValueError(f"the value of label {key!r} is longer than 255 or not printable")
+    return value
+
+
+Directory = Annotated[pathlib.Path, _checked(_path)]
+OptionalPath = Annotated[str, _checked(_optional_path)]
+Listen = Annotated[str, _checked(_listen)]
+OptionalListen = Annotated[str, _checked(_optional_listen)]
+OptionalAddress = Annotated[str, _checked(_optional_address)]
+OptionalHost = Annotated[str, _checked(_optional_host)]
+Addresses = Annotated[tuple[str, ...], _checked(_addresses)]
+Origins = Annotated[tuple[str, ...], _checked(_origins)]
+Networks = Annotated[tuple[str, ...], _checked(_networks)]
+StoreUrl = Annotated[str, _checked(_store_url)]
+LogLevel = Annotated[str, _checked(_choice(LOG_LEVELS, str.upper))]
+LogFormat = Annotated[str, _checked(_choice(LOG_FORMATS, str.lower))]
+OptionalNodeId = Annotated[str, _checked(_optional_node_id)]
+Labels = Annotated[dict[str, str], _checked(_labels)]
+Seconds = Annotated[float, Meta(gt=0, le=_DAY)]
+Days = Annotated[float, Meta(gt=0, le=3650)]
+Count = Annotated[int, Meta(ge=1, le=10_000_000)]
+Bytes = Annotated[int, Meta(ge=1024, le=2**40)]

@@ -1,0 +1,133 @@
+"""Our own files: written whole or not at all, marked with a format and version, locked by one owner."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import pathlib
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+import msgspec
+
+from corral.errors import Code, Rejected
+
+V = TypeVar("V", bound=msgspec.Struct)
+
+
+def atomic_write(path: pathlib.Path, content: bytes, *, mode: int = 0o600) -> None:
+    """Replace a file so that a crash leaves the old or the new content, durably."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, mode)
+    try:
+        os.fchmod(descriptor, mode)
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(path)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
+    sync_directory(path.parent)
+
+
+def make_directory(path: pathlib.Path) -> None:
+    """Make a data directory, for us alone; fine when it exists."""
+    try:
+        path.mkdir(parents=True, exist_ok=True, mode=0o700)
+    except OSError as error:
+        raise Rejected(
+            Code.INVALID_CONFIG,
+            f"the directory {path} cannot be made: {error.strerror}",
+            hint="choose another with --data, or make it writable for this user",
+            field="data",
+        ) from error
+
+
+def sync_directory(path: pathlib.Path) -> None:
+    """Make renames and unlinks in this directory durable."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def check_format(found: Any, *, path: pathlib.Path, name: str, version: int) -> None:
+    """Refuse a file of another kind, or one that a newer Corral wrote."""
+    if not isinstance(found, dict) or found.get("format") != name:
+        raise Rejected(
+            Code.FORMAT_INVALID,
+            f"{path} is not a '{name}' file",
+            hint="restore it from a backup, or move it away",
+        )
+    if not isinstance(found.get("version"), int) or found["version"] > version:
+        raise Rejected(
+            Code.FORMAT_TOO_NEW,
+            f"{path} has format version {found.get('version')}, this Corral reads up to {version}",
+            hint="run the version of Corral that wrote it, or a newer one",
+        )
+
+
+def write_versioned(path: pathlib.Path, value: msgspec.Struct, *, name: str, version: int) -> None:
+    """Write a value as JSON under a format name and version; mode 0600, atomic and durable."""
+    document = {"format": name, "version": version, "value": value}
+    atomic_write(path, msgspec.json.format(msgspec.json.encode(document), indent=2) + b"\n")
+
+
+def read_versioned(path: pathlib.Path, type: type[V], *, name: str, version: int) -> V | None:
+    """Read what `write_versioned` wrote; None when there is no such file."""
+    try:
+        raw = path.read_bytes()
+    except FileNotFoundError:
+        return None
+    try:
+        document = msgspec.json.decode(raw)
+        check_format(document, path=path, name=name, version=version)
+        return msgspec.convert(document.get("value"), type)
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        raise Rejected(
+            Code.FORMAT_INVALID,
+            f"{path} is damaged: {error}",
+            hint="restore it from a backup, or move it away",
+        ) from error
+
+
+class DirectoryLock:
+    """An exclusive lock on a data directory, held for life and released by the kernel at the latest."""
+
+    def __init__(self, directory: pathlib.Path, role: str) -> None:
+        self._path = directory / f"{role}.lock"
+        self._role = role
+        self._descriptor = -1
+
+    def acquire(self) -> None:
+        descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            holder = os.read(descriptor, 32).decode(errors="replace").strip()
+            os.close(descriptor)
+            raise Rejected(
+                Code.DATA_DIRECTORY_LOCKED,
+                f"{self._path.parent} is in use by another {self._role} (pid {holder or 'unknown'})",
+                hint="stop it first, or use another data directory",
+            ) from None
+        os.ftruncate(descriptor, 0)
+        os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
+        self._descriptor = descriptor
+
+    def release(self) -> None:
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+            self._descriptor = -1
+
+    def __enter__(self) -> Self:
+        self.acquire()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.release()

@@ -1,0 +1,163 @@
+"""The slow end of logging: threads that write to a file or a terminal, behind bounded queues.
+
+Whoever logs never waits: a full queue drops the record and counts it, and the next one that
+gets through says how many are missing before it.
+"""
+
+from __future__ import annotations
+
+import os
+import pathlib
+import queue
+import threading
+from collections.abc import Callable
+from typing import Final, TextIO
+
+import msgspec
+
+from corral.domain.records import LogRecord
+
+QUEUE_RECORDS: Final = 20_000
+FILE_BYTES: Final = 10 * 1000 * 1000
+FILE_COUNT: Final = 10
+_BATCH: Final = 256
+
+Write = Callable[[bytes], None]
+Format = Callable[[LogRecord], bytes]
+
+
+class LogWriter:
+    """One thread that formats records and hands the bytes to `write`, in order."""
+
+    def __init__(self, *, name: str, format: Format, write: Write, limit: int = QUEUE_RECORDS) -> None:
+        self._format = format
+        self._write = write
+        self._limit = limit
+        # SimpleQueue, not Queue: its put is re-entrant, a finaliser that logs cannot deadlock
+        self._queue: queue.SimpleQueue[LogRecord | threading.Event | None] = queue.SimpleQueue()
+        self._lock = threading.RLock()
+        self._missing = 0
+        self._dropped = 0
+        self._thread = threading.Thread(target=self._run, name=f"log/write/{name}", daemon=True)
+        self._thread.start()
+
+    @property
+    def dropped(self) -> int:
+        """How many records were not written since the start."""
+        return self._dropped
+
+    def put(self, record: LogRecord) -> None:
+        """Never blocks, from any thread."""
+        with self._lock:
+            if self._queue.qsize() >= self._limit:
+                self._lose(1)
+                return
+            if self._missing:
+                record = msgspec.structs.replace(record, dropped_before=self._missing)
+                self._missing = 0
+            self._queue.put(record)
+
+    def flush(self, *, timeout: float) -> bool:
+        """Wait until all that was put before is written; False when that took too long."""
+        written = threading.Event()
+        self._queue.put(written)
+        return written.wait(timeout)
+
+    def close(self, *, timeout: float) -> bool:
+        """Write what is queued and end the thread; False when it hangs in a write that does not return."""
+        self._queue.put(None)
+        self._thread.join(timeout)
+        return not self._thread.is_alive()
+
+    def _run(self) -> None:
+        while True:
+            item = self._queue.get()
+            batch: list[LogRecord] = []
+            while isinstance(item, LogRecord):
+                batch.append(item)
+                if len(batch) >= _BATCH or self._queue.empty():
+                    break
+                item = self._queue.get()
+            self._write_batch(batch)
+            if isinstance(item, threading.Event):
+                item.set()
+            elif item is None:
+                return
+
+    def _write_batch(self, batch: list[LogRecord]) -> None:
+        if not batch:
+            return
+        try:
+            self._write(b"".join(map(self._format, batch)))
+        except Exception:  # a full disk or a closed terminal must not end the thread
+            self._lose(sum(1 + record.dropped_before for record in batch))
+
+    def _lose(self, count: int) -> None:
+        with self._lock:
+            self._missing += count
+            self._dropped += count
+
+
+class RotatingFile:
+    """`controller.log`, then `controller.log.1` … `.9`: at most `count` files of about `limit` bytes.
+
+    A file that somebody moved or deleted is opened anew; a line that a crash cut short is ended.
+    """
+
+    def __init__(self, path: pathlib.Path, *, limit: int = FILE_BYTES, count: int = FILE_COUNT) -> None:
+        self._path = path
+        self._limit = limit
+        self._count = count
+        self._descriptor = -1
+        self._size = 0
+        self._open()
+
+    def write(self, content: bytes) -> None:
+        if self._descriptor < 0 or self._is_gone():
+            self._open()
+        if self._size and self._size + len(content) > self._limit:
+            self._rotate()
+        view = memoryview(content)
+        while view:
+            written = os.write(self._descriptor, view)
+            self._size += written
+            view = view[written:]
+
+    def close(self) -> None:
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+            self._descriptor = -1
+
+    def _open(self) -> None:
+        self.close()
+        flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
+        self._descriptor = os.open(self._path, flags, 0o600)
+        self._size = os.fstat(self._descriptor).st_size
+        if self._size and os.pread(self._descriptor, 1, self._size - 1) != b"\n":
+            self._size += os.write(self._descriptor, b"\n")
+
+    def _is_gone(self) -> bool:
+        try:
+            named = self._path.stat()
+        except FileNotFoundError:
+            return True
+        held = os.fstat(self._descriptor)
+        return (named.st_ino, named.st_dev) != (held.st_ino, held.st_dev)
+
+    def _rotate(self) -> None:
+        self.close()
+        for number in range(self._count - 1, 0, -1):
+            older = self._path.with_name(f"{self._path.name}.{number - 1}") if number > 1 else self._path
+            if older.exists():
+                older.replace(self._path.with_name(f"{self._path.name}.{number}"))
+        self._open()
+
+
+def stream_write(stream: TextIO) -> Write:
+    """Write to a text stream, such as stderr, and let nothing stay in its buffer."""
+
+    def write(content: bytes) -> None:
+        stream.write(content.decode("utf-8", "replace"))
+        stream.flush()
+
+    return write

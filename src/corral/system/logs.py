@@ -1,0 +1,241 @@
+"""One log for the whole process: structlog on top, the standard library's `logging` beneath.
+
+Our own code says `logger(__name__).info("node.online", node=node_id)`; libraries that use
+`logging` come the same way. Every record is masked, then goes to a ring in memory, to the
+sinks, to `<directory>/<role>.log` and to stderr; none of these ever makes the caller wait.
+"""
+
+from __future__ import annotations
+
+import atexit
+import datetime as dt
+import logging
+import os
+import pathlib
+import sys
+import threading
+import traceback
+from collections.abc import Callable
+from types import TracebackType
+from typing import Final, Self, TextIO
+
+import structlog
+
+from corral.domain.records import LogRecord
+from corral.errors import Code, Rejected
+from corral.system.log_format import as_human, as_json
+from corral.system.log_mask import mask_fields, mask_text
+from corral.system.log_names import (
+    FIELDS_ATTRIBUTE,
+    LEVELS,
+    PROCESSORS,
+    Logger,
+    level_name,
+    level_number,
+    logger,
+)
+from corral.system.log_ring import LogRing
+from corral.system.log_writer import FILE_BYTES, FILE_COUNT, LogWriter, RotatingFile, stream_write
+
+__all__ = ["LEVELS", "LogRing", "Logger", "Logs", "Sink", "logger", "start_logging"]
+
+Sink = Callable[[LogRecord], None]
+
+_MAX_MESSAGE: Final = 16_384
+_MAX_THROWABLE: Final = 32_768
+_CLOSE_SECONDS: Final = 3.0
+
+
+def start_logging(
+    *,
+    role: str,
+    directory: pathlib.Path,
+    level: str,
+    format: str,
+    ring_records: int = 10_000,
+    stream: TextIO | None = None,
+    file_bytes: int = FILE_BYTES,
+    file_count: int = FILE_COUNT,
+) -> Logs:
+    """Begin to log. Refuses a directory that cannot be written and a level that is none.
+
+    `directory` is made if it is missing (`DATA/logs`); `stream` is stderr unless given. The
+    caller owns the result and closes it; at the latest the interpreter's exit does.
+    """
+    level_number(level)
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        file = RotatingFile(directory / f"{role}.log", limit=file_bytes, count=file_count)
+    except OSError as error:
+        raise Rejected(
+            Code.INVALID_CONFIG,
+            f"cannot write logs in {directory}: {error.strerror}",
+            hint="choose a data directory that this user may write",
+            field="data",
+        ) from error
+    target = stream if stream is not None else sys.stderr
+    human = as_human(colour=target.isatty() and not os.environ.get("NO_COLOR"))
+    writers = (
+        LogWriter(name=role, format=as_json, write=file.write),
+        LogWriter(name="stderr", format=as_json if format == "json" else human, write=stream_write(target)),
+    )
+    return Logs(level=level, ring=LogRing(capacity=ring_records), file=file, writers=writers)
+
+
+class Logs:
+    """The running log of this process, from `start_logging` to `close`."""
+
+    def __init__(
+        self, *, level: str, ring: LogRing, file: RotatingFile, writers: tuple[LogWriter, ...]
+    ) -> None:
+        self.ring: Final = ring
+        self._configured_level = level
+        self._file = file
+        self._writers = writers
+        self._handler = _Spreader(ring=ring, writers=writers)
+        self._closed = False
+        root = logging.getLogger()
+        self._former_level = root.level
+        self._former_structlog = structlog.get_config() if structlog.is_configured() else None
+        structlog.configure(
+            processors=list(PROCESSORS),
+            wrapper_class=Logger,
+            logger_factory=lambda name="corral", *_: logging.getLogger(name),
+            cache_logger_on_first_use=False,
+        )
+        root.addHandler(self._handler)
+        root.setLevel(level_number(level))
+        atexit.register(self.close)
+
+    @property
+    def level(self) -> str:
+        """The level in force."""
+        return level_name(logging.getLogger().level)
+
+    @property
+    def dropped(self) -> int:
+        """Records that the file or stderr was too slow, or unable, to take."""
+        return sum(writer.dropped for writer in self._writers)
+
+    def set_level(self, level: str) -> None:
+        """Switch at run time; "" goes back to the configured level."""
+        logging.getLogger().setLevel(level_number(level or self._configured_level))
+
+    def add_sink(self, sink: Sink) -> Callable[[], None]:
+        """Hand every later record to `sink`, in order, in the thread that logged it.
+
+        A sink must be quick and thread-safe; what it raises is swallowed and what it logs is not
+        handed to sinks again. Returns the function that removes it.
+        """
+        return self._handler.add_sink(sink)
+
+    def flush(self, *, timeout: float = _CLOSE_SECONDS) -> bool:
+        """Block until all that was logged is written; not for an event loop."""
+        flushed = [writer.flush(timeout=timeout) for writer in self._writers]
+        return all(flushed)
+
+    def close(self) -> None:
+        """Write what is queued, end the threads, and leave `logging` as it was found. Idempotent."""
+        if self._closed:
+            return
+        self._closed = True
+        atexit.unregister(self.close)
+        root = logging.getLogger()
+        root.removeHandler(self._handler)
+        root.setLevel(self._former_level)
+        self._handler.close()
+        if self._former_structlog is None:
+            structlog.reset_defaults()
+        else:
+            structlog.configure(**self._former_structlog)
+        ended = [writer.close(timeout=_CLOSE_SECONDS) for writer in self._writers]
+        if ended[0]:  # a thread that still hangs in a write keeps its descriptor
+            self._file.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+class _Spreader(logging.Handler):
+    """Turns a stdlib record into ours, once, and gives it to everybody."""
+
+    def __init__(self, *, ring: LogRing, writers: tuple[LogWriter, ...]) -> None:
+        super().__init__()
+        self._ring = ring
+        self._writers = writers
+        self._sinks: tuple[Sink, ...] = ()
+        self._inside = threading.local()
+
+    def add_sink(self, sink: Sink) -> Callable[[], None]:
+        self._sinks = (*self._sinks, sink)
+
+        def remove() -> None:
+            self._sinks = tuple(kept for kept in self._sinks if kept is not sink)
+
+        return remove
+
+    def emit(self, record: logging.LogRecord) -> None:
+        try:
+            converted = _converted(record)
+        except Exception:  # logging must never break the one who logs
+            self.handleError(record)
+            return
+        self._ring.append(converted)
+        for writer in self._writers:
+            writer.put(converted)
+        self._feed_sinks(converted)
+
+    def _feed_sinks(self, record: LogRecord) -> None:
+        if getattr(self._inside, "sink", False):
+            return  # a sink that logs would feed itself for ever
+        self._inside.sink = True
+        try:
+            for sink in self._sinks:
+                try:
+                    sink(record)
+                except Exception:
+                    self.handleError(logging.makeLogRecord({"msg": "a log sink failed"}))
+        finally:
+            self._inside.sink = False
+
+
+def _converted(record: logging.LogRecord) -> LogRecord:
+    fields = getattr(record, FIELDS_ATTRIBUTE, None) or {}
+    return LogRecord(
+        at=dt.datetime.fromtimestamp(record.created, dt.UTC),
+        level=level_name(record.levelno),
+        logger=record.name,
+        message=_cut(mask_text(_message(record)), _MAX_MESSAGE),
+        thread=record.threadName or "",
+        throwable=_cut(mask_text(_throwable(record)), _MAX_THROWABLE),
+        fields=mask_fields(fields),
+    )
+
+
+def _message(record: logging.LogRecord) -> str:
+    try:
+        return record.getMessage()
+    except Exception:  # a library's format does not fit its arguments: still worth reading
+        return f"{record.msg} {record.args!r}"
+
+
+def _throwable(record: logging.LogRecord) -> str:
+    parts: list[str] = []
+    if record.exc_info and record.exc_info[0] is not None:
+        parts += traceback.format_exception(*record.exc_info)
+    if record.stack_info:
+        parts.append(record.stack_info)
+    return "".join(parts)
+
+
+def _cut(text: str, limit: int) -> str:
+    """The beginning and the end: of a traceback, both tell."""
+    if len(text) <= limit:
+        return text
+    half = limit // 2
+    return f"{text[:half]}\n[… {len(text) - 2 * half} characters …]\n{text[-half:]}"

@@ -1,0 +1,81 @@
+"""Running one long-lived service as a process: an event loop, signals, and an orderly end."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from collections.abc import Callable
+from typing import Final, Protocol
+
+import uvloop
+
+from corral.system.parent_watch import watch
+
+_INTERRUPTED: Final = 130
+
+
+class Service(Protocol):
+    """A controller or a daemon, as a process sees it."""
+
+    @property
+    def ready(self) -> asyncio.Event:
+        """Set once it does what it is for."""
+
+    def announcement(self) -> str:
+        """What follows `ready: ` on standard output."""
+
+    async def start(self) -> None: ...
+
+    async def run(self) -> None:
+        """Returns or raises only when it cannot go on."""
+
+    async def stop(self) -> None:
+        """The orderly end; bounded, and never raises."""
+
+
+def run_service(make: Callable[[], Service], *, parent_fd: int | None = None) -> int:
+    """Run a service until SIGTERM, SIGINT or its parent's death; returns the exit code.
+
+    A second signal ends the process at once: an operator who insists must not be kept waiting.
+    """
+    return uvloop.run(_main(make, parent_fd))
+
+
+async def _main(make: Callable[[], Service], parent_fd: int | None) -> int:
+    loop = asyncio.get_running_loop()
+    stop = asyncio.Event()
+
+    def asked() -> None:
+        if stop.is_set():
+            os._exit(_INTERRUPTED)
+        stop.set()
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, asked)
+    if parent_fd is not None:
+        watch(parent_fd, stop.set)
+    service = make()
+    await service.start()
+    try:
+        await _serve(service, stop)
+    finally:
+        await service.stop()
+    return 0
+
+
+async def _serve(service: Service, stop: asyncio.Event) -> None:
+    stopping = asyncio.create_task(stop.wait(), name="service/stop")
+    running = asyncio.create_task(service.run(), name="service/run")
+    settling = asyncio.create_task(service.ready.wait(), name="service/ready")
+    try:
+        await asyncio.wait([stopping, running, settling], return_when=asyncio.FIRST_COMPLETED)
+        if settling.done():
+            print(f"ready: {service.announcement()}", flush=True)
+            await asyncio.wait([stopping, running], return_when=asyncio.FIRST_COMPLETED)
+        if running.done():
+            running.result()
+    finally:
+        for task in (stopping, running, settling):
+            task.cancel()
+        await asyncio.gather(stopping, running, settling, return_exceptions=True)

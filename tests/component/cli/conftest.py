@@ -1,0 +1,81 @@
+"""The command line as people run it: a process of its own, with a home of its own."""
+
+from __future__ import annotations
+
+import os
+import pathlib
+import subprocess
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from stand_in_controller import NODE, PROGRAM, StandIn
+
+TOKEN = "corral_test_0123456789abcdef"
+
+Corral = Callable[..., subprocess.CompletedProcess[str]]
+Begin = Callable[..., subprocess.Popen[str]]
+
+
+@pytest.fixture
+def server() -> Iterator[StandIn]:
+    stand_in = StandIn()
+    stand_in.answers["GET", "/api/v1/nodes"] = (200, {"items": [NODE], "next": None})
+    stand_in.answers["GET", "/api/v1/nodes/web-1"] = (200, NODE)
+    yield stand_in
+    stand_in.close()
+
+
+@pytest.fixture
+def home(tmp_path: pathlib.Path) -> dict[str, str]:
+    """An environment without anything of ours."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("CORRAL_", "XDG_"))}
+    return {**kept, "HOME": str(tmp_path / "home"), "PYTHONWARNINGS": "error"}
+
+
+@pytest.fixture
+def pointed(home: dict[str, str], server: StandIn) -> dict[str, str]:
+    """An environment that points at the server."""
+    return {**home, "CORRAL_URL": server.url, "CORRAL_TOKEN": TOKEN}
+
+
+@pytest.fixture
+def corral(pointed: dict[str, str]) -> Corral:
+    """Run a command to its end; `env=None` values take variables away."""
+
+    def run(*arguments: str, **env: Any) -> subprocess.CompletedProcess[str]:
+        merged = {name: value for name, value in {**pointed, **env}.items() if value is not None}
+        return subprocess.run(
+            [*PROGRAM, *arguments],
+            env=merged,
+            capture_output=True,
+            text=True,
+            timeout=60,
+            stdin=subprocess.DEVNULL,
+        )
+
+    return run
+
+
+@pytest.fixture
+def begin(pointed: dict[str, str]) -> Iterator[Begin]:
+    """Start a command that does not end by itself."""
+    begun: list[subprocess.Popen[str]] = []
+
+    def start(*arguments: str) -> subprocess.Popen[str]:
+        begun.append(
+            subprocess.Popen(
+                [*PROGRAM, *arguments],
+                env=pointed,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                text=True,
+            )
+        )
+        return begun[-1]
+
+    yield start
+    for process in begun:
+        process.kill()
+        process.communicate(timeout=20)

@@ -1,0 +1,211 @@
+"""Exit codes, errors and output forms, over a real connection."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Callable
+
+import pytest
+import yaml
+from stand_in_controller import NODE, StandIn, refused
+
+Corral = Callable[..., subprocess.CompletedProcess[str]]
+
+
+def test_a_list_is_a_table_by_default(corral: Corral, server: StandIn) -> None:
+    done = corral("node", "list")
+    assert done.returncode == 0
+    title, row = done.stdout.splitlines()
+    assert title.split()[:3] == ["ID", "STATE", "ADMISSION"]
+    assert row.split()[:3] == ["web-1", "ONLINE", "open"]
+    assert "1024/4096 MB" in row
+    assert "zone=a" in row
+    assert "\x1b" not in done.stdout
+    assert server.requests[0].headers["Authorization"] == "Bearer corral_test_0123456789abcdef"
+
+
+def test_json_yaml_and_names_are_for_programs(corral: Corral) -> None:
+    assert json.loads(corral("node", "list", "-o", "json").stdout) == {"items": [NODE], "next": None}
+    assert yaml.safe_load(corral("node", "list", "-o", "yaml").stdout) == {"items": [NODE], "next": None}
+    assert corral("node", "list", "-o", "name").stdout == "web-1\n"
+    assert json.loads(corral("node", "info", "web-1", "-o", "json").stdout) == NODE
+    assert yaml.safe_load(corral("node", "info", "web-1", "-o", "yaml").stdout) == NODE
+
+
+def test_a_list_comes_page_by_page(corral: Corral, server: StandIn) -> None:
+    pages = {None: ([{"id": "a"}], "c1"), "c1": ([{"id": "b"}], "c2"), "c2": ([{"id": "c"}], None)}
+    server.answers["GET", "/api/v1/nodes"] = lambda request: (
+        200,
+        dict(zip(("items", "next"), pages[request.query.get("cursor")], strict=True)),
+    )
+    assert corral("node", "list", "-o", "name").stdout == "a\nb\nc\n"
+
+
+def test_filters_reach_the_controller(corral: Corral, server: StandIn) -> None:
+    corral("node", "list", "--state", "online", "--label", "zone=a", "--label", "ssd=yes")
+    assert server.requests[0].query["state"] == "ONLINE"
+    assert server.requests[0].query["label"] == ["zone=a", "ssd=yes"]
+
+
+def test_a_refusal_is_one_line_a_hint_and_code_1(corral: Corral, server: StandIn) -> None:
+    server.answers["POST", "/api/v1/nodes/web-1/cordon"] = refused(
+        409, "ILLEGAL_TRANSITION", "node 'web-1' is draining", hint="undrain it first"
+    )
+    done = corral("node", "cordon", "web-1")
+    assert done.returncode == 1
+    assert done.stderr == "error: node 'web-1' is draining\nhint: undrain it first\n"
+    assert done.stdout == ""
+
+
+def test_a_refusal_cannot_steer_the_terminal(corral: Corral, server: StandIn) -> None:
+    server.answers["GET", "/api/v1/nodes"] = refused(403, "FORBIDDEN", "no\x1b[2J")
+    assert "\x1b" not in corral("node", "list").stderr
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("nod", "list"),
+        ("node", "lst"),
+        ("node", "list", "--stat", "x"),
+        ("node", "list", "--state", "LOUD"),
+        ("node", "list", "-o", "xml"),
+        ("node", "info"),
+        ("node", "join-token", "--ttl", "soon"),
+        ("node", "list", "--url", "ftp://x"),
+        ("node", "list", "--url", "http://me@x"),
+        ("node", "list", "--token", "two words"),
+        ("node", "list", "--context", "unknown"),
+        ("node",),
+        ("frobnicate",),
+    ],
+)
+def test_wrong_usage_is_code_2_and_touches_nobody(
+    corral: Corral, server: StandIn, arguments: tuple[str, ...]
+) -> None:
+    done = corral(*arguments)
+    assert done.returncode == 2
+    assert done.stdout == ""
+    assert "Traceback" not in done.stderr
+    assert server.requests == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "meant"), [(("nod", "list"), "node"), (("node", "lst"), "list"), (("evnt",), "event")]
+)
+def test_an_unknown_command_names_the_nearest_one(
+    corral: Corral, arguments: tuple[str, ...], meant: str
+) -> None:
+    assert f"Did you mean '{meant}'" in corral(*arguments).stderr
+
+
+def test_nobody_there_is_code_3(corral: Corral) -> None:
+    done = corral("node", "list", "--url", "http://127.0.0.1:1")
+    assert done.returncode == 3
+    assert done.stderr.startswith("error: cannot reach http://127.0.0.1:1: Connection refused\nhint: ")
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        b"this is not http\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\n<html>",
+        b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n[]",
+        b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n\xff\xfe",
+        b'HTTP/1.1 200 OK\r\nContent-Length: 11\r\n\r\n{"items":5}',
+        b"HTTP/1.1 200 OK\r\nContent-Length: 50\r\n\r\n{",
+        b"HTTP/1.1 502 Bad Gateway\r\nContent-Length: 3\r\n\r\nnil",
+        b'HTTP/1.1 400 Bad\r\nContent-Length: 12\r\n\r\n{"error":"x"}',
+        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n",
+        None,
+    ],
+)
+def test_garbage_is_code_3_and_never_a_traceback(
+    corral: Corral, server: StandIn, answer: bytes | None
+) -> None:
+    server.answers["GET", "/api/v1/nodes"] = lambda _: answer
+    done = corral("node", "list")
+    assert done.returncode == 3, done.stderr
+    assert done.stderr.startswith("error: ")
+    assert "Traceback" not in done.stderr
+
+
+def test_a_get_is_tried_again_and_a_change_is_not(corral: Corral, server: StandIn) -> None:
+    def failing_once(request: object) -> tuple[int, object] | None:
+        return (200, {"items": [NODE], "next": None}) if len(server.requests) > 1 else None
+
+    server.answers["GET", "/api/v1/nodes"] = failing_once
+    assert corral("node", "list", "-o", "name").stdout == "web-1\n"
+    server.requests.clear()
+    server.answers["POST", "/api/v1/nodes/web-1/cordon"] = lambda _: None
+    done = corral("node", "cordon", "web-1")
+    assert done.returncode == 3
+    assert "it may have been done" in done.stderr
+    assert len(server.requests) == 1
+
+
+def test_every_change_carries_its_own_idempotency_key(corral: Corral, server: StandIn) -> None:
+    server.answers["POST", "/api/v1/nodes/web-1/cordon"] = (200, NODE)
+    assert (
+        corral("node", "cordon", "web-1", "--reason", "disk").stdout
+        == "node 'web-1' takes no new instances\n"
+    )
+    corral("node", "cordon", "web-1")
+    keys = {request.headers["Idempotency-Key"] for request in server.requests}
+    assert len(keys) == 2
+    assert server.requests[0].body == {"reason": "disk"}
+
+
+def test_an_id_is_one_part_of_the_path_whatever_is_in_it(corral: Corral, server: StandIn) -> None:
+    corral("node", "info", "../tokens?x")
+    assert server.requests[0].path == "/api/v1/nodes/..%2Ftokens%3Fx"
+
+
+def test_waiting_ends_when_the_state_is_there(corral: Corral, server: StandIn) -> None:
+    def appearing(request: object) -> tuple[int, object]:
+        if len(server.requests) < 2:
+            return refused(404, "NOT_FOUND", "no such node")
+        return 200, {**NODE, "state": "ONLINE" if len(server.requests) > 2 else "ENROLLED"}
+
+    server.answers["GET", "/api/v1/nodes/web-1"] = appearing
+    done = corral("node", "info", "web-1", "--wait", "online", "-o", "name")
+    assert (done.returncode, done.stdout) == (0, "web-1\n")
+
+
+def test_a_wait_that_runs_out_is_code_4(corral: Corral) -> None:
+    done = corral("node", "info", "web-1", "--wait", "REVOKED", "--timeout", "1s")
+    assert done.returncode == 4
+    assert done.stderr == "error: node 'web-1' was not REVOKED within 1 seconds: it is ONLINE\n"
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("node", "revoke", "web-1"),
+        ("node", "remove", "web-1"),
+        ("node", "join-token-revoke", "j"),
+        ("token", "revoke", "t"),
+        ("cluster", "raise-epoch"),
+    ],
+)
+def test_what_cannot_be_taken_back_needs_a_yes(
+    corral: Corral, server: StandIn, arguments: tuple[str, ...]
+) -> None:
+    done = corral(*arguments)
+    assert done.returncode == 2
+    assert "add --yes" in done.stderr
+    assert server.requests == []
+
+
+def test_with_a_yes_it_is_done(corral: Corral, server: StandIn) -> None:
+    server.answers["DELETE", "/api/v1/nodes/web-1"] = (204, None)
+    done = corral("node", "remove", "web-1", "--yes")
+    assert (done.returncode, done.stdout) == (0, "node 'web-1' is removed\n")
+
+
+def test_a_global_option_may_stand_before_the_noun_or_behind_the_verb(
+    corral: Corral, server: StandIn
+) -> None:
+    for arguments in (("--url", server.url, "node", "list"), ("node", "list", "--url", server.url)):
+        assert corral(*arguments, CORRAL_URL="http://127.0.0.1:1").returncode == 0

@@ -1,0 +1,175 @@
+"""Each noun's own promises."""
+
+from __future__ import annotations
+
+import json
+import pathlib
+import subprocess
+from collections.abc import Callable
+
+import pytest
+from cryptography import x509
+from stand_in_controller import Request, StandIn
+
+Corral = Callable[..., subprocess.CompletedProcess[str]]
+
+
+def test_a_join_token_prints_the_one_command_alone(corral: Corral, server: StandIn) -> None:
+    made = {
+        "id": "jt-1",
+        "node_id": "web-2",
+        "expires_at": "2026-01-01T01:00:00Z",
+        "replace": True,
+        "token": "corral-join-1.x",
+        "command": "corral daemon --join corral-join-1.x",
+    }
+    server.answers["POST", "/api/v1/nodes/join-tokens"] = (201, made)
+    done = corral("node", "join-token", "--node-id", "web-2", "--ttl", "1h30m", "--replace")
+    assert done.stdout == "corral daemon --join corral-join-1.x\n"
+    assert "jt-1" in done.stderr
+    assert server.requests[0].body == {"node_id": "web-2", "ttl_seconds": 5400, "replace": True}
+    assert json.loads(corral("node", "join-token", "-o", "json").stdout) == made
+
+
+def test_join_tokens_are_listed_and_revoked(corral: Corral, server: StandIn) -> None:
+    server.answers["GET", "/api/v1/nodes/join-tokens"] = (
+        200,
+        {"items": [{"id": "jt-1", "node_id": None}], "next": None},
+    )
+    server.answers["DELETE", "/api/v1/nodes/join-tokens/jt-1"] = (204, None)
+    assert "jt-1  any" in corral("node", "join-tokens").stdout
+    assert corral("node", "join-token-revoke", "jt-1", "--yes").returncode == 0
+
+
+def test_a_new_token_is_printed_once_and_alone(corral: Corral, server: StandIn) -> None:
+    server.answers["POST", "/api/v1/tokens"] = (201, {"id": "tok-1", "name": "ci", "token": "corral_secret"})
+    done = corral("token", "create", "ci", "--role", "viewer", "--expires", "30d")
+    assert done.stdout == "corral_secret\n"
+    assert server.requests[0].body == {"name": "ci", "role": "VIEWER", "expires_in_seconds": 2_592_000}
+
+
+def test_tokens_events_and_audit_are_lists(corral: Corral, server: StandIn) -> None:
+    server.answers["GET", "/api/v1/tokens"] = (
+        200,
+        {"items": [{"id": "tok-1", "role": "ADMIN"}], "next": None},
+    )
+    server.answers["GET", "/api/v1/events"] = (
+        200,
+        {"items": [{"id": "1-7", "type": "NODE_ONLINE"}], "next": None},
+    )
+    server.answers["GET", "/api/v1/audit"] = (
+        200,
+        {"items": [{"actor": "admin", "action": "x"}], "next": None},
+    )
+    assert "never" in corral("token", "list").stdout
+    assert corral("event", "list", "--types", "node_online", "--after", "1-6", "-o", "name").stdout == "1-7\n"
+    assert server.requests[-1].query["types"] == "NODE_ONLINE"
+    assert server.requests[-1].query["after"] == "1-6"
+    assert "admin" in corral("audit", "list").stdout
+
+
+def test_the_log_is_shown_with_fields_and_traceback(corral: Corral, server: StandIn) -> None:
+    record = {
+        "number": 9,
+        "at": "2026-01-01T00:00:00Z",
+        "level": "ERROR",
+        "logger": "corral.x",
+        "message": "it.broke",
+        "fields": {"node": "web-1"},
+        "throwable": "Traceback\n  boom\x1b[2J\n",
+    }
+    server.answers["GET", "/api/v1/logs"] = (200, {"items": [record], "next": None})
+    done = corral("logs", "daemon", "web-1", "--tail", "5", "--level", "warn")
+    assert done.stdout == (
+        "2026-01-01T00:00:00Z ERROR corral.x: it.broke node=web-1\n    Traceback\n      boom\\x1b[2J\n"
+    )
+    assert server.requests[-1].query == {"source": "node:web-1", "level": "WARN", "limit": "5"}
+    assert json.loads(corral("logs", "controller", "-o", "json").stdout) == record
+
+
+def test_a_long_tail_is_read_forwards_in_pages(corral: Corral, server: StandIn) -> None:
+    def numbered(request: Request) -> tuple[int, object]:
+        first = int(str(request.query.get("after", 1999))) + 1
+        last = min(first + int(str(request.query["limit"])) - 1, 2000)
+        items = [{"number": number, "message": str(number)} for number in range(first, last + 1)]
+        return 200, {"items": items, "next": str(last) if last < 2000 else None}
+
+    server.answers["GET", "/api/v1/logs"] = numbered
+    shown = corral("logs", "controller", "--tail", "1200", "-o", "name").stdout.split()
+    assert shown == [str(number) for number in range(801, 2001)]
+
+
+def test_the_newest_events_are_listed_also_behind_empty_pages(corral: Corral, server: StandIn) -> None:
+    pages = {
+        None: ([{"id": "1-1"}], "1-5"),
+        "1-5": ([], "1-9"),
+        "1-9": ([{"id": "1-10"}, {"id": "1-11"}], None),
+    }
+    server.answers["GET", "/api/v1/events"] = lambda request: (
+        200,
+        dict(zip(("items", "next"), pages[request.query.get("after")], strict=True)),
+    )
+    assert corral("event", "list", "--limit", "2", "-o", "name").stdout == "1-10\n1-11\n"
+
+
+@pytest.mark.parametrize(
+    ("source", "level", "body"),
+    [
+        ("controller", "debug", {"source": "controller", "level": "DEBUG"}),
+        ("web-1", "default", {"source": "node:web-1", "level": ""}),
+        ("node:web-1", "TRACE", {"source": "node:web-1", "level": "TRACE"}),
+    ],
+)
+def test_a_log_level_is_switched(
+    corral: Corral, server: StandIn, source: str, level: str, body: dict[str, str]
+) -> None:
+    server.answers["PUT", "/api/v1/logs/level"] = (200, body)
+    assert corral("logs", "level", source, level).returncode == 0
+    assert server.requests[0].body == body
+
+
+def test_the_cluster_tells_all_it_knows(corral: Corral, server: StandIn) -> None:
+    told = {"id": "c1", "leader": {"holder": "h", "epoch": 7}, "members": [{"id": "m1", "role": "leader"}]}
+    server.answers["GET", "/api/v1/cluster"] = (200, told)
+    shown = corral("cluster", "status").stdout
+    assert "Leader epoch" in shown
+    assert "id=m1" in shown
+
+
+def test_raising_the_epoch_tells_the_new_one(corral: Corral, server: StandIn) -> None:
+    server.answers["POST", "/api/v1/cluster/raise-epoch"] = (200, {"epoch": 4294967303})
+    assert corral("cluster", "raise-epoch", "--yes").stdout == "the epoch is now 4294967303\n"
+
+
+def test_an_admin_certificate_is_for_a_key_that_never_left(
+    corral: Corral, server: StandIn, tmp_path: pathlib.Path
+) -> None:
+    server.answers["POST", "/api/v1/cluster/certificates"] = (
+        200,
+        {"certificate_pem": "CERTIFICATE\n", "ca_pem": "AUTHORITY\n"},
+    )
+    out = tmp_path / "certificates"
+    assert corral("cluster", "admin-certificate", "ada", "--out", str(out)).returncode == 0
+    body = server.requests[0].body
+    request = x509.load_pem_x509_csr(body["csr_pem"].encode())
+    assert request.is_signature_valid
+    assert body["name"] == "ada"
+    assert "PRIVATE" not in json.dumps(body)
+    modes = {path.name: path.stat().st_mode & 0o777 for path in out.iterdir()}
+    assert modes == {"ada.key": 0o600, "ada.crt": 0o600, "ca.crt": 0o600}
+    assert "PRIVATE KEY" in (out / "ada.key").read_text()
+    assert (out / "ada.crt").read_text() == "CERTIFICATE\n"
+
+
+def test_an_admin_certificate_never_overwrites_a_key(
+    corral: Corral, server: StandIn, tmp_path: pathlib.Path
+) -> None:
+    (tmp_path / "ada.key").write_text("old")
+    assert corral("cluster", "admin-certificate", "ada", "--out", str(tmp_path)).returncode == 1
+    assert corral("cluster", "admin-certificate", "../ada", "--out", str(tmp_path)).returncode == 1
+    assert (tmp_path / "ada.key").read_text() == "old"
+    assert server.requests == []
+
+
+def test_the_version_is_printed(corral: Corral) -> None:
+    assert json.loads(corral("version", "-o", "json").stdout)["protocol"] == 1

@@ -1,0 +1,94 @@
+"""`controller`, `daemon`, `up` and `down`, as far as they go without starting anything."""
+
+from __future__ import annotations
+
+import pathlib
+import socket
+import subprocess
+from collections.abc import Callable
+
+import pytest
+import yaml
+
+Corral = Callable[..., subprocess.CompletedProcess[str]]
+
+
+def test_a_printed_configuration_can_be_given_back(corral: Corral, tmp_path: pathlib.Path) -> None:
+    first = corral("controller", "--data", "/d", "--http", "[::1]:0", "--store", "sqlite", "--print-config")
+    assert first.returncode == 0
+    file = tmp_path / "c.yaml"
+    file.write_text(first.stdout)
+    again = corral("controller", "--config", str(file), "--print-config")
+    assert yaml.safe_load(again.stdout) == yaml.safe_load(first.stdout)
+    assert f"# from: file {file}:" in again.stdout
+    assert corral("controller", "--print-config", CORRAL_CONFIG=str(file)).stdout == again.stdout
+
+
+def test_every_flag_of_a_daemon_reaches_its_key(corral: Corral) -> None:
+    done = corral(
+        *(
+            "daemon",
+            "--data",
+            "/d",
+            "--controller",
+            "a:1,[::1]:2",
+            "--node-id",
+            "n1",
+            "--advertise",
+            "play.example",
+        ),
+        *("--labels", "zone=a,ssd=yes", "--log-level", "debug", "--log-format", "json", "--print-config"),
+    )
+    told = yaml.safe_load(done.stdout)
+    assert told["controllers"] == ["a:1", "[::1]:2"]
+    assert told["node"] == {
+        "id": "n1",
+        "labels": {"zone": "a", "ssd": "yes"},
+        "advertise": "play.example",
+        "machine_id": "",
+    }
+    assert told["log"] == {"level": "DEBUG", "format": "json"}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "env", "fragment"),
+    [
+        (("controller", "--http", "nowhere"), {}, "http.listen (flag) cannot be used"),
+        (("controller",), {"CORRAL_HTTP_LISTN": "x"}, "did you mean CORRAL_HTTP_LISTEN?"),
+        (("daemon", "--config", "/nonexistent.yaml"), {}, "cannot read /nonexistent.yaml"),
+        (("daemon", "--labels", "zone"), {}, "name=value"),
+        (("up", "--data", "/dev/null/x"), {}, "cannot use /dev/null/x"),
+        (("up", "--data", "/nonexistent/d", "--http", "x"), {}, "http.listen (flag)"),
+    ],
+)
+def test_a_configuration_that_cannot_be_is_code_1_in_two_lines(
+    corral: Corral, arguments: tuple[str, ...], env: dict[str, str], fragment: str
+) -> None:
+    done = corral(*arguments, **env)
+    assert done.returncode == 1
+    assert fragment in done.stderr
+    assert done.stderr.startswith("error: ")
+    assert "Traceback" not in done.stderr
+
+
+def test_up_names_the_port_that_is_taken_and_how_to_choose_another(
+    corral: Corral, tmp_path: pathlib.Path
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        done = corral("up", "--data", str(tmp_path / "d"), "--http", f"127.0.0.1:{port}")
+    assert done.returncode == 1
+    assert f"port {port} on 127.0.0.1 (http) is in use" in done.stderr
+    assert "choose another with --http 127.0.0.1:" in done.stderr
+    assert not (tmp_path / "d" / "up.pid").exists()
+
+
+@pytest.mark.parametrize("make", [True, False])
+def test_down_where_nothing_runs_says_so_and_is_content(
+    corral: Corral, tmp_path: pathlib.Path, make: bool
+) -> None:
+    directory = tmp_path / "d"
+    if make:
+        directory.mkdir()
+    done = corral("down", "--data", str(directory))
+    assert (done.returncode, done.stdout) == (0, "nothing runs here\n")

@@ -1,0 +1,83 @@
+"""What starting costs: the imports, not the time, which the benchmark P17 measures."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+HEAVY = {
+    "asyncio",
+    "asyncpg",
+    "cryptography",
+    "grpc",
+    "msgspec",
+    "prometheus_client",
+    "rich",
+    "starlette",
+    "structlog",
+    "uvicorn",
+    "yaml",
+}
+PROBE = "import sys, json; from corral.cli.main import run; run({!r}); print(json.dumps(sorted(sys.modules)), file=sys.stderr)"
+
+
+def modules_after(arguments: list[str], env: dict[str, str]) -> set[str]:
+    done = subprocess.run(
+        [sys.executable, "-c", PROBE.format(arguments)], env=env, capture_output=True, text=True, timeout=60
+    )
+    return set(json.loads(done.stderr.splitlines()[-1]))
+
+
+def test_help_imports_nothing_but_click(pointed: dict[str, str]) -> None:
+    loaded = modules_after(["--help"], pointed)
+    assert not loaded & (HEAVY | {"http.client", "ssl"})
+    ours = {name for name in loaded if name.startswith("corral")}
+    assert ours == {"corral", "corral.cli", "corral.cli.main", "corral.cli.lazy", "corral.cli.failure"}
+
+
+@pytest.mark.parametrize(
+    "arguments", [["node", "list"], ["node", "info", "web-1", "-o", "json"], ["context", "list"]]
+)
+def test_an_everyday_command_imports_nothing_heavy(pointed: dict[str, str], arguments: list[str]) -> None:
+    assert not modules_after(arguments, pointed) & HEAVY
+
+
+@pytest.mark.parametrize(
+    "arguments", [[], ["--help"], ["node", "--help"], ["up", "--help"], ["daemon", "--help"]]
+)
+def test_help_is_there_for_everything(pointed: dict[str, str], arguments: list[str]) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "corral.cli", *arguments],
+        env=pointed,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert "Usage: corral" in done.stdout + done.stderr
+    assert done.returncode == (0 if arguments else 2)
+
+
+def test_every_command_of_the_tree_can_be_loaded_and_explains_itself() -> None:
+    import click
+
+    from corral.cli.main import NOUNS, cli
+
+    context = click.Context(cli, info_name="corral")
+    for name, (_, short) in NOUNS.items():
+        command = cli.get_command(context, name)
+        assert command is not None
+        assert command.name == name
+        assert short.endswith(".")
+        for verb in getattr(command, "commands", {}).values():
+            assert verb.help, f"{name} {verb.name}"
+
+
+def test_completion_knows_the_nouns_and_verbs(pointed: dict[str, str]) -> None:
+    env = {**pointed, "_CORRAL_COMPLETE": "bash_complete", "COMP_WORDS": "corral node co", "COMP_CWORD": "2"}
+    done = subprocess.run(
+        [sys.executable, "-m", "corral.cli"], env=env, capture_output=True, text=True, timeout=60
+    )
+    assert done.stdout == "plain,cordon\n"

@@ -1,0 +1,82 @@
+"""What changes when there is a terminal: colours, width, questions."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import pty
+import select
+import signal
+import struct
+import subprocess
+import termios
+
+import pytest
+from stand_in_controller import NODE, PROGRAM, StandIn
+
+
+def on_terminal(
+    arguments: list[str],
+    env: dict[str, str],
+    *,
+    answer: str | signal.Signals | None = None,
+    columns: int = 200,
+) -> tuple[int, str]:
+    """Run a command on a pseudo-terminal; its exit code and all that appeared.
+
+    The answer, a text or a signal, is given once the command has said something; a signal that
+    slips in before the command reads is repeated, as a person would.
+    """
+    ours, theirs = pty.openpty()
+    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
+    process = subprocess.Popen(
+        [*PROGRAM, *arguments], env=env, stdin=theirs, stdout=theirs, stderr=theirs, start_new_session=True
+    )
+    os.close(theirs)
+    seen = b""
+    try:
+        while True:
+            quiet = not select.select([ours], [], [], 1.0)[0]
+            first = not quiet and not seen
+            if not quiet:
+                seen += os.read(ours, 65_536)
+            if first and isinstance(answer, str):
+                os.write(ours, answer.encode())
+            if (first or (quiet and seen)) and isinstance(answer, signal.Signals):
+                process.send_signal(answer)
+    except OSError:
+        pass  # the other end is closed: it has ended
+    os.close(ours)
+    return process.wait(timeout=30), seen.decode().replace("\r\n", "\n")
+
+
+def test_states_are_coloured_on_a_terminal_unless_somebody_minds(pointed: dict[str, str]) -> None:
+    assert "\x1b[32mONLINE\x1b[0m" in on_terminal(["node", "list"], pointed)[1]
+    assert "\x1b" not in on_terminal(["node", "list"], {**pointed, "NO_COLOR": "1"})[1]
+
+
+def test_a_table_is_cut_to_the_width_of_the_terminal(pointed: dict[str, str], server: StandIn) -> None:
+    node = {**NODE, "labels": {"purpose": "a very long label " * 20}}
+    server.answers["GET", "/api/v1/nodes"] = (200, {"items": [node], "next": None})
+    _, seen = on_terminal(["node", "list"], {**pointed, "NO_COLOR": "1"}, columns=110)
+    assert max(map(len, seen.splitlines())) == 110
+    assert "…" in seen
+
+
+@pytest.mark.parametrize(
+    ("answer", "code", "sent"), [("y\n", 0, 1), ("n\n", 1, 0), (signal.SIGINT, 130, 0), ("\x04", 1, 0)]
+)
+def test_a_question_is_asked_and_the_answer_counts(
+    pointed: dict[str, str], server: StandIn, answer: str | signal.Signals, code: int, sent: int
+) -> None:
+    server.answers["DELETE", "/api/v1/nodes/web-1"] = (204, None)
+    found, seen = on_terminal(["node", "remove", "web-1"], pointed, answer=answer)
+    assert (found, len(server.requests)) == (code, sent), seen
+
+
+def test_a_token_is_asked_for_without_showing_it(home: dict[str, str], server: StandIn) -> None:
+    server.answers["GET", "/api/v1/auth/me"] = (200, {"name": "ada", "role": "ADMIN"})
+    code, seen = on_terminal(["login", server.url], home, answer="corral_typed\n")
+    assert code == 0
+    assert server.requests[0].headers["Authorization"] == "Bearer corral_typed"
+    assert "logged in" in seen

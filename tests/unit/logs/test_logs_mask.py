@@ -1,0 +1,77 @@
+"""Secrets never reach a log."""
+
+from __future__ import annotations
+
+import pytest
+
+from corral.system.log_mask import MASK, is_secret_name, mask_field, mask_fields, mask_text
+
+API_TOKEN = "corral_k3V9x2Qm6X5paLr8tB0cDw"
+JOIN_TOKEN = "corral-join-1." + "aB3_-" * 60
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["token", "join_token", "apiToken", "X-Auth-Token", "password", "DB_PASSWORD", "client-secret",
+     "Authorization", "set-cookie", "private_key", "api_key", "cluster_key", "credentials", "passphrase"],
+)  # fmt: skip
+def test_a_telling_name_hides_its_value(name: str) -> None:
+    assert is_secret_name(name)
+    assert mask_field(name, "hush") == MASK
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["token_id", "token_name", "tokens_count", "secret_path", "key", "node", "monkey", "", "tokenizer"],
+)
+def test_a_harmless_name_does_not(name: str) -> None:
+    assert not is_secret_name(name)
+    assert mask_field(name, "seen") == "seen"
+
+
+@pytest.mark.parametrize(
+    ("text", "secret"),
+    [
+        (f"used {API_TOKEN} here", API_TOKEN),
+        (f"run corral daemon --join {JOIN_TOKEN}", JOIN_TOKEN),
+        ("Authorization: Bearer abcdef0123456789", "abcdef0123456789"),
+        ("authorization: basic dXNlcjpwdw==", "dXNlcjpwdw=="),
+        ("connect postgresql://me:hush-hush@db:5432/x failed", "hush-hush"),
+        ("-----BEGIN EC PRIVATE KEY-----\nMHcCAQ\n-----END EC PRIVATE KEY-----", "MHcCAQ"),
+        ("-----BEGIN PRIVATE KEY-----\nMHcCAQ cut", "MHcCAQ"),
+    ],
+)
+def test_a_credential_in_a_text_is_hidden_wherever_it_stands(text: str, secret: str) -> None:
+    masked = mask_text(text)
+    assert secret not in masked
+    assert MASK in masked
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "corral_http_request_seconds_bucket",
+        "http://127.0.0.1:8480/api",
+        "see corral.example.org",
+        "node.online",
+    ],
+)
+def test_an_ordinary_text_stays_as_it_is(text: str) -> None:
+    assert mask_text(text) == text
+
+
+def test_nested_values_are_searched_by_name_and_by_look() -> None:
+    fields = mask_fields({"request": {"headers": [{"cookie": "hush"}], "body": API_TOKEN, "n": 1}})
+    assert "hush" not in fields["request"]
+    assert API_TOKEN not in fields["request"]
+    assert "'n': 1" in fields["request"]
+
+
+def test_a_value_that_contains_itself_ends() -> None:
+    loop: list[object] = []
+    loop.append(loop)
+    assert "..." in mask_field("loop", loop)
+
+
+def test_a_long_value_is_cut() -> None:
+    assert len(mask_field("text", "x" * 100_000)) == 4096

@@ -1,0 +1,127 @@
+"""The files: rotation, loss, and what survives trouble."""
+
+from __future__ import annotations
+
+import datetime as dt
+import pathlib
+import threading
+
+import pytest
+
+from corral.domain.records import LogRecord
+from corral.system.log_writer import LogWriter, RotatingFile
+
+NOW = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
+
+
+def record(message: str) -> LogRecord:
+    return LogRecord(at=NOW, level="INFO", logger="t", message=message)
+
+
+def line(found: LogRecord) -> bytes:
+    return f"{found.message} {found.dropped_before}\n".encode()
+
+
+class Gate:
+    """A write that waits until it is let go, and says when it has begun."""
+
+    def __init__(self) -> None:
+        self.begun = threading.Event()
+        self.open = threading.Event()
+        self.written = b""
+
+    def write(self, content: bytes) -> None:
+        self.begun.set()
+        assert self.open.wait(20)
+        self.written += content
+
+
+def test_files_rotate_at_their_size_and_the_oldest_is_dropped(tmp_path: pathlib.Path) -> None:
+    file = RotatingFile(tmp_path / "c.log", limit=100, count=3)
+    for number in range(10):
+        file.write(b"%d" % number * 59 + b"\n")
+    file.close()
+    kept = sorted(path.name for path in tmp_path.iterdir())
+    assert kept == ["c.log", "c.log.1", "c.log.2"]
+    assert [(tmp_path / name).read_bytes()[:1] for name in kept] == [b"9", b"8", b"7"]
+
+
+def test_a_file_goes_on_where_the_last_run_stopped_and_ends_a_line_that_was_cut(
+    tmp_path: pathlib.Path,
+) -> None:
+    path = tmp_path / "c.log"
+    path.write_bytes(b'{"cut')
+    file = RotatingFile(path, limit=1000, count=2)
+    file.write(b"next\n")
+    file.close()
+    assert path.read_bytes() == b'{"cut\nnext\n'
+
+
+def test_a_file_that_was_moved_or_deleted_is_opened_anew(tmp_path: pathlib.Path) -> None:
+    path = tmp_path / "c.log"
+    file = RotatingFile(path, limit=1000, count=2)
+    file.write(b"one\n")
+    path.rename(tmp_path / "moved")
+    file.write(b"two\n")
+    path.unlink()
+    file.write(b"three\n")
+    file.close()
+    assert path.read_bytes() == b"three\n"
+    assert (tmp_path / "moved").read_bytes() == b"one\n"
+
+
+def test_log_files_are_for_their_owner_alone(tmp_path: pathlib.Path) -> None:
+    RotatingFile(tmp_path / "c.log").close()
+    assert (tmp_path / "c.log").stat().st_mode & 0o777 == 0o600
+
+
+def test_a_slow_writer_never_holds_up_the_one_who_logs_and_the_loss_is_counted() -> None:
+    gate = Gate()
+    writer = LogWriter(name="t", format=line, write=gate.write, limit=2)
+    writer.put(record("held"))
+    assert gate.begun.wait(20)
+    for number in range(5):
+        writer.put(record(str(number)))
+    assert writer.dropped == 3
+    gate.open.set()
+    assert writer.flush(timeout=20)
+    writer.put(record("after"))
+    assert writer.close(timeout=20)
+    assert gate.written == b"held 0\n0 0\n1 0\nafter 3\n"
+
+
+def test_a_write_that_fails_is_counted_and_the_next_one_works() -> None:
+    written: list[bytes] = []
+
+    def write(content: bytes) -> None:
+        if content.startswith(b"bad"):
+            raise OSError(28, "No space left on device")
+        written.append(content)
+
+    writer = LogWriter(name="t", format=line, write=write)
+    writer.put(record("bad"))
+    writer.flush(timeout=20)
+    writer.put(record("good"))
+    assert writer.close(timeout=20)
+    assert written == [b"good 1\n"]
+    assert writer.dropped == 1
+
+
+def test_closing_gives_up_on_a_write_that_does_not_return() -> None:
+    gate = Gate()
+    writer = LogWriter(name="t", format=line, write=gate.write)
+    writer.put(record("held"))
+    assert gate.begun.wait(20)
+    assert not writer.close(timeout=0.01)
+    gate.open.set()
+    assert writer.close(timeout=20)
+
+
+@pytest.mark.parametrize("count", [1, 255, 256, 257, 2000])
+def test_everything_that_was_put_is_written_in_order(count: int) -> None:
+    written: list[bytes] = []
+    writer = LogWriter(name="t", format=line, write=written.append)
+    for number in range(count):
+        writer.put(record(str(number)))
+    assert writer.close(timeout=20)
+    assert b"".join(written) == b"".join(b"%d 0\n" % number for number in range(count))
