@@ -1,0 +1,203 @@
+"""The daemon, put together."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+from typing import Final
+
+import structlog
+
+from corral.daemon import host
+from corral.daemon.enrol import enrol
+from corral.daemon.identity import Identity, load_identity
+from corral.daemon.link.link import Link
+from corral.daemon.link.log_forwarding import LogForwarding
+from corral.daemon.link.memory import LinkMemory
+from corral.daemon.link.spool import Spool
+from corral.domain.ids import NodeId
+from corral.errors import Code, Rejected
+from corral.system.clock import Clock, SystemClock
+from corral.system.config_schema import DaemonConfig
+from corral.system.entropy import Entropy, SystemEntropy, new_id
+from corral.system.files import DirectoryLock, make_directory
+from corral.system.log_port import LogPort
+from corral.system.logs import start_logging
+from corral.system.loop_watch import LoopWatch
+from corral.system.service import run_service
+from corral.system.shutdown import Stage, run_stages
+from corral.version import PROTOCOL_VERSION, VERSION
+from corral.wire.v1.node_pb2 import Handshake, NodeStatus
+
+_log = structlog.get_logger("corral.daemon")
+_ROLE: Final = "daemon"
+
+
+class HostFacts:
+    """This host as the link presents it."""
+
+    def __init__(self, *, config: DaemonConfig, machine_id: str, entropy: Entropy, logs: LogPort) -> None:
+        self._config = config
+        self._machine_id = machine_id
+        self._boot_id = host.boot_id()
+        self._run_id = new_id("run", entropy)
+        self._info = host.host_info()
+        self._sampler = host.StatusSampler(config.data)
+        self._logs = logs
+
+    def handshake(self) -> Handshake:
+        return Handshake(
+            version=VERSION,
+            total_memory_mb=host.total_memory_mb(),
+            available_cpus=host.usable_cpus(),
+            labels=self._config.node.labels,
+            advertise_address=self._config.node.advertise or socket.gethostname(),
+            host_info=self._info,
+            protocol_version=PROTOCOL_VERSION,
+            machine_id=self._machine_id,
+            boot_id=self._boot_id,
+            run_id=self._run_id,
+        )
+
+    def status(self) -> NodeStatus:
+        return self._sampler.sample()
+
+    def set_log_level(self, level: str) -> None:
+        self._logs.set_level(level)
+
+
+class DaemonApp:
+    """One daemon on one data directory. `start`, then `stop`; a stop only ever detaches."""
+
+    def __init__(
+        self,
+        config: DaemonConfig,
+        *,
+        logs: LogPort,
+        join: str | None = None,
+        clock: Clock | None = None,
+        entropy: Entropy | None = None,
+    ) -> None:
+        self._config = config
+        self._logs = logs
+        self._join = join
+        self._clock = clock or SystemClock()
+        self._entropy = entropy or SystemEntropy()
+        self._stack = contextlib.AsyncExitStack()
+        self._running: asyncio.Task[None] | None = None
+        self._spool: Spool | None = None
+        self.link: Link
+        self.identity: Identity
+
+    @property
+    def ready(self) -> asyncio.Event:
+        """Set while there is a session with a controller."""
+        return self.link.connected
+
+    def announcement(self) -> str:
+        return f"node {self.node_id}"
+
+    @property
+    def node_id(self) -> NodeId:
+        return self.identity.node_id
+
+    async def start(self) -> None:
+        """Lock the data directory, enrol if asked to, and begin to connect."""
+        data = self._config.data
+        make_directory(data)
+        self._stack.enter_context(DirectoryLock(data, _ROLE))
+        try:
+            await self._stack.enter_async_context(LoopWatch())
+            machine_id = host.machine_id(self._config.node.machine_id, data, self._entropy)
+            memory = LinkMemory(data, self._config.controllers)
+            self.identity = await self._identify(memory, machine_id)
+            self._spool = Spool.open(
+                data / "spool",
+                entropy=self._entropy,
+                log_bytes=self._config.spool.log_bytes,
+                max_bytes=self._config.spool.max_bytes,
+            )
+            self._stack.callback(self._logs.add_sink(LogForwarding(self._spool)))
+            facts = HostFacts(
+                config=self._config, machine_id=machine_id, entropy=self._entropy, logs=self._logs
+            )
+            self.link = Link(
+                data=data,
+                identity=self.identity,
+                memory=memory,
+                spool=self._spool,
+                host=facts,
+                settings=self._config.link,
+                clock=self._clock,
+                entropy=self._entropy,
+            )
+            _log.info("daemon.started", node=self.node_id, version=VERSION, data=str(data))
+            self._running = asyncio.create_task(self.link.run(), name=f"daemon/link/{self.node_id}")
+        except BaseException:
+            await self.stop()
+            raise
+
+    async def _identify(self, memory: LinkMemory, machine_id: str) -> Identity:
+        data = self._config.data
+        if self._join:
+            wanted = self._config.node_id(host_name=socket.gethostname())
+            enrolled = await enrol(data, token_text=self._join, node_id=wanted, machine_id=machine_id)
+            if enrolled is not None:
+                memory.learn(enrolled.controllers)
+        identity = load_identity(data)
+        if identity is None:
+            raise Rejected(
+                Code.NOT_FOUND,
+                f"{data} is not enrolled in a cluster",
+                hint="run 'corral node join-token' at the controller and start the daemon with --join TOKEN",
+            )
+        if self._config.node.id and self._config.node.id != identity.node_id:
+            raise Rejected(
+                Code.INVALID_CONFIG,
+                f"{data} belongs to node '{identity.node_id}', not '{self._config.node.id}'",
+                hint="use another data directory, or leave node.id out",
+                field="node.id",
+            )
+        if not memory.addresses:
+            raise Rejected(
+                Code.INVALID_CONFIG,
+                "no controller address is known",
+                hint="give one with --controller HOST:PORT",
+                field="controllers",
+            )
+        return identity
+
+    async def run(self) -> None:
+        """Until the link fails in a way that only a restart mends; normally for ever."""
+        assert self._running is not None
+        await asyncio.shield(self._running)
+
+    async def stop(self) -> None:
+        """Detach: hang up, write what must not be lost, let go of the directory."""
+        stages = [
+            Stage(name="link", share=0.5, action=self._hang_up),
+            Stage(name="spool", share=0.8, action=self._close_spool),
+            Stage(name="rest", share=1.0, action=self._stack.aclose),
+        ]
+        await run_stages(stages, budget=self._config.shutdown.budget_seconds, clock=self._clock)
+
+    async def _hang_up(self) -> None:
+        if self._running is not None:
+            self._running.cancel()
+            await asyncio.gather(self._running, return_exceptions=True)
+
+    async def _close_spool(self) -> None:
+        if self._spool is not None:
+            _log.info("daemon.stopped", node=self.node_id)
+            spool, self._spool = self._spool, None
+            await spool.close()
+
+
+def run_daemon(config: DaemonConfig, *, join: str | None = None, parent_fd: int | None = None) -> int:
+    """Run a daemon until it is told to stop; returns the exit code."""
+    make_directory(config.data)
+    with start_logging(
+        role=_ROLE, directory=config.data / "logs", level=config.log.level, format=config.log.format
+    ) as logs:
+        return run_service(lambda: DaemonApp(config, logs=logs, join=join), parent_fd=parent_fd)

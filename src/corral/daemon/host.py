@@ -1,0 +1,100 @@
+"""Facts and figures of this host, from the kernel."""
+
+from __future__ import annotations
+
+import os
+import pathlib
+import platform
+import shutil
+from typing import Final
+
+from corral.system.entropy import Entropy, new_id
+from corral.system.files import atomic_write
+from corral.wire.v1.node_pb2 import HostInfo, NodeStatus
+
+_MEBI: Final = 1024 * 1024
+_PROC: Final = pathlib.Path("/proc")
+
+
+def machine_id(configured: str, data: pathlib.Path, entropy: Entropy) -> str:
+    """Names this machine: as configured, else the system's, else one made once for this directory."""
+    if configured:
+        return configured
+    try:
+        found = pathlib.Path("/etc/machine-id").read_text().strip()
+    except OSError:
+        found = ""
+    if found:
+        return found
+    own = data / "machine-id"
+    if not own.exists():
+        atomic_write(own, f"{new_id('machine', entropy)}\n".encode())
+    return own.read_text().strip()
+
+
+def boot_id() -> str:
+    """Changes with every boot of the kernel."""
+    return (_PROC / "sys/kernel/random/boot_id").read_text().strip()
+
+
+def total_memory_mb() -> int:
+    return _memory()["MemTotal"] // 1024
+
+
+def _memory() -> dict[str, int]:
+    lines = (_PROC / "meminfo").read_text().splitlines()
+    return {name: int(rest.split()[0]) for name, _, rest in (line.partition(":") for line in lines)}
+
+
+def usable_cpus() -> int:
+    return len(os.sched_getaffinity(0))
+
+
+def host_info() -> HostInfo:
+    system = platform.uname()
+    cpu = _cpu_info()
+    return HostInfo(
+        os_name=system.system,
+        os_version=system.release,
+        arch=system.machine,
+        cpu_model=cpu.get("model name", ""),
+        cpu_physical_cores=int(cpu.get("cpu cores", 0)),
+        cpu_logical_cores=os.cpu_count() or 0,
+        cpu_max_freq_hz=int(float(cpu.get("cpu MHz", 0)) * 1_000_000),
+    )
+
+
+def _cpu_info() -> dict[str, str]:
+    first = (_PROC / "cpuinfo").read_text().split("\n\n")[0]
+    return {
+        name.strip(): value.strip() for name, _, value in (line.partition(":") for line in first.splitlines())
+    }
+
+
+class StatusSampler:
+    """Measures the load of this host; CPU use is that since the previous sample."""
+
+    def __init__(self, data: pathlib.Path) -> None:
+        self._data = data
+        self._busy, self._total = _cpu_ticks()
+
+    def sample(self) -> NodeStatus:
+        busy, total = _cpu_ticks()
+        passed = total - self._total
+        usage = (busy - self._busy) / passed if passed > 0 else 0.0
+        self._busy, self._total = busy, total
+        memory = _memory()
+        disk = shutil.disk_usage(self._data)
+        return NodeStatus(
+            cpu_usage=min(1.0, max(0.0, usage)),
+            total_memory_mb=memory["MemTotal"] // 1024,
+            used_memory_mb=(memory["MemTotal"] - memory["MemAvailable"]) // 1024,
+            free_disk_mb=disk.free // _MEBI,
+            total_disk_mb=disk.total // _MEBI,
+        )
+
+
+def _cpu_ticks() -> tuple[int, int]:
+    fields = [int(value) for value in (_PROC / "stat").read_text().split("\n", 1)[0].split()[1:9]]
+    idle = fields[3] + fields[4]
+    return sum(fields) - idle, sum(fields)

@@ -1,0 +1,1 @@
+"""The daemon's end of the link: connect, stay connected, lose nothing in between."""

@@ -1,0 +1,191 @@
+"""One connection to one controller, from dialling to its end.
+
+It has one reader and one writer. It knows its generation; whoever holds a reference to an older
+connection holds nothing that matters any more.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any, Final
+
+import grpc
+import structlog
+
+from corral.daemon.identity import Identity
+from corral.daemon.link.memory import LinkMemory
+from corral.errors import Code, CorralError, Rejected, Retryable
+from corral.pki.names import controller_host
+from corral.system.clock import Clock
+from corral.version import PROTOCOL_VERSION
+from corral.wire import features
+from corral.wire.channels import channel_options
+from corral.wire.outbox import Outbox
+from corral.wire.status import from_rpc
+from corral.wire.v1.link_pb2 import ControllerMessage, DaemonBatch, DaemonMessage
+from corral.wire.v1.link_pb2_grpc import DaemonServiceStub
+from corral.wire.v1.node_pb2 import ErrorReport, Handshake, HandshakeAck
+
+_SILENT_INTERVALS: Final = 3
+_log = structlog.get_logger("corral.daemon.link")
+
+Receive = Callable[["Connection", ControllerMessage], None]
+
+
+def bundle(messages: list[DaemonMessage]) -> DaemonMessage:
+    return DaemonMessage(batch=DaemonBatch(messages=messages))
+
+
+class Connection:
+    """A control stream. `open` dials and greets, `serve` lives until the stream ends."""
+
+    def __init__(
+        self,
+        *,
+        address: str,
+        generation: int,
+        identity: Identity,
+        memory: LinkMemory,
+        receive: Receive,
+        clock: Clock,
+    ) -> None:
+        self.address = address
+        self.generation = generation
+        self.identity = identity
+        self.ack = HandshakeAck()
+        self.features: frozenset[str] = frozenset()
+        self.outbox: Outbox[DaemonMessage] = Outbox(bundle=None)
+        self._memory = memory
+        self._receive = receive
+        self._clock = clock
+        self._heard_at = clock.monotonic()
+        self._channel = grpc.aio.secure_channel(
+            address,
+            identity.channel_credentials(),
+            options=channel_options(controller_host(identity.cluster)),
+        )
+        self._call: Any = None
+        self._stale_reported = False
+
+    async def open(self, handshake: Handshake, *, deadline: float) -> HandshakeAck:
+        """Greet within the deadline. The ack may be a redirect; the caller looks."""
+        try:
+            async with asyncio.timeout(deadline):
+                stub = DaemonServiceStub(self._channel)  # type: ignore[no-untyped-call]  # generated
+                self._call = stub.Connect()
+                await self._call.write(DaemonMessage(handshake=handshake))
+                first = await self._call.read()
+        except TimeoutError:
+            raise Retryable(Code.TIMEOUT, f"{self.address} did not answer within {deadline:g} s") from None
+        except grpc.aio.AioRpcError as error:
+            raise from_rpc(error, peer=self.address) from error
+        except asyncio.InvalidStateError as error:  # grpc.aio: the call ended while we wrote
+            raise await self._ending() from error
+        if not isinstance(first, ControllerMessage):
+            raise await self._ending()
+        if first.WhichOneof("payload") != "handshake_ack":
+            raise Rejected(Code.HANDSHAKE_EXPECTED, f"{self.address} did not begin with a HandshakeAck")
+        return self._accept(first.handshake_ack)
+
+    def _accept(self, ack: HandshakeAck) -> HandshakeAck:
+        if not ack.protocol_compatible:
+            raise Rejected(
+                Code.PROTOCOL_INCOMPATIBLE,
+                f"{self.address} speaks protocol {ack.protocol_version}, this daemon {PROTOCOL_VERSION}",
+                hint="an upgrade is required: run the same release on controller and daemon",
+            )
+        if ack.session_id:
+            self._memory.obey(ack.epoch)
+        self._memory.learn(ack.controller_grpc_addrs)
+        self._heard_at = self._clock.monotonic()
+        self.ack = ack
+        self.features = features.common(ack.features)
+        if features.BATCH in self.features:
+            self.outbox = Outbox(bundle=bundle)
+        return ack
+
+    async def _ending(self) -> CorralError:
+        """Why the call ended, in our words."""
+        code = await self._call.code()
+        if code is grpc.StatusCode.OK:
+            return Retryable(Code.UNREACHABLE, f"{self.address} ended the stream")
+        error = grpc.aio.AioRpcError(
+            code,
+            await self._call.initial_metadata(),
+            await self._call.trailing_metadata(),
+            await self._call.details(),
+            None,
+        )
+        return from_rpc(error, peer=self.address)
+
+    async def serve(self) -> CorralError:
+        """Read and write until the stream ends; says why."""
+        name = f"{self.address}/{self.generation}"
+        tasks = [
+            asyncio.create_task(self._read(), name=f"link/read/{name}"),
+            asyncio.create_task(self._write(), name=f"link/write/{name}"),
+            asyncio.create_task(self._listen(), name=f"link/listen/{name}"),
+        ]
+        try:
+            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            self.outbox.close()
+            for task in tasks:
+                task.cancel()
+            results = await asyncio.gather(*tasks, return_exceptions=True)
+        for result in results:
+            if isinstance(result, CorralError):
+                return result
+            if isinstance(result, Exception) and not isinstance(result, _STREAM_ERRORS):
+                raise result
+        return await self._ending()
+
+    async def _listen(self) -> None:
+        """The controller pings: one that has been silent for three intervals is gone, though its
+        stream may look open for ever."""
+        patience = _SILENT_INTERVALS * self.ack.heartbeat_interval_ms / 1000
+        while patience:
+            silence = self._clock.monotonic() - self._heard_at
+            if silence >= patience:
+                raise Retryable(Code.UNREACHABLE, f"{self.address} has been silent for {silence:.1f} s")
+            await asyncio.sleep(patience - silence)
+        await asyncio.Event().wait()  # a peer that names no interval is not judged by it
+
+    async def _read(self) -> None:
+        while isinstance(frame := await self._call.read(), ControllerMessage):
+            self._heard_at = self._clock.monotonic()
+            try:
+                self._memory.obey(frame.epoch)
+            except Rejected as stale:
+                self._refuse(stale)
+                continue
+            if frame.WhichOneof("payload") == "batch":
+                for message in frame.batch.messages:
+                    self._receive(self, message)
+            else:
+                self._receive(self, frame)
+
+    def _refuse(self, stale: Rejected) -> None:
+        """A frame of a deposed controller does nothing but this, and this only once."""
+        if not self._stale_reported:
+            self._stale_reported = True
+            _log.error("link.stale_epoch", address=self.address, reason=str(stale))
+            report = ErrorReport(error_code=stale.code.name, error_message=str(stale))
+            self.outbox.send(DaemonMessage(error_report=report))
+
+    async def _write(self) -> None:
+        while (frame := await self.outbox.next_frame()) is not None:
+            await self._call.write(frame)
+        if self.outbox.overflowed:
+            raise Retryable(Code.PEER_TOO_SLOW, f"{self.address} does not read its stream")
+
+    async def close(self) -> None:
+        """Say goodbye and hang up. Idempotent."""
+        self.outbox.close()
+        if self._call is not None and not self._call.done():
+            self._call.cancel()
+        await self._channel.close(None)
+
+
+_STREAM_ERRORS: Final = (grpc.RpcError, asyncio.InvalidStateError, grpc.aio.UsageError)

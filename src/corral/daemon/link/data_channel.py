@@ -1,0 +1,174 @@
+"""Bulk transfer with the controller, on a connection of its own, so that control never queues behind it."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import os
+import pathlib
+from collections.abc import AsyncIterator
+from typing import Any, BinaryIO, Final
+
+import grpc
+
+from corral.daemon.link.connection import Connection
+from corral.errors import Code, CorralError, Rejected, Retryable
+from corral.pki.names import controller_host
+from corral.wire.channels import channel_options
+from corral.wire.status import from_rpc
+from corral.wire.transfer import CHUNK, CREDIT, EPOCH_KEY, SESSION_KEY, CreditWindow, Regrant
+from corral.wire.v1.data_pb2 import (
+    Credit,
+    DataChunk,
+    FetchMessage,
+    FetchOpen,
+    PushMessage,
+    PushOpen,
+    PushReply,
+)
+from corral.wire.v1.data_pb2_grpc import DataServiceStub
+
+_STALL_SECONDS: Final = 30.0
+
+
+class DataChannel:
+    """Fetches and pushes for one session. Use as `async with`."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._address = connection.address
+        self._metadata = (
+            (SESSION_KEY, connection.ack.session_id),
+            (EPOCH_KEY, str(connection.ack.epoch)),
+        )
+        self._channel = grpc.aio.secure_channel(
+            connection.address,
+            connection.identity.channel_credentials(),
+            options=channel_options(controller_host(connection.identity.cluster)),
+        )
+        self._stub = DataServiceStub(self._channel)  # type: ignore[no-untyped-call]  # generated code
+
+    async def __aenter__(self) -> DataChannel:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self._channel.close(None)
+
+    async def fetch(self, digest: str, target: pathlib.Path) -> int:
+        """Bring a blob to `target`; returns its size. What an earlier attempt left in `target.part` is
+        continued, not fetched again; the file appears under its name only when its digest is right."""
+        part = target.with_name(target.name + ".part")
+        with part.open("ab") as file:
+            hasher = await asyncio.to_thread(_hash_file, part)
+            size = await self._receive(digest, file, hasher)
+            file.flush()
+            await asyncio.to_thread(os.fsync, file.fileno())
+        if hasher.hexdigest() != digest:
+            part.unlink()
+            raise Rejected(
+                Code.ARTIFACT_DIGEST_MISMATCH,
+                f"what {self._address} sent as {digest[:12]}… has digest {hasher.hexdigest()[:12]}…",
+                hint="the transfer was thrown away; try again",
+            )
+        part.replace(target)
+        return size
+
+    async def _receive(self, digest: str, file: BinaryIO, hasher: Any) -> int:
+        offset = file.tell()
+        regrant = Regrant(CREDIT)
+        call = self._stub.Fetch(metadata=self._metadata)
+        try:
+            await call.write(
+                FetchMessage(open=FetchOpen(kind="blob", digest=digest, offset=offset, credit=CREDIT))
+            )
+            while isinstance(chunk := await _within(call.read()), DataChunk):
+                if chunk.offset != offset:
+                    raise Rejected(Code.INVALID_FIELD, f"expected offset {offset}, got {chunk.offset}")
+                file.write(chunk.data)
+                hasher.update(chunk.data)
+                offset += len(chunk.data)
+                if chunk.last:
+                    return offset
+                if (grant := regrant.consumed(len(chunk.data))) > 0:
+                    await call.write(FetchMessage(credit=Credit(bytes=grant)))
+            raise await self._ending(call)
+        except grpc.aio.AioRpcError as error:
+            raise from_rpc(error, peer=self._address) from error
+        except asyncio.InvalidStateError as error:
+            raise await self._ending(call) from error
+        finally:
+            call.cancel()
+
+    async def push(self, transfer_id: str, path: pathlib.Path) -> str:
+        """Upload a file that the controller expects; returns its digest once it is stored there."""
+        hasher = await asyncio.to_thread(_hash_file, path)
+        opening = PushOpen(transfer_id=transfer_id, digest=hasher.hexdigest(), size_bytes=path.stat().st_size)
+        call = self._stub.Push(metadata=self._metadata)
+        try:
+            await call.write(PushMessage(open=opening))
+            first = await _within(call.read())
+            if not isinstance(first, PushReply):
+                raise await self._ending(call)
+            window = CreditWindow(first.accepted.credit)
+            sender = asyncio.create_task(self._send(call, path, window), name=f"data/push/{transfer_id}")
+            try:
+                while isinstance(reply := await _within(call.read()), PushReply):
+                    if reply.WhichOneof("payload") == "stored":
+                        return reply.stored.digest
+                    window.grant(reply.credit.bytes)
+                raise await self._ending(call)
+            finally:
+                window.close()
+                sender.cancel()
+                await asyncio.gather(sender, return_exceptions=True)
+        except grpc.aio.AioRpcError as error:
+            raise from_rpc(error, peer=self._address) from error
+        except asyncio.InvalidStateError as error:
+            raise await self._ending(call) from error
+        finally:
+            call.cancel()
+
+    @staticmethod
+    async def _send(call: Any, path: pathlib.Path, window: CreditWindow) -> None:
+        offset = 0
+        async for block in _blocks(path):
+            view = memoryview(block)
+            while view:
+                room = await window.take(len(view))
+                if not room:
+                    return
+                await call.write(PushMessage(chunk=DataChunk(offset=offset, data=bytes(view[:room]))))
+                offset += room
+                view = view[room:]
+
+    async def _ending(self, call: Any) -> CorralError:
+        """Why the call ended without what we wanted."""
+        try:
+            async with asyncio.timeout(_STALL_SECONDS):
+                code = await call.code()
+        except TimeoutError:
+            return Retryable(Code.TIMEOUT, f"{self._address} stopped answering")
+        if code is grpc.StatusCode.OK:
+            return Retryable(Code.TRANSFER_INTERRUPTED, f"{self._address} ended the transfer early")
+        trailing = await call.trailing_metadata()
+        error = grpc.aio.AioRpcError(code, grpc.aio.Metadata(), trailing, await call.details(), None)
+        return from_rpc(error, peer=self._address)
+
+
+async def _within(waiting: Any) -> Any:
+    """No outward call without a deadline: a transfer that stalls is a transfer that ended."""
+    try:
+        async with asyncio.timeout(_STALL_SECONDS):
+            return await waiting
+    except TimeoutError:
+        raise Retryable(Code.TIMEOUT, f"the transfer stalled for {_STALL_SECONDS:g} s") from None
+
+
+async def _blocks(path: pathlib.Path) -> AsyncIterator[bytes]:
+    with path.open("rb") as file:
+        while block := await asyncio.to_thread(file.read, CHUNK):
+            yield block
+
+
+def _hash_file(path: pathlib.Path) -> Any:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256")
