@@ -1,0 +1,201 @@
+"""A whole cluster inside one process: real controllers and daemons, real sockets and certificates.
+
+Faster than processes and easier to look into; what needs a kill or a second interpreter uses
+`corral.testing.processes`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import pathlib
+from typing import Any, Final, Self
+
+import msgspec
+
+from corral.controller.app import ControllerApp
+from corral.daemon.app import DaemonApp
+from corral.domain.ids import NodeId
+from corral.domain.node_states import NodeState
+from corral.system.clock import Clock
+from corral.system.config import load_controller, load_daemon
+from corral.system.config_schema import ControllerConfig, DaemonConfig
+from corral.testing.api_call import call
+from corral.testing.fault_proxy import FaultProxy
+from corral.testing.recorded_log import RecordedLog
+from corral.testing.waiting import eventually
+
+FAST: Final = {
+    "http.listen": "127.0.0.1:0",
+    "grpc.listen": "127.0.0.1:0",
+    "link.heartbeat_seconds": 1,
+    "bootstrap.rate_per_minute": 10_000,
+    "shutdown.budget_seconds": 5,
+}
+FAST_DAEMON: Final = {
+    "link.reconnect_max_seconds": 0.2,
+    "link.status_seconds": 0.5,
+    "shutdown.budget_seconds": 5,
+}
+
+
+def controller_config(data: pathlib.Path, **flags: Any) -> ControllerConfig:
+    """A configuration for tests; keys as in the file, with `__` for the dot."""
+    config, _ = load_controller(None, {}, {**FAST, "data": str(data), **_dotted(flags)})
+    return config
+
+
+def daemon_config(data: pathlib.Path, **flags: Any) -> DaemonConfig:
+    config, _ = load_daemon(None, {}, {**FAST_DAEMON, "data": str(data), **_dotted(flags)})
+    return config
+
+
+def _dotted(flags: dict[str, Any]) -> dict[str, Any]:
+    return {key.replace("__", "."): value for key, value in flags.items()}
+
+
+class LocalController:
+    """One controller and a client with its first administrator's token."""
+
+    def __init__(self, app: ControllerApp, data: pathlib.Path, log: RecordedLog) -> None:
+        self.app = app
+        self.data = data
+        self.log = log
+
+    @property
+    def url(self) -> str:
+        return f"http://{self.app.place.own.http}"
+
+    @property
+    def grpc_address(self) -> str:
+        return self.app.place.own.grpc
+
+    @property
+    def bootstrap_address(self) -> str:
+        return self.app.place.own.bootstrap
+
+    @property
+    def admin_token(self) -> str:
+        return (self.data / "admin.token").read_text().strip()
+
+    async def call(self, method: str, path: str, body: dict[str, Any] | None = None) -> Any:
+        """One request as the administrator, the way the CLI makes it."""
+        return await call(self.url, self.admin_token, method, path, body)
+
+    async def join_token(self, node_id: str | None = None, **more: Any) -> str:
+        body = {**({"node_id": node_id} if node_id else {}), **more}
+        answer = await self.call("POST", "/api/v1/nodes/join-tokens", body)
+        return str(answer["token"])
+
+    def node_state(self, node_id: str) -> NodeState | None:
+        term = self.app.place.term
+        stored = term.state.nodes.find(node_id) if term else None
+        return stored.record.state if stored else None
+
+    async def wait_for_node(self, node_id: str, state: NodeState) -> None:
+        await eventually(
+            lambda: self.node_state(node_id) is state,
+            state=lambda: f"node {node_id} is {self.node_state(node_id)}",
+        )
+
+
+class LocalDaemon:
+    def __init__(self, app: DaemonApp, config: DaemonConfig, log: RecordedLog) -> None:
+        self.app = app
+        self.config = config
+        self.log = log
+
+    @property
+    def node_id(self) -> NodeId:
+        return self.app.node_id
+
+
+class LocalCluster:
+    """Controllers and daemons that end with the test. Use as `async with`."""
+
+    def __init__(self, directory: pathlib.Path) -> None:
+        self._directory = directory
+        self._stack = contextlib.AsyncExitStack()
+        self._count = 0
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self._stack.aclose()
+
+    async def controller(
+        self,
+        name: str = "controller",
+        *,
+        clock: Clock | None = None,
+        wait: bool = True,
+        via: FaultProxy | None = None,
+        **flags: Any,
+    ) -> LocalController:
+        """Start a controller; with `wait` it leads or stands by when this returns. With `via` all
+        daemons know it only by the proxy's address."""
+        if via is not None:
+            flags["grpc__advertise"] = via.address
+        config = controller_config(self._directory / name, **flags)
+        log = RecordedLog()
+        app = ControllerApp(config, logs=log, clock=clock)
+        self._stack.push_async_callback(app.stop)
+        await app.start()
+        if via is not None:
+            via.retarget(app.grpc_listen)
+        if wait:
+            await self._settle(app)
+        return LocalController(app, config.data, log)
+
+    @staticmethod
+    async def _settle(app: ControllerApp) -> None:
+        settling = asyncio.create_task(app.ready.wait(), name="testing/ready")
+        running = asyncio.create_task(app.run(), name="testing/run")
+        try:
+            await asyncio.wait([settling, running], return_when=asyncio.FIRST_COMPLETED, timeout=20)
+            if running.done():
+                running.result()
+            assert settling.done(), "the controller was not ready within 20 s"
+        finally:
+            for task in (settling, running):
+                task.cancel()
+            await asyncio.gather(settling, running, return_exceptions=True)
+
+    async def daemon(
+        self,
+        node_id: str,
+        controller: LocalController | None,
+        *,
+        clock: Clock | None = None,
+        connect: bool = True,
+        join: str | None = None,
+        **flags: Any,
+    ) -> LocalDaemon:
+        """Enrol and start a daemon. Without a controller its data directory must hold an identity
+        already, and `controllers` says whom to dial."""
+        known = {"controllers": [controller.grpc_address]} if controller else {}
+        settings = {**known, "node__id": node_id, **flags}
+        config = daemon_config(self._directory / node_id, **settings)
+        enrolled = (config.data / "identity.json").exists()
+        if controller and not enrolled and join is None:
+            join = await controller.join_token(node_id)
+        daemon = self._daemon(config, join=join, clock=clock)
+        await daemon.app.start()
+        if connect:
+            await asyncio.wait_for(daemon.app.ready.wait(), 20)
+        return daemon
+
+    def _daemon(self, config: DaemonConfig, *, join: str | None, clock: Clock | None) -> LocalDaemon:
+        log = RecordedLog()
+        app = DaemonApp(config, logs=log, join=join, clock=clock)
+        self._stack.push_async_callback(app.stop)
+        return LocalDaemon(app, config, log)
+
+    async def restart(self, daemon: LocalDaemon, *, join: str | None = None, **flags: Any) -> LocalDaemon:
+        """Stop a daemon and start another on its data directory."""
+        await daemon.app.stop()
+        config = msgspec.structs.replace(daemon.config, **flags)
+        again = self._daemon(config, join=join, clock=None)
+        await again.app.start()
+        return again

@@ -1,0 +1,125 @@
+"""A store that fails on request: the wrapper under which everything above the port is tested."""
+
+from __future__ import annotations
+
+import asyncio
+import datetime as dt
+import enum
+from collections import deque
+from collections.abc import Sequence
+
+from corral.domain.ids import Epoch
+from corral.store.composed import ComposedStore
+from corral.store.port import (
+    Adapter,
+    BatchOutcome,
+    CommitEngine,
+    Fenced,
+    StorageFailed,
+    StoreUnavailable,
+    Transaction,
+)
+
+
+class Failure(enum.Enum):
+    """What happens to a batch, or to the question about its fate."""
+
+    BEFORE = "refused before anything was stored"
+    AFTER = "stored, but the answer is lost"
+    LOST = "not stored, and the answer is lost"
+    FENCED = "refused because another controller leads"
+    FLUSH = "the flush to disk failed"
+
+
+class FailingStore(ComposedStore):
+    """Like the store it wraps, until it is told to fail; then like that, once for each request.
+
+    >>> store.fail(Failure.AFTER)        # the next batch is stored, its answer lost
+    >>> store.fail_resolving(times=2)    # and twice nobody knows what became of it
+    >>> store.hold(); ...; store.let_go()  # batches wait at the gate, before they are stored
+    """
+
+    def __init__(self, inner: Adapter) -> None:
+        self._faulty = _FailingCommits(inner)
+        super().__init__(
+            name=f"failing {inner.name}",
+            commits=self._faulty,
+            reads=inner,
+            leases=inner,
+            blobs=inner,
+            close=inner.close,
+        )
+
+    @property
+    def batches(self) -> list[int]:
+        """How many transactions each batch had that came this far, probes (0) included."""
+        return self._faulty.batches
+
+    def fail(self, *failures: Failure) -> None:
+        """Fail the next batches, one for each of these, in this order."""
+        self._faulty.failures.extend(failures)
+
+    def fail_resolving(self, *, times: int) -> None:
+        """Answer the next questions about a batch in doubt with "unavailable"."""
+        self._faulty.unresolved += times
+
+    def let_resolve(self) -> None:
+        """From now on questions about a batch in doubt are answered again."""
+        self._faulty.unresolved = 0
+
+    def hold(self) -> None:
+        self._faulty.gate.clear()
+
+    def let_go(self) -> None:
+        self._faulty.gate.set()
+
+
+class _FailingCommits:
+    def __init__(self, inner: CommitEngine) -> None:
+        self._inner = inner
+        self.failures: deque[Failure] = deque()
+        self.unresolved = 0
+        self.batches: list[int] = []
+        self.gate = asyncio.Event()
+        self.gate.set()
+
+    async def commit_batch(
+        self, *, epoch: Epoch, batch: str, at: dt.datetime, transactions: Sequence[Transaction]
+    ) -> BatchOutcome:
+        self.batches.append(len(transactions))
+        await self.gate.wait()
+        failure = self.failures.popleft() if self.failures else None
+        match failure:
+            case Failure.BEFORE:
+                raise StoreUnavailable("no space left, on request")
+            case Failure.LOST:
+                raise StoreUnavailable("connection lost, on request", in_doubt=True)
+            case Failure.FENCED:
+                raise Fenced(epoch, epoch + 1)
+            case Failure.FLUSH:
+                raise StorageFailed("a flush failed, on request")
+        outcome = await self._inner.commit_batch(epoch=epoch, batch=batch, at=at, transactions=transactions)
+        if failure is Failure.AFTER:
+            raise StoreUnavailable("answer lost, on request", in_doubt=True)
+        return outcome
+
+    async def resolve_batch(self, batch: str, *, epoch: Epoch) -> BatchOutcome | None:
+        if self.unresolved:
+            self.unresolved -= 1
+            raise StoreUnavailable("still out of reach, on request")
+        return await self._inner.resolve_batch(batch, epoch=epoch)
+
+    async def trim(
+        self,
+        *,
+        epoch: Epoch,
+        events_through: int,
+        tombstones_through: int,
+        journals: Sequence[tuple[str, int]],
+    ) -> int:
+        return await self._inner.trim(
+            epoch=epoch,
+            events_through=events_through,
+            tombstones_through=tombstones_through,
+            journals=journals,
+        )

@@ -1,0 +1,122 @@
+"""A TCP proxy that misbehaves on request: it cuts, delays, throttles, falls silent, and heals."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from typing import Final, Self
+
+_BLOCK: Final = 16 * 1024
+
+
+class FaultProxy:
+    """Stands between two ends that believe they speak directly. Use as `async with`."""
+
+    def __init__(self, target: str = "127.0.0.1:0") -> None:
+        self.retarget(target)
+        self._server: asyncio.Server | None = None
+        self._pumps: set[asyncio.Task[None]] = set()
+        self._flowing = asyncio.Event()
+        self._flowing.set()
+        self._refusing = False
+        self._delay = 0.0
+        self._bytes_per_second = 0.0
+        self._line_free_at = 0.0
+        self.connections = 0
+        self.forwarded_bytes = 0
+
+    async def __aenter__(self) -> Self:
+        self._server = await asyncio.start_server(self._accept, "127.0.0.1", 0, limit=_BLOCK)
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        assert self._server is not None
+        self._server.close()
+        await self.cut(refuse=True)
+        await self._server.wait_closed()
+
+    @property
+    def address(self) -> str:
+        assert self._server is not None
+        host, port = self._server.sockets[0].getsockname()[:2]
+        return f"{host}:{port}"
+
+    def retarget(self, target: str) -> None:
+        """New connections go there."""
+        host, _, port = target.rpartition(":")
+        self._target = (host.strip("[]"), int(port))
+
+    async def cut(self, *, refuse: bool = True) -> None:
+        """Reset every connection; with `refuse` also those that come, until `heal`."""
+        self._refusing = refuse
+        pumps = list(self._pumps)
+        for pump in pumps:
+            pump.cancel()
+        await asyncio.gather(*pumps, return_exceptions=True)
+
+    def stall(self) -> None:
+        """Connections stay open and nothing passes: the peer looks alive and is not."""
+        self._flowing.clear()
+
+    def delay(self, seconds: float) -> None:
+        """Every block takes this much longer."""
+        self._delay = seconds
+
+    def throttle(self, bytes_per_second: float) -> None:
+        """One line for all connections together, in each direction towards the client; 0 lifts it."""
+        self._bytes_per_second = bytes_per_second
+
+    def heal(self) -> None:
+        """Forget every fault; connections that were cut stay cut."""
+        self._refusing = False
+        self._delay = 0.0
+        self._bytes_per_second = 0.0
+        self._flowing.set()
+
+    async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if self._refusing:
+            writer.transport.abort()
+            return
+        self.connections += 1
+        task = asyncio.current_task()
+        assert task is not None
+        self._pumps.add(task)
+        try:
+            await self._serve(reader, writer)
+        except (OSError, asyncio.CancelledError):
+            pass  # a reset is what we are for
+        finally:
+            self._pumps.discard(task)
+            writer.transport.abort()
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        upstream_reader, upstream_writer = await asyncio.open_connection(*self._target, limit=_BLOCK)
+        try:
+            async with asyncio.TaskGroup() as pumps:
+                pumps.create_task(self._pump(reader, upstream_writer, throttled=False), name="proxy/up")
+                pumps.create_task(self._pump(upstream_reader, writer, throttled=True), name="proxy/down")
+        except* OSError:
+            pass
+        finally:
+            upstream_writer.transport.abort()
+
+    async def _pump(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, *, throttled: bool
+    ) -> None:
+        while block := await reader.read(_BLOCK):
+            await self._flowing.wait()
+            if self._delay:
+                await asyncio.sleep(self._delay)
+            if throttled and self._bytes_per_second:
+                await self._wait_for_line(len(block))
+            writer.write(block)
+            await writer.drain()
+            self.forwarded_bytes += len(block)
+        with contextlib.suppress(OSError, RuntimeError):
+            writer.write_eof()
+
+    async def _wait_for_line(self, size: int) -> None:
+        """All connections share one line: each block waits for those before it."""
+        now = asyncio.get_running_loop().time()
+        self._line_free_at = max(self._line_free_at, now) + size / self._bytes_per_second
+        await asyncio.sleep(self._line_free_at - now)

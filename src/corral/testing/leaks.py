@@ -1,0 +1,103 @@
+"""What a test left behind: tasks, threads, descriptors, child processes.
+
+Things of ours must be gone. What belongs to the machinery (gRPC's poller, the loop's default
+executor, the interpreter's own descriptors) is known by name and passed over.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import pathlib
+import threading
+import time
+from typing import Final
+
+import msgspec
+
+_MACHINERY_THREADS: Final = (
+    "asyncio_",
+    "uvloop_",
+    "_poll_wrapper",
+    "ThreadPoolExecutor",
+    "pytest_timeout",
+    "execnet",
+)
+_MACHINERY_FILES: Final = ("anon_inode:", "/dev/null", "/dev/urandom", "pipe:", "/proc/", "/sys/")
+SETTLE_SECONDS: Final = 5.0
+
+
+class Census(msgspec.Struct, frozen=True):
+    """What exists at one moment."""
+
+    threads: frozenset[str]
+    descriptors: dict[str, int]
+    children: frozenset[int]
+
+
+def take_census() -> Census:
+    return Census(frozenset(_threads()), _descriptors(), frozenset(_children()))
+
+
+def leaks_since(before: Census) -> list[str]:
+    """What is there now and was not before, after giving late closers a moment."""
+    ends = time.monotonic() + SETTLE_SECONDS
+    while found := difference(before, take_census()):
+        if time.monotonic() > ends:
+            return found
+        time.sleep(0.02)
+    return []
+
+
+def lingering_tasks() -> list[str]:
+    """Names of unfinished tasks of the running loop, the caller's own excepted."""
+    own = asyncio.current_task()
+    return sorted(task.get_name() for task in asyncio.all_tasks() if task is not own and not task.done())
+
+
+def difference(before: Census, now: Census) -> list[str]:
+    found = [f"thread {name}" for name in sorted(now.threads - before.threads)]
+    found += [f"child process {pid} ({_command(pid)})" for pid in sorted(now.children - before.children)]
+    for name, count in sorted(now.descriptors.items()):
+        if count > before.descriptors.get(name, 0):
+            found.append(f"descriptor {name} ({count} open, {before.descriptors.get(name, 0)} before)")
+    return found
+
+
+def _threads() -> list[str]:
+    return [
+        f"{thread.name}#{thread.ident}"
+        for thread in threading.enumerate()
+        if not any(word in thread.name for word in _MACHINERY_THREADS)
+    ]
+
+
+def _descriptors() -> dict[str, int]:
+    """Open files by name; sockets only by their number of existence."""
+    counted: dict[str, int] = {}
+    for entry in pathlib.Path("/proc/self/fd").iterdir():
+        try:
+            target = str(entry.readlink())
+        except OSError:
+            continue
+        if target.startswith(_MACHINERY_FILES):
+            continue
+        name = "sockets" if target.startswith("socket:") else target
+        counted[name] = counted.get(name, 0) + 1
+    return counted
+
+
+def _children() -> list[int]:
+    found: list[int] = []
+    for task in pathlib.Path("/proc/self/task").iterdir():
+        try:
+            found += [int(pid) for pid in (task / "children").read_text().split()]
+        except OSError:
+            continue
+    return found
+
+
+def _command(pid: int) -> str:
+    try:
+        return pathlib.Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode()[:120].strip()
+    except OSError:
+        return "gone"

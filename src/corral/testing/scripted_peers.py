@@ -1,0 +1,180 @@
+"""Peers that speak the real protocol over real TLS, but only what a test tells them to say."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import datetime as dt
+import pathlib
+from collections.abc import Awaitable, Callable
+from typing import Any, Self
+
+import grpc
+
+from corral.controller.sessions.server import ServerCertificates, bind
+from corral.daemon.enrol import enrol
+from corral.daemon.identity import Identity, load_identity, save_identity
+from corral.domain.ids import ClusterId, NodeId
+from corral.pki.authority import Authority
+from corral.pki.keys import ClusterKey, key_pem, new_key
+from corral.pki.names import controller_host
+from corral.system.clock import SystemClock
+from corral.system.entropy import SystemEntropy
+from corral.version import PROTOCOL_VERSION, VERSION
+from corral.wire.channels import channel_options
+from corral.wire.features import FEATURES
+from corral.wire.status import from_rpc
+from corral.wire.v1.link_pb2 import ControllerMessage, DaemonMessage
+from corral.wire.v1.link_pb2_grpc import (
+    DaemonServiceServicer,
+    DaemonServiceStub,
+    add_DaemonServiceServicer_to_server,
+)
+from corral.wire.v1.node_pb2 import Handshake
+
+
+async def enrolled_identity(directory: pathlib.Path, *, token: str, node_id: str) -> Identity:
+    """Exchange a join token the way a daemon does."""
+    directory.mkdir(parents=True, exist_ok=True)
+    await enrol(directory, token_text=token, node_id=NodeId(node_id), machine_id="machine-1")
+    identity = load_identity(directory)
+    assert identity is not None
+    return identity
+
+
+class ScriptedDaemon:
+    """A daemon whose every frame the test writes itself. Use as `async with`."""
+
+    def __init__(
+        self, identity: Identity, address: str, *, options: list[tuple[str, Any]] | None = None
+    ) -> None:
+        self.identity = identity
+        self._channel = grpc.aio.secure_channel(
+            address,
+            identity.channel_credentials(),
+            options=channel_options(controller_host(identity.cluster)) + (options or []),
+        )
+        self._call: Any = None
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.hang_up()
+
+    async def hang_up(self) -> None:
+        if self._call is not None:
+            self._call.cancel()
+        await self._channel.close(None)
+
+    def handshake(self, **fields: Any) -> Handshake:
+        defaults: dict[str, Any] = {
+            "node_id": self.identity.node_id,
+            "version": VERSION,
+            "protocol_version": PROTOCOL_VERSION,
+            "machine_id": "machine-1",
+            "boot_id": "boot-1",
+            "spool_id": "spool-1",
+            "features": FEATURES,
+        }
+        return Handshake(**{**defaults, **fields})
+
+    async def open(self, first: DaemonMessage | None = None) -> None:
+        """Open the stream and, if given, send its first frame."""
+        self._call = DaemonServiceStub(self._channel).Connect()  # type: ignore[no-untyped-call]
+        if first is not None:
+            await self.send(first)
+
+    async def greet(self, **fields: Any) -> ControllerMessage:
+        """Handshake; the answer is the controller's first frame."""
+        await self.open(DaemonMessage(handshake=self.handshake(**fields)))
+        return await self.read()
+
+    async def send(self, message: DaemonMessage) -> None:
+        """Write a frame; when the stream is over, `read` or `ending` say why."""
+        with contextlib.suppress(grpc.aio.AioRpcError, asyncio.InvalidStateError):
+            await self._call.write(message)
+
+    async def read(self) -> ControllerMessage:
+        """The next frame; raises our error when the controller ended the stream."""
+        try:
+            frame = await asyncio.wait_for(self._call.read(), 20)
+        except grpc.aio.AioRpcError as error:
+            raise from_rpc(error, peer="controller") from error
+        if not isinstance(frame, ControllerMessage):
+            raise await self.ending()
+        return frame
+
+    async def read_until(self, kind: str) -> ControllerMessage:
+        """Skip frames until one of this kind, looking into batches."""
+        while True:
+            frame = await self.read()
+            messages = frame.batch.messages if frame.WhichOneof("payload") == "batch" else [frame]
+            for message in messages:
+                if message.WhichOneof("payload") == kind:
+                    return message
+
+    async def ending(self) -> Exception:
+        """Why the stream ended, as our own error."""
+        code = await asyncio.wait_for(self._call.code(), 20)
+        if code is grpc.StatusCode.OK:
+            return ConnectionAbortedError("the stream ended without an error")
+        metadata = await self._call.trailing_metadata()
+        error = grpc.aio.AioRpcError(code, grpc.aio.Metadata(), metadata, await self._call.details(), None)
+        return from_rpc(error, peer="controller")
+
+
+Script = Callable[[Any], Awaitable[None]]
+"""What a scripted controller does with one stream; the argument has `read` and `write`."""
+
+
+class ScriptedController(DaemonServiceServicer):
+    """A controller that follows a script, with certificates of an authority of its own."""
+
+    def __init__(self, script: Script) -> None:
+        clock, entropy = SystemClock(), SystemEntropy()
+        cluster = ClusterId("scripted")
+        cluster_key = ClusterKey(entropy.secret(32))
+        sealed = Authority.create(cluster=cluster, cluster_key=cluster_key, clock=clock, entropy=entropy)
+        self._authority = Authority.open(sealed, cluster=cluster, cluster_key=cluster_key, clock=clock)
+        self._script = script
+        self._server: grpc.aio.Server | None = None
+        self.address = ""
+        self.streams = 0
+
+    async def __aenter__(self) -> Self:
+        certificates = ServerCertificates(
+            authority=self._authority,
+            holder="scripted",
+            trusted_ca_pem=self._authority.certificate_pem,
+            clock=SystemClock(),
+        )
+        self._server, port = bind("127.0.0.1:0", certificates.mutual())
+        add_DaemonServiceServicer_to_server(self, self._server)  # type: ignore[no-untyped-call]
+        await self._server.start()
+        self.address = f"127.0.0.1:{port}"
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        assert self._server is not None
+        await self._server.stop(None)
+
+    async def Connect(self, _: Any, context: Any) -> None:  # noqa: N802 - the name of the RPC
+        self.streams += 1
+        await self._script(context)
+
+    def enrol(self, data: pathlib.Path, node_id: str) -> Identity:
+        """Put an identity of this controller's cluster into a daemon's data directory."""
+        data.mkdir(parents=True, exist_ok=True)
+        key = new_key()
+        issued = self._authority.issue_node(NodeId(node_id), key.public_key(), life=dt.timedelta(days=1))
+        identity = Identity(
+            node_id=NodeId(node_id),
+            cluster=self._authority.cluster,
+            key_pem=key_pem(key).decode(),
+            certificate_pem=issued.certificate_pem.decode(),
+            trusted_ca_pem=self._authority.certificate_pem.decode(),
+            join_token_id="scripted",
+        )
+        save_identity(data, identity)
+        return identity

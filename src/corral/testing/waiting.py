@@ -1,0 +1,38 @@
+"""Waiting for something to become true, with a deadline that tells what it died in."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+from typing import Any, Final, TypeVar
+
+T = TypeVar("T")
+
+DEADLINE: Final = 20.0
+_PAUSE: Final = 0.01
+
+
+async def eventually(
+    condition: Callable[[], T | Awaitable[T]],
+    *,
+    deadline: float = DEADLINE,
+    state: Callable[[], Any] | None = None,
+) -> T:
+    """The first true value of `condition`. At the deadline the failure shows its last value, the
+    exception it raised, or what `state` says."""
+    ends = time.monotonic() + deadline
+    last: Any = None
+    while True:
+        try:
+            value = condition()
+            last = await value if isinstance(value, Awaitable) else value
+        except AssertionError as error:
+            last = error
+        else:
+            if last:
+                return last  # type: ignore[no-any-return]  # it is what the condition gave
+        if time.monotonic() > ends:
+            shown = state() if state is not None else last
+            raise AssertionError(f"not within {deadline:g} s; last seen: {shown!r}")
+        await asyncio.sleep(_PAUSE)

@@ -1,0 +1,148 @@
+"""Two controllers on one PostgreSQL: one leads, one shows the way and takes over."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from corral.cli.failure import Failure
+from corral.domain.ids import NodeId
+from corral.domain.node_states import NodeState
+from corral.testing.api_call import call
+from corral.testing.fault_proxy import FaultProxy
+from corral.testing.postgres_server import PostgresServer
+from corral.testing.waiting import eventually
+
+LEASE = {"lease__ttl_seconds": 2, "lease__renew_seconds": 0.3, "lease__margin_seconds": 0.5}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def postgres():
+    with PostgresServer() as server:
+        yield server
+
+
+@pytest.fixture
+async def store(postgres):
+    async with postgres.database() as url:
+        yield {"store__url": url}
+
+
+async def pair(cluster, store, scratch, **standby):
+    """A leader and a standby that share the store and the cluster key."""
+    shared = {**store, **LEASE, "pki__cluster_key_file": str(scratch / "cluster.key")}
+    leader = await cluster.controller("first", **shared)
+    other = await cluster.controller("second", **shared, **standby)
+    assert leader.app.place.term is not None
+    assert other.app.place.term is None
+    return leader, other
+
+
+@pytest.mark.trap("T32")
+async def test_a_daemon_that_knows_only_the_standby_is_sent_to_the_leader_and_stays_there(
+    cluster, store, scratch
+):
+    async with FaultProxy() as proxy:
+        leader, standby = await pair(cluster, store, scratch, via=proxy)
+        token = await leader.join_token("n1")
+        daemon = await cluster.daemon("n1", None, controllers=[proxy.address], join=token)
+        await leader.wait_for_node("n1", NodeState.ONLINE)
+        session = leader.app.place.term.sessions.find(NodeId("n1"))
+        assert session.facts.id == daemon.app.link.session_id
+        pinged = session._pinged
+        await eventually(lambda: session._pinged >= pinged + 3)
+        assert leader.app.place.term.sessions.find(NodeId("n1")) is session
+        assert daemon.app.link._generation <= 2, "one look at the standby, one connection to the leader"
+        assert proxy.connections <= 1
+        assert standby.app.place.leader_address() == leader.grpc_address
+        await daemon.app.stop()
+
+
+async def test_a_standby_is_alive_but_not_ready_and_says_where_the_leader_is(cluster, store, scratch):
+    leader, standby = await pair(cluster, store, scratch)
+    with pytest.raises(Failure, match="lead"):
+        await call(standby.url, leader.admin_token, "GET", "/api/v1/nodes")
+    assert (await call(standby.url, "", "GET", "/health"))["status"] == "ok"
+
+
+async def test_a_standby_takes_over_from_a_leader_that_stops_and_keeps_every_node(cluster, store, scratch):
+    leader, standby = await pair(cluster, store, scratch)
+    daemon = await cluster.daemon("n1", leader, controllers=[leader.grpc_address, standby.grpc_address])
+    daemon.log.write("before")
+    epoch = leader.app.place.term.epoch
+    await leader.app.stop()
+    await eventually(lambda: standby.app.place.term is not None)
+    daemon.log.write("after")
+    await standby.wait_for_node("n1", NodeState.ONLINE)
+    assert standby.app.place.term.epoch > epoch
+    assert daemon.app.link._memory.epoch == standby.app.place.term.epoch
+
+    async def both():
+        page = await call(standby.url, leader.admin_token, "GET", "/api/v1/logs?source=node:n1")
+        return [record["message"] for record in page["items"]] == ["before", "after"]
+
+    await eventually(both)
+
+
+async def test_a_controller_without_the_cluster_key_refuses_to_stand_by(cluster, store):
+    await cluster.controller("first", **store, **LEASE)
+    with pytest.raises(Exception, match="cluster key"):
+        await cluster.controller("second", **store, **LEASE)
+
+
+async def test_the_whole_way_of_a_node_works_on_postgresql_too(cluster, store):
+    controller = await cluster.controller(**store)
+    daemon = await cluster.daemon("n1", controller)
+    for number in range(50):
+        daemon.log.write(f"record {number}")
+
+    async def stored():
+        page = await controller.call("GET", "/api/v1/logs?source=node:n1&limit=500")
+        return [record["message"] for record in page["items"]]
+
+    await eventually(lambda: _has(stored, 50))
+    assert await stored() == [f"record {number}" for number in range(50)]
+    await controller.call("POST", "/api/v1/nodes/n1/cordon", {"reason": "maintenance"})
+    await controller.call("POST", "/api/v1/nodes/n1/revoke", {"reason": "gone"})
+    await controller.wait_for_node("n1", NodeState.REVOKED)
+    await eventually(lambda: controller.app.place.term.sessions.find(NodeId("n1")) is None)
+    await controller.call("DELETE", "/api/v1/nodes/n1")
+    assert (await controller.call("GET", "/api/v1/nodes"))["items"] == []
+
+
+async def _has(stored, count: int) -> bool:
+    return len(await stored()) >= count
+
+
+async def test_a_database_that_dies_under_load_loses_nothing_that_was_acknowledged(cluster):
+    with PostgresServer() as server:
+        async with server.database() as url:
+            controller = await cluster.controller(store__url=url)
+            acknowledged: list[str] = []
+            refused: list[str] = []
+            ending = asyncio.Event()
+
+            async def keep_writing(writer: int) -> None:
+                while not ending.is_set():
+                    try:
+                        body = {"name": f"w{writer}", "role": "VIEWER"}
+                        answer = await controller.call("POST", "/api/v1/tokens", body)
+                        acknowledged.append(answer["id"])
+                    except Failure as error:
+                        refused.append(str(error))
+
+            writers = [asyncio.create_task(keep_writing(writer)) for writer in range(4)]
+            await eventually(lambda: len(acknowledged) > 20)
+            await asyncio.to_thread(server.restart, immediate=True)
+            survived = len(acknowledged)
+            await eventually(lambda: len(acknowledged) > survived + 20, deadline=40)
+            ending.set()
+            await asyncio.gather(*writers)
+            state = controller.app.place.term.state
+            snapshot = await controller.app._store.snapshot(["tokens"])
+            assert set(acknowledged) <= {document.id for document in snapshot.documents}
+            assert {document.id: document.revision for document in snapshot.documents} == {
+                id: stored.revision for id, stored in state.tokens.items()
+            }, "memory is exactly what the store has"
+            await controller.app.stop()

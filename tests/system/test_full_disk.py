@@ -1,0 +1,66 @@
+"""The disk under the store fills up, and has room again."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import subprocess
+
+import pytest
+from estate import Estate
+
+from corral.cli.failure import Failure
+from corral.testing.waiting import eventually
+
+pytestmark = pytest.mark.system
+
+
+@contextlib.contextmanager
+def small_disk(path):
+    path.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=6m", "tmpfs", str(path)], check=True)
+    try:
+        yield path
+    finally:
+        subprocess.run(["umount", "-l", str(path)], check=True)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="mounting a small disk needs root")
+async def test_a_full_disk_refuses_writes_serves_what_is_stored_and_recovers(processes, scratch):
+    with small_disk(scratch / "disk") as disk:
+        estate = Estate(processes, scratch, data=disk / "controller")
+        controller = await estate.controller(CORRAL_LOG_LEVEL="ERROR")
+        kept = await estate.call("POST", "/api/v1/tokens", {"name": "kept", "role": "VIEWER"})
+        ballast = disk / "ballast"
+        with contextlib.suppress(OSError), ballast.open("wb", buffering=0) as file:
+            while True:
+                file.write(b"x" * 4096)
+        refused = None
+        for _ in range(500):  # SQLite may still have room inside its files
+            try:
+                await estate.call("POST", "/api/v1/tokens", {"name": "n" * 60, "role": "VIEWER"})
+            except Failure as error:
+                refused = error
+                break
+        assert refused is not None
+        assert "store is unavailable" in str(refused)
+        with pytest.raises(Failure, match="disk is full"):
+            await estate.call("GET", "/ready")
+        tokens = (await estate.call("GET", "/api/v1/tokens?limit=500"))["items"]
+        ballast.unlink()
+
+        async def ready():
+            try:
+                return (await estate.call("GET", "/ready"))["status"] == "ready"
+            except Failure:
+                return False
+
+        await eventually(ready, deadline=30)
+        after = await estate.call("POST", "/api/v1/tokens", {"name": "after", "role": "VIEWER"})
+        await controller.kill()
+        await estate.controller()
+        found = {token["id"] for token in (await estate.call("GET", "/api/v1/tokens?limit=500"))["items"]}
+        assert {kept["id"], after["id"]} <= found
+        assert {token["id"] for token in tokens} <= found, "nothing was served that was not stored"
+        for process in processes.running():
+            await process.kill()
