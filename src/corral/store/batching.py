@@ -1,0 +1,157 @@
+"""The transactions that wait for the writer, and which of them may go together."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Iterator
+from typing import Final
+
+import msgspec
+
+from corral.errors import Bug, Code, Rejected
+from corral.store.port import Commit, Put, Transaction
+
+DocumentKey = tuple[str, str]
+
+_OVERHEAD: Final = 64
+"""What a name costs besides a body, roughly, so that many tiny rows count too."""
+
+
+class BatchLimits(msgspec.Struct, frozen=True, kw_only=True):
+    """How large a batch may grow, and how many transactions may wait for one."""
+
+    transactions: int = 512
+    bytes: int = 4 * 1024 * 1024
+    body: int = 16 * 1024 * 1024
+    waiting: int = 10_000
+
+
+class Waiting:
+    """A transaction, checked, and the caller who waits for its commit."""
+
+    __slots__ = ("answer", "keys", "transaction", "weight")
+
+    def __init__(
+        self,
+        transaction: Transaction,
+        *,
+        keys: tuple[DocumentKey, ...],
+        weight: int,
+        answer: asyncio.Future[Commit],
+    ) -> None:
+        self.transaction = transaction
+        self.keys = keys
+        self.weight = weight
+        self.answer = answer
+
+
+class WaitingLine:
+    """First come, first served for each document; no batch touches a document twice."""
+
+    def __init__(self, limits: BatchLimits) -> None:
+        self._limits = limits
+        self._line: deque[Waiting] = deque()
+
+    def __len__(self) -> int:
+        return len(self._line)
+
+    @property
+    def full(self) -> bool:
+        return len(self._line) >= self._limits.waiting
+
+    def join(self, waiting: Waiting) -> None:
+        self._line.append(waiting)
+
+    def cut(self) -> list[Waiting]:
+        """Take the next batch off the line; empty when nobody waits.
+
+        A transaction that touches a document of the batch stays behind, and so does everyone
+        after it who touches one of *its* documents: the order for each document is kept. How
+        far we look is bounded, so that a line for one busy document does not cost its square.
+        """
+        batch: list[Waiting] = []
+        stay: list[Waiting] = []
+        taken: set[DocumentKey] = set()
+        room = self._limits.bytes
+        looks = 2 * self._limits.transactions
+        line = self._line
+        while line and looks and len(batch) < self._limits.transactions:
+            looks -= 1
+            waiting = line.popleft()
+            if not taken.isdisjoint(waiting.keys):
+                stay.append(waiting)
+            elif batch and waiting.weight > room:
+                line.appendleft(waiting)
+                break
+            else:
+                batch.append(waiting)
+                room -= waiting.weight
+            taken.update(waiting.keys)
+        line.extendleft(reversed(stay))
+        return batch
+
+    def leave(self) -> Iterator[Waiting]:
+        """Take everybody off the line."""
+        while self._line:
+            yield self._line.popleft()
+
+
+_ENCODE: Final = msgspec.json.Encoder().encode
+
+
+def examine(transaction: Transaction, limits: BatchLimits) -> tuple[tuple[DocumentKey, ...], int]:
+    """The documents a transaction touches, and its weight in bytes.
+
+    Everything that a database could choke on is refused here, where it fails its caller:
+    inside a batch it would fail the neighbours.
+    """
+    keys: list[DocumentKey] = []
+    names: list[str] = []
+    bodies: list[bytes] = []
+    for write in transaction.writes:
+        key = (write.collection, write.id)
+        keys.append(key)
+        names += key
+        if isinstance(write, Put):
+            bodies.append(write.body)
+    for draft in transaction.events:
+        names.append(draft.subject)
+        bodies.append(_ENCODE(draft.data))
+    for entry in transaction.entries:
+        names.append(entry.journal)
+        bodies.append(entry.body)
+    if len(keys) > 1 and len(set(keys)) != len(keys):
+        raise Bug(f"a transaction names a document twice: {keys}")
+    _check_names(names)
+    return tuple(keys), _OVERHEAD * len(names) + _weigh(bodies, limits)
+
+
+def _check_names(names: list[str]) -> None:
+    """Refuse what is not Unicode text, or contains the one character PostgreSQL cannot hold."""
+    together = "".join(names)
+    if together.isascii() and "\0" not in together:
+        return
+    for name in names:
+        try:
+            storable = b"\0" not in name.encode()
+        except UnicodeEncodeError:
+            storable = False
+        if not storable:
+            raise Rejected(Code.INVALID_FIELD, f"{name!r} cannot be stored", hint="use plain Unicode text")
+
+
+def _weigh(bodies: list[bytes], limits: BatchLimits) -> int:
+    weight = 0
+    for body in bodies:
+        if not isinstance(body, bytes):
+            raise Bug(f"a body must be bytes, not {type(body).__name__}")
+        size = len(body)
+        if size > limits.body:
+            raise Rejected(
+                Code.BODY_TOO_LARGE,
+                f"a document of {size} bytes is larger than the store takes ({limits.body})",
+                hint="store large content as an artifact",
+            )
+        weight += size
+    return weight

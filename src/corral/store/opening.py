@@ -1,0 +1,32 @@
+"""Opening the store a configuration names."""
+
+from __future__ import annotations
+
+import pathlib
+from urllib.parse import urlsplit
+
+from corral.errors import Code, unknown_choice
+from corral.store.port import Adapter
+
+
+async def open_store(url: str, *, data: pathlib.Path) -> Adapter:
+    """Open, lock and migrate a store; the caller closes it.
+
+    `sqlite` keeps everything in `data`; `postgres://…` names a database. Raises INVALID_CONFIG
+    for anything else, FORMAT_TOO_NEW for a newer schema, `StoreUnavailable` when a database does
+    not answer (worth a retry).
+    """
+    scheme = urlsplit(url).scheme or url
+    match scheme:
+        case "sqlite":
+            # Each driver is imported only when it is used: start-up time is a promise of ours.
+            from corral.store.sqlite.opening import open_sqlite
+
+            return await open_sqlite(data)
+        case "postgres" | "postgresql":
+            from corral.store.postgres.opening import open_postgres
+
+            return await open_postgres(url)
+    raise unknown_choice(
+        "store", scheme, ("sqlite", "postgres://…"), code=Code.INVALID_CONFIG, field="store.url"
+    )

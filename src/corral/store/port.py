@@ -1,0 +1,323 @@
+"""What a store is, for those who use one and those who write an adapter.
+
+Three ideas carry everything:
+
+* A `Transaction` is what one caller wants: documents under compare-and-set, the events that
+  describe the change, and journal entries; all of it or none of it.
+* A batch of transactions of *different* documents is committed in one round trip under the
+  leader's epoch. A refused transaction fails its caller, never its neighbours.
+* A `Commit` is what really happened. Memory changes only by applying commits in order.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import AsyncIterator, Sequence
+from typing import Any, Final, Protocol
+
+import msgspec
+
+from corral.domain.events import Cursor, Draft, Event
+from corral.domain.ids import Epoch
+from corral.errors import Code, Rejected, Retryable
+
+ABSENT: Final = 0
+"""As `expect`: the document must not exist."""
+
+
+class Put(msgspec.Struct, frozen=True, kw_only=True):
+    """Create or replace a document. `expect` is a revision, `ABSENT`, or None for whatever is there."""
+
+    collection: str
+    id: str
+    body: bytes
+    expect: int | None
+
+
+class Delete(msgspec.Struct, frozen=True, kw_only=True):
+    """Remove a document. With `expect=None` an absent one is fine."""
+
+    collection: str
+    id: str
+    expect: int | None
+
+
+class Append(msgspec.Struct, frozen=True, kw_only=True):
+    """Add an entry to a journal: an append-only stream such as the audit or a node's log."""
+
+    journal: str
+    body: bytes
+
+
+class Transaction(msgspec.Struct, frozen=True, kw_only=True):
+    """What one caller wants done, as a whole. It may name a document only once."""
+
+    writes: tuple[Put | Delete, ...] = ()
+    events: tuple[Draft, ...] = ()
+    entries: tuple[Append, ...] = ()
+
+
+class Document(msgspec.Struct, frozen=True, kw_only=True):
+    """A stored document. Its revision is the number of the commit that wrote it: never reused."""
+
+    collection: str
+    id: str
+    revision: int
+    body: bytes
+
+
+class Change(msgspec.Struct, frozen=True, kw_only=True):
+    """A document as a commit left it; `body` is None when it was removed."""
+
+    collection: str
+    id: str
+    revision: int
+    body: bytes | None
+
+
+class Entry(msgspec.Struct, frozen=True, kw_only=True):
+    """A journal entry. Numbers grow within a journal; they need not be consecutive."""
+
+    journal: str
+    number: int
+    at: dt.datetime
+    body: bytes
+
+
+class Commit(msgspec.Struct, frozen=True, kw_only=True):
+    """What one transaction really did. Numbers are consecutive over all transactions."""
+
+    number: int
+    epoch: Epoch
+    at: dt.datetime
+    changes: tuple[Change, ...]
+    events: tuple[Event, ...]
+    entries: tuple[Entry, ...]
+
+
+class Head(msgspec.Struct, frozen=True, kw_only=True):
+    """The end of the log: the last commit, event and journal entry, and who may write.
+
+    `epoch` is the fence; the last event may be of an older one, `event_epoch`. To follow the
+    log from here, start at `cursor`.
+    """
+
+    commit: int
+    sequence: int
+    entry: int
+    epoch: Epoch
+    batch: str
+    event_epoch: Epoch = Epoch(0)
+
+    @property
+    def cursor(self) -> Cursor:
+        return Cursor(self.event_epoch, self.sequence)
+
+
+class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
+    """Every document of some collections as of one commit."""
+
+    head: Head
+    documents: tuple[Document, ...]
+
+
+class BatchOutcome(msgspec.Struct, frozen=True, kw_only=True):
+    """How a batch ended: the head *before* it, and for each transaction None or why not."""
+
+    before: Head
+    refusals: tuple[Refusal | None, ...]
+
+
+class Refusal(msgspec.Struct, frozen=True, kw_only=True):
+    """The first document whose revision was not the expected one; `found` is ABSENT for none."""
+
+    collection: str
+    id: str
+    expect: int
+    found: int
+
+
+class LeaseRow(msgspec.Struct, frozen=True, kw_only=True):
+    """A lease as it lies in the store. Two equal rows mean: nobody renewed in between."""
+
+    name: str
+    holder: str
+    epoch: Epoch
+    counter: int
+    info: str = ""
+
+
+class BlobInfo(msgspec.Struct, frozen=True, kw_only=True):
+    digest: str
+    size: int
+
+
+class Conflict(Rejected):
+    """Somebody changed the document first; nothing of this transaction was stored."""
+
+    def __init__(self, refusal: Refusal) -> None:
+        self.refusal = refusal
+        name = f"{refusal.collection}/{refusal.id}"
+        if refusal.expect == ABSENT:
+            super().__init__(Code.ALREADY_EXISTS, f"{name} already exists")
+        elif refusal.found == ABSENT:
+            super().__init__(Code.NOT_FOUND, f"{name} does not exist any more")
+        else:
+            super().__init__(
+                Code.REVISION_MISMATCH,
+                f"{name} was changed in the meantime: expected revision {refusal.expect}, "
+                f"found {refusal.found}",
+                hint="read it again and repeat the change",
+            )
+
+
+class StoreUnavailable(Retryable):
+    """The store did not take the batch. Nothing of it is visible; `in_doubt` says that it may yet be."""
+
+    def __init__(self, why: str, *, in_doubt: bool = False) -> None:
+        super().__init__(
+            Code.STORE_UNAVAILABLE,
+            f"the store is unavailable: {why}",
+            hint="the change may still take effect; read before you repeat it"
+            if in_doubt
+            else "nothing was changed; try again shortly",
+            retry_after=1.0,
+        )
+        self.why = why
+        self.in_doubt = in_doubt
+
+
+class Fenced(Retryable):
+    """Another controller leads under a higher epoch: this one may not write any more."""
+
+    def __init__(self, held: int, current: int) -> None:
+        super().__init__(
+            Code.FENCED,
+            f"this controller was deposed: it writes under epoch {held}, the store is at {current}",
+            hint="repeat the request at the leader",
+            retry_after=1.0,
+        )
+        self.held = held
+        self.current = current
+
+
+class StorageFailed(Exception):
+    """A flush to disk failed: what was written before is no longer certain. The process must end."""
+
+
+class CommitEngine(Protocol):
+    """The writing side of an adapter: one connection, one batch at a time, called by `Writer` alone."""
+
+    async def commit_batch(
+        self, *, epoch: Epoch, batch: str, at: dt.datetime, transactions: Sequence[Transaction]
+    ) -> BatchOutcome:
+        """Check the fence, refuse what fails its compare-and-set, store the rest; atomic, one round trip.
+
+        No two transactions of a batch touch the same document. Raises `Fenced` (for good),
+        `StoreUnavailable` (not stored, or with `in_doubt` perhaps stored), `StorageFailed`.
+        """
+
+    async def resolve_batch(self, batch: str, *, epoch: Epoch) -> BatchOutcome | None:
+        """Was this batch, the last one sent, stored? None: it was not and never will be.
+
+        Cuts off whatever may still be executing it. Raises `Fenced` when a successor leads by
+        now (it has seen the batch, or it never will be), and `StoreUnavailable` to ask again.
+        """
+
+    async def trim(
+        self,
+        *,
+        epoch: Epoch,
+        events_through: int,
+        tombstones_through: int,
+        journals: Sequence[tuple[str, int]],
+    ) -> int:
+        """Drop old events, tombstones and journal entries up to these numbers, at most some hundred
+        rows a call; returns how many, 0 when all is done. Fenced, idempotent, safe beside commits.
+        """
+
+
+class ReadEngine(Protocol):
+    """The reading side. Every answer is committed state; failures are `StoreUnavailable`."""
+
+    async def head(self) -> Head: ...
+
+    async def snapshot(self, collections: Sequence[str] | None = None) -> Snapshot:
+        """All live documents (of these collections) and the head, as of one instant."""
+
+    async def get(self, collection: str, id: str) -> Document | None: ...
+
+    async def scan(self, collection: str, *, after: str = "", limit: int) -> list[Document]:
+        """Documents in the order of their ids."""
+
+    async def changes(self, after: int, *, limit: int) -> list[Change]:
+        """What commits after this number did, in order, whole commits only; may be a few more than
+        `limit`. A document changed several times appears once, as of its last change. Raises
+        RESYNC_REQUIRED when tombstones after this number were already dropped."""
+
+    async def events(self, after: Cursor, *, limit: int) -> list[Event]:
+        """Events after a cursor. RESYNC_REQUIRED when the cursor is not of this log, or too old."""
+
+    async def entries(
+        self, journal: str, *, after: int = 0, before: int | None = None, limit: int, newest: bool = False
+    ) -> list[Entry]:
+        """Entries with after < number < before, ascending; `newest` takes the last `limit` of them."""
+
+    async def journals(self, prefix: str = "") -> dict[str, tuple[int, int]]:
+        """Each journal with that prefix: (oldest number, row count)."""
+
+
+class LeaseEngine(Protocol):
+    """Leases: a row with a counter. Adapters never compare clocks; `Leadership` does the waiting."""
+
+    async def read_lease(self, name: str) -> LeaseRow | None: ...
+
+    async def take_lease(
+        self, name: str, *, holder: str, seen: LeaseRow | None, info: str = ""
+    ) -> LeaseRow | None:
+        """Take the lease if it still is exactly as `seen`; None when somebody else moved. The new
+        epoch is greater than any the store ever had. For the name LEADER this also moves the fence:
+        it waits for, or cuts off, every write of an older epoch."""
+
+    async def renew_lease(self, row: LeaseRow) -> LeaseRow | None:
+        """Add one to the counter if the lease is still this holder's; None when it is not."""
+
+    async def release_lease(self, row: LeaseRow) -> None:
+        """Give it up so that a successor need not wait. Harmless when it is lost already."""
+
+    async def raise_epoch(self, row: LeaseRow, *, by: int) -> LeaseRow | None:
+        """Lift lease and fence together, as the holder."""
+
+
+class BlobEngine(Protocol):
+    """Content by digest. A blob is visible only when whole and verified; identical puts are one blob."""
+
+    async def put_blob(self, chunks: AsyncIterator[bytes], *, expect: str | None = None) -> BlobInfo:
+        """Store; with `expect` a different digest is refused (DIGEST_MISMATCH) and nothing kept."""
+
+    async def blob_info(self, digest: str) -> BlobInfo | None: ...
+
+    def read_blob(self, digest: str, *, offset: int = 0, chunk: int = 65536) -> AsyncIterator[bytes]:
+        """The bytes from `offset`, in chunks; NOT_FOUND when there is no such blob."""
+
+    async def delete_blob(self, digest: str) -> bool: ...
+
+
+class Adapter(CommitEngine, ReadEngine, LeaseEngine, BlobEngine, Protocol):
+    """A whole store, opened, migrated and locked."""
+
+    name: str
+
+    async def close(self) -> None: ...
+
+
+LEADER: Final = "leader"
+"""The lease whose holder may write."""
+
+
+def encode(value: Any) -> bytes:
+    """A value as a document body."""
+    return _ENCODER.encode(value)
+
+
+_ENCODER: Final = msgspec.json.Encoder(order="sorted")

@@ -1,0 +1,171 @@
+"""Blobs in PostgreSQL: chunks of 256 KiB that become a blob with one row, once all are there.
+
+No transaction stays open while content arrives (a long one would keep dead rows of the busy
+tables alive). An upload is a random number; its session holds an advisory lock on that number,
+so chunks without a blob whose lock is free are left-overs of a dead uploader: no clock needed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import AsyncIterator
+from typing import Any, Final
+
+import structlog
+
+from corral.errors import Code, Retryable
+from corral.store.digests import check_digest, mismatch, no_such_blob
+from corral.store.port import BlobInfo
+from corral.store.postgres.connections import Server, close_connection
+from corral.store.postgres.faults import FAILURES, translated
+
+log = structlog.get_logger(__name__)
+
+CHUNK: Final = 256 * 1024
+_NAME: Final = "corral-upload"
+
+_KEEP: Final = """insert into blob (digest, size, upload) values ($1, $2, $3)
+    on conflict (digest) do nothing"""
+_DROP: Final = """delete from blob_chunk where upload = $1
+    and not exists (select from blob where upload = $1)"""
+_LEFT_OVERS: Final = """select distinct upload from blob_chunk c
+    where not exists (select from blob b where b.upload = c.upload)"""
+
+
+class PostgresBlobs:
+    """The `BlobEngine`."""
+
+    def __init__(self, server: Server, pool: Any) -> None:
+        self._server = server
+        self._pool = pool
+
+    async def sweep(self) -> None:
+        """Drop the chunks of uploads whose uploader is gone."""
+        with translated():
+            async with self._pool.acquire() as connection:
+                for (upload,) in await connection.fetch(_LEFT_OVERS):
+                    await self._drop_if_orphaned(connection, upload)
+
+    async def _drop_if_orphaned(self, connection: Any, upload: int) -> None:
+        async with connection.transaction():
+            if await connection.fetchval("select pg_try_advisory_xact_lock($1)", upload):
+                # Asked again under the lock: it may have become a blob a moment ago.
+                await connection.execute(_DROP, upload)
+
+    async def put_blob(self, chunks: AsyncIterator[bytes], *, expect: str | None = None) -> BlobInfo:
+        if expect is not None:
+            check_digest(expect)
+        with translated():
+            connection = await self._server.connect(_NAME)
+        upload = _Upload(connection, self._server.token())
+        try:
+            await upload.begin()
+            async for block in _in_chunks(chunks):
+                await upload.write(block)
+            if expect is not None and upload.digest != expect:
+                raise mismatch(expect=expect, found=upload.digest)
+            await upload.keep()
+            return BlobInfo(digest=upload.digest, size=upload.size)
+        finally:
+            await upload.end()
+
+    async def blob_info(self, digest: str) -> BlobInfo | None:
+        check_digest(digest)
+        with translated():
+            size = await self._pool.fetchval("select size from blob where digest = $1", digest)
+        return None if size is None else BlobInfo(digest=digest, size=size)
+
+    async def read_blob(self, digest: str, *, offset: int = 0, chunk: int = 65536) -> AsyncIterator[bytes]:
+        check_digest(digest)
+        with translated():
+            row = await self._pool.fetchrow("select upload, size from blob where digest = $1", digest)
+        if row is None:
+            raise no_such_blob(digest)
+        upload, size = row
+        while offset < size:
+            content = await self._chunk(upload, offset // CHUNK)
+            if content is None:
+                raise Retryable(Code.TRANSFER_INTERRUPTED, f"artifact {digest} was removed while being read")
+            for start in range(offset % CHUNK, len(content), chunk):
+                yield content[start : start + chunk]
+            offset += len(content) - offset % CHUNK
+
+    async def _chunk(self, upload: int, place: int) -> bytes | None:
+        with translated():
+            content: bytes | None = await self._pool.fetchval(
+                "select content from blob_chunk where upload = $1 and place = $2", upload, place
+            )
+            return content
+
+    async def delete_blob(self, digest: str) -> bool:
+        check_digest(digest)
+        with translated():
+            async with self._pool.acquire() as connection, connection.transaction():
+                upload = await connection.fetchval(
+                    "delete from blob where digest = $1 returning upload", digest
+                )
+                if upload is None:
+                    return False
+                await connection.execute("delete from blob_chunk where upload = $1", upload)
+                return True
+
+
+class _Upload:
+    """A blob on its way in, on a connection of its own. Only database failures are translated:
+    what the caller's iterator raises passes through."""
+
+    def __init__(self, connection: Any, number: int) -> None:
+        self._connection = connection
+        self._number = number
+        self._hash = hashlib.sha256()
+        self._places = 0
+        self._kept = False
+        self.size = 0
+
+    @property
+    def digest(self) -> str:
+        return self._hash.hexdigest()
+
+    async def begin(self) -> None:
+        with translated():
+            await self._connection.execute(f"select pg_advisory_lock({self._number})")
+
+    async def write(self, block: bytes) -> None:
+        with translated():
+            await self._connection.execute(
+                "insert into blob_chunk (upload, place, content) values ($1, $2, $3)",
+                self._number,
+                self._places,
+                block,
+            )
+        self._hash.update(block)
+        self._places += 1
+        self.size += len(block)
+
+    async def keep(self) -> None:
+        """Make it a blob, unless an identical one is there already."""
+        with translated():
+            done = await self._connection.execute(_KEEP, self.digest, self.size, self._number)
+        self._kept = done == "INSERT 0 1"
+
+    async def end(self) -> None:
+        """Give connection and lock back. What cannot be dropped now is swept at the next open."""
+        try:
+            if not self._kept and not self._connection.is_closed():
+                await self._connection.execute(_DROP, self._number)
+        except FAILURES as error:
+            log.info("blob.left_over", upload=self._number, why=str(error))
+        finally:
+            await close_connection(self._connection)
+
+
+async def _in_chunks(blocks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+    """The same bytes in pieces of CHUNK, the last one shorter; places follow from offsets."""
+    gathered = bytearray()
+    async for block in blocks:
+        gathered += block
+        while len(gathered) >= CHUNK:
+            yield bytes(gathered[:CHUNK])
+            del gathered[:CHUNK]
+    if gathered:
+        yield bytes(gathered)

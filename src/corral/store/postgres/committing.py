@@ -1,0 +1,157 @@
+"""Batches in PostgreSQL: one call of `corral_commit` on the writer's own connection."""
+
+from __future__ import annotations
+
+import asyncio
+import datetime as dt
+from collections.abc import Sequence
+from typing import Any, Final
+
+import structlog
+
+from corral.domain.ids import Epoch
+from corral.store.outcomes import decode_outcome
+from corral.store.port import BatchOutcome, Fenced, StoreUnavailable, Transaction
+from corral.store.postgres.batch_arrays import COMMIT, batch_arrays
+from corral.store.postgres.connections import Server, close_connection
+from corral.store.postgres.faults import FAILURES, describe, ended_connection, fence_error, translated
+
+log = structlog.get_logger(__name__)
+
+ROWS_A_TRIM: Final = 500
+
+_END_BACK_END: Final = """select count(pg_terminate_backend(pid, 1000)) from pg_stat_activity
+    where datname = current_database() and application_name = $1 and pid <> pg_backend_pid()"""
+
+
+class PostgresCommits:
+    """The `CommitEngine`. Trimming has a connection of its own: no batch waits behind a purge."""
+
+    def __init__(self, server: Server) -> None:
+        self._batches = FencedConnection(server)
+        self._trims = FencedConnection(server)
+
+    async def commit_batch(
+        self, *, epoch: Epoch, batch: str, at: dt.datetime, transactions: Sequence[Transaction]
+    ) -> BatchOutcome:
+        arrays = batch_arrays(transactions)
+        answer: str = await self._batches.call(epoch, COMMIT, epoch, batch, at, len(transactions), *arrays)
+        return decode_outcome(answer)
+
+    async def resolve_batch(self, batch: str, *, epoch: Epoch) -> BatchOutcome | None:
+        last, outcome, fence = await self._batches.ask(
+            epoch, "select batch, outcome, (select epoch from leader) from head"
+        )
+        if last == batch:
+            return decode_outcome(outcome)
+        if fence != epoch:
+            raise Fenced(epoch, fence)
+        return None
+
+    async def trim(
+        self,
+        *,
+        epoch: Epoch,
+        events_through: int,
+        tombstones_through: int,
+        journals: Sequence[tuple[str, int]],
+    ) -> int:
+        dropped: int = await self._trims.call(
+            epoch,
+            "select corral_trim($1, $2, $3, $4, $5, $6)",
+            epoch,
+            events_through,
+            tombstones_through,
+            [journal for journal, _ in journals],
+            [through for _, through in journals],
+            ROWS_A_TRIM,
+        )
+        return dropped
+
+    async def close(self) -> None:
+        await self._batches.close()
+        await self._trims.close()
+
+
+class FencedConnection:
+    """A connection for writes under one epoch at a time, by whose name candidates know the epoch.
+
+    Invariant: no new connection is used before every one we lost has ended at the server.
+    """
+
+    def __init__(self, server: Server) -> None:
+        self._server = server
+        self._turn = asyncio.Lock()
+        self._connection: Any = None
+        self._epoch: Epoch | None = None
+        self._name = ""
+        self._lost: list[str] = []
+        self._closed = False
+
+    async def call(self, epoch: Epoch, query: str, *values: Any) -> Any:
+        """One statement, one round trip, one value. `StoreUnavailable` says whether it is in doubt."""
+        async with self._turn:
+            with translated():
+                connection = await self._connect(epoch)
+            try:
+                return await connection.fetchval(query, *values)
+            except FAILURES as error:
+                fenced = fence_error(error, epoch)
+                if fenced is not None:
+                    raise fenced from error
+                in_doubt = ended_connection(error)
+                if in_doubt:
+                    self._abandon()
+                raise StoreUnavailable(describe(error), in_doubt=in_doubt) from error
+            except BaseException:
+                self._abandon()  # cancelled in the middle: the answer is lost
+                raise
+
+    async def ask(self, epoch: Epoch, query: str) -> Any:
+        """A row, read when nothing that was sent before can still be under way."""
+        async with self._turn:
+            with translated():
+                return await (await self._connect(epoch)).fetchrow(query)
+
+    async def close(self) -> None:
+        async with self._turn:
+            self._closed = True
+            connection, self._connection = self._connection, None
+        if connection is not None:
+            await close_connection(connection)
+
+    async def _connect(self, epoch: Epoch) -> Any:
+        if self._closed:
+            raise StoreUnavailable("it was closed")
+        if self._connection is not None and (self._epoch != epoch or self._connection.is_closed()):
+            self._abandon()
+        if self._connection is None:
+            name = self._server.writer_name(epoch)
+            connection = await self._server.connect_writer(name)
+            try:
+                await self._end_lost(connection)
+            except BaseException:
+                connection.terminate()
+                raise
+            self._connection, self._name, self._epoch = connection, name, epoch
+        return self._connection
+
+    def _abandon(self) -> None:
+        """Drop the connection; its back end may still be executing, so its name is remembered."""
+        if self._connection is not None:
+            self._lost.append(self._name)
+            self._connection.terminate()
+            self._connection = None
+
+    async def _end_lost(self, connection: Any) -> None:
+        """Return only when no back end of a connection we lost exists any more.
+
+        A batch that such a back end had not committed by then never will be; what it committed
+        is visible now, for its entry disappears after its transaction ended.
+        """
+        while self._lost:
+            name = self._lost[0]
+            if await connection.fetchval(_END_BACK_END, name) == 0:
+                self._lost.pop(0)
+            else:
+                log.info("store.back_end_ended", name=name)

@@ -1,0 +1,166 @@
+"""Reads in PostgreSQL, from a small pool; what takes several statements reads one snapshot."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import AsyncIterator, Sequence
+from typing import Any, Final
+
+import msgspec
+
+from corral.domain.events import Cursor, Event
+from corral.domain.ids import Epoch
+from corral.store.event_rows import event_type
+from corral.store.port import Change, Document, Entry, Head, Snapshot
+from corral.store.positions import check_commit, check_cursor
+from corral.store.postgres.faults import translated
+
+_HEAD: Final = """select commit_number, sequence, event_epoch, entry, batch,
+    (select epoch from leader) as epoch from head"""
+
+
+class PostgresReads:
+    """The `ReadEngine`."""
+
+    def __init__(self, pool: Any) -> None:
+        self._pool = pool
+
+    async def head(self) -> Head:
+        with translated():
+            return _head(await self._pool.fetchrow(_HEAD))
+
+    async def snapshot(self, collections: Sequence[str] | None = None) -> Snapshot:
+        async with self._one_snapshot() as connection:
+            head = _head(await connection.fetchrow(_HEAD))
+            rows = await connection.fetch(
+                """select collection, id, revision, body from document
+                where body is not null and ($1::text[] is null or collection = any ($1))
+                order by collection, id""",
+                None if collections is None else list(collections),
+            )
+        return Snapshot(head=head, documents=tuple(map(_document, rows)))
+
+    async def get(self, collection: str, id: str) -> Document | None:
+        with translated():
+            row = await self._pool.fetchrow(
+                """select collection, id, revision, body from document
+                where collection = $1 and id = $2 and body is not null""",
+                collection,
+                id,
+            )
+        return None if row is None else _document(row)
+
+    async def scan(self, collection: str, *, after: str = "", limit: int) -> list[Document]:
+        with translated():
+            rows = await self._pool.fetch(
+                """select collection, id, revision, body from document
+                where collection = $1 and id > $2 and body is not null order by id limit $3""",
+                collection,
+                after,
+                limit,
+            )
+        return list(map(_document, rows))
+
+    async def changes(self, after: int, *, limit: int) -> list[Change]:
+        async with self._one_snapshot() as connection:
+            trimmed, last = await connection.fetchrow(
+                "select tombstone, (select commit_number from head) from trimmed"
+            )
+            check_commit(after, trimmed=trimmed, last=last)
+            if after == last:
+                return []  # what a follower that is up to date hears, without a scan
+            rows = await connection.fetch(
+                """select collection, id, revision, body from document
+                where revision > $1 and revision <= coalesce(
+                    (select revision from document where revision > $1
+                     order by revision limit 1 offset $2::bigint - 1), $3)
+                order by revision, collection, id""",
+                after,
+                limit,
+                last,
+            )
+        return [Change(collection=c, id=i, revision=r, body=b) for c, i, r, b in rows]
+
+    async def events(self, after: Cursor, *, limit: int) -> list[Event]:
+        async with self._one_snapshot() as connection:
+            trimmed, trimmed_epoch, last, epoch = await connection.fetchrow(
+                """select sequence, event_epoch, (select sequence from head),
+                    (select epoch from event where sequence = $1) from trimmed""",
+                after.sequence,
+            )
+            check_cursor(after, trimmed=Cursor(trimmed_epoch, trimmed), last=last, epoch_at_cursor=epoch)
+            rows = await connection.fetch(
+                """select sequence, epoch, type, subject, at, data from event
+                where sequence > $1 order by sequence limit $2""",
+                after.sequence,
+                limit,
+            )
+        return list(map(_event, rows))
+
+    async def entries(
+        self,
+        journal: str,
+        *,
+        after: int = 0,
+        before: int | None = None,
+        limit: int,
+        newest: bool = False,
+    ) -> list[Entry]:
+        with translated():
+            rows = await self._pool.fetch(
+                f"""select journal, number, at, body from entry
+                where journal = $1 and number > $2 and ($3::bigint is null or number < $3)
+                order by number {"desc" if newest else "asc"} limit $4""",  # noqa: S608 - two words
+                journal,
+                after,
+                before,
+                limit,
+            )
+        found = [Entry(journal=j, number=n, at=a, body=b) for j, n, a, b in rows]
+        return found[::-1] if newest else found
+
+    async def journals(self, prefix: str = "") -> dict[str, tuple[int, int]]:
+        with translated():
+            rows = await self._pool.fetch(
+                """select journal, min(number), count(*) from entry
+                where journal >= $1 and starts_with(journal, $1) group by journal""",
+                prefix,
+            )
+        return {journal: (oldest, count) for journal, oldest, count in rows}
+
+    @contextlib.asynccontextmanager
+    async def _one_snapshot(self) -> AsyncIterator[Any]:
+        """A connection on which everything read is as of one instant."""
+        with translated():
+            async with (
+                self._pool.acquire() as connection,
+                connection.transaction(isolation="repeatable_read", readonly=True),
+            ):
+                yield connection
+
+
+def _head(row: Any) -> Head:
+    return Head(
+        commit=row["commit_number"],
+        sequence=row["sequence"],
+        event_epoch=Epoch(row["event_epoch"]),
+        entry=row["entry"],
+        batch=row["batch"],
+        epoch=Epoch(row["epoch"]),
+    )
+
+
+def _document(row: Any) -> Document:
+    collection, name, revision, body = row
+    return Document(collection=collection, id=name, revision=revision, body=body)
+
+
+def _event(row: Any) -> Event:
+    sequence, epoch, kind, subject, at, data = row
+    return Event(
+        cursor=Cursor(epoch, sequence),
+        type=event_type(kind),
+        subject=subject,
+        at=at,
+        data=msgspec.json.decode(data),
+    )

@@ -1,0 +1,103 @@
+"""Retention: how much of the past is kept, and dropping the rest a little at a time."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final, Protocol
+
+import msgspec
+import structlog
+
+from corral.domain.ids import Epoch
+from corral.store.port import CommitEngine, Fenced, Head, ReadEngine, StoreUnavailable
+
+log = structlog.get_logger(__name__)
+
+_STEP: Final = 500
+_BREATH: Final = 0.001
+"""Between two batches the writer gets its turn, and readers theirs."""
+
+
+class RetentionPolicy(msgspec.Struct, frozen=True, kw_only=True):
+    """Rows to keep. Tombstones are kept for so many commits: that is how far a follower may lag."""
+
+    events: int = 100_000
+    tombstone_commits: int = 100_000
+    journals: Mapping[str, int] = {}
+    other_journals: int = 100_000
+
+    def events_through(self, head: Head) -> int:
+        return max(0, head.sequence - self.events)
+
+    def tombstones_through(self, head: Head) -> int:
+        return max(0, head.commit - self.tombstone_commits)
+
+    def journal_rows(self, journal: str) -> int:
+        """What the longest matching prefix allows; prefixes listed in `journals`."""
+        matching = [prefix for prefix in self.journals if journal.startswith(prefix)]
+        return self.journals[max(matching, key=len)] if matching else self.other_journals
+
+    def excess(self, journals: Mapping[str, tuple[int, int]]) -> Iterator[tuple[str, int]]:
+        """Each journal that is too long, and by how many rows; `journals` as a store lists them."""
+        for journal, (_oldest, rows) in sorted(journals.items()):
+            if rows > self.journal_rows(journal):
+                yield journal, rows - self.journal_rows(journal)
+
+
+class TrimmableStore(CommitEngine, ReadEngine, Protocol):
+    """The two sides of a store that retention needs."""
+
+
+class Retention:
+    """Applies a policy under the leader's epoch. Any number of rows, a few hundred at a time."""
+
+    def __init__(self, store: TrimmableStore, *, epoch: Epoch, policy: RetentionPolicy) -> None:
+        self._store = store
+        self._epoch = epoch
+        self._policy = policy
+
+    async def run(self, *, every: float) -> None:
+        """Apply the policy for as long as this epoch leads; an unavailable store is tried again."""
+        while True:
+            try:
+                dropped = await self.apply()
+            except Fenced:
+                return
+            except StoreUnavailable as error:
+                log.warning("retention.postponed", why=error.why)
+            else:
+                if dropped:
+                    log.info("retention.applied", rows=dropped)
+            await asyncio.sleep(every)
+
+    async def apply(self) -> int:
+        """Drop everything the policy does not keep; returns how many rows. Raises `Fenced`."""
+        head = await self._store.head()
+        dropped = await self._trim(
+            events=self._policy.events_through(head), tombstones=self._policy.tombstones_through(head)
+        )
+        for journal, rows in self._policy.excess(await self._store.journals()):
+            dropped += await self._shorten(journal, rows)
+        return dropped
+
+    async def _shorten(self, journal: str, rows: int) -> int:
+        """Drop so many of a journal's oldest entries. Its numbers have holes, so we look them up."""
+        dropped = 0
+        while dropped < rows:
+            oldest = await self._store.entries(journal, limit=min(_STEP, rows - dropped))
+            if not oldest:
+                break
+            dropped += await self._trim(journals=[(journal, oldest[-1].number)])
+        return dropped
+
+    async def _trim(
+        self, *, events: int = 0, tombstones: int = 0, journals: Sequence[tuple[str, int]] = ()
+    ) -> int:
+        dropped = 0
+        while step := await self._store.trim(
+            epoch=self._epoch, events_through=events, tombstones_through=tombstones, journals=journals
+        ):
+            dropped += step
+            await asyncio.sleep(_BREATH)
+        return dropped

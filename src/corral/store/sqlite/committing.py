@@ -1,0 +1,201 @@
+"""Batches in SQLite: one immediate transaction that checks the fence, compares, and writes."""
+
+from __future__ import annotations
+
+import contextlib
+import datetime as dt
+import functools
+import sqlite3
+from collections.abc import Iterator, Sequence
+from typing import Any, Final
+
+import msgspec
+
+from corral.domain.ids import Epoch
+from corral.store.outcomes import decode_outcome, encode_outcome, outcome_of
+from corral.store.port import (
+    BatchOutcome,
+    Fenced,
+    Head,
+    Put,
+    Refusal,
+    StorageFailed,
+    StoreUnavailable,
+    Transaction,
+)
+from corral.store.sqlite.faults import translate, translated
+from corral.store.sqlite.many_rows import ManyRows
+from corral.store.sqlite.reading import read_head
+from corral.store.sqlite.stamps import to_microseconds
+from corral.store.sqlite.threads import DatabaseThread
+from corral.store.sqlite.trimming import trim
+
+_ENCODE: Final = msgspec.json.Encoder().encode
+
+_MISMATCHES: Final = ManyRows(
+    "WITH wanted (place, collection, id, expect) AS (",
+    width=4,
+    tail=""")
+    SELECT wanted.place, wanted.collection, wanted.id, wanted.expect, coalesce(document.revision, 0)
+    FROM wanted LEFT JOIN document
+        ON document.collection = wanted.collection AND document.id = wanted.id
+        AND document.body IS NOT NULL
+    WHERE coalesce(document.revision, 0) <> wanted.expect""",
+)
+_DOCUMENTS: Final = ManyRows(
+    "INSERT INTO document (collection, id, revision, body)",
+    width=4,
+    tail="""ON CONFLICT (collection, id)
+    DO UPDATE SET revision = excluded.revision, body = excluded.body""",
+)
+_EVENTS: Final = ManyRows("INSERT INTO event (sequence, epoch, type, subject, at, data)", width=6, tail="")
+_ENTRIES: Final = ManyRows("INSERT INTO entry (number, journal, at, body)", width=4, tail="")
+
+
+class SqliteCommits:
+    """The `CommitEngine` of the writer's connection."""
+
+    def __init__(self, thread: DatabaseThread) -> None:
+        self._thread = thread
+
+    async def commit_batch(
+        self, *, epoch: Epoch, batch: str, at: dt.datetime, transactions: Sequence[Transaction]
+    ) -> BatchOutcome:
+        return await self._thread.call(
+            functools.partial(
+                _commit, epoch=epoch, batch=batch, at=to_microseconds(at), transactions=transactions
+            )
+        )
+
+    async def resolve_batch(self, batch: str, *, epoch: Epoch) -> BatchOutcome | None:
+        return await self._thread.call(functools.partial(_resolve, batch=batch, epoch=epoch))
+
+    async def trim(
+        self,
+        *,
+        epoch: Epoch,
+        events_through: int,
+        tombstones_through: int,
+        journals: Sequence[tuple[str, int]],
+    ) -> int:
+        def work(db: sqlite3.Connection) -> int:
+            with translated(), immediate(db):
+                check_fence(db, epoch)
+                return trim(db, events_through, tombstones_through, journals)
+
+        return await self._thread.call(work)
+
+
+@contextlib.contextmanager
+def immediate(db: sqlite3.Connection) -> Iterator[None]:
+    """A transaction that holds the write lock from its start; rolled back on any error."""
+    db.execute("BEGIN IMMEDIATE")
+    try:
+        yield
+        db.execute("COMMIT")
+    except BaseException:
+        # SQLite has rolled back by itself after some errors, a full disk for one.
+        if db.in_transaction:
+            db.execute("ROLLBACK")
+        raise
+
+
+def check_fence(db: sqlite3.Connection, epoch: Epoch) -> Head:
+    """The head, if this epoch may still write."""
+    head = read_head(db)
+    if head.epoch != epoch:
+        raise Fenced(epoch, head.epoch)
+    return head
+
+
+def _commit(
+    db: sqlite3.Connection, *, epoch: Epoch, batch: str, at: int, transactions: Sequence[Transaction]
+) -> BatchOutcome:
+    try:
+        with immediate(db):
+            before = check_fence(db, epoch)
+            outcome = outcome_of(
+                before=before, transactions=len(transactions), refused=_refusals(db, transactions)
+            )
+            _write(db, outcome, transactions, batch=batch, epoch=epoch, at=at)
+        return outcome
+    except sqlite3.Error as error:
+        return _outcome_after(db, error, batch=batch, epoch=epoch)
+
+
+def _outcome_after(db: sqlite3.Connection, error: sqlite3.Error, *, batch: str, epoch: Epoch) -> BatchOutcome:
+    """After an error the head row is the truth: the batch is stored if and only if it says so."""
+    fault = translate(error)
+    if isinstance(fault, StorageFailed):
+        raise fault from error
+    try:
+        stored = _resolve(db, batch=batch, epoch=epoch)
+    except StoreUnavailable:
+        raise StoreUnavailable(fault.why, in_doubt=True) from error
+    if stored is None:
+        raise fault from error
+    return stored
+
+
+def _resolve(db: sqlite3.Connection, *, batch: str, epoch: Epoch) -> BatchOutcome | None:
+    with translated():
+        last, outcome, fence = db.execute(
+            "SELECT batch, outcome, (SELECT epoch FROM leader) FROM head"
+        ).fetchone()
+    if last == batch:
+        return decode_outcome(outcome)
+    if fence != epoch:
+        raise Fenced(epoch, fence)
+    return None
+
+
+def _refusals(db: sqlite3.Connection, transactions: Sequence[Transaction]) -> list[tuple[int, Refusal]]:
+    """The first write of each transaction that does not find the revision it expects."""
+    wanted = [
+        (place, write.collection, write.id, write.expect)
+        for place, transaction in enumerate(transactions)
+        for write in transaction.writes
+        if write.expect is not None
+    ]
+    first: dict[int, Refusal] = {}
+    for place, collection, name, expect, found in _MISMATCHES.run(db, wanted):
+        first.setdefault(place, Refusal(collection=collection, id=name, expect=expect, found=found))
+    return sorted(first.items())
+
+
+def _write(
+    db: sqlite3.Connection,
+    outcome: BatchOutcome,
+    transactions: Sequence[Transaction],
+    *,
+    batch: str,
+    epoch: Epoch,
+    at: int,
+) -> None:
+    """Number the accepted transactions and store them; `commits_of` numbers in the same way."""
+    before = outcome.before
+    number, sequence, entry = before.commit, before.sequence, before.entry
+    documents: list[tuple[Any, ...]] = []
+    events: list[tuple[Any, ...]] = []
+    entries: list[tuple[Any, ...]] = []
+    for transaction, refusal in zip(transactions, outcome.refusals, strict=True):
+        if refusal is not None:
+            continue
+        number += 1
+        for write in transaction.writes:
+            body = write.body if isinstance(write, Put) else None
+            documents.append((write.collection, write.id, number, body))
+        for draft in transaction.events:
+            sequence += 1
+            events.append((sequence, epoch, draft.type.value, draft.subject, at, _ENCODE(draft.data)))
+        for append in transaction.entries:
+            entry += 1
+            entries.append((entry, append.journal, at, append.body))
+    _DOCUMENTS.store(db, documents)
+    _EVENTS.store(db, events)
+    _ENTRIES.store(db, entries)
+    event_epoch = epoch if events else before.event_epoch
+    db.execute(
+        "UPDATE head SET commit_number = ?, sequence = ?, event_epoch = ?, entry = ?, batch = ?, outcome = ?",
+        (number, sequence, event_epoch, entry, batch, encode_outcome(outcome)),
+    )

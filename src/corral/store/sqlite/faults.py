@@ -1,0 +1,56 @@
+"""What an SQLite error means for the caller: wait, end the process, or restore a backup."""
+
+from __future__ import annotations
+
+import contextlib
+import pathlib
+import sqlite3
+from collections.abc import Iterator
+from typing import Final
+
+from corral.errors import Code, Rejected
+from corral.store.port import StorageFailed, StoreUnavailable
+
+_NOT_OURS: Final = frozenset({"SQLITE_NOTADB", "SQLITE_CORRUPT"})
+_FLUSH_FAILED: Final = frozenset({"SQLITE_IOERR_FSYNC", "SQLITE_IOERR_DIR_FSYNC"})
+
+
+def error_name(error: sqlite3.Error) -> str:
+    """SQLite's name of the error, such as SQLITE_FULL; empty for errors of the binding itself."""
+    return getattr(error, "sqlite_errorname", None) or ""
+
+
+def _is_damage(name: str) -> bool:
+    return name in _FLUSH_FAILED or name.startswith(tuple(_NOT_OURS))
+
+
+def translate(error: sqlite3.Error) -> StoreUnavailable | StorageFailed:
+    """A failed flush or a damaged file is the end; everything else (full disk, lock) may pass."""
+    name = error_name(error)
+    what = f"{error} ({name})" if name else str(error)
+    if _is_damage(name):
+        return StorageFailed(f"the database failed: {what}")
+    return StoreUnavailable(what)
+
+
+@contextlib.contextmanager
+def translated() -> Iterator[None]:
+    try:
+        yield
+    except sqlite3.Error as error:
+        raise translate(error) from error
+
+
+@contextlib.contextmanager
+def refusing_damage(path: pathlib.Path) -> Iterator[None]:
+    """At open: a damaged or foreign file is refused in words an operator can act on."""
+    try:
+        yield
+    except sqlite3.Error as error:
+        if not _is_damage(error_name(error)):
+            raise translate(error) from error
+        raise Rejected(
+            Code.FORMAT_INVALID,
+            f"{path} is damaged or not a database: {error}",
+            hint="restore it from a backup, or move it away to start empty",
+        ) from error

@@ -1,0 +1,184 @@
+"""Reads in SQLite: each answer comes from one snapshot of the read connection."""
+
+from __future__ import annotations
+
+import contextlib
+import sqlite3
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, TypeVar
+
+import msgspec
+
+from corral.domain.events import Cursor, Event
+from corral.domain.ids import Epoch
+from corral.store.event_rows import event_type
+from corral.store.port import Change, Document, Entry, Head, Snapshot
+from corral.store.positions import check_commit, check_cursor
+from corral.store.sqlite.faults import translated
+from corral.store.sqlite.stamps import from_microseconds
+from corral.store.sqlite.threads import DatabaseThread
+
+T = TypeVar("T")
+
+
+def read_head(db: sqlite3.Connection) -> Head:
+    commit, sequence, event_epoch, entry, batch, epoch = db.execute(
+        """SELECT commit_number, sequence, event_epoch, entry, batch, (SELECT epoch FROM leader)
+        FROM head"""
+    ).fetchone()
+    return Head(
+        commit=commit,
+        sequence=sequence,
+        event_epoch=Epoch(event_epoch),
+        entry=entry,
+        batch=batch,
+        epoch=Epoch(epoch),
+    )
+
+
+class SqliteReads:
+    """The `ReadEngine` of the read connection."""
+
+    def __init__(self, thread: DatabaseThread) -> None:
+        self._thread = thread
+
+    async def head(self) -> Head:
+        return await self._read(read_head)
+
+    async def snapshot(self, collections: Sequence[str] | None = None) -> Snapshot:
+        def work(db: sqlite3.Connection) -> Snapshot:
+            where, values = "", tuple(collections or ())
+            if collections is not None:
+                where = f"AND collection IN ({','.join('?' * len(collections))})"
+            rows = db.execute(
+                f"""SELECT collection, id, revision, body FROM document
+                WHERE body IS NOT NULL {where} ORDER BY collection, id""",  # noqa: S608 - placeholders
+                values,
+            )
+            return Snapshot(head=read_head(db), documents=tuple(map(_document, rows)))
+
+        return await self._read(work)
+
+    async def get(self, collection: str, id: str) -> Document | None:
+        def work(db: sqlite3.Connection) -> Document | None:
+            row = db.execute(
+                """SELECT collection, id, revision, body FROM document
+                WHERE collection = ? AND id = ? AND body IS NOT NULL""",
+                (collection, id),
+            ).fetchone()
+            return None if row is None else _document(row)
+
+        return await self._read(work)
+
+    async def scan(self, collection: str, *, after: str = "", limit: int) -> list[Document]:
+        def work(db: sqlite3.Connection) -> list[Document]:
+            rows = db.execute(
+                """SELECT collection, id, revision, body FROM document
+                WHERE collection = ? AND id > ? AND body IS NOT NULL ORDER BY id LIMIT ?""",
+                (collection, after, limit),
+            )
+            return list(map(_document, rows))
+
+        return await self._read(work)
+
+    async def changes(self, after: int, *, limit: int) -> list[Change]:
+        def work(db: sqlite3.Connection) -> list[Change]:
+            trimmed, last = db.execute(
+                "SELECT tombstone, (SELECT commit_number FROM head) FROM trimmed"
+            ).fetchone()
+            check_commit(after, trimmed=trimmed, last=last)
+            if after == last:
+                return []  # what a follower that is up to date hears, without a scan
+            rows = db.execute(
+                """SELECT collection, id, revision, body FROM document
+                WHERE revision > ?1 AND revision <= coalesce(
+                    (SELECT revision FROM document WHERE revision > ?1
+                     ORDER BY revision LIMIT 1 OFFSET ?2 - 1), ?3)
+                ORDER BY revision, collection, id""",
+                (after, limit, last),
+            )
+            return [Change(collection=c, id=i, revision=r, body=b) for c, i, r, b in rows]
+
+        return await self._read(work)
+
+    async def events(self, after: Cursor, *, limit: int) -> list[Event]:
+        def work(db: sqlite3.Connection) -> list[Event]:
+            trimmed, trimmed_epoch, last, epoch = db.execute(
+                """SELECT sequence, event_epoch, (SELECT sequence FROM head),
+                    (SELECT epoch FROM event WHERE sequence = ?) FROM trimmed""",
+                (after.sequence,),
+            ).fetchone()
+            check_cursor(after, trimmed=Cursor(trimmed_epoch, trimmed), last=last, epoch_at_cursor=epoch)
+            rows = db.execute(
+                """SELECT sequence, epoch, type, subject, at, data FROM event
+                WHERE sequence > ? ORDER BY sequence LIMIT ?""",
+                (after.sequence, limit),
+            )
+            return list(map(_event, rows))
+
+        return await self._read(work)
+
+    async def entries(
+        self,
+        journal: str,
+        *,
+        after: int = 0,
+        before: int | None = None,
+        limit: int,
+        newest: bool = False,
+    ) -> list[Entry]:
+        def work(db: sqlite3.Connection) -> list[Entry]:
+            rows = db.execute(
+                f"""SELECT journal, number, at, body FROM entry
+                WHERE journal = ?1 AND number > ?2 AND (?3 IS NULL OR number < ?3)
+                ORDER BY number {"DESC" if newest else "ASC"} LIMIT ?4""",  # noqa: S608 - two words
+                (journal, after, before, limit),
+            )
+            found = [Entry(journal=j, number=n, at=from_microseconds(a), body=b) for j, n, a, b in rows]
+            return found[::-1] if newest else found
+
+        return await self._read(work)
+
+    async def journals(self, prefix: str = "") -> dict[str, tuple[int, int]]:
+        def work(db: sqlite3.Connection) -> dict[str, tuple[int, int]]:
+            rows = db.execute(
+                """SELECT journal, min(number), count(*) FROM entry
+                WHERE journal >= ?1 AND substr(journal, 1, length(?1)) = ?1 GROUP BY journal""",
+                (prefix,),
+            )
+            return {journal: (oldest, count) for journal, oldest, count in rows}
+
+        return await self._read(work)
+
+    async def _read(self, work: Callable[[sqlite3.Connection], T]) -> T:
+        def in_snapshot(db: sqlite3.Connection) -> T:
+            with translated(), _snapshot(db):
+                return work(db)
+
+        return await self._thread.call(in_snapshot)
+
+
+@contextlib.contextmanager
+def _snapshot(db: sqlite3.Connection) -> Iterator[None]:
+    """Everything read inside is as of one commit."""
+    db.execute("BEGIN")
+    try:
+        yield
+    finally:
+        db.execute("ROLLBACK")
+
+
+def _document(row: Any) -> Document:
+    collection, name, revision, body = row
+    return Document(collection=collection, id=name, revision=revision, body=body)
+
+
+def _event(row: Any) -> Event:
+    sequence, epoch, kind, subject, at, data = row
+    return Event(
+        cursor=Cursor(epoch, sequence),
+        type=event_type(kind),
+        subject=subject,
+        at=from_microseconds(at),
+        data=msgspec.json.decode(data),
+    )

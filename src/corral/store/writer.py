@@ -1,0 +1,330 @@
+"""The writer: the one task that commits, and the one place where memory follows the store.
+
+    callers ── commit() ──► waiting line ── batch ──► engine ──► on_commit, in order ──► callers
+
+While a batch is under way the next one collects, so that the cost of a durable flush is shared.
+What the engine answers decides what happens next:
+
+| the engine says                 | the batch's callers get        | the writer                       |
+|---------------------------------|--------------------------------|----------------------------------|
+| stored, some refused            | their `Commit`, or `Conflict`  | goes on                          |
+| unavailable                     | `StoreUnavailable`             | refuses, probes until it is back |
+| unavailable, in doubt           | wait for the truth, at most    | finds out before it sends        |
+|                                 | `patience` seconds             | anything else                    |
+| fenced                          | `Fenced`                       | is closed for good               |
+| storage failed, or any surprise | `StoreUnavailable`, in doubt   | is closed; the process must end  |
+"""
+
+from __future__ import annotations
+
+import asyncio
+import datetime as dt
+import enum
+from collections.abc import Callable, Iterable, Sequence
+from types import TracebackType
+from typing import Self
+
+import msgspec
+import structlog
+
+from corral.domain.ids import Epoch
+from corral.errors import Bug, Code, CorralError, Retryable
+from corral.store.batching import BatchLimits, Waiting, WaitingLine, examine
+from corral.store.commits import commits_of
+from corral.store.port import (
+    BatchOutcome,
+    Commit,
+    CommitEngine,
+    Conflict,
+    Fenced,
+    Refusal,
+    StoreUnavailable,
+    Transaction,
+)
+from corral.system.clock import Clock
+from corral.system.entropy import Entropy, new_id
+
+log = structlog.get_logger(__name__)
+
+
+class WriterTiming(msgspec.Struct, frozen=True, kw_only=True):
+    """`patience`: how long callers wait for the fate of a batch in doubt. The rest: probes."""
+
+    patience: float = 5.0
+    first_probe: float = 1.0
+    slowest_probe: float = 5.0
+
+
+class _Stage(enum.Enum):
+    OPEN = "open"
+    UNHEALTHY = "unhealthy"
+    CLOSING = "closing"
+    FENCED = "fenced"
+    FAILED = "failed"
+
+
+_DEAD = frozenset({_Stage.FENCED, _Stage.FAILED})
+
+
+class Writer:
+    """Commits transactions under one epoch. Create it in a running loop, then `start` it.
+
+    Invariant: `on_commit` has seen exactly the stored commits of this writer, in their order,
+    and saw each before its caller did. It must not raise: memory would no longer be the store.
+    """
+
+    def __init__(
+        self,
+        engine: CommitEngine,
+        *,
+        epoch: Epoch,
+        clock: Clock,
+        entropy: Entropy,
+        on_commit: Callable[[Commit], None],
+        on_fenced: Callable[[Fenced], None],
+        on_fatal: Callable[[BaseException], None],
+        limits: BatchLimits | None = None,
+        timing: WriterTiming | None = None,
+    ) -> None:
+        self.epoch = epoch
+        self._engine = engine
+        self._clock = clock
+        self._on_commit = on_commit
+        self._on_fenced = on_fenced
+        self._on_fatal = on_fatal
+        self._limits = limits or BatchLimits()
+        self._timing = timing or WriterTiming()
+        self._line = WaitingLine(self._limits)
+        self._under_way: Sequence[Waiting] = ()
+        self._name = new_id(f"batch-{epoch}", entropy)
+        self._batches = 0
+        self._stage = _Stage.OPEN
+        self._reason = ""
+        self._fence: Fenced | None = None
+        self._closing = asyncio.Event()
+        self._wake = asyncio.Event()
+        self._loop = asyncio.get_running_loop()
+        self._task: asyncio.Task[None] | None = None
+
+    @property
+    def healthy(self) -> bool:
+        """Whether the store took the last batch or probe; `reason` says why not."""
+        return not self._reason
+
+    @property
+    def reason(self) -> str:
+        return self._reason
+
+    @property
+    def pending(self) -> int:
+        """Transactions accepted and not yet answered."""
+        return len(self._line) + len(self._under_way)
+
+    def start(self) -> None:
+        self._task = self._loop.create_task(self._run(), name=f"store/write/{self.epoch}")
+
+    async def close(self) -> None:
+        """Commit what was accepted, refuse what comes later. Bounded by `patience`."""
+        if self._stage not in _DEAD:
+            self._stage = _Stage.CLOSING
+        self._closing.set()
+        self._wake.set()
+        if self._task is not None:
+            await asyncio.wait({self._task}, timeout=2 * self._timing.patience)
+            self._task.cancel()
+            await asyncio.wait({self._task})
+
+    async def __aenter__(self) -> Self:
+        self.start()
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+    async def commit(self, transaction: Transaction) -> Commit:
+        """Store a transaction as a whole; memory has followed when this returns.
+
+        Raises `Conflict` (nothing stored), `StoreUnavailable` (nothing stored, or `in_doubt`),
+        `Fenced`, SHUTTING_DOWN. A caller who is cancelled while waiting learns nothing: his
+        transaction may be committed all the same.
+        """
+        if self._stage is not _Stage.OPEN:
+            raise self._refusal()
+        if self._line.full:
+            raise StoreUnavailable(f"overloaded, {len(self._line)} changes are waiting")
+        keys, weight = examine(transaction, self._limits)
+        answer: asyncio.Future[Commit] = self._loop.create_future()
+        self._line.join(Waiting(transaction, keys=keys, weight=weight, answer=answer))
+        self._wake.set()
+        return await answer
+
+    # the task
+
+    async def _run(self) -> None:
+        try:
+            await self._serve()
+        except Fenced as error:
+            self._end(_Stage.FENCED, str(error), fence=error)
+            self._on_fenced(error)
+        except asyncio.CancelledError:
+            self._end(_Stage.CLOSING, "the writer was cancelled")
+            raise
+        except Exception as error:
+            # A failed flush, a raising on_commit, a bug in an adapter: what is stored and what
+            # is in memory may differ now, and only a new process can make them one again.
+            self._end(_Stage.FAILED, str(error) or type(error).__name__)
+            log.critical("store.failed", error=str(error), kind=type(error).__name__)
+            self._on_fatal(error)
+
+    async def _serve(self) -> None:
+        while True:
+            batch = self._line.cut()
+            if batch:
+                await self._store(batch)
+                # Callers just answered put their next transaction into the next batch.
+                await asyncio.sleep(0)
+            elif self._closing.is_set():
+                return
+            else:
+                self._wake.clear()
+                await self._wake.wait()
+
+    async def _store(self, batch: Sequence[Waiting]) -> None:
+        self._under_way = batch
+        name = self._next_name()
+        at = self._clock.now()
+        try:
+            outcome = await self._engine.commit_batch(
+                epoch=self.epoch,
+                batch=name,
+                at=at,
+                transactions=[waiting.transaction for waiting in batch],
+            )
+        except StoreUnavailable as error:
+            found = await self._resolve(name, error) if error.in_doubt else None
+            if found is None:
+                await self._recover(error.why)
+                return
+            outcome = found
+        self._settle(batch, outcome, at)
+        if self._stage is _Stage.UNHEALTHY:
+            await self._recover(self._reason)
+
+    def _settle(self, batch: Sequence[Waiting], outcome: BatchOutcome, at: dt.datetime) -> None:
+        """Fold the commits into memory, in order, and answer each caller right after."""
+        on_commit = self._on_commit
+        results = commits_of(outcome, [waiting.transaction for waiting in batch], epoch=self.epoch, at=at)
+        for waiting, result in zip(batch, results, strict=True):
+            answer = waiting.answer
+            if isinstance(result, Refusal):
+                if not answer.done():
+                    answer.set_exception(Conflict(result))
+                continue
+            on_commit(result)
+            if not answer.done():
+                answer.set_result(result)
+        self._under_way = ()
+
+    async def _resolve(self, name: str, error: StoreUnavailable) -> BatchOutcome | None:
+        """Find out whether a batch was stored, however long it takes; callers wait only so long."""
+        log.warning("store.in_doubt", batch=name, why=error.why)
+        timer = self._loop.call_later(self._timing.patience, self._lose_patience, error.why)
+        delay = 0.0
+        try:
+            while True:
+                try:
+                    outcome = await self._engine.resolve_batch(name, epoch=self.epoch)
+                except StoreUnavailable as again:
+                    log.info("store.still_in_doubt", batch=name, why=again.why)
+                else:
+                    log.warning("store.resolved", batch=name, stored=outcome is not None)
+                    return outcome
+                delay = min(max(2 * delay, 0.05), self._timing.slowest_probe)
+                await asyncio.sleep(delay)
+        finally:
+            timer.cancel()
+
+    def _lose_patience(self, why: str) -> None:
+        self._become_unhealthy(why)
+        _fail(self._under_way, lambda: StoreUnavailable(why, in_doubt=True))
+
+    async def _recover(self, why: str) -> None:
+        """Fail the batch and everyone in line, then probe until the store takes writes again."""
+        self._become_unhealthy(why)
+        _fail(self._under_way, lambda: StoreUnavailable(why))
+        self._under_way = ()
+        delay = self._timing.first_probe
+        while not await self._within(delay):
+            try:
+                await self._engine.commit_batch(
+                    epoch=self.epoch, batch=self._next_name(), at=self._clock.now(), transactions=()
+                )
+            except StoreUnavailable as error:
+                # An empty batch in doubt changes nothing but the batch's name.
+                self._reason = error.why
+                delay = min(2 * delay, self._timing.slowest_probe)
+            else:
+                self._become_healthy()
+                return
+
+    async def _within(self, delay: float) -> bool:
+        """Wait; True when the writer was told to close meanwhile."""
+        try:
+            async with asyncio.timeout(delay):
+                await self._closing.wait()
+        except TimeoutError:
+            return False
+        return True
+
+    # stages
+
+    def _become_unhealthy(self, why: str) -> None:
+        self._reason = why
+        if self._stage is _Stage.OPEN:
+            self._stage = _Stage.UNHEALTHY
+            log.error("store.unavailable", why=why)
+        _fail(self._line.leave(), lambda: StoreUnavailable(why))
+
+    def _become_healthy(self) -> None:
+        self._reason = ""
+        if self._stage is _Stage.UNHEALTHY:
+            self._stage = _Stage.OPEN
+            log.info("store.available")
+
+    def _end(self, stage: _Stage, reason: str, *, fence: Fenced | None = None) -> None:
+        """Closed for good: everyone who waits, and everyone who comes, hears why."""
+        self._stage = stage
+        self._reason = reason
+        self._fence = fence
+        under_way, self._under_way = self._under_way, ()
+        _fail(under_way, lambda: self._refusal() if fence else StoreUnavailable(reason, in_doubt=True))
+        _fail(self._line.leave(), self._refusal)
+
+    def _refusal(self) -> CorralError:
+        match self._stage:
+            case _Stage.FENCED if self._fence is not None:
+                return Fenced(self._fence.held, self._fence.current)
+            case _Stage.CLOSING:
+                return Retryable(
+                    Code.SHUTTING_DOWN, "this controller is shutting down", hint="try again shortly"
+                )
+            case _Stage.UNHEALTHY | _Stage.FAILED:
+                return StoreUnavailable(self._reason)
+            case _:
+                return Bug(f"the writer refused a transaction while {self._stage.value}")
+
+    def _next_name(self) -> str:
+        self._batches += 1
+        return f"{self._name}-{self._batches}"
+
+
+def _fail(waiting: Iterable[Waiting], error: Callable[[], BaseException]) -> None:
+    """Each caller gets an error of his own: a shared one would collect their tracebacks."""
+    for each in waiting:
+        if not each.answer.done():
+            each.answer.set_exception(error())

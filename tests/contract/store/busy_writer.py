@@ -1,0 +1,31 @@
+"""A process that commits in a loop and says which commits were acknowledged, until it is killed."""
+
+from __future__ import annotations
+
+import asyncio
+import pathlib
+import sys
+
+import structlog
+from store_cases import at_work, happened, put
+
+from corral.store.opening import open_store
+from corral.store.port import Append
+
+
+async def main(url: str, data: str) -> None:
+    store = await open_store(url, data=pathlib.Path(data))
+
+    async with at_work(store) as desk:
+
+        async def caller(name: int) -> None:
+            for n in range(1_000_000):
+                id = f"{name}-{n}"
+                await desk.commit(put(id, b"x" * 200), happened(id), Append(journal="log", body=id.encode()))
+                print(id, flush=True)
+
+        await asyncio.gather(*(caller(name) for name in range(8)))
+
+
+structlog.configure(logger_factory=structlog.PrintLoggerFactory(file=sys.stderr))
+asyncio.run(main(sys.argv[1], sys.argv[2]))

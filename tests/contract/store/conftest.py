@@ -1,0 +1,80 @@
+"""One suite, run over both stores and over the failing wrapper that fails nothing by itself."""
+
+from __future__ import annotations
+
+import pathlib
+import shutil
+import tempfile
+from collections.abc import AsyncIterator, Iterator
+
+import pytest
+from store_cases import Desk as Desk
+from store_cases import House, at_work
+
+from corral.store.port import Adapter
+from corral.testing.postgres_server import PostgresServer
+
+
+@pytest.fixture(scope="session", autouse=True)
+def postgres() -> Iterator[PostgresServer]:
+    """One server for each worker; it really stops, and leaves nothing behind. Started before the
+    first test, for the leak check counts children."""
+    with PostgresServer() as server:
+        yield server
+
+
+@pytest.fixture
+def data() -> Iterator[pathlib.Path]:
+    """A data directory in memory, where there is some: the root disk creates files slowly."""
+    parent = "/dev/shm" if pathlib.Path("/dev/shm").is_dir() else None
+    directory = tempfile.mkdtemp(prefix="corral-store-", dir=parent)
+    yield pathlib.Path(directory)
+    shutil.rmtree(directory)
+
+
+@pytest.fixture
+async def sqlite_house(data: pathlib.Path) -> AsyncIterator[House]:
+    house = House("sqlite", "sqlite", data)
+    yield house
+    await house.close()
+
+
+@pytest.fixture
+async def postgres_house(postgres: PostgresServer, data: pathlib.Path) -> AsyncIterator[House]:
+    async with postgres.database() as url:
+        house = House("postgres", url, data)
+        yield house
+        await house.close()
+
+
+@pytest.fixture
+async def failing_house(data: pathlib.Path) -> AsyncIterator[House]:
+    house = House("failing", "sqlite", data)
+    yield house
+    await house.close()
+
+
+@pytest.fixture(params=["sqlite", "postgres", "failing"])
+def house(request: pytest.FixtureRequest) -> House:
+    found = request.getfixturevalue(f"{request.param}_house")
+    assert isinstance(found, House)
+    return found
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def real_house(request: pytest.FixtureRequest) -> House:
+    """The two real stores, for tests that put a wrapper of their own around them."""
+    found = request.getfixturevalue(f"{request.param}_house")
+    assert isinstance(found, House)
+    return found
+
+
+@pytest.fixture
+async def store(house: House) -> Adapter:
+    return await house.open()
+
+
+@pytest.fixture
+async def desk(store: Adapter) -> AsyncIterator[Desk]:
+    async with at_work(store) as desk:
+        yield desk
