@@ -1,0 +1,1 @@
+"""The controller: authoritative state, the daemons' sessions, the HTTP API."""

@@ -1,0 +1,137 @@
+"""API tokens: how one is made, recognised, stored and revoked.
+
+The text `corral_<id>_<secret>` is shown once; only the digest of its secret is stored. The
+functions that change something describe the steps and leave the commit to their caller.
+"""
+
+from __future__ import annotations
+
+import base64
+import datetime as dt
+import hashlib
+import hmac
+import re
+from typing import Final
+
+from corral.controller.cluster_state import Mirror, Stored
+from corral.controller.collections import TOKENS
+from corral.controller.ledger import Step
+from corral.domain.events import Draft, EventType
+from corral.domain.ids import TokenId
+from corral.domain.permissions import Role
+from corral.domain.records import ApiTokenRecord
+from corral.errors import Code, Rejected
+from corral.store.port import ABSENT
+from corral.system.entropy import Entropy, new_id
+
+FIRST_ADMIN: Final = "first-admin"
+
+_SECRET_BYTES: Final = 32
+_TEXT: Final = re.compile(r"corral_(tok-[a-z2-7]{12})_([a-z2-7]{52})")
+_NO_DIGEST: Final = "0" * 64
+
+
+def mint(
+    *,
+    name: str,
+    role: Role,
+    created_by: str,
+    now: dt.datetime,
+    entropy: Entropy,
+    expires_at: dt.datetime | None = None,
+) -> tuple[ApiTokenRecord, str]:
+    """A new token's record, and its text: the only time that both are in one place."""
+    id = TokenId(new_id("tok", entropy))
+    secret = base64.b32encode(entropy.secret(_SECRET_BYTES)).decode().rstrip("=").lower()
+    record = ApiTokenRecord(
+        id=id,
+        name=name,
+        secret_sha256=_digest(secret),
+        role=role,
+        created_at=now,
+        created_by=created_by,
+        expires_at=expires_at,
+    )
+    return record, f"corral_{id}_{secret}"
+
+
+def first_admin(now: dt.datetime, entropy: Entropy) -> tuple[ApiTokenRecord, str]:
+    """The token of the first administrator, who has to be let in by somebody."""
+    return mint(name=FIRST_ADMIN, role=Role.ADMIN, created_by="system", now=now, entropy=entropy)
+
+
+def verify(tokens: Mirror[ApiTokenRecord], text: str, *, now: dt.datetime) -> ApiTokenRecord:
+    """The record of a token's text. UNAUTHENTICATED when it is unknown, wrong or expired; which of
+    the first two it is, neither the message nor the time it takes tells."""
+    match = _TEXT.fullmatch(text)
+    stored = tokens.find(match[1]) if match else None
+    expected = stored.record.secret_sha256 if stored else _NO_DIGEST
+    same = hmac.compare_digest(_digest(match[2] if match else ""), expected)
+    if stored is None or not same:
+        raise Rejected(
+            Code.UNAUTHENTICATED,
+            "the token is not known here",
+            hint="it may have been revoked; get a new one from an administrator",
+        )
+    if is_expired(stored.record, now):
+        raise Rejected(
+            Code.UNAUTHENTICATED,
+            f"the token expired at {stored.record.expires_at:%Y-%m-%d %H:%M:%S} UTC",
+            hint="get a new one from an administrator",
+        )
+    return stored.record
+
+
+def is_expired(record: ApiTokenRecord, now: dt.datetime) -> bool:
+    return record.expires_at is not None and record.expires_at <= now
+
+
+def creation(record: ApiTokenRecord) -> tuple[Step, ...]:
+    """The steps that store a minted token."""
+    data = {"name": record.name, "role": record.role.value}
+    return (
+        TOKENS.put(record.id, record, expect=ABSENT),
+        Draft(type=EventType.TOKEN_CREATED, subject=record.id, data=data),
+    )
+
+
+def revocation(tokens: Mirror[ApiTokenRecord], id: str, *, now: dt.datetime) -> tuple[Step, ...]:
+    """The steps that revoke a token; CONFLICT when nobody could administer the cluster any more.
+
+    Two administrators who revoke each other at the same moment must not both succeed. So the
+    revocation of one also rewrites another one that remains: one of the two transactions finds
+    its witness changed, and is judged again.
+    """
+    stored = tokens.require(id)
+    record = stored.record
+    steps: list[Step] = [TOKENS.delete(record.id, expect=stored.revision)]
+    if record.role is Role.ADMIN and not is_expired(record, now):
+        witness = _other_admin(tokens, record.id, now)
+        if witness is None:
+            raise Rejected(
+                Code.CONFLICT,
+                f"'{record.id}' is the last token of an administrator",
+                hint="create another ADMIN token first",
+            )
+        steps.append(TOKENS.put(witness.record.id, witness.record, expect=witness.revision))
+    steps.append(Draft(type=EventType.TOKEN_REVOKED, subject=record.id, data={"name": record.name}))
+    return tuple(steps)
+
+
+def _other_admin(
+    tokens: Mirror[ApiTokenRecord], id: TokenId, now: dt.datetime
+) -> Stored[ApiTokenRecord] | None:
+    """Of the other administrators the one that stays longest."""
+    others = [
+        stored
+        for stored in tokens
+        if stored.record.role is Role.ADMIN and stored.record.id != id and not is_expired(stored.record, now)
+    ]
+    latest = dt.datetime.max.replace(tzinfo=dt.UTC)
+    return max(
+        others, key=lambda stored: (stored.record.expires_at or latest, stored.record.id), default=None
+    )
+
+
+def _digest(secret: str) -> str:
+    return hashlib.sha256(secret.encode()).hexdigest()

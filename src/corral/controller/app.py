@@ -1,0 +1,356 @@
+"""The controller, put together: a store, an HTTP side, a gRPC side, and the loop that leads."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import ipaddress
+import os
+import socket
+import sys
+from collections.abc import Sequence
+from typing import Any, Final
+
+import msgspec
+import structlog
+from prometheus_client import Gauge
+
+from corral.controller.cluster_control import Cluster
+from corral.controller.cluster_state import ClusterState
+from corral.controller.collections import AUTHORITY, CLUSTER
+from corral.controller.founding import open_authority, trusted_ca_pem
+from corral.controller.http.api import Api
+from corral.controller.http.routes import ROUTES
+from corral.controller.http.server import HttpServer
+from corral.controller.http.setting import Setting
+from corral.controller.ledger import Actor, Step, audit
+from corral.controller.link_server import LinkServer
+from corral.controller.sessions.server import ServerCertificates
+from corral.controller.standing import ControllerInfo, Place
+from corral.controller.term import LeaderTerm
+from corral.domain.events import Draft, EventType
+from corral.domain.ids import EPOCH_LEAP, Epoch
+from corral.errors import Code, CorralError, Retryable
+from corral.store.leadership import Leadership, LeaseTiming, Loss, Term
+from corral.store.opening import open_store
+from corral.store.port import Adapter, Fenced, StoreUnavailable
+from corral.system.addresses import Address, parse_address
+from corral.system.clock import Clock, SystemClock
+from corral.system.config_schema import ControllerConfig
+from corral.system.entropy import Entropy, SystemEntropy, new_id
+from corral.system.files import DirectoryLock, make_directory
+from corral.system.log_port import LogPort
+from corral.system.logs import start_logging
+from corral.system.loop_watch import LoopWatch
+from corral.system.service import run_service
+from corral.system.shutdown import Stage, run_stages
+
+_ROLE: Final = "controller"
+_LOOK_SECONDS: Final = 1.0
+_STORAGE_FAILED: Final = 70
+_WILDCARDS: Final = frozenset({"0.0.0.0", "::"})  # noqa: S104 - recognised, not bound
+_log = structlog.get_logger("corral.controller")
+
+
+class ControllerApp:
+    """One controller on one data directory. `start`, wait for `ready`, then `stop`."""
+
+    def __init__(
+        self,
+        config: ControllerConfig,
+        *,
+        logs: LogPort,
+        clock: Clock | None = None,
+        entropy: Entropy | None = None,
+    ) -> None:
+        self._config = config
+        self._logs = logs
+        self._clock = clock or SystemClock()
+        self._entropy = entropy or SystemEntropy()
+        self._stack = contextlib.AsyncExitStack()
+        self._term: Term | None = None
+        self._raised: asyncio.Future[Actor] | None = None
+        self._leading_task: asyncio.Task[None] | None = None
+        self._link_server: LinkServer | None = None
+        self._store: Adapter
+        self._setting: Setting
+        self._cluster: Cluster
+        self.place = Place(holder=new_id("controller", self._entropy))
+        self.ready = asyncio.Event()
+
+    async def start(self) -> None:
+        """Open the store, answer on HTTP, and begin to lead or to wait for it."""
+        make_directory(self._config.data)
+        try:
+            self._stack.enter_context(DirectoryLock(self._config.data, _ROLE))
+            self._store = await open_store(self._config.store.url, data=self._config.data)
+            self._stack.push_async_callback(self._store.close)
+            watch = await self._stack.enter_async_context(LoopWatch())
+            self._setting = self._make_setting()
+            lag = Gauge(
+                "corral_loop_lag_seconds",
+                "Longest delay of the loop.",
+                registry=self._setting.metrics.registry,
+            )
+            lag.set_function(watch.lag)
+            self._cluster = Cluster(place=self.place, store=self._store.name, raise_epoch=self._raise_epoch)
+            await self._start_http()
+            self._leading_task = asyncio.create_task(self._lead(), name="controller/lead")
+        except BaseException:
+            await self.stop()
+            raise
+
+    def _make_setting(self) -> Setting:
+        return Setting(
+            clock=self._clock,
+            entropy=self._entropy,
+            log_ring=self._logs.ring,
+            set_log_level=self._logs.set_level,
+            scrape_networks=[ipaddress.ip_network(n) for n in self._config.metrics.scrape_networks],
+            body_limit=self._config.http.body_limit_bytes,
+        )
+
+    async def _start_http(self) -> None:
+        api = Api(setting=self._setting, gate=self.place.http_gate, routes=ROUTES)
+        host, port = parse_address(self._config.http.listen, any_port=True)
+        server = HttpServer(api, host=host, port=port)
+        await server.start()
+        self._stack.push_async_callback(server.stop)
+        # gRPC ports must be known before we lead: the lease carries them to the other controllers.
+        grpc_listen = choose_port(self._config.grpc.listen)
+        self._config = with_ports(self._config, grpc_listen=grpc_listen)
+        self.place.own = ControllerInfo(
+            http=self._config.http.advertise or reachable(str(Address(*server.address))),
+            grpc=self._config.grpc.advertise or reachable(grpc_listen),
+            bootstrap=self._bootstrap_address(grpc_listen),
+        )
+
+    def _bootstrap_address(self, grpc_listen: str) -> str:
+        if not self._config.bootstrap.enabled:
+            return ""
+        host = parse_address(self._config.grpc.advertise or reachable(grpc_listen)).host
+        return str(Address(host, self._config.bootstrap_address.port))
+
+    @property
+    def grpc_listen(self) -> str:
+        """Where daemons connect, with the real port."""
+        return self._config.grpc.listen
+
+    def announcement(self) -> str:
+        return f"http://{self.place.own.http}"
+
+    async def run(self) -> None:
+        """Until leading fails in a way that only a person can mend; normally for ever."""
+        assert self._leading_task is not None
+        await asyncio.shield(self._leading_task)
+
+    async def _lead(self) -> None:
+        # With SQLite the lock on the data directory keeps every other controller away.
+        alone = self._store.name == "sqlite"
+        leadership = Leadership(
+            self._store,
+            clock=self._clock,
+            holder=self.place.holder,
+            info=msgspec.json.encode(self.place.own).decode(),
+            timing=LeaseTiming(
+                ttl=self._config.lease.ttl_seconds,
+                renew=self._config.lease.renew_seconds,
+                margin=self._config.lease.margin_seconds,
+                poll=min(1.0, self._config.lease.renew_seconds),
+            ),
+            uncontested=alone,
+        )
+        while True:
+            self._term = await (leadership.acquire() if alone else self._wait_for_turn(leadership))
+            await self._serve(self._term)
+
+    async def _wait_for_turn(self, leadership: Leadership) -> Term:
+        """Stand by until we are elected; the standby then ends by itself, not in the middle of a step."""
+        elected = asyncio.Event()
+        try:
+            async with asyncio.TaskGroup() as waiting:
+                waiting.create_task(self._stand_by(leadership, elected), name="controller/standby")
+                term = await leadership.acquire()
+                elected.set()
+        except* CorralError as refused:
+            raise refused.exceptions[0] from None
+        return term
+
+    async def _stand_by(self, leadership: Leadership, elected: asyncio.Event) -> None:
+        """While another leads: know who it is, and show daemons the way."""
+        while not elected.is_set():
+            with contextlib.suppress(StoreUnavailable):
+                self.place.lease = await leadership.current()
+                snapshot = await self._store.snapshot([CLUSTER.name, AUTHORITY.name])
+                if self.place.lease is not None and snapshot.documents:
+                    state = ClusterState()
+                    state.load(snapshot)
+                    await self._start_link_server(state)
+                    self.ready.set()
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(elected.wait(), _LOOK_SECONDS)
+
+    async def _serve(self, term: Term) -> None:
+        """Lead until the lease is lost. Raising the epoch begins anew under the same lease."""
+        opening: list[Step] = []
+        holding = asyncio.create_task(term.hold(), name="controller/hold")
+        try:
+            while term.valid():
+                self._raised = asyncio.get_running_loop().create_future()
+                try:
+                    await self._serve_epoch(term, holding, self._raised, opening)
+                except StoreUnavailable as error:
+                    _log.warning("term.postponed", reason=str(error))
+                    await asyncio.sleep(_LOOK_SECONDS)
+                    continue
+                except Fenced:
+                    return
+                if not self._raised.done():
+                    return
+                opening = _epoch_raised(self._raised.result(), term.epoch)
+        finally:
+            holding.cancel()
+            await asyncio.gather(holding, return_exceptions=True)
+
+    async def _serve_epoch(
+        self,
+        term: Term,
+        holding: asyncio.Task[Loss],
+        raised: asyncio.Future[Actor],
+        opening: Sequence[Step],
+    ) -> None:
+        leader = LeaderTerm(
+            config=self._config,
+            store=self._store,
+            epoch=term.epoch,
+            holder=self.place.holder,
+            setting=self._setting,
+            cluster=self._cluster,
+            clock=self._clock,
+            entropy=self._entropy,
+            on_fatal=_end_process,
+            opening=opening,
+        )
+        async with leader:
+            await self._start_link_server(leader.state)
+            self.place.term = leader
+            self.ready.set()
+            _log.info("controller.leading", epoch=term.epoch, holder=self.place.holder)
+            deposed = asyncio.create_task(leader.fenced.wait(), name="controller/fenced")
+            try:
+                ends: list[asyncio.Future[Any]] = [holding, deposed, raised]
+                await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+            finally:
+                self.place.term = None
+                deposed.cancel()
+                await asyncio.gather(deposed, return_exceptions=True)
+
+    async def _start_link_server(self, state: ClusterState) -> None:
+        if self._link_server is not None:
+            return
+        authority = open_authority(state, key_path=self._config.cluster_key_path, clock=self._clock)
+        certificates = ServerCertificates(
+            authority=authority,
+            holder=self.place.holder,
+            trusted_ca_pem=trusted_ca_pem(state),
+            clock=self._clock,
+        )
+        server = LinkServer(
+            config=self._config,
+            place=self.place,
+            certificates=certificates,
+            clock=self._clock,
+            entropy=self._entropy,
+        )
+        self._stack.push_async_callback(server.stop)
+        await server.start()
+        self._link_server = server
+
+    async def _raise_epoch(self, actor: Actor) -> Epoch:
+        """Lift the epoch far above any that a node may have obeyed. Ends this term at once."""
+        term, raised = self._term, self._raised
+        epoch = await term.raise_epoch(by=EPOCH_LEAP) if term is not None else None
+        if epoch is None or raised is None:
+            raise Retryable(Code.NOT_LEADER, "this controller no longer leads", retry_after=1.0)
+        if not raised.done():
+            raised.set_result(actor)
+        return epoch
+
+    async def stop(self) -> None:
+        """End in order: stop leading, close the doors, give the lease back, close the store."""
+        stages = [
+            Stage(name="lead", share=0.4, action=self._stop_leading),
+            Stage(name="link", share=0.5, action=self._stop_link_server),
+            Stage(name="lease", share=0.5, action=self._release),
+            Stage(name="rest", share=1.0, action=self._stack.aclose),
+        ]
+        await run_stages(stages, budget=self._config.shutdown.budget_seconds, clock=self._clock)
+
+    async def _stop_leading(self) -> None:
+        if self._leading_task is not None:
+            self._leading_task.cancel()
+            await asyncio.gather(self._leading_task, return_exceptions=True)
+
+    async def _stop_link_server(self) -> None:
+        if self._link_server is not None:
+            await self._link_server.stop()
+
+    async def _release(self) -> None:
+        if self._term is not None:
+            await self._term.release()
+
+
+def _epoch_raised(actor: Actor, epoch: Epoch) -> list[Step]:
+    return [
+        Draft(type=EventType.CLUSTER_EPOCH_RAISED, subject="cluster", data={"epoch": epoch}),
+        audit(actor, "cluster.raise_epoch", "cluster", after={"epoch": epoch}),
+    ]
+
+
+def _end_process(error: BaseException) -> None:
+    """What is on disk is no longer certain, or memory no longer equals it: only a fresh start helps."""
+    _log.critical("controller.fatal", exc_info=error)
+    sys.stderr.write(f"fatal: {error}\n")
+    os._exit(_STORAGE_FAILED)
+
+
+def choose_port(listen: str) -> str:
+    """The address with a port that is free right now in place of port 0."""
+    address = parse_address(listen, any_port=True)
+    if address.port:
+        return listen
+    family = socket.AF_INET6 if ":" in address.host else socket.AF_INET
+    with socket.socket(family) as probe:
+        probe.bind((address.host, 0))
+        return str(Address(address.host, probe.getsockname()[1]))
+
+
+def reachable(listen: str) -> str:
+    """An address that others can dial: a wildcard stands for every address of this host, so its name does."""
+    host, port = parse_address(listen)
+    return str(Address(socket.gethostname(), port)) if host in _WILDCARDS else listen
+
+
+def with_ports(config: ControllerConfig, *, grpc_listen: str) -> ControllerConfig:
+    """The configuration with every port decided."""
+    host, _ = config.bootstrap_address
+    listens_anywhere = not config.bootstrap_address.port
+    bootstrap = choose_port(str(Address(host, 0))) if listens_anywhere else config.bootstrap.listen
+    return msgspec.structs.replace(
+        config,
+        grpc=msgspec.structs.replace(config.grpc, listen=grpc_listen),
+        bootstrap=msgspec.structs.replace(config.bootstrap, listen=bootstrap),
+    )
+
+
+def run_controller(config: ControllerConfig, *, parent_fd: int | None = None) -> int:
+    """Run a controller until it is told to stop; returns the exit code."""
+    make_directory(config.data)
+    with start_logging(
+        role=_ROLE,
+        directory=config.data / "logs",
+        level=config.log.level,
+        format=config.log.format,
+        ring_records=config.log.ring_records,
+    ) as logs:
+        return run_service(lambda: ControllerApp(config, logs=logs), parent_fd=parent_fd)

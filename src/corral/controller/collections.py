@@ -1,0 +1,77 @@
+"""The collections of the store with the type each one holds, and how to write to them."""
+
+from __future__ import annotations
+
+from typing import Final, Generic, TypeVar
+
+import msgspec
+
+from corral.domain.records import (
+    ApiTokenRecord,
+    AuditEntry,
+    AuthorityRecord,
+    ClusterRecord,
+    IdempotencyRecord,
+    JoinTokenRecord,
+    LogRecord,
+    NodeRecord,
+    Record,
+    SpoolPosition,
+)
+from corral.store.port import Append, Delete, Put, encode
+
+R = TypeVar("R", bound=Record)
+
+
+class Collection(Generic[R]):
+    """A named collection of one record type."""
+
+    def __init__(self, name: str, type: type[R]) -> None:
+        self.name = name
+        self.type = type
+        self._decoder = msgspec.json.Decoder(type)
+
+    def decode(self, body: bytes) -> R:
+        return self._decoder.decode(body)
+
+    def put(self, id: str, record: R, *, expect: int | None) -> Put:
+        return Put(collection=self.name, id=id, body=encode(record), expect=expect)
+
+    def delete(self, id: str, *, expect: int | None) -> Delete:
+        return Delete(collection=self.name, id=id, expect=expect)
+
+
+class Journal(Generic[R]):
+    """An append-only stream of one record type."""
+
+    def __init__(self, name: str, type: type[R]) -> None:
+        self.name = name
+        self.type = type
+        self._decoder = msgspec.json.Decoder(type)
+
+    def decode(self, body: bytes) -> R:
+        return self._decoder.decode(body)
+
+    def append(self, record: R) -> Append:
+        return Append(journal=self.name, body=encode(record))
+
+
+CLUSTER: Final = Collection("cluster", ClusterRecord)
+AUTHORITY: Final = Collection("authority", AuthorityRecord)
+NODES: Final = Collection("nodes", NodeRecord)
+SPOOLS: Final = Collection("spools", SpoolPosition)
+JOIN_TOKENS: Final = Collection("join_tokens", JoinTokenRecord)
+TOKENS: Final = Collection("tokens", ApiTokenRecord)
+IDEMPOTENCY: Final = Collection("idempotency", IdempotencyRecord)
+
+ONLY: Final = "only"
+"""The id of the one document in CLUSTER and in AUTHORITY."""
+
+AUDIT: Final = Journal("audit", AuditEntry)
+
+NODE_LOG_PREFIX: Final = "log:node:"
+
+
+def node_log(node_id: str) -> Journal[LogRecord]:
+    """The journal that keeps the newest part of a daemon's log."""
+    return Journal(NODE_LOG_PREFIX + node_id, LogRecord)

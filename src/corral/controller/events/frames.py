@@ -1,0 +1,60 @@
+"""Server-sent events as bytes: what an event looks like on the stream, and the frames around it."""
+
+from __future__ import annotations
+
+import datetime as dt
+from typing import Any, Final
+
+import msgspec
+
+from corral.domain.events import Cursor, Event
+
+RESYNC_REQUIRED: Final = "RESYNC_REQUIRED"
+"""Not an event of the log: it says that the reader's position is gone and what it holds is stale."""
+
+_ENCODER: Final = msgspec.json.Encoder()
+
+
+class EventShape(msgspec.Struct, frozen=True, kw_only=True):
+    """An event as the API shows it, in lists and as the data of a stream's frame."""
+
+    id: str
+    type: str
+    subject: str
+    at: dt.datetime
+    data: dict[str, Any]
+
+
+def event_shape(event: Event) -> EventShape:
+    return EventShape(
+        id=str(event.cursor), type=event.type.value, subject=event.subject, at=event.at, data=event.data
+    )
+
+
+def event_frame(event: Event) -> bytes:
+    """The whole frame of an event; it is encoded once, however many read it."""
+    return frame(id=str(event.cursor), event=event.type.value, data=event_shape(event))
+
+
+def frame(*, id: str, event: str, data: msgspec.Struct) -> bytes:
+    """One frame. JSON of ours has no line breaks, so the data is always a single line."""
+    return b"id: %b\nevent: %b\ndata: %b\n\n" % (id.encode(), event.encode(), _ENCODER.encode(data))
+
+
+def resync_frame(*, head: Cursor, lost: Cursor, at: dt.datetime) -> bytes:
+    """Tells a reader to load everything anew; what follows comes after `head`."""
+    told = EventShape(id=str(head), type=RESYNC_REQUIRED, subject="", at=at, data={"after": str(lost)})
+    return frame(id=str(head), event=RESYNC_REQUIRED, data=told)
+
+
+def position_frame(comment: str, position: str) -> bytes:
+    """A comment that keeps the connection alive and moves the reader's `Last-Event-ID`.
+
+    A frame without data dispatches nothing in a browser, but its id counts: a reader whose filter
+    lets little through does not fall out of the log while it is connected.
+    """
+    return b": %b\nid: %b\n\n" % (comment.encode(), position.encode())
+
+
+def comment_frame(comment: str) -> bytes:
+    return b": %b\n\n" % comment.encode()

@@ -1,0 +1,140 @@
+"""The newest events, encoded, in a ring that is bounded by count and by bytes."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+
+from corral.controller.events.frames import event_frame
+from corral.domain.events import Cursor, Event, EventType
+
+_CHUNK_BYTES: Final = 65536
+_KEPT_CHUNKS: Final = 16
+
+
+class Wanted(msgspec.Struct, frozen=True, kw_only=True):
+    """What a reader lets through; None lets everything through."""
+
+    types: frozenset[EventType] | None = None
+    subject: str | None = None
+
+    def accepts(self, event: Event) -> bool:
+        return (self.types is None or event.type in self.types) and (
+            self.subject is None or event.subject == self.subject
+        )
+
+
+class Chunk(msgspec.Struct, frozen=True):
+    """Frames of a stretch of the log, and the cursor of its last event, whether let through or not."""
+
+    body: bytes
+    cursor: Cursor
+
+
+class _Slot(msgspec.Struct, frozen=True, gc=False):  # thousands of them live long and hold no cycle
+    event: Event
+    frame: bytes
+
+
+class EventRing:
+    """Holds the events after `floor` up to `head`. Sequences have no holes, so a reader that is
+    between the two finds everything it has not seen."""
+
+    def __init__(self, *, head: Cursor, capacity: int, capacity_bytes: int) -> None:
+        self.head = head
+        self.floor = head
+        self.bytes = 0
+        self._capacity = capacity
+        self._capacity_bytes = capacity_bytes
+        self._slots: list[_Slot | None] = [None] * capacity
+        self._chunks: dict[tuple[int, Wanted], Chunk] = {}
+
+    def append(self, event: Event) -> None:
+        """Take the next event, dropping the oldest ones that no longer fit."""
+        frame = event_frame(event)
+        while self.floor.sequence < self.head.sequence and (
+            self.head.sequence - self.floor.sequence >= self._capacity
+            or self.bytes + len(frame) > self._capacity_bytes
+        ):
+            self._drop_oldest()
+        if event.cursor.sequence != self.head.sequence + 1:
+            # A hole would make cursors lie: forget what came before, readers page from the log.
+            self._forget(Cursor(event.cursor.epoch, event.cursor.sequence - 1))
+        self._slots[event.cursor.sequence % self._capacity] = _Slot(event, frame)
+        self.head = event.cursor
+        self.bytes += len(frame)
+        self._chunks.clear()
+
+    def _drop_oldest(self) -> None:
+        index = (self.floor.sequence + 1) % self._capacity
+        slot = self._slots[index]
+        assert slot is not None, "every sequence between floor and head has a slot"
+        self._slots[index] = None
+        self.bytes -= len(slot.frame)
+        self.floor = slot.event.cursor
+
+    def _forget(self, floor: Cursor) -> None:
+        self._slots = [None] * self._capacity
+        self.bytes = 0
+        self.floor = self.head = floor
+
+    def reaches(self, sequence: int) -> bool:
+        """Whether everything after this sequence is here."""
+        return self.floor.sequence <= sequence <= self.head.sequence
+
+    def knows(self, cursor: Cursor) -> bool:
+        """Whether the very event of this cursor is here: then the cursor is of this log."""
+        if not self.floor.sequence < cursor.sequence <= self.head.sequence:
+            return False
+        return self._event(cursor.sequence).cursor == cursor
+
+    def __len__(self) -> int:
+        return self.head.sequence - self.floor.sequence
+
+    def _event(self, sequence: int) -> Event:
+        slot = self._slots[sequence % self._capacity]
+        assert slot is not None, "every sequence between floor and head has a slot"
+        return slot.event
+
+    def events(self, after: int, wanted: Wanted, *, limit: int) -> tuple[list[Event], Cursor]:
+        """Up to `limit` events after a sequence the ring reaches, and how far was looked."""
+        found: list[Event] = []
+        cursor = self.head
+        for sequence in range(after + 1, self.head.sequence + 1):
+            event = self._event(sequence)
+            if wanted.accepts(event):
+                found.append(event)
+                if len(found) == limit:
+                    cursor = event.cursor
+                    break
+        return found, cursor
+
+    def chunk(self, after: int, wanted: Wanted) -> Chunk:
+        """The frames after a sequence the ring reaches, about 64 KiB at most.
+
+        Readers that are at the same place share one chunk: with hundreds of them nearly all are.
+        """
+        key = (after, wanted)
+        known = self._chunks.get(key)
+        if known is None:
+            known = self._join(after, wanted)
+            if len(self._chunks) < _KEPT_CHUNKS:
+                self._chunks[key] = known
+        return known
+
+    def _join(self, after: int, wanted: Wanted) -> Chunk:
+        frames: list[bytes] = []
+        size = 0
+        cursor = self.head
+        everything = wanted.types is None and wanted.subject is None
+        for sequence in range(after + 1, self.head.sequence + 1):
+            slot = self._slots[sequence % self._capacity]
+            assert slot is not None, "every sequence between floor and head has a slot"
+            if everything or wanted.accepts(slot.event):
+                frames.append(slot.frame)
+                size += len(slot.frame)
+                if size >= _CHUNK_BYTES:
+                    cursor = slot.event.cursor
+                    break
+        return Chunk(b"".join(frames), cursor)

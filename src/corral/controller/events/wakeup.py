@@ -1,0 +1,45 @@
+"""A wake-up shared by everybody who waits for the same thing."""
+
+from __future__ import annotations
+
+import asyncio
+
+
+class Wakeup:
+    """Wakes all who wait; carries no data, so a slow waiter holds nothing and delays nobody.
+
+    Whoever looks at something, finds nothing and then waits in the same step of the loop cannot
+    miss a wake-up. Whoever awaits in between takes `turn` first and passes it as `since`.
+    """
+
+    def __init__(self) -> None:
+        self.turn = 0
+        self._waiting: set[asyncio.Future[bool]] = set()
+
+    def wake(self) -> None:
+        self.turn += 1
+        waiting, self._waiting = self._waiting, set()
+        for future in waiting:
+            _settle(future, True)
+
+    async def wait(self, *, timeout: float, since: int | None = None) -> bool:
+        """True when woken (or already woken after `since`), False when the time is over."""
+        if since is not None and since != self.turn:
+            return True
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[bool] = loop.create_future()
+        timer = loop.call_later(timeout, _settle, future, False)
+        self._waiting.add(future)
+        try:
+            return await future
+        finally:
+            timer.cancel()
+            self._waiting.discard(future)
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+
+def _settle(future: asyncio.Future[bool], woken: bool) -> None:
+    if not future.done():
+        future.set_result(woken)

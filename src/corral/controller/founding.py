@@ -1,0 +1,78 @@
+"""The first start of a cluster: its identity, its certificate authority, its first administrator."""
+
+from __future__ import annotations
+
+import pathlib
+from typing import Final
+
+import structlog
+
+from corral.controller.api_tokens import first_admin
+from corral.controller.cluster_state import ClusterState
+from corral.controller.collections import AUTHORITY, CLUSTER, ONLY, TOKENS
+from corral.controller.ledger import SYSTEM, Ledger, Step, audit
+from corral.domain.events import Draft, EventType
+from corral.domain.ids import ClusterId
+from corral.domain.records import AuthorityRecord, ClusterRecord
+from corral.errors import Code, Rejected
+from corral.pki.authority import Authority
+from corral.pki.keys import ClusterKey
+from corral.store.port import ABSENT
+from corral.system.clock import Clock
+from corral.system.entropy import Entropy, new_id
+from corral.system.files import atomic_write
+
+ADMIN_TOKEN_FILE: Final = "admin.token"  # noqa: S105 - the name of the file
+_log = structlog.get_logger("corral.controller.founding")
+
+
+async def found_cluster(
+    *,
+    ledger: Ledger,
+    data: pathlib.Path,
+    key_path: pathlib.Path,
+    clock: Clock,
+    entropy: Entropy,
+) -> None:
+    """Make what a new cluster needs, in one transaction; does nothing in one that exists.
+
+    The administrator's token is on disk before the cluster is: a crash in between leaves a token
+    that nothing accepts, and the next start replaces it.
+    """
+    if ledger.state.cluster.find(ONLY) is not None:
+        return
+    cluster_key = ClusterKey.load(key_path) or ClusterKey.create(key_path, entropy)
+    cluster_id = ClusterId(new_id("c", entropy).removeprefix("c-"))
+    sealed = Authority.create(cluster=cluster_id, cluster_key=cluster_key, clock=clock, entropy=entropy)
+    token, text = first_admin(clock.now(), entropy)
+    atomic_write(data / ADMIN_TOKEN_FILE, f"{text}\n".encode())
+    steps: list[Step] = [
+        CLUSTER.put(ONLY, ClusterRecord(id=cluster_id, created_at=clock.now()), expect=ABSENT),
+        AUTHORITY.put(ONLY, AuthorityRecord(active=sealed), expect=ABSENT),
+        TOKENS.put(token.id, token, expect=ABSENT),
+        Draft(type=EventType.CLUSTER_CREATED, subject=cluster_id),
+        Draft(type=EventType.TOKEN_CREATED, subject=token.id, data={"name": token.name, "role": token.role}),
+        audit(SYSTEM, "cluster.create", cluster_id),
+    ]
+    await ledger.commit(*steps)
+    _log.info("cluster.created", cluster=cluster_id, admin_login=str(data / ADMIN_TOKEN_FILE))
+
+
+def open_authority(state: ClusterState, *, key_path: pathlib.Path, clock: Clock) -> Authority:
+    """The cluster's authority, unsealed with this controller's copy of the cluster key."""
+    cluster_key = ClusterKey.load(key_path)
+    if cluster_key is None:
+        raise Rejected(
+            Code.FORMAT_INVALID,
+            f"there is no cluster key at {key_path}",
+            hint="copy the cluster key file from another controller of this cluster",
+        )
+    return Authority.open(
+        state.authorities.active, cluster=state.identity.id, cluster_key=cluster_key, clock=clock
+    )
+
+
+def trusted_ca_pem(state: ClusterState) -> bytes:
+    """Every authority that peers shall trust, the issuing one first."""
+    record = state.authorities
+    return "".join(a.certificate_pem for a in (record.active, *record.retiring)).encode()

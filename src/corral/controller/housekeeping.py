@@ -1,0 +1,80 @@
+"""What time takes away: expired tokens and idempotency records, and more of the past than is kept."""
+
+from __future__ import annotations
+
+import asyncio
+import datetime as dt
+from typing import Final, Self
+
+import structlog
+
+from corral.controller.collections import AUDIT, IDEMPOTENCY, JOIN_TOKENS, NODE_LOG_PREFIX
+from corral.controller.http.idempotency import expired
+from corral.controller.ledger import Ledger, Step
+from corral.domain.ids import Epoch
+from corral.errors import CorralError
+from corral.store.port import Adapter
+from corral.store.retention import Retention, RetentionPolicy
+from corral.system.clock import Clock
+from corral.system.config_schema import RetentionSection
+
+_SWEEP_SECONDS: Final = 60.0
+_PER_COMMIT: Final = 200
+_JOIN_TOKEN_MEMORY: Final = dt.timedelta(days=7)
+"""Used and expired join tokens are kept this long, so that a late host is told what happened to its token."""
+
+_log = structlog.get_logger("corral.controller.housekeeping")
+
+
+class Housekeeping:
+    """Use as `async with`. A failed sweep is tried again with the next one."""
+
+    def __init__(
+        self, *, config: RetentionSection, store: Adapter, ledger: Ledger, epoch: Epoch, clock: Clock
+    ) -> None:
+        self._ledger = ledger
+        self._clock = clock
+        policy = RetentionPolicy(
+            events=config.events, journals={AUDIT.name: config.audit, NODE_LOG_PREFIX: config.node_log}
+        )
+        self._retention = Retention(store, epoch=epoch, policy=policy)
+        self._tasks: list[asyncio.Task[None]] = []
+
+    async def __aenter__(self) -> Self:
+        self._tasks = [
+            asyncio.create_task(self._retention.run(every=_SWEEP_SECONDS), name="housekeeping/retention"),
+            asyncio.create_task(self._sweep_for_ever(), name="housekeeping/sweep"),
+        ]
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    async def _sweep_for_ever(self) -> None:
+        while True:
+            try:
+                while await self.sweep():
+                    await asyncio.sleep(0)
+            except CorralError as error:
+                _log.warning("housekeeping.postponed", reason=str(error))
+            await asyncio.sleep(_SWEEP_SECONDS)
+
+    async def sweep(self) -> int:
+        """Remove some of what has expired; returns how much, 0 when nothing is left to do."""
+        steps = self._expired_steps()[:_PER_COMMIT]
+        if steps:
+            await self._ledger.commit(*steps)
+        return len(steps)
+
+    def _expired_steps(self) -> list[Step]:
+        now = self._clock.now()
+        state = self._ledger.state
+        steps: list[Step] = [
+            IDEMPOTENCY.delete(id, expect=None) for id in expired(state, now=now, limit=_PER_COMMIT)
+        ]
+        for token_id, stored in state.join_tokens.items():
+            if stored.record.expires_at + _JOIN_TOKEN_MEMORY < now:
+                steps.append(JOIN_TOKENS.delete(token_id, expect=stored.revision))
+        return steps

@@ -1,0 +1,96 @@
+"""Answers as bytes, the one error shape, and the headers every answer carries."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, Final
+
+import msgspec
+
+from corral.errors import Code, CorralError
+
+JSON: Final = b"application/json"
+EVENT_STREAM: Final = b"text/event-stream; charset=utf-8"
+
+Headers = tuple[tuple[bytes, bytes], ...]
+
+SECURITY_HEADERS: Final[Headers] = (
+    (b"cache-control", b"no-store"),
+    (b"content-security-policy", b"default-src 'none'; frame-ancestors 'none'"),
+    (b"referrer-policy", b"no-referrer"),
+    (b"x-content-type-options", b"nosniff"),
+    (b"x-frame-options", b"DENY"),
+)
+
+_ENCODER: Final = msgspec.json.Encoder()
+
+
+class ErrorDetail(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    code: str
+    message: str
+    status: int
+    field: str | None = None
+    hint: str | None = None
+
+
+class ErrorShape(msgspec.Struct, frozen=True, kw_only=True):
+    """What every refusal looks like."""
+
+    error: ErrorDetail
+
+
+class Answer(msgspec.Struct, frozen=True, kw_only=True):
+    """A whole answer. Without a body there is no content type either."""
+
+    status: int = 200
+    body: bytes = b""
+    content_type: bytes = JSON
+    headers: Headers = ()
+
+
+def encode(value: Any) -> bytes:
+    return _ENCODER.encode(value)
+
+
+def revision_of(value: object) -> int | None:
+    """The revision a response shape carries, if it describes a single stored resource."""
+    found = getattr(value, "revision", None)
+    return found if isinstance(found, int) else None
+
+
+def shaped(value: object, *, status: int = 200, headers: Headers = ()) -> Answer:
+    """A response shape as an answer, with its revision as the entity tag."""
+    if value is None:
+        return Answer(status=status, headers=headers)
+    revision = revision_of(value)
+    if revision is not None:
+        headers = ((b"etag", b'"%d"' % revision), *headers)
+    return Answer(status=status, body=encode(value), headers=headers)
+
+
+def refusal(error: CorralError, *, headers: Headers = ()) -> Answer:
+    """An error of ours in the error shape, with the headers that go with its code."""
+    status = error.code.status
+    if status == 401:
+        headers = ((b"www-authenticate", b'Bearer realm="corral"'), *headers)
+    if error.retry_after is not None:
+        headers = ((b"retry-after", b"%d" % max(1, math.ceil(error.retry_after))), *headers)
+    shape = ErrorShape(
+        error=ErrorDetail(
+            code=error.code.name, message=error.message, status=status, field=error.field, hint=error.hint
+        )
+    )
+    return Answer(status=status, body=encode(shape), headers=headers)
+
+
+def internal_error(error_id: str) -> Answer:
+    """What a caller learns of a bug: where to find it, never what it was."""
+    shape = ErrorShape(
+        error=ErrorDetail(
+            code=Code.INTERNAL.name,
+            message=f"something went wrong inside Corral ({error_id})",
+            status=Code.INTERNAL.status,
+            hint=f"the controller's log tells more under '{error_id}'; please report it",
+        )
+    )
+    return Answer(status=Code.INTERNAL.status, body=encode(shape))

@@ -1,0 +1,69 @@
+"""The API as an ASGI application: finds the endpoint of a path, and answers what has none."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from starlette.routing import Route as PathPattern
+from starlette.routing import Router
+
+from corral.controller.events.hub import EventHub
+from corral.controller.http.answers import refusal
+from corral.controller.http.endpoint import Endpoint
+from corral.controller.http.mutating import Mutator
+from corral.controller.http.request import Receive, Request, Scope, Send
+from corral.controller.http.route_table import Route, check_table
+from corral.controller.http.sending import send_answer
+from corral.controller.http.setting import Gate, Setting
+from corral.errors import Code, Rejected
+
+_UNROUTED: Final = "(none)"
+
+
+class Api:
+    """Serves a table of routes. `gate` gives the parts of the present term, or None on a standby."""
+
+    def __init__(self, *, setting: Setting, gate: Gate, routes: Sequence[Route]) -> None:
+        check_table(routes)
+        self.routes = tuple(routes)
+        self._setting = setting
+        self._gate = gate
+        setting.metrics.watch_hub(self._hub)
+        mutator = Mutator()
+        by_path: dict[str, list[Route]] = {}
+        for route in routes:
+            by_path.setdefault(route.path, []).append(route)
+        endpoints = {
+            path: Endpoint(path=path, routes=there, setting=setting, gate=gate, mutator=mutator)
+            for path, there in by_path.items()
+        }
+        # A literal path beats a pattern, and most requests are found without any matching.
+        self._literal = {path: endpoint for path, endpoint in endpoints.items() if "{" not in path}
+        patterns = [PathPattern(path, endpoint) for path, endpoint in endpoints.items() if "{" in path]
+        self._patterns = Router(patterns, redirect_slashes=False, default=self._not_found)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            raise RuntimeError(f"cannot serve '{scope['type']}'")
+        endpoint = self._literal.get(scope["path"])
+        if endpoint is not None:
+            await endpoint(scope, receive, send)
+        else:
+            await self._patterns(scope, receive, send)
+
+    async def _not_found(self, scope: Scope, receive: Receive, send: Send) -> None:
+        request = Request(scope, receive, entropy=self._setting.entropy)
+        error = Rejected(
+            Code.NOT_FOUND,
+            f"there is nothing at '{request.path[:200]}'",
+            hint="GET /api/v1/openapi.json lists all paths",
+        )
+        await send_answer(send, refusal(error), request_id=request.id)
+        self._setting.metrics.answered(
+            method="(any)", route=_UNROUTED, status=error.code.status, seconds=None
+        )
+
+    def _hub(self) -> EventHub | None:
+        leading = self._gate()
+        return leading.hub if leading else None

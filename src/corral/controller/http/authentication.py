@@ -1,0 +1,61 @@
+"""Who calls, and whether he may."""
+
+from __future__ import annotations
+
+import datetime as dt
+import ipaddress
+from collections.abc import Sequence
+
+from corral.controller.api_tokens import is_expired, verify
+from corral.controller.http.call import Caller
+from corral.controller.http.request import Request
+from corral.controller.http.setting import Leading, Network
+from corral.domain.permissions import Permission, allows
+from corral.errors import Code, Rejected
+
+
+def authenticate(leading: Leading, request: Request, *, now: dt.datetime) -> Caller:
+    """The caller behind the bearer token; UNAUTHENTICATED without a good one."""
+    scheme, _, text = (request.header(b"authorization") or "").partition(" ")
+    if scheme.lower() != "bearer" or not text:
+        raise Rejected(
+            Code.UNAUTHENTICATED,
+            "the request carries no token",
+            hint="send 'Authorization: Bearer corral_…'",
+        )
+    credential = text.strip()
+    token = verify(leading.state.tokens, credential, now=now)
+    return Caller(token=token, address=request.address, credential=credential)
+
+
+def redeem(leading: Leading, request: Request, ticket: str, *, now: dt.datetime) -> Caller:
+    """The caller behind a ticket; his token must still be good."""
+    stored = leading.state.tokens.find(leading.tickets.redeem(ticket))
+    if stored is None or is_expired(stored.record, now):
+        raise Rejected(
+            Code.UNAUTHENTICATED, "the token behind this ticket was revoked or expired", hint="log in again"
+        )
+    return Caller(token=stored.record, address=request.address)
+
+
+def authorise(caller: Caller, permission: Permission) -> None:
+    """FORBIDDEN unless the caller's role grants the permission."""
+    if not allows(caller.token.role, permission):
+        raise Rejected(
+            Code.FORBIDDEN,
+            f"role {caller.token.role} does not grant '{permission}'",
+            hint="use a token of a role that does",
+        )
+
+
+def is_within(address: str, networks: Sequence[Network]) -> bool:
+    """Whether a peer's address lies in one of these networks."""
+    if not networks:
+        return False
+    try:
+        parsed = ipaddress.ip_address(address)
+    except ValueError:
+        return False
+    if isinstance(parsed, ipaddress.IPv6Address) and parsed.ipv4_mapped is not None:
+        parsed = parsed.ipv4_mapped
+    return any(parsed in network for network in networks)

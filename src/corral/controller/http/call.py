@@ -1,0 +1,53 @@
+"""What a handler sees of a request: who calls, and what was asked, already checked."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+import msgspec
+
+from corral.controller.ledger import Actor
+from corral.domain.records import ApiTokenRecord
+
+B = TypeVar("B")
+Q = TypeVar("Q")
+
+
+class Body(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Base of request bodies: strict, so that a typo is refused and not ignored."""
+
+
+class Query(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Base of query strings. A field of a tuple type may be given several times."""
+
+
+class NoQuery(Query, frozen=True, kw_only=True):
+    """Takes no parameters."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Caller:
+    """An authenticated caller. `credential` is the token's text, for sealing what only he may see."""
+
+    token: ApiTokenRecord
+    address: str
+    credential: str = ""
+
+    @property
+    def actor(self) -> Actor:
+        return Actor(name=f"token:{self.token.id}", address=self.address)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Call(Generic[B, Q]):
+    """One request to one route."""
+
+    caller: Caller
+    path: Mapping[str, str]
+    body: B
+    query: Q
+    now: dt.datetime
+    last_event_id: str | None = None

@@ -1,0 +1,85 @@
+"""What the HTTP side counts, and the registry that other rooms add their own figures to."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Final
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+from prometheus_client.core import CounterMetricFamily
+from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4, generate_latest
+from prometheus_client.registry import Collector
+
+from corral.controller.events.hub import EventHub
+
+_BUCKETS: Final = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0)
+
+CONTENT_TYPE: Final = CONTENT_TYPE_PLAIN_0_0_4.encode()
+
+
+class HttpMetrics:
+    """Figures of the API. Every name in `registry` begins with `corral_`."""
+
+    def __init__(self) -> None:
+        self.registry: Final = CollectorRegistry(auto_describe=True)
+        self._requests = Counter(
+            "corral_http_requests", "Answers given.", ["method", "route", "status"], registry=self.registry
+        )
+        self._seconds = Histogram(
+            "corral_http_request_seconds",
+            "Time to answer, streams excluded.",
+            ["method", "route"],
+            registry=self.registry,
+            buckets=_BUCKETS,
+        )
+        self._streams = Gauge(
+            "corral_sse_clients", "Open event and log streams.", ["route"], registry=self.registry
+        )
+        self._counters: dict[tuple[str, str, int], Counter] = {}
+        self._timers: dict[tuple[str, str], Histogram] = {}
+
+    def answered(self, *, method: str, route: str, status: int, seconds: float | None) -> None:
+        """Count an answer; `seconds` is None for a stream, whose length says nothing about us."""
+        counter = self._counters.get((method, route, status))
+        if counter is None:  # resolving labels costs more than counting
+            counter = self._requests.labels(method, route, str(status))
+            self._counters[method, route, status] = counter
+        counter.inc()
+        if seconds is None:
+            return
+        timer = self._timers.get((method, route))
+        if timer is None:
+            timer = self._timers[method, route] = self._seconds.labels(method, route)
+        timer.observe(seconds)
+
+    def streams(self, route: str) -> Gauge:
+        return self._streams.labels(route)
+
+    def watch_hub(self, hub: Callable[[], EventHub | None]) -> None:
+        """Show what the present term's hub has published."""
+        self.registry.register(_HubCollector(hub))
+
+    def exposition(self) -> bytes:
+        return generate_latest(self.registry)
+
+
+class _HubCollector(Collector):
+    def __init__(self, hub: Callable[[], EventHub | None]) -> None:
+        self._hub = hub
+
+    def describe(self) -> Iterable[CounterMetricFamily]:
+        return [self._family()]
+
+    def collect(self) -> Iterable[CounterMetricFamily]:
+        family = self._family()
+        hub = self._hub()
+        if hub is not None:
+            for type, count in sorted(hub.published.items()):
+                family.add_metric([type.value], count)
+        return [family]
+
+    @staticmethod
+    def _family() -> CounterMetricFamily:
+        return CounterMetricFamily(
+            "corral_events_published", "Events published by this leader.", labels=["type"]
+        )

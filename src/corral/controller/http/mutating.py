@@ -1,0 +1,161 @@
+"""How a mutation becomes a fact: precondition, description, one transaction, answer.
+
+The handler's steps, the audit entry and the idempotency record are committed together. When
+somebody else was faster, everything is judged again from the new state: a caller who insisted on
+a revision is then refused, for any other one the handler describes the change anew.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import collections
+import contextlib
+from collections.abc import AsyncIterator
+from typing import Any, Final
+
+import msgspec
+
+from corral.controller.cluster_state import Stored
+from corral.controller.http.answers import Answer, revision_of, shaped
+from corral.controller.http.call import Call
+from corral.controller.http.idempotency import Guard
+from corral.controller.http.preconditions import Match
+from corral.controller.http.route_table import Act, Mutate
+from corral.controller.http.setting import Leading
+from corral.controller.ledger import Step, audit
+from corral.controller.mutations import Mutation
+from corral.domain.records import IdempotencyRecord
+from corral.errors import Code, Rejected, Retryable
+from corral.store.port import Conflict
+
+_ATTEMPTS: Final = 20
+_REMEMBERED: Final = 100
+_REPLAYED: Final = ((b"idempotency-replayed", b"true"),)
+
+
+class Mutator:
+    """Runs the mutations of one API. Calls with one key act one after the other."""
+
+    def __init__(self) -> None:
+        self._acting: dict[str, asyncio.Lock] = {}
+        self._present: collections.Counter[str] = collections.Counter()
+        self._remembered: dict[Guard, Answer] = {}
+
+    async def mutate(
+        self,
+        route: Mutate,
+        leading: Leading,
+        call: Call[Any, Any],
+        *,
+        guard: Guard | None,
+        match: Match | None,
+    ) -> Answer:
+        """Commit what the handler describes. Every error leaves the store as it was."""
+        if match is not None and route.revises is None:
+            raise Rejected(
+                Code.BAD_REQUEST,
+                f"If-Match means nothing to {route.name}: it changes nothing that exists",
+                field="If-Match",
+            )
+        for _ in range(_ATTEMPTS):
+            if guard is not None and (stored := guard.find(leading.state, call.now)) is not None:
+                return _replay(route, guard, stored)
+            if route.revises is not None:
+                resource = route.revises(leading.state, call.path)
+                if match is not None:
+                    match.require(resource.revision)
+            mutation = route.handler(leading, call)
+            try:
+                answer = await _record(leading, call, mutation, guard=guard, always=False)
+            except Conflict:
+                continue  # look again: a caller who insists on a revision is told by the precondition
+            if route.effect is not None:
+                route.effect(leading, call)
+            return answer
+        raise Retryable(
+            Code.CONFLICT,
+            f"others changed the same things {_ATTEMPTS} times while this was tried",
+            hint="try again",
+            retry_after=1.0,
+        )
+
+    async def act(self, route: Act, leading: Leading, call: Call[Any, Any], *, guard: Guard | None) -> Answer:
+        """Act, then record it. A second request with the same key waits and is answered the same."""
+        async with self._alone(guard):
+            if guard is not None and (stored := guard.find(leading.state, call.now)) is not None:
+                return _replay(route, guard, stored)
+            if guard is not None and (known := self._remembered.get(guard)) is not None:
+                return known
+            mutation = await route.handler(leading, call)
+            if not route.ends_term:
+                return await _record(leading, call, mutation, guard=guard, always=True)
+            answer = shaped(mutation.body, status=mutation.status)
+            if guard is not None:
+                self._remember(guard, answer)
+            return answer
+
+    def _remember(self, guard: Guard, answer: Answer) -> None:
+        self._remembered[guard] = msgspec.structs.replace(answer, headers=(*answer.headers, *_REPLAYED))
+        while len(self._remembered) > _REMEMBERED:
+            del self._remembered[next(iter(self._remembered))]
+
+    @contextlib.asynccontextmanager
+    async def _alone(self, guard: Guard | None) -> AsyncIterator[None]:
+        if guard is None:
+            yield
+            return
+        lock = self._acting.setdefault(guard.id, asyncio.Lock())
+        self._present[guard.id] += 1
+        try:
+            async with lock:
+                yield
+        finally:
+            self._present[guard.id] -= 1
+            if not self._present[guard.id]:
+                del self._present[guard.id], self._acting[guard.id]
+
+
+async def _record(
+    leading: Leading, call: Call[Any, Any], mutation: Mutation, *, guard: Guard | None, always: bool
+) -> Answer:
+    """Commit a mutation with its audit entry and its answer. `always`: also one without steps."""
+    steps: list[Step] = list(mutation.steps)
+    changes = bool(steps) or always
+    body = mutation.body
+    if changes:
+        steps.append(
+            audit(
+                call.caller.actor,
+                mutation.action,
+                mutation.subject,
+                before=mutation.before,
+                after=mutation.after,
+            )
+        )
+        if revision_of(body) is not None:
+            body = msgspec.structs.replace(body, revision=0)  # known only when it is stored
+    if guard is not None:
+        steps.append(
+            guard.keep(
+                state=leading.state,
+                status=mutation.status,
+                body=b"" if body is None else msgspec.json.encode(body),
+                now=call.now,
+                entropy=leading.setting.entropy,
+            )
+        )
+    if not steps:
+        return shaped(body, status=mutation.status)
+    commit = await leading.ledger.commit(*steps)
+    return shaped(_filled(body, commit.number), status=mutation.status)
+
+
+def _replay(route: Mutate | Act, guard: Guard, stored: Stored[IdempotencyRecord]) -> Answer:
+    """The stored answer. Documents of one transaction share its number: so does the answer's revision."""
+    raw = guard.open(stored.record)
+    body = msgspec.json.decode(raw, type=route.response) if raw else None
+    return shaped(_filled(body, stored.revision), status=stored.record.status, headers=_REPLAYED)
+
+
+def _filled(body: Any, revision: int) -> Any:
+    return msgspec.structs.replace(body, revision=revision) if revision_of(body) == 0 else body

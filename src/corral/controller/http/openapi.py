@@ -1,0 +1,186 @@
+"""The OpenAPI description, generated from the route table so that it cannot lie."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+import msgspec
+
+from corral.controller.http.answers import Answer, ErrorShape, encode
+from corral.controller.http.call import NoQuery
+from corral.controller.http.route_table import PUBLIC, Act, Mutate, Probe, Route, Stream
+from corral.controller.http.setting import Gate, Setting
+from corral.domain.permissions import Permission
+from corral.version import VERSION
+
+PATH: Final = "/api/v1/openapi.json"
+
+_REF: Final = "#/components/schemas/{name}"
+_JSON: Final = "application/json"
+
+
+class OpenApiShape(msgspec.Struct, frozen=True, kw_only=True):
+    """An OpenAPI 3.1 document."""
+
+    openapi: str
+    info: dict[str, Any]
+    paths: dict[str, Any]
+    components: dict[str, Any]
+
+
+def with_description(routes: Sequence[Route]) -> tuple[Route, ...]:
+    """The routes, and one more that describes them all; built when first asked for."""
+    table: list[Route] = list(routes)
+    cached: list[Answer] = []
+
+    def handler(setting: Setting, gate: Gate) -> Answer:
+        del setting, gate
+        if not cached:
+            cached.append(Answer(body=encode(describe(table))))
+        return cached[0]
+
+    table.append(
+        Probe(
+            method="GET",
+            path=PATH,
+            permission=Permission.SELF_READ,
+            summary="This description",
+            response=OpenApiShape,
+            handler=handler,
+        )
+    )
+    return tuple(table)
+
+
+def describe(routes: Sequence[Route]) -> OpenApiShape:
+    types = {id(type): type for route in routes for type in _types(route)}
+    schemas, components = msgspec.json.schema_components([*types.values(), ErrorShape], ref_template=_REF)
+    by_type = dict(zip([*types, id(ErrorShape)], schemas, strict=True))
+    paths: dict[str, Any] = {}
+    for route in routes:
+        paths.setdefault(route.path, {})[route.method.lower()] = _operation(route, by_type, components)
+    queries = {route.query.__name__ for route in routes}
+    return OpenApiShape(
+        openapi="3.1.0",
+        info={
+            "title": "Corral",
+            "version": VERSION,
+            "description": "Control plane for fleets of long-running processes.",
+        },
+        paths=paths,
+        components={
+            "schemas": {name: schema for name, schema in components.items() if name not in queries},
+            "securitySchemes": {
+                "token": {"type": "http", "scheme": "bearer"},
+                "ticket": {"type": "apiKey", "in": "query", "name": "ticket"},
+            },
+        },
+    )
+
+
+def _types(route: Route) -> list[Any]:
+    types = [route.query, route.body, route.response]
+    return [type for type in types if type is not None]
+
+
+def _operation(route: Route, by_type: dict[int, Any], components: dict[str, Any]) -> dict[str, Any]:
+    operation: dict[str, Any] = {
+        "operationId": _operation_id(route),
+        "summary": route.summary,
+        "tags": [_tag(route)],
+        "parameters": [*_path_parameters(route), *_query_parameters(route, components), *_headers(route)],
+        "responses": {
+            str(route.status): _success(route, by_type),
+            "default": {
+                "description": "A refusal",
+                "content": {_JSON: {"schema": by_type[id(ErrorShape)]}},
+            },
+        },
+        "security": _security(route),
+    }
+    if route.permission is not PUBLIC:
+        operation["x-permission"] = route.permission.value
+    if route.body is not None:
+        required = any(field.required for field in msgspec.structs.fields(route.body))
+        operation["requestBody"] = {
+            "required": required,
+            "content": {_JSON: {"schema": by_type[id(route.body)]}},
+        }
+    return operation
+
+
+def _operation_id(route: Route) -> str:
+    words = route.path.removeprefix("/api/v1").replace("-", "_").replace(".", "_").split("/")
+    named = [word.strip("{}") if word.startswith("{") else word for word in words if word]
+    return "_".join([route.method.lower(), *named])
+
+
+def _tag(route: Route) -> str:
+    words = route.path.removeprefix("/api/v1").strip("/").split("/")
+    return words[0] if route.path.startswith("/api/v1") else "probes"
+
+
+def _security(route: Route) -> list[dict[str, list[str]]]:
+    if route.permission is PUBLIC:
+        return []
+    schemes: list[dict[str, list[str]]] = [{"token": []}]
+    if isinstance(route, Stream) and route.ticketed:
+        schemes.append({"ticket": []})
+    return schemes
+
+
+def _path_parameters(route: Route) -> list[dict[str, Any]]:
+    return [
+        {"name": name, "in": "path", "required": True, "schema": {"type": "string", "minLength": 1}}
+        for name in route.parameters
+    ]
+
+
+def _query_parameters(route: Route, components: dict[str, Any]) -> list[dict[str, Any]]:
+    if route.query is NoQuery:
+        return []
+    schema = components[route.query.__name__]
+    required = set(schema.get("required", ()))
+    return [
+        {"name": name, "in": "query", "required": name in required, "schema": _not_null(property)}
+        for name, property in schema["properties"].items()
+        if name != "ticket"  # that one is among the security schemes
+    ]
+
+
+def _not_null(schema: dict[str, Any]) -> dict[str, Any]:
+    """A query string has no null: leaving the parameter out says it."""
+    kinds = [kind for kind in schema.get("anyOf", ()) if kind != {"type": "null"}]
+    if not kinds:
+        return schema
+    rest = {key: value for key, value in schema.items() if key not in ("anyOf", "default")}
+    return {**rest, **(kinds[0] if len(kinds) == 1 else {"anyOf": kinds})}
+
+
+def _headers(route: Route) -> list[dict[str, Any]]:
+    found = []
+    if isinstance(route, Mutate | Act):
+        key = {"type": "string", "minLength": 1, "maxLength": 255, "pattern": "^[!-~]+$"}
+        found.append(_header("Idempotency-Key", "The same key takes effect once.", key))
+    if isinstance(route, Mutate) and route.revises is not None:
+        match = {"type": "string", "pattern": '^(\\*|"[0-9]+")$'}
+        found.append(_header("If-Match", "Only if the revision is still this ETag.", match))
+    if isinstance(route, Stream):
+        found.append(_header("Last-Event-ID", "Where the stream broke off.", {"type": "string"}))
+    return found
+
+
+def _header(name: str, description: str, schema: dict[str, Any]) -> dict[str, Any]:
+    return {"name": name, "in": "header", "required": False, "description": description, "schema": schema}
+
+
+def _success(route: Route, by_type: dict[int, Any]) -> dict[str, Any]:
+    said: dict[str, Any] = {"description": route.summary}
+    if isinstance(route, Stream):
+        said["content"] = {"text/event-stream": {"schema": {"type": "string"}}}
+    elif isinstance(route, Probe) and route.response is None:
+        said["content"] = {route.content_type: {"schema": {"type": "string"}}}
+    elif route.response is not None:
+        said["content"] = {_JSON: {"schema": by_type[id(route.response)]}}
+    return said

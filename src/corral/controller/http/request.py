@@ -1,0 +1,107 @@
+"""An HTTP request as the ASGI server hands it over: headers, address, and a body read with a limit."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Awaitable, Callable, MutableMapping
+from typing import Any, Final
+
+from corral.controller.http.connection import ABORT, Abort
+from corral.errors import Code, Rejected
+from corral.system.entropy import Entropy, new_id
+
+Message = MutableMapping[str, Any]
+Scope = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[Message]]
+Send = Callable[[Message], Awaitable[None]]
+
+_BODY_SECONDS: Final = 30.0
+_REQUEST_ID: Final = re.compile(rb"[!-~]{1,128}")
+_JSON_TYPES: Final = frozenset({"application/json"})
+_CHARSETS: Final = frozenset({"", "utf-8", "utf8"})
+
+
+class ClientGone(Exception):
+    """The caller hung up before his request was whole: there is nobody to answer."""
+
+
+class Request:
+    """The parts of a request that the pipeline needs, decoded when asked for."""
+
+    __slots__ = ("_headers", "_receive", "address", "id", "method", "path", "query", "scope")
+
+    def __init__(self, scope: Scope, receive: Receive, *, entropy: Entropy) -> None:
+        self.scope = scope
+        self._receive = receive
+        headers: dict[bytes, bytes] = {}
+        for name, value in scope["headers"]:
+            headers.setdefault(name, value)
+        self._headers = headers
+        self.method: str = scope["method"]
+        self.path: str = scope["path"]
+        self.query: bytes = scope["query_string"]
+        client = scope.get("client")
+        self.address: str = client[0] if client else ""
+        given = headers.get(b"x-request-id", b"")
+        self.id = given if _REQUEST_ID.fullmatch(given) else new_id("req", entropy).encode()
+
+    def header(self, name: bytes) -> str | None:
+        value = self._headers.get(name)
+        return None if value is None else value.decode("latin-1").strip()
+
+    async def receive(self) -> Message:
+        return await self._receive()
+
+    def abort(self) -> None:
+        """Drop the connection with all that is buffered for it."""
+        cut: Abort = self.scope[ABORT]
+        cut()
+
+    async def read_body(self, *, limit: int) -> bytes:
+        """The whole body. Never holds more than `limit` and one network read of it."""
+        declared = self.header(b"content-length")
+        if declared is not None and declared.isdecimal() and (len(declared) > 18 or int(declared) > limit):
+            raise _too_large(limit)
+        try:
+            async with asyncio.timeout(_BODY_SECONDS):
+                return await self._collect(limit)
+        except TimeoutError:
+            raise Rejected(
+                Code.BAD_REQUEST, f"the body did not arrive within {_BODY_SECONDS:g} seconds"
+            ) from None
+
+    async def _collect(self, limit: int) -> bytes:
+        parts: list[bytes] = []
+        size = 0
+        while True:
+            message = await self._receive()
+            if message["type"] == "http.disconnect":
+                raise ClientGone
+            part: bytes = message.get("body", b"")
+            size += len(part)
+            if size > limit:
+                raise _too_large(limit)
+            parts.append(part)
+            if not message.get("more_body", False):
+                return b"".join(parts)
+
+    def require_json(self) -> None:
+        """Refuse a body that does not say it is JSON: browsers send forms without asking."""
+        given = self.header(b"content-type") or ""
+        kind, _, rest = given.partition(";")
+        parameters = {
+            name.strip().lower(): value.strip().strip('"').lower()
+            for name, _, value in (part.partition("=") for part in rest.split(";"))
+        }
+        if kind.strip().lower() in _JSON_TYPES and parameters.get("charset", "") in _CHARSETS:
+            return
+        raise Rejected(
+            Code.UNSUPPORTED_MEDIA_TYPE,
+            f"cannot read a body of type '{given[:80]}'" if given else "the body has no Content-Type",
+            hint="send 'Content-Type: application/json'",
+        )
+
+
+def _too_large(limit: int) -> Rejected:
+    return Rejected(Code.BODY_TOO_LARGE, f"the body is larger than {limit} bytes")

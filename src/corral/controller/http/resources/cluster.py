@@ -1,0 +1,109 @@
+"""The cluster as a whole: who leads, what it holds, and two things only an administrator does."""
+
+from __future__ import annotations
+
+import collections
+import datetime as dt
+from typing import Annotated, Final
+
+import msgspec
+
+from corral.controller.http.call import Body, Call, NoQuery
+from corral.controller.http.fields import Name
+from corral.controller.http.route_table import Act, Read, Route
+from corral.controller.http.setting import IssuedCertificate, LeaderView, Leading, MemberView
+from corral.controller.mutations import Mutation
+from corral.domain.permissions import Permission
+
+
+class ClusterShape(msgspec.Struct, frozen=True, kw_only=True):
+    """`commit` is the number of the last change; `nodes` counts them by state."""
+
+    id: str
+    created_at: dt.datetime
+    leader: LeaderView
+    members: list[MemberView]
+    version: str
+    store: str
+    nodes: dict[str, int]
+    commit: int
+
+
+class EpochShape(msgspec.Struct, frozen=True, kw_only=True):
+    epoch: int
+
+
+class RequestCertificate(Body, frozen=True, kw_only=True):
+    name: Name
+    csr_pem: Annotated[str, msgspec.Meta(min_length=1, max_length=16384)]
+
+
+async def get_cluster(leading: Leading, call: Call[None, NoQuery]) -> ClusterShape:
+    del call
+    identity = leading.state.identity
+    return ClusterShape(
+        id=identity.id,
+        created_at=identity.created_at,
+        leader=leading.cluster.leader(),
+        members=list(leading.cluster.members()),
+        version=leading.setting.version,
+        store=leading.cluster.store,
+        nodes=dict(collections.Counter(node.record.state.value for node in leading.state.nodes)),
+        commit=leading.state.number,
+    )
+
+
+async def raise_epoch(leading: Leading, call: Call[None, NoQuery]) -> Mutation:
+    before = leading.cluster.leader().epoch
+    epoch = await leading.cluster.raise_epoch(actor=call.caller.actor)
+    return Mutation(
+        action="cluster.raise_epoch",
+        subject=leading.state.identity.id,
+        steps=(),
+        body=EpochShape(epoch=epoch),
+        before={"epoch": before},
+        after={"epoch": epoch},
+    )
+
+
+async def issue_certificate(leading: Leading, call: Call[RequestCertificate, NoQuery]) -> Mutation:
+    asked = call.body
+    issued = await leading.cluster.issue_certificate(name=asked.name, csr_pem=asked.csr_pem)
+    return Mutation(
+        action="cluster.issue_certificate",
+        subject=asked.name,
+        steps=(),
+        body=issued,
+        status=201,
+    )
+
+
+ROUTES: Final[tuple[Route, ...]] = (
+    Read(
+        method="GET",
+        path="/api/v1/cluster",
+        permission=Permission.CLUSTER_READ,
+        summary="Who leads, and what the cluster holds",
+        response=ClusterShape,
+        handler=get_cluster,
+    ),
+    Act(
+        method="POST",
+        path="/api/v1/cluster/raise-epoch",
+        permission=Permission.CLUSTER_MANAGE,
+        summary="Lift the epoch above every one that a restore may have left behind",
+        response=EpochShape,
+        handler=raise_epoch,
+        ends_term=True,
+    ),
+    Act(
+        method="POST",
+        path="/api/v1/cluster/certificates",
+        permission=Permission.CLUSTER_MANAGE,
+        summary="Issue a certificate for a module, a controller or a person",
+        body=RequestCertificate,
+        response=IssuedCertificate,
+        status=201,
+        handler=issue_certificate,
+    ),
+)

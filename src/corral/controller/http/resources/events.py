@@ -1,0 +1,171 @@
+"""Events: the log in pages, the log as a stream, and tickets for browsers."""
+
+from __future__ import annotations
+
+import datetime as dt
+from typing import Annotated, Final
+
+import msgspec
+
+from corral.controller.events.frames import EventShape, event_shape, position_frame
+from corral.controller.events.ring import Wanted
+from corral.controller.http.call import Call, NoQuery, Query
+from corral.controller.http.paging import DEFAULT_LIMIT, Limit, Page
+from corral.controller.http.route_table import Pump, Read, Route, Stream, Write
+from corral.controller.http.setting import Leading
+from corral.domain.events import START, Cursor, Event, EventType
+from corral.domain.permissions import Permission
+from corral.errors import Code, CorralError, unknown_choice
+
+_SCAN: Final = 500
+_SCANS: Final = 20
+_NAMES: Final = "|".join(EventType)
+
+Types = Annotated[
+    str,
+    msgspec.Meta(
+        max_length=4000,
+        description="Event types, separated by commas; empty: all.",
+        extra_json_schema={"pattern": f"^({_NAMES})(,({_NAMES}))*$"},
+    ),
+]
+Subject = Annotated[str, msgspec.Meta(max_length=200, description="Only events about this id.")]
+After = Annotated[
+    str,
+    msgspec.Meta(
+        max_length=64,
+        description="Only events after this one: EPOCH-SEQUENCE, as in an event's `id`.",
+        extra_json_schema={"pattern": "^(0|[1-9][0-9]{0,17})-(0|[1-9][0-9]{0,17})$"},
+    ),
+]
+
+
+class EventQuery(Query, frozen=True, kw_only=True):
+    types: Types | None = None
+    subject: Subject | None = None
+    after: After | None = None
+    limit: Limit = DEFAULT_LIMIT
+
+
+class EventStreamQuery(Query, frozen=True, kw_only=True):
+    types: Types | None = None
+    subject: Subject | None = None
+    after: After | None = None
+    ticket: Annotated[str, msgspec.Meta(max_length=200, description="Instead of a token.")] | None = None
+
+
+class TicketShape(msgspec.Struct, frozen=True, kw_only=True):
+    """A ticket for one event stream, soon."""
+
+    ticket: str
+    expires_at: dt.datetime
+
+
+def wanted_events(types: str | None, subject: str | None) -> Wanted:
+    """The filter a caller asked for; UNKNOWN_EVENT_TYPE lists the types there are."""
+    if types is None:
+        return Wanted(subject=subject)
+    known = EventType.__members__
+    for name in types.split(","):
+        if name not in known:
+            raise unknown_choice("event type", name[:80], known, code=Code.UNKNOWN_EVENT_TYPE, field="types")
+    return Wanted(types=frozenset(EventType(name) for name in types.split(",")), subject=subject)
+
+
+async def list_events(leading: Leading, call: Call[None, EventQuery]) -> Page[EventShape]:
+    """Events in their order, the oldest first. The search for rare ones is bounded: a page may be
+    short, or even empty, and still have a `next`."""
+    query = call.query
+    wanted = wanted_events(query.types, query.subject)
+    cursor = Cursor.parse(query.after) if query.after else await _oldest(leading)
+    found: list[Event] = []
+    for _ in range(_SCANS):
+        events = await leading.reads.events(cursor, limit=_SCAN)
+        for event in events:
+            cursor = event.cursor
+            if wanted.accepts(event):
+                found.append(event)
+            if len(found) == query.limit:
+                break
+        if len(found) == query.limit or len(events) < _SCAN:
+            break
+    more = cursor.sequence < leading.hub.head.sequence
+    return Page(items=[event_shape(event) for event in found], next=str(cursor) if more else None)
+
+
+async def _oldest(leading: Leading) -> Cursor:
+    """Where to begin when nothing is said: with the first event, or with the oldest in memory when
+    the first ones have been dropped."""
+    try:
+        await leading.reads.events(START, limit=1)
+    except CorralError as error:
+        if error.code is not Code.RESYNC_REQUIRED:
+            raise
+        return leading.hub.ring.floor
+    return START
+
+
+async def stream_events(leading: Leading, call: Call[None, EventStreamQuery]) -> Pump:
+    query = call.query
+    wanted = wanted_events(query.types, query.subject)
+    after = _position(call.last_event_id, query.after)
+    hub = leading.hub
+    follower = hub.follow(after=after, wanted=wanted)
+    heartbeat = leading.setting.heartbeat_seconds
+
+    async def pump(write: Write) -> None:
+        if after is None:
+            await write(position_frame("following", str(follower.cursor)))
+        while not hub.closed:
+            frames = follower.take()
+            if frames is None:
+                frames = await follower.page()
+            elif not frames and not await hub.wakeup.wait(timeout=heartbeat):
+                frames = position_frame("heartbeat", str(follower.cursor))
+            if frames:
+                await write(frames)
+
+    return pump
+
+
+def _position(last_event_id: str | None, after: str | None) -> Cursor | None:
+    """Where to begin. A browser that reconnects knows better than the address it began with."""
+    if last_event_id:
+        return Cursor.parse(last_event_id, field="Last-Event-ID")
+    return Cursor.parse(after) if after else None
+
+
+async def issue_ticket(leading: Leading, call: Call[None, NoQuery]) -> TicketShape:
+    ticket, expires_at = leading.tickets.issue(call.caller.token.id)
+    return TicketShape(ticket=ticket, expires_at=expires_at)
+
+
+ROUTES: Final[tuple[Route, ...]] = (
+    Read(
+        method="GET",
+        path="/api/v1/events",
+        permission=Permission.EVENTS_READ,
+        summary="List events, the oldest first",
+        query=EventQuery,
+        response=Page[EventShape],
+        handler=list_events,
+    ),
+    Stream(
+        method="GET",
+        path="/api/v1/events/stream",
+        permission=Permission.EVENTS_READ,
+        summary="Follow events",
+        query=EventStreamQuery,
+        handler=stream_events,
+        ticketed=True,
+    ),
+    # Not a mutation: a ticket is never stored, and a second one does no harm.
+    Read(
+        method="POST",
+        path="/api/v1/events/tickets",
+        permission=Permission.EVENTS_READ,
+        summary="A ticket for one event stream",
+        response=TicketShape,
+        handler=issue_ticket,
+    ),
+)

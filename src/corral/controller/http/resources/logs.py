@@ -1,0 +1,278 @@
+"""Logs: this controller's and the nodes', in pages and as streams, and how much they say."""
+
+from __future__ import annotations
+
+import datetime as dt
+import enum
+from typing import Annotated, Final, Literal
+
+import msgspec
+
+from corral.controller import node_changes
+from corral.controller.events.frames import frame, position_frame
+from corral.controller.http.call import Body, Call, Query
+from corral.controller.http.log_sources import JournalSource, LogSource, Numbered, RingSource
+from corral.controller.http.paging import DEFAULT_LIMIT, Limit, Page
+from corral.controller.http.route_table import Mutate, Pump, Read, Route, Stream, Write
+from corral.controller.http.setting import Leading
+from corral.controller.mutations import Mutation
+from corral.domain.events import Draft, EventType
+from corral.domain.ids import MAX_COUNTER, NodeId
+from corral.domain.permissions import Permission
+from corral.errors import Code, Rejected
+from corral.system.log_names import LEVELS
+
+CONTROLLER: Final = "controller"
+
+_NODE: Final = "node:"
+_SCAN: Final = 500
+_SCANS: Final = 20
+_CHUNK_RECORDS: Final = 200
+
+Source = Annotated[
+    str,
+    msgspec.Meta(
+        max_length=80,
+        description="`controller` or `node:ID`.",
+        extra_json_schema={"examples": ["controller", "node:node-1"]},
+    ),
+]
+Number = Annotated[int, msgspec.Meta(ge=0, le=MAX_COUNTER, description="Only records above this number.")]
+
+
+class LogLevel(enum.StrEnum):
+    TRACE = "TRACE"
+    DEBUG = "DEBUG"
+    INFO = "INFO"
+    WARN = "WARN"
+    ERROR = "ERROR"
+
+
+class LogShape(msgspec.Struct, frozen=True, kw_only=True):
+    """A log record; `dropped_before` counts those that were lost right before it."""
+
+    number: int
+    at: dt.datetime
+    level: str
+    logger: str
+    message: str
+    thread: str
+    throwable: str
+    fields: dict[str, str]
+    dropped_before: int
+
+
+class LogLevelShape(msgspec.Struct, frozen=True, kw_only=True):
+    source: str
+    level: str
+
+
+class LogQuery(Query, frozen=True, kw_only=True):
+    source: Source
+    after: Number | None = None
+    limit: Limit = DEFAULT_LIMIT
+    level: LogLevel | None = None
+
+
+class LogStreamQuery(Query, frozen=True, kw_only=True):
+    source: Source
+    after: Number | None = None
+    tail: Annotated[int, msgspec.Meta(ge=0, le=1000, description="Begin with this many old ones.")] = 0
+
+
+class SetLogLevel(Body, frozen=True, kw_only=True):
+    source: Source
+    level: Literal["TRACE", "DEBUG", "INFO", "WARN", "ERROR", ""]
+    """Empty goes back to the configuration."""
+
+
+def _node_of(source: str) -> NodeId | None:
+    """The node whose log is meant, None for this controller's."""
+    if source == CONTROLLER:
+        return None
+    if source.startswith(_NODE) and len(source) > len(_NODE):
+        return NodeId(source.removeprefix(_NODE))
+    raise Rejected(
+        Code.INVALID_FIELD, f"unknown log source '{source}'", hint="use controller or node:ID", field="source"
+    )
+
+
+def _source(leading: Leading, text: str) -> LogSource:
+    node_id = _node_of(text)
+    if node_id is None:
+        return RingSource(leading.setting.log_ring)
+    node = leading.state.nodes.require(node_id)
+    return JournalSource(node_id=node.record.id, reads=leading.reads, hub=leading.hub)
+
+
+def _log_shape(numbered: Numbered) -> LogShape:
+    number, record = numbered
+    return LogShape(
+        number=number,
+        at=record.at,
+        level=record.level,
+        logger=record.logger,
+        message=record.message,
+        thread=record.thread,
+        throwable=record.throwable,
+        fields=record.fields,
+        dropped_before=record.dropped_before,
+    )
+
+
+async def list_logs(leading: Leading, call: Call[None, LogQuery]) -> Page[LogShape]:
+    """After a number: what follows it. Without one: the newest records. Oldest first in both."""
+    query = call.query
+    source = _source(leading, query.source)
+    least = LEVELS[query.level] if query.level else 0
+    if query.after is None:
+        found = await _newest(source, least, query.limit)
+        return Page(items=[_log_shape(item) for item in found], next=None)
+    found, position, more = await _following(source, least, query.after, query.limit)
+    return Page(items=[_log_shape(item) for item in found], next=str(position) if more else None)
+
+
+def _passes(numbered: Numbered, least: int) -> bool:
+    return LEVELS.get(numbered[1].level, 0) >= least
+
+
+async def _newest(source: LogSource, least: int, limit: int) -> list[Numbered]:
+    """The newest records of a level, looking back only so far."""
+    found: list[Numbered] = []
+    before: int | None = None
+    for _ in range(_SCANS):
+        records = await source.tail(before=before, limit=_SCAN)
+        found = [item for item in records if _passes(item, least)] + found
+        if len(found) >= limit or len(records) < _SCAN:
+            break
+        before = records[0][0]
+    return found[-limit:]
+
+
+async def _following(
+    source: LogSource, least: int, after: int, limit: int
+) -> tuple[list[Numbered], int, bool]:
+    """Records of a level after a number, how far was looked, and whether there may be more."""
+    found: list[Numbered] = []
+    position = after
+    for _ in range(_SCANS):
+        records = await source.read(after=position, limit=_SCAN)
+        for item in records:
+            if len(found) == limit:
+                return found, position, True
+            position = item[0]
+            if _passes(item, least):
+                found.append(item)
+        if len(records) < _SCAN:
+            return found, position, False
+    return found, position, True
+
+
+async def stream_logs(leading: Leading, call: Call[None, LogStreamQuery]) -> Pump:
+    query = call.query
+    source = _source(leading, query.source)
+    heartbeat = leading.setting.heartbeat_seconds
+    resume = _resume_number(call.last_event_id)
+    after = resume if resume is not None else query.after
+
+    async def pump(write: Write) -> None:
+        with source.watch() as watch:
+            position = after if after is not None else await _begin(source, query.tail)
+            await write(position_frame("following", str(position)))
+            while True:
+                mark = watch.mark()
+                records = await source.read(after=position, limit=_CHUNK_RECORDS)
+                if records:
+                    position = records[-1][0]
+                    await write(b"".join(_log_frame(item) for item in records))
+                elif not await watch.changed(mark, timeout=heartbeat):
+                    await write(position_frame("heartbeat", str(position)))
+
+    return pump
+
+
+async def _begin(source: LogSource, tail: int) -> int:
+    """The number after which a follower starts that wants the last `tail` records first."""
+    newest = await source.tail(before=None, limit=max(1, tail))
+    if not newest:
+        return 0
+    return newest[0][0] - 1 if tail else newest[-1][0]
+
+
+def _resume_number(last_event_id: str | None) -> int | None:
+    if not last_event_id:
+        return None
+    if not (last_event_id.isascii() and last_event_id.isdecimal() and len(last_event_id) <= 18):
+        raise Rejected(
+            Code.INVALID_CURSOR, "this Last-Event-ID is not the number of a log record", field="Last-Event-ID"
+        )
+    return int(last_event_id)
+
+
+def _log_frame(numbered: Numbered) -> bytes:
+    return frame(id=str(numbered[0]), event="log", data=_log_shape(numbered))
+
+
+def set_log_level(leading: Leading, call: Call[SetLogLevel, Query]) -> Mutation:
+    asked = call.body
+    level = asked.level
+    node_id = _node_of(asked.source)
+    if node_id is None:
+        data = {"source": CONTROLLER, "level": level}
+        return Mutation(
+            action="logs.level",
+            subject=CONTROLLER,
+            steps=(Draft(type=EventType.LOG_LEVEL_CHANGED, subject=CONTROLLER, data=data),),
+            body=LogLevelShape(source=asked.source, level=level),
+            after={"level": level},
+        )
+    stored = leading.state.nodes.require(node_id)
+    change = node_changes.set_log_level(stored, level=level)
+    return Mutation(
+        action="logs.level",
+        subject=stored.record.id,
+        steps=change.steps,
+        body=LogLevelShape(source=asked.source, level=level),
+        before={"level": stored.record.log_level},
+        after={"level": level},
+    )
+
+
+def apply_log_level(leading: Leading, call: Call[SetLogLevel, Query]) -> None:
+    """Tell whoever logs; a node that is away learns it when it comes back."""
+    node_id = _node_of(call.body.source)
+    if node_id is None:
+        leading.setting.set_log_level(call.body.level)
+    else:
+        leading.nodes.set_log_level(node_id, call.body.level)
+
+
+ROUTES: Final[tuple[Route, ...]] = (
+    Read(
+        method="GET",
+        path="/api/v1/logs",
+        permission=Permission.LOGS_READ,
+        summary="Read a log; without `after` its newest records",
+        query=LogQuery,
+        response=Page[LogShape],
+        handler=list_logs,
+    ),
+    Stream(
+        method="GET",
+        path="/api/v1/logs/stream",
+        permission=Permission.LOGS_READ,
+        summary="Follow a log",
+        query=LogStreamQuery,
+        handler=stream_logs,
+    ),
+    Mutate(
+        method="PUT",
+        path="/api/v1/logs/level",
+        permission=Permission.LOGS_MANAGE,
+        summary="Switch a log's level at run time",
+        body=SetLogLevel,
+        response=LogLevelShape,
+        handler=set_log_level,
+        effect=apply_log_level,
+    ),
+)

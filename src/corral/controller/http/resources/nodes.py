@@ -1,0 +1,239 @@
+"""Nodes: look, cordon, revoke, forget."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Callable, Mapping
+from typing import Annotated, Final
+
+import msgspec
+
+from corral.controller import node_changes
+from corral.controller.cluster_state import ClusterState, Stored
+from corral.controller.http.call import Body, Call, NoQuery
+from corral.controller.http.fields import Text
+from corral.controller.http.paging import Page, PageQuery, page_of
+from corral.controller.http.route_table import Mutate, Read, Route
+from corral.controller.http.setting import Leading
+from corral.controller.mutations import Mutation
+from corral.controller.node_changes import NodeChange
+from corral.domain.node_states import Admission, NodeState
+from corral.domain.permissions import Permission
+from corral.domain.records import NodeRecord
+from corral.errors import Code, Rejected
+
+LabelFilter = Annotated[
+    str, msgspec.Meta(max_length=200, description="KEY=VALUE; given several times, all must fit.")
+]
+
+
+class NodeShape(msgspec.Struct, frozen=True, kw_only=True):
+    """A node: what is stored about it, and its load while it is connected."""
+
+    id: str
+    state: NodeState
+    state_since: dt.datetime
+    reason: str
+    admission: Admission
+    admission_reason: str
+    labels: dict[str, str]
+    address: str
+    memory_mb: int
+    used_memory_mb: int
+    cpus: int
+    cpu_usage: float
+    free_disk_mb: int
+    instances: int
+    used_ports: list[int]
+    runtimes: list[str]
+    session: str | None
+    last_seen: dt.datetime | None
+    version: str
+    host: dict[str, str | int]
+    machine_id: str
+    enrolled_at: dt.datetime
+    log_level: str
+    revision: int
+
+
+class NodeQuery(PageQuery, frozen=True, kw_only=True):
+    state: NodeState | None = None
+    admission: Admission | None = None
+    label: tuple[LabelFilter, ...] = ()
+
+
+class Reason(Body, frozen=True, kw_only=True):
+    reason: Text = ""
+
+
+def node_shape(leading: Leading, stored: Stored[NodeRecord]) -> NodeShape:
+    record = stored.record
+    live = leading.nodes.live(record.id)
+    return NodeShape(
+        id=record.id,
+        state=record.state,
+        state_since=record.state_since,
+        reason=record.reason,
+        admission=record.admission,
+        admission_reason=record.admission_reason,
+        labels=record.labels,
+        address=record.address,
+        memory_mb=(live.memory_mb if live else 0) or record.memory_mb,
+        used_memory_mb=live.used_memory_mb if live else 0,
+        cpus=record.cpus,
+        cpu_usage=live.cpu_usage if live else 0.0,
+        free_disk_mb=live.free_disk_mb if live else 0,
+        instances=live.instance_count if live else 0,
+        used_ports=list(live.used_ports) if live else [],
+        runtimes=list(record.runtimes),
+        session=live.session_id if live else None,
+        last_seen=live.last_seen if live else None,
+        version=record.version,
+        host=record.host_info,
+        machine_id=record.machine_id,
+        enrolled_at=record.enrolled_at,
+        log_level=record.log_level,
+        revision=stored.revision,
+    )
+
+
+def _labels(filters: tuple[str, ...]) -> list[tuple[str, str]]:
+    wanted = []
+    for text in filters:
+        key, equals, value = text.partition("=")
+        if not key or not equals:
+            raise Rejected(
+                Code.INVALID_FIELD,
+                f"label filter '{text}' is not KEY=VALUE",
+                field="label",
+                hint="label=zone=eu",
+            )
+        wanted.append((key, value))
+    return wanted
+
+
+async def list_nodes(leading: Leading, call: Call[None, NodeQuery]) -> Page[NodeShape]:
+    query = call.query
+    labels = _labels(query.label)
+
+    def wanted(record: NodeRecord) -> bool:
+        return (
+            query.state in (None, record.state)
+            and query.admission in (None, record.admission)
+            and all(record.labels.get(key) == value for key, value in labels)
+        )
+
+    return page_of(
+        leading.state.nodes, query, wanted=wanted, shape=lambda stored: node_shape(leading, stored)
+    )
+
+
+async def get_node(leading: Leading, call: Call[None, NoQuery]) -> NodeShape:
+    return node_shape(leading, leading.state.nodes.require(call.path["id"]))
+
+
+def the_node(state: ClusterState, path: Mapping[str, str]) -> Stored[NodeRecord]:
+    return state.nodes.require(path["id"])
+
+
+def _changing(
+    leading: Leading,
+    call: Call[Reason, NoQuery],
+    action: str,
+    change: Callable[[Stored[NodeRecord]], NodeChange],
+) -> Mutation:
+    stored = leading.state.nodes.require(call.path["id"])
+    changed = change(stored)
+    return Mutation(
+        action=action,
+        subject=stored.record.id,
+        steps=changed.steps,
+        body=node_shape(leading, Stored(stored.revision, changed.record)),
+        before=_audited(stored.record),
+        after=_audited(changed.record),
+    )
+
+
+def _audited(record: NodeRecord) -> dict[str, object]:
+    return {
+        "state": record.state.value,
+        "reason": record.reason,
+        "admission": record.admission.value,
+        "admission_reason": record.admission_reason,
+    }
+
+
+def cordon_node(leading: Leading, call: Call[Reason, NoQuery]) -> Mutation:
+    reason = call.body.reason
+    return _changing(leading, call, "nodes.cordon", lambda node: node_changes.cordon(node, reason=reason))
+
+
+def uncordon_node(leading: Leading, call: Call[Reason, NoQuery]) -> Mutation:
+    reason = call.body.reason
+    return _changing(leading, call, "nodes.uncordon", lambda node: node_changes.uncordon(node, reason=reason))
+
+
+def revoke_node(leading: Leading, call: Call[Reason, NoQuery]) -> Mutation:
+    reason, now = call.body.reason, call.now
+    return _changing(
+        leading, call, "nodes.revoke", lambda node: node_changes.revoke(node, reason=reason, now=now)
+    )
+
+
+def delete_node(leading: Leading, call: Call[None, NoQuery]) -> Mutation:
+    stored = leading.state.nodes.require(call.path["id"])
+    return Mutation(
+        action="nodes.remove",
+        subject=stored.record.id,
+        steps=node_changes.removal(stored, has_session=leading.nodes.live(stored.record.id) is not None),
+        status=204,
+        before=_audited(stored.record),
+    )
+
+
+def _operation(
+    verb: str, summary: str, handler: Callable[[Leading, Call[Reason, NoQuery]], Mutation]
+) -> Mutate:
+    return Mutate(
+        method="POST",
+        path=f"/api/v1/nodes/{{id}}/{verb}",
+        permission=Permission.NODES_MANAGE,
+        summary=summary,
+        body=Reason,
+        response=NodeShape,
+        handler=handler,
+        revises=the_node,
+    )
+
+
+ROUTES: Final[tuple[Route, ...]] = (
+    Read(
+        method="GET",
+        path="/api/v1/nodes",
+        permission=Permission.NODES_READ,
+        summary="List nodes",
+        query=NodeQuery,
+        response=Page[NodeShape],
+        handler=list_nodes,
+    ),
+    Read(
+        method="GET",
+        path="/api/v1/nodes/{id}",
+        permission=Permission.NODES_READ,
+        summary="Show a node",
+        response=NodeShape,
+        handler=get_node,
+    ),
+    _operation("cordon", "No new instances on a node", cordon_node),
+    _operation("uncordon", "New instances on a node again", uncordon_node),
+    _operation("revoke", "Refuse a node's certificates from now on", revoke_node),
+    Mutate(
+        method="DELETE",
+        path="/api/v1/nodes/{id}",
+        permission=Permission.NODES_MANAGE,
+        summary="Forget a node that is not connected",
+        status=204,
+        handler=delete_node,
+        revises=the_node,
+    ),
+)

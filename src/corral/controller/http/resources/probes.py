@@ -1,0 +1,105 @@
+"""Liveness, readiness, ping and metrics: what a load balancer or a scraper asks in any role."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+
+from corral.controller.http.answers import Answer, shaped
+from corral.controller.http.metrics import CONTENT_TYPE
+from corral.controller.http.route_table import PUBLIC, Probe, Route
+from corral.controller.http.setting import Gate, Setting
+from corral.domain.permissions import Permission
+from corral.errors import Code, Retryable
+
+
+class HealthShape(msgspec.Struct, frozen=True, kw_only=True):
+    status: str
+
+
+class ReadyShape(msgspec.Struct, frozen=True, kw_only=True):
+    status: str
+    role: str
+    epoch: int
+
+
+class PingShape(msgspec.Struct, frozen=True, kw_only=True):
+    pong: bool
+    version: str
+    cluster: str | None
+
+
+def health(setting: Setting, gate: Gate) -> Answer:
+    """The process lives; nothing else is said."""
+    del setting, gate
+    return shaped(HealthShape(status="ok"))
+
+
+def ready(setting: Setting, gate: Gate) -> Answer:
+    """Whether this controller would take a write now; 503 with the reason when not."""
+    del setting
+    leading = gate()
+    if leading is None:
+        raise Retryable(
+            Code.NOT_LEADER,
+            "this controller does not lead at present",
+            hint="ask the leader",
+            retry_after=1.0,
+        )
+    if not leading.writer.healthy:
+        raise Retryable(
+            Code.STORE_UNAVAILABLE,
+            f"the store takes no writes: {leading.writer.reason}",
+            hint="see the controller's log",
+            retry_after=1.0,
+        )
+    return shaped(ReadyShape(status="ready", role="leader", epoch=leading.cluster.leader().epoch))
+
+
+def ping(setting: Setting, gate: Gate) -> Answer:
+    leading = gate()
+    cluster = leading.state.identity.id if leading else None
+    return shaped(PingShape(pong=True, version=setting.version, cluster=cluster))
+
+
+def metrics(setting: Setting, gate: Gate) -> Answer:
+    del gate
+    return Answer(body=setting.metrics.exposition(), content_type=CONTENT_TYPE)
+
+
+ROUTES: Final[tuple[Route, ...]] = (
+    Probe(
+        method="GET",
+        path="/health",
+        permission=PUBLIC,
+        summary="Is the process alive",
+        response=HealthShape,
+        handler=health,
+    ),
+    Probe(
+        method="GET",
+        path="/ready",
+        permission=PUBLIC,
+        summary="Would a write be taken now",
+        response=ReadyShape,
+        handler=ready,
+    ),
+    Probe(
+        method="GET",
+        path="/api/ping",
+        permission=PUBLIC,
+        summary="Version and cluster",
+        response=PingShape,
+        handler=ping,
+    ),
+    Probe(
+        method="GET",
+        path="/metrics",
+        permission=Permission.METRICS_READ,
+        open_to_scrapers=True,
+        summary="Figures for Prometheus",
+        content_type=CONTENT_TYPE.decode(),
+        handler=metrics,
+    ),
+)

@@ -1,0 +1,163 @@
+"""API tokens, and who the caller is."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Mapping
+from typing import Annotated, Final
+
+import msgspec
+
+from corral.controller.api_tokens import creation, mint, revocation
+from corral.controller.cluster_state import ClusterState, Stored
+from corral.controller.http.call import Body, Call, NoQuery
+from corral.controller.http.fields import Name
+from corral.controller.http.paging import Page, PageQuery, everything, page_of
+from corral.controller.http.route_table import Mutate, Read, Route
+from corral.controller.http.setting import Leading
+from corral.controller.mutations import Mutation
+from corral.domain.permissions import GRANTS, Permission, Role
+from corral.domain.records import ApiTokenRecord
+
+TEN_YEARS_SECONDS: Final = 315_360_000
+
+
+class TokenShape(msgspec.Struct, frozen=True, kw_only=True):
+    """A token without its secret."""
+
+    id: str
+    name: str
+    role: Role
+    created_at: dt.datetime
+    created_by: str
+    expires_at: dt.datetime | None
+    revision: int
+
+
+class NewTokenShape(TokenShape, frozen=True, kw_only=True):
+    """A token with its text, which is shown this once."""
+
+    token: str
+
+
+class MeShape(msgspec.Struct, frozen=True, kw_only=True):
+    """Whom the API takes the caller for."""
+
+    token: TokenShape
+    permissions: list[Permission]
+
+
+class CreateToken(Body, frozen=True, kw_only=True):
+    name: Name
+    role: Role
+    expires_in_seconds: Annotated[int, msgspec.Meta(ge=1, le=TEN_YEARS_SECONDS)] | None = None
+
+
+def token_shape(stored: Stored[ApiTokenRecord]) -> TokenShape:
+    record = stored.record
+    return TokenShape(
+        id=record.id,
+        name=record.name,
+        role=record.role,
+        created_at=record.created_at,
+        created_by=record.created_by,
+        expires_at=record.expires_at,
+        revision=stored.revision,
+    )
+
+
+async def me(leading: Leading, call: Call[None, NoQuery]) -> MeShape:
+    stored = leading.state.tokens.require(call.caller.token.id)
+    return MeShape(token=token_shape(stored), permissions=sorted(GRANTS[stored.record.role]))
+
+
+async def list_tokens(leading: Leading, call: Call[None, PageQuery]) -> Page[TokenShape]:
+    return page_of(leading.state.tokens, call.query, wanted=everything, shape=token_shape)
+
+
+async def get_token(leading: Leading, call: Call[None, NoQuery]) -> TokenShape:
+    return token_shape(leading.state.tokens.require(call.path["id"]))
+
+
+def create_token(leading: Leading, call: Call[CreateToken, NoQuery]) -> Mutation:
+    life = call.body.expires_in_seconds
+    record, text = mint(
+        name=call.body.name,
+        role=call.body.role,
+        created_by=call.caller.actor.name,
+        now=call.now,
+        entropy=leading.setting.entropy,
+        expires_at=None if life is None else call.now + dt.timedelta(seconds=life),
+    )
+    shape = token_shape(Stored(0, record))
+    return Mutation(
+        action="tokens.create",
+        subject=record.id,
+        steps=creation(record),
+        body=NewTokenShape(**msgspec.structs.asdict(shape), token=text),
+        status=201,
+        after={"name": record.name, "role": record.role.value},
+    )
+
+
+def delete_token(leading: Leading, call: Call[None, NoQuery]) -> Mutation:
+    record = leading.state.tokens.require(call.path["id"]).record
+    return Mutation(
+        action="tokens.revoke",
+        subject=record.id,
+        steps=revocation(leading.state.tokens, record.id, now=call.now),
+        status=204,
+        before={"name": record.name, "role": record.role.value},
+    )
+
+
+def the_token(state: ClusterState, path: Mapping[str, str]) -> Stored[ApiTokenRecord]:
+    return state.tokens.require(path["id"])
+
+
+ROUTES: Final[tuple[Route, ...]] = (
+    Read(
+        method="GET",
+        path="/api/v1/auth/me",
+        permission=Permission.SELF_READ,
+        summary="The caller and his permissions",
+        response=MeShape,
+        handler=me,
+    ),
+    Read(
+        method="GET",
+        path="/api/v1/tokens",
+        permission=Permission.TOKENS_READ,
+        summary="List API tokens",
+        query=PageQuery,
+        response=Page[TokenShape],
+        handler=list_tokens,
+    ),
+    Mutate(
+        method="POST",
+        path="/api/v1/tokens",
+        permission=Permission.TOKENS_MANAGE,
+        summary="Create an API token; its text is shown once",
+        body=CreateToken,
+        response=NewTokenShape,
+        status=201,
+        handler=create_token,
+    ),
+    Read(
+        method="GET",
+        path="/api/v1/tokens/{id}",
+        permission=Permission.TOKENS_READ,
+        summary="Show an API token",
+        response=TokenShape,
+        handler=get_token,
+    ),
+    Mutate(
+        method="DELETE",
+        path="/api/v1/tokens/{id}",
+        permission=Permission.TOKENS_MANAGE,
+        summary="Revoke an API token at once",
+        status=204,
+        handler=delete_token,
+        revises=the_token,
+    ),
+)

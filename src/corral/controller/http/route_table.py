@@ -1,0 +1,156 @@
+"""Routes as data. Every route names its permission; without one it cannot be constructed.
+
+The kind of a route says what it may do: a `Probe` answers in any role, a `Read` looks, a
+`Mutate` describes a change that the framework commits, an `Act` has an effect outside the
+store before it is recorded, a `Stream` does not end by itself.
+"""
+
+from __future__ import annotations
+
+import enum
+import re
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, Final, Protocol
+
+from corral.controller.cluster_state import ClusterState, Stored
+from corral.controller.http.answers import Answer
+from corral.controller.http.call import Body, Call, NoQuery, Query
+from corral.controller.http.setting import Gate, Leading, Setting
+from corral.controller.mutations import Mutation
+from corral.domain.permissions import Permission
+
+
+class Public(enum.Enum):
+    """Stands where a permission would: anybody may."""
+
+    PUBLIC = "PUBLIC"
+
+
+PUBLIC: Final = Public.PUBLIC
+
+_PARAMETER: Final = re.compile(r"\{([a-z_]+)\}")
+_METHODS: Final = frozenset({"GET", "POST", "PUT", "PATCH", "DELETE"})
+
+Write = Callable[[bytes], Awaitable[None]]
+"""Sends a piece of a stream; waits as long as the reader is slow."""
+
+Pump = Callable[[Write], Awaitable[None]]
+"""Writes a stream piece by piece. It is cancelled when the stream has to end."""
+
+ProbeHandler = Callable[[Setting, Gate], Answer]
+ReadHandler = Callable[[Leading, Call[Any, Any]], Awaitable[object]]
+MutateHandler = Callable[[Leading, Call[Any, Any]], Mutation]
+ActHandler = Callable[[Leading, Call[Any, Any]], Awaitable[Mutation]]
+StreamHandler = Callable[[Leading, Call[Any, Any]], Awaitable[Pump]]
+Effect = Callable[[Leading, Call[Any, Any]], None]
+
+
+class Resource(Protocol):
+    """Finds the stored resource a path names; NOT_FOUND when there is none."""
+
+    def __call__(self, state: ClusterState, path: Mapping[str, str], /) -> Stored[Any]: ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class Route:
+    """What all kinds have in common."""
+
+    method: str
+    path: str
+    permission: Permission | Public
+    summary: str
+    response: Any = None
+    """The type of the answer's body; None for an answer without one."""
+    status: int = 200
+    query: type[Query] = NoQuery
+    body: type[Body] | None = None
+
+    mutates: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.permission, Permission | Public):
+            raise ValueError(f"{self.name} names no permission")
+        if self.method not in _METHODS or not self.path.startswith("/") or not self.summary:
+            raise ValueError(f"{self.name} is not a well-formed route")
+        if self.mutates and (self.method == "GET" or self.permission is PUBLIC):
+            raise ValueError(f"{self.name} changes something: it needs a caller and another method")
+
+    @property
+    def name(self) -> str:
+        return f"{self.method} {self.path}"
+
+    @property
+    def parameters(self) -> list[str]:
+        """The names in braces of the path."""
+        return _PARAMETER.findall(self.path)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Probe(Route):
+    """Answers whoever leads, from what the process knows."""
+
+    handler: ProbeHandler
+    open_to_scrapers: bool = False
+    """Callers from the configured scrape networks need no token."""
+    content_type: str = "application/json"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Read(Route):
+    """Answers from the state and changes nothing that is stored, whatever its method."""
+
+    handler: ReadHandler
+
+
+@dataclass(frozen=True, kw_only=True)
+class Mutate(Route):
+    """Changes the state by a pure description, which may be asked for several times."""
+
+    handler: MutateHandler
+    revises: Resource | None = None
+    """The resource that `If-Match` speaks about; None for a creation."""
+    effect: Effect | None = None
+    """What happens right after the commit; idempotent, and lost if the process dies in between."""
+
+    mutates: ClassVar[bool] = True
+
+
+@dataclass(frozen=True, kw_only=True)
+class Act(Route):
+    """Does something outside the transaction, then records it. Repeating it must be harmless."""
+
+    handler: ActHandler
+    ends_term: bool = False
+    """The act ends this term of leading and its audit entry opens the next one: there is no ledger
+    left to record it in, and an idempotency key is remembered by this process alone."""
+
+    mutates: ClassVar[bool] = True
+
+
+@dataclass(frozen=True, kw_only=True)
+class Stream(Route):
+    """A stream of server-sent events."""
+
+    handler: StreamHandler
+    ticketed: bool = False
+    """A ticket in the query stands in for a token: browsers cannot set headers on a stream."""
+
+
+def check_table(routes: Sequence[Route]) -> None:
+    """Refuse a table in which two routes claim the same requests."""
+    seen: set[tuple[str, str]] = set()
+    for route in routes:
+        key = (route.method, _PARAMETER.sub("{}", route.path))
+        if key in seen:
+            raise ValueError(f"{route.name} is in the table twice")
+        seen.add(key)
+
+
+def public_routes(routes: Sequence[Route]) -> set[str]:
+    """The routes that answer a caller without credentials in a header."""
+    return {
+        route.name
+        for route in routes
+        if route.permission is PUBLIC or (isinstance(route, Stream) and route.ticketed)
+    }

@@ -1,0 +1,146 @@
+"""The HTTP server inside a loop that others own: no signal handlers, no lifespan, an orderly end."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+import ssl
+from collections.abc import Callable, Generator
+from typing import Final
+
+import structlog
+import uvicorn
+from uvicorn.config import Config
+
+from corral.controller.http.api import Api
+from corral.controller.http.connection import Connection
+from corral.errors import Bug, Code, Rejected
+from corral.system.addresses import Address
+
+log = structlog.get_logger(__name__)
+
+_KEEP_ALIVE_SECONDS: Final = 75
+_STALLED_MS: Final = 60_000
+_BACKLOG: Final = 2048
+
+
+class HttpServer:
+    """Serves an `Api` on one address. `start` returns when it listens, `stop` when nothing is left."""
+
+    def __init__(
+        self,
+        api: Api,
+        *,
+        host: str,
+        port: int,
+        ssl_context: ssl.SSLContext | None = None,
+        stop_seconds: int = 3,
+    ) -> None:
+        self._wanted = Address(host, port)
+        self._socket: socket.socket | None = None
+        self._task: asyncio.Task[None] | None = None
+        self._stop_seconds = stop_seconds
+        config = Config(
+            api,
+            http=Connection,
+            loop="none",
+            ws="none",
+            lifespan="off",
+            interface="asgi3",
+            log_config=None,
+            access_log=False,
+            server_header=False,
+            proxy_headers=False,  # an address that the caller may choose is worth nothing in an audit
+            timeout_keep_alive=_KEEP_ALIVE_SECONDS,
+            timeout_graceful_shutdown=stop_seconds,
+            backlog=_BACKLOG,
+            ssl_context_factory=_factory(ssl_context),
+        )
+        self._server = _EmbeddedServer(config)
+
+    @property
+    def address(self) -> Address:
+        """Where it listens; the port is the real one also when 0 was asked for."""
+        if self._socket is None:
+            raise Bug("the HTTP server has not been started")
+        return Address(self._wanted.host, self._socket.getsockname()[1])
+
+    def buffered_bytes(self) -> int:
+        """What was written and not yet taken by the kernel, over all connections."""
+        return sum(
+            connection.transport.get_write_buffer_size()
+            for connection in self._server.server_state.connections
+        )
+
+    async def start(self) -> None:
+        """Listen. PORT_IN_USE when somebody else does."""
+        self._socket = _bound(self._wanted)
+        self._task = asyncio.create_task(self._server.serve([self._socket]), name="http/serve")
+        ready = asyncio.create_task(self._server.listening.wait(), name="http/await-ready")
+        await asyncio.wait({ready, self._task}, return_when=asyncio.FIRST_COMPLETED)
+        ready.cancel()
+        if self._task.done():
+            await self._task
+            raise Bug("the HTTP server ended while it was starting")
+        log.info("http.listening", address=str(self.address))
+
+    async def stop(self) -> None:
+        """Finish what is being answered, within `stop_seconds`, then cut what is left. Idempotent.
+
+        Close the term (`Leading.close`) first: streams would otherwise use up all of that time.
+        """
+        if self._task is None:
+            return
+        self._server.should_exit = True
+        await self._task
+        self._task = None
+        for connection in list(self._server.server_state.connections):
+            # A peer that does not read would hold its buffer for as long as it likes.
+            connection.transport.abort()
+
+
+class _EmbeddedServer(uvicorn.Server):
+    """uvicorn without its claim on the process."""
+
+    def __init__(self, config: Config) -> None:
+        super().__init__(config)
+        self.listening = asyncio.Event()
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Generator[None, None, None]:
+        yield
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        self.listening.set()
+
+
+def _bound(address: Address) -> socket.socket:
+    family = socket.AF_INET6 if ":" in address.host else socket.AF_INET
+    listener = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        # Inherited by every connection: the kernel drops a peer that takes nothing for a minute.
+        listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, _STALLED_MS)
+        listener.bind(address)
+        listener.listen(_BACKLOG)
+    except OSError as error:
+        listener.close()
+        raise Rejected(
+            Code.PORT_IN_USE,
+            f"cannot listen on {address}: {error.strerror}",
+            hint="choose another address with --http",
+            field="http.listen",
+        ) from None
+    listener.setblocking(False)
+    return listener
+
+
+def _factory(
+    context: ssl.SSLContext | None,
+) -> Callable[[Config, Callable[[], ssl.SSLContext]], ssl.SSLContext] | None:
+    if context is None:
+        return None
+    given = context
+    return lambda _config, _default: given

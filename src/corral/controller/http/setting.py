@@ -1,0 +1,144 @@
+"""What the API works with: what lasts as long as the process, and what lasts as long as a term."""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Final, Protocol
+
+import msgspec
+
+from corral.controller.cluster_state import ClusterState
+from corral.controller.events.hub import EventHub
+from corral.controller.http.log_sources import LogRing
+from corral.controller.http.metrics import HttpMetrics
+from corral.controller.http.open_streams import OpenStreams
+from corral.controller.http.tickets import Tickets
+from corral.controller.ledger import Actor, Ledger
+from corral.controller.sessions.live import LiveNodes
+from corral.domain.events import EventType
+from corral.domain.ids import Epoch
+from corral.store.port import ReadEngine
+from corral.system.clock import Clock
+from corral.system.entropy import Entropy
+from corral.version import VERSION
+
+Network = ipaddress.IPv4Network | ipaddress.IPv6Network
+
+BODY_LIMIT: Final = 1024 * 1024
+
+
+@dataclass(frozen=True, kw_only=True)
+class Setting:
+    """What is the same whoever leads."""
+
+    clock: Clock
+    entropy: Entropy
+    log_ring: LogRing
+    set_log_level: Callable[[str], None]
+    """Switches this process's own log; the empty string goes back to the configuration."""
+    metrics: HttpMetrics = field(default_factory=HttpMetrics)
+    scrape_networks: Sequence[Network] = ()
+    body_limit: int = BODY_LIMIT
+    heartbeat_seconds: float = 15.0
+    version: str = VERSION
+
+
+class LeaderView(msgspec.Struct, frozen=True, kw_only=True):
+    """Who leads, under which epoch, and where it is reached."""
+
+    holder: str
+    epoch: Epoch
+    http: str
+    grpc: str
+
+
+class MemberView(msgspec.Struct, frozen=True, kw_only=True):
+    """A controller of the cluster."""
+
+    id: str
+    role: str
+    http: str
+    grpc: str
+    version: str
+
+
+class IssuedCertificate(msgspec.Struct, frozen=True, kw_only=True):
+    certificate_pem: str
+    ca_pem: str
+
+
+class ClusterControl(Protocol):
+    """What the API asks of the cluster as a whole."""
+
+    @property
+    def store(self) -> str:
+        """The name of the store's adapter."""
+
+    def leader(self) -> LeaderView: ...
+
+    def members(self) -> Sequence[MemberView]: ...
+
+    def bootstrap_addresses(self) -> Sequence[str]:
+        """Where a new node exchanges its join token."""
+
+    async def raise_epoch(self, *, actor: Actor) -> Epoch:
+        """Lift lease and fence; returns the epoch that rules now. Repeating it is harmless."""
+
+    async def issue_certificate(self, *, name: str, csr_pem: str) -> IssuedCertificate:
+        """A certificate for this name and the request's key. INVALID_FIELD when the request is bad."""
+
+
+class WriterHealth(Protocol):
+    """What readiness asks of the store's writer."""
+
+    @property
+    def healthy(self) -> bool: ...
+
+    @property
+    def reason(self) -> str:
+        """Why it is not."""
+
+
+class Leading:
+    """Everything a leading controller answers from. One per term; `close` ends the term's streams."""
+
+    def __init__(
+        self,
+        *,
+        setting: Setting,
+        state: ClusterState,
+        ledger: Ledger,
+        reads: ReadEngine,
+        hub: EventHub,
+        writer: WriterHealth,
+        nodes: LiveNodes,
+        cluster: ClusterControl,
+        max_streams: int = 2000,
+    ) -> None:
+        self.setting = setting
+        self.state = state
+        self.ledger = ledger
+        self.reads = reads
+        self.hub = hub
+        self.writer = writer
+        self.nodes = nodes
+        self.cluster = cluster
+        self.tickets = Tickets(clock=setting.clock, entropy=setting.entropy)
+        self.streams = OpenStreams(clock=setting.clock, tokens=state.tokens, limit=max_streams)
+        hub.subscribe(
+            name="http-streams",
+            types=frozenset({EventType.TOKEN_REVOKED}),
+            on_event=self.streams.on_token_revoked,
+            on_resync=self.streams.on_resync,
+        )
+
+    async def close(self) -> None:
+        """End every stream and the hub; later calls find no leader. Idempotent."""
+        self.streams.close_all("this controller no longer leads")
+        await self.hub.close()
+
+
+Gate = Callable[[], Leading | None]
+"""The parts of the present term, or None while this controller does not lead."""

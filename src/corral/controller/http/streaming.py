@@ -1,0 +1,71 @@
+"""Serving a stream: a pump writes, and whatever ends the stream ends it at once, even when the
+reader has stopped reading."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any, Final
+
+import structlog
+
+from corral.controller.events.frames import comment_frame
+from corral.controller.http.answers import EVENT_STREAM, SECURITY_HEADERS, Headers
+from corral.controller.http.open_streams import OpenStream
+from corral.controller.http.request import Request, Send
+from corral.controller.http.route_table import Pump
+
+log = structlog.get_logger(__name__)
+
+_GOODBYE_SECONDS: Final = 0.25
+_RETRY_MS: Final = 1000
+
+
+async def serve_stream(
+    *, request: Request, send: Send, stream: OpenStream, pump: Pump, headers: Headers
+) -> None:
+    """Run a pump until it ends, the reader goes, or `stream` is closed; nothing is left running."""
+    await send(
+        {
+            "type": "http.response.start",
+            "status": 200,
+            "headers": [
+                (b"content-type", EVENT_STREAM),
+                (b"x-accel-buffering", b"no"),  # a proxy that collects would turn live into late
+                *SECURITY_HEADERS,
+                *headers,
+            ],
+        }
+    )
+
+    async def write(piece: bytes) -> None:
+        await send({"type": "http.response.body", "body": piece, "more_body": True})
+
+    await write(b"retry: %d\n\n" % _RETRY_MS)
+    writing = asyncio.ensure_future(pump(write))
+    leaving = asyncio.ensure_future(_until_gone(request))
+    ends: set[asyncio.Future[Any]] = {writing, leaving, stream.closing}
+    try:
+        await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        writing.cancel()
+        leaving.cancel()
+        outcome, _ = await asyncio.gather(writing, leaving, return_exceptions=True)
+    if isinstance(outcome, Exception):
+        log.warning("http.stream_failed", path=request.path, error=str(outcome), exc_info=outcome)
+    await _say_goodbye(request, send, stream)
+
+
+async def _until_gone(request: Request) -> None:
+    while (await request.receive())["type"] != "http.disconnect":
+        pass
+
+
+async def _say_goodbye(request: Request, send: Send, stream: OpenStream) -> None:
+    """End the answer properly if the reader takes it; one who has stopped reading is cut off."""
+    reason = stream.closing.result() if stream.closing.done() else "the stream has ended"
+    try:
+        async with asyncio.timeout(_GOODBYE_SECONDS):
+            await send({"type": "http.response.body", "body": comment_frame(reason), "more_body": False})
+    except TimeoutError:
+        request.abort()
+        await asyncio.sleep(0)  # the server learns of it in its next step, and must before we return

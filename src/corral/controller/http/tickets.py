@@ -1,0 +1,67 @@
+"""Tickets: how a browser, which cannot set headers on an event stream, proves who it is.
+
+A ticket lives in memory, is good for one stream within thirty seconds, and stands for the token
+that asked for it: it never grants more, and dies with it.
+"""
+
+from __future__ import annotations
+
+import base64
+import datetime as dt
+import hashlib
+from typing import Final
+
+import msgspec
+
+from corral.domain.ids import TokenId
+from corral.errors import Code, Rejected, Retryable
+from corral.system.clock import Clock
+from corral.system.entropy import Entropy
+
+LIFE_SECONDS: Final = 30.0
+_MAX_TICKETS: Final = 10_000
+
+
+class _Ticket(msgspec.Struct, frozen=True):
+    token_id: TokenId
+    deadline: float
+
+
+class Tickets:
+    """Open tickets by the digest of their text."""
+
+    def __init__(self, *, clock: Clock, entropy: Entropy) -> None:
+        self._clock = clock
+        self._entropy = entropy
+        self._open: dict[str, _Ticket] = {}
+
+    def issue(self, token_id: TokenId) -> tuple[str, dt.datetime]:
+        """A new ticket's text and when it lapses. RATE_LIMITED when too many are open."""
+        self._drop_lapsed()
+        if len(self._open) >= _MAX_TICKETS:
+            raise Retryable(
+                Code.RATE_LIMITED, "too many tickets are open", hint="try again", retry_after=LIFE_SECONDS
+            )
+        text = base64.urlsafe_b64encode(self._entropy.secret(32)).decode().rstrip("=")
+        self._open[_digest(text)] = _Ticket(token_id, self._clock.monotonic() + LIFE_SECONDS)
+        return text, self._clock.now() + dt.timedelta(seconds=LIFE_SECONDS)
+
+    def redeem(self, text: str) -> TokenId:
+        """The token behind a ticket, once."""
+        ticket = self._open.pop(_digest(text), None)
+        if ticket is None or ticket.deadline <= self._clock.monotonic():
+            raise Rejected(
+                Code.UNAUTHENTICATED,
+                "the ticket is unknown, used or expired",
+                hint="get a new one: POST /api/v1/events/tickets",
+            )
+        return ticket.token_id
+
+    def _drop_lapsed(self) -> None:
+        now = self._clock.monotonic()
+        for key in [key for key, ticket in self._open.items() if ticket.deadline <= now]:
+            del self._open[key]
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()

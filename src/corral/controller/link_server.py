@@ -1,0 +1,64 @@
+"""The controller's gRPC side: both servers with all their services, from bind to drain."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import grpc
+
+from corral.controller.sessions.admin_service import AdminService
+from corral.controller.sessions.bootstrap_service import BootstrapService
+from corral.controller.sessions.daemon_service import DaemonService
+from corral.controller.sessions.data_service import DataService
+from corral.controller.sessions.rate_limit import RateLimit
+from corral.controller.sessions.server import ServerCertificates, bind
+from corral.controller.standing import Place
+from corral.system.clock import Clock
+from corral.system.config_schema import ControllerConfig
+from corral.system.entropy import Entropy
+from corral.wire.v1.admin_pb2_grpc import add_AdminServiceServicer_to_server
+from corral.wire.v1.bootstrap_pb2_grpc import add_BootstrapServiceServicer_to_server
+from corral.wire.v1.data_pb2_grpc import add_DataServiceServicer_to_server
+from corral.wire.v1.link_pb2_grpc import add_DaemonServiceServicer_to_server
+
+_DRAIN_SECONDS: Final = 1.0
+
+
+class LinkServer:
+    """Listens for daemons and for hosts that want to join. It outlives terms: on a standby it
+    answers too, with the way to the leader."""
+
+    def __init__(
+        self,
+        *,
+        config: ControllerConfig,
+        place: Place,
+        certificates: ServerCertificates,
+        clock: Clock,
+        entropy: Entropy,
+    ) -> None:
+        self._servers: list[grpc.aio.Server] = []
+        self.bootstrap_port = 0
+        control, self.port = bind(config.grpc.listen, certificates.mutual())
+        self._servers.append(control)
+        daemon = DaemonService(standing=place, settings=config.link, clock=clock, entropy=entropy)
+        admin = AdminService(
+            standing=place, clock=clock, entropy=entropy, bootstrap_addresses=place.bootstrap_addresses
+        )
+        add_DaemonServiceServicer_to_server(daemon, control)  # type: ignore[no-untyped-call]  # generated
+        add_DataServiceServicer_to_server(DataService(place), control)  # type: ignore[no-untyped-call]
+        add_AdminServiceServicer_to_server(admin, control)  # type: ignore[no-untyped-call]
+        if config.bootstrap.enabled:
+            limit = RateLimit(per_minute=config.bootstrap.rate_per_minute, clock=clock)
+            joining, self.bootstrap_port = bind(str(config.bootstrap_address), certificates.one_sided())
+            self._servers.append(joining)
+            service = BootstrapService(standing=place, limit=limit)
+            add_BootstrapServiceServicer_to_server(service, joining)  # type: ignore[no-untyped-call]
+
+    async def start(self) -> None:
+        for server in self._servers:
+            await server.start()
+
+    async def stop(self) -> None:
+        for server in self._servers:
+            await server.stop(_DRAIN_SECONDS)

@@ -1,0 +1,96 @@
+"""What an operator may change about a node, as pure functions: record in, record and event out.
+
+They describe; whoever calls them commits. Each refuses with a reason what the node's lifecycle
+does not allow.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+
+import msgspec
+
+from corral.controller.cluster_state import Stored
+from corral.controller.collections import NODES, SPOOLS
+from corral.controller.ledger import Step
+from corral.domain.events import Draft, EventType
+from corral.domain.node_states import (
+    ADMISSION_LIFECYCLE,
+    NODE_LIFECYCLE,
+    AdmissionTrigger,
+    NodeState,
+    NodeTrigger,
+)
+from corral.domain.records import NodeRecord
+from corral.errors import Code, Rejected
+
+
+class NodeChange(msgspec.Struct, frozen=True, kw_only=True):
+    """The record as it shall be, and the steps that make it so; none when it already is."""
+
+    record: NodeRecord
+    steps: tuple[Step, ...]
+
+
+def cordon(stored: Stored[NodeRecord], *, reason: str) -> NodeChange:
+    """No new instances on this node; what runs there goes on."""
+    return _admit(stored, AdmissionTrigger.CORDON, EventType.NODE_CORDONED, reason)
+
+
+def uncordon(stored: Stored[NodeRecord], *, reason: str) -> NodeChange:
+    """The node takes new instances again."""
+    return _admit(stored, AdmissionTrigger.UNCORDON, EventType.NODE_UNCORDONED, reason)
+
+
+def _admit(
+    stored: Stored[NodeRecord], trigger: AdmissionTrigger, event: EventType, reason: str
+) -> NodeChange:
+    record = stored.record
+    admission = ADMISSION_LIFECYCLE.step(f"node '{record.id}'", record.admission, trigger)
+    if admission is record.admission and (not reason or reason == record.admission_reason):
+        return NodeChange(record=record, steps=())
+    changed = msgspec.structs.replace(record, admission=admission, admission_reason=reason)
+    return _changed(stored, changed, Draft(type=event, subject=record.id, data={"reason": reason}))
+
+
+def revoke(stored: Stored[NodeRecord], *, reason: str, now: dt.datetime) -> NodeChange:
+    """Refuse every certificate of this node from now on."""
+    record = stored.record
+    if record.state is NodeState.REVOKED:
+        return NodeChange(record=record, steps=())
+    state = NODE_LIFECYCLE.step(f"node '{record.id}'", record.state, NodeTrigger.REVOKE)
+    changed = msgspec.structs.replace(
+        record, state=state, state_since=now, reason=reason or "revoked", serials=()
+    )
+    event = Draft(type=EventType.NODE_REVOKED, subject=record.id, data={"reason": changed.reason})
+    return _changed(stored, changed, event)
+
+
+def set_log_level(stored: Stored[NodeRecord], *, level: str) -> NodeChange:
+    """What the node shall log at; the empty string leaves it to the node's configuration."""
+    record = stored.record
+    if record.log_level == level:
+        return NodeChange(record=record, steps=())
+    data = {"source": f"node:{record.id}", "level": level}
+    event = Draft(type=EventType.LOG_LEVEL_CHANGED, subject=record.id, data=data)
+    return _changed(stored, msgspec.structs.replace(record, log_level=level), event)
+
+
+def removal(stored: Stored[NodeRecord], *, has_session: bool) -> tuple[Step, ...]:
+    """The steps that forget a node; CONFLICT while it is connected."""
+    record = stored.record
+    if has_session or record.state is NodeState.ONLINE:
+        raise Rejected(
+            Code.CONFLICT,
+            f"node '{record.id}' is connected and cannot be removed",
+            hint="stop its daemon or revoke it first",
+        )
+    return (
+        NODES.delete(record.id, expect=stored.revision),
+        SPOOLS.delete(record.id, expect=None),
+        Draft(type=EventType.NODE_REMOVED, subject=record.id, data={"state": record.state.value}),
+    )
+
+
+def _changed(stored: Stored[NodeRecord], record: NodeRecord, event: Draft) -> NodeChange:
+    return NodeChange(record=record, steps=(NODES.put(record.id, record, expect=stored.revision), event))

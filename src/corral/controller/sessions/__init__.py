@@ -1,0 +1,1 @@
+"""Live sessions of daemons: handshake, reader, writer, heartbeat, enrolment."""

@@ -1,0 +1,119 @@
+"""`AdminService`: join tokens for those who hold an administrator's certificate."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+from corral.controller.collections import JOIN_TOKENS
+from corral.controller.enrolment import new_join_token
+from corral.controller.ledger import Actor, audit
+from corral.controller.sessions import handshake as greeting
+from corral.controller.sessions.door import LinkTerm, Standing, authenticated, require_leading, translated
+from corral.controller.sessions.peers import peer_address
+from corral.domain.events import Draft, EventType
+from corral.errors import Code, Rejected
+from corral.pki.names import PeerKind
+from corral.store.port import ABSENT
+from corral.system.clock import Clock
+from corral.system.entropy import Entropy
+from corral.wire.v1.admin_pb2 import (
+    CreateJoinTokenRequest,
+    CreateJoinTokenResponse,
+    JoinTokenInfo,
+    ListJoinTokensRequest,
+    ListJoinTokensResponse,
+    RevokeJoinTokenRequest,
+    RevokeJoinTokenResponse,
+)
+from corral.wire.v1.admin_pb2_grpc import AdminServiceServicer
+
+_DEFAULT_TTL: Final = 3600
+_MAX_TTL: Final = 7 * 24 * 3600
+
+
+class AdminService(AdminServiceServicer):
+    def __init__(
+        self,
+        *,
+        standing: Standing,
+        clock: Clock,
+        entropy: Entropy,
+        bootstrap_addresses: Callable[[], Sequence[str]],
+    ) -> None:
+        self._standing = standing
+        self._clock = clock
+        self._entropy = entropy
+        self._bootstrap_addresses = bootstrap_addresses
+
+    async def CreateJoinToken(  # noqa: N802 - the name of the RPC
+        self, request: CreateJoinTokenRequest, context: Any
+    ) -> CreateJoinTokenResponse:
+        async with translated(context, "CreateJoinToken"):
+            leading, actor = self._admitted(context)
+            ttl = request.ttl_seconds or _DEFAULT_TTL
+            if not 0 < ttl <= _MAX_TTL:
+                raise Rejected(
+                    Code.INVALID_FIELD, f"ttl_seconds must be 1 to {_MAX_TTL}", field="ttl_seconds"
+                )
+            record, text = new_join_token(
+                leading.state,
+                node_id=request.node_id or None,
+                replace=request.replace,
+                ttl_seconds=ttl,
+                created_by=actor.name,
+                now=self._clock.now(),
+                entropy=self._entropy,
+                bootstrap_addresses=self._bootstrap_addresses(),
+            )
+            await leading.ledger.commit(
+                JOIN_TOKENS.put(record.id, record, expect=ABSENT),
+                Draft(
+                    type=EventType.JOIN_TOKEN_CREATED,
+                    subject=record.id,
+                    data={"node_id": record.node_id, "replace": record.replace},
+                ),
+                audit(actor, "join_tokens.create", record.id),
+            )
+            return CreateJoinTokenResponse(
+                token_id=record.id,
+                join_token=text,
+                expires_at_epoch_ms=int(record.expires_at.timestamp() * 1000),
+            )
+
+    async def RevokeJoinToken(  # noqa: N802 - the name of the RPC
+        self, request: RevokeJoinTokenRequest, context: Any
+    ) -> RevokeJoinTokenResponse:
+        async with translated(context, "RevokeJoinToken"):
+            leading, actor = self._admitted(context)
+            stored = leading.state.join_tokens.require(request.token_id)
+            await leading.ledger.commit(
+                JOIN_TOKENS.delete(stored.record.id, expect=stored.revision),
+                Draft(type=EventType.JOIN_TOKEN_REVOKED, subject=stored.record.id),
+                audit(actor, "join_tokens.revoke", stored.record.id),
+            )
+            return RevokeJoinTokenResponse()
+
+    async def ListJoinTokens(  # noqa: N802 - the name of the RPC
+        self, _: ListJoinTokensRequest, context: Any
+    ) -> ListJoinTokensResponse:
+        async with translated(context, "ListJoinTokens"):
+            leading, _actor = self._admitted(context)
+            now = self._clock.now()
+            tokens = [
+                JoinTokenInfo(
+                    token_id=token_id,
+                    node_id=stored.record.node_id or "",
+                    expires_at_epoch_ms=int(stored.record.expires_at.timestamp() * 1000),
+                    expired=stored.record.expires_at <= now,
+                )
+                for token_id, stored in leading.state.join_tokens.items()
+                if stored.record.used_at is None
+            ]
+            return ListJoinTokensResponse(tokens=tokens)
+
+    def _admitted(self, context: Any) -> tuple[LinkTerm, Actor]:
+        leading = require_leading(self._standing)
+        peer = authenticated(context)
+        greeting.authorise(leading.state, peer, kind=PeerKind.ADMIN)
+        return leading, Actor(name=f"certificate:{peer.name}", address=peer_address(context.peer()))

@@ -1,0 +1,182 @@
+"""`DaemonService.Connect`: admit a daemon, serve its stream, see it off."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import structlog
+
+from corral.controller.cluster_state import Stored
+from corral.controller.ledger import Step
+from corral.controller.sessions import handshake as greeting
+from corral.controller.sessions.door import LinkTerm, Standing, authenticated, translated
+from corral.controller.sessions.intake import Intake
+from corral.controller.sessions.session import Session, SessionFacts
+from corral.domain.ids import NodeId, SessionId
+from corral.domain.records import NodeRecord
+from corral.errors import Code, CorralError, Rejected, Retryable
+from corral.pki.names import Peer, PeerKind
+from corral.system.clock import Clock
+from corral.system.config_schema import LinkSection
+from corral.system.entropy import Entropy, new_id
+from corral.version import PROTOCOL_VERSION
+from corral.wire import features
+from corral.wire.v1.link_pb2 import ControllerMessage, DaemonMessage
+from corral.wire.v1.link_pb2_grpc import DaemonServiceServicer
+from corral.wire.v1.node_pb2 import CertificateIssued, Handshake, HandshakeAck
+
+_log = structlog.get_logger("corral.controller.link")
+
+
+class DaemonService(DaemonServiceServicer):
+    """One `Connect` call is one session."""
+
+    def __init__(self, *, standing: Standing, settings: LinkSection, clock: Clock, entropy: Entropy) -> None:
+        self._standing = standing
+        self._settings = settings
+        self._clock = clock
+        self._entropy = entropy
+
+    async def Connect(self, _: Any, context: Any) -> None:  # noqa: N802 - the name of the RPC
+        async with translated(context, "Connect"):
+            peer = authenticated(context)
+            frame = await self._first_frame(context)
+            hello = greeting.expect_handshake(frame)
+            if not greeting.compatible(hello):
+                await self._part(context, hello)
+                return
+            leading = self._standing.leading()
+            if leading is None:
+                await self._redirect(context)
+                return
+            reason = await self._serve(context, leading, peer, hello)
+            if reason is not None:
+                raise reason
+
+    async def _first_frame(self, context: Any) -> DaemonMessage:
+        try:
+            async with asyncio.timeout(self._settings.handshake_timeout_seconds):
+                frame = await context.read()
+        except TimeoutError:
+            raise Retryable(
+                Code.TIMEOUT,
+                f"no Handshake within {self._settings.handshake_timeout_seconds:g} s",
+            ) from None
+        if not isinstance(frame, DaemonMessage):
+            raise Rejected(Code.HANDSHAKE_EXPECTED, "the stream ended before its Handshake")
+        return frame
+
+    async def _part(self, context: Any, hello: Handshake) -> None:
+        """Another language: say so in a way that every version understands, then end the stream."""
+        _log.warning(
+            "link.protocol_incompatible",
+            node=hello.node_id[:80],
+            theirs=hello.protocol_version,
+            ours=PROTOCOL_VERSION,
+        )
+        ack = HandshakeAck(protocol_version=PROTOCOL_VERSION, protocol_compatible=False)
+        await context.write(ControllerMessage(handshake_ack=ack))
+
+    async def _redirect(self, context: Any) -> None:
+        """We do not lead: name the leader. A follower never opens a session and never stops anything."""
+        ack = HandshakeAck(
+            protocol_version=PROTOCOL_VERSION,
+            protocol_compatible=True,
+            leader_grpc_addr=self._standing.leader_address(),
+            controller_grpc_addrs=self._standing.controller_addresses(),
+        )
+        await context.write(ControllerMessage(handshake_ack=ack))
+
+    async def _serve(
+        self, context: Any, leading: LinkTerm, peer: Peer, hello: Handshake
+    ) -> CorralError | None:
+        greeting.authorise(leading.state, peer, kind=PeerKind.NODE)
+        node_id = greeting.check_node_name(hello, peer)
+        if hello.known_epoch > leading.epoch:
+            raise Rejected(
+                Code.STALE_EPOCH,
+                f"node '{node_id}' obeyed epoch {hello.known_epoch}, this controller leads under {leading.epoch}",
+                hint="if this store was restored from a backup, run 'corral cluster raise-epoch'",
+            )
+        leading.sessions.refuse_clone(node_id, hello.machine_id)
+        session = self._session(leading, peer, hello, node_id)
+        leading.sessions.enter(session)
+        reason: CorralError | None = None
+        try:
+            await self._open(leading, session, hello)
+            await context.write(self._welcome(leading, session))
+            reason = await session.run(context)
+        except CorralError as error:
+            reason = error
+        finally:
+            leading.sessions.leave(session, reason)
+        return reason
+
+    def _session(self, leading: LinkTerm, peer: Peer, hello: Handshake, node_id: NodeId) -> Session:
+        facts = SessionFacts(
+            id=SessionId(new_id("ses", self._entropy)),
+            node_id=node_id,
+            serial=peer.serial,
+            machine_id=hello.machine_id,
+            spool_id=hello.spool_id,
+            epoch=leading.epoch,
+            features=features.common(hello.features),
+        )
+
+        def intake_of(confirm: Callable[[int], None]) -> Intake:
+            return Intake(
+                ledger=leading.ledger,
+                clock=self._clock,
+                node_id=node_id,
+                spool_id=facts.spool_id,
+                confirm=confirm,
+            )
+
+        async def renew(node: NodeId, csr_pem: bytes) -> CertificateIssued:
+            issued = await leading.enrolment.renew(node, csr_pem)
+            return CertificateIssued(
+                certificate_pem=issued.certificate_pem, trusted_ca_pem=leading.trusted_ca_pem
+            )
+
+        return Session(
+            facts=facts,
+            clock=self._clock,
+            intake_of=intake_of,
+            renew=renew,
+            heartbeat_seconds=self._settings.heartbeat_seconds,
+            missed_pongs=self._settings.missed_pongs,
+            on_round_trip=leading.sessions.round_trips.observe,
+        )
+
+    async def _open(self, leading: LinkTerm, session: Session, hello: Handshake) -> None:
+        """Store that the node is online; only then is it told so."""
+
+        def change(stored: Stored[NodeRecord]) -> tuple[NodeRecord, list[Step]]:
+            record, events = greeting.opened(stored, hello, session=session.facts.id, now=self._clock.now())
+            return record, list(events)
+
+        await leading.ledger.revise(leading.state.nodes, session.facts.node_id, change)
+        _log.info(
+            "session.opened", node=session.facts.node_id, session=session.facts.id, version=hello.version
+        )
+
+    def _welcome(self, leading: LinkTerm, session: Session) -> ControllerMessage:
+        node = leading.state.nodes.require(session.facts.node_id).record
+        position = leading.state.spools.find(session.facts.node_id)
+        same_spool = position is not None and position.record.spool_id == session.facts.spool_id
+        ack = HandshakeAck(
+            session_id=session.facts.id,
+            heartbeat_interval_ms=int(self._settings.heartbeat_seconds * 1000),
+            controller_api_port=self._standing.api_port(),
+            protocol_version=PROTOCOL_VERSION,
+            protocol_compatible=True,
+            epoch=leading.epoch,
+            controller_grpc_addrs=self._standing.controller_addresses(),
+            features=features.FEATURES,
+            spool_confirmed=position.record.sequence if position and same_spool else 0,
+            trusted_ca_pem=leading.trusted_ca_pem,
+            log_level=node.log_level,
+        )
+        return ControllerMessage(handshake_ack=ack, epoch=leading.epoch)

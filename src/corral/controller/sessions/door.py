@@ -1,0 +1,97 @@
+"""What stands behind the gRPC services: the leader's parts, or the way to the leader."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from types import TracebackType
+from typing import Any, Final, Protocol
+
+import grpc
+import msgspec
+import structlog
+
+from corral.controller.cluster_state import ClusterState
+from corral.controller.enrolment import Enrolment
+from corral.controller.ledger import Ledger
+from corral.controller.sessions.registry import Sessions
+from corral.controller.sessions.transfers import Transfers
+from corral.domain.ids import Epoch
+from corral.errors import Code, CorralError, Rejected, Retryable
+from corral.pki.names import Peer, read_peer
+from corral.wire.status import abort
+
+_GRPC_ENDS: Final = (grpc.RpcError, grpc.aio.AbortError, grpc.aio.UsageError)
+_log = structlog.get_logger("corral.controller.grpc")
+
+
+class LinkTerm(msgspec.Struct, frozen=True, kw_only=True):
+    """What the link needs of a controller that leads, for one term."""
+
+    epoch: Epoch
+    ledger: Ledger
+    sessions: Sessions
+    enrolment: Enrolment
+    transfers: Transfers
+    trusted_ca_pem: bytes
+
+    @property
+    def state(self) -> ClusterState:
+        return self.ledger.state
+
+
+class Standing(Protocol):
+    """Does this controller lead, and if not, who does?"""
+
+    def leading(self) -> LinkTerm | None: ...
+
+    def leader_address(self) -> str:
+        """The leader's gRPC address, or empty when nobody is known to lead."""
+
+    def controller_addresses(self) -> Sequence[str]:
+        """The gRPC addresses of all controllers we know of."""
+
+    def api_port(self) -> int: ...
+
+
+def require_leading(standing: Standing) -> LinkTerm:
+    leading = standing.leading()
+    if leading is None:
+        address = standing.leader_address()
+        raise Retryable(
+            Code.NOT_LEADER,
+            "this controller does not lead",
+            hint=f"the leader is at {address}" if address else "nobody leads right now; try again",
+            retry_after=1.0,
+        )
+    return leading
+
+
+def authenticated(context: Any) -> Peer:
+    """The peer whose certificate the TLS layer verified."""
+    certificates = context.auth_context().get("x509_pem_cert")
+    if not certificates:
+        raise Rejected(Code.CERTIFICATE_REFUSED, "a client certificate is required")
+    return read_peer(certificates[0])
+
+
+class translated:  # noqa: N801 - reads as a statement: `async with translated(context, ...)`
+    """Our errors become statuses; anything else is our bug, logged here and not shown to the peer."""
+
+    def __init__(self, context: Any, call: str) -> None:
+        self._context = context
+        self._call = call
+
+    async def __aenter__(self) -> None:
+        return
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if error is None or not isinstance(error, Exception) or isinstance(error, _GRPC_ENDS):
+            return
+        peer = self._context.peer()
+        if isinstance(error, CorralError):
+            _log.info("grpc.refused", call=self._call, peer=peer, code=error.code.name, reason=error.message)
+            await abort(self._context, error)
+        _log.error("grpc.failed", call=self._call, peer=peer, exc_info=error)
+        await self._context.abort(grpc.StatusCode.INTERNAL, "internal error; see the controller's log")

@@ -1,0 +1,121 @@
+"""The first frame of a stream: who are you, do we speak the same language, may you come in?"""
+
+from __future__ import annotations
+
+import datetime as dt
+from typing import Final
+
+import msgspec
+
+from corral.controller.cluster_state import ClusterState, Stored
+from corral.domain.events import Draft, EventType
+from corral.domain.ids import NodeId, SessionId
+from corral.domain.labels import check_labels
+from corral.domain.node_states import NODE_LIFECYCLE, NodeState, NodeTrigger
+from corral.domain.records import NodeRecord
+from corral.errors import Code, Rejected
+from corral.pki.names import Peer, PeerKind
+from corral.version import PROTOCOL_VERSION
+from corral.wire.v1.link_pb2 import DaemonMessage
+from corral.wire.v1.node_pb2 import Handshake
+
+_MAX_RUNTIMES: Final = 64
+_MAX_TEXT: Final = 256
+
+
+def expect_handshake(frame: DaemonMessage) -> Handshake:
+    """The handshake in a stream's first frame, its required fields present."""
+    if frame.WhichOneof("payload") != "handshake":
+        raise Rejected(
+            Code.HANDSHAKE_EXPECTED,
+            f"the first frame must be a Handshake, got '{frame.WhichOneof('payload') or 'nothing'}'",
+        )
+    handshake = frame.handshake
+    for field in ("node_id", "version", "protocol_version"):
+        if not getattr(handshake, field):
+            raise Rejected(Code.MISSING_FIELD, f"Handshake.{field} is empty", field=field)
+    check_labels(handshake.labels)
+    return handshake
+
+
+def compatible(handshake: Handshake) -> bool:
+    return handshake.protocol_version == PROTOCOL_VERSION
+
+
+def authorise(state: ClusterState, peer: Peer, *, kind: PeerKind) -> None:
+    """The certificate is of this cluster, of this kind, and, for a node, one of its newest two."""
+    if peer.cluster != state.identity.id or peer.kind is not kind:
+        raise Rejected(
+            Code.CERTIFICATE_REFUSED,
+            f"a certificate of {peer.kind} '{peer.name}' in cluster '{peer.cluster}' does not open this door",
+        )
+    if kind is not PeerKind.NODE:
+        return
+    stored = state.nodes.find(peer.name)
+    if stored is None:
+        raise Rejected(
+            Code.CERTIFICATE_REFUSED,
+            f"node '{peer.name}' was removed from this cluster",
+            hint="enrol it again with a join token",
+        )
+    if stored.record.state is NodeState.REVOKED:
+        raise Rejected(
+            Code.CERTIFICATE_REFUSED,
+            f"node '{peer.name}' is revoked: {stored.record.reason}",
+            hint="enrol it again with a join token",
+        )
+    if peer.serial not in stored.record.serials:
+        raise Rejected(
+            Code.CERTIFICATE_REFUSED,
+            f"this certificate of node '{peer.name}' was superseded",
+            hint="only the newest two certificates of a node are accepted; enrol it again",
+        )
+
+
+def check_node_name(handshake: Handshake, peer: Peer) -> NodeId:
+    """A node speaks for itself alone."""
+    if handshake.node_id != peer.name:
+        raise Rejected(
+            Code.CERTIFICATE_REFUSED,
+            f"the certificate is of node '{peer.name}', the handshake says '{handshake.node_id[:80]}'",
+            hint="use the identity that belongs to this data directory",
+        )
+    return NodeId(peer.name)
+
+
+def opened(
+    stored: Stored[NodeRecord], handshake: Handshake, *, session: SessionId, now: dt.datetime
+) -> tuple[NodeRecord, list[Draft]]:
+    """The record of a node whose session opens, and the event that says so."""
+    old = stored.record
+    state = NODE_LIFECYCLE.step(f"node '{old.id}'", old.state, NodeTrigger.SESSION_OPENED)
+    record = msgspec.structs.replace(
+        old,
+        state=state,
+        state_since=now,
+        reason="session opened",
+        machine_id=handshake.machine_id[:_MAX_TEXT],
+        boot_id=handshake.boot_id[:_MAX_TEXT],
+        version=handshake.version[:_MAX_TEXT],
+        address=handshake.advertise_address[:_MAX_TEXT],
+        labels=dict(handshake.labels),
+        memory_mb=max(0, handshake.total_memory_mb),
+        cpus=max(0, handshake.available_cpus),
+        runtimes=tuple(sorted(handshake.runtimes))[:_MAX_RUNTIMES],
+        host_info=_host_info(handshake),
+    )
+    rebooted = bool(old.boot_id) and old.boot_id != handshake.boot_id
+    event = Draft(
+        type=EventType.NODE_ONLINE,
+        subject=old.id,
+        data={"session": session, "version": record.version, "from": old.state, "rebooted": rebooted},
+    )
+    return record, [event]
+
+
+def _host_info(handshake: Handshake) -> dict[str, str | int]:
+    return {
+        field.name: value if isinstance(value, int) else str(value)[:_MAX_TEXT]
+        for field, value in handshake.host_info.ListFields()
+        if isinstance(value, str | int)
+    }

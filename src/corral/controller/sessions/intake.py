@@ -1,0 +1,148 @@
+"""Taking in what a node must not lose: stored once, in order, and only then confirmed.
+
+The position of the node's spool moves in the same transaction as the effects of what it brought,
+so a record that arrives twice (the confirmation was lost) has no second effect.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import datetime as dt
+from collections import deque
+from collections.abc import Callable
+from typing import Final
+
+import structlog
+
+from corral.controller.collections import SPOOLS, node_log
+from corral.controller.ledger import Ledger, Step
+from corral.domain.events import Draft, EventType
+from corral.domain.ids import NodeId
+from corral.domain.records import LogRecord, SpoolPosition
+from corral.errors import Code, Retryable
+from corral.store.port import Conflict, StoreUnavailable
+from corral.system.clock import Clock
+from corral.wire.v1.link_pb2 import DaemonMessage
+from corral.wire.v1.node_pb2 import DaemonLogRecord, ErrorReport
+
+MAX_WAITING: Final = 20_000
+_PER_COMMIT: Final = 500
+_RETRY_SECONDS: Final = 1.0
+_LEVELS: Final = frozenset({"TRACE", "DEBUG", "INFO", "WARN", "ERROR"})
+_MAX_MESSAGE: Final = 16 * 1024
+_MAX_THROWABLE: Final = 64 * 1024
+_MAX_FIELDS: Final = 64
+_MAX_FIELD: Final = 2048
+_MAX_REPORT: Final = 1000
+
+_log = structlog.get_logger("corral.controller.intake")
+
+
+class Intake:
+    """The spool of one session, from arrival to confirmation."""
+
+    def __init__(
+        self,
+        *,
+        ledger: Ledger,
+        clock: Clock,
+        node_id: NodeId,
+        spool_id: str,
+        confirm: Callable[[int], None],
+    ) -> None:
+        self._ledger = ledger
+        self._clock = clock
+        self._node_id = node_id
+        self._spool_id = spool_id
+        self._confirm = confirm
+        self._journal = node_log(node_id)
+        self._waiting: deque[DaemonMessage] = deque()
+        self._wake = asyncio.Event()
+
+    @property
+    def confirmed(self) -> int:
+        """The highest sequence stored for this spool; another spool of the node starts over."""
+        stored = self._ledger.state.spools.find(self._node_id)
+        return stored.record.sequence if stored and stored.record.spool_id == self._spool_id else 0
+
+    def offer(self, message: DaemonMessage) -> None:
+        """Take a message over; never blocks. A node that ignores its window is cut off."""
+        if len(self._waiting) >= MAX_WAITING:
+            raise Retryable(
+                Code.PEER_TOO_SLOW, f"node '{self._node_id}' sent more unconfirmed records than allowed"
+            )
+        self._waiting.append(message)
+        self._wake.set()
+
+    async def run(self) -> None:
+        """Store what arrives until cancelled. A store that is down delays it and loses nothing."""
+        while True:
+            if not self._waiting:
+                self._wake.clear()
+                await self._wake.wait()
+            batch = [self._waiting[i] for i in range(min(_PER_COMMIT, len(self._waiting)))]
+            try:
+                await self._store(batch)
+            except StoreUnavailable as error:
+                _log.warning("intake.delayed", node=self._node_id, reason=str(error))
+                await asyncio.sleep(_RETRY_SECONDS)
+                continue
+            except Conflict:
+                continue  # an older session of this node stored some of it: judge again
+            for _ in batch:
+                self._waiting.popleft()
+
+    async def _store(self, batch: list[DaemonMessage]) -> None:
+        confirmed = self.confirmed
+        fresh = [m for m in batch if not m.spool_sequence or m.spool_sequence > confirmed]
+        highest = max((m.spool_sequence for m in batch), default=0)
+        steps = [step for message in fresh for step in self._effects(message)]
+        if highest > confirmed:
+            position = SpoolPosition(spool_id=self._spool_id, sequence=highest)
+            revision = self._ledger.state.spools.revision(self._node_id)
+            steps.append(SPOOLS.put(self._node_id, position, expect=revision))
+        if steps:
+            await self._ledger.commit(*steps)
+        if highest:
+            self._confirm(max(highest, confirmed))
+
+    def _effects(self, message: DaemonMessage) -> list[Step]:
+        """What a record means. Kinds that only a newer daemon knows are confirmed and passed over."""
+        kind = message.WhichOneof("payload")
+        if kind == "daemon_log_record":
+            return [self._journal.append(log_record(message.daemon_log_record, self._clock.now()))]
+        if kind == "error_report":
+            return [_reported(self._node_id, message.error_report)]
+        _log.warning("intake.unknown_kind", node=self._node_id, kind=kind or "none")
+        return []
+
+
+def log_record(record: DaemonLogRecord, now: dt.datetime) -> LogRecord:
+    """A daemon's log record as we keep it: bounded, and with a time that exists."""
+    try:
+        at = dt.datetime.fromtimestamp(record.timestamp_ms / 1000, dt.UTC)
+    except (OverflowError, ValueError, OSError):
+        at = now
+    fields = dict(list(record.mdc.items())[:_MAX_FIELDS])
+    return LogRecord(
+        at=at,
+        level=record.level if record.level in _LEVELS else "INFO",
+        logger=record.logger[:_MAX_FIELD],
+        thread=record.thread[:_MAX_FIELD],
+        message=record.message[:_MAX_MESSAGE],
+        throwable=record.throwable[:_MAX_THROWABLE],
+        fields={key[:_MAX_FIELD]: value[:_MAX_FIELD] for key, value in fields.items()},
+        dropped_before=record.dropped_before,
+    )
+
+
+def _reported(node_id: NodeId, report: ErrorReport) -> Draft:
+    return Draft(
+        type=EventType.NODE_ERROR_REPORTED,
+        subject=node_id,
+        data={
+            "code": report.error_code[:_MAX_REPORT],
+            "message": report.error_message[:_MAX_REPORT],
+            "context": report.context[:_MAX_REPORT],
+        },
+    )

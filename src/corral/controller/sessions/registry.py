@@ -1,0 +1,177 @@
+"""Who is connected, and what the store says about it.
+
+A node has at most one session here. A new one supersedes the old one at once; the old stream's
+late end then changes nothing, because only the present session may take its node offline.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Final
+
+import msgspec
+import structlog
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+
+from corral.controller.cluster_state import Stored
+from corral.controller.collections import NODES
+from corral.controller.ledger import Ledger, Step
+from corral.controller.sessions.live import LiveNode
+from corral.controller.sessions.session import Session
+from corral.domain.events import Draft, EventType
+from corral.domain.ids import NodeId
+from corral.domain.node_states import NODE_LIFECYCLE, NodeState, NodeTrigger
+from corral.domain.records import NodeRecord
+from corral.errors import Code, CorralError, Rejected, Retryable
+from corral.store.port import Commit, StoreUnavailable
+from corral.system.clock import Clock
+
+_RETRY_SECONDS: Final = 1.0
+_log = structlog.get_logger("corral.controller.sessions")
+
+
+class Sessions:
+    """All live sessions of this leader."""
+
+    def __init__(self, *, ledger: Ledger, clock: Clock, metrics: CollectorRegistry) -> None:
+        self._ledger = ledger
+        self._clock = clock
+        self._by_node: dict[NodeId, Session] = {}
+        self._endings: set[asyncio.Task[None]] = set()
+        self._closing = False
+        self._opened = Counter("corral_sessions_opened", "Sessions that daemons opened", registry=metrics)
+        self._count = Gauge("corral_sessions", "Live sessions of daemons", registry=metrics)
+
+        self.round_trips = Histogram(
+            "corral_link_round_trip_seconds",
+            "From ping to pong.",
+            registry=metrics,
+            buckets=(0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.3, 1.0, 3.0, 10.0),
+        )
+
+    def forget_metrics(self, metrics: CollectorRegistry) -> None:
+        """A term's figures end with the term."""
+        metrics.unregister(self._opened)
+        metrics.unregister(self._count)
+        metrics.unregister(self.round_trips)
+
+    def __len__(self) -> int:
+        return len(self._by_node)
+
+    def find(self, node_id: NodeId) -> Session | None:
+        return self._by_node.get(node_id)
+
+    def live(self, node_id: NodeId) -> LiveNode | None:
+        session = self._by_node.get(node_id)
+        return session.live if session else None
+
+    def set_log_level(self, node_id: NodeId, level: str) -> None:
+        session = self._by_node.get(node_id)
+        if session is not None:
+            session.set_log_level(level)
+
+    def refuse_clone(self, node_id: NodeId, machine_id: str) -> None:
+        """A live node on another machine keeps its id: two hosts with one identity is a copy."""
+        present = self._by_node.get(node_id)
+        if present is not None and present.facts.machine_id != machine_id:
+            raise Rejected(
+                Code.NODE_ID_IN_USE,
+                f"node '{node_id}' is connected from another machine",
+                hint="a data directory must not be copied to a second host; enrol this host under its own id",
+            )
+
+    def enter(self, session: Session) -> None:
+        """Make this the node's session; an older one ends now."""
+        if self._closing:
+            raise Retryable(Code.SHUTTING_DOWN, "this controller is shutting down", retry_after=1.0)
+        node_id = session.facts.node_id
+        older = self._by_node.get(node_id)
+        self._by_node[node_id] = session
+        self._opened.inc()
+        self._count.set(len(self._by_node))
+        if older is not None:
+            older.close(Retryable(Code.CONFLICT, f"node '{node_id}' opened a newer session"))
+
+    def leave(self, session: Session, reason: CorralError | None) -> None:
+        """The session's stream ended. Never blocks and never fails: it runs while tasks are cancelled."""
+        node_id = session.facts.node_id
+        _log.info(
+            "session.ended", node=node_id, session=session.facts.id, reason=str(reason or "stream ended")
+        )
+        if self._by_node.get(node_id) is not session:
+            return
+        del self._by_node[node_id]
+        self._count.set(len(self._by_node))
+        if not self._closing:
+            task = asyncio.create_task(self._record_end(node_id, reason), name=f"sessions/end/{node_id}")
+            self._endings.add(task)
+            task.add_done_callback(self._endings.discard)
+
+    async def _record_end(self, node_id: NodeId, reason: CorralError | None) -> None:
+        silent = reason is not None and reason.code is Code.UNREACHABLE
+        trigger = NodeTrigger.PONGS_MISSED if silent else NodeTrigger.STREAM_ENDED
+        text = reason.message if reason else "the daemon ended the stream"
+        while True:
+            try:
+                await self._mark(node_id, trigger, text)
+                return
+            except StoreUnavailable:
+                await asyncio.sleep(_RETRY_SECONDS)
+            except CorralError as error:
+                _log.warning("session.end_not_recorded", node=node_id, reason=str(error))
+                return
+
+    async def _mark(self, node_id: NodeId, trigger: NodeTrigger, reason: str) -> None:
+        def change(stored: Stored[NodeRecord]) -> tuple[NodeRecord, list[Step]] | None:
+            if node_id in self._by_node or not NODE_LIFECYCLE.allows(stored.record.state, trigger):
+                return None  # it is back already, or was revoked meanwhile
+            return self._offline(stored.record, trigger, reason)
+
+        if self._ledger.state.nodes.find(node_id) is not None:
+            await self._ledger.revise(self._ledger.state.nodes, node_id, change)
+
+    def _offline(
+        self, record: NodeRecord, trigger: NodeTrigger, reason: str
+    ) -> tuple[NodeRecord, list[Step]]:
+        state = NODE_LIFECYCLE.step(f"node '{record.id}'", record.state, trigger)
+        silent = state is NodeState.UNREACHABLE
+        event = Draft(
+            type=EventType.NODE_UNREACHABLE if silent else EventType.NODE_DISCONNECTED,
+            subject=record.id,
+            data={"reason": reason, "from": record.state},
+        )
+        changed = msgspec.structs.replace(record, state=state, state_since=self._clock.now(), reason=reason)
+        return changed, [event]
+
+    async def forget_predecessors(self) -> None:
+        """At the start of a term nobody is connected, whatever an earlier leader wrote."""
+        for stored in self._ledger.state.nodes:
+            if stored.record.state is NodeState.ONLINE:
+                await self._mark(stored.record.id, NodeTrigger.STREAM_ENDED, "the controller restarted")
+
+    def follow(self, commit: Commit) -> None:
+        """End sessions whose certificate a commit has just made worthless."""
+        for change in commit.changes:
+            if change.collection != NODES.name:
+                continue
+            session = self._by_node.get(NodeId(change.id))
+            if session is not None:
+                self._judge(session)
+
+    def _judge(self, session: Session) -> None:
+        stored = self._ledger.state.nodes.find(session.facts.node_id)
+        if stored is None:
+            session.close(Rejected(Code.CERTIFICATE_REFUSED, "the node was removed"))
+        elif stored.record.state is NodeState.REVOKED:
+            session.close(Rejected(Code.CERTIFICATE_REFUSED, f"the node is revoked: {stored.record.reason}"))
+        elif session.facts.serial not in stored.record.serials:
+            session.close(Rejected(Code.CERTIFICATE_REFUSED, "the certificate was superseded"))
+
+    async def close(self, reason: CorralError) -> None:
+        """End every session. Nodes stay ONLINE in the store: the next leader looks for itself."""
+        self._closing = True
+        for session in list(self._by_node.values()):
+            session.close(reason)
+        for task in self._endings:
+            task.cancel()
+        await asyncio.gather(*self._endings, return_exceptions=True)

@@ -1,0 +1,221 @@
+"""One live stream of one daemon: a reader, one writer, a heartbeat and an intake.
+
+The four end together. Whoever ends first says why; the registry turns that into the node's state.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any, Final
+
+import msgspec
+import structlog
+
+from corral.controller.sessions.intake import Intake
+from corral.controller.sessions.live import LiveNode
+from corral.domain.ids import Epoch, NodeId, SessionId
+from corral.errors import Code, CorralError, Rejected, Retryable
+from corral.system.clock import Clock
+from corral.wire import features
+from corral.wire.outbox import Outbox
+from corral.wire.v1.link_pb2 import ControllerBatch, ControllerMessage, DaemonMessage
+from corral.wire.v1.node_pb2 import CertificateIssued, ErrorReport, Ping, SetLogLevel, SpoolAck
+
+_MAX_PORTS: Final = 65_536
+_log = structlog.get_logger("corral.controller.session")
+
+Renew = Callable[[NodeId, bytes], Awaitable[CertificateIssued]]
+
+
+class SessionFacts(msgspec.Struct, frozen=True, kw_only=True):
+    """What was settled by the handshake."""
+
+    id: SessionId
+    node_id: NodeId
+    serial: str
+    machine_id: str
+    spool_id: str
+    epoch: Epoch
+    features: frozenset[str]
+
+
+def bundle(messages: list[ControllerMessage]) -> ControllerMessage:
+    return ControllerMessage(batch=ControllerBatch(messages=messages))
+
+
+class Session:
+    """A node's stream. `send` never blocks; `run` lives as long as the stream does."""
+
+    def __init__(
+        self,
+        *,
+        facts: SessionFacts,
+        clock: Clock,
+        intake_of: Callable[[Callable[[int], None]], Intake],
+        renew: Renew,
+        heartbeat_seconds: float,
+        missed_pongs: int,
+        on_round_trip: Callable[[float], None],
+    ) -> None:
+        self.facts = facts
+        self.live = LiveNode(session_id=facts.id, connected_at=clock.now(), last_seen=clock.now())
+        self._clock = clock
+        self._renew = renew
+        self._heartbeat_seconds = heartbeat_seconds
+        self._missed_pongs = missed_pongs
+        self._on_round_trip = on_round_trip
+        batching = features.BATCH in facts.features
+        self.outbox: Outbox[ControllerMessage] = Outbox(bundle=bundle if batching else None)
+        self._intake = intake_of(self._confirm)
+        self._unanswered = 0
+        self._pinged = 0
+        self._pinged_at = 0.0
+        self._renewing: asyncio.Task[None] | None = None
+        self._ended: asyncio.Future[CorralError] = asyncio.get_running_loop().create_future()
+
+    def send(self, message: ControllerMessage) -> bool:
+        """Queue a frame for the node; False when its stream is over."""
+        accepted = self.outbox.send(message)
+        if self.outbox.overflowed:
+            self.close(Retryable(Code.PEER_TOO_SLOW, f"node '{self.facts.node_id}' does not read its stream"))
+        return accepted
+
+    def close(self, reason: CorralError) -> None:
+        """End the stream; the first reason counts."""
+        if not self._ended.done():
+            self._ended.set_result(reason)
+
+    def set_log_level(self, level: str) -> None:
+        if features.LOG_LEVEL in self.facts.features:
+            self.outbox.replace("log-level", ControllerMessage(set_log_level=SetLogLevel(level=level)))
+
+    async def run(self, context: Any) -> CorralError | None:
+        """Serve the stream until either side ends it. None: the daemon said goodbye."""
+        tasks = [
+            asyncio.create_task(self._read(context), name=f"session/read/{self.facts.id}"),
+            asyncio.create_task(self._write(context), name=f"session/write/{self.facts.id}"),
+            asyncio.create_task(self._heartbeat(), name=f"session/heartbeat/{self.facts.id}"),
+            asyncio.create_task(self._intake.run(), name=f"session/intake/{self.facts.id}"),
+        ]
+        try:
+            ends: list[asyncio.Future[Any]] = [*tasks, self._ended]
+            await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            self.outbox.close()
+            if self._renewing is not None:
+                tasks.append(self._renewing)
+            for task in tasks:
+                task.cancel()
+            results = await asyncio.gather(*tasks, return_exceptions=True)
+        if self._ended.done():
+            return self._ended.result()
+        failures = [r for r in results if isinstance(r, Exception)]
+        for failure in failures:
+            if not isinstance(failure, CorralError):
+                raise failure
+        return failures[0] if failures else None  # type: ignore[return-value]  # all are CorralErrors
+
+    async def _write(self, context: Any) -> None:
+        while (frame := await self.outbox.next_frame()) is not None:
+            frame.epoch = self.facts.epoch
+            await context.write(frame)
+
+    async def _heartbeat(self) -> None:
+        while True:
+            if self._unanswered >= self._missed_pongs:
+                raise Retryable(
+                    Code.UNREACHABLE,
+                    f"node '{self.facts.node_id}' left {self._unanswered} pings unanswered",
+                )
+            self._pinged += 1
+            self._unanswered += 1
+            self._pinged_at = self._clock.monotonic()
+            self.send(ControllerMessage(ping=Ping(sequence=self._pinged)))
+            await asyncio.sleep(self._heartbeat_seconds)
+
+    async def _read(self, context: Any) -> None:
+        while isinstance(frame := await context.read(), DaemonMessage):
+            self.live = msgspec.structs.replace(self.live, last_seen=self._clock.now())
+            if frame.WhichOneof("payload") == "batch":
+                for message in frame.batch.messages:
+                    self._receive(message)
+            else:
+                self._receive(frame)
+
+    def _receive(self, message: DaemonMessage) -> None:
+        kind = message.WhichOneof("payload")
+        if message.spool_sequence or kind in ("daemon_log_record", "error_report"):
+            self._intake.offer(message)
+            return
+        handler = _HANDLERS.get(kind or "")
+        if handler is None:
+            # Additive by design: a kind we do not know, or do not use yet, is no reason to part.
+            _log.debug("session.frame_ignored", node=self.facts.node_id, kind=kind or "unknown")
+            return
+        handler(self, message)
+
+    def _handshake_again(self, _: DaemonMessage) -> None:
+        raise Rejected(Code.BAD_REQUEST, "a stream has one Handshake")
+
+    def _nested_batch(self, _: DaemonMessage) -> None:
+        raise Rejected(Code.BAD_REQUEST, "a batch must not hold a batch")
+
+    def _pong(self, message: DaemonMessage) -> None:
+        if message.pong.sequence == self._pinged:
+            self._unanswered = 0
+            self._on_round_trip(self._clock.monotonic() - self._pinged_at)
+
+    def _node_status(self, message: DaemonMessage) -> None:
+        status = message.node_status
+        self.live = msgspec.structs.replace(
+            self.live,
+            cpu_usage=status.cpu_usage,
+            memory_mb=status.total_memory_mb,
+            used_memory_mb=status.used_memory_mb,
+            free_disk_mb=status.free_disk_mb,
+            total_disk_mb=status.total_disk_mb,
+            instance_count=status.instance_count,
+            used_ports=tuple(status.used_ports[:_MAX_PORTS]),
+        )
+
+    def _certificate_request(self, message: DaemonMessage) -> None:
+        if self._renewing is None or self._renewing.done():
+            csr = message.certificate_request.csr_pem
+            self._renewing = asyncio.create_task(
+                self._answer_renewal(csr), name=f"session/renew/{self.facts.id}"
+            )
+
+    async def _answer_renewal(self, csr_pem: bytes) -> None:
+        try:
+            issued = await self._renew(self.facts.node_id, csr_pem)
+        except CorralError as error:
+            self.report(error, context="certificate renewal")
+            return
+        self.send(ControllerMessage(certificate_issued=issued))
+
+    def report(self, error: CorralError, *, context: str) -> None:
+        """Tell the daemon of trouble that does not end the stream."""
+        retry = int(error.retry_after or 0)
+        self.send(
+            ControllerMessage(
+                error_report=ErrorReport(
+                    error_code=error.code.name,
+                    error_message=str(error),
+                    context=context,
+                    retry_after_seconds=retry,
+                )
+            )
+        )
+
+    def _confirm(self, sequence: int) -> None:
+        self.outbox.replace("spool", ControllerMessage(spool_ack=SpoolAck(sequence=sequence)))
+
+
+_HANDLERS: Final[dict[str, Callable[[Session, DaemonMessage], None]]] = {
+    "handshake": Session._handshake_again,
+    "batch": Session._nested_batch,
+    "pong": Session._pong,
+    "node_status": Session._node_status,
+    "certificate_request": Session._certificate_request,
+}

@@ -1,0 +1,170 @@
+"""One term of leading: everything that exists only while this controller leads, under one epoch.
+
+Built from the store's truth and thrown away as a whole. Nothing of a term survives it in memory,
+so a new leader never trusts what it believed as a follower.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import datetime as dt
+from collections.abc import Callable, Sequence
+from typing import Self
+
+import structlog
+
+from corral.controller.cluster_state import ClusterState
+from corral.controller.enrolment import Enrolment
+from corral.controller.events.hub import EventHub
+from corral.controller.founding import found_cluster, open_authority, trusted_ca_pem
+from corral.controller.housekeeping import Housekeeping
+from corral.controller.http.setting import ClusterControl, Leading, Setting
+from corral.controller.ledger import Ledger, Step
+from corral.controller.sessions.door import LinkTerm
+from corral.controller.sessions.registry import Sessions
+from corral.controller.sessions.transfers import Transfers
+from corral.domain.events import Draft, EventType
+from corral.domain.ids import Epoch
+from corral.errors import Code, Retryable
+from corral.pki.authority import Authority
+from corral.store.port import Adapter, Commit, Fenced
+from corral.store.writer import Writer, WriterTiming
+from corral.system.clock import Clock
+from corral.system.config_schema import ControllerConfig
+from corral.system.entropy import Entropy
+
+_log = structlog.get_logger("corral.controller.term")
+
+
+class LeaderTerm:
+    """Use as `async with`: on entry the term serves, on exit nothing of it runs any more."""
+
+    def __init__(
+        self,
+        *,
+        config: ControllerConfig,
+        store: Adapter,
+        epoch: Epoch,
+        holder: str,
+        setting: Setting,
+        cluster: ClusterControl,
+        clock: Clock,
+        entropy: Entropy,
+        on_fatal: Callable[[BaseException], None],
+        opening: Sequence[Step] = (),
+    ) -> None:
+        self._config = config
+        self._store = store
+        self._holder = holder
+        self._setting = setting
+        self._cluster = cluster
+        self._clock = clock
+        self._entropy = entropy
+        self._opening = tuple(opening)
+        self._stack = contextlib.AsyncExitStack()
+        self.epoch = epoch
+        self.state = ClusterState()
+        self.fenced = asyncio.Event()
+        self.writer = Writer(
+            store,
+            epoch=epoch,
+            clock=clock,
+            entropy=entropy,
+            on_commit=self._fold,
+            on_fenced=self._depose,
+            on_fatal=on_fatal,
+            timing=WriterTiming(patience=config.store.commit_wait_seconds),
+        )
+        self.ledger = Ledger(self.writer, self.state)
+        self.hub: EventHub
+        self.sessions: Sessions
+        self.authority: Authority
+        self.http: Leading
+        self.link: LinkTerm
+
+    def _fold(self, commit: Commit) -> None:
+        """Memory first, then everybody who looks at memory."""
+        self.state.apply(commit)
+        self.sessions.follow(commit)
+        self.hub.publish(commit)
+
+    def _depose(self, fenced: Fenced) -> None:
+        _log.error("term.fenced", epoch=self.epoch, current=fenced.current)
+        self.fenced.set()
+
+    async def __aenter__(self) -> Self:
+        try:
+            await self._begin()
+        except BaseException:
+            await self._stack.aclose()
+            raise
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self._stack.aclose()
+
+    async def _begin(self) -> None:
+        snapshot = await self._store.snapshot(self.state.collections)
+        self.state.load(snapshot)
+        self.hub = EventHub(log=self._store, clock=self._clock, head=snapshot.head.cursor)
+        metrics = self._setting.metrics.registry
+        self.sessions = Sessions(ledger=self.ledger, clock=self._clock, metrics=metrics)
+        self._stack.callback(self.sessions.forget_metrics, metrics)
+        self.writer.start()
+        self._stack.push_async_callback(self.writer.close)
+        await found_cluster(
+            ledger=self.ledger,
+            data=self._config.data,
+            key_path=self._config.cluster_key_path,
+            clock=self._clock,
+            entropy=self._entropy,
+        )
+        await self._announce()
+        await self.sessions.forget_predecessors()
+        self._open_doors()
+        housekeeping = Housekeeping(
+            config=self._config.retention,
+            store=self._store,
+            ledger=self.ledger,
+            epoch=self.epoch,
+            clock=self._clock,
+        )
+        await self._stack.enter_async_context(housekeeping)
+
+    async def _announce(self) -> None:
+        event = Draft(
+            type=EventType.LEADER_CHANGED,
+            subject=self.state.identity.id,
+            data={"holder": self._holder, "epoch": self.epoch},
+        )
+        await self.ledger.commit(event, *self._opening)
+
+    def _open_doors(self) -> None:
+        self.authority = open_authority(self.state, key_path=self._config.cluster_key_path, clock=self._clock)
+        self.http = Leading(
+            setting=self._setting,
+            state=self.state,
+            ledger=self.ledger,
+            reads=self._store,
+            hub=self.hub,
+            writer=self.writer,
+            nodes=self.sessions,
+            cluster=self._cluster,
+        )
+        self._stack.push_async_callback(self.http.close)
+        self.link = LinkTerm(
+            epoch=self.epoch,
+            ledger=self.ledger,
+            sessions=self.sessions,
+            enrolment=Enrolment(
+                ledger=self.ledger,
+                authority=self.authority,
+                clock=self._clock,
+                certificate_life=dt.timedelta(days=self._config.pki.node_certificate_days),
+            ),
+            transfers=Transfers(self._store),
+            trusted_ca_pem=trusted_ca_pem(self.state),
+        )
+        reason = Retryable(Code.NOT_LEADER, "this controller no longer leads", retry_after=1.0)
+        self._stack.push_async_callback(self.sessions.close, reason)

@@ -1,0 +1,269 @@
+"""The API over real sockets and a real store; only the daemons' sessions and the cluster's
+leadership are stand-ins, behind the same ports."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import datetime as dt
+import ipaddress
+import pathlib
+from collections.abc import AsyncIterator, Sequence
+from typing import Any
+
+import httpx
+import msgspec
+
+from corral.controller.cluster_state import ClusterState
+from corral.controller.collections import NODES
+from corral.controller.events.hub import RING_BYTES, RING_EVENTS, EventHub
+from corral.controller.founding import found_cluster
+from corral.controller.http.api import Api
+from corral.controller.http.route_table import Route
+from corral.controller.http.routes import ROUTES
+from corral.controller.http.server import HttpServer
+from corral.controller.http.setting import IssuedCertificate, LeaderView, Leading, MemberView, Setting
+from corral.controller.ledger import Actor, Ledger
+from corral.controller.sessions.live import LiveNode
+from corral.domain.events import Draft, EventType
+from corral.domain.ids import Epoch, NodeId, SessionId
+from corral.domain.node_states import NodeState
+from corral.domain.permissions import Role
+from corral.domain.records import NodeRecord
+from corral.pki.keys import read_csr
+from corral.store.leadership import Leadership
+from corral.store.opening import open_store
+from corral.store.port import ABSENT, Adapter, Commit
+from corral.store.writer import Writer, WriterTiming
+from corral.system.clock import SystemClock
+from corral.system.entropy import SystemEntropy
+from corral.testing.failing_store import FailingStore
+from corral.testing.recorded_log import RecordedLog
+
+DEADLINE = 15.0
+
+
+class ShiftedClock(SystemClock):
+    """The machine's clock, and a hand to move its wall time."""
+
+    def __init__(self) -> None:
+        self.offset = dt.timedelta()
+
+    def now(self) -> dt.datetime:
+        return super().now() + self.offset
+
+
+class Sessions:
+    """Live nodes as a test wants them."""
+
+    def __init__(self) -> None:
+        self.present: dict[NodeId, LiveNode] = {}
+        self.levels: list[tuple[NodeId, str]] = []
+
+    def live(self, node_id: NodeId) -> LiveNode | None:
+        return self.present.get(node_id)
+
+    def set_log_level(self, node_id: NodeId, level: str) -> None:
+        self.levels.append((node_id, level))
+
+    def connect(self, name: str) -> LiveNode:
+        now = dt.datetime.now(dt.UTC)
+        live = LiveNode(
+            session_id=SessionId(f"session-{name}"),
+            connected_at=now,
+            last_seen=now,
+            cpu_usage=0.25,
+            memory_mb=4096,
+            used_memory_mb=1024,
+            free_disk_mb=9000,
+            instance_count=3,
+            used_ports=(30000, 30001),
+        )
+        self.present[NodeId(name)] = live
+        return live
+
+
+class LoneCluster:
+    """A cluster of one controller."""
+
+    store = "sqlite"
+
+    def __init__(self, epoch: Epoch) -> None:
+        self.epoch = epoch
+        self.raised_by: list[Actor] = []
+        self.certified: list[str] = []
+
+    def leader(self) -> LeaderView:
+        return LeaderView(holder="c-1", epoch=self.epoch, http="127.0.0.1:1", grpc="127.0.0.1:2")
+
+    def members(self) -> Sequence[MemberView]:
+        return [MemberView(id="c-1", role="leader", http="127.0.0.1:1", grpc="127.0.0.1:2", version="0")]
+
+    def bootstrap_addresses(self) -> Sequence[str]:
+        return ["127.0.0.1:3"]
+
+    async def raise_epoch(self, *, actor: Actor) -> Epoch:
+        self.raised_by.append(actor)
+        await asyncio.sleep(0)
+        self.epoch = Epoch(self.epoch + 1000)
+        return self.epoch
+
+    async def issue_certificate(self, *, name: str, csr_pem: str) -> IssuedCertificate:
+        read_csr(csr_pem.encode())
+        await asyncio.sleep(0)
+        self.certified.append(name)
+        return IssuedCertificate(certificate_pem=f"certificate {len(self.certified)}", ca_pem="authority")
+
+
+class Rig:
+    """A leading controller's HTTP side."""
+
+    def __init__(self, *, store: FailingStore, data: pathlib.Path) -> None:
+        self.store = store
+        self.data = data
+        self.clock = ShiftedClock()
+        self.entropy = SystemEntropy()
+        self.log = RecordedLog()
+        self.state = ClusterState()
+        self.sessions = Sessions()
+        self.leads = True
+        self.commits: list[Commit] = []
+        self.cluster: LoneCluster
+        self.writer: Writer
+        self.ledger: Ledger
+        self.hub: EventHub
+        self.leading: Leading
+        self.server: HttpServer
+        self.setting: Setting
+
+    def gate(self) -> Leading | None:
+        return self.leading if self.leads else None
+
+    def fold(self, commit: Commit) -> None:
+        self.state.apply(commit)
+        self.commits.append(commit)
+        self.hub.publish(commit)
+
+    @property
+    def url(self) -> str:
+        return f"http://{self.server.address}"
+
+    @property
+    def admin(self) -> str:
+        return (self.data / "admin.token").read_text().strip()
+
+    def client(self, token: str | None = None, **options: Any) -> httpx.AsyncClient:
+        """A caller with that token, the administrator's unless given; "" for none."""
+        text = self.admin if token is None else token
+        headers = {"Authorization": f"Bearer {text}"} if text else {}
+        return httpx.AsyncClient(base_url=self.url, headers=headers, timeout=DEADLINE, **options)
+
+    async def token(self, role: Role, **more: Any) -> tuple[str, str]:
+        """A new token of that role: its id and its text."""
+        async with self.client() as client:
+            answer = await client.post("/api/v1/tokens", json={"name": "t", "role": role.value, **more})
+            assert answer.status_code == 201, answer.text
+            return answer.json()["id"], answer.json()["token"]
+
+    async def node(self, name: str, **fields: Any) -> NodeRecord:
+        """Store a node as enrolment would leave it."""
+        now = self.clock.now()
+        made = NodeRecord(
+            id=NodeId(name),
+            state=NodeState.ENROLLED,
+            state_since=now,
+            reason="enrolled",
+            enrolled_at=now,
+            serials=("1",),
+        )
+        record = msgspec.structs.replace(made, **fields)
+        await self.ledger.commit(NODES.put(name, record, expect=ABSENT))
+        return record
+
+    async def happen(self, subject: str, **data: Any) -> Commit:
+        """Something that makes one event and nothing else."""
+        return await self.ledger.commit(Draft(type=EventType.NODE_ERROR_REPORTED, subject=subject, data=data))
+
+    async def audits(self, action: str) -> list[dict[str, Any]]:
+        async with self.client() as client:
+            items = (await client.get("/api/v1/audit", params={"limit": 500})).json()["items"]
+        return [item for item in items if item["action"] == action]
+
+
+@contextlib.asynccontextmanager
+async def http_rig(
+    data: pathlib.Path,
+    *,
+    ring_events: int = RING_EVENTS,
+    ring_bytes: int = RING_BYTES,
+    heartbeat_seconds: float = 15.0,
+    body_limit: int = 1024 * 1024,
+    scrape_networks: Sequence[str] = (),
+    max_streams: int = 2000,
+    routes: Sequence[Route] = ROUTES,
+) -> AsyncIterator[Rig]:
+    """Everything started, in order, and stopped, in order."""
+    async with contextlib.AsyncExitStack() as stack:
+        store: Adapter = await open_store("sqlite", data=data)
+        stack.push_async_callback(store.close)
+        rig = Rig(store=FailingStore(store), data=data)
+        await _lead(rig, stack, ring_events=ring_events, ring_bytes=ring_bytes)
+        rig.setting = Setting(
+            clock=rig.clock,
+            entropy=rig.entropy,
+            log_ring=rig.log.ring,
+            set_log_level=rig.log.set_level,
+            scrape_networks=[ipaddress.ip_network(network) for network in scrape_networks],
+            heartbeat_seconds=heartbeat_seconds,
+            body_limit=body_limit,
+        )
+        rig.leading = Leading(
+            setting=rig.setting,
+            state=rig.state,
+            ledger=rig.ledger,
+            reads=rig.store,
+            hub=rig.hub,
+            writer=rig.writer,
+            nodes=rig.sessions,
+            cluster=rig.cluster,
+            max_streams=max_streams,
+        )
+        api = Api(setting=rig.setting, gate=rig.gate, routes=routes)
+        rig.server = HttpServer(api, host="127.0.0.1", port=0, stop_seconds=1)
+        await rig.server.start()
+        stack.push_async_callback(rig.server.stop)
+        stack.push_async_callback(rig.leading.close)
+        yield rig
+
+
+async def _lead(rig: Rig, stack: contextlib.AsyncExitStack, *, ring_events: int, ring_bytes: int) -> None:
+    term = await Leadership(rig.store, clock=rig.clock, holder="rig", uncontested=True).acquire()
+    rig.cluster = LoneCluster(term.epoch)
+    rig.writer = Writer(
+        rig.store,
+        epoch=term.epoch,
+        clock=rig.clock,
+        entropy=rig.entropy,
+        on_commit=rig.fold,
+        on_fenced=lambda fenced: None,
+        on_fatal=lambda error: None,
+        timing=WriterTiming(first_probe=0.01, slowest_probe=0.05),
+    )
+    snapshot = await rig.store.snapshot(rig.state.collections)
+    rig.state.load(snapshot)
+    rig.hub = EventHub(
+        log=rig.store,
+        clock=rig.clock,
+        head=snapshot.head.cursor,
+        ring_events=ring_events,
+        ring_bytes=ring_bytes,
+    )
+    rig.ledger = Ledger(rig.writer, rig.state)
+    await stack.enter_async_context(rig.writer)
+    await found_cluster(
+        ledger=rig.ledger,
+        data=rig.data,
+        key_path=rig.data / "ca" / "cluster.key",
+        clock=rig.clock,
+        entropy=rig.entropy,
+    )

@@ -1,0 +1,116 @@
+"""The route table: what it promises by being data."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import httpx
+import pytest
+from http_rig import Rig
+
+from corral.controller.http.answers import Answer
+from corral.controller.http.route_table import (
+    PUBLIC,
+    Act,
+    Mutate,
+    Probe,
+    Read,
+    Route,
+    check_table,
+    public_routes,
+)
+from corral.controller.http.routes import ROUTES
+from corral.domain.permissions import GRANTS, Permission, Role
+
+ANSWERS_WITHOUT_CREDENTIALS = {
+    "GET /health",
+    "GET /ready",
+    "GET /api/ping",
+    "GET /api/v1/events/stream",  # with a ticket
+}
+GUARDED = [route for route in ROUTES if route.permission is not PUBLIC]
+
+
+def probe(**changed: Any) -> Probe:
+    given = {
+        "method": "GET",
+        "path": "/x",
+        "permission": PUBLIC,
+        "summary": "s",
+        "handler": lambda setting, gate: Answer(),
+    }
+    return Probe(**{**given, **changed})
+
+
+def test_exactly_these_routes_answer_without_credentials() -> None:
+    assert public_routes(ROUTES) == ANSWERS_WITHOUT_CREDENTIALS
+
+
+def test_a_route_without_a_permission_cannot_be_constructed() -> None:
+    with pytest.raises(TypeError, match="permission"):
+        Probe(method="GET", path="/x", summary="s", handler=lambda setting, gate: Answer())  # type: ignore[call-arg]
+    with pytest.raises(ValueError, match="names no permission"):
+        probe(permission=None)
+
+
+@pytest.mark.parametrize(
+    "changed", [{"method": "BREW"}, {"path": "x"}, {"summary": ""}], ids=["method", "path", "summary"]
+)
+def test_a_malformed_route_cannot_be_constructed(changed: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match="well-formed"):
+        probe(**changed)
+
+
+def test_a_mutation_is_neither_public_nor_a_get() -> None:
+    common: dict[str, Any] = {"path": "/x", "summary": "s", "handler": lambda leading, call: None}
+    with pytest.raises(ValueError, match="needs a caller"):
+        Mutate(method="POST", permission=PUBLIC, **common)
+    with pytest.raises(ValueError, match="needs a caller"):
+        Mutate(method="GET", permission=Permission.NODES_MANAGE, **common)
+
+
+def test_a_table_with_two_routes_for_one_request_is_refused() -> None:
+    with pytest.raises(ValueError, match="twice"):
+        check_table([probe(path="/x/{id}"), probe(path="/x/{name}")])
+
+
+def test_only_reads_and_streams_use_get_and_everything_else_mutates_or_is_a_ticket() -> None:
+    writing = [route for route in ROUTES if route.method != "GET"]
+    others = [route.name for route in writing if not isinstance(route, Mutate | Act)]
+    assert others == ["POST /api/v1/events/tickets"]
+    assert all(isinstance(route, Read) for route in writing if route.name in others)
+
+
+def concrete(route: Route) -> str:
+    path = route.path
+    for name in route.parameters:
+        path = path.replace(f"{{{name}}}", "none-such")
+    return path
+
+
+@pytest.mark.parametrize("route", GUARDED, ids=lambda route: route.name)
+async def test_every_guarded_route_refuses_a_caller_without_a_token(route: Route, rig: Rig) -> None:
+    async with rig.client("") as nobody:
+        answer = await nobody.request(route.method, concrete(route))
+    assert (answer.status_code, answer.json()["error"]["code"]) == (401, "UNAUTHENTICATED")
+    assert answer.headers["www-authenticate"].startswith("Bearer")
+
+
+async def test_every_guarded_route_refuses_a_role_that_does_not_grant_its_permission(rig: Rig) -> None:
+    for role in (Role.VIEWER, Role.OPERATOR):
+        _, token = await rig.token(role)
+        async with rig.client(token) as caller:
+            for route in GUARDED:
+                if route.permission in GRANTS[role]:
+                    continue
+                answer = await caller.request(route.method, concrete(route))
+                assert (answer.status_code, answer.json()["error"]["code"]) == (403, "FORBIDDEN"), route.name
+                assert str(route.permission) in answer.json()["error"]["message"]
+
+
+async def test_a_literal_path_wins_over_a_pattern(client: httpx.AsyncClient, rig: Rig) -> None:
+    await rig.node("node-1")
+    assert (await client.get("/api/v1/nodes/join-tokens")).json() == {"items": [], "next": None}
+    refused = await client.post("/api/v1/nodes/join-tokens", json={"node_id": "join-tokens"})
+    assert refused.status_code == 400
+    assert "reserved" in refused.json()["error"]["message"]

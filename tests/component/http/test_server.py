@@ -1,0 +1,97 @@
+"""The server: it starts when its port is free, serves TLS, and ends in order."""
+
+from __future__ import annotations
+
+import asyncio
+import datetime as dt
+import pathlib
+import signal
+import socket
+import ssl
+
+import httpx
+import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.serialization import Encoding
+from cryptography.x509.oid import NameOID
+from http_rig import Rig
+
+from corral.controller.http.api import Api
+from corral.controller.http.routes import ROUTES
+from corral.controller.http.server import HttpServer
+from corral.controller.http.setting import Setting
+from corral.errors import Code, Rejected
+from corral.pki.keys import key_pem, new_key
+from corral.system.clock import SystemClock
+from corral.system.entropy import SystemEntropy
+from corral.testing.recorded_log import RecordedLog
+
+
+def standby_api() -> Api:
+    log = RecordedLog()
+    setting = Setting(
+        clock=SystemClock(), entropy=SystemEntropy(), log_ring=log.ring, set_log_level=log.set_level
+    )
+    return Api(setting=setting, gate=lambda: None, routes=ROUTES)
+
+
+async def test_a_port_in_use_is_refused_with_the_address(rig: Rig) -> None:
+    host, port = rig.server.address
+    with pytest.raises(Rejected) as refused:
+        await HttpServer(standby_api(), host=host, port=port).start()
+    assert refused.value.code is Code.PORT_IN_USE
+    assert f"{host}:{port}" in str(refused.value)
+
+
+async def test_the_server_leaves_signals_alone_and_its_port_is_free_after_the_end() -> None:
+    before = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
+    server = HttpServer(standby_api(), host="127.0.0.1", port=0)
+    await server.start()
+    assert [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)] == before
+    address = server.address
+    await server.stop()
+    await server.stop()
+    with socket.socket() as probe:
+        probe.bind(tuple(address))
+
+
+async def test_the_api_is_served_over_tls(data: pathlib.Path) -> None:
+    key, certificate = new_key(), data / "server.pem"
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "localhost")])
+    now = dt.datetime.now(dt.UTC)
+    signed = (
+        x509.CertificateBuilder()
+        .subject_name(name)
+        .issuer_name(name)
+        .public_key(key.public_key())
+        .serial_number(1)
+        .not_valid_before(now - dt.timedelta(days=1))
+        .not_valid_after(now + dt.timedelta(days=1))
+        .add_extension(x509.SubjectAlternativeName([x509.DNSName("localhost")]), critical=False)
+        .sign(key, hashes.SHA256())
+    )
+    certificate.write_bytes(key_pem(key) + signed.public_bytes(Encoding.PEM))
+    serving = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    serving.load_cert_chain(certificate)
+    server = HttpServer(standby_api(), host="127.0.0.1", port=0, ssl_context=serving)
+    await server.start()
+    trusting = ssl.create_default_context(cadata=signed.public_bytes(Encoding.PEM).decode())
+    async with httpx.AsyncClient(verify=trusting) as client:
+        answer = await client.get(f"https://localhost:{server.address.port}/health")
+    assert answer.json() == {"status": "ok"}
+    await server.stop()
+
+
+async def test_a_request_that_is_being_answered_is_finished_at_the_end(rig: Rig) -> None:
+    rig.store.hold()
+    async with rig.client() as client:
+        asking = asyncio.create_task(client.post("/api/v1/tokens", json={"name": "t", "role": "VIEWER"}))
+        while not rig.writer.pending:
+            await asyncio.sleep(0)
+        stopping = asyncio.create_task(rig.server.stop())
+        await asyncio.sleep(0)
+        rig.store.let_go()
+        answer = await asking
+        await stopping
+    assert answer.status_code == 201

@@ -1,0 +1,91 @@
+"""API tokens: who gets in, with what, and for how long."""
+
+from __future__ import annotations
+
+import datetime as dt
+
+import httpx
+import pytest
+from http_rig import Rig
+
+from corral.domain.permissions import GRANTS, Role
+
+
+def error(answer: httpx.Response) -> tuple[int, str]:
+    return answer.status_code, answer.json()["error"]["code"]
+
+
+async def test_a_new_token_works_and_its_text_is_shown_once(client: httpx.AsyncClient, rig: Rig) -> None:
+    id, text = await rig.token(Role.VIEWER)
+    assert text.startswith(f"corral_{id}_")
+    async with rig.client(text) as viewer:
+        me = (await viewer.get("/api/v1/auth/me")).json()
+    assert me["token"]["id"] == id
+    assert me["permissions"] == sorted(GRANTS[Role.VIEWER])
+    listed = (await client.get("/api/v1/tokens")).json()["items"]
+    assert {item["name"] for item in listed} == {"first-admin", "t"}
+    assert all("token" not in item and "secret_sha256" not in item for item in listed)
+
+
+@pytest.mark.parametrize("scheme", ["bearer", "BEARER", "Bearer "])
+async def test_the_scheme_is_read_kindly(rig: Rig, scheme: str) -> None:
+    async with rig.client("") as client:
+        answer = await client.get("/api/v1/nodes", headers={"Authorization": f"{scheme} {rig.admin}"})
+    assert answer.status_code == 200
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        lambda text: text[:-1] + ("a" if text[-1] != "a" else "b"),
+        lambda text: text.replace("corral_", "corall_"),
+        lambda text: text + "x",
+        lambda text: text.upper(),
+        lambda text: "corral_tok-aaaaaaaaaaaa_" + text.rsplit("_", 1)[1],
+        lambda text: "corral__",
+        lambda text: "é" * 10,
+    ],
+    ids=["secret", "prefix", "longer", "case", "id", "empty", "not ascii"],
+)
+async def test_a_wrong_token_is_refused_and_not_told_why(rig: Rig, spoil: object) -> None:
+    async with rig.client("") as client:
+        value = f"Bearer {spoil(rig.admin)}"  # type: ignore[operator]
+        answer = await client.get("/api/v1/nodes", headers={b"Authorization": value.encode("latin-1")})
+    assert error(answer) == (401, "UNAUTHENTICATED")
+    assert answer.json()["error"]["message"] == "the token is not known here"
+
+
+@pytest.mark.parametrize("header", ["Basic YTpi", "Bearer", ""])
+async def test_a_request_without_a_bearer_token_is_refused(rig: Rig, header: str) -> None:
+    async with rig.client("") as client:
+        answer = await client.get("/api/v1/nodes", headers={"Authorization": header})
+    assert error(answer) == (401, "UNAUTHENTICATED")
+
+
+async def test_an_expired_token_is_refused(rig: Rig) -> None:
+    _, text = await rig.token(Role.VIEWER, expires_in_seconds=60)
+    async with rig.client(text) as client:
+        assert (await client.get("/api/v1/nodes")).status_code == 200
+        rig.clock.offset = dt.timedelta(seconds=61)
+        answer = await client.get("/api/v1/nodes")
+    assert error(answer) == (401, "UNAUTHENTICATED")
+    assert "expired at" in answer.json()["error"]["message"]
+
+
+async def test_a_revoked_token_is_refused_at_once(client: httpx.AsyncClient, rig: Rig) -> None:
+    id, text = await rig.token(Role.OPERATOR)
+    assert (await client.delete(f"/api/v1/tokens/{id}")).status_code == 204
+    async with rig.client(text) as revoked:
+        assert error(await revoked.get("/api/v1/nodes")) == (401, "UNAUTHENTICATED")
+    assert error(await client.get(f"/api/v1/tokens/{id}")) == (404, "NOT_FOUND")
+    events = (await client.get("/api/v1/events?types=TOKEN_REVOKED")).json()["items"]
+    assert [event["subject"] for event in events] == [id]
+
+
+async def test_a_token_that_does_not_exist_is_answered_with_the_nearest_one(
+    client: httpx.AsyncClient, rig: Rig
+) -> None:
+    id, _ = await rig.token(Role.VIEWER)
+    answer = await client.get(f"/api/v1/tokens/{id[:-1]}")
+    assert error(answer) == (404, "NOT_FOUND")
+    assert f"did you mean '{id}'?" in answer.json()["error"]["hint"]
