@@ -18,6 +18,18 @@ def faketime_library() -> str:
     return str(found[0])
 
 
+@pytest.fixture(autouse=True)
+def _no_shared_memory_left():
+    """libfaketime names its shared memory after a process and leaves it when that is killed."""
+    memory = pathlib.Path("/dev/shm")
+    before = set(memory.glob("*faketime_*"))
+    yield
+    for path in set(memory.glob("*faketime_*")) - before:
+        pid = path.name.rpartition("_")[2]
+        if not pathlib.Path("/proc", pid).exists():
+            path.unlink(missing_ok=True)
+
+
 @pytest.mark.trap("T28")
 async def test_sessions_survive_steps_of_an_hour_and_reconnecting_takes_no_longer(processes, scratch):
     offset = scratch / "faketime"
@@ -26,7 +38,8 @@ async def test_sessions_survive_steps_of_an_hour_and_reconnecting_takes_no_longe
         "LD_PRELOAD": faketime_library(),
         "FAKETIME_TIMESTAMP_FILE": str(offset),
         "FAKETIME_NO_CACHE": "1",
-        "DONT_FAKE_MONOTONIC": "1",
+        "FAKETIME_DONT_FAKE_MONOTONIC": "1",
+        "FAKETIME_DISABLE_SHM": "1",
     }
     estate = Estate(processes, scratch)
     controller = await estate.controller(CORRAL_LINK_HEARTBEAT_SECONDS="0.3", **jumping)
