@@ -6,6 +6,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 DATA ?= data
 WORKERS ?= 2
+ROUNDS ?= 20
 PIP := $(BIN)/pip --disable-pip-version-check --quiet
 
 .PHONY: up down setup test check bench traps docs wire lock soak clean
@@ -23,7 +24,7 @@ test: setup  ## every suite
 	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile
 
 soak: setup  ## long campaigns, not part of `test`
-	CORRAL_TEST_ROUNDS=20 $(BIN)/python -m pytest -n $(WORKERS) tests/component tests/system
+	for round in $$(seq $(ROUNDS)); do $(BIN)/python -m pytest -q -n $(WORKERS) --dist loadfile || exit 1; done
 
 check: $(VENV)/.dev  ## style, types, import directions, generated code
 	$(BIN)/ruff check .

@@ -30,4 +30,6 @@ def audit() -> None:
 @api_command
 def list_entries(session: Session, limit: int) -> None:
     """List audit entries; -o json also shows what was before and after."""
-    show_list(session.output, session.client.pages("/api/v1/audit", limit=limit), columns=COLUMNS)
+    show_list(
+        session.output, session.client.pages("/api/v1/audit", limit=limit), columns=COLUMNS, name="number"
+    )

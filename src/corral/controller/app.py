@@ -20,6 +20,7 @@ from corral.controller.cluster_state import ClusterState
 from corral.controller.collections import AUTHORITY, CLUSTER
 from corral.controller.founding import open_authority, trusted_ca_pem
 from corral.controller.http.api import Api
+from corral.controller.http.cors import CrossOrigin
 from corral.controller.http.routes import ROUTES
 from corral.controller.http.server import HttpServer
 from corral.controller.http.setting import Setting
@@ -113,7 +114,8 @@ class ControllerApp:
     async def _start_http(self) -> None:
         api = Api(setting=self._setting, gate=self.place.http_gate, routes=ROUTES)
         host, port = parse_address(self._config.http.listen, any_port=True)
-        server = HttpServer(api, host=host, port=port)
+        origins = self._config.http.cors.origins
+        server = HttpServer(CrossOrigin(api, origins=origins) if origins else api, host=host, port=port)
         await server.start()
         self._stack.push_async_callback(server.stop)
         # gRPC ports must be known before we lead: the lease carries them to the other controllers.

@@ -32,6 +32,8 @@ class Housekeeping:
     def __init__(
         self, *, config: RetentionSection, store: Adapter, ledger: Ledger, epoch: Epoch, clock: Clock
     ) -> None:
+        self._store = store
+        self._epoch = epoch
         self._ledger = ledger
         self._clock = clock
         policy = RetentionPolicy(
@@ -57,6 +59,7 @@ class Housekeeping:
             try:
                 while await self.sweep():
                     await asyncio.sleep(0)
+                await self.forget_logs()
             except CorralError as error:
                 _log.warning("housekeeping.postponed", reason=str(error))
             await asyncio.sleep(_SWEEP_SECONDS)
@@ -67,6 +70,18 @@ class Housekeeping:
         if steps:
             await self._ledger.commit(*steps)
         return len(steps)
+
+    async def forget_logs(self) -> None:
+        """Drop the logs of nodes that are no more: a later node of that name begins with its own."""
+        for journal in await self._store.journals(NODE_LOG_PREFIX):
+            if self._ledger.state.nodes.find(journal.removeprefix(NODE_LOG_PREFIX)) is not None:
+                continue
+            newest = await self._store.entries(journal, limit=1, newest=True)
+            through = [(journal, entry.number) for entry in newest]
+            while through and await self._store.trim(
+                epoch=self._epoch, events_through=0, tombstones_through=0, journals=through
+            ):
+                await asyncio.sleep(0)
 
     def _expired_steps(self) -> list[Step]:
         now = self._clock.now()

@@ -92,6 +92,9 @@ class ComposedStore:
     async def events(self, after: Cursor, *, limit: int) -> list[Event]:
         return await self._reads.events(after, limit=limit)
 
+    async def cursor_at(self, sequence: int) -> Cursor:
+        return await self._reads.cursor_at(sequence)
+
     async def entries(
         self,
         journal: str,

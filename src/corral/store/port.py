@@ -258,6 +258,10 @@ class ReadEngine(Protocol):
     async def events(self, after: Cursor, *, limit: int) -> list[Event]:
         """Events after a cursor. RESYNC_REQUIRED when the cursor is not of this log, or too old."""
 
+    async def cursor_at(self, sequence: int) -> Cursor:
+        """A cursor that `events` accepts: of the event with this number, else of the last dropped
+        one when this was dropped too, else of the newest."""
+
     async def entries(
         self, journal: str, *, after: int = 0, before: int | None = None, limit: int, newest: bool = False
     ) -> list[Entry]:

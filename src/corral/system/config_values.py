@@ -15,7 +15,8 @@ from urllib.parse import urlsplit
 from msgspec import Meta
 
 from corral.domain import ids
-from corral.errors import nearest
+from corral.domain.labels import check_labels
+from corral.errors import Rejected, nearest
 from corral.system.addresses import parse_address, parse_host
 
 Check = Callable[[Any], Any]
@@ -93,11 +94,10 @@ def _optional_node_id(value: str) -> str:
 
 
 def _labels(value: dict[str, str]) -> dict[str, str]:
-    for key, text in value.items():
-        if not 1 <= len(key) <= 63 or "=" in key or "," in key or not key.isprintable():
-            raise ValueError(f"{key!r} is not a label; use 1 to 63 printable characters without '=' and ','")
-        if len(text) > 255 or not text.isprintable():
-            raise ValueError(f"the value of label {key!r} is longer than 255 or not printable")
+    try:
+        check_labels(value)
+    except Rejected as refused:
+        raise ValueError(str(refused)) from refused
     return value
 
 

@@ -64,7 +64,7 @@ def start_logging(
     """
     level_number(level)
     try:
-        directory.mkdir(parents=True, exist_ok=True)
+        directory.mkdir(parents=True, exist_ok=True, mode=0o700)
         file = RotatingFile(directory / f"{role}.log", limit=file_bytes, count=file_count)
     except OSError as error:
         raise Rejected(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 import signal
 from collections.abc import Callable
@@ -71,6 +72,9 @@ async def _serve(service: Service, stop: asyncio.Event) -> None:
     try:
         await asyncio.wait([stopping, running, settling], return_when=asyncio.FIRST_COMPLETED)
         if settling.done():
+            # What lives now lives long: later collections need not look at it again.
+            gc.collect()
+            gc.freeze()
             print(f"ready: {service.announcement()}", flush=True)
             await asyncio.wait([stopping, running], return_when=asyncio.FIRST_COMPLETED)
         if running.done():

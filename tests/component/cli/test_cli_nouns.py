@@ -109,7 +109,19 @@ def test_the_newest_events_are_listed_also_behind_empty_pages(corral: Corral, se
         200,
         dict(zip(("items", "next"), pages[request.query.get("after")], strict=True)),
     )
+    assert corral("event", "list", "--limit", "501", "-o", "name").stdout == "1-1\n1-10\n1-11\n"
+
+
+def test_a_page_of_the_newest_events_is_asked_for_as_such(corral: Corral, server: StandIn) -> None:
+    asked = []
+
+    def answer(request):
+        asked.append((request.query.get("newest"), request.query.get("limit")))
+        return 200, {"items": [{"id": "1-10"}, {"id": "1-11"}], "next": None}
+
+    server.answers["GET", "/api/v1/events"] = answer
     assert corral("event", "list", "--limit", "2", "-o", "name").stdout == "1-10\n1-11\n"
+    assert asked == [("true", "2")]
 
 
 @pytest.mark.parametrize(

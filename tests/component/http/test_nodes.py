@@ -138,7 +138,7 @@ async def test_a_join_token_is_shown_once_with_the_command_that_uses_it(
     assert answer.status_code == 201
     assert (made["node_id"], made["replace"]) == ("node-7", False)
     assert made["token"] in made["command"]
-    assert made["command"].startswith("corral daemon --controller 127.0.0.1:2 --join ")
+    assert "--controller 127.0.0.1:2 --node-id node-7 --join " in made["command"]
     (listed,) = (await client.get(JOIN)).json()["items"]
     assert (listed["id"], listed["state"]) == (made["id"], "usable")
     assert "token" not in listed

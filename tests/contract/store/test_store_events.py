@@ -115,3 +115,18 @@ async def test_trimming_one_journal_leaves_its_namesakes_alone(desk: Desk) -> No
         await desk.commit(Append(journal=journal, body=b""))
     await desk.store.trim(epoch=desk.epoch, events_through=0, tombstones_through=0, journals=[("a", 99)])
     assert await desk.store.journals() == {"a-b": (2, 2)}
+
+
+async def test_a_cursor_can_be_had_for_any_number_and_is_one_that_is_accepted(desk: Desk) -> None:
+    assert await desk.store.cursor_at(0) == START
+    assert await desk.store.cursor_at(99) == START
+    events = [(await desk.commit(happened(f"s{n}"))).events[0] for n in range(5)]
+    assert await desk.store.cursor_at(0) == START
+    assert await desk.store.cursor_at(3) == events[2].cursor
+    assert await desk.store.cursor_at(99) == events[4].cursor
+    await desk.store.trim(epoch=desk.epoch, events_through=3, tombstones_through=0, journals=[])
+    async with at_work(desk.store) as successor:
+        (later,) = (await successor.commit(happened("later"))).events
+        assert await desk.store.cursor_at(0) == events[2].cursor
+        assert await desk.store.cursor_at(99) == later.cursor
+        assert await desk.store.events(await desk.store.cursor_at(0), limit=10) == [*events[3:], later]

@@ -19,6 +19,10 @@ class Wanted(msgspec.Struct, frozen=True, kw_only=True):
     types: frozenset[EventType] | None = None
     subject: str | None = None
 
+    @property
+    def everything(self) -> bool:
+        return self.types is None and self.subject is None
+
     def accepts(self, event: Event) -> bool:
         return (self.types is None or event.type in self.types) and (
             self.subject is None or event.subject == self.subject

@@ -15,6 +15,7 @@ Message = MutableMapping[str, Any]
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
+AsgiApp = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 _BODY_SECONDS: Final = 30.0
 _REQUEST_ID: Final = re.compile(rb"[!-~]{1,128}")

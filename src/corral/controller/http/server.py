@@ -13,8 +13,8 @@ import structlog
 import uvicorn
 from uvicorn.config import Config
 
-from corral.controller.http.api import Api
 from corral.controller.http.connection import Connection
+from corral.controller.http.request import AsgiApp
 from corral.errors import Bug, Code, Rejected
 from corral.system.addresses import Address
 
@@ -26,11 +26,11 @@ _BACKLOG: Final = 2048
 
 
 class HttpServer:
-    """Serves an `Api` on one address. `start` returns when it listens, `stop` when nothing is left."""
+    """Serves an application on one address. `start` returns when it listens, `stop` when nothing is left."""
 
     def __init__(
         self,
-        api: Api,
+        api: AsgiApp,
         *,
         host: str,
         port: int,

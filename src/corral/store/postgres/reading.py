@@ -97,6 +97,18 @@ class PostgresReads:
             )
         return list(map(_event, rows))
 
+    async def cursor_at(self, sequence: int) -> Cursor:
+        async with self._one_snapshot() as connection:
+            trimmed, trimmed_epoch, last = await connection.fetchrow(
+                "select t.sequence, t.event_epoch, h.sequence from trimmed t, head h"
+            )
+            place = min(max(sequence, trimmed), last)
+            if place == trimmed:
+                return Cursor(trimmed_epoch, trimmed)
+            return Cursor(
+                await connection.fetchval("select epoch from event where sequence = $1", place), place
+            )
+
     async def entries(
         self,
         journal: str,

@@ -118,6 +118,19 @@ class SqliteReads:
 
         return await self._read(work)
 
+    async def cursor_at(self, sequence: int) -> Cursor:
+        def work(db: sqlite3.Connection) -> Cursor:
+            trimmed, trimmed_epoch, last, last_epoch = db.execute(
+                """SELECT t.sequence, t.event_epoch, h.sequence, h.event_epoch FROM trimmed t, head h"""
+            ).fetchone()
+            place = min(max(sequence, trimmed), last)
+            if place == trimmed:
+                return Cursor(trimmed_epoch, trimmed)
+            found = db.execute("SELECT epoch FROM event WHERE sequence = ?", (place,)).fetchone()
+            return Cursor(found[0] if found else last_epoch, place)
+
+        return await self._read(work)
+
     async def entries(
         self,
         journal: str,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import datetime as dt
 from typing import Annotated, Final
 
@@ -13,9 +14,9 @@ from corral.controller.http.call import Call, NoQuery, Query
 from corral.controller.http.paging import DEFAULT_LIMIT, Limit, Page
 from corral.controller.http.route_table import Pump, Read, Route, Stream, Write
 from corral.controller.http.setting import Leading
-from corral.domain.events import START, Cursor, Event, EventType
+from corral.domain.events import Cursor, Event, EventType
 from corral.domain.permissions import Permission
-from corral.errors import Code, CorralError, unknown_choice
+from corral.errors import Code, unknown_choice
 
 _SCAN: Final = 500
 _SCANS: Final = 20
@@ -45,6 +46,7 @@ class EventQuery(Query, frozen=True, kw_only=True):
     subject: Subject | None = None
     after: After | None = None
     limit: Limit = DEFAULT_LIMIT
+    newest: Annotated[bool, msgspec.Meta(description="The last ones instead of the first.")] = False
 
 
 class EventStreamQuery(Query, frozen=True, kw_only=True):
@@ -77,7 +79,9 @@ async def list_events(leading: Leading, call: Call[None, EventQuery]) -> Page[Ev
     short, or even empty, and still have a `next`."""
     query = call.query
     wanted = wanted_events(query.types, query.subject)
-    cursor = Cursor.parse(query.after) if query.after else await _oldest(leading)
+    if query.newest:
+        return await _newest(leading, wanted, limit=query.limit)
+    cursor = Cursor.parse(query.after) if query.after else await leading.reads.cursor_at(0)
     found: list[Event] = []
     for _ in range(_SCANS):
         events = await leading.reads.events(cursor, limit=_SCAN)
@@ -93,16 +97,19 @@ async def list_events(leading: Leading, call: Call[None, EventQuery]) -> Page[Ev
     return Page(items=[event_shape(event) for event in found], next=str(cursor) if more else None)
 
 
-async def _oldest(leading: Leading) -> Cursor:
-    """Where to begin when nothing is said: with the first event, or with the oldest in memory when
-    the first ones have been dropped."""
-    try:
-        await leading.reads.events(START, limit=1)
-    except CorralError as error:
-        if error.code is not Code.RESYNC_REQUIRED:
-            raise
-        return leading.hub.ring.floor
-    return START
+async def _newest(leading: Leading, wanted: Wanted, *, limit: int) -> Page[EventShape]:
+    """The last events that are wanted, in their order, searched for in a bounded stretch of the log."""
+    last = leading.hub.head.sequence
+    stretch = limit if wanted.everything else _SCAN * _SCANS
+    cursor = await leading.reads.cursor_at(last - stretch)
+    found: collections.deque[Event] = collections.deque(maxlen=limit)
+    while cursor.sequence < last:
+        events = await leading.reads.events(cursor, limit=_SCAN)
+        if not events:
+            break
+        found.extend(event for event in events if wanted.accepts(event))
+        cursor = events[-1].cursor
+    return Page(items=[event_shape(event) for event in found], next=None)
 
 
 async def stream_events(leading: Leading, call: Call[None, EventStreamQuery]) -> Pump:

@@ -21,6 +21,7 @@ from corral.domain.events import Draft, EventType
 from corral.domain.permissions import Permission
 from corral.domain.records import JoinTokenRecord
 from corral.store.port import ABSENT
+from corral.system.config_schema import DaemonConfig
 
 
 class JoinTokenState(enum.StrEnum):
@@ -54,6 +55,9 @@ class NewJoinTokenShape(msgspec.Struct, frozen=True, kw_only=True):
     token: str
     command: str
     revision: int
+
+
+_DATA: Final = DaemonConfig().data
 
 
 class CreateJoinToken(Body, frozen=True, kw_only=True):
@@ -131,7 +135,7 @@ def create_join_token(leading: Leading, call: Call[CreateJoinToken, NoQuery]) ->
             expires_at=record.expires_at,
             replace=record.replace,
             token=text,
-            command=_command(leading, text),
+            command=_command(leading, record, text),
             revision=0,
         ),
         status=201,
@@ -139,9 +143,10 @@ def create_join_token(leading: Leading, call: Call[CreateJoinToken, NoQuery]) ->
     )
 
 
-def _command(leading: Leading, text: str) -> str:
+def _command(leading: Leading, record: JoinTokenRecord, text: str) -> str:
     """What to type on the new host."""
-    return f"corral daemon --controller {leading.cluster.leader().grpc} --join {text}"
+    name = f" --node-id {record.node_id}" if record.node_id else ""
+    return f"corral daemon --data {_DATA} --controller {leading.cluster.leader().grpc}{name} --join {text}"
 
 
 def delete_join_token(leading: Leading, call: Call[None, NoQuery]) -> Mutation:
