@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import signal
+import socket
 import sqlite3
 
+import msgspec
 import pytest
 from estate import Estate
 
 from corral.cli.failure import Failure
+from corral.pki.join_token import JoinToken
 from corral.testing.api_call import call
 from corral.testing.waiting import eventually
 
@@ -144,3 +147,18 @@ async def test_a_wrong_token_is_refused_and_changes_nothing(estate):
             )
     after = await estate.call("GET", "/api/v1/cluster")
     assert before["commit"] == after["commit"]
+
+
+async def test_a_daemon_that_is_still_joining_ends_when_it_is_told_to(estate, processes, scratch):
+    """A controller that accepts connections and never says a word."""
+    await estate.controller()
+    parsed = JoinToken.parse(await estate.join_token("n1"))
+    silent = socket.create_server(("127.0.0.1", 0))
+    host, port = silent.getsockname()
+    token = msgspec.structs.replace(parsed, bootstrap=(f"{host}:{port}",)).encode()
+    daemon = processes.start(
+        "daemon", "--data", str(scratch / "n1"), "--controller", estate.grpc, "--join", token
+    )
+    await eventually(lambda: (scratch / "n1" / "enrolment.json").exists())
+    assert await daemon.terminate() == 0
+    silent.close()

@@ -9,7 +9,7 @@ import os
 import socket
 import sys
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 import structlog
@@ -31,7 +31,7 @@ from corral.controller.standing import ControllerInfo, Place
 from corral.controller.term import LeaderTerm
 from corral.domain.events import Draft, EventType
 from corral.domain.ids import EPOCH_LEAP, Epoch
-from corral.errors import Code, CorralError, Retryable
+from corral.errors import Code, Retryable
 from corral.store.leadership import Leadership, LeaseTiming, Loss, Term
 from corral.store.opening import open_store
 from corral.store.port import Adapter, Fenced, StoreUnavailable
@@ -53,6 +53,13 @@ _WILDCARDS: Final = frozenset({"0.0.0.0", "::"})  # noqa: S104 - recognised, not
 _log = structlog.get_logger("corral.controller")
 
 
+class Raising(msgspec.Struct, frozen=True, kw_only=True):
+    """A raise of the epoch, from the moment it is asked for: its own term may end before it does."""
+
+    actor: Actor
+    lift: asyncio.Task[Epoch | None]
+
+
 class ControllerApp:
     """One controller on one data directory. `start`, wait for `ready`, then `stop`."""
 
@@ -70,7 +77,7 @@ class ControllerApp:
         self._entropy = entropy or SystemEntropy()
         self._stack = contextlib.AsyncExitStack()
         self._term: Term | None = None
-        self._raised: asyncio.Future[Actor] | None = None
+        self._raising: Raising | None = None
         self._leading_task: asyncio.Task[None] | None = None
         self._link_server: LinkServer | None = None
         self._store: Adapter
@@ -172,10 +179,10 @@ class ControllerApp:
         try:
             async with asyncio.TaskGroup() as waiting:
                 waiting.create_task(self._stand_by(leadership, elected), name="controller/standby")
-                term = await leadership.acquire()
+                term = self._term = await leadership.acquire()
                 elected.set()
-        except* CorralError as refused:
-            raise refused.exceptions[0] from None
+        except ExceptionGroup as failed:
+            raise failed.exceptions[0] from None
         return term
 
     async def _stand_by(self, leadership: Leadership, elected: asyncio.Event) -> None:
@@ -198,29 +205,24 @@ class ControllerApp:
         holding = asyncio.create_task(term.hold(), name="controller/hold")
         try:
             while term.valid():
-                self._raised = asyncio.get_running_loop().create_future()
+                self._raising = None
                 try:
-                    await self._serve_epoch(term, holding, self._raised, opening)
+                    await self._serve_epoch(term, holding, opening)
                 except StoreUnavailable as error:
                     _log.warning("term.postponed", reason=str(error))
                     await asyncio.sleep(_LOOK_SECONDS)
                     continue
                 except Fenced:
+                    _log.warning("term.fenced_at_start", epoch=term.epoch)
+                raised = await self._raised()
+                if raised is None:
                     return
-                if not self._raised.done():
-                    return
-                opening = _epoch_raised(self._raised.result(), term.epoch)
+                opening = _epoch_raised(raised.actor, term.epoch)
         finally:
             holding.cancel()
             await asyncio.gather(holding, return_exceptions=True)
 
-    async def _serve_epoch(
-        self,
-        term: Term,
-        holding: asyncio.Task[Loss],
-        raised: asyncio.Future[Actor],
-        opening: Sequence[Step],
-    ) -> None:
+    async def _serve_epoch(self, term: Term, holding: asyncio.Task[Loss], opening: Sequence[Step]) -> None:
         leader = LeaderTerm(
             config=self._config,
             store=self._store,
@@ -238,10 +240,10 @@ class ControllerApp:
             self.place.term = leader
             self.ready.set()
             _log.info("controller.leading", epoch=term.epoch, holder=self.place.holder)
+            # Raising the epoch fences this term's own writer, too: `fenced` ends it either way.
             deposed = asyncio.create_task(leader.fenced.wait(), name="controller/fenced")
             try:
-                ends: list[asyncio.Future[Any]] = [holding, deposed, raised]
-                await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+                await asyncio.wait([holding, deposed], return_when=asyncio.FIRST_COMPLETED)
             finally:
                 self.place.term = None
                 deposed.cancel()
@@ -270,13 +272,31 @@ class ControllerApp:
 
     async def _raise_epoch(self, actor: Actor) -> Epoch:
         """Lift the epoch far above any that a node may have obeyed. Ends this term at once."""
-        term, raised = self._term, self._raised
-        epoch = await term.raise_epoch(by=EPOCH_LEAP) if term is not None else None
-        if epoch is None or raised is None:
+        leader, term = self.place.term, self._term
+        if leader is None or term is None:
             raise Retryable(Code.NOT_LEADER, "this controller no longer leads", retry_after=1.0)
-        if not raised.done():
-            raised.set_result(actor)
+        if self._raising is None:
+            lift = asyncio.create_task(term.raise_epoch(by=EPOCH_LEAP), name="controller/raise-epoch")
+            self._raising = Raising(actor=actor, lift=lift)
+        try:
+            epoch = await asyncio.shield(self._raising.lift)
+        except StoreUnavailable:
+            self._raising = None
+            raise
+        leader.fenced.set()
+        if epoch is None:
+            raise Retryable(Code.NOT_LEADER, "this controller no longer leads", retry_after=1.0)
         return epoch
+
+    async def _raised(self) -> Raising | None:
+        """Who raised the epoch, if that is what ended the term; waits for one that is under way."""
+        raising = self._raising
+        if raising is None:
+            return None
+        try:
+            return raising if await raising.lift is not None else None
+        except StoreUnavailable:
+            return None
 
     async def stop(self) -> None:
         """End in order: stop leading, close the doors, give the lease back, close the store."""

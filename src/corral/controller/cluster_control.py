@@ -45,5 +45,8 @@ class Cluster:
         admin = node_id(name, field="name")  # the same letters as in any other name of ours
         issued = self._place.term.authority.issue_admin(admin, read_csr(csr_pem.encode()), life=_ADMIN_LIFE)
         return IssuedCertificate(
-            certificate_pem=issued.certificate_pem.decode(), ca_pem=link.trusted_ca_pem.decode()
+            certificate_pem=issued.certificate_pem.decode(),
+            ca_pem=link.trusted_ca_pem.decode(),
+            serial=issued.serial,
+            expires_at=issued.not_after,
         )

@@ -12,6 +12,7 @@ from typing import Final, Generic, TypeVar
 import msgspec
 
 from corral.controller.collections import (
+    ADMIN_CERTIFICATES,
     AUTHORITY,
     CLUSTER,
     IDEMPOTENCY,
@@ -92,6 +93,7 @@ class ClusterState:
         self.spools: Final = Mirror(SPOOLS, "spool")
         self.join_tokens: Final = Mirror(JOIN_TOKENS, "join token")
         self.tokens: Final = Mirror(TOKENS, "token")
+        self.admin_certificates: Final = Mirror(ADMIN_CERTIFICATES, "administrator's certificate")
         self.idempotency: Final = Mirror(IDEMPOTENCY, "idempotency record")
         mirrors: tuple[Mirror[Record], ...] = (  # type: ignore[assignment]  # each folds its own type
             self.cluster,
@@ -100,6 +102,7 @@ class ClusterState:
             self.spools,
             self.join_tokens,
             self.tokens,
+            self.admin_certificates,
             self.idempotency,
         )
         self._mirrors = {mirror.collection.name: mirror for mirror in mirrors}

@@ -7,6 +7,7 @@ from typing import Final, Generic, TypeVar
 import msgspec
 
 from corral.domain.records import (
+    AdminCertificateRecord,
     ApiTokenRecord,
     AuditEntry,
     AuthorityRecord,
@@ -62,6 +63,7 @@ NODES: Final = Collection("nodes", NodeRecord)
 SPOOLS: Final = Collection("spools", SpoolPosition)
 JOIN_TOKENS: Final = Collection("join_tokens", JoinTokenRecord)
 TOKENS: Final = Collection("tokens", ApiTokenRecord)
+ADMIN_CERTIFICATES: Final = Collection("admin_certificates", AdminCertificateRecord)
 IDEMPOTENCY: Final = Collection("idempotency", IdempotencyRecord)
 
 ONLY: Final = "only"

@@ -23,8 +23,8 @@ from corral.domain.events import Draft, EventType
 from corral.domain.ids import JoinTokenId, NodeId
 from corral.domain.ids import node_id as checked_node_id
 from corral.domain.node_states import NODE_LIFECYCLE, NodeState, NodeTrigger
-from corral.domain.records import JoinTokenRecord, NodeRecord
-from corral.errors import Code, Rejected
+from corral.domain.records import JoinTokenRecord, NodeRecord, Renewal
+from corral.errors import Code, Rejected, Retryable
 from corral.pki.authority import Authority, Issued
 from corral.pki.join_token import JoinToken, secret_digest, secret_matches
 from corral.pki.keys import key_digest, new_key, read_csr
@@ -33,7 +33,6 @@ from corral.system.clock import Clock
 from corral.system.entropy import Entropy, new_id
 
 RESERVED_NODE_IDS: Final = frozenset({"join-tokens"})
-_KEPT_SERIALS: Final = 2
 _ATTEMPTS: Final = 5
 
 
@@ -137,7 +136,7 @@ class Enrolment:
             if made is None:
                 return Admitted(node_id=name, certificate_pem=issued.certificate_pem)
             return self._with_archive(name, issued, made)
-        raise Rejected(
+        raise Retryable(
             Code.CONFLICT, f"node '{node_id}' is being enrolled by others right now", hint="try again"
         )
 
@@ -230,24 +229,36 @@ class Enrolment:
             node_id=name, certificate_pem=issued.certificate_pem, pkcs12=archive, pkcs12_password=password
         )
 
-    async def renew(self, node_id: NodeId, csr_pem: bytes) -> Issued:
-        """A further certificate for a node that proved itself by its present one."""
+    async def renew(self, node_id: NodeId, *, proven: str, csr_pem: bytes) -> bytes:
+        """A further certificate for a node that proved itself by the one with serial `proven`.
+
+        That one stays valid beside the new one, whatever else was issued and never seen again: a
+        lost answer must not lock the node out. The same key is answered with the same certificate.
+        """
         key = read_csr(csr_pem)
+        digest = key_digest(key)
         issued = self._authority.issue_node(node_id, key, life=self._life)
 
-        def change(stored: Stored[NodeRecord]) -> tuple[NodeRecord, list[Step]]:
+        def change(stored: Stored[NodeRecord]) -> tuple[NodeRecord, list[Step]] | None:
             if stored.record.state is NodeState.REVOKED:
                 raise Rejected(Code.CERTIFICATE_REFUSED, f"node '{node_id}' is revoked")
-            serials = (issued.serial, *stored.record.serials)[:_KEPT_SERIALS]
+            last = stored.record.renewal
+            if last is not None and last.key_sha256 == digest and last.serial in stored.record.serials:
+                return None
+            renewal = Renewal(
+                key_sha256=digest, certificate_pem=issued.certificate_pem.decode(), serial=issued.serial
+            )
             event = Draft(
                 type=EventType.NODE_CERTIFICATE_RENEWED,
                 subject=node_id,
                 data={"not_after": issued.not_after.isoformat()},
             )
-            return msgspec.structs.replace(stored.record, serials=serials), [event]
+            serials = (issued.serial, proven)
+            return msgspec.structs.replace(stored.record, serials=serials, renewal=renewal), [event]
 
-        await self._ledger.revise(self._ledger.state.nodes, node_id, change)
-        return issued
+        stored = await self._ledger.revise(self._ledger.state.nodes, node_id, change)
+        assert stored.record.renewal is not None, "a renewal was just stored, or found"
+        return stored.record.renewal.certificate_pem.encode()
 
 
 def _enrolled(

@@ -8,7 +8,7 @@ from typing import Final, Self
 
 import structlog
 
-from corral.controller.collections import AUDIT, IDEMPOTENCY, JOIN_TOKENS, NODE_LOG_PREFIX
+from corral.controller.collections import ADMIN_CERTIFICATES, AUDIT, IDEMPOTENCY, JOIN_TOKENS, NODE_LOG_PREFIX
 from corral.controller.http.idempotency import expired
 from corral.controller.ledger import Ledger, Step
 from corral.domain.ids import Epoch
@@ -89,6 +89,9 @@ class Housekeeping:
         steps: list[Step] = [
             IDEMPOTENCY.delete(id, expect=None) for id in expired(state, now=now, limit=_PER_COMMIT)
         ]
+        for serial, certificate in state.admin_certificates.items():
+            if certificate.record.expires_at < now:
+                steps.append(ADMIN_CERTIFICATES.delete(serial, expect=None))
         for token_id, stored in state.join_tokens.items():
             if stored.record.expires_at + _JOIN_TOKEN_MEMORY < now:
                 steps.append(JOIN_TOKENS.delete(token_id, expect=stored.revision))

@@ -46,7 +46,7 @@ class LinkServer:
             standing=place, clock=clock, entropy=entropy, bootstrap_addresses=place.bootstrap_addresses
         )
         add_DaemonServiceServicer_to_server(daemon, control)  # type: ignore[no-untyped-call]  # generated
-        add_DataServiceServicer_to_server(DataService(place), control)  # type: ignore[no-untyped-call]
+        add_DataServiceServicer_to_server(DataService(standing=place, clock=clock), control)  # type: ignore[no-untyped-call]
         add_AdminServiceServicer_to_server(admin, control)  # type: ignore[no-untyped-call]
         if config.bootstrap.enabled:
             limit = RateLimit(per_minute=config.bootstrap.rate_per_minute, clock=clock)
@@ -56,6 +56,7 @@ class LinkServer:
             add_BootstrapServiceServicer_to_server(service, joining)  # type: ignore[no-untyped-call]
 
     async def start(self) -> None:
+        """Listen on both ports."""
         for server in self._servers:
             await server.start()
 

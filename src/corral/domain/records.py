@@ -41,6 +41,14 @@ class AuthorityRecord(Record, frozen=True, kw_only=True):
     retiring: tuple[SealedAuthority, ...] = ()
 
 
+class Renewal(Record, frozen=True, kw_only=True):
+    """A certificate that was issued to a node over its stream."""
+
+    key_sha256: str
+    certificate_pem: str
+    serial: str
+
+
 class NodeRecord(Record, frozen=True, kw_only=True):
     """A host that may connect: who it is, whether we reach it, whether it takes work."""
 
@@ -52,7 +60,7 @@ class NodeRecord(Record, frozen=True, kw_only=True):
     admission_reason: str = ""
     enrolled_at: dt.datetime
     serials: tuple[str, ...]
-    """Serial numbers of the certificates it may use, newest first; at most two."""
+    """Serial numbers of the certificates it may use: the newest, and the one it last proved to have."""
     machine_id: str = ""
     boot_id: str = ""
     version: str = ""
@@ -63,6 +71,8 @@ class NodeRecord(Record, frozen=True, kw_only=True):
     runtimes: tuple[str, ...] = ()
     host_info: dict[str, str | int] = {}
     log_level: str = ""
+    renewal: Renewal | None = None
+    """The last renewal: the same key is answered with the same certificate, for answers get lost."""
 
 
 class SpoolPosition(Record, frozen=True, kw_only=True):
@@ -99,6 +109,15 @@ class ApiTokenRecord(Record, frozen=True, kw_only=True):
     created_at: dt.datetime
     created_by: str
     expires_at: dt.datetime | None = None
+
+
+class AdminCertificateRecord(Record, frozen=True, kw_only=True):
+    """An administrator's certificate. It is worth as much as the token that asked for it."""
+
+    serial: str
+    name: str
+    token_id: TokenId
+    expires_at: dt.datetime
 
 
 class IdempotencyRecord(Record, frozen=True, kw_only=True):

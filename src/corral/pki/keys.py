@@ -90,7 +90,16 @@ class ClusterKey:
     @classmethod
     def load(cls, path: pathlib.Path) -> ClusterKey | None:
         found = read_versioned(path, _KeyFile, name=cls.FORMAT, version=cls.VERSION)
-        return cls(base64.b64decode(found.key)) if found else None
+        if found is None:
+            return None
+        try:
+            return cls(base64.b64decode(found.key, validate=True))
+        except ValueError as error:
+            raise Rejected(
+                Code.FORMAT_INVALID,
+                f"the cluster key in {path} is damaged: {error}",
+                hint="copy the cluster key file of another controller of this cluster, or restore a backup",
+            ) from error
 
     @classmethod
     def create(cls, path: pathlib.Path, entropy: Entropy) -> ClusterKey:

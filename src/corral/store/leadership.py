@@ -69,6 +69,7 @@ class Term:
         self._uncontested = uncontested
         self._loss: Loss | None = None
         self._over = asyncio.Event()
+        self._moving = asyncio.Lock()  # a renewal that crossed a raise would find a row it does not know
 
     @property
     def epoch(self) -> Epoch:
@@ -108,11 +109,12 @@ class Term:
     async def raise_epoch(self, *, by: int) -> Epoch | None:
         """Lift lease and fence together; None when the lease was lost. Every `Writer` of this
         term is fenced by it: make a new one under the new epoch."""
-        raised = await self._engine.raise_epoch(self._row, by=by)
-        if raised is None:
-            self._lose(Loss.TAKEN)
-            return None
-        self._row = raised
+        async with self._moving:
+            raised = await self._engine.raise_epoch(self._row, by=by)
+            if raised is None:
+                self._lose(Loss.TAKEN)
+                return None
+            self._row = raised
         return raised.epoch
 
     async def _renew(self) -> None:
@@ -120,7 +122,7 @@ class Term:
             return
         before = self._clock.boottime()
         try:
-            async with asyncio.timeout(self._remaining()):
+            async with asyncio.timeout(self._remaining()), self._moving:
                 row = await self._engine.renew_lease(self._row)
         except TimeoutError:
             return

@@ -26,7 +26,8 @@ class Service(Protocol):
     def announcement(self) -> str:
         """What follows `ready: ` on standard output."""
 
-    async def start(self) -> None: ...
+    async def start(self) -> None:
+        """Leaves nothing behind when it fails or is cancelled."""
 
     async def run(self) -> None:
         """Returns or raises only when it cannot go on."""
@@ -57,12 +58,27 @@ async def _main(make: Callable[[], Service], parent_fd: int | None) -> int:
     if parent_fd is not None:
         watch(parent_fd, stop.set)
     service = make()
-    await service.start()
+    if not await _start(service, stop):
+        return 0
     try:
         await _serve(service, stop)
     finally:
         await service.stop()
     return 0
+
+
+async def _start(service: Service, stop: asyncio.Event) -> bool:
+    """Start, unless we are told to stop meanwhile; a start that is given up cleans up after itself."""
+    starting = asyncio.create_task(service.start(), name="service/start")
+    stopping = asyncio.create_task(stop.wait(), name="service/stop")
+    await asyncio.wait([starting, stopping], return_when=asyncio.FIRST_COMPLETED)
+    stopping.cancel()
+    if starting.done():
+        starting.result()
+        return True
+    starting.cancel()
+    await asyncio.gather(starting, return_exceptions=True)
+    return False
 
 
 async def _serve(service: Service, stop: asyncio.Event) -> None:

@@ -25,6 +25,8 @@ def server_options() -> Options:
         ("grpc.http2.min_ping_interval_without_data_ms", _SERVER_MINIMUM_MS),
         ("grpc.http2.max_ping_strikes", 0),
         ("grpc.so_reuseport", 0),
+        # One control stream and a few transfers: more on one connection is no daemon of ours.
+        ("grpc.max_concurrent_streams", 64),
     ]
 
 

@@ -24,6 +24,8 @@ _STATUS: Final = {
     504: grpc.StatusCode.DEADLINE_EXCEEDED,
 }
 _UNREACHED: Final = frozenset({grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED})
+_LATER: Final = frozenset({Code.RATE_LIMITED, Code.CONFLICT})
+"""Refusals that time mends."""
 _MAX_DETAILS: Final = 1000
 
 
@@ -40,8 +42,8 @@ def from_rpc(error: grpc.aio.AioRpcError, *, peer: str) -> CorralError:
     name = str(trailers.get(_CODE_KEY, "")) if trailers is not None else ""
     details = error.details() or error.code().name
     if name in Code.__members__:
-        kind = Retryable if Code[name].status >= 500 else Rejected
-        return kind(Code[name], details)
+        later = Code[name].status >= 500 or Code[name] in _LATER
+        return (Retryable if later else Rejected)(Code[name], details)
     if error.code() in _UNREACHED:
         return Retryable(Code.UNREACHABLE, f"{peer} cannot be reached: {details}")
     if error.code() is grpc.StatusCode.CANCELLED:

@@ -112,7 +112,13 @@ class LoneCluster:
         read_csr(csr_pem.encode())
         await asyncio.sleep(0)
         self.certified.append(name)
-        return IssuedCertificate(certificate_pem=f"certificate {len(self.certified)}", ca_pem="authority")
+        number = len(self.certified)
+        return IssuedCertificate(
+            certificate_pem=f"certificate {number}",
+            ca_pem="authority",
+            serial=f"{number:x}",
+            expires_at=dt.datetime(2030, 1, 1, tzinfo=dt.UTC),
+        )
 
 
 class Rig:

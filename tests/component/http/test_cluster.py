@@ -43,7 +43,9 @@ async def test_a_certificate_is_issued_and_audited(client: httpx.AsyncClient, ri
     csr = make_csr(new_key(), "ops").decode()
     answer = await client.post("/api/v1/cluster/certificates", json={"name": "ops", "csr_pem": csr})
     assert answer.status_code == 201
-    assert answer.json() == {"certificate_pem": "certificate 1", "ca_pem": "authority"}
+    made = answer.json()
+    assert (made["certificate_pem"], made["ca_pem"]) == ("certificate 1", "authority")
+    assert rig.state.admin_certificates.require(made["serial"]).record.name == "ops"
     (entry,) = await rig.audits("cluster.issue_certificate")
     assert entry["subject"] == "ops"
     refused = await client.post("/api/v1/cluster/certificates", json={"name": "ops", "csr_pem": "x"})

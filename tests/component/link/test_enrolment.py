@@ -236,12 +236,33 @@ async def test_certificates_are_renewed_and_the_new_connection_replaces_the_old(
     assert events["items"] == [], "the node was never offline while its certificate changed"
 
 
+def identity_serial(identity) -> str:
+    return read_peer(identity.certificate_pem.encode()).serial
+
+
+async def test_a_renewal_that_is_asked_for_again_is_answered_with_the_same_certificate(cluster, scratch):
+    controller = await cluster.controller()
+    identity = await enrolled_identity(scratch / "a", token=await controller.join_token("n1"), node_id="n1")
+    enrolment = controller.app.place.term.link.enrolment
+    csr = make_csr(new_key(), "n1")
+    proven = identity_serial(identity)
+    first = await enrolment.renew(NodeId("n1"), proven=proven, csr_pem=csr)
+    before = controller.app.place.term.state.number
+    assert await enrolment.renew(NodeId("n1"), proven=proven, csr_pem=csr) == first
+    assert controller.app.place.term.state.number == before
+
+
 async def test_only_the_newest_two_certificates_are_accepted(cluster, scratch):
     controller = await cluster.controller()
     identity = await enrolled_identity(scratch / "a", token=await controller.join_token("n1"), node_id="n1")
     enrolment = controller.app.place.term.link.enrolment
-    for _ in range(2):
-        await enrolment.renew(NodeId("n1"), make_csr(new_key(), "n1"))
+    proven = identity_serial(identity)
+    for _ in range(3):  # answers that never arrive
+        await enrolment.renew(NodeId("n1"), proven=proven, csr_pem=make_csr(new_key(), "n1"))
+    async with ScriptedDaemon(identity, controller.grpc_address) as daemon:
+        assert (await daemon.greet()).handshake_ack.session_id, "what it proved to have stays good"
+    newest = controller.app.place.term.state.nodes.require("n1").record.serials[0]
+    await enrolment.renew(NodeId("n1"), proven=newest, csr_pem=make_csr(new_key(), "n1"))
     async with ScriptedDaemon(identity, controller.grpc_address) as daemon:
         error = await refusal_of(daemon.greet())
     assert error.code is Code.CERTIFICATE_REFUSED

@@ -153,15 +153,27 @@ async def test_a_node_speaks_for_itself_alone(controller, identity, cluster):
     assert session_of(controller, "other").facts.id == other.app.link.session_id
 
 
-async def test_a_clone_of_a_live_node_is_refused_and_the_original_stays(controller, identity):
+@pytest.mark.parametrize("differs", ["machine_id", "boot_id", "run_id"])
+async def test_a_clone_of_a_living_node_is_refused_and_the_original_stays(controller, cluster, differs):
+    original = await cluster.daemon("n1", controller)
+    host = session_of(controller, "n1").facts.host
+    copied = {"machine_id": host.machine_id, "boot_id": host.boot_id, "run_id": host.run_id, differs: "other"}
+    async with ScriptedDaemon(original.app.identity, controller.grpc_address) as clone:
+        error = await refusal_of(clone.greet(**copied))
+    assert error.code is Code.NODE_ID_IN_USE
+    assert session_of(controller, "n1").facts.id == original.app.link.session_id
+
+
+async def test_a_host_that_rebooted_takes_its_place_from_a_session_that_no_longer_answers(
+    controller, identity
+):
     async with (
-        ScriptedDaemon(identity, controller.grpc_address) as original,
-        ScriptedDaemon(identity, controller.grpc_address) as clone,
+        ScriptedDaemon(identity, controller.grpc_address) as before,
+        ScriptedDaemon(identity, controller.grpc_address) as after,
     ):
-        session = (await original.greet()).handshake_ack.session_id
-        error = await refusal_of(clone.greet(machine_id="machine-2"))
-        assert error.code is Code.NODE_ID_IN_USE
-        assert session_of(controller).facts.id == session
+        await before.greet()
+        ack = (await after.greet(boot_id="boot-2", run_id="run-2")).handshake_ack
+        assert session_of(controller).facts.id == ack.session_id
 
 
 @pytest.mark.trap("T40")

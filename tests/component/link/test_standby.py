@@ -9,6 +9,7 @@ import pytest
 from corral.cli.failure import Failure
 from corral.domain.ids import NodeId
 from corral.domain.node_states import NodeState
+from corral.errors import CorralError
 from corral.testing.api_call import call
 from corral.testing.fault_proxy import FaultProxy
 from corral.testing.postgres_server import PostgresServer
@@ -76,7 +77,7 @@ async def test_a_standby_takes_over_from_a_leader_that_stops_and_keeps_every_nod
     daemon.log.write("after")
     await standby.wait_for_node("n1", NodeState.ONLINE)
     assert standby.app.place.term.epoch > epoch
-    assert daemon.app.link._memory.epoch == standby.app.place.term.epoch
+    await eventually(lambda: daemon.app.link._memory.epoch == standby.app.place.term.epoch)
 
     async def both():
         page = await call(standby.url, leader.admin_token, "GET", "/api/v1/logs?source=node:n1")
@@ -87,7 +88,7 @@ async def test_a_standby_takes_over_from_a_leader_that_stops_and_keeps_every_nod
 
 async def test_a_controller_without_the_cluster_key_refuses_to_stand_by(cluster, store):
     await cluster.controller("first", **store, **LEASE)
-    with pytest.raises(Exception, match="cluster key"):
+    with pytest.raises(CorralError, match="cluster key"):
         await cluster.controller("second", **store, **LEASE)
 
 

@@ -132,3 +132,13 @@ def test_no_text_crashes_the_reader_of_tokens(text):
 def test_secrets_are_compared_by_digest():
     assert secret_matches(b"x", secret_digest(b"x"))
     assert not secret_matches(b"x", secret_digest(b"y"))
+
+
+@pytest.mark.parametrize("key", ["", "c2hvcnQ=", "not base64!"])
+def test_a_damaged_cluster_key_is_named(tmp_path, key):
+    path = tmp_path / "cluster.key"
+    path.write_text(f'{{"format":"corral-cluster-key","version":1,"value":{{"key":"{key}"}}}}')
+    with pytest.raises(Rejected) as caught:
+        ClusterKey.load(path)
+    assert caught.value.code is Code.FORMAT_INVALID
+    assert "cluster.key" in caught.value.message

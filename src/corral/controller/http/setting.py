@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import ipaddress
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -67,6 +68,8 @@ class MemberView(msgspec.Struct, frozen=True, kw_only=True):
 class IssuedCertificate(msgspec.Struct, frozen=True, kw_only=True):
     certificate_pem: str
     ca_pem: str
+    serial: str
+    expires_at: dt.datetime
 
 
 class ClusterControl(Protocol):

@@ -13,7 +13,7 @@ from corral.controller.sessions.door import LinkTerm, Standing, authenticated, r
 from corral.controller.sessions.peers import peer_address
 from corral.domain.events import Draft, EventType
 from corral.errors import Code, Rejected
-from corral.pki.names import PeerKind
+from corral.pki.names import Peer, PeerKind
 from corral.store.port import ABSENT
 from corral.system.clock import Clock
 from corral.system.entropy import Entropy
@@ -115,5 +115,11 @@ class AdminService(AdminServiceServicer):
     def _admitted(self, context: Any) -> tuple[LinkTerm, Actor]:
         leading = require_leading(self._standing)
         peer = authenticated(context)
-        greeting.authorise(leading.state, peer, kind=PeerKind.ADMIN)
-        return leading, Actor(name=f"certificate:{peer.name}", address=peer_address(context.peer()))
+        greeting.authorise(leading.state, peer, kind=PeerKind.ADMIN, now=self._clock.now())
+        return leading, Actor(name=self._name(leading, peer), address=peer_address(context.peer()))
+
+    @staticmethod
+    def _name(leading: LinkTerm, peer: Peer) -> str:
+        """The name in a certificate was chosen freely; the token behind it was not."""
+        issued = leading.state.admin_certificates.require(peer.serial).record
+        return f"certificate:{peer.name} (token:{issued.token_id})"

@@ -92,7 +92,7 @@ class DaemonService(DaemonServiceServicer):
     async def _serve(
         self, context: Any, leading: LinkTerm, peer: Peer, hello: Handshake
     ) -> CorralError | None:
-        greeting.authorise(leading.state, peer, kind=PeerKind.NODE)
+        greeting.authorise(leading.state, peer, kind=PeerKind.NODE, now=self._clock.now())
         node_id = greeting.check_node_name(hello, peer)
         if hello.known_epoch > leading.epoch:
             raise Rejected(
@@ -100,7 +100,7 @@ class DaemonService(DaemonServiceServicer):
                 f"node '{node_id}' obeyed epoch {hello.known_epoch}, this controller leads under {leading.epoch}",
                 hint="if this store was restored from a backup, run 'corral cluster raise-epoch'",
             )
-        leading.sessions.refuse_clone(node_id, hello.machine_id)
+        await leading.sessions.refuse_clone(node_id, hello)
         session = self._session(leading, peer, hello, node_id)
         leading.sessions.enter(session)
         reason: CorralError | None = None
@@ -119,7 +119,7 @@ class DaemonService(DaemonServiceServicer):
             id=SessionId(new_id("ses", self._entropy)),
             node_id=node_id,
             serial=peer.serial,
-            machine_id=hello.machine_id,
+            host=greeting.host_of(hello),
             spool_id=hello.spool_id,
             epoch=leading.epoch,
             features=features.common(hello.features),
@@ -134,11 +134,9 @@ class DaemonService(DaemonServiceServicer):
                 confirm=confirm,
             )
 
-        async def renew(node: NodeId, csr_pem: bytes) -> CertificateIssued:
-            issued = await leading.enrolment.renew(node, csr_pem)
-            return CertificateIssued(
-                certificate_pem=issued.certificate_pem, trusted_ca_pem=leading.trusted_ca_pem
-            )
+        async def renew(csr_pem: bytes) -> CertificateIssued:
+            certificate = await leading.enrolment.renew(node_id, proven=peer.serial, csr_pem=csr_pem)
+            return CertificateIssued(certificate_pem=certificate, trusted_ca_pem=leading.trusted_ca_pem)
 
         return Session(
             facts=facts,
@@ -154,6 +152,8 @@ class DaemonService(DaemonServiceServicer):
         """Store that the node is online; only then is it told so."""
 
         def change(stored: Stored[NodeRecord]) -> tuple[NodeRecord, list[Step]]:
+            if leading.sessions.find(session.facts.node_id) is not session:
+                raise Retryable(Code.CONFLICT, "a newer session of this node was opened meanwhile")
             record, events = greeting.opened(stored, hello, session=session.facts.id, now=self._clock.now())
             return record, list(events)
 

@@ -2,37 +2,72 @@
 
 from __future__ import annotations
 
-from typing import Any
+import asyncio
+import collections
+from collections.abc import Coroutine
+from typing import Any, Final
 
 from corral.controller.sessions import handshake as greeting
 from corral.controller.sessions.door import LinkTerm, Standing, authenticated, require_leading, translated
+from corral.controller.sessions.session import Session
 from corral.controller.sessions.transfers import call_metadata
 from corral.domain.ids import NodeId
-from corral.errors import Code, Rejected
+from corral.errors import Code, Rejected, Retryable
 from corral.pki.names import Peer, PeerKind
+from corral.system.clock import Clock
 from corral.wire.transfer import EPOCH_KEY, SESSION_KEY
 from corral.wire.v1.data_pb2_grpc import DataServiceServicer
 
+MAX_TRANSFERS: Final = 8
+
 
 class DataService(DataServiceServicer):
-    def __init__(self, standing: Standing) -> None:
+    """Each call belongs to its node's session, and ends with it."""
+
+    def __init__(self, *, standing: Standing, clock: Clock) -> None:
         self._standing = standing
+        self._clock = clock
+        self._under_way: collections.Counter[NodeId] = collections.Counter()
 
     async def Fetch(self, _: Any, context: Any) -> None:  # noqa: N802 - the name of the RPC
         async with translated(context, "Fetch"):
-            leading, _node = self._admitted(context)
-            await leading.transfers.fetch(context)
+            leading, session = self._admitted(context)
+            await self._run(session, leading.transfers.fetch(context))
 
     async def Push(self, _: Any, context: Any) -> None:  # noqa: N802 - the name of the RPC
         async with translated(context, "Push"):
-            leading, node_id = self._admitted(context)
-            await leading.transfers.push(context, node_id)
+            leading, session = self._admitted(context)
+            await self._run(session, leading.transfers.push(context, session.facts.node_id))
 
-    def _admitted(self, context: Any) -> tuple[LinkTerm, NodeId]:
+    async def _run(self, session: Session, transfer: Coroutine[Any, Any, None]) -> None:
+        """Run a transfer for as long as its session lives, and few of a node at a time."""
+        node_id = session.facts.node_id
+        if self._under_way[node_id] >= MAX_TRANSFERS:
+            transfer.close()
+            raise Retryable(
+                Code.RATE_LIMITED,
+                f"node '{node_id}' has {MAX_TRANSFERS} transfers under way already",
+                retry_after=1.0,
+            )
+        self._under_way[node_id] += 1
+        moving = asyncio.create_task(transfer, name=f"data/transfer/{node_id}")
+        over = asyncio.create_task(session.over.wait(), name=f"data/session/{node_id}")
+        try:
+            await asyncio.wait([moving, over], return_when=asyncio.FIRST_COMPLETED)
+            if not moving.done():
+                raise Retryable(Code.TRANSFER_INTERRUPTED, f"the session of node '{node_id}' ended")
+            moving.result()
+        finally:
+            self._under_way[node_id] -= 1
+            for task in (moving, over):
+                task.cancel()
+            await asyncio.gather(moving, over, return_exceptions=True)
+
+    def _admitted(self, context: Any) -> tuple[LinkTerm, Session]:
         """The caller's certificate is good and it names the session it belongs to."""
         leading = require_leading(self._standing)
         peer: Peer = authenticated(context)
-        greeting.authorise(leading.state, peer, kind=PeerKind.NODE)
+        greeting.authorise(leading.state, peer, kind=PeerKind.NODE, now=self._clock.now())
         node_id = NodeId(peer.name)
         session = leading.sessions.find(node_id)
         if session is None or call_metadata(context, SESSION_KEY) != session.facts.id:
@@ -41,4 +76,4 @@ class DataService(DataServiceServicer):
             )
         if call_metadata(context, EPOCH_KEY) != str(leading.epoch):
             raise Rejected(Code.STALE_EPOCH, f"this controller leads under epoch {leading.epoch}")
-        return leading, node_id
+        return leading, session

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import asyncio
+from collections.abc import Awaitable, Sequence
 from types import TracebackType
 from typing import Any, Final, Protocol
 
@@ -21,6 +22,7 @@ from corral.pki.names import Peer, read_peer
 from corral.wire.status import abort
 
 _GRPC_ENDS: Final = (grpc.RpcError, grpc.aio.AbortError, grpc.aio.UsageError)
+_GOODBYE_SECONDS: Final = 5.0
 _log = structlog.get_logger("corral.controller.grpc")
 
 
@@ -92,6 +94,16 @@ class translated:  # noqa: N801 - reads as a statement: `async with translated(c
         peer = self._context.peer()
         if isinstance(error, CorralError):
             _log.info("grpc.refused", call=self._call, peer=peer, code=error.code.name, reason=error.message)
-            await abort(self._context, error)
+            await self._part(abort(self._context, error))
+            return
         _log.error("grpc.failed", call=self._call, peer=peer, exc_info=error)
-        await self._context.abort(grpc.StatusCode.INTERNAL, "internal error; see the controller's log")
+        internal = grpc.StatusCode.INTERNAL
+        await self._part(self._context.abort(internal, "internal error; see the controller's log"))
+
+    async def _part(self, goodbye: Awaitable[object]) -> None:
+        """A peer that does not read cannot be told why; it must not keep us for ever, either."""
+        try:
+            async with asyncio.timeout(_GOODBYE_SECONDS):
+                await goodbye
+        except TimeoutError:
+            _log.warning("grpc.goodbye_not_taken", call=self._call, peer=self._context.peer())

@@ -8,6 +8,7 @@ from typing import Final
 import msgspec
 
 from corral.controller.cluster_state import ClusterState, Stored
+from corral.controller.sessions.session import HostIdentity
 from corral.domain.events import Draft, EventType
 from corral.domain.ids import NodeId, SessionId
 from corral.domain.labels import check_labels
@@ -35,21 +36,39 @@ def expect_handshake(frame: DaemonMessage) -> Handshake:
         if not getattr(handshake, field):
             raise Rejected(Code.MISSING_FIELD, f"Handshake.{field} is empty", field=field)
     check_labels(handshake.labels)
+    _check_sizes(handshake)
     return handshake
+
+
+def _check_sizes(handshake: Handshake) -> None:
+    """Everything here is stored, some of it with every change: it is short, or it is refused."""
+    for field in ("version", "advertise_address", "machine_id", "boot_id", "spool_id", "run_id"):
+        if len(getattr(handshake, field)) > _MAX_TEXT:
+            raise Rejected(
+                Code.INVALID_FIELD, f"Handshake.{field} is longer than {_MAX_TEXT} characters", field=field
+            )
+    runtimes = handshake.runtimes
+    if len(runtimes) > _MAX_RUNTIMES or any(len(runtime) > _MAX_TEXT for runtime in runtimes):
+        raise Rejected(Code.INVALID_FIELD, "Handshake.runtimes is too large", field="runtimes")
+
+
+def host_of(handshake: Handshake) -> HostIdentity:
+    return HostIdentity(machine_id=handshake.machine_id, boot_id=handshake.boot_id, run_id=handshake.run_id)
 
 
 def compatible(handshake: Handshake) -> bool:
     return handshake.protocol_version == PROTOCOL_VERSION
 
 
-def authorise(state: ClusterState, peer: Peer, *, kind: PeerKind) -> None:
+def authorise(state: ClusterState, peer: Peer, *, kind: PeerKind, now: dt.datetime) -> None:
     """The certificate is of this cluster, of this kind, and, for a node, one of its newest two."""
     if peer.cluster != state.identity.id or peer.kind is not kind:
         raise Rejected(
             Code.CERTIFICATE_REFUSED,
             f"a certificate of {peer.kind} '{peer.name}' in cluster '{peer.cluster}' does not open this door",
         )
-    if kind is not PeerKind.NODE:
+    if kind is PeerKind.ADMIN:
+        _authorise_admin(state, peer, now=now)
         return
     stored = state.nodes.find(peer.name)
     if stored is None:
@@ -69,6 +88,19 @@ def authorise(state: ClusterState, peer: Peer, *, kind: PeerKind) -> None:
             Code.CERTIFICATE_REFUSED,
             f"this certificate of node '{peer.name}' was superseded",
             hint="only the newest two certificates of a node are accepted; enrol it again",
+        )
+
+
+def _authorise_admin(state: ClusterState, peer: Peer, *, now: dt.datetime) -> None:
+    """An administrator's certificate ends with the token that asked for it."""
+    issued = state.admin_certificates.find(peer.serial)
+    token = state.tokens.find(issued.record.token_id) if issued else None
+    expires_at = token.record.expires_at if token else None
+    if token is None or (expires_at is not None and expires_at <= now):
+        raise Rejected(
+            Code.CERTIFICATE_REFUSED,
+            f"the certificate of administrator '{peer.name}' is no longer valid",
+            hint="its token was revoked or has expired; make a new one with 'corral cluster admin-certificate'",
         )
 
 
@@ -94,14 +126,14 @@ def opened(
         state=state,
         state_since=now,
         reason="session opened",
-        machine_id=handshake.machine_id[:_MAX_TEXT],
-        boot_id=handshake.boot_id[:_MAX_TEXT],
-        version=handshake.version[:_MAX_TEXT],
-        address=handshake.advertise_address[:_MAX_TEXT],
+        machine_id=handshake.machine_id,
+        boot_id=handshake.boot_id,
+        version=handshake.version,
+        address=handshake.advertise_address,
         labels=dict(handshake.labels),
         memory_mb=max(0, handshake.total_memory_mb),
         cpus=max(0, handshake.available_cpus),
-        runtimes=tuple(sorted(handshake.runtimes))[:_MAX_RUNTIMES],
+        runtimes=tuple(sorted(handshake.runtimes)),
         host_info=_host_info(handshake),
     )
     rebooted = bool(old.boot_id) and old.boot_id != handshake.boot_id

@@ -16,6 +16,7 @@ import structlog
 
 from corral.controller.collections import SPOOLS, node_log
 from corral.controller.ledger import Ledger, Step
+from corral.controller.sessions.rate_limit import RateLimit
 from corral.domain.events import Draft, EventType
 from corral.domain.ids import NodeId
 from corral.domain.records import LogRecord, SpoolPosition
@@ -25,7 +26,10 @@ from corral.system.clock import Clock
 from corral.wire.v1.link_pb2 import DaemonMessage
 from corral.wire.v1.node_pb2 import DaemonLogRecord, ErrorReport
 
-MAX_WAITING: Final = 20_000
+MAX_WAITING: Final = 8 * 512
+MAX_WAITING_BYTES: Final = 8 * 1024 * 1024
+"""Well above the window a daemon keeps to, and bounded all the same."""
+REPORTS_PER_MINUTE: Final = 60
 _PER_COMMIT: Final = 500
 _RETRY_SECONDS: Final = 1.0
 _LEVELS: Final = frozenset({"TRACE", "DEBUG", "INFO", "WARN", "ERROR"})
@@ -57,7 +61,11 @@ class Intake:
         self._confirm = confirm
         self._journal = node_log(node_id)
         self._waiting: deque[DaemonMessage] = deque()
+        self._waiting_bytes = 0
         self._wake = asyncio.Event()
+        self._reports = RateLimit(per_minute=REPORTS_PER_MINUTE, clock=clock)
+        self._suppressed = 0
+        self._unknown: set[str] = set()
 
     @property
     def confirmed(self) -> int:
@@ -67,10 +75,12 @@ class Intake:
 
     def offer(self, message: DaemonMessage) -> None:
         """Take a message over; never blocks. A node that ignores its window is cut off."""
-        if len(self._waiting) >= MAX_WAITING:
+        size = message.ByteSize()
+        if len(self._waiting) >= MAX_WAITING or self._waiting_bytes + size > MAX_WAITING_BYTES:
             raise Retryable(
                 Code.PEER_TOO_SLOW, f"node '{self._node_id}' sent more unconfirmed records than allowed"
             )
+        self._waiting_bytes += size
         self._waiting.append(message)
         self._wake.set()
 
@@ -89,8 +99,9 @@ class Intake:
                 continue
             except Conflict:
                 continue  # an older session of this node stored some of it: judge again
-            for _ in batch:
+            for message in batch:
                 self._waiting.popleft()
+                self._waiting_bytes -= message.ByteSize()
 
     async def _store(self, batch: list[DaemonMessage]) -> None:
         confirmed = self.confirmed
@@ -112,9 +123,19 @@ class Intake:
         if kind == "daemon_log_record":
             return [self._journal.append(log_record(message.daemon_log_record, self._clock.now()))]
         if kind == "error_report":
-            return [_reported(self._node_id, message.error_report)]
-        _log.warning("intake.unknown_kind", node=self._node_id, kind=kind or "none")
+            return self._report(message.error_report)
+        if kind not in self._unknown:
+            self._unknown.add(kind or "")
+            _log.warning("intake.unknown_kind", node=self._node_id, kind=kind or "none")
         return []
+
+    def _report(self, report: ErrorReport) -> list[Step]:
+        """An event, as long as they are few: one node must not push everybody's history out."""
+        if not self._reports.allow(self._node_id):
+            self._suppressed += 1
+            return []
+        suppressed, self._suppressed = self._suppressed, 0
+        return [_reported(self._node_id, report, suppressed=suppressed)]
 
 
 def log_record(record: DaemonLogRecord, now: dt.datetime) -> LogRecord:
@@ -136,7 +157,7 @@ def log_record(record: DaemonLogRecord, now: dt.datetime) -> LogRecord:
     )
 
 
-def _reported(node_id: NodeId, report: ErrorReport) -> Draft:
+def _reported(node_id: NodeId, report: ErrorReport, *, suppressed: int) -> Draft:
     return Draft(
         type=EventType.NODE_ERROR_REPORTED,
         subject=node_id,
@@ -144,5 +165,6 @@ def _reported(node_id: NodeId, report: ErrorReport) -> Draft:
             "code": report.error_code[:_MAX_REPORT],
             "message": report.error_message[:_MAX_REPORT],
             "context": report.context[:_MAX_REPORT],
+            "suppressed_before": suppressed,
         },
     )

@@ -16,6 +16,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from corral.controller.cluster_state import Stored
 from corral.controller.collections import NODES
 from corral.controller.ledger import Ledger, Step
+from corral.controller.sessions import handshake as greeting
 from corral.controller.sessions.live import LiveNode
 from corral.controller.sessions.session import Session
 from corral.domain.events import Draft, EventType
@@ -25,8 +26,11 @@ from corral.domain.records import NodeRecord
 from corral.errors import Code, CorralError, Rejected, Retryable
 from corral.store.port import Commit, StoreUnavailable
 from corral.system.clock import Clock
+from corral.wire.v1.node_pb2 import Handshake
 
 _RETRY_SECONDS: Final = 1.0
+_PROBE_SECONDS: Final = 2.0
+_PER_COMMIT: Final = 200
 _log = structlog.get_logger("corral.controller.sessions")
 
 
@@ -70,15 +74,25 @@ class Sessions:
         if session is not None:
             session.set_log_level(level)
 
-    def refuse_clone(self, node_id: NodeId, machine_id: str) -> None:
-        """A live node on another machine keeps its id: two hosts with one identity is a copy."""
+    async def refuse_clone(self, node_id: NodeId, hello: Handshake) -> None:
+        """Two living daemons with one identity are a copy: the one that is here stays.
+
+        The same process may open a further session at any time. Another one may only when the
+        present session no longer answers: then its host rebooted, or its daemon was killed.
+        """
         present = self._by_node.get(node_id)
-        if present is not None and present.facts.machine_id != machine_id:
-            raise Rejected(
-                Code.NODE_ID_IN_USE,
-                f"node '{node_id}' is connected from another machine",
-                hint="a data directory must not be copied to a second host; enrol this host under its own id",
-            )
+        if present is None:
+            return
+        host = greeting.host_of(hello)
+        if host == present.facts.host or not await present.answers(within=_PROBE_SECONDS):
+            return
+        other_machine = host.machine_id != present.facts.host.machine_id
+        raise Rejected(
+            Code.NODE_ID_IN_USE,
+            f"node '{node_id}' is connected from "
+            + ("another machine" if other_machine else "another daemon or boot of this machine"),
+            hint="a data directory must not be used twice; enrol this host under its own id",
+        )
 
     def enter(self, session: Session) -> None:
         """Make this the node's session; an older one ends now."""
@@ -145,9 +159,15 @@ class Sessions:
 
     async def forget_predecessors(self) -> None:
         """At the start of a term nobody is connected, whatever an earlier leader wrote."""
-        for stored in self._ledger.state.nodes:
-            if stored.record.state is NodeState.ONLINE:
-                await self._mark(stored.record.id, NodeTrigger.STREAM_ENDED, "the controller restarted")
+        online = [stored for stored in self._ledger.state.nodes if stored.record.state is NodeState.ONLINE]
+        for start in range(0, len(online), _PER_COMMIT):
+            steps: list[Step] = []
+            for stored in online[start : start + _PER_COMMIT]:
+                record, events = self._offline(
+                    stored.record, NodeTrigger.STREAM_ENDED, "the controller restarted"
+                )
+                steps += [NODES.put(record.id, record, expect=stored.revision), *events]
+            await self._ledger.commit(*steps)
 
     def follow(self, commit: Commit) -> None:
         """End sessions whose certificate a commit has just made worthless."""

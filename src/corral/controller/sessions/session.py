@@ -6,6 +6,7 @@ The four end together. Whoever ends first says why; the registry turns that into
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
@@ -18,14 +19,22 @@ from corral.domain.ids import Epoch, NodeId, SessionId
 from corral.errors import Code, CorralError, Rejected, Retryable
 from corral.system.clock import Clock
 from corral.wire import features
-from corral.wire.outbox import Outbox
+from corral.wire.outbox import FRAME_MESSAGES, Outbox
 from corral.wire.v1.link_pb2 import ControllerBatch, ControllerMessage, DaemonMessage
 from corral.wire.v1.node_pb2 import CertificateIssued, ErrorReport, Ping, SetLogLevel, SpoolAck
 
-_MAX_PORTS: Final = 65_536
+_MAX_PORT: Final = 65_535
 _log = structlog.get_logger("corral.controller.session")
 
-Renew = Callable[[NodeId, bytes], Awaitable[CertificateIssued]]
+Renew = Callable[[bytes], Awaitable[CertificateIssued]]
+
+
+class HostIdentity(msgspec.Struct, frozen=True, kw_only=True):
+    """Which daemon process, of which boot of which machine, holds a session."""
+
+    machine_id: str
+    boot_id: str
+    run_id: str
 
 
 class SessionFacts(msgspec.Struct, frozen=True, kw_only=True):
@@ -34,7 +43,7 @@ class SessionFacts(msgspec.Struct, frozen=True, kw_only=True):
     id: SessionId
     node_id: NodeId
     serial: str
-    machine_id: str
+    host: HostIdentity
     spool_id: str
     epoch: Epoch
     features: frozenset[str]
@@ -68,9 +77,12 @@ class Session:
         batching = features.BATCH in facts.features
         self.outbox: Outbox[ControllerMessage] = Outbox(bundle=bundle if batching else None)
         self._intake = intake_of(self._confirm)
-        self._unanswered = 0
         self._pinged = 0
+        self._ponged = 0
         self._pinged_at = 0.0
+        self._answered = asyncio.Event()
+        self.over = asyncio.Event()
+        self._ignored: set[str] = set()
         self._renewing: asyncio.Task[None] | None = None
         self._ended: asyncio.Future[CorralError] = asyncio.get_running_loop().create_future()
 
@@ -102,6 +114,7 @@ class Session:
             ends: list[asyncio.Future[Any]] = [*tasks, self._ended]
             await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
         finally:
+            self.over.set()
             self.outbox.close()
             if self._renewing is not None:
                 tasks.append(self._renewing)
@@ -123,21 +136,39 @@ class Session:
 
     async def _heartbeat(self) -> None:
         while True:
-            if self._unanswered >= self._missed_pongs:
+            unanswered = self._pinged - self._ponged
+            if unanswered >= self._missed_pongs:
                 raise Retryable(
-                    Code.UNREACHABLE,
-                    f"node '{self.facts.node_id}' left {self._unanswered} pings unanswered",
+                    Code.UNREACHABLE, f"node '{self.facts.node_id}' left {unanswered} pings unanswered"
                 )
-            self._pinged += 1
-            self._unanswered += 1
-            self._pinged_at = self._clock.monotonic()
-            self.send(ControllerMessage(ping=Ping(sequence=self._pinged)))
+            self._ping()
             await asyncio.sleep(self._heartbeat_seconds)
+
+    def _ping(self) -> None:
+        self._pinged += 1
+        self._pinged_at = self._clock.monotonic()
+        self.send(ControllerMessage(ping=Ping(sequence=self._pinged)))
+
+    async def answers(self, *, within: float) -> bool:
+        """Is somebody there? Asks, and waits for any answer."""
+        self._answered.clear()
+        self._ping()
+        over = asyncio.create_task(self.over.wait(), name=f"session/over/{self.facts.id}")
+        answer = asyncio.create_task(self._answered.wait(), name=f"session/answer/{self.facts.id}")
+        try:
+            await asyncio.wait([over, answer], timeout=within, return_when=asyncio.FIRST_COMPLETED)
+            return answer.done() and not over.done()
+        finally:
+            for task in (over, answer):
+                task.cancel()
+            await asyncio.gather(over, answer, return_exceptions=True)
 
     async def _read(self, context: Any) -> None:
         while isinstance(frame := await context.read(), DaemonMessage):
             self.live = msgspec.structs.replace(self.live, last_seen=self._clock.now())
             if frame.WhichOneof("payload") == "batch":
+                if len(frame.batch.messages) > FRAME_MESSAGES:
+                    raise Rejected(Code.BAD_REQUEST, f"a batch holds at most {FRAME_MESSAGES} messages")
                 for message in frame.batch.messages:
                     self._receive(message)
             else:
@@ -151,7 +182,9 @@ class Session:
         handler = _HANDLERS.get(kind or "")
         if handler is None:
             # Additive by design: a kind we do not know, or do not use yet, is no reason to part.
-            _log.debug("session.frame_ignored", node=self.facts.node_id, kind=kind or "unknown")
+            if kind not in self._ignored:
+                self._ignored.add(kind or "")
+                _log.info("session.frames_ignored", node=self.facts.node_id, kind=kind or "unknown")
             return
         handler(self, message)
 
@@ -162,21 +195,25 @@ class Session:
         raise Rejected(Code.BAD_REQUEST, "a batch must not hold a batch")
 
     def _pong(self, message: DaemonMessage) -> None:
-        if message.pong.sequence == self._pinged:
-            self._unanswered = 0
+        sequence = message.pong.sequence
+        if not self._ponged < sequence <= self._pinged:
+            return
+        self._ponged = sequence
+        self._answered.set()
+        if sequence == self._pinged:
             self._on_round_trip(self._clock.monotonic() - self._pinged_at)
 
     def _node_status(self, message: DaemonMessage) -> None:
         status = message.node_status
         self.live = msgspec.structs.replace(
             self.live,
-            cpu_usage=status.cpu_usage,
-            memory_mb=status.total_memory_mb,
-            used_memory_mb=status.used_memory_mb,
-            free_disk_mb=status.free_disk_mb,
-            total_disk_mb=status.total_disk_mb,
-            instance_count=status.instance_count,
-            used_ports=tuple(status.used_ports[:_MAX_PORTS]),
+            cpu_usage=min(1.0, max(0.0, status.cpu_usage)) if math.isfinite(status.cpu_usage) else 0.0,
+            memory_mb=max(0, status.total_memory_mb),
+            used_memory_mb=max(0, status.used_memory_mb),
+            free_disk_mb=max(0, status.free_disk_mb),
+            total_disk_mb=max(0, status.total_disk_mb),
+            instance_count=max(0, status.instance_count),
+            used_ports=tuple(port for port in status.used_ports[:_MAX_PORT] if 0 < port <= _MAX_PORT),
         )
 
     def _certificate_request(self, message: DaemonMessage) -> None:
@@ -188,7 +225,7 @@ class Session:
 
     async def _answer_renewal(self, csr_pem: bytes) -> None:
         try:
-            issued = await self._renew(self.facts.node_id, csr_pem)
+            issued = await self._renew(csr_pem)
         except CorralError as error:
             self.report(error, context="certificate renewal")
             return

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
-from typing import Any
+from collections.abc import AsyncIterator, Awaitable
+from typing import Any, Final, TypeVar
 
 import msgspec
 
@@ -22,6 +22,10 @@ from corral.wire.v1.data_pb2 import (
     PushReply,
     PushStored,
 )
+
+T = TypeVar("T")
+
+STALL_SECONDS: Final = 30.0
 
 
 class Expected(msgspec.Struct, frozen=True, kw_only=True):
@@ -48,7 +52,7 @@ class Transfers:
 
     async def fetch(self, context: Any) -> None:
         """Send a blob from an offset, never more under way than the daemon granted."""
-        first = await context.read()
+        first = await within(context.read())
         if not isinstance(first, FetchMessage) or first.WhichOneof("payload") != "open":
             raise Rejected(Code.BAD_REQUEST, "a fetch begins with FetchOpen")
         request = first.open
@@ -65,6 +69,10 @@ class Transfers:
         reader = asyncio.create_task(self._read_grants(context, window), name="transfers/grants")
         try:
             await self._send(context, info, request.offset, window)
+        except Retryable:
+            if reader.done() and not reader.cancelled() and (refused := reader.exception()) is not None:
+                raise refused from None  # a grant that is out of bounds ended it
+            raise
         finally:
             reader.cancel()
             await asyncio.gather(reader, return_exceptions=True)
@@ -84,20 +92,20 @@ class Transfers:
         async for block in self._blobs.read_blob(info.digest, offset=offset, chunk=CHUNK):
             view = memoryview(block)
             while view:
-                room = await window.take(len(view))
+                room = await within(window.take(len(view)))
                 if not room:
                     raise Retryable(Code.TRANSFER_INTERRUPTED, "the daemon ended the transfer")
                 last = offset + room == info.size
                 chunk = DataChunk(
                     offset=offset, data=bytes(view[:room]), total_size_bytes=info.size, last=last
                 )
-                await context.write(chunk)
+                await within(context.write(chunk))
                 offset += room
                 view = view[room:]
 
     async def push(self, context: Any, node_id: NodeId) -> None:
         """Take an expected upload; it becomes a blob only when whole and of the promised digest."""
-        first = await context.read()
+        first = await within(context.read())
         if not isinstance(first, PushMessage) or first.WhichOneof("payload") != "open":
             raise Rejected(Code.BAD_REQUEST, "a push begins with PushOpen")
         opening = first.open
@@ -117,12 +125,21 @@ class Transfers:
             expected.stored.set_result(info)
 
 
+async def within(waiting: Awaitable[T]) -> T:
+    """No peer may hold a transfer open without moving it."""
+    try:
+        async with asyncio.timeout(STALL_SECONDS):
+            return await waiting
+    except TimeoutError:
+        raise Retryable(Code.TIMEOUT, f"the transfer stalled for {STALL_SECONDS:g} s") from None
+
+
 async def _chunks(context: Any, opening: PushOpen) -> AsyncIterator[bytes]:
     """The data of a push, exactly as many bytes as were announced, credit given back as it goes."""
     received = 0
     regrant = Regrant(CREDIT)
     while received < opening.size_bytes:
-        message = await context.read()
+        message = await within(context.read())
         if not isinstance(message, PushMessage):
             raise Retryable(Code.TRANSFER_INTERRUPTED, f"the upload ended after {received} bytes")
         data = message.chunk.data

@@ -8,12 +8,15 @@ from typing import Annotated, Final
 
 import msgspec
 
+from corral.controller.collections import ADMIN_CERTIFICATES
 from corral.controller.http.call import Body, Call, NoQuery
 from corral.controller.http.fields import Name
 from corral.controller.http.route_table import Act, Read, Route
 from corral.controller.http.setting import IssuedCertificate, LeaderView, Leading, MemberView
 from corral.controller.mutations import Mutation
 from corral.domain.permissions import Permission
+from corral.domain.records import AdminCertificateRecord
+from corral.store.port import ABSENT
 
 
 class ClusterShape(msgspec.Struct, frozen=True, kw_only=True):
@@ -69,12 +72,16 @@ async def raise_epoch(leading: Leading, call: Call[None, NoQuery]) -> Mutation:
 async def issue_certificate(leading: Leading, call: Call[RequestCertificate, NoQuery]) -> Mutation:
     asked = call.body
     issued = await leading.cluster.issue_certificate(name=asked.name, csr_pem=asked.csr_pem)
+    record = AdminCertificateRecord(
+        serial=issued.serial, name=asked.name, token_id=call.caller.token.id, expires_at=issued.expires_at
+    )
     return Mutation(
         action="cluster.issue_certificate",
         subject=asked.name,
-        steps=(),
+        steps=(ADMIN_CERTIFICATES.put(issued.serial, record, expect=ABSENT),),
         body=issued,
         status=201,
+        after={"serial": issued.serial, "expires_at": issued.expires_at.isoformat()},
     )
 
 
@@ -100,7 +107,7 @@ ROUTES: Final[tuple[Route, ...]] = (
         method="POST",
         path="/api/v1/cluster/certificates",
         permission=Permission.CLUSTER_MANAGE,
-        summary="Issue a certificate for a module, a controller or a person",
+        summary="Issue an administrator's certificate; it ends with the token that asked for it",
         body=RequestCertificate,
         response=IssuedCertificate,
         status=201,
