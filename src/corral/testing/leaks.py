@@ -22,7 +22,7 @@ _MACHINERY_THREADS: Final = (
     "pytest_timeout",
     "execnet",
 )
-_MACHINERY_FILES: Final = ("anon_inode:", "/dev/null", "/dev/urandom", "pipe:", "/proc/", "/sys/")
+_MACHINERY_FILES: Final = ("anon_inode:", "/dev/null", "/dev/urandom", "/proc/", "/sys/")
 SETTLE_SECONDS: Final = 5.0
 
 
@@ -72,7 +72,7 @@ def _threads() -> list[str]:
 
 
 def _descriptors() -> dict[str, int]:
-    """Open files by name; sockets only by their number of existence."""
+    """Open files by name; sockets and pipes, which have none, by their number."""
     counted: dict[str, int] = {}
     for entry in pathlib.Path("/proc/self/fd").iterdir():
         try:
@@ -81,7 +81,8 @@ def _descriptors() -> dict[str, int]:
             continue
         if target.startswith(_MACHINERY_FILES):
             continue
-        name = "sockets" if target.startswith("socket:") else target
+        kind = target.partition(":")[0]
+        name = f"{kind}s" if kind in ("socket", "pipe") else target
         counted[name] = counted.get(name, 0) + 1
     return counted
 
