@@ -2,20 +2,9 @@
 
 from __future__ import annotations
 
-import pathlib
-import shutil
-import tempfile
-
 import pytest
 
 from corral.testing.processes import ProcessCluster
-
-
-@pytest.fixture
-def scratch():
-    directory = pathlib.Path(tempfile.mkdtemp(prefix="corral-", dir="/dev/shm"))
-    yield directory
-    shutil.rmtree(directory)
 
 
 @pytest.fixture

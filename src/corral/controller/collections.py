@@ -24,8 +24,8 @@ from corral.store.port import Append, Delete, Put, encode
 R = TypeVar("R", bound=Record)
 
 
-class Collection(Generic[R]):
-    """A named collection of one record type."""
+class Typed(Generic[R]):
+    """A named place of the store that holds records of one type."""
 
     def __init__(self, name: str, type: type[R]) -> None:
         self.name = name
@@ -34,6 +34,10 @@ class Collection(Generic[R]):
 
     def decode(self, body: bytes) -> R:
         return self._decoder.decode(body)
+
+
+class Collection(Typed[R]):
+    """Documents by id."""
 
     def put(self, id: str, record: R, *, expect: int | None) -> Put:
         return Put(collection=self.name, id=id, body=encode(record), expect=expect)
@@ -42,16 +46,8 @@ class Collection(Generic[R]):
         return Delete(collection=self.name, id=id, expect=expect)
 
 
-class Journal(Generic[R]):
-    """An append-only stream of one record type."""
-
-    def __init__(self, name: str, type: type[R]) -> None:
-        self.name = name
-        self.type = type
-        self._decoder = msgspec.json.Decoder(type)
-
-    def decode(self, body: bytes) -> R:
-        return self._decoder.decode(body)
+class Journal(Typed[R]):
+    """An append-only stream."""
 
     def append(self, record: R) -> Append:
         return Append(journal=self.name, body=encode(record))

@@ -22,8 +22,9 @@ from corral.controller.housekeeping import Housekeeping
 from corral.controller.http.setting import ClusterControl, Leading, Setting
 from corral.controller.ledger import Ledger, Step
 from corral.controller.sessions.door import LinkTerm
+from corral.controller.sessions.fetches import Fetches
 from corral.controller.sessions.registry import Sessions
-from corral.controller.sessions.transfers import Transfers
+from corral.controller.sessions.uploads import Uploads
 from corral.domain.events import Draft, EventType
 from corral.domain.ids import Epoch
 from corral.errors import Code, Retryable
@@ -163,7 +164,8 @@ class LeaderTerm:
                 clock=self._clock,
                 certificate_life=dt.timedelta(days=self._config.pki.node_certificate_days),
             ),
-            transfers=Transfers(self._store),
+            fetches=Fetches(self._store),
+            uploads=self._stack.enter_context(Uploads(self._store, directory=self._config.data / "incoming")),
             trusted_ca_pem=trusted_ca_pem(self.state),
         )
         reason = Retryable(Code.NOT_LEADER, "this controller no longer leads", retry_after=1.0)

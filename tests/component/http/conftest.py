@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import pathlib
-import shutil
-import tempfile
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 
 import httpx
 import pytest
@@ -13,12 +11,8 @@ from http_rig import Rig, http_rig
 
 
 @pytest.fixture
-def data() -> Iterator[pathlib.Path]:
-    """A data directory in memory, where there is some: the root disk creates files slowly."""
-    parent = "/dev/shm" if pathlib.Path("/dev/shm").is_dir() else None
-    directory = tempfile.mkdtemp(prefix="corral-http-", dir=parent)
-    yield pathlib.Path(directory)
-    shutil.rmtree(directory)
+def data(scratch: pathlib.Path) -> pathlib.Path:
+    return scratch
 
 
 @pytest.fixture

@@ -95,18 +95,50 @@ async def test_an_expected_upload_becomes_a_blob(cluster, scratch):
     daemon = await cluster.daemon("n1", controller)
     content = os.urandom(2 * MEGABYTE + 5)
     (scratch / "up").write_bytes(content)
-    transfers = controller.app.place.term.link.transfers
-    stored = transfers.expect("t1", node_id=NodeId("n1"), max_bytes=len(content))
+    uploads = controller.app.place.term.link.uploads
+    stored = uploads.expect("t1", node_id=NodeId("n1"), max_bytes=len(content))
     async with daemon.app.link.data_channel() as channel:
         digest = await channel.push("t1", scratch / "up")
     assert digest == hashlib.sha256(content).hexdigest() == (await stored).digest
+
+
+async def test_a_cut_upload_goes_on_where_it_stopped(cluster, scratch):
+    async with FaultProxy() as proxy:
+        controller = await cluster.controller(via=proxy)
+        daemon = await cluster.daemon("n1", controller)
+        content = os.urandom(4 * MEGABYTE)
+        (scratch / "up").write_bytes(content)
+        uploads = controller.app.place.term.link.uploads
+        stored = uploads.expect("t1", node_id=NodeId("n1"), max_bytes=len(content))
+        first = daemon.app.link.session_id
+        incoming = controller.data / "incoming"
+        proxy.delay(0.002)
+        async with daemon.app.link.data_channel() as channel:
+            pushing = asyncio.create_task(channel.push("t1", scratch / "up"))
+
+            def arrived() -> int:
+                return sum(path.stat().st_size for path in incoming.iterdir())
+
+            await eventually(lambda: arrived() > MEGABYTE)
+            await proxy.cut(refuse=False)
+            assert (await refusal_of(pushing)).code in (Code.UNREACHABLE, Code.TRANSFER_INTERRUPTED)
+        proxy.heal()
+        await eventually(lambda: daemon.app.link.session_id not in ("", first))
+        kept, forwarded = arrived(), proxy.forwarded_bytes
+        assert MEGABYTE < kept < len(content)
+        async with daemon.app.link.data_channel() as channel:
+            assert await channel.push("t1", scratch / "up") == hashlib.sha256(content).hexdigest()
+        assert proxy.forwarded_bytes - forwarded < len(content) - kept + 512 * 1024
+        assert (await stored).size == len(content)
+        assert list(incoming.iterdir()) == []
+        await daemon.app.stop()
 
 
 async def test_an_upload_that_nobody_expects_or_that_is_too_large_is_refused(cluster, scratch):
     controller = await cluster.controller()
     daemon = await cluster.daemon("n1", controller)
     (scratch / "up").write_bytes(b"x" * 1000)
-    transfers = controller.app.place.term.link.transfers
+    transfers = controller.app.place.term.link.uploads
     stored = [
         transfers.expect("small", node_id=NodeId("n1"), max_bytes=10),
         transfers.expect("other", node_id=NodeId("n2"), max_bytes=10_000),

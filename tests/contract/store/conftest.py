@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import pathlib
-import shutil
-import tempfile
 from collections.abc import AsyncIterator, Iterator
 
 import pytest
@@ -24,12 +22,8 @@ def postgres() -> Iterator[PostgresServer]:
 
 
 @pytest.fixture
-def data() -> Iterator[pathlib.Path]:
-    """A data directory in memory, where there is some: the root disk creates files slowly."""
-    parent = "/dev/shm" if pathlib.Path("/dev/shm").is_dir() else None
-    directory = tempfile.mkdtemp(prefix="corral-store-", dir=parent)
-    yield pathlib.Path(directory)
-    shutil.rmtree(directory)
+def data(scratch: pathlib.Path) -> pathlib.Path:
+    return scratch
 
 
 @pytest.fixture

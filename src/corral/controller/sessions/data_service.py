@@ -9,8 +9,8 @@ from typing import Any, Final
 
 from corral.controller.sessions import handshake as greeting
 from corral.controller.sessions.door import LinkTerm, Standing, authenticated, require_leading, translated
+from corral.controller.sessions.fetches import call_metadata
 from corral.controller.sessions.session import Session
-from corral.controller.sessions.transfers import call_metadata
 from corral.domain.ids import NodeId
 from corral.errors import Code, Rejected, Retryable
 from corral.pki.names import Peer, PeerKind
@@ -32,12 +32,12 @@ class DataService(DataServiceServicer):
     async def Fetch(self, _: Any, context: Any) -> None:  # noqa: N802 - the name of the RPC
         async with translated(context, "Fetch"):
             leading, session = self._admitted(context)
-            await self._run(session, leading.transfers.fetch(context))
+            await self._run(session, leading.fetches.fetch(context))
 
     async def Push(self, _: Any, context: Any) -> None:  # noqa: N802 - the name of the RPC
         async with translated(context, "Push"):
             leading, session = self._admitted(context)
-            await self._run(session, leading.transfers.push(context, session.facts.node_id))
+            await self._run(session, leading.uploads.push(context, session.facts.node_id))
 
     async def _run(self, session: Session, transfer: Coroutine[Any, Any, None]) -> None:
         """Run a transfer for as long as its session lives, and few of a node at a time."""

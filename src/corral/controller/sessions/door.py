@@ -14,8 +14,9 @@ import structlog
 from corral.controller.cluster_state import ClusterState
 from corral.controller.enrolment import Enrolment
 from corral.controller.ledger import Ledger
+from corral.controller.sessions.fetches import Fetches
 from corral.controller.sessions.registry import Sessions
-from corral.controller.sessions.transfers import Transfers
+from corral.controller.sessions.uploads import Uploads
 from corral.domain.ids import Epoch
 from corral.errors import Code, CorralError, Rejected, Retryable
 from corral.pki.names import Peer, read_peer
@@ -33,7 +34,8 @@ class LinkTerm(msgspec.Struct, frozen=True, kw_only=True):
     ledger: Ledger
     sessions: Sessions
     enrolment: Enrolment
-    transfers: Transfers
+    fetches: Fetches
+    uploads: Uploads
     trusted_ca_pem: bytes
 
     @property

@@ -1,0 +1,123 @@
+"""Bulk data from daemons: only what somebody here waits for, and resumable by offset.
+
+What has arrived lies in a file until it is whole; only then, and only with the promised digest, does
+it become a blob. A transfer that was cut goes on where it stopped, within one term.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import pathlib
+import shutil
+from collections.abc import AsyncIterator
+from typing import Any, BinaryIO
+
+import msgspec
+
+from corral.controller.sessions.fetches import within
+from corral.domain.ids import NodeId
+from corral.errors import Code, Rejected, Retryable
+from corral.store.port import BlobEngine, BlobInfo
+from corral.system.files import make_directory
+from corral.wire.transfer import CHUNK, CREDIT, Regrant
+from corral.wire.v1.data_pb2 import Credit, PushAccepted, PushMessage, PushOpen, PushReply, PushStored
+
+
+class Expected(msgspec.Struct, frozen=True, kw_only=True):
+    """An upload the controller asked a node for."""
+
+    node_id: NodeId
+    max_bytes: int
+    stored: asyncio.Future[BlobInfo]
+    receiving: asyncio.Lock
+
+
+class Uploads:
+    """Takes expected uploads. Use as a context manager: parts live no longer than the term."""
+
+    def __init__(self, blobs: BlobEngine, *, directory: pathlib.Path) -> None:
+        self._blobs = blobs
+        self._directory = directory
+        self._expected: dict[str, Expected] = {}
+
+    def __enter__(self) -> Uploads:
+        shutil.rmtree(self._directory, ignore_errors=True)
+        make_directory(self._directory)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        shutil.rmtree(self._directory, ignore_errors=True)
+
+    def expect(self, transfer_id: str, *, node_id: NodeId, max_bytes: int) -> asyncio.Future[BlobInfo]:
+        """Allow this node one upload; the future holds the blob once it is stored and verified."""
+        stored: asyncio.Future[BlobInfo] = asyncio.get_running_loop().create_future()
+        self._expected[transfer_id] = Expected(
+            node_id=node_id, max_bytes=max_bytes, stored=stored, receiving=asyncio.Lock()
+        )
+        stored.add_done_callback(lambda _: self._expected.pop(transfer_id, None))
+        return stored
+
+    async def push(self, context: Any, node_id: NodeId) -> None:
+        """Take one attempt at an expected upload, from where the last one stopped."""
+        first = await within(context.read())
+        if not isinstance(first, PushMessage) or first.WhichOneof("payload") != "open":
+            raise Rejected(Code.BAD_REQUEST, "a push begins with PushOpen")
+        opening = first.open
+        expected = self._check(opening, node_id)
+        if expected.receiving.locked():
+            raise Retryable(Code.CONFLICT, f"transfer '{opening.transfer_id[:80]}' is under way already")
+        async with expected.receiving:
+            info = await self._receive(context, opening)
+        if not expected.stored.done():
+            expected.stored.set_result(info)
+        await within(context.write(PushReply(stored=PushStored(digest=info.digest, size_bytes=info.size))))
+
+    def _check(self, opening: PushOpen, node_id: NodeId) -> Expected:
+        expected = self._expected.get(opening.transfer_id)
+        if expected is None or expected.node_id != node_id:
+            raise Rejected(Code.NOT_FOUND, f"nobody expects transfer '{opening.transfer_id[:80]}'")
+        if not 0 <= opening.size_bytes <= expected.max_bytes:
+            raise Rejected(
+                Code.BODY_TOO_LARGE,
+                f"the transfer has {opening.size_bytes} bytes, at most {expected.max_bytes} are expected",
+                field="size_bytes",
+            )
+        return expected
+
+    async def _receive(self, context: Any, opening: PushOpen) -> BlobInfo:
+        name = hashlib.sha256(f"{opening.transfer_id}\0{opening.digest}".encode()).hexdigest()
+        part = self._directory / name
+        with part.open("ab") as file:
+            if file.tell() > opening.size_bytes:
+                file.truncate(0)
+            await _append(context, opening, file)
+        try:
+            return await self._blobs.put_blob(_blocks(part), expect=opening.digest)
+        finally:
+            part.unlink()
+
+
+async def _append(context: Any, opening: PushOpen, file: BinaryIO) -> None:
+    """Add what is missing, exactly as many bytes as were announced, credit given back as it goes."""
+    file.seek(0, 2)
+    received = file.tell()
+    regrant = Regrant(CREDIT)
+    await within(context.write(PushReply(accepted=PushAccepted(offset=received, credit=CREDIT))))
+    while received < opening.size_bytes:
+        message = await within(context.read())
+        if not isinstance(message, PushMessage):
+            raise Retryable(Code.TRANSFER_INTERRUPTED, f"the upload ended after {received} bytes")
+        data = message.chunk.data
+        if message.chunk.offset != received or not data or received + len(data) > opening.size_bytes:
+            raise Rejected(Code.INVALID_FIELD, f"unexpected chunk at {message.chunk.offset}", field="offset")
+        file.write(data)
+        received += len(data)
+        if (grant := regrant.consumed(len(data))) > 0:
+            await within(context.write(PushReply(credit=Credit(bytes=grant))))
+
+
+async def _blocks(path: pathlib.Path) -> AsyncIterator[bytes]:
+    with path.open("rb") as file:
+        while block := await asyncio.to_thread(file.read, CHUNK):
+            yield block
