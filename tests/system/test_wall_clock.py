@@ -47,8 +47,8 @@ async def test_sessions_survive_steps_of_an_hour_and_reconnecting_takes_no_longe
     await estate.daemon("n1", **jumping)
     session = (await estate.wait_for_node("n1", "ONLINE"))["session"]
     for step in ("+3600", "-3600"):
-        offset.write_text(step)
         seen = (await estate.call("GET", "/api/v1/nodes/n1"))["last_seen"]
+        offset.write_text(step)
 
         async def heard_again(seen=seen):
             node = await estate.call("GET", "/api/v1/nodes/n1")

@@ -23,7 +23,16 @@ _STATUS: Final = {
     503: grpc.StatusCode.UNAVAILABLE,
     504: grpc.StatusCode.DEADLINE_EXCEEDED,
 }
-_UNREACHED: Final = frozenset({grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED})
+_UNREACHED: Final = frozenset(
+    {
+        grpc.StatusCode.UNAVAILABLE,
+        grpc.StatusCode.DEADLINE_EXCEEDED,
+        grpc.StatusCode.CANCELLED,
+        grpc.StatusCode.INTERNAL,  # what gRPC's core says when the line is cut under a write
+        grpc.StatusCode.UNKNOWN,
+    }
+)
+"""Statuses without a code of ours that say nothing about the request: it may be tried again."""
 _LATER: Final = frozenset({Code.RATE_LIMITED, Code.CONFLICT})
 """Refusals that time mends."""
 _MAX_DETAILS: Final = 1000
@@ -46,6 +55,4 @@ def from_rpc(error: grpc.aio.AioRpcError, *, peer: str) -> CorralError:
         return (Retryable if later else Rejected)(Code[name], details)
     if error.code() in _UNREACHED:
         return Retryable(Code.UNREACHABLE, f"{peer} cannot be reached: {details}")
-    if error.code() is grpc.StatusCode.CANCELLED:
-        return Retryable(Code.UNREACHABLE, f"{peer} ended the call")
     return Rejected(Code.BAD_REQUEST, f"{peer} refused the call: {error.code().name} {details}")

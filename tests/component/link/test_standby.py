@@ -54,7 +54,9 @@ async def test_a_daemon_that_knows_only_the_standby_is_sent_to_the_leader_and_st
         pinged = session._pinged
         await eventually(lambda: session._pinged >= pinged + 3)
         assert leader.app.place.term.sessions.find(NodeId("n1")) is session
-        assert daemon.app.link._generation <= 2, "one look at the standby, one connection to the leader"
+        assert daemon.app.link._dialler._generation <= 2, (
+            "one look at the standby, one connection to the leader"
+        )
         assert proxy.connections <= 1
         assert standby.app.place.leader_address() == leader.grpc_address
         await daemon.app.stop()
