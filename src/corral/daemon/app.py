@@ -142,9 +142,9 @@ class DaemonApp:
         data = self._config.data
         if self._join:
             wanted = self._config.node_id(host_name=socket.gethostname())
-            enrolled = await enrol(data, token_text=self._join, node_id=wanted, machine_id=machine_id)
-            if enrolled is not None:
-                memory.learn(enrolled.controllers)
+            await enrol(
+                data, token_text=self._join, node_id=wanted, machine_id=machine_id, learn=memory.remember
+            )
         identity = load_identity(data)
         if identity is None:
             raise Rejected(

@@ -8,19 +8,21 @@ from __future__ import annotations
 
 import asyncio
 import pathlib
+from collections.abc import Callable, Sequence
 from typing import Final
 
 import grpc
 import msgspec
 import structlog
 
+from corral.daemon.durable import store
 from corral.daemon.identity import Identity, load_identity, save_identity, verified
 from corral.domain.ids import ClusterId, NodeId
 from corral.errors import Code, CorralError, Rejected, Retryable
 from corral.pki.join_token import JoinToken
 from corral.pki.keys import key_pem, load_key, make_csr, new_key
 from corral.pki.names import controller_host
-from corral.system.files import read_versioned, write_versioned
+from corral.system.files import read_versioned
 from corral.wire.channels import channel_options
 from corral.wire.status import from_rpc
 from corral.wire.v1.bootstrap_pb2 import ExchangeJoinTokenRequest, ExchangeJoinTokenResponse
@@ -48,8 +50,19 @@ class Enrolled(msgspec.Struct, frozen=True, kw_only=True):
     controllers: tuple[str, ...]
 
 
-async def enrol(data: pathlib.Path, *, token_text: str, node_id: NodeId, machine_id: str) -> Enrolled | None:
-    """Exchange the token for an identity. None: this data directory already joined with it."""
+async def enrol(
+    data: pathlib.Path,
+    *,
+    token_text: str,
+    node_id: NodeId,
+    machine_id: str,
+    learn: Callable[[Sequence[str]], None] | None = None,
+) -> Enrolled | None:
+    """Exchange the token for an identity. None: this data directory already joined with it.
+
+    `learn` is told the controllers' addresses before the identity is stored: a node that knows who it
+    is never asks again, so by then it must know where to go.
+    """
     token = JoinToken.parse(token_text)
     present = load_identity(data)
     if present is not None and present.join_token_id == token.id:
@@ -72,6 +85,8 @@ async def enrol(data: pathlib.Path, *, token_text: str, node_id: NodeId, machine
             join_token_id=token.id,
         )
     )
+    if learn is not None:
+        learn(response.controller_grpc_addrs)
     save_identity(data, identity)
     (data / _FILE).unlink(missing_ok=True)
     _log.info("node.enrolled", node=identity.node_id, cluster=identity.cluster)
@@ -83,7 +98,7 @@ def _pending_key(data: pathlib.Path, token: JoinToken) -> str:
     if pending is not None and pending.join_token_id == token.id:
         return pending.key_pem
     fresh = _Pending(join_token_id=token.id, key_pem=key_pem(new_key()).decode())
-    write_versioned(data / _FILE, fresh, name=_FORMAT, version=_VERSION)
+    store(data / _FILE, fresh, name=_FORMAT, version=_VERSION)
     return fresh.key_pem
 
 

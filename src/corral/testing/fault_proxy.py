@@ -16,14 +16,16 @@ class FaultProxy:
         self.retarget(target)
         self._server: asyncio.Server | None = None
         self._pumps: set[asyncio.Task[None]] = set()
-        self._flowing = asyncio.Event()
-        self._flowing.set()
+        self._requests_flow = asyncio.Event()
+        self._answers_flow = asyncio.Event()
+        self._healed = asyncio.Event()
         self._refusing = False
         self._delay = 0.0
         self._bytes_per_second = 0.0
         self._line_free_at = 0.0
         self.connections = 0
         self.forwarded_bytes = 0
+        self.heal()
 
     async def __aenter__(self) -> Self:
         self._server = await asyncio.start_server(self._accept, "127.0.0.1", 0, limit=_BLOCK)
@@ -54,9 +56,12 @@ class FaultProxy:
             pump.cancel()
         await asyncio.gather(*pumps, return_exceptions=True)
 
-    def stall(self) -> None:
-        """Connections stay open and nothing passes: the peer looks alive and is not."""
-        self._flowing.clear()
+    def stall(self, *, answers_only: bool = False) -> None:
+        """Connections stay open and nothing passes, not even their end: the peer looks alive and is
+        not. With `answers_only` it still hears the client, but what it says is held back."""
+        self._answers_flow.clear()
+        if not answers_only:
+            self._requests_flow.clear()
 
     def delay(self, seconds: float) -> None:
         """Every block takes this much longer."""
@@ -67,11 +72,15 @@ class FaultProxy:
         self._bytes_per_second = bytes_per_second
 
     def heal(self) -> None:
-        """Forget every fault; connections that were cut stay cut."""
+        """Forget every fault and let go of what was held back; connections that were cut stay cut."""
         self._refusing = False
         self._delay = 0.0
         self._bytes_per_second = 0.0
-        self._flowing.set()
+        self._line_free_at = 0.0
+        self._requests_flow.set()
+        self._answers_flow.set()
+        self._healed.set()
+        self._healed = asyncio.Event()
 
     async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         if self._refusing:
@@ -93,25 +102,31 @@ class FaultProxy:
         upstream_reader, upstream_writer = await asyncio.open_connection(*self._target, limit=_BLOCK)
         try:
             async with asyncio.TaskGroup() as pumps:
-                pumps.create_task(self._pump(reader, upstream_writer, throttled=False), name="proxy/up")
-                pumps.create_task(self._pump(upstream_reader, writer, throttled=True), name="proxy/down")
+                pumps.create_task(self._pump(reader, upstream_writer, answers=False), name="proxy/up")
+                pumps.create_task(self._pump(upstream_reader, writer, answers=True), name="proxy/down")
         except* OSError:
             pass
         finally:
             upstream_writer.transport.abort()
 
     async def _pump(
-        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, *, throttled: bool
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, *, answers: bool
     ) -> None:
-        while block := await reader.read(_BLOCK):
-            await self._flowing.wait()
-            if self._delay:
-                await asyncio.sleep(self._delay)
-            if throttled and self._bytes_per_second:
-                await self._wait_for_line(len(block))
-            writer.write(block)
-            await writer.drain()
-            self.forwarded_bytes += len(block)
+        flowing = self._answers_flow if answers else self._requests_flow
+        try:
+            while block := await reader.read(_BLOCK):
+                await flowing.wait()
+                if self._delay:
+                    await self._pause(self._delay)
+                if answers and self._bytes_per_second:
+                    await self._wait_for_line(len(block))
+                writer.write(block)
+                await writer.drain()
+                self.forwarded_bytes += len(block)
+        except OSError:
+            await flowing.wait()
+            raise
+        await flowing.wait()  # the end of a connection is held back like everything else
         with contextlib.suppress(OSError, RuntimeError):
             writer.write_eof()
 
@@ -119,4 +134,9 @@ class FaultProxy:
         """All connections share one line: each block waits for those before it."""
         now = asyncio.get_running_loop().time()
         self._line_free_at = max(self._line_free_at, now) + size / self._bytes_per_second
-        await asyncio.sleep(self._line_free_at - now)
+        await self._pause(self._line_free_at - now)
+
+    async def _pause(self, seconds: float) -> None:
+        """So long, or until everything is healed."""
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._healed.wait(), seconds)

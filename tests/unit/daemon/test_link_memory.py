@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
+import pathlib
+
 import pytest
 
 from corral.daemon.link.backoff import Backoff
 from corral.daemon.link.memory import LinkMemory
-from corral.errors import Code, Rejected
+from corral.errors import Code, Rejected, Retryable
 from corral.system.entropy import SystemEntropy
 
 
@@ -44,6 +48,42 @@ def test_a_damaged_or_newer_file_is_refused_with_its_name(tmp_path, content):
     assert caught.value.code in (Code.FORMAT_INVALID, Code.FORMAT_TOO_NEW)
     assert "link.json" in caught.value.message
     assert (tmp_path / "link.json").read_bytes() == content
+
+
+@contextlib.contextmanager
+def unwritable(data: pathlib.Path):
+    """A disk that takes no new file under the name that the next write needs."""
+    in_the_way = data / f".link.json.{os.getpid()}.tmp"
+    in_the_way.mkdir()
+    yield
+    in_the_way.rmdir()
+
+
+def test_an_epoch_that_cannot_be_remembered_is_not_obeyed_until_it_can(tmp_path):
+    memory = LinkMemory(tmp_path, [])
+    memory.obey(5)
+    with unwritable(tmp_path):
+        for _ in range(2):
+            with pytest.raises(Retryable) as caught:
+                memory.obey(6)
+            assert caught.value.code is Code.STORE_UNAVAILABLE
+            assert "link.json" in caught.value.message
+        assert memory.epoch == 5
+        memory.obey(5)
+    memory.obey(6)
+    assert LinkMemory(tmp_path, []).epoch == 6
+
+
+def test_addresses_that_cannot_be_written_are_used_and_written_at_the_next_occasion(tmp_path):
+    memory = LinkMemory(tmp_path, [])
+    with unwritable(tmp_path):
+        memory.learn(["a:1"])
+        with pytest.raises(Retryable):
+            memory.remember(["a:1"])
+        assert memory.addresses == ("a:1",)
+    assert LinkMemory(tmp_path, []).addresses == ()
+    memory.learn(["a:1"])
+    assert LinkMemory(tmp_path, []).addresses == ("a:1",)
 
 
 def test_pauses_double_to_their_bound_and_are_spread_by_a_quarter():

@@ -10,13 +10,24 @@ import sys
 
 import pytest
 
-from corral.daemon.link.spool import Kind, Spool
+from corral.daemon.link.spool import Spool
+from corral.daemon.link.spool_file import open_table
+from corral.daemon.link.spool_table import Kind, SpoolTable
 from corral.errors import Code, CorralError, Rejected
 from corral.system.entropy import SystemEntropy
 
 
 def open_spool(directory: pathlib.Path, *, log_bytes: int = 10_000, max_bytes: int = 100_000) -> Spool:
     return Spool.open(directory, entropy=SystemEntropy(), log_bytes=log_bytes, max_bytes=max_bytes)
+
+
+def bare_table(directory: pathlib.Path, *, log_bytes: int = 10_000) -> tuple[SpoolTable, sqlite3.Connection]:
+    """A table over a connection of our own, which can be looked into."""
+    open_table(directory, entropy=SystemEntropy(), log_bytes=log_bytes, max_bytes=10**6).close()
+    database = sqlite3.connect(
+        directory / "spool.db", isolation_level=None, check_same_thread=False, timeout=0
+    )
+    return SpoolTable(database, log_bytes=log_bytes, max_bytes=10**6), database
 
 
 async def test_records_keep_their_order_and_numbers_across_a_restart(tmp_path):
@@ -27,7 +38,7 @@ async def test_records_keep_their_order_and_numbers_across_a_restart(tmp_path):
     await spool.close()
     again = open_spool(tmp_path)
     assert again.spool_id == name
-    waiting = await again.waiting(0, limit=100)
+    waiting = await again.take(0, limit=100)
     assert [record.body for record in waiting] == [
         b"state 0",
         b"state 1",
@@ -44,7 +55,7 @@ async def test_confirmed_records_are_gone_and_their_numbers_are_never_used_again
     spool = open_spool(tmp_path)
     last = [await spool.put(b"x") for _ in range(3)][-1]
     await spool.confirm(last)
-    assert await spool.waiting(0, limit=10) == []
+    assert await spool.take(0, limit=10) == []
     await spool.close()
     spool = open_spool(tmp_path)
     assert await spool.put(b"y") > last
@@ -56,7 +67,7 @@ async def test_old_log_records_make_room_and_the_oldest_survivor_counts_them(tmp
     await spool.put(b"must stay")
     for index in range(100):
         spool.log(b"%03d" % index + b"x" * 97)
-    waiting = await spool.waiting(0, limit=1000)
+    waiting = await spool.take(0, limit=1000)
     logs = [record for record in waiting if record.kind is Kind.LOG]
     assert waiting[0].body == b"must stay"
     assert logs[0].dropped == 100 - len(logs)
@@ -77,35 +88,74 @@ async def test_what_must_not_be_lost_is_refused_when_full_and_taken_again_after_
     await spool.close()
 
 
-async def test_a_damaged_spool_is_put_aside_and_a_new_one_begins(tmp_path):
-    spool = open_spool(tmp_path)
-    name = spool.spool_id
+async def test_confirming_costs_the_same_however_much_waits(tmp_path):
+    steps = {}
+    for waiting in (50, 5000):
+        table, database = bare_table(tmp_path / str(waiting))
+        table.begin()
+        for _ in range(waiting):
+            table.add_state(b"x" * 10)
+        table.commit()
+        counted = []
+        database.set_progress_handler(lambda c=counted: c.append(1), 10)
+        table.begin()
+        table.forget(10)
+        table.commit()
+        steps[waiting] = len(counted)
+        table.close()
+    assert steps[5000] <= steps[50] + 5, steps
+
+
+async def test_the_bounds_are_right_after_confirmations_and_refusals(tmp_path):
+    spool = open_spool(tmp_path, max_bytes=1000)
+    numbers = [await spool.put(b"x" * 200) for _ in range(5)]
+    for round in range(20):
+        with pytest.raises(Rejected):
+            await spool.put(b"y" * 201)
+        await spool.confirm(numbers[round])
+        numbers.append(await spool.put(b"x" * 200))
     await spool.close()
-    (tmp_path / "spool.db").write_bytes(b"this is no database" * 100)
+
+
+async def test_a_log_record_that_is_larger_than_its_bound_is_counted_by_the_next(tmp_path):
+    spool = open_spool(tmp_path, log_bytes=100)
+    spool.log(b"x" * 200)
+    spool.log(b"small")
+    (record,) = await spool.take(0, limit=10)
+    assert (record.body, record.dropped) == (b"small", 1)
+    await spool.close()
+
+
+async def test_what_was_sent_is_remembered_across_a_restart(tmp_path):
+    spool = open_spool(tmp_path)
+    for index in range(5):
+        await spool.put(b"%d" % index)
+    assert spool.sent == 0
+    await spool.take(0, limit=3)
+    assert spool.sent == 3
+    await spool.close()
     again = open_spool(tmp_path)
-    assert again.spool_id != name
-    assert await again.put(b"x") == 1
-    assert list(tmp_path.glob("spool.damaged-*"))
+    assert again.sent == 3
     await again.close()
 
 
-def test_a_spool_of_a_newer_version_is_refused_and_left_alone(tmp_path):
-    connection = sqlite3.connect(tmp_path / "spool.db")
-    connection.execute("pragma user_version = 99")
-    connection.execute("create table future (x)")
-    connection.close()
-    with pytest.raises(Rejected) as caught:
-        open_spool(tmp_path)
-    assert caught.value.code is Code.FORMAT_TOO_NEW
-    connection = sqlite3.connect(tmp_path / "spool.db")
-    assert connection.execute("select count(*) from future").fetchone() == (0,)
-    connection.close()
-
-
-async def test_the_spool_is_for_its_owner_alone(tmp_path):
-    spool = open_spool(tmp_path / "spool")
-    assert (tmp_path / "spool" / "spool.db").stat().st_mode & 0o077 == 0
+async def test_a_spool_that_starts_over_keeps_what_it_never_sent_and_numbers_on(tmp_path):
+    spool = open_spool(tmp_path)
+    name = spool.spool_id
+    for index in range(5):
+        await spool.put(b"%d" % index)
+    await spool.take(0, limit=2)
+    await spool.start_over(confirmed=2**64 - 1)
+    assert spool.spool_id != name
+    assert spool.sent == 0
+    kept = [(3, b"2"), (4, b"3"), (5, b"4")]
+    assert [(record.sequence, record.body) for record in await spool.take(0, limit=10)] == kept
+    assert await spool.put(b"next") == 6
+    fresh = spool.spool_id
     await spool.close()
+    again = open_spool(tmp_path)
+    assert again.spool_id == fresh
+    await again.close()
 
 
 WRITER = """
@@ -133,7 +183,7 @@ async def test_whatever_was_acknowledged_survives_a_kill(tmp_path):
     writer.stdout.close()
     writer.wait()
     spool = open_spool(tmp_path)
-    bodies = [int(record.body) for record in await spool.waiting(0, limit=100_000)]
+    bodies = [int(record.body) for record in await spool.take(0, limit=100_000)]
     assert bodies == list(range(len(bodies)))
     assert len(bodies) > acknowledged
     await spool.close()

@@ -67,6 +67,14 @@ class Connection:
         )
         self._call: Any = None
         self._stale_reported = False
+        self._overflowed = asyncio.Event()
+
+    def send(self, message: DaemonMessage) -> bool:
+        """Queue a message, never blocking; False when the stream is over, or is by this very message."""
+        accepted = self.outbox.send(message)
+        if self.outbox.overflowed:
+            self._overflowed.set()
+        return accepted
 
     async def open(self, handshake: Handshake, *, deadline: float) -> HandshakeAck:
         """Greet within the deadline. The ack may be a redirect; the caller looks."""
@@ -122,10 +130,12 @@ class Connection:
     async def serve(self) -> CorralError:
         """Read and write until the stream ends; says why."""
         name = f"{self.address}/{self.generation}"
-        tasks = [
+        tasks: list[asyncio.Task[Any]] = [
             asyncio.create_task(self._read(), name=f"link/read/{name}"),
             asyncio.create_task(self._write(), name=f"link/write/{name}"),
             asyncio.create_task(self._listen(), name=f"link/listen/{name}"),
+            # The writer may be stuck in a write that its peer never reads: it cannot be the one to notice.
+            asyncio.create_task(self._overflowed.wait(), name=f"link/overflow/{name}"),
         ]
         try:
             await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
@@ -134,6 +144,8 @@ class Connection:
             for task in tasks:
                 task.cancel()
             results = await asyncio.gather(*tasks, return_exceptions=True)
+        if self.outbox.overflowed:
+            return Retryable(Code.PEER_TOO_SLOW, f"{self.address} does not read its stream")
         for result in results:
             if isinstance(result, CorralError):
                 return result
@@ -172,13 +184,11 @@ class Connection:
             self._stale_reported = True
             _log.error("link.stale_epoch", address=self.address, reason=str(stale))
             report = ErrorReport(error_code=stale.code.name, error_message=str(stale))
-            self.outbox.send(DaemonMessage(error_report=report))
+            self.send(DaemonMessage(error_report=report))
 
     async def _write(self) -> None:
         while (frame := await self.outbox.next_frame()) is not None:
             await self._call.write(frame)
-        if self.outbox.overflowed:
-            raise Retryable(Code.PEER_TOO_SLOW, f"{self.address} does not read its stream")
 
     async def close(self) -> None:
         """Say goodbye and hang up. Idempotent."""

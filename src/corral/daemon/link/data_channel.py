@@ -10,10 +10,12 @@ from collections.abc import AsyncIterator
 from typing import Any, BinaryIO, Final
 
 import grpc
+import structlog
 
 from corral.daemon.link.connection import Connection
 from corral.errors import Code, CorralError, Rejected, Retryable
 from corral.pki.names import controller_host
+from corral.system.files import sync_directory
 from corral.wire.channels import channel_options
 from corral.wire.status import from_rpc
 from corral.wire.transfer import CHUNK, CREDIT, EPOCH_KEY, SESSION_KEY, CreditWindow, Regrant
@@ -29,6 +31,9 @@ from corral.wire.v1.data_pb2 import (
 from corral.wire.v1.data_pb2_grpc import DataServiceStub
 
 _STALL_SECONDS: Final = 30.0
+_HEX: Final = frozenset("0123456789abcdef")
+_USELESS_PART: Final = frozenset({Code.INVALID_FIELD, Code.ARTIFACT_DIGEST_MISMATCH})
+_log = structlog.get_logger("corral.daemon.data")
 
 
 class DataChannel:
@@ -54,14 +59,37 @@ class DataChannel:
         await self._channel.close(None)
 
     async def fetch(self, digest: str, target: pathlib.Path) -> int:
-        """Bring a blob to `target`; returns its size. What an earlier attempt left in `target.part` is
-        continued, not fetched again; the file appears under its name only when its digest is right."""
-        part = target.with_name(target.name + ".part")
-        with part.open("ab") as file:
-            hasher = await asyncio.to_thread(_hash_file, part)
-            size = await self._receive(digest, file, hasher)
-            file.flush()
-            await asyncio.to_thread(os.fsync, file.fileno())
+        """Bring a blob to `target`; returns its size. What an earlier attempt for this digest left beside
+        it is continued, not fetched again; the file appears under its name only when its digest is right.
+        A leftover that turns out to be no beginning of this blob is thrown away, and we start over."""
+        if len(digest) != 64 or not _HEX.issuperset(digest):
+            raise Rejected(Code.INVALID_FIELD, f"'{digest[:80]}' is no SHA-256 digest", field="digest")
+        part = target.with_name(f"{target.name}.{digest[:16]}.part")
+        resuming = part.exists() and part.stat().st_size > 0
+        try:
+            size = await self._fetch_part(digest, part)
+        except Rejected as error:
+            if not resuming or error.code not in _USELESS_PART:
+                raise
+            _log.warning("data.started_over", digest=digest, reason=str(error))
+            part.unlink(missing_ok=True)
+            size = await self._fetch_part(digest, part)
+        part.replace(target)
+        await asyncio.to_thread(sync_directory, target.parent)
+        return size
+
+    async def _fetch_part(self, digest: str, part: pathlib.Path) -> int:
+        """Complete this part, durably, and verify it; of one that is empty or wrong nothing stays."""
+        try:
+            with part.open("ab") as file:
+                hasher = await asyncio.to_thread(_hash_file, part)
+                size = await self._receive(digest, file, hasher)
+                file.flush()
+                await asyncio.to_thread(os.fsync, file.fileno())
+        except BaseException:
+            if part.exists() and not part.stat().st_size:
+                part.unlink()
+            raise
         if hasher.hexdigest() != digest:
             part.unlink()
             raise Rejected(
@@ -69,7 +97,6 @@ class DataChannel:
                 f"what {self._address} sent as {digest[:12]}… has digest {hasher.hexdigest()[:12]}…",
                 hint="the transfer was thrown away; try again",
             )
-        part.replace(target)
         return size
 
     async def _receive(self, digest: str, file: BinaryIO, hasher: Any) -> int:
@@ -99,17 +126,25 @@ class DataChannel:
             call.cancel()
 
     async def push(self, transfer_id: str, path: pathlib.Path) -> str:
-        """Upload a file that the controller expects; returns its digest once it is stored there."""
-        hasher = await asyncio.to_thread(_hash_file, path)
-        opening = PushOpen(transfer_id=transfer_id, digest=hasher.hexdigest(), size_bytes=path.stat().st_size)
+        """Upload a file that the controller expects, from where it says that it has it already; returns
+        its digest once it is stored there."""
+        hasher, size = await asyncio.to_thread(_hash_file, path), path.stat().st_size
+        opening = PushOpen(transfer_id=transfer_id, digest=hasher.hexdigest(), size_bytes=size)
         call = self._stub.Push(metadata=self._metadata)
         try:
             await call.write(PushMessage(open=opening))
             first = await _within(call.read())
             if not isinstance(first, PushReply):
                 raise await self._ending(call)
+            start = first.accepted.offset
+            if not 0 <= start <= size:
+                raise Rejected(
+                    Code.INVALID_FIELD, f"{self._address} wants to go on at {start} of {size} bytes"
+                )
             window = CreditWindow(first.accepted.credit)
-            sender = asyncio.create_task(self._send(call, path, window), name=f"data/push/{transfer_id}")
+            sender = asyncio.create_task(
+                self._send(call, path, start, window), name=f"data/push/{transfer_id}"
+            )
             try:
                 while isinstance(reply := await _within(call.read()), PushReply):
                     if reply.WhichOneof("payload") == "stored":
@@ -128,9 +163,8 @@ class DataChannel:
             call.cancel()
 
     @staticmethod
-    async def _send(call: Any, path: pathlib.Path, window: CreditWindow) -> None:
-        offset = 0
-        async for block in _blocks(path):
+    async def _send(call: Any, path: pathlib.Path, offset: int, window: CreditWindow) -> None:
+        async for block in _blocks(path, offset):
             view = memoryview(block)
             while view:
                 room = await window.take(len(view))
@@ -163,8 +197,9 @@ async def _within(waiting: Any) -> Any:
         raise Retryable(Code.TIMEOUT, f"the transfer stalled for {_STALL_SECONDS:g} s") from None
 
 
-async def _blocks(path: pathlib.Path) -> AsyncIterator[bytes]:
+async def _blocks(path: pathlib.Path, offset: int) -> AsyncIterator[bytes]:
     with path.open("rb") as file:
+        file.seek(offset)
         while block := await asyncio.to_thread(file.read, CHUNK):
             yield block
 

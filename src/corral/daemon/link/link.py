@@ -14,10 +14,11 @@ from typing import Any, Final, Protocol
 
 import structlog
 
-from corral.daemon.identity import Identity
+from corral.daemon.identity import Identity, KeptIdentity, with_trust
 from corral.daemon.link.backoff import Backoff
 from corral.daemon.link.connection import Connection
 from corral.daemon.link.data_channel import DataChannel
+from corral.daemon.link.dialler import Dialler, Facts
 from corral.daemon.link.memory import LinkMemory
 from corral.daemon.link.renewal import Renewal
 from corral.daemon.link.spool import Spool
@@ -28,19 +29,14 @@ from corral.system.config_schema import DaemonLinkSection
 from corral.system.entropy import Entropy
 from corral.wire import features
 from corral.wire.v1.link_pb2 import ControllerMessage, DaemonMessage
-from corral.wire.v1.node_pb2 import Handshake, NodeStatus, Pong
+from corral.wire.v1.node_pb2 import NodeStatus, Pong
 
-_MAX_REDIRECTS: Final = 3
 _STEADY_SECONDS: Final = 5.0
-_STAGGER_SECONDS: Final = 1.0
 _log = structlog.get_logger("corral.daemon.link")
 
 
-class Host(Protocol):
+class Host(Facts, Protocol):
     """What the link needs to know of the rest of the daemon."""
-
-    def handshake(self) -> Handshake:
-        """This node's present facts; the link adds its own."""
 
     def status(self) -> NodeStatus: ...
 
@@ -62,16 +58,24 @@ class Link:
         clock: Clock,
         entropy: Entropy,
     ) -> None:
-        self._identity = identity
+        self._identity = KeptIdentity(data, identity)
         self._memory = memory
         self._spool = spool
         self._host = host
         self._settings = settings
         self._clock = clock
-        self._entropy = entropy
         self._backoff = Backoff(longest=settings.reconnect_max_seconds, entropy=entropy)
-        self._renewal = Renewal(data=data, clock=clock)
-        self._generation = 0
+        self._renewal = Renewal(data=data, identity=self._identity, clock=clock)
+        self._dialler = Dialler(
+            identity=self._identity,
+            memory=memory,
+            spool=spool,
+            host=host,
+            receive=self._receive,
+            handshake_seconds=settings.handshake_timeout_seconds,
+            clock=clock,
+            entropy=entropy,
+        )
         self._current: Connection | None = None
         self._sender: SpoolSender | None = None
         self._handlers: dict[str, Callable[[Connection, ControllerMessage], None]] = {
@@ -95,7 +99,7 @@ class Link:
         return DataChannel(connection)
 
     async def run(self) -> None:
-        """Connect and stay connected until cancelled."""
+        """Connect and stay connected until cancelled; nothing else ends it."""
         while True:
             began = self._clock.monotonic()
             served = await self._round()
@@ -108,77 +112,16 @@ class Link:
 
     async def _round(self) -> bool:
         """Try every known controller once; True when one of them served us."""
-        connection = await self._first_reached(
-            sorted(self._memory.addresses, key=lambda _: self._entropy.fraction())
-        )
-        if connection is None:
-            return False
-        await self._serve(connection)
-        return True
-
-    async def _first_reached(self, addresses: Sequence[str]) -> Connection | None:
-        """Dial one after the other, but let none that hangs keep us from the next for long."""
-        dialling: set[asyncio.Task[Connection | None]] = set()
         try:
-            for address in addresses:
-                dialling.add(asyncio.create_task(self._reach(address), name=f"link/dial/{address}"))
-                if (found := await _first_success(dialling, timeout=_STAGGER_SECONDS)) is not None:
-                    return found
-            while dialling:
-                if (found := await _first_success(dialling, timeout=None)) is not None:
-                    return found
-            return None
-        finally:
-            for task in dialling:
-                task.cancel()
-            for late in await asyncio.gather(*dialling, return_exceptions=True):
-                if isinstance(late, Connection):
-                    await late.close()
-
-    async def _reach(self, address: str) -> Connection | None:
-        """A greeted connection to the leader, found from this address; None when there is none."""
-        for _ in range(_MAX_REDIRECTS):
-            connection = self._dial(address)
-            try:
-                ack = await connection.open(
-                    self._greeting(), deadline=self._settings.handshake_timeout_seconds
-                )
-            except CorralError as error:
-                await connection.close()
-                _log.warning("link.refused", address=address, code=error.code.name, reason=str(error))
-                return None
-            except BaseException:
-                await connection.close()
-                raise
-            if ack.session_id:
-                return connection
-            await connection.close()
-            if not ack.leader_grpc_addr or ack.leader_grpc_addr == address:
-                _log.info("link.no_leader", address=address)
-                return None
-            _log.info("link.redirected", address=address, leader=ack.leader_grpc_addr)
-            address = ack.leader_grpc_addr
-        return None
-
-    def _dial(self, address: str) -> Connection:
-        self._generation += 1
-        return Connection(
-            address=address,
-            generation=self._generation,
-            identity=self._identity,
-            memory=self._memory,
-            receive=self._receive,
-            clock=self._clock,
-        )
-
-    def _greeting(self) -> Handshake:
-        handshake = self._host.handshake()
-        handshake.node_id = self._identity.node_id
-        handshake.known_epoch = self._memory.epoch
-        handshake.spool_id = self._spool.spool_id
-        handshake.features.extend(features.FEATURES)
-        handshake.connection_generation = self._generation
-        return handshake
+            connection = await self._dialler.any()
+            if connection is None:
+                return False
+            await self._serve(connection)
+        except Exception as error:
+            # A node without a link is lost to its operator: whatever broke, it is tried again.
+            _log.error("link.round_failed", exc_info=error)
+            return False
+        return True
 
     async def _serve(self, connection: Connection) -> None:
         """Serve this connection and those that renewals put in its place, until one of them is lost."""
@@ -189,27 +132,54 @@ class Link:
             connection = successor
 
     async def _serve_one(self, connection: Connection) -> Connection | None:
-        self._current = connection
-        self._sender = SpoolSender(spool=self._spool, connection=connection)
-        self._host.set_log_level(connection.ack.log_level)
-        self.connected.set()
-        _log.info("link.connected", address=connection.address, session=connection.ack.session_id)
-        name = f"{connection.address}/{connection.generation}"
-        stream = asyncio.create_task(connection.serve(), name=f"link/serve/{name}")
-        renewal = asyncio.create_task(self._renewal.wait(connection), name=f"link/renew/{name}")
-        helpers: list[asyncio.Task[None]] = [
-            asyncio.create_task(self._sender.run(), name=f"link/spool/{name}"),
-            asyncio.create_task(self._report_status(connection), name=f"link/status/{name}"),
-        ]
+        tasks: list[asyncio.Task[Any]] = []
         try:
-            await asyncio.wait([stream, renewal, *helpers], return_when=asyncio.FIRST_COMPLETED)
+            renewal, tasks = self._begin(connection)
+            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
             if not renewal.done() or renewal.exception() is not None:
                 return None
             # The successor greets while the old stream still serves; the controller ends that one.
-            self._identity = renewal.result()
-            return await self._reach(connection.address)
+            return await self._dialler.reach(connection.address)
         finally:
-            await self._part(connection, [stream, renewal, *helpers])
+            await self._part(connection, tasks)
+
+    def _begin(self, connection: Connection) -> tuple[asyncio.Task[None], list[asyncio.Task[Any]]]:
+        """Make this the connection of the link; the renewal of its certificate, and all it consists of."""
+        self._trust(connection)
+        self._switch_log_level(connection.ack.log_level)
+        self._current = connection
+        self._sender = SpoolSender(spool=self._spool, connection=connection)
+        self.connected.set()
+        _log.info(
+            "link.connected",
+            address=connection.address,
+            session=connection.ack.session_id,
+            epoch=self._memory.epoch,
+        )
+        name = f"{connection.address}/{connection.generation}"
+        renewal = asyncio.create_task(self._renewal.run(connection), name=f"link/renew/{name}")
+        return renewal, [
+            renewal,
+            asyncio.create_task(connection.serve(), name=f"link/serve/{name}"),
+            asyncio.create_task(self._sender.run(), name=f"link/spool/{name}"),
+            asyncio.create_task(self._report_status(connection), name=f"link/status/{name}"),
+        ]
+
+    def _trust(self, connection: Connection) -> None:
+        """Take over whom the controller says we shall trust, so that a change of the authority finds us
+        prepared; what we cannot take over changes nothing."""
+        bundle = connection.ack.trusted_ca_pem
+        if not bundle:
+            _log.debug("link.trust_kept", address=connection.address, reason="no authority was named")
+            return
+        if bundle == self._identity.current.trusted_ca_pem.encode():
+            return
+        try:
+            self._identity.replace(with_trust(self._identity.current, bundle))
+        except CorralError as error:
+            _log.warning("link.trust_kept", address=connection.address, reason=str(error))
+        else:
+            _log.info("link.trust_changed", address=connection.address)
 
     async def _part(self, connection: Connection, tasks: Sequence[asyncio.Task[Any]]) -> None:
         if self._current is connection:
@@ -239,7 +209,7 @@ class Link:
         handler(connection, message)
 
     def _ping(self, connection: Connection, message: ControllerMessage) -> None:
-        connection.outbox.send(DaemonMessage(pong=Pong(sequence=message.ping.sequence)))
+        connection.send(DaemonMessage(pong=Pong(sequence=message.ping.sequence)))
 
     def _spool_ack(self, connection: Connection, message: ControllerMessage) -> None:
         if connection is self._current and self._sender is not None:
@@ -249,7 +219,13 @@ class Link:
         self._renewal.issued(message.certificate_issued)
 
     def _set_log_level(self, _: Connection, message: ControllerMessage) -> None:
-        self._host.set_log_level(message.set_log_level.level)
+        self._switch_log_level(message.set_log_level.level)
+
+    def _switch_log_level(self, level: str) -> None:
+        try:
+            self._host.set_log_level(level)
+        except CorralError as error:  # a newer controller may know more levels than we do
+            _log.warning("link.log_level_refused", reason=str(error))
 
     def _error_report(self, connection: Connection, message: ControllerMessage) -> None:
         report = message.error_report
@@ -260,15 +236,3 @@ class Link:
             reason=report.error_message,
             context=report.context,
         )
-
-
-async def _first_success(
-    dialling: set[asyncio.Task[Connection | None]], *, timeout: float | None
-) -> Connection | None:
-    """A connection that one of the tasks reached; tasks that ended are taken out of the set."""
-    done, _ = await asyncio.wait(dialling, timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
-    dialling -= done
-    found = [connection for task in done if (connection := task.result()) is not None]
-    for surplus in found[1:]:
-        await surplus.close()
-    return found[0] if found else None

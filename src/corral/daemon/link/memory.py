@@ -11,15 +11,18 @@ from collections.abc import Iterable
 from typing import Final
 
 import msgspec
+import structlog
 
+from corral.daemon.durable import store
 from corral.domain.ids import Epoch
-from corral.errors import Code, Rejected
-from corral.system.files import read_versioned, write_versioned
+from corral.errors import Code, Rejected, Retryable
+from corral.system.files import read_versioned
 
 _FILE: Final = "link.json"
 _FORMAT: Final = "corral-link"
 _VERSION: Final = 1
 _MAX_ADDRESSES: Final = 32
+_log = structlog.get_logger("corral.daemon.memory")
 
 
 class _Remembered(msgspec.Struct, frozen=True, kw_only=True):
@@ -28,13 +31,14 @@ class _Remembered(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LinkMemory:
-    """The daemon's memory of the control plane. Every change is durable when the method returns."""
+    """The daemon's memory of the control plane, on disk as far as the disk allows."""
 
     def __init__(self, data: pathlib.Path, configured: Iterable[str]) -> None:
         self._path = data / _FILE
         self._configured = tuple(configured)
         found = read_versioned(self._path, _Remembered, name=_FORMAT, version=_VERSION)
         self._remembered = found or _Remembered()
+        self._learned = self._remembered.controllers
 
     @property
     def epoch(self) -> Epoch:
@@ -43,16 +47,27 @@ class LinkMemory:
     @property
     def addresses(self) -> tuple[str, ...]:
         """Configured ones and learned ones, each once."""
-        return tuple(dict.fromkeys((*self._configured, *self._remembered.controllers)))
+        return tuple(dict.fromkeys((*self._configured, *self._learned)))
+
+    def remember(self, addresses: Iterable[str]) -> None:
+        """Remember what a controller told about its peers: at once in memory, and on disk when this
+        returns. Retryable when the disk refuses."""
+        learned = tuple(dict.fromkeys(address for address in addresses if address))[:_MAX_ADDRESSES]
+        if learned:
+            self._learned = learned
+            self._store(self._remembered.epoch)
 
     def learn(self, addresses: Iterable[str]) -> None:
-        """Remember what a controller told about its peers."""
-        learned = tuple(dict.fromkeys(address for address in addresses if address))[:_MAX_ADDRESSES]
-        if learned and learned != self._remembered.controllers:
-            self._store(msgspec.structs.replace(self._remembered, controllers=learned))
+        """Like `remember`, but a disk that refuses is only logged: losing them costs a detour, and the
+        next connection tells them again."""
+        try:
+            self.remember(addresses)
+        except Retryable as error:
+            _log.warning("link.addresses_not_stored", reason=str(error))
 
     def obey(self, epoch: int) -> None:
-        """Accept a frame of this epoch, or refuse it as a deposed controller's."""
+        """Accept a frame of this epoch, or refuse it as a deposed controller's. Retryable when a new
+        epoch cannot be written: what is not remembered must not be obeyed."""
         if epoch < self._remembered.epoch:
             raise Rejected(
                 Code.STALE_EPOCH,
@@ -61,8 +76,10 @@ class LinkMemory:
                 "run 'corral cluster raise-epoch' there",
             )
         if epoch > self._remembered.epoch:
-            self._store(msgspec.structs.replace(self._remembered, epoch=epoch))
+            self._store(epoch)
 
-    def _store(self, remembered: _Remembered) -> None:
-        write_versioned(self._path, remembered, name=_FORMAT, version=_VERSION)
-        self._remembered = remembered
+    def _store(self, epoch: int) -> None:
+        wanted = _Remembered(epoch=epoch, controllers=self._learned)
+        if wanted != self._remembered:
+            store(self._path, wanted, name=_FORMAT, version=_VERSION)
+            self._remembered = wanted

@@ -1,7 +1,8 @@
 """Renewing the node's certificate while the link is up.
 
-The new identity is on disk before it is used, and the old certificate stays valid until the new
-one has proven itself: the controller accepts the newest two.
+The key is made and stored before it is shown: if the answer is lost, the next attempt asks for the
+same key again and is given the same certificate. The new identity is on disk before it is used,
+and the old certificate stays valid until the new one has proven itself.
 """
 
 from __future__ import annotations
@@ -13,69 +14,133 @@ from typing import Final
 
 import msgspec
 import structlog
+from cryptography import x509
 
-from corral.daemon.identity import Identity, save_identity, verified
+from corral.daemon.durable import store
+from corral.daemon.identity import KeptIdentity, with_certificate
 from corral.daemon.link.connection import Connection
-from corral.errors import Code, Retryable
+from corral.errors import Code, CorralError, Rejected, Retryable
 from corral.pki.authority import renewal_time
-from corral.pki.keys import key_pem, make_csr, new_key
+from corral.pki.keys import key_pem, load_key, make_csr, new_key
+from corral.pki.names import read_peer
 from corral.system.clock import Clock
+from corral.system.files import read_versioned
 from corral.wire import features
 from corral.wire.v1.link_pb2 import DaemonMessage
 from corral.wire.v1.node_pb2 import CertificateIssued, CertificateRequest
 
-_LOOK_SECONDS: Final = 30.0
+_FILE: Final = "renewal.json"
+_FORMAT: Final = "corral-renewal"
+_VERSION: Final = 1
+_LOOK_SECONDS: Final = 1.0
+_RETRY_SECONDS: Final = 30.0
 _ANSWER_SECONDS: Final = 30.0
+_SPACING_SECONDS: Final = 3600.0
 _log = structlog.get_logger("corral.daemon.renewal")
 
 
-class Renewal:
-    """Watches one connection's certificate and replaces it in time."""
+def seconds_to_renewal(
+    certificate_pem: bytes, *, now: dt.datetime, in_use: float, since_renewal: float | None
+) -> float:
+    """How long this certificate shall still be used, 0 when it is due.
 
-    def __init__(self, *, data: pathlib.Path, clock: Clock) -> None:
-        self._data = data
+    It is due two thirds into its life, by the wall clock or by the time it has been in use, whichever
+    is earlier: a clock that is behind must not let it expire. But never sooner than an hour (or a
+    third of its life) after the last renewal: a clock that is ahead must not make us renew for ever.
+    """
+    due = renewal_time(certificate_pem)
+    expires = x509.load_pem_x509_certificate(certificate_pem).not_valid_after_utc
+    life = 3 * (expires - due).total_seconds()
+    wanted = min((due - now).total_seconds(), life * 2 / 3 - in_use)
+    allowed = 0.0 if since_renewal is None else min(_SPACING_SECONDS, life / 3) - since_renewal
+    return max(0.0, wanted, allowed)
+
+
+class _Pending(msgspec.Struct, frozen=True, kw_only=True):
+    """A renewal under way: the key it asks for, and the serial of the certificate it replaces."""
+
+    replaces: str
+    key_pem: str
+
+
+class Renewal:
+    """Watches the certificate in use and replaces it in time."""
+
+    def __init__(self, *, data: pathlib.Path, identity: KeptIdentity, clock: Clock) -> None:
+        self._path = data / _FILE
+        self._identity = identity
         self._clock = clock
+        self._in_use_since = clock.boottime()
+        self._renewed_at: float | None = None
         self._answer: asyncio.Future[CertificateIssued] | None = None
 
     def issued(self, answer: CertificateIssued) -> None:
-        """The controller's answer to the request under way; a late one is of no use to anybody."""
+        """The controller's answer to the request under way; a late one is asked for again."""
         if self._answer is not None and not self._answer.done():
             self._answer.set_result(answer)
 
-    async def wait(self, connection: Connection) -> Identity:
-        """Return a renewed, stored identity once two thirds of the present one's life have passed."""
-        due = renewal_time(connection.identity.certificate_pem.encode())
-        while features.RENEW not in connection.features or (left := due - self._clock.now()) > dt.timedelta():
+    async def run(self, connection: Connection) -> None:
+        """Return once a renewed identity is stored and in use for the next connection."""
+        while features.RENEW not in connection.features or (left := self._seconds_left()) > 0:
             # Wall clocks jump: look often rather than sleep once until the date.
-            remaining = left.total_seconds() if features.RENEW in connection.features else _LOOK_SECONDS
-            await asyncio.sleep(min(_LOOK_SECONDS, remaining))
+            pause = min(_LOOK_SECONDS, left) if features.RENEW in connection.features else _LOOK_SECONDS
+            await asyncio.sleep(pause)
         while True:
             try:
                 return await self._renew(connection)
-            except Retryable as error:
+            except CorralError as error:
                 _log.warning("certificate.renewal_delayed", reason=str(error))
-                await asyncio.sleep(_LOOK_SECONDS)
+                await asyncio.sleep(_RETRY_SECONDS)
 
-    async def _renew(self, connection: Connection) -> Identity:
-        key = new_key()
-        csr = make_csr(key, connection.identity.node_id)
+    def _seconds_left(self) -> float:
+        since = None if self._renewed_at is None else self._clock.boottime() - self._renewed_at
+        return seconds_to_renewal(
+            self._identity.current.certificate_pem.encode(),
+            now=self._clock.now(),
+            in_use=self._clock.boottime() - self._in_use_since,
+            since_renewal=since,
+        )
+
+    async def _renew(self, connection: Connection) -> None:
+        key = self._pending_key()
+        answer = await self._ask(connection, make_csr(load_key(key.encode()), self._identity.current.node_id))
+        try:
+            renewed = with_certificate(
+                self._identity.current,
+                key_pem=key,
+                certificate_pem=answer.certificate_pem,
+                trusted_ca_pem=answer.trusted_ca_pem,
+            )
+        except Rejected:
+            self._path.unlink(missing_ok=True)  # asking for the same key would bring the same answer
+            raise
+        self._identity.replace(renewed)
+        self._in_use_since = self._renewed_at = self._clock.boottime()
+        self._path.unlink(missing_ok=True)
+        _log.info("certificate.renewed", node=renewed.node_id)
+
+    def _pending_key(self) -> str:
+        """The key of the renewal under way, or a new one, stored before anybody hears of it. A key that
+        was meant to replace another certificate than the present one has done its duty."""
+        replaces = read_peer(self._identity.current.certificate_pem.encode()).serial
+        try:
+            pending = read_versioned(self._path, _Pending, name=_FORMAT, version=_VERSION)
+            if pending is not None and pending.replaces == replaces:
+                load_key(pending.key_pem.encode())
+                return pending.key_pem
+        except (Rejected, ValueError) as error:
+            _log.warning("certificate.pending_key_unreadable", reason=str(error))
+        fresh = _Pending(replaces=replaces, key_pem=key_pem(new_key()).decode())
+        store(self._path, fresh, name=_FORMAT, version=_VERSION)
+        return fresh.key_pem
+
+    async def _ask(self, connection: Connection, csr_pem: bytes) -> CertificateIssued:
         self._answer = asyncio.get_running_loop().create_future()
         try:
-            connection.outbox.send(DaemonMessage(certificate_request=CertificateRequest(csr_pem=csr)))
+            connection.send(DaemonMessage(certificate_request=CertificateRequest(csr_pem=csr_pem)))
             async with asyncio.timeout(_ANSWER_SECONDS):
-                answer = await self._answer
+                return await self._answer
         except TimeoutError:
             raise Retryable(Code.TIMEOUT, "the controller did not renew our certificate") from None
         finally:
             self._answer = None
-        identity = verified(
-            msgspec.structs.replace(
-                connection.identity,
-                key_pem=key_pem(key).decode(),
-                certificate_pem=answer.certificate_pem.decode(),
-                trusted_ca_pem=answer.trusted_ca_pem.decode() or connection.identity.trusted_ca_pem,
-            )
-        )
-        save_identity(self._data, identity)
-        _log.info("certificate.renewed", node=identity.node_id)
-        return identity

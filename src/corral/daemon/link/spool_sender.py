@@ -6,13 +6,19 @@ import asyncio
 import contextlib
 from typing import Final
 
+import structlog
+
 from corral.daemon.link.connection import Connection
-from corral.daemon.link.spool import Kind, Spool, Spooled
+from corral.daemon.link.spool import Spool
+from corral.daemon.link.spool_table import Kind, Spooled
+from corral.errors import CorralError
 from corral.wire.v1.link_pb2 import DaemonMessage
 
 WINDOW_RECORDS: Final = 512
 WINDOW_BYTES: Final = 256 * 1024
 _READ: Final = 128
+_RETRY_SECONDS: Final = 1.0
+_log = structlog.get_logger("corral.daemon.spool")
 
 
 class SpoolSender:
@@ -22,32 +28,49 @@ class SpoolSender:
         self._spool = spool
         self._connection = connection
         self._confirmed = connection.ack.spool_confirmed
+        self._forgotten = 0
         self._sent = self._confirmed
         self._under_way: dict[int, int] = {}
+        self._delayed = False
         self._loop = asyncio.get_running_loop()
         self._wake = asyncio.Event()
 
     def confirmed(self, through: int) -> None:
-        """The controller has stored everything up to here."""
-        self._confirmed = max(self._confirmed, through)
+        """The controller has stored everything up to here; it cannot have more than it was sent."""
+        self._confirmed = max(self._confirmed, min(through, self._sent))
         for sequence in [s for s in self._under_way if s <= through]:
             del self._under_way[sequence]
         self._wake.set()
 
     async def run(self) -> None:
+        """Until cancelled. A disk that refuses delays it: the stream carries more than the spool."""
         self._spool.on_growth(self._grown)
         try:
-            forgotten = 0
             while True:
                 self._wake.clear()
-                if self._confirmed > forgotten:
-                    forgotten = self._confirmed
-                    await self._spool.confirm(forgotten)
-                if self._has_room() and await self._send_some():
+                try:
+                    more = await self._step()
+                except CorralError as error:
+                    self._delay(error)
+                    await asyncio.sleep(_RETRY_SECONDS)
                     continue
-                await self._wake.wait()
+                self._delayed = False
+                if not more:
+                    await self._wake.wait()
         finally:
             self._spool.on_growth(None)
+
+    async def _step(self) -> bool:
+        """Forget what is confirmed, send what the window allows; False when there is nothing to do."""
+        if (confirmed := self._confirmed) > self._forgotten:
+            await self._spool.confirm(confirmed)
+            self._forgotten = confirmed
+        return self._has_room() and await self._send_some()
+
+    def _delay(self, error: CorralError) -> None:
+        if not self._delayed:
+            self._delayed = True
+            _log.warning("spool.sending_delayed", address=self._connection.address, reason=str(error))
 
     def _grown(self) -> None:
         """Called from the spool's thread, which may outlive the loop by a moment."""
@@ -59,11 +82,11 @@ class SpoolSender:
 
     async def _send_some(self) -> bool:
         """Send what the window allows; False when nothing waits."""
-        records = await self._spool.waiting(self._sent, limit=_READ)
+        records = await self._spool.take(self._sent, limit=_READ)
         for record in records:
             if not self._has_room():
                 break
-            self._connection.outbox.send(as_message(record))
+            self._connection.send(as_message(record))
             self._under_way[record.sequence] = len(record.body)
             self._sent = record.sequence
         return bool(records)

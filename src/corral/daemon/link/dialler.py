@@ -1,0 +1,161 @@
+"""Finding the controller that leads: every known one is dialled, and redirects are followed."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Final, Protocol
+
+import structlog
+
+from corral.daemon.identity import KeptIdentity
+from corral.daemon.link.connection import Connection, Receive
+from corral.daemon.link.memory import LinkMemory
+from corral.daemon.link.spool import Spool
+from corral.errors import CorralError
+from corral.system.clock import Clock
+from corral.system.entropy import Entropy
+from corral.wire import features
+from corral.wire.v1.node_pb2 import Handshake
+
+_MAX_HOPS: Final = 3
+_STAGGER_SECONDS: Final = 1.0
+_log = structlog.get_logger("corral.daemon.link")
+
+
+class Facts(Protocol):
+    """What a greeting says of the host."""
+
+    def handshake(self) -> Handshake:
+        """This node's present facts; the link adds its own."""
+
+
+class Dialler:
+    """Makes connections, greeted and with a session. No failure of one attempt gets out of here."""
+
+    def __init__(
+        self,
+        *,
+        identity: KeptIdentity,
+        memory: LinkMemory,
+        spool: Spool,
+        host: Facts,
+        receive: Receive,
+        handshake_seconds: float,
+        clock: Clock,
+        entropy: Entropy,
+    ) -> None:
+        self._identity = identity
+        self._memory = memory
+        self._spool = spool
+        self._host = host
+        self._receive = receive
+        self._handshake_seconds = handshake_seconds
+        self._clock = clock
+        self._entropy = entropy
+        self._generation = 0
+
+    async def any(self) -> Connection | None:
+        """Try every known controller once, in random order; the caller closes what it gets."""
+        return await self._first_of(sorted(self._memory.addresses, key=lambda _: self._entropy.fraction()))
+
+    async def _first_of(self, addresses: Sequence[str]) -> Connection | None:
+        """Dial one after the other, but let none that hangs keep us from the next for long."""
+        dialling: set[asyncio.Task[Connection | None]] = set()
+        try:
+            for address in addresses:
+                dialling.add(asyncio.create_task(self.reach(address), name=f"link/dial/{address}"))
+                if (found := await _first_success(dialling, timeout=_STAGGER_SECONDS)) is not None:
+                    return found
+            while dialling:
+                if (found := await _first_success(dialling, timeout=None)) is not None:
+                    return found
+            return None
+        finally:
+            for task in dialling:
+                task.cancel()
+            for late in await asyncio.gather(*dialling, return_exceptions=True):
+                if isinstance(late, Connection):
+                    await late.close()
+
+    async def reach(self, address: str) -> Connection | None:
+        """A connection to the leader, found from this address; None, and a line in the log, when there
+        is none."""
+        try:
+            for _ in range(_MAX_HOPS):
+                found = await self._greet(address)
+                if isinstance(found, Connection):
+                    return found
+                if not found:
+                    return None
+                address = found
+            _log.warning("link.no_leader", address=address, reason="sent from one to the next")
+        except CorralError as error:
+            _log.warning("link.refused", address=address, code=error.code.name, reason=str(error))
+        except Exception as error:
+            # Whatever it is, the next attempt may fare better; only the link's owner ends the link.
+            _log.error("link.dial_failed", address=address, exc_info=error)
+        return None
+
+    async def _greet(self, address: str) -> Connection | str:
+        """A connection with a session, or where to go instead; empty: nowhere."""
+        connection = self._dial(address)
+        try:
+            greeting = self._greeting()
+            ack = await connection.open(greeting, deadline=self._handshake_seconds)
+            if ack.session_id and await self._is_our_spool(greeting.spool_id, ack.spool_confirmed):
+                return connection
+        except BaseException:
+            await connection.close()
+            raise
+        await connection.close()
+        if ack.session_id:
+            return address
+        if not ack.leader_grpc_addr or ack.leader_grpc_addr == address:
+            _log.info("link.no_leader", address=address)
+            return ""
+        _log.info("link.redirected", address=address, leader=ack.leader_grpc_addr)
+        return ack.leader_grpc_addr
+
+    async def _is_our_spool(self, greeted: str, confirmed: int) -> bool:
+        """False when we have to greet again, because the spool has got another id."""
+        if self._spool.spool_id != greeted:
+            return False
+        if confirmed <= self._spool.sent:
+            return True
+        await self._spool.start_over(confirmed=confirmed)
+        return False
+
+    def _dial(self, address: str) -> Connection:
+        self._generation += 1
+        return Connection(
+            address=address,
+            generation=self._generation,
+            identity=self._identity.current,
+            memory=self._memory,
+            receive=self._receive,
+            clock=self._clock,
+        )
+
+    def _greeting(self) -> Handshake:
+        handshake = self._host.handshake()
+        handshake.node_id = self._identity.current.node_id
+        handshake.known_epoch = self._memory.epoch
+        handshake.spool_id = self._spool.spool_id
+        handshake.features.extend(features.FEATURES)
+        handshake.connection_generation = self._generation
+        return handshake
+
+
+async def _first_success(
+    dialling: set[asyncio.Task[Connection | None]], *, timeout: float | None
+) -> Connection | None:
+    """A connection that one of the tasks reached. Tasks that reached none are taken out of the set, and
+    so is the winner; others that reached one stay in, for the caller to close."""
+    await asyncio.wait(dialling, timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
+    for task in [task for task in dialling if task.done()]:
+        if (connection := task.result()) is not None:
+            dialling.discard(task)
+            return connection
+        dialling.discard(task)
+    return None

@@ -1,0 +1,184 @@
+"""The records of a spool, in its database. Used by one thread, inside the transactions it opens.
+
+What the bounds need to know is counted along, so nothing ever reads the whole table; a rollback
+takes the counts back as well.
+"""
+
+from __future__ import annotations
+
+import enum
+import sqlite3
+from typing import Final
+
+import msgspec
+
+from corral.errors import Code, Rejected
+
+MAX_NUMBER: Final = 2**63 - 1
+"""The largest number SQLite gives to a record."""
+
+
+class Kind(enum.IntEnum):
+    STATE = 0
+    LOG = 1
+
+
+class Spooled(msgspec.Struct, frozen=True):
+    """A record as it waits: `dropped` counts log records given up right before it."""
+
+    sequence: int
+    kind: Kind
+    dropped: int
+    body: bytes
+
+
+class Tally(msgspec.Struct, frozen=True, kw_only=True):
+    """What is known of a spool without looking."""
+
+    spool_id: str
+    state_bytes: int
+    log_bytes: int
+    highest: int
+    """The highest number ever given to a record."""
+    sent: int
+    """The highest number ever handed out for sending."""
+    lost: int = 0
+    """Log records that were given up and that no stored record counts yet."""
+
+
+class SpoolTable:
+    """Records in order. `committed` may be read by any thread, everything else is the owner's."""
+
+    def __init__(self, connection: sqlite3.Connection, *, log_bytes: int, max_bytes: int) -> None:
+        self._db = connection
+        self._log_bytes = log_bytes
+        self._max_bytes = max_bytes
+        self.committed = _measure(connection)
+        self._now = self.committed
+
+    def begin(self) -> None:
+        if self._db.in_transaction:  # a rollback failed when the disk did
+            self._db.execute("rollback")
+        self._db.execute("begin immediate")
+        self._now = self.committed
+
+    def commit(self) -> None:
+        self._db.execute("commit")
+        self.committed = self._now
+
+    def rollback(self) -> None:
+        """As if nothing had been asked since `begin`, the counts included."""
+        self._now = self.committed
+        if self._db.in_transaction:
+            self._db.execute("rollback")
+
+    def close(self) -> None:
+        self._db.close()
+
+    def lose(self, count: int) -> None:
+        """Count log records that never made it here; the next one that does will tell. Between
+        transactions only."""
+        if count:
+            self.committed = msgspec.structs.replace(self.committed, lost=self.committed.lost + count)
+
+    def add_state(self, body: bytes) -> int:
+        """Keep what must not be lost; refused when the bound is reached."""
+        if self._now.state_bytes + len(body) > self._max_bytes:
+            raise Rejected(
+                Code.STORE_UNAVAILABLE,
+                f"the node's spool is full ({self._max_bytes} bytes unconfirmed)",
+                hint="reconnect the controller, or raise spool.max_bytes",
+            )
+        return self._insert(Kind.STATE, body, dropped=0)
+
+    def add_log(self, body: bytes) -> int:
+        """Keep a log record; older ones make room for it."""
+        lost = self._now.lost
+        self._change(lost=0)
+        number = self._insert(Kind.LOG, body, dropped=lost)
+        if self._now.log_bytes > self._log_bytes:
+            self._make_room()
+        return number
+
+    def take(self, after: int, limit: int) -> list[Spooled]:
+        """The oldest records after this number, to be sent: from now on they count as sent."""
+        sql = "select sequence, kind, dropped, body from record where sequence > ? order by sequence limit ?"
+        rows = self._db.execute(sql, (_number(after), limit))
+        found = [Spooled(sequence, Kind(kind), dropped, body) for sequence, kind, dropped, body in rows]
+        if found and found[-1].sequence > self._now.sent:
+            self._db.execute("update sent set through = ?", (found[-1].sequence,))
+            self._change(sent=found[-1].sequence)
+        return found
+
+    def forget(self, through: int) -> None:
+        """Drop everything up to this number."""
+        last = min(_number(through), self._now.highest)
+        sums = ", ".join(f"total(length(body)) filter (where kind = {kind:d})" for kind in Kind)
+        sql = f"select {sums} from record where sequence <= ?"  # noqa: S608 - our own constants
+        states, logs = self._db.execute(sql, (last,)).fetchone()
+        self._db.execute("delete from record where sequence <= ?", (last,))
+        self._change(
+            state_bytes=self._now.state_bytes - int(states), log_bytes=self._now.log_bytes - int(logs)
+        )
+
+    def rename(self, spool_id: str, *, confirmed: int) -> None:
+        """Go on under another id after this disk was put back to an earlier state.
+
+        Up to `confirmed` the controller has records of these numbers. What this spool itself had sent
+        is among them; everything else may be new, so it stays and is sent under the new id.
+        """
+        self.forget(min(_number(confirmed), self._now.sent))
+        self._db.execute("update meta set spool_id = ?", (spool_id,))
+        self._db.execute("update sent set through = 0")
+        self._change(spool_id=spool_id, sent=0)
+
+    def _insert(self, kind: Kind, body: bytes, *, dropped: int) -> int:
+        sql = "insert into record (kind, dropped, body) values (?, ?, ?)"
+        number = int(self._db.execute(sql, (kind, dropped, body)).lastrowid or 0)
+        if kind is Kind.LOG:
+            self._change(highest=number, log_bytes=self._now.log_bytes + len(body))
+        else:
+            self._change(highest=number, state_bytes=self._now.state_bytes + len(body))
+        return number
+
+    def _make_room(self) -> None:
+        """Give up the oldest log records until an eighth is free; the oldest survivor counts them."""
+        goal = self._log_bytes - self._log_bytes // 8
+        held, lost, last = self._now.log_bytes, 0, 0
+        sql = "select sequence, dropped, length(body) from record where kind = ? order by sequence"
+        for sequence, dropped, size in self._db.execute(sql, (Kind.LOG,)):
+            if held <= goal:
+                break
+            held -= size
+            lost += 1 + dropped
+            last = sequence
+        self._db.execute("delete from record where kind = ? and sequence <= ?", (Kind.LOG, last))
+        counting = self._db.execute(
+            "update record set dropped = dropped + ?1"
+            " where sequence = (select min(sequence) from record where kind = ?2)",
+            (lost, Kind.LOG),
+        )
+        self._change(log_bytes=held, lost=self._now.lost + (0 if counting.rowcount else lost))
+
+    def _change(self, **fields: int | str) -> None:
+        self._now = msgspec.structs.replace(self._now, **fields)
+
+
+def _number(value: int) -> int:
+    """A peer may send any number; SQLite takes those of 64 bits."""
+    return min(max(value, 0), MAX_NUMBER)
+
+
+def _measure(db: sqlite3.Connection) -> Tally:
+    """Read the counts of a spool that was just opened."""
+    held = dict.fromkeys(Kind, 0)
+    for kind, size in db.execute("select kind, sum(length(body)) from record group by kind"):
+        held[Kind(kind)] = size
+    highest = db.execute("select seq from sqlite_sequence where name = 'record'").fetchone()
+    return Tally(
+        spool_id=str(db.execute("select spool_id from meta").fetchone()[0]),
+        state_bytes=held[Kind.STATE],
+        log_bytes=held[Kind.LOG],
+        highest=highest[0] if highest else 0,
+        sent=db.execute("select through from sent").fetchone()[0],
+    )

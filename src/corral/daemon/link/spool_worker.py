@@ -1,0 +1,194 @@
+"""The thread behind a spool: it takes what waits, does it in one transaction, and answers.
+
+It outlives whatever a job or the disk throws at it. Should it end all the same, everybody who waits
+and everybody who comes later is told so, and the log says why.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+import threading
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import Future
+from typing import Any, Final
+
+import msgspec
+import structlog
+
+from corral.daemon.link.spool_table import SpoolTable
+from corral.errors import Bug, Code, CorralError, Rejected, Retryable
+
+_GROUP: Final = 512
+_MAX_QUEUED: Final = 20_000
+_log = structlog.get_logger("corral.daemon.spool")
+
+Work = Callable[[SpoolTable], Any]
+
+
+class _Job(msgspec.Struct, frozen=True):
+    """`answer` is None for a log record, which nobody waits for."""
+
+    work: Work
+    answer: Future[Any] | None
+
+
+class SpoolWorker:
+    """Owns the table from `start` to `close`. Every method may be called by any thread."""
+
+    def __init__(self, table: SpoolTable, *, on_growth: Callable[[], None]) -> None:
+        self._table = table
+        self._on_growth = on_growth
+        self._jobs: deque[_Job] = deque()
+        self._unqueued = 0
+        self._unwritable = False
+        self._refusing: CorralError | None = None
+        self._changed = threading.Condition()
+        self._thread = threading.Thread(target=self._run, name="spool", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def post(self, work: Work) -> None:
+        """Have a log record written, as well as can be: never blocks, never fails, counts losses."""
+        with self._changed:
+            if self._refusing is not None or len(self._jobs) >= _MAX_QUEUED:
+                self._unqueued += 1
+                return
+            self._jobs.append(_Job(work, None))
+            self._changed.notify()
+
+    def ask(self, work: Work) -> Future[Any]:
+        """Have something done; the answer comes once it is durable. Raises when nothing can be taken."""
+        answer: Future[Any] = Future()
+        with self._changed:
+            if self._refusing is not None:
+                raise self._refusing
+            if len(self._jobs) >= _MAX_QUEUED:
+                raise Retryable(Code.STORE_UNAVAILABLE, "the node's spool does not keep up", retry_after=1.0)
+            self._jobs.append(_Job(work, answer))
+            self._changed.notify()
+        return answer
+
+    def close(self) -> None:
+        """Take nothing more, do what waits, then end; blocks until then. Idempotent."""
+        with self._changed:
+            self._refusing = self._refusing or Retryable(Code.SHUTTING_DOWN, "the node's spool is closed")
+            self._changed.notify()
+        self._thread.join()
+        self._table.close()
+
+    def _run(self) -> None:
+        try:
+            while jobs := self._next_group():
+                self._perform(jobs)
+        except BaseException as error:
+            # Not even this ends silently: whoever needs the spool must hear of it.
+            _log.critical("spool.thread_ended", exc_info=error)
+            self._give_up(_ended(error))
+
+    def _next_group(self) -> list[_Job]:
+        """What waits, up to a group; empty once it is closed and everything is done."""
+        with self._changed:
+            while not self._jobs and self._refusing is None:
+                self._changed.wait()
+            group = [self._jobs.popleft() for _ in range(min(_GROUP, len(self._jobs)))]
+            unqueued, self._unqueued = self._unqueued, 0
+        self._table.lose(unqueued)
+        return group
+
+    def _give_up(self, reason: CorralError) -> None:
+        with self._changed:
+            self._refusing = reason
+            left, self._jobs = list(self._jobs), deque()
+        wanted = [job for job in left if _is_wanted(job)]
+        _answer(wanted, [reason] * len(wanted))
+
+    def _perform(self, jobs: list[_Job]) -> None:
+        """Answer every job of a group, whatever becomes of it."""
+        wanted = [job for job in jobs if _is_wanted(job)]
+        before = self._table.committed.highest
+        try:
+            results = self._commit(wanted)
+        except BaseException as error:
+            _answer(wanted, [_ended(error)] * len(wanted))
+            raise
+        _answer(wanted, results)
+        if self._table.committed.highest > before:
+            self._grown()
+
+    def _grown(self) -> None:
+        if self._unwritable:
+            self._unwritable = False
+            _log.info("spool.writable_again")
+        try:
+            self._on_growth()
+        except Exception:
+            _log.exception("spool.callback_failed")
+
+    def _commit(self, jobs: list[_Job]) -> list[Any]:
+        """One transaction for the group. When the disk refuses, all fail and can be asked again; when
+        a job fails, the others are done without it."""
+        try:
+            self._table.begin()
+            results = [_guarded(job.work, self._table) for job in jobs]
+            self._table.commit()
+        except Exception as error:
+            self._roll_back()
+            if isinstance(error, sqlite3.Error):
+                return self._refused(jobs, self._unwritten(error))
+            if len(jobs) > 1:
+                return [result for job in jobs for result in self._commit([job])]
+            _log.error("spool.job_failed", exc_info=error)
+            return self._refused(jobs, Bug(f"the node's spool could not do this: {error!r}"))
+        return results
+
+    def _refused(self, jobs: list[_Job], reason: CorralError) -> list[Any]:
+        self._table.lose(sum(1 for job in jobs if job.answer is None))
+        return [reason] * len(jobs)
+
+    def _roll_back(self) -> None:
+        try:
+            self._table.rollback()
+        except sqlite3.Error as error:
+            self._unwritten(error)  # the next transaction begins with another attempt
+
+    def _unwritten(self, error: sqlite3.Error) -> Retryable:
+        """Logged once an outage: each record of our own log would fail here in its turn."""
+        if not self._unwritable:
+            self._unwritable = True
+            _log.error("spool.unwritable", reason=str(error))
+        return Retryable(
+            Code.STORE_UNAVAILABLE, f"the node's spool cannot be written: {error}", retry_after=1.0
+        )
+
+
+def _is_wanted(job: _Job) -> bool:
+    """False when the caller gave up meanwhile; after this it cannot any more."""
+    return job.answer is None or job.answer.set_running_or_notify_cancel()
+
+
+def _guarded(work: Work, table: SpoolTable) -> Any:
+    """A refusal is an answer like any other: it changed nothing."""
+    try:
+        return work(table)
+    except Rejected as refusal:
+        return refusal
+
+
+def _answer(jobs: list[_Job], results: list[Any]) -> None:
+    for job, result in zip(jobs, results, strict=True):
+        if job.answer is None:
+            continue
+        if isinstance(result, Exception):
+            job.answer.set_exception(result)
+        else:
+            job.answer.set_result(result)
+
+
+def _ended(error: BaseException) -> Rejected:
+    return Rejected(
+        Code.STORE_UNAVAILABLE,
+        f"the node's spool does not run any more: {error!r}",
+        hint="restart the daemon and report its log; all that was put into the spool is on disk",
+    )

@@ -1,0 +1,253 @@
+"""A daemon keeps its link, whatever its disk, its host or its controller does."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import pathlib
+import subprocess
+
+import pytest
+import structlog
+
+from corral.daemon.identity import load_identity
+from corral.daemon.link.link import Link
+from corral.daemon.link.memory import LinkMemory
+from corral.daemon.link.spool import Spool
+from corral.domain.ids import ClusterId
+from corral.errors import Code, CorralError, Retryable
+from corral.pki.authority import Authority
+from corral.pki.keys import ClusterKey
+from corral.system.clock import SystemClock
+from corral.system.entropy import SystemEntropy
+from corral.system.log_names import level_number
+from corral.testing.cluster import daemon_config
+from corral.testing.ports import free_addresses
+from corral.testing.scripted_peers import ScriptedController
+from corral.testing.waiting import eventually
+from corral.version import PROTOCOL_VERSION, VERSION
+from corral.wire.v1.link_pb2 import ControllerMessage, DaemonMessage
+from corral.wire.v1.node_pb2 import ErrorReport, Handshake, HandshakeAck, NodeStatus, Ping, SetLogLevel
+
+
+def accepted(**fields) -> ControllerMessage:
+    ack = HandshakeAck(
+        session_id="s", protocol_version=PROTOCOL_VERSION, protocol_compatible=True, epoch=1, **fields
+    )
+    return ControllerMessage(handshake_ack=ack, epoch=1)
+
+
+async def hold(context) -> None:
+    """Read and say nothing until the daemon hangs up."""
+    while isinstance(await context.read(), DaemonMessage):
+        pass
+
+
+@contextlib.contextmanager
+def small_disk(path: pathlib.Path):
+    path.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=2m", "tmpfs", str(path)], check=True)
+    try:
+        yield path
+    finally:
+        subprocess.run(["umount", "-l", str(path)], check=True)
+
+
+def fill(disk: pathlib.Path) -> pathlib.Path:
+    ballast = disk / "ballast"
+    with contextlib.suppress(OSError), ballast.open("wb", buffering=0) as file:
+        while True:
+            file.write(b"x" * 1024)
+    return ballast
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="mounting a small disk needs root")
+async def test_on_a_full_disk_a_daemon_waits_with_a_new_epoch_and_goes_on_when_there_is_room(
+    cluster, scratch
+):
+    controller = await cluster.controller()
+    with small_disk(scratch / "n1") as disk, structlog.testing.capture_logs() as logged:
+        daemon = await cluster.daemon("n1", controller)
+        ballast = fill(disk)
+        for number in range(2000):
+            daemon.log.write(f"record {number} " + "x" * 500)
+        await controller.call("POST", "/api/v1/cluster/raise-epoch")
+
+        def refusals() -> int:
+            return sum(
+                line["event"] == "link.refused" and line["code"] == Code.STORE_UNAVAILABLE.name
+                for line in logged
+            )
+
+        await eventually(lambda: refusals() >= 3)
+        assert not daemon.app.ready.is_set(), "a controller is not obeyed that cannot be remembered"
+        ballast.unlink()
+        await asyncio.wait_for(daemon.app.ready.wait(), 20)
+        assert LinkMemory(disk, []).epoch == controller.app.place.term.epoch > 1
+        daemon.log.write("there is room again")
+        await eventually(lambda: any(line["event"] == "spool.writable_again" for line in logged))
+
+        async def arrived():
+            after, found = 0, True
+            while found:
+                page = await controller.call("GET", f"/api/v1/logs?source=node:n1&limit=500&after={after}")
+                found = page["items"]
+                if found and found[-1]["message"] == "there is room again":
+                    return True
+                after = found[-1]["number"] if found else after
+            return False
+
+        await eventually(arrived, deadline=60)
+        await daemon.app.stop()
+
+
+class StubbornHost:
+    """A host that cannot say who it is for the first few times, and knows few log levels."""
+
+    def __init__(self, *, failures: int = 0) -> None:
+        self.failures = failures
+        self.levels: list[str] = []
+
+    def handshake(self) -> Handshake:
+        if self.failures:
+            self.failures -= 1
+            raise OSError(24, "Too many open files")
+        return Handshake(version=VERSION, protocol_version=PROTOCOL_VERSION)
+
+    def status(self) -> NodeStatus:
+        return NodeStatus()
+
+    def set_log_level(self, level: str) -> None:
+        if level:
+            level_number(level)
+        self.levels.append(level)
+
+
+@contextlib.asynccontextmanager
+async def running_link(data: pathlib.Path, peer: ScriptedController, host: StubbornHost):
+    """A link of its own, once it is connected."""
+    entropy = SystemEntropy()
+    identity = peer.enrol(data, "n1")
+    spool = Spool.open(data / "spool", entropy=entropy, log_bytes=10**6, max_bytes=10**6)
+    link = Link(
+        data=data,
+        identity=identity,
+        memory=LinkMemory(data, [peer.address, *free_addresses(1)]),
+        spool=spool,
+        host=host,
+        settings=daemon_config(data).link,
+        clock=SystemClock(),
+        entropy=entropy,
+    )
+    running = asyncio.create_task(link.run())
+    try:
+        await eventually(lambda: link.connected.is_set() or running.done())
+        assert not running.done(), running.exception()
+        yield link
+    finally:
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+        await spool.close()
+
+
+async def test_whatever_goes_wrong_while_dialling_the_link_tries_again(scratch):
+    async def script(context):
+        await context.read()
+        await context.write(accepted())
+        await hold(context)
+
+    host = StubbornHost(failures=5)
+    async with ScriptedController(script) as peer, running_link(scratch / "n1", peer, host):
+        assert host.failures == 0
+
+
+async def test_a_log_level_that_only_a_newer_controller_knows_is_no_reason_to_part(scratch):
+    async def script(context):
+        await context.read()
+        await context.write(accepted(log_level="WHISPER"))
+        for level in ("SHOUT", "DEBUG"):
+            await context.write(ControllerMessage(set_log_level=SetLogLevel(level=level), epoch=1))
+        await hold(context)
+
+    host = StubbornHost()
+    async with ScriptedController(script) as peer, running_link(scratch / "n1", peer, host):
+        await eventually(lambda: host.levels == ["DEBUG"])
+        assert peer.streams == 1
+
+
+async def test_a_controller_that_pings_and_never_reads_is_parted_from(cluster, scratch):
+    async def script(context):
+        await context.read()
+        await context.write(accepted(heartbeat_interval_ms=1000))
+        while True:
+            await context.write(ControllerMessage(ping=Ping(sequence=1), epoch=1))
+            await asyncio.sleep(0.2)
+
+    async with ScriptedController(script) as peer:
+        peer.enrol(scratch / "n1", "n1")
+        daemon = await cluster.daemon("n1", None, controllers=[peer.address])
+        connection = daemon.app.link._current
+        report = DaemonMessage(error_report=ErrorReport(error_message="x" * 60_000))
+        while connection.send(report):
+            await asyncio.sleep(0)  # the writer takes what the line takes, and is stuck then
+        await eventually(lambda: peer.streams > 1)
+        await daemon.app.stop()
+
+
+async def test_an_enrolment_that_could_not_store_the_addresses_begins_again(cluster, scratch):
+    """Whoever knows who he is does not ask again: so he must know by then where to go."""
+    controller = await cluster.controller()
+    token = await controller.join_token("n1")
+    in_the_way = scratch / "n1" / f".link.json.{os.getpid()}.tmp"
+    in_the_way.mkdir(parents=True)
+    with pytest.raises((CorralError, OSError)) as caught:
+        await cluster.daemon("n1", None, join=token)
+    in_the_way.rmdir()
+    daemon = await cluster.daemon("n1", None, join=token)
+    assert daemon.app.ready.is_set()
+    assert isinstance(caught.value, Retryable)
+    assert caught.value.code is Code.STORE_UNAVAILABLE
+
+
+def another_authority() -> bytes:
+    clock, entropy, cluster = SystemClock(), SystemEntropy(), ClusterId("scripted")
+    key = ClusterKey(entropy.secret(32))
+    sealed = Authority.create(cluster=cluster, cluster_key=key, clock=clock, entropy=entropy)
+    return Authority.open(sealed, cluster=cluster, cluster_key=key, clock=clock).certificate_pem
+
+
+async def connected_with(cluster, scratch, bundle_of) -> tuple[str, str]:
+    """The trust on disk before and after a controller named these authorities."""
+
+    async def script(context):
+        await context.read()
+        await context.write(accepted(trusted_ca_pem=bundle_of(peer._authority.certificate_pem)))
+        await hold(context)
+
+    async with ScriptedController(script) as peer:
+        before = peer.enrol(scratch / "n1", "n1").trusted_ca_pem
+        daemon = await cluster.daemon("n1", None, controllers=[peer.address])
+        again = await cluster.restart(daemon)
+        await asyncio.wait_for(again.app.ready.wait(), 20)
+        after = load_identity(scratch / "n1").trusted_ca_pem
+        await again.app.stop()
+    return before, after
+
+
+async def test_authorities_that_the_controller_names_are_trusted_from_then_on(cluster, scratch):
+    newer = another_authority()
+    before, after = await connected_with(cluster, scratch, lambda own: own + newer)
+    assert after == before + newer.decode()
+
+
+@pytest.mark.parametrize(
+    "bundle",
+    [b"", b"\xff\xff", b"no certificate", another_authority()],
+    ids=["empty", "binary", "text", "foreign"],
+)
+async def test_authorities_that_would_lock_us_out_are_not_taken_over(cluster, scratch, bundle):
+    with structlog.testing.capture_logs() as logged:
+        before, after = await connected_with(cluster, scratch, lambda _: bundle)
+    assert after == before
+    assert any(line["event"] == "link.trust_kept" for line in logged)

@@ -1,0 +1,140 @@
+"""The spool on its way: a disk in trouble delays it, and a disk put back in time does not fool it."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import sqlite3
+
+import structlog
+
+from corral.testing.fault_proxy import FaultProxy
+from corral.testing.scripted_peers import ScriptedController
+from corral.testing.waiting import eventually
+from corral.wire.features import SPOOL
+from corral.wire.v1.link_pb2 import ControllerMessage, DaemonMessage
+from corral.wire.v1.node_pb2 import HandshakeAck, SpoolAck
+
+
+async def stored_messages(controller) -> list[str]:
+    """Every log record the controller has stored of the node, oldest first."""
+    found, after = [], 0
+    while True:
+        page = await controller.call("GET", f"/api/v1/logs?source=node:n1&limit=500&after={after}")
+        if not page["items"]:
+            return [record["message"] for record in found]
+        found += page["items"]
+        after = page["items"][-1]["number"]
+
+
+async def all_stored(controller, count: int) -> list[str]:
+    async def enough():
+        messages = await stored_messages(controller)
+        return messages if len(messages) >= count else None
+
+    return await eventually(enough, deadline=60)
+
+
+async def test_a_spool_that_cannot_be_read_for_a_while_delays_its_records_and_nothing_else(cluster):
+    controller = await cluster.controller()
+    daemon = await cluster.daemon("n1", controller)
+    session = daemon.app.link.session_id
+    other = sqlite3.connect(daemon.config.data / "spool" / "spool.db", isolation_level=None)
+    with structlog.testing.capture_logs() as logged:
+        other.execute("begin immediate")
+        daemon.app.link._sender.confirmed(0)  # wakes the sender, which finds the spool locked
+        await eventually(lambda: any(line["event"] == "spool.sending_delayed" for line in logged))
+        other.execute("rollback")
+        other.close()
+        daemon.log.write("said afterwards")
+        assert await all_stored(controller, 1) == ["said afterwards"]
+    assert daemon.app.link.session_id == session
+    assert [line["event"] for line in logged].count("spool.sending_delayed") == 1
+
+
+async def run_on(cluster, controller, daemon, messages: list[str]) -> None:
+    """A life of the daemon in which it says this, and has it confirmed."""
+    again = await cluster.restart(daemon)
+    before = len(await stored_messages(controller))
+    for message in messages:
+        again.log.write(message)
+    await all_stored(controller, before + len(messages))
+    await eventually(lambda: again.app._spool._table.committed.log_bytes == 0)
+    await again.app.stop()
+
+
+async def test_a_node_restored_from_an_older_copy_of_its_disk_loses_and_doubles_nothing(cluster, scratch):
+    controller = await cluster.controller()
+    daemon = await cluster.daemon("n1", controller)
+    early = [f"before the copy {number}" for number in range(5)]
+    await run_on(cluster, controller, daemon, early)
+    shutil.copytree(scratch / "n1", scratch / "copy")
+    later = [f"after the copy {number}" for number in range(300)]
+    await run_on(cluster, controller, daemon, later)
+
+    shutil.rmtree(scratch / "n1")
+    shutil.copytree(scratch / "copy", scratch / "n1")
+    restored = await cluster.restart(daemon)
+    former = restored.app._spool.spool_id
+    again = [f"restored {number}" for number in range(400)]
+    for message in again[:200]:
+        restored.log.write(message)  # before there is a connection
+    await asyncio.wait_for(restored.app.ready.wait(), 20)
+    for message in again[200:]:
+        restored.log.write(message)
+    assert await all_stored(controller, 705) == early + later + again
+    assert restored.app._spool.spool_id != former
+    await restored.app.stop()
+
+
+async def test_a_restored_node_that_said_more_than_it_had_lost_before_it_could_connect_is_found_out(
+    cluster, scratch
+):
+    async with FaultProxy() as proxy:
+        controller = await cluster.controller(via=proxy)
+        daemon = await cluster.daemon("n1", controller)
+        await daemon.app.stop()
+        shutil.copytree(scratch / "n1", scratch / "copy")
+        later = [f"after the copy {number}" for number in range(20)]
+        await run_on(cluster, controller, daemon, later)
+
+        shutil.rmtree(scratch / "n1")
+        shutil.copytree(scratch / "copy", scratch / "n1")
+        await proxy.cut(refuse=True)
+        again = [f"restored {number}" for number in range(90)]
+        for life in range(3):  # its numbers pass those of the other life while nobody hears it
+            restored = await cluster.daemon("n1", controller, connect=False)
+            for message in again[life * 30 : life * 30 + 30]:
+                restored.log.write(message)
+            await restored.app.stop()
+        proxy.heal()
+        last = await cluster.daemon("n1", controller)
+        assert await all_stored(controller, 110) == later + again
+        await last.app.stop()
+
+
+async def test_a_controller_that_confirms_what_it_was_never_sent_makes_us_forget_nothing(cluster, scratch):
+    received: list[int] = []
+
+    async def script(context):
+        await context.read()
+        ack = HandshakeAck(
+            session_id="s", protocol_version=1, protocol_compatible=True, epoch=1, features=[SPOOL]
+        )
+        await context.write(ControllerMessage(handshake_ack=ack, epoch=1))
+        for number in (2**64 - 1, 2**63, 1000):
+            await context.write(ControllerMessage(spool_ack=SpoolAck(sequence=number), epoch=1))
+        while isinstance(frame := await context.read(), DaemonMessage):
+            if frame.spool_sequence:
+                received.append(frame.spool_sequence)
+
+    async with ScriptedController(script) as peer:
+        peer.enrol(scratch / "n1", "n1")
+        daemon = await cluster.daemon("n1", None, controllers=[peer.address])
+        for number in range(600):
+            daemon.log.write(f"record {number}")
+        await eventually(lambda: len(received) >= 512)
+        assert received == list(range(1, len(received) + 1))
+        assert len(await daemon.app._spool.take(0, limit=1000)) == 600
+        assert peer.streams == 1
+        await daemon.app.stop()
