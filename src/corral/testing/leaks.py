@@ -49,9 +49,16 @@ def leaks_since(before: Census) -> list[str]:
 
 
 def lingering_tasks() -> list[str]:
-    """Names of unfinished tasks of the running loop, the caller's own excepted."""
+    """Unfinished tasks of the running loop by name, the caller's own excepted."""
     own = asyncio.current_task()
-    return sorted(task.get_name() for task in asyncio.all_tasks() if task is not own and not task.done())
+    return sorted(_task_name(task) for task in asyncio.all_tasks() if task is not own and not task.done())
+
+
+def _task_name(task: asyncio.Task[object]) -> str:
+    """Its name, and where it stands: a task of a library has no name that says anything."""
+    stack = task.get_stack(limit=1)
+    place = f" at {stack[0].f_code.co_qualname}:{stack[0].f_lineno}" if stack else ""
+    return f"{task.get_name()} of {getattr(task.get_coro(), '__qualname__', '?')}{place}"
 
 
 def difference(before: Census, now: Census) -> list[str]:

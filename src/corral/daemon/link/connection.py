@@ -7,7 +7,8 @@ connection holds nothing that matters any more.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+import contextlib
+from collections.abc import AsyncIterator, Callable
 from typing import Any, Final
 
 import grpc
@@ -28,6 +29,7 @@ from corral.wire.v1.link_pb2_grpc import DaemonServiceStub
 from corral.wire.v1.node_pb2 import ErrorReport, Handshake, HandshakeAck
 
 _SILENT_INTERVALS: Final = 3
+_GOODBYE_SECONDS: Final = 1.0
 _log = structlog.get_logger("corral.daemon.link")
 
 Receive = Callable[["Connection", ControllerMessage], None]
@@ -195,7 +197,23 @@ class Connection:
         self.outbox.close()
         if self._call is not None and not self._call.done():
             self._call.cancel()
+            # A channel that closes before its call has ended leaves a task of gRPC's waiting for ever.
+            with contextlib.suppress(TimeoutError, asyncio.CancelledError):
+                async with asyncio.timeout(_GOODBYE_SECONDS):
+                    await self._call.code()
         await self._channel.close(None)
+
+
+@contextlib.asynccontextmanager
+async def closing_on_error(*connections: Connection | None) -> AsyncIterator[None]:
+    """Connections that are about to be handed over: if that fails, or is cancelled, nobody else has them."""
+    try:
+        yield
+    except BaseException:
+        for connection in connections:
+            if connection is not None:
+                await connection.close()
+        raise
 
 
 _STREAM_ERRORS: Final = (grpc.RpcError, asyncio.InvalidStateError, grpc.aio.UsageError)

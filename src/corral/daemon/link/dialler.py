@@ -9,7 +9,7 @@ from typing import Final, Protocol
 import structlog
 
 from corral.daemon.identity import KeptIdentity
-from corral.daemon.link.connection import Connection, Receive
+from corral.daemon.link.connection import Connection, Receive, closing_on_error
 from corral.daemon.link.memory import LinkMemory
 from corral.daemon.link.spool import Spool
 from corral.errors import CorralError
@@ -62,21 +62,18 @@ class Dialler:
     async def _first_of(self, addresses: Sequence[str]) -> Connection | None:
         """Dial one after the other, but let none that hangs keep us from the next for long."""
         dialling: set[asyncio.Task[Connection | None]] = set()
+        found: Connection | None = None
         try:
             for address in addresses:
                 dialling.add(asyncio.create_task(self.reach(address), name=f"link/dial/{address}"))
                 if (found := await _first_success(dialling, timeout=_STAGGER_SECONDS)) is not None:
-                    return found
-            while dialling:
-                if (found := await _first_success(dialling, timeout=None)) is not None:
-                    return found
-            return None
+                    break
+            while dialling and found is None:
+                found = await _first_success(dialling, timeout=None)
         finally:
-            for task in dialling:
-                task.cancel()
-            for late in await asyncio.gather(*dialling, return_exceptions=True):
-                if isinstance(late, Connection):
-                    await late.close()
+            async with closing_on_error(found):
+                await _dismiss(dialling)
+        return found
 
     async def reach(self, address: str) -> Connection | None:
         """A connection to the leader, found from this address; None, and a line in the log, when there
@@ -159,3 +156,12 @@ async def _first_success(
             return connection
         dialling.discard(task)
     return None
+
+
+async def _dismiss(dialling: set[asyncio.Task[Connection | None]]) -> None:
+    """End attempts that are of no use any more, and hang up on those that got through."""
+    for task in dialling:
+        task.cancel()
+    for late in await asyncio.gather(*dialling, return_exceptions=True):
+        if isinstance(late, Connection):
+            await late.close()

@@ -16,7 +16,7 @@ import structlog
 
 from corral.daemon.identity import Identity, KeptIdentity, with_trust
 from corral.daemon.link.backoff import Backoff
-from corral.daemon.link.connection import Connection
+from corral.daemon.link.connection import Connection, closing_on_error
 from corral.daemon.link.data_channel import DataChannel
 from corral.daemon.link.dialler import Dialler, Facts
 from corral.daemon.link.memory import LinkMemory
@@ -133,15 +133,17 @@ class Link:
 
     async def _serve_one(self, connection: Connection) -> Connection | None:
         tasks: list[asyncio.Task[Any]] = []
+        successor: Connection | None = None
         try:
             renewal, tasks = self._begin(connection)
             await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-            if not renewal.done() or renewal.exception() is not None:
-                return None
-            # The successor greets while the old stream still serves; the controller ends that one.
-            return await self._dialler.reach(connection.address)
+            if renewal.done() and renewal.exception() is None:
+                # The successor greets while the old stream still serves; the controller ends that one.
+                successor = await self._dialler.reach(connection.address)
         finally:
-            await self._part(connection, tasks)
+            async with closing_on_error(successor):
+                await self._part(connection, tasks)
+        return successor
 
     def _begin(self, connection: Connection) -> tuple[asyncio.Task[None], list[asyncio.Task[Any]]]:
         """Make this the connection of the link; the renewal of its certificate, and all it consists of."""
