@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import signal
 from collections.abc import AsyncIterator, Callable, Iterator
 
 import grpc
@@ -19,6 +20,13 @@ LoopFactory = Callable[[], asyncio.AbstractEventLoop]
 def pytest_asyncio_loop_factories() -> dict[str, LoopFactory]:
     """Tests run on the loop that production runs on."""
     return {"uvloop": uvloop.new_event_loop}
+
+
+def pytest_configure() -> None:
+    """A shell ignores SIGINT for what it runs in the background, and children would inherit that: a
+    test that interrupts a program must find it interruptible, however the tests were started."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -176,7 +176,16 @@ async def test_a_log_level_that_only_a_newer_controller_knows_is_no_reason_to_pa
         assert peer.streams == 1
 
 
-async def test_a_controller_that_pings_and_never_reads_is_parted_from(cluster, scratch):
+async def stuck(connection, report: DaemonMessage) -> None:
+    """Send until the line takes no more and the writer sits in a write that does not end."""
+    with contextlib.suppress(AssertionError):
+        while True:
+            assert connection.send(report)
+            await eventually(lambda: len(connection.outbox) == 0, deadline=1)
+
+
+@pytest.mark.parametrize("writer", ["stuck", "idle"])
+async def test_a_controller_that_pings_and_never_reads_is_parted_from(cluster, scratch, writer):
     async def script(context):
         await context.read()
         await context.write(accepted(heartbeat_interval_ms=1000))
@@ -186,11 +195,14 @@ async def test_a_controller_that_pings_and_never_reads_is_parted_from(cluster, s
 
     async with ScriptedController(script) as peer:
         peer.enrol(scratch / "n1", "n1")
-        daemon = await cluster.daemon("n1", None, controllers=[peer.address])
+        daemon = await cluster.daemon("n1", None, controllers=[peer.address], link__status_seconds=600)
         connection = daemon.app.link._current
-        report = DaemonMessage(error_report=ErrorReport(error_message="x" * 60_000))
+        report = DaemonMessage(error_report=ErrorReport(error_message="x" * 1_000_000))
+        await eventually(lambda: len(connection.outbox) == 0)
+        if writer == "stuck":
+            await stuck(connection, report)
         while connection.send(report):
-            await asyncio.sleep(0)  # the writer takes what the line takes, and is stuck then
+            pass
         await eventually(lambda: peer.streams > 1)
         await daemon.app.stop()
 
