@@ -158,8 +158,12 @@ async def test_whatever_goes_wrong_while_dialling_the_link_tries_again(scratch):
         await hold(context)
 
     host = StubbornHost(failures=5)
-    async with ScriptedController(script) as peer, running_link(scratch / "n1", peer, host):
-        assert host.failures == 0
+    with structlog.testing.capture_logs() as logged:
+        async with ScriptedController(script) as peer, running_link(scratch / "n1", peer, host):
+            assert host.failures == 0
+    events = [line["event"] for line in logged]
+    assert events.count("link.dial_failed") == 5
+    assert "link.round_failed" not in events, "one that fails does not stop the others of its round"
 
 
 async def test_a_log_level_that_only_a_newer_controller_knows_is_no_reason_to_part(scratch):
@@ -201,9 +205,12 @@ async def test_a_controller_that_pings_and_never_reads_is_parted_from(cluster, s
         await eventually(lambda: len(connection.outbox) == 0)
         if writer == "stuck":
             await stuck(connection, report)
-        while connection.send(report):
-            pass
-        await eventually(lambda: peer.streams > 1)
+        with structlog.testing.capture_logs() as logged:
+            while connection.send(report):
+                pass
+            await eventually(lambda: peer.streams > 1)
+        (lost,) = (line for line in logged if line["event"] == "link.lost")
+        assert "does not read its stream" in lost["reason"]
         await daemon.app.stop()
 
 
