@@ -195,13 +195,15 @@ class Connection:
     async def close(self) -> None:
         """Say goodbye and hang up. Idempotent."""
         self.outbox.close()
-        if self._call is not None and not self._call.done():
-            self._call.cancel()
-            # A channel that closes before its call has ended leaves a task of gRPC's waiting for ever.
-            with contextlib.suppress(TimeoutError, asyncio.CancelledError):
-                async with asyncio.timeout(_GOODBYE_SECONDS):
-                    await self._call.code()
-        await self._channel.close(None)
+        try:
+            if self._call is not None and not self._call.done():
+                self._call.cancel()
+                # A channel that closes before its call has ended leaves a task of gRPC's waiting for ever.
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(_GOODBYE_SECONDS):
+                        await self._call.code()
+        finally:
+            await self._channel.close(None)
 
 
 @contextlib.asynccontextmanager
