@@ -16,10 +16,11 @@ from corral.controller.http.route_table import Pump, Read, Route, Stream, Write
 from corral.controller.http.setting import Leading
 from corral.domain.events import Cursor, Event, EventType
 from corral.domain.permissions import Permission
-from corral.errors import Code, unknown_choice
+from corral.errors import Code, CorralError, Retryable, unknown_choice
 
 _SCAN: Final = 500
 _SCANS: Final = 20
+_ATTEMPTS: Final = 5
 _NAMES: Final = "|".join(EventType)
 
 Types = Annotated[
@@ -79,9 +80,24 @@ async def list_events(leading: Leading, call: Call[None, EventQuery]) -> Page[Ev
     short, or even empty, and still have a `next`."""
     query = call.query
     wanted = wanted_events(query.types, query.subject)
-    if query.newest:
-        return await _newest(leading, wanted, limit=query.limit)
-    cursor = Cursor.parse(query.after) if query.after else await leading.reads.cursor_at(0)
+    if query.after:
+        return await _forwards(leading, wanted, after=Cursor.parse(query.after), limit=query.limit)
+    for _ in range(_ATTEMPTS):
+        try:
+            if query.newest:
+                return await _newest(leading, wanted, limit=query.limit)
+            oldest = await leading.reads.cursor_at(0)
+            return await _forwards(leading, wanted, after=oldest, limit=query.limit)
+        except CorralError as error:
+            if error.code is not Code.RESYNC_REQUIRED:
+                raise  # the oldest events were dropped between two reads: begin with what is left
+    raise Retryable(
+        Code.STORE_UNAVAILABLE, "the event log is being trimmed", hint="try again", retry_after=1.0
+    )
+
+
+async def _forwards(leading: Leading, wanted: Wanted, *, after: Cursor, limit: int) -> Page[EventShape]:
+    cursor = after
     found: list[Event] = []
     for _ in range(_SCANS):
         events = await leading.reads.events(cursor, limit=_SCAN)
@@ -89,9 +105,9 @@ async def list_events(leading: Leading, call: Call[None, EventQuery]) -> Page[Ev
             cursor = event.cursor
             if wanted.accepts(event):
                 found.append(event)
-            if len(found) == query.limit:
+            if len(found) == limit:
                 break
-        if len(found) == query.limit or len(events) < _SCAN:
+        if len(found) == limit or len(events) < _SCAN:
             break
     more = cursor.sequence < leading.hub.head.sequence
     return Page(items=[event_shape(event) for event in found], next=str(cursor) if more else None)
