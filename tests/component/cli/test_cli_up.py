@@ -12,12 +12,15 @@ from collections.abc import Callable, Iterator
 import pytest
 from stand_in_controller import PROGRAM
 
+from corral.testing.ports import free_addresses
 from corral.testing.waiting import eventually
 
 pytestmark = pytest.mark.system
 
 Corral = Callable[..., subprocess.CompletedProcess[str]]
-ANY_PORTS = ("--http", "127.0.0.1:0", "--grpc", "127.0.0.1:0")
+HTTP, GRPC = free_addresses(2)
+ANY_PORTS = ("--http", HTTP, "--grpc", GRPC)
+"""Below the range for outgoing connections: a killed controller must find its ports free again."""
 
 
 class Up:
