@@ -52,8 +52,24 @@ def instance_id(value: str, *, field: str = "instance_id") -> InstanceId:
     return InstanceId(_checked(value, "instance id", field))
 
 
-def next_incarnation(last: Incarnation) -> Incarnation:
-    """The number of the next run; refuses to wrap rather than to repeat."""
-    if last >= MAX_COUNTER:
+RESTARTS_PER_START: Final = 1024
+"""Each start that the controller decides gets this many incarnations: the first for the start, the
+others for restarts that the node makes by itself, also while it has no controller."""
+
+
+def first_incarnation(number: int) -> Incarnation:
+    """The incarnation of the start with this number of the store's sequence (from 1)."""
+    if not 0 < number <= MAX_COUNTER // RESTARTS_PER_START - 1:
         raise Rejected(Code.CONFLICT, "the incarnation counter is exhausted")
-    return Incarnation(last + 1)
+    return Incarnation(number * RESTARTS_PER_START)
+
+
+def restart_incarnation(current: Incarnation) -> Incarnation | None:
+    """The next run of the same start; None when its numbers are used up."""
+    following = current + 1
+    return None if following % RESTARTS_PER_START == 0 else Incarnation(following)
+
+
+def same_start(one: Incarnation, other: Incarnation) -> bool:
+    """Do two runs belong to one start, the later being a restart by the node?"""
+    return one // RESTARTS_PER_START == other // RESTARTS_PER_START

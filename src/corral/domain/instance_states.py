@@ -33,6 +33,7 @@ class InstanceTrigger(enum.StrEnum):
     EMPTIED = "emptied"
     FAIL = "fail"
     NODE_LOST = "node_lost"
+    REPORTED_SCHEDULED = "reported_scheduled"
     REPORTED_PREPARING = "reported_preparing"
     REPORTED_STARTING = "reported_starting"
     REPORTED_RUNNING = "reported_running"
@@ -83,6 +84,7 @@ INSTANCE_LIFECYCLE: Final = Lifecycle(
         (_S.STOPPING, _T.EMPTIED): _S.STOPPED,
         (_S.STOPPING, _T.FAIL): _S.CRASHED,
         (_S.STOPPING, _T.NODE_LOST): _S.OFFLINE,
+        (_S.OFFLINE, _T.REPORTED_SCHEDULED): _S.SCHEDULED,
         (_S.OFFLINE, _T.REPORTED_PREPARING): _S.PREPARING,
         (_S.OFFLINE, _T.REPORTED_STARTING): _S.STARTING,
         (_S.OFFLINE, _T.REPORTED_RUNNING): _S.RUNNING,
@@ -93,3 +95,24 @@ INSTANCE_LIFECYCLE: Final = Lifecycle(
         (_S.OFFLINE, _T.FAIL): _S.CRASHED,
     },
 )
+
+_COURSE: Final = (
+    _S.SCHEDULED,
+    _S.PREPARING,
+    _S.STARTING,
+    _S.RUNNING,
+    _S.DRAINING,
+    _S.STOPPING,
+    _S.STOPPED,
+    _S.CRASHED,
+)
+"""The order in which a run passes its states while its node is in reach; it may skip, never return."""
+
+
+def reported(current: InstanceState, told: InstanceState) -> InstanceState:
+    """The state after a node told one. What it told is ignored when the run is past it, or over."""
+    if told is _S.OFFLINE or current in INSTANCE_LIFECYCLE.terminal:
+        return current
+    if current is _S.OFFLINE or _COURSE.index(told) > _COURSE.index(current):
+        return told
+    return current

@@ -11,7 +11,15 @@ class Permission(enum.StrEnum):
     AUDIT_READ = "audit.read"
     CLUSTER_MANAGE = "cluster.manage"
     CLUSTER_READ = "cluster.read"
+    CRASHES_READ = "crashes.read"
+    DECISIONS_READ = "decisions.read"
     EVENTS_READ = "events.read"
+    GROUPS_MANAGE = "groups.manage"
+    GROUPS_READ = "groups.read"
+    INSTANCES_COMMAND = "instances.command"
+    INSTANCES_CONSOLE = "instances.console"
+    INSTANCES_MANAGE = "instances.manage"
+    INSTANCES_READ = "instances.read"
     LOGS_MANAGE = "logs.manage"
     LOGS_READ = "logs.read"
     METRICS_READ = "metrics.read"
@@ -32,13 +40,21 @@ class Role(enum.StrEnum):
 _VIEWER: Final = frozenset(
     {
         Permission.CLUSTER_READ,
+        Permission.CRASHES_READ,
+        Permission.DECISIONS_READ,
         Permission.EVENTS_READ,
+        Permission.GROUPS_READ,
+        Permission.INSTANCES_READ,
         Permission.METRICS_READ,
         Permission.NODES_READ,
         Permission.SELF_READ,
     }
 )
 _OPERATOR: Final = _VIEWER | {
+    Permission.GROUPS_MANAGE,
+    Permission.INSTANCES_COMMAND,
+    Permission.INSTANCES_CONSOLE,
+    Permission.INSTANCES_MANAGE,
     Permission.LOGS_MANAGE,
     Permission.LOGS_READ,
     Permission.NODES_MANAGE,

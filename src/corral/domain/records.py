@@ -69,6 +69,8 @@ class NodeRecord(Record, frozen=True, kw_only=True):
     memory_mb: int = 0
     cpus: int = 0
     runtimes: tuple[str, ...] = ()
+    capabilities: tuple[str, ...] = ()
+    """What its daemon has proven to hold there, such as `cgroup-kill`."""
     host_info: dict[str, str | int] = {}
     log_level: str = ""
     renewal: Renewal | None = None

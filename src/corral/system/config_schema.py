@@ -103,6 +103,30 @@ class ShutdownSection(Section, frozen=True, kw_only=True):
     budget_seconds: Annotated[kind.Seconds, _says("How long an orderly end may take in all.")] = 10
 
 
+class ReconcileSection(Section, frozen=True, kw_only=True):
+    observe_seconds: Annotated[
+        kind.Seconds, _says("How long a new leader waits for the known nodes before it starts anything.")
+    ] = 15
+    floor_seconds: Annotated[
+        kind.Seconds, _says("How often every group is looked at though nothing has happened.")
+    ] = 30
+    offline_after_seconds: Annotated[
+        kind.Seconds, _says("How long after the end of its stream a node's instances become OFFLINE.")
+    ] = 5
+    resend_seconds: Annotated[
+        kind.Seconds, _says("First pause before an order without an answer is sent again; doubles.")
+    ] = 5
+
+
+class InstanceRetentionSection(Section, frozen=True, kw_only=True):
+    ended_seconds: Annotated[kind.Seconds, _says("How long records of ended instances stay.")] = 86_400
+    ended_per_group: Annotated[int, Meta(ge=1, le=10_000), _says("How many of them a group keeps.")] = 20
+    crashes: Annotated[int, Meta(ge=1, le=100_000), _says("How many crashes are kept.")] = 1000
+    decisions_per_subject: Annotated[
+        int, Meta(ge=1, le=100_000), _says("How many decisions are kept about each instance and group.")
+    ] = 100
+
+
 class ControllerConfig(Section, frozen=True, kw_only=True):
     """What a controller was told. Construct it through `load_controller`, which checks."""
 
@@ -119,6 +143,8 @@ class ControllerConfig(Section, frozen=True, kw_only=True):
     log: ControllerLogSection = ControllerLogSection()
     metrics: MetricsSection = MetricsSection()
     retention: RetentionSection = RetentionSection()
+    reconcile: ReconcileSection = ReconcileSection()
+    instances: InstanceRetentionSection = InstanceRetentionSection()
     shutdown: ShutdownSection = ShutdownSection()
 
     @property
@@ -157,6 +183,33 @@ class SpoolSection(Section, frozen=True, kw_only=True):
     max_bytes: Annotated[kind.Bytes, _says("All that is kept on disk while the link is down.")] = 268_435_456
 
 
+class InstancesSection(Section, frozen=True, kw_only=True):
+    run_as: Annotated[
+        str, Meta(max_length=64), _says("User of workloads whose group names none, when the daemon is root.")
+    ] = "corral-run"
+    allow_root: Annotated[bool, _says("Let a group say `run_as: root`.")] = False
+    development: Annotated[
+        bool, _says("Run workloads as the daemon's own user, root included; what `corral up` does.")
+    ] = False
+    first_uid: Annotated[
+        int, Meta(ge=1, le=4_294_967_293), _says("First user id for `isolate: uid`, one an instance.")
+    ] = 200_000
+    last_uid: Annotated[int, Meta(ge=1, le=4_294_967_293), _says("Last user id for `isolate: uid`.")] = (
+        265_535
+    )
+    cgroups: Annotated[str, _says("Control groups: auto, systemd, v2, v1 or none.")] = "auto"
+    cgroup_root: Annotated[
+        str, Meta(max_length=4096), _says("Path within the hierarchy; empty: `corral` at its top.")
+    ] = ""
+    console_segment_bytes: Annotated[kind.Bytes, _says("Size of a console segment.")] = 67_108_864
+    keep_ended_seconds: Annotated[
+        int, Meta(ge=1, le=31_536_000), _says("How long console and exit record of an ended run stay.")
+    ] = 604_800
+    keep_ended_bytes: Annotated[kind.Bytes, _says("How much the consoles of ended runs may take in all.")] = (
+        4_294_967_296
+    )
+
+
 class DaemonConfig(Section, frozen=True, kw_only=True):
     """What a daemon was told. Construct it through `load_daemon`, which checks."""
 
@@ -167,6 +220,7 @@ class DaemonConfig(Section, frozen=True, kw_only=True):
     node: NodeSection = NodeSection()
     link: DaemonLinkSection = DaemonLinkSection()
     spool: SpoolSection = SpoolSection()
+    instances: InstancesSection = InstancesSection()
     log: LogSection = LogSection()
     shutdown: ShutdownSection = ShutdownSection()
 
@@ -217,6 +271,13 @@ def _check_distinct_ports(config: ControllerConfig) -> None:
 
 def check_daemon(config: DaemonConfig) -> None:
     """Refuse values that are fine alone and wrong together."""
+    instances = config.instances
+    if instances.first_uid > instances.last_uid:
+        raise _together(
+            "instances.last_uid",
+            f"instances.first_uid ({instances.first_uid}) is above instances.last_uid ({instances.last_uid})",
+            "the first one is the lower one",
+        )
     if config.spool.log_bytes > config.spool.max_bytes:
         raise _together(
             "spool.log_bytes",

@@ -15,8 +15,10 @@ LOG_LEVEL: Final = "log-level"
 """The controller may switch the daemon's log level."""
 DATA: Final = "data"
 """Bulk transfer by DataService on a second channel."""
+CONSOLE: Final = "console"
+"""Console batches with offsets and acknowledgements, and queries; else one ConsoleOutput a line."""
 
-FEATURES: Final = (BATCH, SPOOL, RENEW, LOG_LEVEL, DATA)
+FEATURES: Final = (BATCH, SPOOL, RENEW, LOG_LEVEL, DATA, CONSOLE)
 
 
 def common(theirs: Iterable[str]) -> frozenset[str]:

@@ -13,7 +13,14 @@ from hypothesis import strategies as st
 import corral
 from corral.domain.decisions import Alternative, Decision, DecisionKind
 from corral.domain.events import Cursor, EventType
-from corral.domain.ids import MAX_COUNTER, Incarnation, next_incarnation, node_id
+from corral.domain.ids import (
+    MAX_COUNTER,
+    Incarnation,
+    first_incarnation,
+    node_id,
+    restart_incarnation,
+    same_start,
+)
 from corral.domain.permissions import GRANTS, Permission, Role, allows
 from corral.errors import Code, Rejected, nearest, unknown_choice
 
@@ -49,10 +56,19 @@ def test_text_that_is_no_cursor_is_refused(bad):
     assert caught.value.code is Code.INVALID_CURSOR
 
 
-def test_incarnations_only_grow_and_never_wrap():
-    assert next_incarnation(Incarnation(7)) == 8
+def test_restarts_of_one_start_share_its_numbers_and_never_reach_the_next_start() -> None:
+    first, second = first_incarnation(7), first_incarnation(8)
+    current, runs = first, [first]
+    while (following := restart_incarnation(current)) is not None:
+        current = following
+        runs.append(current)
+    assert len(runs) == 1024
+    assert max(runs) < second
+    assert all(same_start(first, run) for run in runs)
+    assert not same_start(first, second)
     with pytest.raises(Rejected):
-        next_incarnation(Incarnation(MAX_COUNTER))
+        first_incarnation(MAX_COUNTER)
+    assert restart_incarnation(Incarnation(first + 1023)) is None
 
 
 def test_a_decision_explains_itself_with_what_was_passed_over():

@@ -140,7 +140,7 @@ class RestartPolicy(_message.Message):
     def __init__(self, attempts: _Optional[int] = ..., interval_ms: _Optional[int] = ..., delay_ms: _Optional[int] = ..., max_delay_ms: _Optional[int] = ...) -> None: ...
 
 class RunningInstance(_message.Message):
-    __slots__ = ("instance_id", "group", "port", "state", "incarnation", "pid", "started_at_ms", "console_offset", "exit", "readiness", "plan_hash")
+    __slots__ = ("instance_id", "group", "port", "state", "incarnation", "pid", "started_at_ms", "console_offset", "exit", "readiness", "plan_hash", "ports", "memory_mb", "reason")
     INSTANCE_ID_FIELD_NUMBER: _ClassVar[int]
     GROUP_FIELD_NUMBER: _ClassVar[int]
     PORT_FIELD_NUMBER: _ClassVar[int]
@@ -152,6 +152,9 @@ class RunningInstance(_message.Message):
     EXIT_FIELD_NUMBER: _ClassVar[int]
     READINESS_FIELD_NUMBER: _ClassVar[int]
     PLAN_HASH_FIELD_NUMBER: _ClassVar[int]
+    PORTS_FIELD_NUMBER: _ClassVar[int]
+    MEMORY_MB_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
     instance_id: str
     group: str
     port: int
@@ -163,10 +166,13 @@ class RunningInstance(_message.Message):
     exit: ExitStatus
     readiness: Readiness
     plan_hash: str
-    def __init__(self, instance_id: _Optional[str] = ..., group: _Optional[str] = ..., port: _Optional[int] = ..., state: _Optional[_Union[InstanceState, str]] = ..., incarnation: _Optional[int] = ..., pid: _Optional[int] = ..., started_at_ms: _Optional[int] = ..., console_offset: _Optional[int] = ..., exit: _Optional[_Union[ExitStatus, _Mapping]] = ..., readiness: _Optional[_Union[Readiness, str]] = ..., plan_hash: _Optional[str] = ...) -> None: ...
+    ports: _containers.RepeatedCompositeFieldContainer[NamedPort]
+    memory_mb: int
+    reason: str
+    def __init__(self, instance_id: _Optional[str] = ..., group: _Optional[str] = ..., port: _Optional[int] = ..., state: _Optional[_Union[InstanceState, str]] = ..., incarnation: _Optional[int] = ..., pid: _Optional[int] = ..., started_at_ms: _Optional[int] = ..., console_offset: _Optional[int] = ..., exit: _Optional[_Union[ExitStatus, _Mapping]] = ..., readiness: _Optional[_Union[Readiness, str]] = ..., plan_hash: _Optional[str] = ..., ports: _Optional[_Iterable[_Union[NamedPort, _Mapping]]] = ..., memory_mb: _Optional[int] = ..., reason: _Optional[str] = ...) -> None: ...
 
 class ExitStatus(_message.Message):
-    __slots__ = ("known", "code", "signal", "core_dumped", "outcome", "summary", "ended_at_ms")
+    __slots__ = ("known", "code", "signal", "core_dumped", "outcome", "summary", "ended_at_ms", "rung", "crash_class")
     KNOWN_FIELD_NUMBER: _ClassVar[int]
     CODE_FIELD_NUMBER: _ClassVar[int]
     SIGNAL_FIELD_NUMBER: _ClassVar[int]
@@ -174,6 +180,8 @@ class ExitStatus(_message.Message):
     OUTCOME_FIELD_NUMBER: _ClassVar[int]
     SUMMARY_FIELD_NUMBER: _ClassVar[int]
     ENDED_AT_MS_FIELD_NUMBER: _ClassVar[int]
+    RUNG_FIELD_NUMBER: _ClassVar[int]
+    CRASH_CLASS_FIELD_NUMBER: _ClassVar[int]
     known: bool
     code: int
     signal: int
@@ -181,10 +189,12 @@ class ExitStatus(_message.Message):
     outcome: str
     summary: str
     ended_at_ms: int
-    def __init__(self, known: _Optional[bool] = ..., code: _Optional[int] = ..., signal: _Optional[int] = ..., core_dumped: _Optional[bool] = ..., outcome: _Optional[str] = ..., summary: _Optional[str] = ..., ended_at_ms: _Optional[int] = ...) -> None: ...
+    rung: str
+    crash_class: str
+    def __init__(self, known: _Optional[bool] = ..., code: _Optional[int] = ..., signal: _Optional[int] = ..., core_dumped: _Optional[bool] = ..., outcome: _Optional[str] = ..., summary: _Optional[str] = ..., ended_at_ms: _Optional[int] = ..., rung: _Optional[str] = ..., crash_class: _Optional[str] = ...) -> None: ...
 
 class StartInstance(_message.Message):
-    __slots__ = ("instance_id", "group", "port", "memory_mb", "jvm_args", "env", "jar_file", "plugin_token", "templates", "startup_timeout_seconds", "shutdown_grace_seconds", "max_lifetime_seconds", "deployment_revision", "static_instance", "protected_paths", "category", "download_url", "platform", "platform_version", "max_players", "config_format", "composition_plan", "isolation", "resolved_variables", "incarnation", "runtime", "command", "args", "ports", "limits", "stop_ladder", "probes", "restart_policy", "run_as", "tty", "stdin", "line_buffered", "plan_hash", "decision_id")
+    __slots__ = ("instance_id", "group", "port", "memory_mb", "jvm_args", "env", "jar_file", "plugin_token", "templates", "startup_timeout_seconds", "shutdown_grace_seconds", "max_lifetime_seconds", "deployment_revision", "static_instance", "protected_paths", "category", "download_url", "platform", "platform_version", "max_players", "config_format", "composition_plan", "isolation", "resolved_variables", "incarnation", "runtime", "command", "args", "ports", "limits", "stop_ladder", "probes", "restart_policy", "run_as", "tty", "stdin", "line_buffered", "plan_hash", "decision_id", "isolate", "min_alive_ms", "crash_keep_seconds", "api_url")
     class EnvEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -238,6 +248,10 @@ class StartInstance(_message.Message):
     LINE_BUFFERED_FIELD_NUMBER: _ClassVar[int]
     PLAN_HASH_FIELD_NUMBER: _ClassVar[int]
     DECISION_ID_FIELD_NUMBER: _ClassVar[int]
+    ISOLATE_FIELD_NUMBER: _ClassVar[int]
+    MIN_ALIVE_MS_FIELD_NUMBER: _ClassVar[int]
+    CRASH_KEEP_SECONDS_FIELD_NUMBER: _ClassVar[int]
+    API_URL_FIELD_NUMBER: _ClassVar[int]
     instance_id: str
     group: str
     port: int
@@ -277,7 +291,11 @@ class StartInstance(_message.Message):
     line_buffered: bool
     plan_hash: str
     decision_id: str
-    def __init__(self, instance_id: _Optional[str] = ..., group: _Optional[str] = ..., port: _Optional[int] = ..., memory_mb: _Optional[int] = ..., jvm_args: _Optional[_Iterable[str]] = ..., env: _Optional[_Mapping[str, str]] = ..., jar_file: _Optional[str] = ..., plugin_token: _Optional[str] = ..., templates: _Optional[_Iterable[_Union[_plan_pb2.TemplateRef, _Mapping]]] = ..., startup_timeout_seconds: _Optional[int] = ..., shutdown_grace_seconds: _Optional[int] = ..., max_lifetime_seconds: _Optional[int] = ..., deployment_revision: _Optional[int] = ..., static_instance: _Optional[bool] = ..., protected_paths: _Optional[_Iterable[str]] = ..., category: _Optional[_Union[_plan_pb2.InstanceCategory, str]] = ..., download_url: _Optional[str] = ..., platform: _Optional[str] = ..., platform_version: _Optional[str] = ..., max_players: _Optional[int] = ..., config_format: _Optional[_Union[_plan_pb2.ConfigFormat, str]] = ..., composition_plan: _Optional[_Union[_plan_pb2.CompositionPlan, _Mapping]] = ..., isolation: _Optional[_Union[_plan_pb2.RuntimeIsolation, _Mapping]] = ..., resolved_variables: _Optional[_Mapping[str, str]] = ..., incarnation: _Optional[int] = ..., runtime: _Optional[str] = ..., command: _Optional[_Iterable[str]] = ..., args: _Optional[_Iterable[str]] = ..., ports: _Optional[_Iterable[_Union[NamedPort, _Mapping]]] = ..., limits: _Optional[_Union[Limits, _Mapping]] = ..., stop_ladder: _Optional[_Iterable[_Union[StopRung, _Mapping]]] = ..., probes: _Optional[_Iterable[_Union[Probe, _Mapping]]] = ..., restart_policy: _Optional[_Union[RestartPolicy, _Mapping]] = ..., run_as: _Optional[str] = ..., tty: _Optional[bool] = ..., stdin: _Optional[str] = ..., line_buffered: _Optional[bool] = ..., plan_hash: _Optional[str] = ..., decision_id: _Optional[str] = ...) -> None: ...
+    isolate: str
+    min_alive_ms: int
+    crash_keep_seconds: int
+    api_url: str
+    def __init__(self, instance_id: _Optional[str] = ..., group: _Optional[str] = ..., port: _Optional[int] = ..., memory_mb: _Optional[int] = ..., jvm_args: _Optional[_Iterable[str]] = ..., env: _Optional[_Mapping[str, str]] = ..., jar_file: _Optional[str] = ..., plugin_token: _Optional[str] = ..., templates: _Optional[_Iterable[_Union[_plan_pb2.TemplateRef, _Mapping]]] = ..., startup_timeout_seconds: _Optional[int] = ..., shutdown_grace_seconds: _Optional[int] = ..., max_lifetime_seconds: _Optional[int] = ..., deployment_revision: _Optional[int] = ..., static_instance: _Optional[bool] = ..., protected_paths: _Optional[_Iterable[str]] = ..., category: _Optional[_Union[_plan_pb2.InstanceCategory, str]] = ..., download_url: _Optional[str] = ..., platform: _Optional[str] = ..., platform_version: _Optional[str] = ..., max_players: _Optional[int] = ..., config_format: _Optional[_Union[_plan_pb2.ConfigFormat, str]] = ..., composition_plan: _Optional[_Union[_plan_pb2.CompositionPlan, _Mapping]] = ..., isolation: _Optional[_Union[_plan_pb2.RuntimeIsolation, _Mapping]] = ..., resolved_variables: _Optional[_Mapping[str, str]] = ..., incarnation: _Optional[int] = ..., runtime: _Optional[str] = ..., command: _Optional[_Iterable[str]] = ..., args: _Optional[_Iterable[str]] = ..., ports: _Optional[_Iterable[_Union[NamedPort, _Mapping]]] = ..., limits: _Optional[_Union[Limits, _Mapping]] = ..., stop_ladder: _Optional[_Iterable[_Union[StopRung, _Mapping]]] = ..., probes: _Optional[_Iterable[_Union[Probe, _Mapping]]] = ..., restart_policy: _Optional[_Union[RestartPolicy, _Mapping]] = ..., run_as: _Optional[str] = ..., tty: _Optional[bool] = ..., stdin: _Optional[str] = ..., line_buffered: _Optional[bool] = ..., plan_hash: _Optional[str] = ..., decision_id: _Optional[str] = ..., isolate: _Optional[str] = ..., min_alive_ms: _Optional[int] = ..., crash_keep_seconds: _Optional[int] = ..., api_url: _Optional[str] = ...) -> None: ...
 
 class StartInstanceAck(_message.Message):
     __slots__ = ("instance_id", "accepted", "error_message", "plan_hash", "stage", "error_code", "failure_disposition", "retry_after_seconds", "incarnation", "pid", "started_at_ms", "console_offset", "exit", "readiness", "state")
@@ -402,7 +420,7 @@ class InstanceStatusUpdate(_message.Message):
     def __init__(self, instance_id: _Optional[str] = ..., state: _Optional[_Union[InstanceState, str]] = ..., port: _Optional[int] = ..., player_count: _Optional[int] = ..., uptime_ms: _Optional[int] = ..., incarnation: _Optional[int] = ..., pid: _Optional[int] = ..., started_at_ms: _Optional[int] = ..., console_offset: _Optional[int] = ..., exit: _Optional[_Union[ExitStatus, _Mapping]] = ..., readiness: _Optional[_Union[Readiness, str]] = ..., reason: _Optional[str] = ...) -> None: ...
 
 class CrashReport(_message.Message):
-    __slots__ = ("instance_id", "group", "exit_code", "log_tail", "uptime_ms", "incarnation", "exit", "crash_class", "signature", "log_tail_offset")
+    __slots__ = ("instance_id", "group", "exit_code", "log_tail", "uptime_ms", "incarnation", "exit", "crash_class", "signature", "log_tail_offset", "restarted_as", "restart_in_ms", "pid", "started_at_ms")
     INSTANCE_ID_FIELD_NUMBER: _ClassVar[int]
     GROUP_FIELD_NUMBER: _ClassVar[int]
     EXIT_CODE_FIELD_NUMBER: _ClassVar[int]
@@ -413,6 +431,10 @@ class CrashReport(_message.Message):
     CRASH_CLASS_FIELD_NUMBER: _ClassVar[int]
     SIGNATURE_FIELD_NUMBER: _ClassVar[int]
     LOG_TAIL_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    RESTARTED_AS_FIELD_NUMBER: _ClassVar[int]
+    RESTART_IN_MS_FIELD_NUMBER: _ClassVar[int]
+    PID_FIELD_NUMBER: _ClassVar[int]
+    STARTED_AT_MS_FIELD_NUMBER: _ClassVar[int]
     instance_id: str
     group: str
     exit_code: int
@@ -423,7 +445,11 @@ class CrashReport(_message.Message):
     crash_class: str
     signature: str
     log_tail_offset: int
-    def __init__(self, instance_id: _Optional[str] = ..., group: _Optional[str] = ..., exit_code: _Optional[int] = ..., log_tail: _Optional[_Iterable[str]] = ..., uptime_ms: _Optional[int] = ..., incarnation: _Optional[int] = ..., exit: _Optional[_Union[ExitStatus, _Mapping]] = ..., crash_class: _Optional[str] = ..., signature: _Optional[str] = ..., log_tail_offset: _Optional[int] = ...) -> None: ...
+    restarted_as: int
+    restart_in_ms: int
+    pid: int
+    started_at_ms: int
+    def __init__(self, instance_id: _Optional[str] = ..., group: _Optional[str] = ..., exit_code: _Optional[int] = ..., log_tail: _Optional[_Iterable[str]] = ..., uptime_ms: _Optional[int] = ..., incarnation: _Optional[int] = ..., exit: _Optional[_Union[ExitStatus, _Mapping]] = ..., crash_class: _Optional[str] = ..., signature: _Optional[str] = ..., log_tail_offset: _Optional[int] = ..., restarted_as: _Optional[int] = ..., restart_in_ms: _Optional[int] = ..., pid: _Optional[int] = ..., started_at_ms: _Optional[int] = ...) -> None: ...
 
 class ConsoleOutput(_message.Message):
     __slots__ = ("instance_id", "line", "timestamp_ms", "incarnation", "offset")
@@ -496,6 +522,52 @@ class ConsolePosition(_message.Message):
     offset: int
     watched: bool
     def __init__(self, instance_id: _Optional[str] = ..., incarnation: _Optional[int] = ..., offset: _Optional[int] = ..., watched: _Optional[bool] = ...) -> None: ...
+
+class ConsoleQuery(_message.Message):
+    __slots__ = ("request_id", "instance_id", "incarnation", "from_offset", "to_offset", "max_bytes", "pattern", "max_lines", "newest")
+    REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
+    INSTANCE_ID_FIELD_NUMBER: _ClassVar[int]
+    INCARNATION_FIELD_NUMBER: _ClassVar[int]
+    FROM_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    TO_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    MAX_BYTES_FIELD_NUMBER: _ClassVar[int]
+    PATTERN_FIELD_NUMBER: _ClassVar[int]
+    MAX_LINES_FIELD_NUMBER: _ClassVar[int]
+    NEWEST_FIELD_NUMBER: _ClassVar[int]
+    request_id: str
+    instance_id: str
+    incarnation: int
+    from_offset: int
+    to_offset: int
+    max_bytes: int
+    pattern: str
+    max_lines: int
+    newest: bool
+    def __init__(self, request_id: _Optional[str] = ..., instance_id: _Optional[str] = ..., incarnation: _Optional[int] = ..., from_offset: _Optional[int] = ..., to_offset: _Optional[int] = ..., max_bytes: _Optional[int] = ..., pattern: _Optional[str] = ..., max_lines: _Optional[int] = ..., newest: _Optional[bool] = ...) -> None: ...
+
+class ConsoleQueryResult(_message.Message):
+    __slots__ = ("blocks", "gaps", "first_offset", "end_offset", "next_offset")
+    BLOCKS_FIELD_NUMBER: _ClassVar[int]
+    GAPS_FIELD_NUMBER: _ClassVar[int]
+    FIRST_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    END_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    NEXT_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    blocks: _containers.RepeatedCompositeFieldContainer[ConsoleBlock]
+    gaps: _containers.RepeatedCompositeFieldContainer[ConsoleGap]
+    first_offset: int
+    end_offset: int
+    next_offset: int
+    def __init__(self, blocks: _Optional[_Iterable[_Union[ConsoleBlock, _Mapping]]] = ..., gaps: _Optional[_Iterable[_Union[ConsoleGap, _Mapping]]] = ..., first_offset: _Optional[int] = ..., end_offset: _Optional[int] = ..., next_offset: _Optional[int] = ...) -> None: ...
+
+class ConsoleQueryFailed(_message.Message):
+    __slots__ = ("request_id", "error_code", "error_message")
+    REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
+    ERROR_CODE_FIELD_NUMBER: _ClassVar[int]
+    ERROR_MESSAGE_FIELD_NUMBER: _ClassVar[int]
+    request_id: str
+    error_code: str
+    error_message: str
+    def __init__(self, request_id: _Optional[str] = ..., error_code: _Optional[str] = ..., error_message: _Optional[str] = ...) -> None: ...
 
 class WalkInstanceFiles(_message.Message):
     __slots__ = ("request_id", "group", "instance_id", "max_entries", "max_depth", "summarize_threshold")

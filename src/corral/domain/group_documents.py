@@ -1,0 +1,84 @@
+"""Group documents as people write them: strictly parsed, and changed by merge patches (RFC 7396)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any, Final
+
+import msgspec
+
+from corral.domain.groups import GroupSpec, check_group
+from corral.errors import Code, Rejected, nearest
+
+_AT: Final = re.compile(r" - at `(?:key in )?`?\$(?P<path>[^`]*)`$")
+_UNKNOWN: Final = re.compile(r"unknown field `(?P<name>.*)`$", re.DOTALL)
+_MISSING: Final = re.compile(r"missing required field `(?P<name>.*)`$")
+_MAX_DEPTH: Final = 16
+
+
+def parse_group(document: object) -> GroupSpec:
+    """The group a document describes; an unknown key or a wrong value is refused with its path."""
+    try:
+        return check_group(msgspec.convert(document, GroupSpec))
+    except msgspec.ValidationError as error:
+        raise _refusal(str(error)) from None
+
+
+def group_document(spec: GroupSpec) -> dict[str, Any]:
+    """A group as a document of plain values, every field in it."""
+    document: dict[str, Any] = msgspec.to_builtins(spec)
+    return document
+
+
+def merged(document: object, patch: object, *, depth: int = 0) -> object:
+    """RFC 7396: objects are merged by key, null removes a key, anything else replaces."""
+    if not isinstance(patch, Mapping):
+        return patch
+    if depth > _MAX_DEPTH:
+        raise Rejected(Code.INVALID_FIELD, "the patch is nested too deeply")
+    result = dict(document) if isinstance(document, Mapping) else {}
+    for key, value in patch.items():
+        if value is None:
+            result.pop(key, None)
+        else:
+            result[key] = merged(result.get(key), value, depth=depth + 1)
+    return result
+
+
+def patched(spec: GroupSpec, patch: Mapping[str, object]) -> GroupSpec:
+    """The group after a merge patch of its document. A removed field takes its default; the name stays."""
+    if patch.get("name", spec.name) != spec.name:
+        raise Rejected(
+            Code.INVALID_FIELD,
+            f"group '{spec.name}' cannot be renamed",
+            hint="create another group and delete this one",
+            field="name",
+        )
+    return parse_group(merged(group_document(spec), patch))
+
+
+def changed_fields(old: GroupSpec, new: GroupSpec) -> list[str]:
+    return [name for name in old.__struct_fields__ if getattr(old, name) != getattr(new, name)]
+
+
+def _refusal(message: str) -> Rejected:
+    at = _AT.search(message)
+    path = (at["path"] if at else "").removeprefix(".")
+    said = message[: at.start()] if at else message
+    if unknown := _UNKNOWN.search(said):
+        name = unknown["name"][:80]
+        guess = nearest(name, GroupSpec.__struct_fields__) if not path else None
+        hint = f"did you mean '{guess}'?" if guess else None
+        return Rejected(Code.UNKNOWN_FIELD, f"unknown field '{name}'", field=_joined(path, name), hint=hint)
+    if missing := _MISSING.search(said):
+        field = _joined(path, missing["name"])
+        return Rejected(Code.MISSING_FIELD, f"field '{field}' is missing", field=field)
+    subject = f"field '{path}'" if path else "the document"
+    return Rejected(
+        Code.INVALID_FIELD, f"{subject} is invalid: {said.replace('`', '')[:300]}", field=path or None
+    )
+
+
+def _joined(path: str, name: str) -> str:
+    return f"{path}.{name}".removeprefix(".")

@@ -1,0 +1,201 @@
+"""The documents about groups, instances and what is decided and learned about them."""
+
+from __future__ import annotations
+
+import datetime as dt
+import enum
+
+import msgspec
+
+from corral.domain.decisions import Decision
+from corral.domain.groups import GroupSpec, PortProtocol
+from corral.domain.ids import GroupName, Incarnation, InstanceId, NodeId
+from corral.domain.instance_states import InstanceState, Wanted
+from corral.domain.records import Record
+
+
+class LeasedPort(Record, frozen=True, kw_only=True):
+    """A port that belongs to one run."""
+
+    name: str
+    port: int
+    protocol: PortProtocol
+
+
+class CrashLoop(Record, frozen=True, kw_only=True):
+    """A group whose instances fail again and again is left alone until `until`."""
+
+    since: dt.datetime
+    until: dt.datetime
+    strikes: int
+    """How many pauses in a row; the next is longer."""
+    reason: str
+
+
+class GroupRecord(Record, frozen=True, kw_only=True):
+    """A group: what is wanted, and where its upkeep stands."""
+
+    spec: GroupSpec
+    created_at: dt.datetime
+    updated_at: dt.datetime
+    target: int = 0
+    """How many the last `scale` asked for; never fewer than `spec.min` are kept."""
+    failures: tuple[dt.datetime, ...] = ()
+    """The latest crashes and failed starts, as many as the crash-loop rule looks at."""
+    paused: CrashLoop | None = None
+    strikes: int = 0
+    reason: str = ""
+    """Why it has fewer instances than wanted; empty: it has not."""
+    deleting: bool = False
+    """Its instances are being stopped; it goes with the last of them."""
+
+    @property
+    def wanted_count(self) -> int:
+        return max(self.spec.min, self.target)
+
+
+class Readiness(enum.StrEnum):
+    WAITING = "waiting"
+    READY = "ready"
+    FAILED = "failed"
+
+
+class ExitRecord(Record, frozen=True, kw_only=True):
+    """How a run ended."""
+
+    known: bool
+    code: int | None
+    signal: int | None
+    core_dumped: bool = False
+    crashed: bool
+    outcome: str
+    """clean, crashed, stopped, killed, never_started, start_failed, host_rebooted, unknown."""
+    crash_class: str = ""
+    rung: str = ""
+    summary: str
+    ended_at: dt.datetime
+
+
+class AfterStop(enum.StrEnum):
+    END = "end"
+    RESTART = "restart"
+
+
+class StartFailure(Record, frozen=True, kw_only=True):
+    """Why a node refused a start."""
+
+    stage: str
+    code: str
+    message: str
+    permanent: bool
+    retry_after_seconds: int = 0
+
+
+class InstanceRecord(Record, frozen=True, kw_only=True):
+    """An instance: one id, and its present or last run."""
+
+    id: InstanceId
+    group: GroupName
+    node: NodeId
+    incarnation: Incarnation
+    state: InstanceState
+    wanted: Wanted
+    after_stop: AfterStop = AfterStop.END
+    force_stop: bool = False
+    readiness: Readiness = Readiness.WAITING
+    ports: tuple[LeasedPort, ...] = ()
+    memory_mb: int = 0
+    plan_hash: str = ""
+    decision: str = ""
+    reason: str = ""
+    pid: int = 0
+    created_at: dt.datetime
+    started_at: dt.datetime | None = None
+    ended_at: dt.datetime | None = None
+    exit: ExitRecord | None = None
+    start_failure: StartFailure | None = None
+    state_before_offline: InstanceState | None = None
+    restarts: int = 0
+    """Restarts by the node within this start."""
+    console_end: int = 0
+    """The last console offset the node named."""
+    adopted: bool = False
+    """The node had it and we did not know of it."""
+    attempts: int = 0
+    """How often nodes have refused this start for a reason that may pass."""
+    pinned: bool = False
+    """Whoever asked for it chose the node."""
+
+
+class Reservation(Record, frozen=True, kw_only=True):
+    """What one run holds on a node."""
+
+    instance: InstanceId
+    incarnation: Incarnation
+    memory_mb: int
+    cpu: float = 0.0
+    ports: tuple[LeasedPort, ...] = ()
+
+
+class NodeLedger(Record, frozen=True, kw_only=True):
+    """Everything reserved on one node; one document, so that two placements cannot both succeed."""
+
+    node: NodeId
+    runs: dict[str, Reservation] = msgspec.field(default_factory=dict)
+    """By instance id."""
+    refused_ports: dict[str, dt.datetime] = msgspec.field(default_factory=dict)
+    """`PORT/PROTOCOL` that the node found in use, busy until then."""
+
+
+class PlanRecord(Record, frozen=True, kw_only=True):
+    """What exactly a run is started with, secrets excepted; stored before it is sent."""
+
+    hash: str
+    body: str
+    """Canonical JSON; the hash is its SHA-256."""
+
+
+class CrashRecord(Record, frozen=True, kw_only=True):
+    """One crash, as its node reported it."""
+
+    id: str
+    """`INSTANCE.INCARNATION`."""
+    instance: InstanceId
+    incarnation: Incarnation
+    group: GroupName
+    node: NodeId
+    at: dt.datetime
+    exit: ExitRecord
+    crash_class: str
+    signature: str
+    uptime_ms: int
+    tail: tuple[str, ...] = ()
+    tail_offset: int = 0
+    restarted_as: int = 0
+
+
+class SequenceRecord(Record, frozen=True, kw_only=True):
+    """A counter whose numbers up to `reserved` may have been used."""
+
+    reserved: int
+
+
+class DecisionRecord(Decision, Record, frozen=True, kw_only=True):
+    """A decision in the journal of its subject."""
+
+
+def live(state: InstanceState) -> bool:
+    """Something of it may exist."""
+    return state not in (InstanceState.STOPPED, InstanceState.CRASHED)
+
+
+class CrashClass(enum.StrEnum):
+    OOM = "oom"
+    PORT_IN_USE = "port_in_use"
+    MISSING_FILE = "missing_file"
+    MISSING_CLASS = "missing_class"
+    STACK_OVERFLOW = "stack_overflow"
+    SIGNAL = "signal"
+    CLEAN_EXIT = "clean_exit"
+    NEVER_READY = "never_ready"
+    UNKNOWN = "unknown"

@@ -1,0 +1,176 @@
+"""What a runtime is: a way to run an instance so that it outlives whoever started it.
+
+A provider starts a run, finds it again after its own death, talks to it, ends it, and knows how it
+ended. It keeps nothing in memory that it cannot find again from the run's directory. The console is
+not in this interface: every provider brings the bytes into the run's console FIFO, and they are read
+from the run's segments, whoever the provider is.
+
+All providers pass one contract suite (`corral.testing.runtime_contract`).
+"""
+
+from __future__ import annotations
+
+import enum
+from typing import Protocol
+
+import msgspec
+
+
+class RunLimits(msgspec.Struct, frozen=True, kw_only=True):
+    """What a run may use; 0 means no limit of ours."""
+
+    memory_mb: int = 0
+    cpu_cores: float = 0.0
+    pids: int = 0
+    console_mb: int = 256
+
+
+class RunSpec(msgspec.Struct, frozen=True, kw_only=True):
+    """Everything needed to start one run. Complete: nothing is looked up later."""
+
+    instance_id: str
+    incarnation: int
+    command: tuple[str, ...]
+    environment: dict[str, str]
+    """Complete: nothing is inherited."""
+    directory: str
+    """Absolute working directory; it exists."""
+    run_directory: str
+    """Absolute; holds the run's own files and its console; made by the caller, mode 0700."""
+    run_as: str = ""
+    """A user name or number; empty: the daemon's own user."""
+    stdin: str = "fifo"
+    """`fifo`, or `none` for an end of file at once."""
+    tty: bool = False
+    limits: RunLimits = RunLimits()
+
+    @property
+    def run_name(self) -> str:
+        """Names this run among all runs of a node; fit for a file, a cgroup and a systemd unit."""
+        return run_name(self.instance_id, self.incarnation)
+
+
+def run_name(instance_id: str, incarnation: int) -> str:
+    return f"{instance_id}.{incarnation}"
+
+
+class RunHandle(msgspec.Struct, frozen=True, kw_only=True):
+    """How to find a run again. Serialisable; a newer provider reads what an older one wrote."""
+
+    version: int = 1
+    runtime: str
+    run_name: str
+    run_directory: str
+    pid: int
+    """The main process of the workload."""
+    started_at_ms: int
+    """Wall clock, for people."""
+    state: dict[str, str | int] = {}
+    """The provider's own."""
+
+
+class RunExit(msgspec.Struct, frozen=True, kw_only=True):
+    """How the main process of a run ended."""
+
+    known: bool
+    """False: it ended, and nobody is left who could know how; `reason` says why."""
+    code: int = 0
+    signal: int = 0
+    """The signal that ended it, 0: it exited by itself with `code`."""
+    core_dumped: bool = False
+    ended_at_ms: int = 0
+    oom_killed: bool = False
+    host_rebooted: bool = False
+    reason: str = ""
+
+
+class AdoptionKind(enum.StrEnum):
+    ALIVE = "alive"
+    """Something of the run exists; the handle is good. `exit` is set when its main process has ended
+    and only others of the run are left."""
+    ENDED = "ended"
+    """Nothing of it is left; `exit` says how it ended."""
+    NEVER_STARTED = "never_started"
+    """Its workload was never executed and never will be: it may be started (again)."""
+
+
+class Adoption(msgspec.Struct, frozen=True, kw_only=True):
+    kind: AdoptionKind
+    handle: RunHandle | None = None
+    exit: RunExit | None = None
+
+
+class RunStats(msgspec.Struct, frozen=True, kw_only=True):
+    processes: int
+    memory_bytes: int
+    cpu_seconds: float
+
+
+class RuntimeCapabilities(msgspec.Struct, frozen=True, kw_only=True):
+    """What holds on this node, proven and not assumed."""
+
+    kill_tree: bool
+    """Ends every descendant, whatever it does to escape."""
+    freeze: bool
+    memory_limit: bool
+    cpu_limit: bool
+    tty: bool
+    run_as: bool
+
+    def names(self) -> tuple[str, ...]:
+        """As the node reports them and placement asks for them."""
+        pairs = {
+            "cgroup-kill": self.kill_tree,
+            "cgroup-freeze": self.freeze,
+            "memory-limit": self.memory_limit,
+            "cpu-limit": self.cpu_limit,
+            "tty": self.tty,
+            "run-as": self.run_as,
+        }
+        return tuple(name for name, holds in pairs.items() if holds)
+
+
+class RuntimeProvider(Protocol):
+    """Starts and minds runs. Every method may be called again after the provider's host was killed.
+
+    Errors are `corral.errors.CorralError`s: `Rejected` when the same call would fail again
+    (COMMAND_NOT_FOUND, NOT_EXECUTABLE, BAD_FORMAT, ARGUMENTS_TOO_LONG, RUN_AS_REFUSED,
+    DIRECTORY_REFUSED), `Retryable` otherwise.
+    """
+
+    name: str
+
+    def capabilities(self) -> RuntimeCapabilities: ...
+
+    async def start(self, spec: RunSpec) -> RunHandle:
+        """Start the workload; returns once its program is executing. Not idempotent by itself: the
+        caller asks `adopt` first. On an error nothing of the run exists. Killed at any point, `adopt`
+        later finds either the one process or NEVER_STARTED."""
+
+    async def adopt(self, run_directory: str) -> Adoption:
+        """What became of the run whose files lie there. Idempotent. May wait for a start that was
+        under way when the last daemon died."""
+
+    async def send_command(self, handle: RunHandle, line: str) -> None:
+        """One line into the run's input; returns when it was accepted there. INPUT_NOT_READ when
+        the workload does not read (with the number of unread bytes), INPUT_CLOSED when it has no
+        input any more, INVALID_FIELD for more than 4,095 bytes or a line break. Nothing is sent then."""
+
+    async def signal(self, handle: RunHandle, number: int) -> None:
+        """To every process of the workload; a frozen one is thawed first. Harmless when none is left."""
+
+    async def kill(self, handle: RunHandle) -> None:
+        """SIGKILL to everything of the workload, descendants that hide included. Never waits for a
+        lock; returns when the kernel was told. `wait_empty` tells when nothing is left."""
+
+    async def wait_exit(self, handle: RunHandle) -> RunExit:
+        """Until the main process has ended, noticed by the kernel's word and not by polling."""
+
+    async def wait_empty(self, handle: RunHandle) -> RunExit:
+        """Until nothing of the run is left, its console complete on disk; then its resources (cgroup,
+        descriptors) are released."""
+
+    async def stats(self, handle: RunHandle) -> RunStats: ...
+
+    async def set_frozen(self, handle: RunHandle, frozen: bool) -> None:
+        """Freeze or thaw the workload; NOT_SUPPORTED where the node cannot."""
