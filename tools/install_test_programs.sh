@@ -6,6 +6,8 @@ missing=()
 [ -e /usr/lib/x86_64-linux-gnu/faketime/libfaketime.so.1 ] ||
   compgen -G '/usr/lib/*/faketime/libfaketime.so.1' >/dev/null || missing+=(libfaketime)
 command -v tmux >/dev/null || missing+=(tmux)
+[ -x /lib/systemd/systemd ] || missing+=(systemd)
+command -v dbus-daemon >/dev/null || missing+=(dbus)
 
 [ ${#missing[@]} -eq 0 ] && exit 0
 if [ "$(id -u)" -ne 0 ]; then

@@ -1,0 +1,1 @@
+"""Ways to run an instance, all behind `corral.sdk.runtime`."""

@@ -1,0 +1,1 @@
+"""Control groups: one port, four adapters."""

@@ -1,0 +1,127 @@
+"""Reading and writing the files of control groups. A group that is gone is an ordinary answer."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import pathlib
+import time
+from typing import Final
+
+from corral.errors import Code, Retryable
+
+_GONE: Final = frozenset({errno.ENOENT, errno.ENODEV, errno.ESRCH, errno.ENOTDIR})
+_BUSY_PAUSE: Final = 0.001
+_BUSY_TRIES: Final = 20
+
+
+def read_text(path: str) -> str:
+    """Its content; empty when it is gone or was never there."""
+    try:
+        return pathlib.Path(path).read_text(encoding="utf-8", errors="replace")
+    except OSError as error:
+        if error.errno in _GONE or error.errno == errno.EOPNOTSUPP:
+            return ""
+        raise
+
+
+def read_number(path: str) -> int:
+    text = read_text(path).strip()
+    return int(text) if text.isdecimal() else 0
+
+
+def read_field(path: str, key: str) -> int:
+    """The number behind `key` in a file of lines `key number`; 0 when it is not there."""
+    for line in read_text(path).splitlines():
+        name, _, value = line.partition(" ")
+        if name == key and value.strip().isdecimal():
+            return int(value)
+    return 0
+
+
+def write_text(path: str, text: str) -> None:
+    """One write, as the kernel wants it. Never makes a file. EBUSY passes: the kernel says it while
+    another is at the same group."""
+    for attempt in range(_BUSY_TRIES):
+        try:
+            descriptor = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
+            try:
+                os.write(descriptor, text.encode())
+            finally:
+                os.close(descriptor)
+        except OSError as error:
+            if error.errno != errno.EBUSY or attempt == _BUSY_TRIES - 1:
+                raise
+            time.sleep(_BUSY_PAUSE)
+        else:
+            return
+
+
+def write_if_there(path: str, text: str) -> bool:
+    """Did it work? False when the group is gone or the kernel does not have the file, or refuses."""
+    try:
+        write_text(path, text)
+    except OSError:
+        return False
+    return True
+
+
+def move(pid: int, group: str) -> bool:
+    """A process into a group; False when the process is gone."""
+    try:
+        write_text(f"{group}/cgroup.procs", str(pid))
+    except OSError as error:
+        if error.errno == errno.ESRCH:
+            return False
+        raise
+    return True
+
+
+def member_pids(group: str) -> list[int]:
+    """Of the group and all groups beneath it: a workload may divide its own. Zombies may be among them."""
+    found: list[int] = []
+    for directory, _, _ in os.walk(group):
+        with contextlib.suppress(OSError):  # gone between the walk and the read
+            found += [int(word) for word in read_text(f"{directory}/cgroup.procs").split()]
+    return found
+
+
+def remove_tree(group: str) -> None:
+    """Remove an empty group with those beneath it; one that is gone is fine. EBUSY when a process is
+    left there."""
+    for directory, _, _ in os.walk(group, topdown=False):
+        _remove(directory)
+
+
+def _remove(directory: str) -> None:
+    for attempt in range(_BUSY_TRIES):
+        try:
+            pathlib.Path(directory).rmdir()
+        except OSError as error:
+            if error.errno in _GONE:
+                return
+            if error.errno != errno.EBUSY or attempt == _BUSY_TRIES - 1:
+                raise
+            time.sleep(_BUSY_PAUSE)  # the last process is dead, the kernel is still letting go of it
+        else:
+            return
+
+
+def remove_unless_busy(group: str) -> None:
+    """What has a process left there stays."""
+    with contextlib.suppress(OSError):
+        remove_tree(group)
+
+
+def remove_empty(group: str, run: str) -> None:
+    """A run's group, gone afterwards; `Retryable` when something of the run is left in it."""
+    try:
+        remove_tree(group)
+    except OSError as error:
+        left = member_pids(group)
+        raise Retryable(
+            Code.CONFLICT,
+            f"cannot remove the control group of run '{run}' ({group}): {error.strerror}; processes {left}",
+            hint="wait until the run is empty, or kill it",
+        ) from error

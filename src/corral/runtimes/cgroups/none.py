@@ -1,0 +1,149 @@
+"""No control groups: a run is whoever descends from its shim.
+
+The shim is a subreaper, so that descent is complete while it lives. After its death the run's mark in
+the environments (`CORRAL_RUN`) is what is left, and a process can have wiped its own: therefore this
+adapter does not claim to end every process. It neither limits nor freezes: a SIGSTOP is seen by
+parents and undone by anybody.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable
+from typing import Final
+
+import msgspec
+
+from corral.errors import Code, Rejected
+from corral.runtimes.cgroups import process_table, signalling
+from corral.runtimes.cgroups.port import CgroupFacts, WorkUsage
+from corral.sdk.runtime import RunLimits
+
+RUN_MARK: Final = "CORRAL_RUN"
+OWNER_MARK: Final = "CORRAL_RUN_OWNER"
+_NOTE: Final = (
+    "no control groups: runs have no limits, cannot be frozen, and a process that outlives its shim"
+    " may escape a kill"
+)
+
+
+class _Known(msgspec.Struct, frozen=True, kw_only=True):
+    """The processes from which a run descends, by pid and start time."""
+
+    shim: tuple[int, int]
+    work: tuple[int, int] = (0, 0)
+
+
+class NoCgroups:
+    """Runs by descent. `owner` keeps apart the daemons of one machine, whose runs may share names;
+    without one, marks are not looked for: they could be another's."""
+
+    name = "none"
+
+    def __init__(self, owner: str = "") -> None:
+        self._owner = owner
+        self._known: dict[str, _Known] = {}
+
+    async def prove(self) -> CgroupFacts:
+        return CgroupFacts(
+            kill=False, freeze=False, memory_limit=False, cpu_limit=False, pids_limit=False, notes=(_NOTE,)
+        )
+
+    async def create(self, run: str, *, shim_pid: int, limits: RunLimits) -> tuple[str, ...]:  # noqa: ARG002
+        self._known[run] = _Known(shim=_identity(shim_pid))
+        return ()
+
+    def environment(self, run: str) -> dict[str, str]:
+        return {RUN_MARK: run, OWNER_MARK: self._owner} if self._owner else {}
+
+    def know(self, run: str, *, shim_pid: int, pid: int) -> None:
+        self._known[run] = _Known(shim=_identity(shim_pid), work=_identity(pid))
+
+    def exists(self, run: str) -> bool:
+        return run in self._known or bool(self._marked(run))
+
+    def pids(self, run: str) -> list[int]:
+        """By the whole process table, and by the kernel's lists of children before and after: a process
+        that forks and ends is missed by one look easily."""
+        quick, whole = process_table.descendants, process_table.descendants_by_parent
+        return self._members(run, quick) or self._members(run, whole) or self._members(run, quick)
+
+    async def signal(self, run: str, number: int) -> None:
+        signalling.send_to_members(lambda: self.pids(run), number)
+
+    async def kill(self, run: str) -> None:
+        """First by the kernel's lists of children, which are read faster than a process forks; then
+        by the whole process table."""
+        quick = lambda: self._members(run, process_table.descendants)  # noqa: E731
+        await signalling.kill_until_quiet(quick, run)
+        await signalling.kill_until_quiet(lambda: self.pids(run), run)
+
+    async def set_frozen(self, run: str, frozen: bool) -> None:
+        """Nothing is ever frozen here, so that a thaw is fine."""
+        if frozen:
+            raise Rejected(
+                Code.NOT_SUPPORTED,
+                f"cannot freeze run '{run}': this node has no control groups",
+                hint="run the daemon as root, or under systemd, and see `instances.cgroups`",
+            )
+
+    def usage(self, run: str) -> WorkUsage:
+        members = self.pids(run)
+        return WorkUsage(
+            processes=len(members),
+            memory_bytes=process_table.resident_bytes(members),
+            cpu_seconds=process_table.cpu_seconds(members),
+        )
+
+    def oom_killed(self, run: str) -> bool:  # noqa: ARG002  # the kernel tells it of groups only
+        return False
+
+    def oom_file(self, run: str) -> str:  # noqa: ARG002
+        return ""
+
+    async def remove(self, run: str) -> None:
+        self._known.pop(run, None)
+
+    def leftovers(self) -> list[str]:
+        """Runs known here, and those whose mark is found on the machine with this owner."""
+        marked = self._marks()
+        return sorted({*self._known, *(marked[pid] for pid in process_table.alive_among(marked))})
+
+    async def house_keeper(self, pid: int, name: str) -> None:
+        """There is nowhere to move it."""
+
+    async def close(self) -> None:
+        """Nothing is held."""
+
+    def _members(self, run: str, below: Callable[[Iterable[int]], set[int]]) -> list[int]:
+        """Everything below the shim while it lives; else the workload's first process, everything
+        below it, and whoever bears the mark."""
+        known = self._known.get(run)
+        if known is not None and _lives(known.shim):
+            return process_table.living(lambda: list(below([known.shim[0]])))
+        found = set(self._marked(run))
+        if known is not None and _lives(known.work):
+            found.add(known.work[0])
+        return sorted(process_table.alive_among(found | below(found)))
+
+    def _marked(self, run: str) -> list[int]:
+        return [pid for pid, marked in self._marks().items() if marked == run]
+
+    def _marks(self) -> dict[int, str]:
+        """Runs of this owner by the pids that bear their mark."""
+        found: dict[int, str] = {}
+        for pid in process_table.all_pids() if self._owner else ():
+            marks = process_table.environment_of(pid)
+            if RUN_MARK in marks and marks.get(OWNER_MARK) == self._owner and pid != os.getpid():
+                found[pid] = marks[RUN_MARK]
+        return found
+
+
+def _identity(pid: int) -> tuple[int, int]:
+    stat = process_table.read_stat(pid)
+    return (pid, stat.start) if stat is not None else (0, 0)
+
+
+def _lives(identity: tuple[int, int]) -> bool:
+    stat = process_table.read_stat(identity[0]) if identity[0] else None
+    return stat is not None and stat.alive and stat.start == identity[1]

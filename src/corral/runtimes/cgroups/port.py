@@ -1,0 +1,89 @@
+"""What the process runtime needs of the kernel's control groups, whatever their kind.
+
+A run has one group of its own, never reused, with two leaves: `shim` for our own process, `work` for
+the workload. Limits, freezing and killing concern `work` alone. No group of ours lies beneath the
+daemon's own unit: the service manager may then restart the daemon as it likes.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+import msgspec
+
+from corral.sdk.runtime import RunLimits
+
+
+class CgroupFacts(msgspec.Struct, frozen=True, kw_only=True):
+    """What was proven on a scratch group when the daemon started; `notes` say what failed, and why."""
+
+    kill: bool
+    freeze: bool
+    memory_limit: bool
+    cpu_limit: bool
+    pids_limit: bool
+    notes: tuple[str, ...] = ()
+
+
+class WorkUsage(msgspec.Struct, frozen=True, kw_only=True):
+    processes: int
+    memory_bytes: int
+    cpu_seconds: float
+
+
+class Cgroups(Protocol):
+    """Groups by run name (`corral.sdk.runtime.run_name`). Methods raise `Retryable` when the kernel
+    or the service manager refuses; those that undo or end something are idempotent."""
+
+    name: str
+    """`systemd`, `v2`, `v1` or `none`."""
+
+    async def prove(self) -> CgroupFacts:
+        """Try kill, freeze and memory limit on a scratch group with a real process, and remove it."""
+
+    async def create(self, run: str, *, shim_pid: int, limits: RunLimits) -> tuple[str, ...]:
+        """Make the run's group with its limits and move the shim into its `shim` leaf. Returns the
+        files into each of which the shim writes the workload's pid (decimal) before it executes."""
+
+    def environment(self, run: str) -> dict[str, str]:
+        """What the workload's environment must hold so that a process which fled its parents is found
+        again. Empty where groups do that."""
+
+    def know(self, run: str, *, shim_pid: int, pid: int) -> None:
+        """After an adoption: the processes whose descendants belong to this run. Only an adapter
+        without groups of its own needs it (it also looks for what `environment` gave)."""
+
+    def exists(self, run: str) -> bool: ...
+
+    def pids(self, run: str) -> list[int]:
+        """Every process in `work`, zombies excepted; empty when there is none, or no group."""
+
+    async def signal(self, run: str, number: int) -> None:
+        """To every process in `work`."""
+
+    async def kill(self, run: str) -> None:
+        """SIGKILL to every process in `work`, those forked meanwhile included. Thaws what is frozen.
+        Returns when the kernel was told."""
+
+    async def set_frozen(self, run: str, frozen: bool) -> None: ...
+
+    def usage(self, run: str) -> WorkUsage: ...
+
+    def oom_killed(self, run: str) -> bool:
+        """Has the kernel ended something in `work` for want of memory?"""
+
+    def oom_file(self, run: str) -> str:
+        """The file whose line `oom_kill N` says the same; empty: there is none. It may vanish with the
+        last process of the run, so that the shim reads it before it ends."""
+
+    async def remove(self, run: str) -> None:
+        """Forget the run's group; only when it is empty."""
+
+    def leftovers(self) -> list[str]:
+        """Runs that have a group here, ours or of a daemon before us."""
+
+    async def house_keeper(self, pid: int, name: str) -> None:
+        """Move the keeper out of the daemon's own unit, so that whoever stops the unit leaves it alone.
+        Idempotent; `name` tells the keepers of a node apart."""
+
+    async def close(self) -> None: ...

@@ -1,0 +1,237 @@
+"""Control groups of the older kind: a tree for each controller, and perhaps an empty v2 tree beside.
+
+Where that v2 tree can kill and freeze, it does; limits and counters are the controllers' own. The
+kernel ends one process of a run that is out of memory, not the run: v1 has no `memory.oom.group`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import errno
+import os
+import pathlib
+import signal
+import time
+from collections.abc import Mapping
+from typing import Final
+
+from corral.errors import Code, Rejected, Retryable
+from corral.runtimes.cgroups import control_files, process_table, signalling, unified
+from corral.runtimes.cgroups.mounts import Hierarchies
+from corral.runtimes.cgroups.port import CgroupFacts, WorkUsage
+from corral.runtimes.cgroups.proof import proven_facts
+from corral.runtimes.cgroups.root_groups import RUN, RootGroup
+from corral.runtimes.cgroups.run_names import escaped, unescaped
+from corral.sdk.runtime import RunLimits
+
+_V2: Final = "unified"
+_LISTED_BY: Final = (_V2, "freezer", "pids", "memory", "cpu", "cpuacct", "name=systemd")
+_PAUSE: Final = 0.002
+_KILL_ROUNDS: Final = 20
+
+
+class SeparateCgroups:
+    """Groups `<mount of each controller>/<root>/run-<run>`."""
+
+    name = "v1"
+
+    def __init__(self, hierarchies: Hierarchies, root: str) -> None:
+        """Makes the root groups where it may; `OSError` when it may nowhere."""
+        mounts = dict(hierarchies.controllers)
+        if hierarchies.unified is not None:
+            mounts[_V2] = hierarchies.unified
+        self._roots = _usable_roots(mounts, root)
+        self._lister = next(name for name in _LISTED_BY if name in self._roots)
+        self._by_v2 = _V2 in self._roots and _v2_can_kill(self._roots[_V2].path)
+
+    async def prove(self) -> CgroupFacts:
+        return await proven_facts(self)
+
+    async def create(self, run: str, *, shim_pid: int, limits: RunLimits) -> tuple[str, ...]:
+        made: list[str] = []
+        try:
+            for root in self._distinct_roots():
+                group = root.make_child(f"{RUN}{escaped(run)}")
+                made.append(group)
+                for leaf in ("shim", "work"):
+                    pathlib.Path(f"{group}/{leaf}").mkdir()
+                if not control_files.move(shim_pid, f"{group}/shim"):
+                    raise ProcessLookupError(errno.ESRCH, f"process {shim_pid} is gone")
+        except OSError as error:
+            for group in made:
+                control_files.remove_unless_busy(group)
+            raise Retryable(
+                Code.SPAWN_FAILED, f"cannot make the control groups of run '{run}': {error}"
+            ) from error
+        self._set_limits(run, limits)
+        return tuple(f"{group}/work/cgroup.procs" for group in made)
+
+    def environment(self, run: str) -> dict[str, str]:  # noqa: ARG002  # the port
+        return {}
+
+    def know(self, run: str, *, shim_pid: int, pid: int) -> None:
+        """The kernel knows."""
+
+    def exists(self, run: str) -> bool:
+        return any(
+            pathlib.Path(root.path, f"{RUN}{escaped(run)}").is_dir() for root in self._distinct_roots()
+        )
+
+    def pids(self, run: str) -> list[int]:
+        work = self._work(run, self._lister)
+        return process_table.living(lambda: control_files.member_pids(work))
+
+    async def signal(self, run: str, number: int) -> None:
+        signalling.send_to_members(lambda: self.pids(run), number)
+
+    async def kill(self, run: str) -> None:
+        if self._by_v2:
+            await unified.kill(self._work(run, _V2), run)
+            return
+        if "freezer" in self._roots:
+            await self._kill_frozen(run)
+        await signalling.kill_until_quiet(lambda: self.pids(run), run)
+
+    async def set_frozen(self, run: str, frozen: bool) -> None:
+        if self._by_v2:
+            await unified.set_frozen(self._work(run, _V2), run, frozen)
+        elif "freezer" not in self._roots:
+            raise Rejected(
+                Code.NOT_SUPPORTED,
+                f"cannot freeze run '{run}': this machine has no freezer controller",
+                hint="mount the freezer hierarchy, or use cgroup v2",
+            )
+        elif not await self._freeze(run, frozen):
+            await self._freeze(run, False)
+            raise Retryable(
+                Code.TIMEOUT,
+                f"run '{run}' did not freeze within {unified.FREEZE_SECONDS:g} s; it was thawed",
+                hint="one of its processes waits for a device or a network file system",
+            )
+
+    def usage(self, run: str) -> WorkUsage:
+        members = self.pids(run)
+        memory = self._work(run, "memory")
+        used = control_files.read_number(f"{memory}/memory.usage_in_bytes")
+        if used:
+            used = max(0, used - control_files.read_field(f"{memory}/memory.stat", "total_inactive_file"))
+        nanoseconds = control_files.read_number(f"{self._work(run, 'cpuacct')}/cpuacct.usage")
+        return WorkUsage(
+            processes=len(members),
+            memory_bytes=used or process_table.resident_bytes(members),
+            cpu_seconds=nanoseconds / 1e9 if nanoseconds else process_table.cpu_seconds(members),
+        )
+
+    def oom_killed(self, run: str) -> bool:
+        return control_files.read_field(f"{self._work(run, 'memory')}/memory.oom_control", "oom_kill") > 0
+
+    def oom_file(self, run: str) -> str:
+        return f"{self._work(run, 'memory')}/memory.oom_control" if "memory" in self._roots else ""
+
+    def limits_in_force(self, run: str) -> frozenset[str]:
+        found: set[str] = set()
+        if 0 < control_files.read_number(f"{self._work(run, 'memory')}/memory.limit_in_bytes") < 2**60:
+            found.add("memory")
+        if control_files.read_number(f"{self._work(run, 'cpu')}/cpu.cfs_quota_us"):
+            found.add("cpu")
+        if control_files.read_number(f"{self._work(run, 'pids')}/pids.max"):
+            found.add("pids")
+        return frozenset(found)
+
+    async def remove(self, run: str) -> None:
+        for root in self._distinct_roots():
+            control_files.remove_empty(f"{root.path}/{RUN}{escaped(run)}", run)
+
+    def leftovers(self) -> list[str]:
+        names = {name for root in self._distinct_roots() for name in unified.groups_below(root.path, RUN)}
+        return sorted(unescaped(name) for name in names)
+
+    async def house_keeper(self, pid: int, name: str) -> None:
+        for root in self._distinct_roots():
+            try:
+                root.house_keeper(pid, name)
+            except OSError as error:
+                raise Retryable(
+                    Code.SPAWN_FAILED,
+                    f"cannot move the keeper ({pid}) into a control group of its own ({root.path}): {error}",
+                ) from error
+
+    async def close(self) -> None:
+        """Groups of runs stay: daemons come and go."""
+        for root in self._distinct_roots():
+            await root.remove_if_empty()
+
+    def _distinct_roots(self) -> list[RootGroup]:
+        """Controllers that are mounted together share their directory."""
+        return list({root.path: root for root in self._roots.values()}.values())
+
+    def _work(self, run: str, controller: str) -> str:
+        """Of a controller that is not there: a path that is not there either."""
+        root = self._roots.get(controller)
+        return f"{root.path if root else '/nonexistent'}/{RUN}{escaped(run)}/work"
+
+    def _set_limits(self, run: str, limits: RunLimits) -> None:
+        write = control_files.write_if_there
+        if limits.memory_mb:
+            memory, most = self._work(run, "memory"), str(limits.memory_mb << 20)
+            write(f"{memory}/memory.limit_in_bytes", most)
+            write(f"{memory}/memory.memsw.limit_in_bytes", most)  # memory and swap together: no swap
+        if limits.cpu_cores:
+            cpu, period = self._work(run, "cpu"), unified.CPU_PERIOD_MICROSECONDS
+            write(f"{cpu}/cpu.cfs_period_us", str(period))
+            write(f"{cpu}/cpu.cfs_quota_us", str(max(1000, round(limits.cpu_cores * period))))
+        if limits.pids:
+            write(f"{self._work(run, 'pids')}/pids.max", str(limits.pids))
+
+    async def _kill_frozen(self, run: str) -> None:
+        """Whoever is frozen forks no more: one round that froze everything reaches everything. They
+        die when they are thawed, before an instruction of theirs."""
+        for _ in range(_KILL_ROUNDS):
+            if not self.pids(run):
+                break
+            complete = await self._freeze(run, True)
+            signalling.send_to_members(lambda: self.pids(run), signal.SIGKILL)
+            control_files.write_if_there(f"{self._work(run, 'freezer')}/freezer.state", "THAWED")
+            if complete:
+                return
+        control_files.write_if_there(f"{self._work(run, 'freezer')}/freezer.state", "THAWED")
+
+    async def _freeze(self, run: str, frozen: bool) -> bool:
+        """False: not complete in time."""
+        path = f"{self._work(run, 'freezer')}/freezer.state"
+        wanted = "FROZEN" if frozen else "THAWED"
+        ends = time.monotonic() + unified.FREEZE_SECONDS
+        while control_files.write_if_there(path, wanted):  # again and again: a fork may have slipped by
+            if control_files.read_text(path).strip() == wanted:
+                return True
+            if time.monotonic() > ends:
+                return False
+            await asyncio.sleep(_PAUSE)
+        return not pathlib.Path(path).exists()
+
+
+def _usable_roots(mounts: Mapping[str, str], root: str) -> dict[str, RootGroup]:
+    usable: dict[str, RootGroup] = {}
+    refused: OSError | None = None
+    for name, mount in mounts.items():
+        try:
+            usable[name] = RootGroup(mount, root, v2=name == _V2)
+        except OSError as error:
+            refused = error
+    if not usable:
+        raise refused or FileNotFoundError(errno.ENOENT, "no control group hierarchy is mounted")
+    return usable
+
+
+def _v2_can_kill(root: str) -> bool:
+    """The root group of a hierarchy has no such file; a scratch group beneath ours shows."""
+    scratch = f"{root}/look-{os.getpid()}"
+    with contextlib.suppress(FileExistsError):
+        pathlib.Path(scratch).mkdir()
+    try:
+        return (
+            pathlib.Path(scratch, "cgroup.kill").exists() and pathlib.Path(scratch, "cgroup.freeze").exists()
+        )
+    finally:
+        control_files.remove_unless_busy(scratch)
