@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import hashlib
 import os
 import pathlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, Callable
 from typing import Any, BinaryIO, Final
 
 import grpc
@@ -24,6 +25,7 @@ from corral.wire.v1.data_pb2 import (
     DataChunk,
     FetchMessage,
     FetchOpen,
+    PushAccepted,
     PushMessage,
     PushOpen,
     PushReply,
@@ -34,6 +36,9 @@ _STALL_SECONDS: Final = 30.0
 _HEX: Final = frozenset("0123456789abcdef")
 _USELESS_PART: Final = frozenset({Code.INVALID_FIELD, Code.ARTIFACT_DIGEST_MISMATCH})
 _log = structlog.get_logger("corral.daemon.data")
+
+Source = Callable[[int], AsyncGenerator[bytes, None]]
+"""The bytes of a push from an offset on."""
 
 
 class DataChannel:
@@ -130,6 +135,15 @@ class DataChannel:
         its digest once it is stored there."""
         hasher, size = await asyncio.to_thread(_hash_file, path), path.stat().st_size
         opening = PushOpen(transfer_id=transfer_id, digest=hasher.hexdigest(), size_bytes=size)
+        return await self._push(opening, lambda offset: _blocks(path, offset))
+
+    async def push_bytes(self, transfer_id: str, content: bytes) -> str:
+        """Like `push`, for what is in memory; the controller checks its digest as it does a file's."""
+        digest = hashlib.sha256(content).hexdigest()
+        opening = PushOpen(transfer_id=transfer_id, digest=digest, size_bytes=len(content))
+        return await self._push(opening, lambda offset: _slices(content, offset))
+
+    async def _push(self, opening: PushOpen, source: Source) -> str:
         call = self._stub.Push(metadata=self._metadata)
         try:
             await call.write(PushMessage(open=opening))
@@ -137,24 +151,12 @@ class DataChannel:
             if not isinstance(first, PushReply):
                 raise await self._ending(call)
             start = first.accepted.offset
-            if not 0 <= start <= size:
+            if not 0 <= start <= opening.size_bytes:
                 raise Rejected(
-                    Code.INVALID_FIELD, f"{self._address} wants to go on at {start} of {size} bytes"
+                    Code.INVALID_FIELD,
+                    f"{self._address} wants to go on at {start} of {opening.size_bytes} bytes",
                 )
-            window = CreditWindow(first.accepted.credit)
-            sender = asyncio.create_task(
-                self._send(call, path, start, window), name=f"data/push/{transfer_id}"
-            )
-            try:
-                while isinstance(reply := await _within(call.read()), PushReply):
-                    if reply.WhichOneof("payload") == "stored":
-                        return reply.stored.digest
-                    window.grant(reply.credit.bytes)
-                raise await self._ending(call)
-            finally:
-                window.close()
-                sender.cancel()
-                await asyncio.gather(sender, return_exceptions=True)
+            return await self._supply(call, opening, source, first.accepted)
         except grpc.aio.AioRpcError as error:
             raise from_rpc(error, peer=self._address) from error
         except asyncio.InvalidStateError as error:
@@ -162,17 +164,35 @@ class DataChannel:
         finally:
             call.cancel()
 
+    async def _supply(self, call: Any, opening: PushOpen, source: Source, accepted: PushAccepted) -> str:
+        """Send while credit comes back; the digest once everything is stored."""
+        window = CreditWindow(accepted.credit)
+        sender = asyncio.create_task(
+            self._send(call, source, accepted.offset, window), name=f"data/push/{opening.transfer_id}"
+        )
+        try:
+            while isinstance(reply := await _within(call.read()), PushReply):
+                if reply.WhichOneof("payload") == "stored":
+                    return reply.stored.digest
+                window.grant(reply.credit.bytes)
+            raise await self._ending(call)
+        finally:
+            window.close()
+            sender.cancel()
+            await asyncio.gather(sender, return_exceptions=True)
+
     @staticmethod
-    async def _send(call: Any, path: pathlib.Path, offset: int, window: CreditWindow) -> None:
-        async for block in _blocks(path, offset):
-            view = memoryview(block)
-            while view:
-                room = await window.take(len(view))
-                if not room:
-                    return
-                await call.write(PushMessage(chunk=DataChunk(offset=offset, data=bytes(view[:room]))))
-                offset += room
-                view = view[room:]
+    async def _send(call: Any, source: Source, offset: int, window: CreditWindow) -> None:
+        async with contextlib.aclosing(source(offset)) as blocks:  # a file is closed when the push is over
+            async for block in blocks:
+                view = memoryview(block)
+                while view:
+                    room = await window.take(len(view))
+                    if not room:
+                        return
+                    await call.write(PushMessage(chunk=DataChunk(offset=offset, data=bytes(view[:room]))))
+                    offset += room
+                    view = view[room:]
 
     async def _ending(self, call: Any) -> CorralError:
         """Why the call ended without what we wanted."""
@@ -197,11 +217,16 @@ async def _within(waiting: Any) -> Any:
         raise Retryable(Code.TIMEOUT, f"the transfer stalled for {_STALL_SECONDS:g} s") from None
 
 
-async def _blocks(path: pathlib.Path, offset: int) -> AsyncIterator[bytes]:
+async def _blocks(path: pathlib.Path, offset: int) -> AsyncGenerator[bytes, None]:
     with path.open("rb") as file:
         file.seek(offset)
         while block := await asyncio.to_thread(file.read, CHUNK):
             yield block
+
+
+async def _slices(content: bytes, offset: int) -> AsyncGenerator[bytes, None]:
+    for start in range(offset, len(content), CHUNK):
+        yield content[start : start + CHUNK]
 
 
 def _hash_file(path: pathlib.Path) -> Any:

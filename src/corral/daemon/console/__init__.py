@@ -1,0 +1,1 @@
+"""Consoles on their way from this node: noticing that they grow, sending them, answering questions."""

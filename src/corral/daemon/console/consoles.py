@@ -1,0 +1,156 @@
+"""All consoles of this node, as the rest of the daemon sees them."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from typing import Final
+
+import structlog
+
+from corral.daemon.console.feed import Feed, Key
+from corral.daemon.console.growth_watch import GrowthWatch
+from corral.daemon.console.line_sender import LineSender
+from corral.daemon.console.queries import Queries
+from corral.daemon.console.sender import BatchSender, Sender
+from corral.daemon.link.connection import Connection
+from corral.system.clock import Clock
+from corral.wire import features
+from corral.wire.v1.instance_pb2 import ConsoleAck, ConsolePosition, ConsoleQuery
+
+FLOOR_SECONDS: Final = 1.0
+_log = structlog.get_logger("corral.daemon.console")
+
+
+class Consoles:
+    """Sends every attached console to the controller of the present connection and answers questions
+    about them. Use as `async with`; all methods belong to the loop's thread and never block.
+
+    Nothing of it needs to be kept: where a console goes on is said by the controller at the beginning
+    of each session, and everything else lies in the run directories.
+    """
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._feeds: dict[Key, Feed] = {}
+        self._watch: GrowthWatch[Feed] = GrowthWatch(self._grown)
+        self._sender: Sender | None = None
+        self._queries: Queries | None = None
+        self._acknowledging = False
+        self._closing: set[asyncio.Task[None]] = set()
+        self._floor: asyncio.TimerHandle | None = None
+        self._stack = contextlib.ExitStack()
+
+    async def __aenter__(self) -> Consoles:
+        self._stack.enter_context(self._watch)
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self.on_disconnected()
+        await asyncio.gather(*self._closing, return_exceptions=True)
+        self._stack.close()
+        for feed in self._feeds.values():
+            feed.release()
+        self._feeds.clear()
+
+    def attach(self, instance_id: str, incarnation: int, directory: str, *, ended: bool = False) -> None:
+        """Make this console known. One that is attached as `ended` is not sent by itself, only if the
+        controller names it at the beginning of a session, but can be asked for. Idempotent."""
+        key = Key(instance_id, incarnation)
+        if key in self._feeds:
+            return
+        feed = self._feeds[key] = Feed(key, directory, ended=ended)
+        if self._sender is not None and not ended:
+            self._begin(feed, None)
+
+    def ended(self, instance_id: str, incarnation: int) -> None:
+        """Its last byte is on disk: the rest of it is sent, then it is only kept for questions."""
+        feed = self._feeds.get(Key(instance_id, incarnation))
+        if feed is not None and not feed.ended:
+            feed.ended = True
+            self._grown(feed)
+
+    def detach(self, instance_id: str, incarnation: int) -> None:
+        """Its files are about to go; what was not sent yet is not sent any more."""
+        feed = self._feeds.pop(Key(instance_id, incarnation), None)
+        if feed is None:
+            return
+        self._watch.disarm(feed)
+        if self._sender is not None:
+            self._sender.removed(feed)
+        feed.release()
+
+    def on_connected(self, connection: Connection) -> None:
+        """A session began; what the controller has is in its HandshakeAck."""
+        self.on_disconnected()
+        self._acknowledging = features.CONSOLE in connection.features
+        if self._acknowledging:
+            self._sender = BatchSender(connection, self._watch, self._clock)
+        else:
+            self._sender = LineSender(connection, self._watch)
+        if self._acknowledging and features.DATA in connection.features:
+            self._queries = Queries(connection)
+        known = {Key(p.instance_id, p.incarnation): p for p in connection.ack.consoles}
+        for feed in self._feeds.values():
+            if not feed.ended or feed.key in known or (feed.sent >= 0 and not feed.settled):
+                self._begin(feed, known.get(feed.key))
+        self._floor = asyncio.get_running_loop().call_later(FLOOR_SECONDS, self._look_at_all)
+
+    def on_disconnected(self) -> None:
+        """The session is over: nothing is sent until the next. Idempotent."""
+        if self._sender is not None:
+            self._sender.close()
+            self._sender = None
+            for feed in self._feeds.values():
+                feed.release()  # nobody knows for how long, and an unlinked segment takes space
+        if self._floor is not None:
+            self._floor.cancel()
+            self._floor = None
+        if self._queries is not None:
+            task = asyncio.create_task(self._queries.close(), name="console/close")
+            self._closing.add(task)
+            task.add_done_callback(self._closing.discard)
+            self._queries = None
+
+    def on_ack(self, ack: ConsoleAck) -> None:
+        """The controller has so much of these consoles. Of consoles that are gone nothing is taken."""
+        if self._sender is None:
+            return
+        positions: list[tuple[Feed, int]] = []
+        for position in ack.positions:
+            feed = self._feeds.get(Key(position.instance_id, position.incarnation))
+            if feed is not None and feed.sent >= 0:
+                feed.watched = position.watched
+                positions.append((feed, position.offset))
+        self._sender.acknowledged(positions)
+
+    def answer(self, query: ConsoleQuery) -> None:
+        """Answer over the data channel of the connection that asked."""
+        if self._queries is None:
+            _log.warning("console.question_ignored", instance=query.instance_id, reason="no data channel")
+            return
+        feed = self._feeds.get(Key(query.instance_id, query.incarnation))
+        self._queries.answer(query, feed.directory if feed is not None else None)
+
+    def _begin(self, feed: Feed, position: ConsolePosition | None) -> None:
+        assert self._sender is not None
+        try:
+            if self._acknowledging or feed.sent < 0:
+                feed.begin(position)
+        except OSError as error:
+            _log.warning("console.unreadable", instance=feed.key.instance_id, reason=str(error))
+            return
+        self._sender.grown(feed)
+
+    def _grown(self, feed: Feed) -> None:
+        if self._sender is not None and feed.sent >= 0:
+            self._sender.grown(feed)
+
+    def _look_at_all(self) -> None:
+        """The floor: no console depends on the kernel's word alone."""
+        assert self._sender is not None
+        self._floor = asyncio.get_running_loop().call_later(FLOOR_SECONDS, self._look_at_all)
+        for feed in self._feeds.values():
+            if feed.sent < 0 and not feed.ended:
+                self._begin(feed, None)  # it could not be read when its time came
+        self._sender.look_at_all([feed for feed in self._feeds.values() if feed.sent >= 0])

@@ -1,0 +1,134 @@
+"""One console on its way to the controller: what was sent, what has arrived, what comes next."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+from collections import deque
+from typing import Final, NamedTuple
+
+from corral.daemon.console.credit import Departure
+from corral.runtimes.console.lines import DISPLAY_BYTES, Line, pieces, text_of
+from corral.runtimes.console.log import ConsoleLog
+from corral.wire.v1.instance_pb2 import ConsoleBatch, ConsolePosition
+
+BLOCK_BYTES: Final = 64 * 1024
+BEGIN_BEFORE_END: Final = 256 * 1024
+"""A console of which the controller knows nothing begins so far before its end."""
+_OVERHEAD: Final = 64
+
+
+class Key(NamedTuple):
+    instance_id: str
+    incarnation: int
+
+
+class Feed:
+    """The state of one console. Offsets never step back within a connection."""
+
+    def __init__(self, key: Key, directory: str, *, ended: bool = False) -> None:
+        self.key = key
+        self.directory = directory
+        self.ended = ended
+        self.watched = False
+        self.sent = -1
+        """Where the next block begins; -1 until a connection said where to begin."""
+        self.acknowledged = 0
+        self._settled = False
+        self._fingerprint: tuple[int, ...] = ()
+        self.empty_looks = 0
+        self._log = ConsoleLog(directory)
+        self._under_way: deque[tuple[int, Departure]] = deque()
+
+    @property
+    def settled(self) -> bool:
+        """Ended, and the controller has all of it."""
+        if self.ended and not self._settled and self.acknowledged >= self.sent >= 0:
+            with contextlib.suppress(OSError):
+                self._settled = self.sent >= self._log.end_offset
+        return self._settled
+
+    def begin(self, position: ConsolePosition | None) -> None:
+        """A new connection: go on at what the controller has, or a little before the end."""
+        self._under_way.clear()
+        end = self._log.end_offset
+        if position is not None and position.offset <= end:
+            self.sent = position.offset
+            self.watched = position.watched
+        else:
+            before = max(self._log.first_offset, end - BEGIN_BEFORE_END)
+            self.sent = self._log.line_start(before, end)
+            self.watched = position is not None and position.watched
+        self.acknowledged = self.sent
+        self._settled = False
+
+    def add_block(self, batch: ConsoleBatch, limit: int) -> int:
+        """Put what comes next into the batch, cut at the last line break where there is one; how many
+        bytes that is, 0 when there is nothing."""
+        block = self._log.read(self.sent, limit)
+        if not block.data and block.gap_before is None:
+            return 0
+        cut = block.data.rfind(b"\n") + 1 or len(block.data)
+        data = block.data if cut == len(block.data) else block.data[:cut]
+        message = batch.blocks.add(
+            instance_id=self.key.instance_id, incarnation=self.key.incarnation, offset=block.offset, data=data
+        )
+        self.sent = block.offset + cut
+        for stamp in self._log.times(block.offset, self.sent):
+            message.times.add(offset=stamp.offset, timestamp_ms=stamp.timestamp_ms)
+        if (gap := block.gap_before) is not None:
+            message.gaps.add(from_offset=gap.from_offset, to_offset=gap.to_offset, reason=gap.reason)
+        return cut + _OVERHEAD
+
+    def departed(self, departure: Departure) -> None:
+        self._under_way.append((self.sent, departure))
+
+    def arrived(self, offset: int) -> list[Departure]:
+        """The controller has everything before `offset`; it cannot have more than it was sent."""
+        self.acknowledged = max(self.acknowledged, min(offset, self.sent))
+        found = []
+        while self._under_way and self._under_way[0][0] <= offset:
+            found.append(self._under_way.popleft()[1])
+        return found
+
+    def forget_under_way(self) -> list[Departure]:
+        gone = [departure for _, departure in self._under_way]
+        self._under_way.clear()
+        return gone
+
+    def next_lines(self, limit: int, *, max_lines: int, partial: bool) -> list[Line]:
+        """Lines for a controller that takes them one by one; an unfinished one only with `partial`."""
+        block = self._log.read(self.sent, limit)
+        following = self._log.read(block.end, limit)  # the rest of a line may lie in the next segment
+        data = block.data + following.data if following.offset == block.end else block.data
+        partial = partial or following.gap_before is not None
+        self.sent = block.offset
+        found: list[Line] = []
+        for offset, piece in itertools.islice(pieces(data, block.offset), max_lines):
+            if not partial and not piece.endswith(b"\n") and len(piece) < DISPLAY_BYTES:
+                break
+            stamps = self._log.times(offset, offset + 1)
+            received = stamps[0].timestamp_ms if stamps else 0
+            found.append(Line(offset=offset, timestamp_ms=received, text=text_of(piece)))
+            self.sent = self.acknowledged = offset + len(piece)  # nobody will ever say so
+        return found
+
+    def note_quiet(self) -> None:
+        self._fingerprint = self._log.fingerprint()
+
+    def note_unreadable(self) -> None:
+        """Whatever was wrong, it is tried again."""
+        self._fingerprint = ()
+        self.release()
+
+    def changed_since_quiet(self) -> bool:
+        with contextlib.suppress(OSError):
+            return self._fingerprint != self._log.fingerprint()
+        return True
+
+    def release(self) -> None:
+        self._log.release()
+
+    def release_old(self) -> None:
+        with contextlib.suppress(OSError):
+            self._log.release_old()

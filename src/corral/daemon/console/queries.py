@@ -1,0 +1,179 @@
+"""Questions about the older parts of a console, answered in bulk over the data channel."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Final
+
+import structlog
+
+from corral.daemon.link.connection import Connection
+from corral.daemon.link.data_channel import DataChannel
+from corral.errors import Bug, Code, CorralError, Rejected, Retryable
+from corral.runtimes.console.lines import DISPLAY_BYTES
+from corral.runtimes.console.log import ConsoleLog
+from corral.runtimes.console.search import Pattern, search
+from corral.wire.v1.instance_pb2 import (
+    ConsoleBlock,
+    ConsoleGap,
+    ConsoleQuery,
+    ConsoleQueryFailed,
+    ConsoleQueryResult,
+    ConsoleTime,
+)
+from corral.wire.v1.link_pb2 import DaemonMessage
+
+MAX_ANSWER_BYTES: Final = 8 << 20
+DEFAULT_ANSWER_BYTES: Final = 1 << 20
+MAX_LINES: Final = 10_000
+DEFAULT_LINES: Final = 1_000
+AT_ONCE: Final = 4
+WAITING: Final = 64
+_log = structlog.get_logger("corral.daemon.console")
+
+
+class Queries:
+    """Answers the questions of one connection, a few at a time. `close` ends what is under way."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self._channel: DataChannel | None = None
+        self._turns = asyncio.Semaphore(AT_ONCE)
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def answer(self, query: ConsoleQuery, directory: str | None) -> None:
+        """Begin to answer; never blocks. Every question gets an answer or a refusal, or the connection
+        ends. `directory` is that of the console, None when there is none."""
+        if directory is None:
+            self._refuse(query, _gone(query))
+        elif len(self._tasks) >= WAITING:
+            why = f"{WAITING} questions about consoles are waiting for an answer already"
+            self._refuse(query, Retryable(Code.RATE_LIMITED, why, retry_after=1.0))
+        else:
+            task = asyncio.create_task(
+                self._answer(query, directory), name=f"console/answer/{query.request_id}"
+            )
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+
+    async def close(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._hang_up()
+
+    async def _answer(self, query: ConsoleQuery, directory: str) -> None:
+        try:
+            async with self._turns:
+                content = await asyncio.to_thread(_content, query, directory)
+                await self._data().push_bytes(query.request_id, content)
+        except CorralError as error:
+            self._refuse(query, error)
+        except Exception as error:
+            _log.error("console.answer_failed", instance=query.instance_id, exc_info=error)
+            self._refuse(query, Bug(f"the console of '{query.instance_id}' cannot be read: {error}"))
+        finally:
+            if self._tasks == {asyncio.current_task()}:
+                await self._hang_up()
+
+    async def _hang_up(self) -> None:
+        """A channel lives as long as there are questions: they come in bursts."""
+        if self._channel is not None:
+            channel, self._channel = self._channel, None
+            async with channel:
+                pass
+
+    def _data(self) -> DataChannel:
+        if self._channel is None:
+            self._channel = DataChannel(self._connection)
+        return self._channel
+
+    def _refuse(self, query: ConsoleQuery, error: CorralError) -> None:
+        failed = ConsoleQueryFailed(
+            request_id=query.request_id, error_code=error.code.name, error_message=str(error)
+        )
+        self._connection.send(DaemonMessage(console_query_failed=failed))
+
+
+def _gone(query: ConsoleQuery) -> Rejected:
+    return Rejected(
+        Code.CONSOLE_GONE,
+        f"this node has no console of '{query.instance_id}' run {query.incarnation}",
+        hint="consoles of ended runs are kept for a while only (instances.keep_ended_seconds)",
+    )
+
+
+def _content(query: ConsoleQuery, directory: str) -> bytes:
+    return answer_to(query, directory).SerializeToString()
+
+
+def answer_to(query: ConsoleQuery, directory: str) -> ConsoleQueryResult:
+    """Read or search; in a thread of its own, for a search may take a while."""
+    with ConsoleLog(directory) as log:
+        first, end = log.first_offset, log.end_offset
+        start = min(max(query.from_offset, first), end)
+        until = min(query.to_offset or end, end)
+        result = ConsoleQueryResult(first_offset=first, end_offset=end, next_offset=start)
+        if query.pattern:
+            _search(log, query, start, until, result)
+        elif start < until:
+            _read(log, query, start, until, result)
+        covered = (result.next_offset, until) if query.newest else (query.from_offset, result.next_offset)
+        for gap in log.gaps(*covered):
+            result.gaps.append(
+                ConsoleGap(from_offset=gap.from_offset, to_offset=gap.to_offset, reason=gap.reason)
+            )
+    return result
+
+
+def _read(log: ConsoleLog, query: ConsoleQuery, start: int, until: int, result: ConsoleQueryResult) -> None:
+    """The first part of the range or the last, cut at line breaks where there are any."""
+    limit = min(query.max_bytes or DEFAULT_ANSWER_BYTES, MAX_ANSWER_BYTES)
+    if query.newest and until - start > limit:
+        start = log.line_start(until - limit, until)
+    result.next_offset = start
+    taken = 0
+    for block in log.blocks(start, until):
+        data = block.data[: limit - taken]
+        if len(data) < len(block.data):
+            data = data[: data.rfind(b"\n") + 1 or len(data)]
+        if data:
+            _add(log, query, block.offset, data, result)
+        taken += len(data)
+        if len(data) < len(block.data):
+            if not query.newest:
+                result.next_offset = block.offset + len(data)
+            return
+    if not query.newest:
+        result.next_offset = until
+
+
+def _search(log: ConsoleLog, query: ConsoleQuery, start: int, until: int, result: ConsoleQueryResult) -> None:
+    hits = search(
+        log,
+        Pattern(query.pattern),
+        start,
+        until,
+        max_lines=min(query.max_lines or DEFAULT_LINES, MAX_LINES),
+        max_bytes=max(DISPLAY_BYTES, min(query.max_bytes or DEFAULT_ANSWER_BYTES, MAX_ANSWER_BYTES)),
+        newest=query.newest,
+    )
+    result.next_offset = hits.next_offset
+    for hit in hits.found:
+        _add(log, query, hit.offset, hit.data, result)
+
+
+def _add(log: ConsoleLog, query: ConsoleQuery, offset: int, data: bytes, result: ConsoleQueryResult) -> None:
+    times = [
+        ConsoleTime(offset=s.offset, timestamp_ms=s.timestamp_ms)
+        for s in log.times(offset, offset + len(data))
+    ]
+    result.blocks.append(
+        ConsoleBlock(
+            instance_id=query.instance_id,
+            incarnation=query.incarnation,
+            offset=offset,
+            data=data,
+            times=times,
+        )
+    )

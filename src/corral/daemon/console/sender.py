@@ -1,0 +1,189 @@
+"""Sends consoles over one connection: in order, each byte once, fair among them, under the credit.
+
+A console that grew is looked at at once if it was quiet, and then by the clock until two looks in a row
+find nothing: every few milliseconds while somebody watches it, less often otherwise. What was not
+acknowledged when the connection ends is sent again by the next one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from typing import Final, Protocol
+
+import structlog
+
+from corral.daemon.console.credit import Credit
+from corral.daemon.console.feed import BLOCK_BYTES, Feed
+from corral.daemon.console.growth_watch import GrowthWatch
+from corral.daemon.link.connection import Connection
+from corral.system.clock import Clock
+from corral.wire.v1.link_pb2 import DaemonMessage
+
+WATCHED_SECONDS: Final = 0.005
+UNWATCHED_SECONDS: Final = 0.02
+SLOWEST_WATCHED_SECONDS: Final = 0.02
+SLOWEST_SECONDS: Final = 0.05
+BATCH_BYTES: Final = 120 * 1024
+"""A batch and what surrounds it fit into one frame of the link."""
+_SMALLEST_SHARE: Final = 4096
+_SWEEP_BYTES: Final = 1 << 20
+_TIMER_SLACK: Final = 0.001
+_PAUSE_PER_COST: Final = 5.0
+"""Looking takes at most a sixth of a core: so many times as long as it took, nobody looks."""
+_log = structlog.get_logger("corral.daemon.console")
+
+
+class Sender(Protocol):
+    """Takes consoles that have something, over one connection."""
+
+    def grown(self, feed: Feed) -> None:
+        """There may be something to send. Never blocks."""
+
+    def removed(self, feed: Feed) -> None: ...
+
+    def acknowledged(self, positions: list[tuple[Feed, int]]) -> None:
+        """The controller has everything before these offsets."""
+
+    def look_at_all(self, feeds: list[Feed]) -> None:
+        """The floor: whatever was not told, is found now."""
+
+    def close(self) -> None: ...
+
+
+class BatchSender:
+    """For a controller that takes blocks and acknowledges them."""
+
+    def __init__(self, connection: Connection, watch: GrowthWatch[Feed], clock: Clock) -> None:
+        self._connection = connection
+        self._watch = watch
+        self._clock = clock
+        self._loop = asyncio.get_running_loop()
+        self._timer: asyncio.TimerHandle | None = None
+        self._timer_at = 0.0
+        self._growing: dict[Feed, None] = {}  # in the order in which their turn comes
+        self._swept_at = 0.0
+        self._swept_all_at = 0.0
+        self._cost = 0.0
+        self._starved = False
+        self.credit = Credit()
+
+    def grown(self, feed: Feed) -> None:
+        feed.empty_looks = 0
+        if feed not in self._growing:
+            self._growing[feed] = None
+            self._schedule(self._due(watched=feed.watched))
+
+    def removed(self, feed: Feed) -> None:
+        self._growing.pop(feed, None)
+        self.credit.lost(feed.forget_under_way())
+        self._credit_came()
+
+    def acknowledged(self, positions: list[tuple[Feed, int]]) -> None:
+        departures = [departure for feed, offset in positions for departure in feed.arrived(offset)]
+        if departures:
+            self.credit.arrived(departures, self._clock.monotonic())
+        self._credit_came()
+
+    def look_at_all(self, feeds: list[Feed]) -> None:
+        for feed in feeds:
+            if feed in self._growing:
+                feed.release_old()
+            elif not feed.settled and feed.changed_since_quiet():
+                self.grown(feed)
+
+    def close(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        self._growing.clear()
+
+    def _credit_came(self) -> None:
+        """Go on as soon as there is enough for a batch that is worth a frame."""
+        if self._starved and self.credit.left >= BATCH_BYTES:
+            self._starved = False
+            self._swept_all_at = 0.0  # everybody has waited long enough
+            self._schedule(0.0)
+
+    def _due(self, *, watched: bool) -> float:
+        """When consoles of this kind may be looked at again."""
+        if watched:
+            shortest, longest, last = WATCHED_SECONDS, SLOWEST_WATCHED_SECONDS, self._swept_at
+        else:
+            shortest, longest, last = UNWATCHED_SECONDS, SLOWEST_SECONDS, self._swept_all_at
+        return last + min(longest, max(shortest, _PAUSE_PER_COST * self._cost))
+
+    def _schedule(self, at: float) -> None:
+        """Sweep then, or earlier if that is planned; at once when it is past."""
+        if self._starved:
+            return
+        if self._timer is not None:
+            if self._timer_at <= at:
+                return
+            self._timer.cancel()
+        self._timer_at = at
+        self._timer = self._loop.call_later(max(0.0, at - self._clock.monotonic()), self._sweep)
+
+    def _sweep(self) -> None:
+        """Give each console its turn, again and again, until nobody has more or the credit is used up."""
+        self._timer = None
+        began = self._clock.monotonic()
+        everybody = began + _TIMER_SLACK >= self._due(watched=False)
+        turns = deque(feed for feed in self._growing if everybody or feed.watched)
+        self._swept_at = began
+        if everybody:
+            self._swept_all_at = began
+        self._send_turns(turns)
+        self._cost += (self._clock.monotonic() - began - self._cost) / 4
+        if turns:
+            self._swept_all_at = 0.0 if everybody else self._swept_all_at
+            self._schedule(began)
+        elif self._growing:
+            self._schedule(min(self._due(watched=feed.watched) for feed in self._growing))
+
+    def _send_turns(self, turns: deque[Feed]) -> None:
+        """Leaves those in `turns` that may have more."""
+        message, size, total = DaemonMessage(), 0, 0
+        share = self.credit.left // (2 * len(turns)) if turns else 0
+        share = min(BLOCK_BYTES, max(_SMALLEST_SHARE, share))
+        while turns and total < _SWEEP_BYTES:
+            if self.credit.left < share:
+                self._starved = True
+                break
+            if size + share > BATCH_BYTES:
+                self._connection.send(message)
+                message, size = DaemonMessage(), 0
+            feed = turns.popleft()
+            taken = self._take(feed, message, share)
+            size, total = size + taken, total + taken
+            if taken >= share // 2:
+                turns.append(feed)
+        if size:
+            self._connection.send(message)
+
+    def _take(self, feed: Feed, message: DaemonMessage, limit: int) -> int:
+        """One block of this console; 0 when it has nothing. Served ones go to the end of the line."""
+        del self._growing[feed]
+        try:
+            size = feed.add_block(message.console_batch, limit)
+            if not size and self._grows_cold(feed):
+                self._watch.arm(feed, feed.directory)
+                feed.note_quiet()
+                size = feed.add_block(message.console_batch, limit)  # what came before the watch was there
+                if not size:
+                    feed.release()
+                    return 0
+        except OSError as error:
+            _log.warning("console.unreadable", instance=feed.key.instance_id, reason=str(error))
+            feed.note_unreadable()
+            return 0  # the floor tries again
+        self._growing[feed] = None
+        if size:
+            feed.empty_looks = 0
+            feed.departed(self.credit.departed(size, self._swept_at))
+        return size
+
+    @staticmethod
+    def _grows_cold(feed: Feed) -> bool:
+        feed.empty_looks += 1
+        return feed.empty_looks > 1

@@ -1,0 +1,290 @@
+"""The reader of a console. It may stand beside a live writer, and beside a writer that died at any
+instruction: it takes what is there, and says what is not."""
+
+from __future__ import annotations
+
+import bisect
+import contextlib
+import os
+from collections.abc import Iterator
+from typing import Final
+
+import msgspec
+
+from corral.runtimes.console import layout
+from corral.runtimes.console.lines import Line, pieces, text_of
+from corral.runtimes.console.time_index import Stamp, TimeIndex
+
+RETENTION: Final = "retention"
+UNKNOWN: Final = "unknown"
+REASONS: Final = {
+    layout.DISK_FULL: "disk-full",
+    layout.DISK_QUOTA: "disk-quota",
+    layout.DISK_ERROR: "disk-error",
+}
+TAIL_BYTES: Final = 256 * 1024
+_READ_BYTES: Final = 1 << 20
+_LOOK_BYTES: Final = 16 * 1024
+_ATTEMPTS: Final = 16
+
+
+class Gap(msgspec.Struct, frozen=True):
+    """Bytes that are not there (any more): [from_offset, to_offset)."""
+
+    from_offset: int
+    to_offset: int
+    reason: str
+
+
+class Block(msgspec.Struct, frozen=True):
+    """Bytes in one piece. `gap_before`, when there is one, ends where they begin."""
+
+    offset: int
+    data: bytes
+    gap_before: Gap | None = None
+
+    @property
+    def end(self) -> int:
+        return self.offset + len(self.data)
+
+
+class ConsoleLog:
+    """One console. Not for two threads at once; open as many as you like. A console whose directory is
+    gone is empty. Use as a context manager, or `release` when done: nothing else is held."""
+
+    def __init__(self, directory: str | os.PathLike[str]) -> None:
+        self._directory = os.fspath(directory)
+        self._firsts: list[int] = []
+        self._fd = -1
+        self._first = 0
+        self._index: TimeIndex | None = None
+        self._gap_page = b""
+        self._gap_records: list[layout.GapRecord] = []
+
+    def __enter__(self) -> ConsoleLog:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.release()
+
+    @property
+    def first_offset(self) -> int:
+        """The oldest byte that is still there, or would be: where the console ends when it has none."""
+        self._list()
+        return self._firsts[0] if self._firsts else self._open_gap_end()
+
+    @property
+    def end_offset(self) -> int:
+        """Where the next byte will be."""
+        self._list()
+        stored = self._firsts[-1] + self._size(self._firsts[-1]) if self._firsts else 0
+        return max(stored, self._open_gap_end())
+
+    def fingerprint(self) -> tuple[int, ...]:
+        """Another one when something was added or given up since; much cheaper than to read. Files know
+        their time within a few milliseconds only, so it is no more than a second opinion."""
+        newest = self._size(self._firsts[-1]) if self._firsts else 0
+        try:
+            gaps = os.stat(f"{self._directory}/{layout.GAPS_NAME}").st_mtime_ns  # noqa: PTH116 - often
+            return os.stat(self._directory).st_mtime_ns, newest, gaps  # noqa: PTH116
+        except FileNotFoundError:
+            return (newest,)
+
+    def read(self, offset: int, limit: int) -> Block:
+        """Bytes from this offset on, out of one segment, so possibly fewer than there are. What is not
+        there any more is passed over: the block begins behind its gap. Without data: there is none yet."""
+        if self._fd >= 0 and self._first <= offset:
+            data = os.pread(self._fd, limit, offset - self._first)
+            if data:
+                return Block(offset, data)
+        return self._look(offset, limit)
+
+    def blocks(self, start: int, end: int) -> Iterator[Block]:
+        """All that is there of [start, end), in order."""
+        while start < end:
+            block = self.read(start, min(_READ_BYTES, end - start))
+            if not block.data or block.offset >= end:
+                return
+            yield (
+                block
+                if block.end <= end
+                else Block(block.offset, block.data[: end - block.offset], block.gap_before)
+            )
+            start = block.end
+
+    def times(self, start: int, end: int) -> list[Stamp]:
+        """When the bytes of [start, end) came: first what holds at the start, then each change. Cheap
+        when one goes on where one stopped, within a segment."""
+        found: list[Stamp] = []
+        at = bisect.bisect_right(self._firsts, start) - 1
+        if at < 0 or self._fd < 0:
+            self._list()
+            at = max(0, bisect.bisect_right(self._firsts, start) - 1)
+        while at < len(self._firsts) and self._firsts[at] < end:
+            limit = self._firsts[at + 1] if at + 1 < len(self._firsts) else end
+            found += self._index_of(self._firsts[at]).stamps(max(start, self._firsts[at]), min(end, limit))
+            at += 1
+        return found
+
+    def gaps(self, start: int, end: int) -> list[Gap]:
+        """What is missing of [start, end)."""
+        self._list()
+        found: list[Gap] = []
+        reached = 0
+        for first in self._firsts:
+            found += self._hole(max(start, reached), min(end, first))
+            reached = first + self._size(first)
+        return found + self._hole(max(start, reached), min(end, self._open_gap_end()))
+
+    def lines(self, start: int, end: int) -> Iterator[Line]:
+        """Lines for display. A line that goes on behind a read of 1 MiB is cut there, too."""
+        rest, rest_at = b"", start
+        for block in self.blocks(start, end):
+            if rest and rest_at + len(rest) != block.offset:
+                yield from self._shown(rest, rest_at)
+                rest = b""
+            data, at = rest + block.data, block.offset - len(rest)
+            cut = data.rfind(b"\n") + 1
+            if not cut and len(data) > _READ_BYTES:
+                cut = len(data)
+            yield from self._shown(data[:cut], at)
+            rest, rest_at = data[cut:], at + cut
+        yield from self._shown(rest, rest_at)
+
+    def tail(self, lines: int, max_bytes: int = TAIL_BYTES) -> list[Line]:
+        """The last lines, of at most so many bytes; a line whose beginning lies before these is left out,
+        unless it is the only one."""
+        end = self.end_offset
+        start = self.line_start(max(self.first_offset, end - max_bytes), end)
+        found = list(self.lines(start, end))
+        return found[-lines:] if lines else []
+
+    def line_start(self, offset: int, end: int) -> int:
+        """The first offset from here on at which a line begins; `offset` itself when none does."""
+        if offset <= self.first_offset:
+            return offset
+        at = offset - 1
+        while at < min(end, offset + _READ_BYTES):
+            block = self.read(at, _LOOK_BYTES)
+            if block.gap_before is not None:
+                return block.offset if block.offset < end else offset
+            newline = block.data.find(b"\n")
+            if newline >= 0:
+                return at + newline + 1 if at + newline + 1 < end else offset
+            if not block.data:
+                break
+            at = block.end
+        return offset
+
+    def release(self) -> None:
+        """Let go of the files; reading again opens them again. An unlinked segment takes space until then."""
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
+        if self._index is not None:
+            self._index.close()
+            self._index = None
+
+    def release_old(self) -> None:
+        """Let go of a segment that is not the newest any more: it may have been given up to make room."""
+        self._list()
+        if self._firsts and self._first != self._firsts[-1]:
+            self.release()
+
+    def _shown(self, data: bytes, offset: int) -> Iterator[Line]:
+        stamps = self.times(offset, offset + len(data)) if data else []
+        at = -1
+        for start, piece in pieces(data, offset):
+            while at + 1 < len(stamps) and stamps[at + 1].offset <= start:
+                at += 1
+            yield Line(
+                offset=start, timestamp_ms=stamps[at].timestamp_ms if at >= 0 else 0, text=text_of(piece)
+            )
+
+    def _look(self, offset: int, limit: int) -> Block:
+        """Find the segment that holds this offset. The writer may take it from under us, but not for ever."""
+        for _ in range(_ATTEMPTS):
+            self._list()
+            try:
+                return self._look_once(offset, limit)
+            except FileNotFoundError:
+                self.release()
+        return Block(offset, b"")
+
+    def _look_once(self, offset: int, limit: int) -> Block:
+        at = bisect.bisect_right(self._firsts, offset) - 1
+        if at >= 0:
+            self._open(self._firsts[at])
+            data = os.pread(self._fd, limit, offset - self._first)
+            if data:
+                return Block(offset, data)
+        if at + 1 == len(self._firsts):  # behind the newest: a gap that goes on, or simply the end
+            return self._behind(offset)
+        # The next segment was there before we looked at the end of this one: this one is complete.
+        following = self._firsts[at + 1]
+        self._open(following)
+        return Block(following, os.pread(self._fd, limit, 0), self._gap(offset, following))
+
+    def _behind(self, offset: int) -> Block:
+        """What follows the last byte; a gap that begins further on has bytes before it that just came."""
+        for record in self._noted():
+            if record.from_offset <= offset < record.to_offset:
+                gap = Gap(offset, record.to_offset, REASONS.get(record.reason, UNKNOWN))
+                return Block(record.to_offset, b"", gap)
+        return Block(offset, b"")
+
+    def _open(self, first: int) -> None:
+        # An empty segment may have been given up and begun again under its name.
+        if self._fd >= 0 and self._first == first and os.fstat(self._fd).st_nlink:
+            return
+        fd = os.open(f"{self._directory}/{layout.segment_name(first)}", os.O_RDONLY | os.O_CLOEXEC)
+        self.release()
+        self._fd, self._first = fd, first
+
+    def _index_of(self, first: int) -> TimeIndex:
+        if self._index is None or self._index.first != first:
+            if self._index is not None:
+                self._index.close()
+            self._index = TimeIndex(self._directory, first)
+        return self._index
+
+    def _list(self) -> None:
+        try:
+            self._firsts = layout.first_offsets(os.listdir(self._directory))  # noqa: PTH208 - names alone
+        except (FileNotFoundError, NotADirectoryError):
+            self._firsts = []
+
+    def _size(self, first: int) -> int:
+        with contextlib.suppress(FileNotFoundError):
+            return os.stat(f"{self._directory}/{layout.segment_name(first)}").st_size  # noqa: PTH116
+        return 0
+
+    def _hole(self, start: int, end: int) -> list[Gap]:
+        return [self._gap(start, end)] if start < end else []
+
+    def _gap(self, start: int, end: int) -> Gap:
+        return Gap(start, end, self._reason(start, end))
+
+    def _reason(self, start: int, end: int) -> str:
+        for record in self._noted():
+            if record.from_offset < end and record.to_offset > start:
+                return REASONS.get(record.reason, UNKNOWN)
+        return RETENTION if not self._firsts or start < self._firsts[0] else UNKNOWN
+
+    def _open_gap_end(self) -> int:
+        """How far the newest gap reaches. Bytes may be stored behind it by now; none lie within."""
+        noted = self._noted()
+        return noted[-1].to_offset if noted else 0
+
+    def _noted(self) -> list[layout.GapRecord]:
+        try:
+            fd = os.open(f"{self._directory}/{layout.GAPS_NAME}", os.O_RDONLY | os.O_CLOEXEC)
+        except (FileNotFoundError, NotADirectoryError):
+            return []
+        try:
+            page = os.pread(fd, layout.GAPS_BYTES, 0)
+        finally:
+            os.close(fd)
+        if page != self._gap_page:
+            self._gap_page, self._gap_records = page, layout.gap_records(page)
+        return self._gap_records

@@ -1,0 +1,210 @@
+"""The writer of a console: moves bytes from the run's FIFO into segments, inside the shim.
+
+It may be killed at any instruction and another one takes over: `splice` takes exactly the bytes out of
+the pipe that it adds to the file, so the size of the newest segment is the whole truth, and nothing is
+lost or doubled. (A pump that reads and then writes loses what it holds; that is done only on a file
+system which cannot splice.)
+
+The workload is never made to wait for a disk that is full: the oldest segments go first, then bytes are
+discarded under a gap record, and storing is tried again at least once a second.
+
+Single-threaded, without imports beyond the standard library and this room, and none after the fork.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import os
+import struct
+import termios
+import time
+
+from corral.runtimes.console.gap_ring import GapRing
+from corral.runtimes.console.layout import DISK_ERROR, DISK_FULL, DISK_QUOTA
+from corral.runtimes.console.segments import Segments
+
+MOVE_BYTES = 1 << 20
+MOVES = 8
+"""`move` returns after so many transfers, so that its caller sees to other things, too."""
+PIPE_BYTES = 256 * 1024
+RETRY_SECONDS = 1.0
+HOLD_SECONDS = 0.01
+HOLD_BELOW = 16 * 1024
+"""A source that gave less than this is left alone for `HOLD_SECONDS`: a chatty workload costs one wake-up
+for many lines, and one that becomes a flood meanwhile waits for no more than that."""
+_SPARE_BYTES = 64 * 1024
+_COPY_BYTES = 64 * 1024
+
+_NO_SPACE = {errno.ENOSPC: DISK_FULL, errno.EDQUOT: DISK_QUOTA}
+_WAITING = struct.Struct("i")
+
+
+class Pump:
+    """One console's writer. Only one may exist for a console at a time; the run's lock sees to that.
+
+    Poll the source when `ready_at` has come, call `move` when it is readable, and `drain` once nobody
+    will write any more. Neither blocks, and neither fails for a reason that lies with the disk.
+    """
+
+    def __init__(self, directory: str, source_fd: int, *, segment_bytes: int, quota_bytes: int) -> None:
+        """`source_fd` is the read end of a FIFO or pipe and stays the caller's; it is made non-blocking.
+        A quota of 0 is none. The directory exists."""
+        self.ready_at = 0.0
+        """Monotonic time before which the source need not be polled."""
+        self._source = source_fd
+        self._splicing = True
+        self._retry_at = 0.0
+        os.set_blocking(source_fd, False)
+        with contextlib.suppress(OSError):  # over the user's share of pipe memory: the size it has will do
+            fcntl.fcntl(source_fd, fcntl.F_SETPIPE_SZ, PIPE_BYTES)
+        self._directory = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        self._null = os.open("/dev/null", os.O_WRONLY | os.O_CLOEXEC)
+        self._gaps = GapRing(self._directory)
+        self._segments = Segments(self._directory, segment_bytes=segment_bytes, quota_bytes=quota_bytes)
+        self.end_offset = self._segments.resume()
+        """Where the next byte goes."""
+        self._leave_gap()
+
+    def fileno(self) -> int:
+        """What to poll: the source."""
+        return self._source
+
+    @property
+    def discarding(self) -> bool:
+        """Whether bytes are thrown away at present, for want of a disk that takes them."""
+        return self._gaps.open_until is not None
+
+    def timeout(self) -> float | None:
+        """Seconds for which the source need not be polled; None when it should be polled now."""
+        left = self.ready_at - time.monotonic()
+        return left if left > 0 else None
+
+    def move(self) -> bool:
+        """Move what waits, within a bound; True when something was moved (or discarded)."""
+        total = 0
+        for _ in range(MOVES):
+            moved = self._step()
+            total += moved
+            if moved < HOLD_BELOW:
+                break
+        self.ready_at = time.monotonic() + HOLD_SECONDS if total < HOLD_BELOW else 0.0
+        return total > 0
+
+    def drain(self) -> None:
+        """Move until nothing waits. For the end: a workload that goes on writing keeps this going."""
+        while self._step():
+            pass
+
+    def close(self) -> None:
+        """Let go of everything but the source. Idempotent. An open gap ends here."""
+        self._gaps.end()
+        self._gaps.close()
+        self._segments.close()
+        for fd in (self._directory, self._null):
+            if fd >= 0:
+                os.close(fd)
+        self._directory = self._null = -1
+
+    def _leave_gap(self) -> None:
+        """Whoever died while discarding is not us: we store, or find out for ourselves that we cannot."""
+        gap_end = self._gaps.open_until
+        if gap_end is not None and gap_end > self.end_offset:
+            self.end_offset = gap_end
+        else:
+            self._segments.reopen()
+        self._gaps.end()
+
+    def _step(self) -> int:
+        """One transfer of whatever kind; how many bytes have left the source, 0 when none wait."""
+        if self.discarding and not self._worth_a_try():
+            return self._discard()
+        return self._store()
+
+    def _store(self) -> int:
+        while True:
+            try:
+                if not self._waiting():
+                    return 0
+                if self._segments.needs_rotation(self.end_offset):
+                    self._segments.rotate(self.end_offset)
+                self._segments.stamp(self.end_offset)
+                return self._transfer()
+            except BlockingIOError:
+                return 0
+            except OSError as error:
+                if error.errno not in _NO_SPACE or not self._segments.drop_oldest():
+                    self._begin_gap(error)
+                    return self._discard()
+
+    def _waiting(self) -> int:
+        return int(_WAITING.unpack(fcntl.ioctl(self._source, termios.FIONREAD, b"\0" * 4))[0])
+
+    def _transfer(self) -> int:
+        count = min(self._segments.room, MOVE_BYTES)
+        if not self._splicing:
+            return self._copy(count)
+        try:
+            moved = os.splice(self._source, self._segments.newest, count)
+        except OSError as error:
+            if error.errno != errno.EINVAL:
+                raise
+            self._splicing = False
+            return self._copy(count)
+        self._stored(moved)
+        return moved
+
+    def _copy(self, count: int) -> int:
+        """For a file system without splice. What the disk refuses of what was read is discarded."""
+        data = os.read(self._source, min(count, _COPY_BYTES))
+        left = memoryview(data)
+        while left:
+            try:
+                written = os.write(self._segments.newest, left)
+            except OSError as error:
+                if error.errno in _NO_SPACE and self._segments.drop_oldest():
+                    continue
+                self._begin_gap(error)
+                self._discarded(len(left))
+                break
+            self._stored(written)
+            left = left[written:]
+        return len(data)
+
+    def _stored(self, count: int) -> None:
+        self.end_offset += count
+        self._segments.room -= count
+        if count:
+            self._gaps.end()
+
+    def _discarded(self, count: int) -> None:
+        self.end_offset += count
+        self._gaps.grow(self.end_offset)
+
+    def _discard(self) -> int:
+        """Killed between the two, the gap is noted shorter than it was; what is stored stays right."""
+        try:
+            gone = os.splice(self._source, self._null, MOVE_BYTES)
+        except BlockingIOError:
+            return 0
+        self._discarded(gone)
+        return gone
+
+    def _begin_gap(self, error: OSError) -> None:
+        """Stop storing, until it is worth a try again, in a new segment."""
+        self._segments.abandon()
+        self._retry_at = time.monotonic() + RETRY_SECONDS
+        if not self.discarding:
+            self._gaps.begin(self.end_offset, _NO_SPACE.get(error.errno or 0, DISK_ERROR))
+
+    def _worth_a_try(self) -> bool:
+        now = time.monotonic()
+        if now < self._retry_at:
+            return False
+        self._retry_at = now + RETRY_SECONDS
+        try:
+            disk = os.fstatvfs(self._directory)
+        except OSError:
+            return True
+        return disk.f_bfree * disk.f_frsize >= min(_SPARE_BYTES, self._segments.segment_bytes)

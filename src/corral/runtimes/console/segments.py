@@ -1,0 +1,130 @@
+"""The writer's side of the segments and their index: the newest one is written, the oldest go first."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+
+from corral.runtimes.console.layout import (
+    INDEX_INTERVAL,
+    INDEX_RECORD,
+    INDEX_SUFFIX,
+    first_offsets,
+    index_name,
+    segment_name,
+)
+
+MAX_SEGMENTS = 1024
+SMALLEST_SEGMENT = 4096
+_INDEX_SHARE = 16
+"""The index takes at most this part of a segment, and of the quota on top of it."""
+
+
+class Segments:
+    """`newest` is the descriptor that takes the next `room` bytes, -1 when there is none."""
+
+    def __init__(self, directory_fd: int, *, segment_bytes: int, quota_bytes: int) -> None:
+        self._directory = directory_fd
+        self._quota = quota_bytes
+        limit = min(segment_bytes, quota_bytes // 4) if quota_bytes else segment_bytes
+        self.segment_bytes = max(SMALLEST_SEGMENT, limit)
+        self.newest = self._index = -1
+        self.room = self._first = self._index_end = 0
+        self._older: list[tuple[int, int]] = []  # first offset and size, without the newest
+        self._stamped_at = 0.0
+
+    def resume(self) -> int:
+        """Take over what the last writer left; returns where its bytes end."""
+        names = os.listdir(self._directory)  # noqa: PTH208 - a descriptor has no path
+        firsts = first_offsets(names)
+        for first in set(first_offsets(names, INDEX_SUFFIX)).difference(firsts):
+            self._unlink(index_name(first))
+        self._older = [(first, self._disk_bytes(first)) for first in firsts[:-1]]
+        if not firsts:
+            return 0
+        self._first = firsts[-1]
+        return self._first + self._size(segment_name(self._first))
+
+    def reopen(self) -> None:
+        """Go on in the newest one; if that fails, `room` stays 0 and the next byte needs another."""
+        with contextlib.suppress(OSError):
+            self._open(self._first)
+
+    def needs_rotation(self, end: int) -> bool:
+        return self.room <= 0 or (self._index_end * _INDEX_SHARE >= self.segment_bytes and end > self._first)
+
+    def rotate(self, end: int) -> None:
+        """Begin the segment at this offset; the oldest make room for it within the quota."""
+        newest = self._first
+        size = self._disk_bytes(newest) if newest < end else 0
+        allowed = self._quota + self._quota // _INDEX_SHARE
+        while self._older and (
+            len(self._older) >= MAX_SEGMENTS
+            or (self._quota and size + self.segment_bytes + sum(s for _, s in self._older) > allowed)
+        ):
+            self.drop_oldest()
+        self.close()
+        self._open(end)
+        if size:  # only now: as long as it is the newest, nothing makes us drop it
+            self._older.append((newest, size))
+
+    def stamp(self, end: int) -> None:
+        """Note the time of the byte that comes next; the bytes matter more than when they came."""
+        now = time.monotonic()
+        if self._index < 0 or now - self._stamped_at < INDEX_INTERVAL:
+            return
+        record = INDEX_RECORD.pack(end, time.time_ns() // 1_000_000)
+        with contextlib.suppress(OSError):
+            self._index_end += os.pwrite(self._index, record, self._index_end)
+            self._stamped_at = now
+
+    def drop_oldest(self) -> bool:
+        """Give up the oldest segment; False when there is none but the newest."""
+        if not self._older:
+            return False
+        first, _ = self._older.pop(0)
+        self._forget(first)
+        return True
+
+    def abandon(self) -> None:
+        """Write no more into the newest one; without a byte it has no reason to stay."""
+        self.close()
+        if not self._size(segment_name(self._first)):
+            self._forget(self._first)
+
+    def close(self) -> None:
+        for fd in (self.newest, self._index):
+            if fd >= 0:
+                os.close(fd)
+        self.newest = self._index = -1
+        self.room = 0
+
+    def _open(self, first: int) -> None:
+        # Not O_APPEND: splice refuses that.
+        flags = os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC
+        self.newest = os.open(segment_name(first), flags, 0o600, dir_fd=self._directory)
+        self.room = self.segment_bytes - os.lseek(self.newest, 0, os.SEEK_END)
+        self._first = first
+        self._index_end = 0
+        self._stamped_at = 0.0
+        with contextlib.suppress(OSError):
+            self._index = os.open(index_name(first), flags, 0o600, dir_fd=self._directory)
+            whole = os.fstat(self._index).st_size // INDEX_RECORD.size
+            self._index_end = whole * INDEX_RECORD.size
+
+    def _forget(self, first: int) -> None:
+        self._unlink(segment_name(first))
+        self._unlink(index_name(first))
+
+    def _unlink(self, name: str) -> None:
+        with contextlib.suppress(OSError):  # gone already, or it cannot go: both change nothing here
+            os.unlink(name, dir_fd=self._directory)
+
+    def _disk_bytes(self, first: int) -> int:
+        return self._size(segment_name(first)) + self._size(index_name(first))
+
+    def _size(self, name: str) -> int:
+        with contextlib.suppress(OSError):
+            return os.stat(name, dir_fd=self._directory).st_size
+        return 0

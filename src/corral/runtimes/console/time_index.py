@@ -1,0 +1,91 @@
+"""When the bytes of a console came: the reader's side of the index."""
+
+from __future__ import annotations
+
+import os
+from typing import Final
+
+import msgspec
+
+from corral.runtimes.console.layout import INDEX_RECORD, index_name
+
+_READ_BYTES: Final = 4096
+_RECORD: Final = INDEX_RECORD.size
+
+
+class Stamp(msgspec.Struct, frozen=True):
+    """From this offset on, until the next stamp, bytes came at this time."""
+
+    offset: int
+    timestamp_ms: int
+
+
+class TimeIndex:
+    """The index of one segment. Reading on from where one read before costs one look at the file."""
+
+    def __init__(self, directory: str, first: int) -> None:
+        self.first = first
+        self._path = f"{directory}/{index_name(first)}"
+        self._fd = -1
+        self._next = 0  # number of the first record that lies behind `_from`
+        self._from = -1
+        self._current: Stamp | None = None
+
+    def stamps(self, start: int, end: int) -> list[Stamp]:
+        """What is known of [start, end): first the stamp that holds at its start, then each change."""
+        if self._fd < 0 and not self._open():
+            return []
+        if start < self._from:
+            self._next, self._current = 0, None
+        if self._current is None:
+            self._find(start)
+        self._from = start
+        found = self._advance(start, end)
+        if self._current is not None:
+            found.insert(0, Stamp(start, self._current.timestamp_ms))
+        return found
+
+    def close(self) -> None:
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
+
+    def _open(self) -> bool:
+        try:
+            self._fd = os.open(self._path, os.O_RDONLY | os.O_CLOEXEC)
+        except OSError:
+            return False
+        return True
+
+    def _advance(self, start: int, end: int) -> list[Stamp]:
+        """Go to `start`, and collect what changes before `end`; a record cut off at the end is no record."""
+        found: list[Stamp] = []
+        position = self._next
+        while True:
+            block = os.pread(self._fd, _READ_BYTES, position * _RECORD)
+            whole = len(block) - len(block) % _RECORD
+            for offset, timestamp_ms in INDEX_RECORD.iter_unpack(block[:whole]):
+                if offset >= end:
+                    return found
+                position += 1
+                if offset <= start:
+                    self._current = Stamp(offset, timestamp_ms)
+                    self._next = position
+                elif found and found[-1].offset == offset:  # a writer died before the bytes it spoke of
+                    found[-1] = Stamp(offset, timestamp_ms)
+                else:
+                    found.append(Stamp(offset, timestamp_ms))
+            if whole < _READ_BYTES:
+                return found
+
+    def _find(self, start: int) -> None:
+        """Bisect: records are in order, and there may be many before the one that counts."""
+        low, high = 0, os.fstat(self._fd).st_size // _RECORD
+        while low < high:
+            middle = (low + high) // 2
+            record = os.pread(self._fd, _RECORD, middle * _RECORD)
+            if len(record) == _RECORD and INDEX_RECORD.unpack(record)[0] <= start:
+                low = middle + 1
+            else:
+                high = middle
+        self._next = max(0, low - 1)

@@ -1,0 +1,108 @@
+"""Search with patterns from outside: linear, bounded, line by line."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from corral.errors import Code, Rejected
+from corral.runtimes.console import search as searching
+from corral.runtimes.console.lines import DISPLAY_BYTES
+from corral.runtimes.console.search import Pattern, search
+
+
+def texts(data: bytes, pattern: str) -> list[bytes]:
+    return [hit.data for hit in Pattern(pattern).hits(data, 0)]
+
+
+@pytest.mark.parametrize("ending", [b"\n", b"\r\n"])
+def test_a_pattern_is_matched_line_by_line(ending):
+    data = ending.join([b"start ok", b"error one", b"", b"two error", b"end"]) + ending
+    assert texts(data, "error") == [b"error one" + ending, b"two error" + ending]
+    assert texts(data, "error$") == [b"two error" + ending]
+    assert texts(data, "^error") == [b"error one" + ending]
+    assert texts(data, "^$") == [ending]
+    assert texts(data, r"ok\s+error") == []
+    assert texts(data, "(?i)ERROR ONE") == [b"error one" + ending]
+    assert len(texts(data, "x*")) == 5
+
+
+@settings(deadline=None)
+@given(
+    st.lists(st.text("ab c", max_size=6), max_size=20),
+    st.sampled_from(["a", "^a", "b$", "a.*b", "^$", "[^a]"]),
+)
+def test_the_same_lines_match_as_one_by_one(lines, pattern):
+    data = "".join(line + "\n" for line in lines).encode()
+    assert texts(data, pattern) == [f"{line}\n".encode() for line in lines if re.search(pattern, line)]
+
+
+@pytest.mark.trap("T42")
+@pytest.mark.parametrize(
+    "pattern", ["(a+)+$", "(a|aa)+$", "(.*)*b", "(a?){100}a{100}", "^(([a-z])+.)+[A-Z]([a-z])+$"]
+)
+def test_a_hostile_pattern_is_answered(pattern):
+    assert texts(b"a" * 200_000 + b"!\nplain\n", pattern) in ([], [b"a" * DISPLAY_BYTES])
+
+
+@pytest.mark.trap("T42")
+@pytest.mark.parametrize(
+    "pattern",
+    ["", "x" * 1001, "(", "a)(b", "*", r"(a)\1", "(?=a)", "((a{100}){100}){100}", "[z-a]", "\ud800"],
+)
+def test_a_pattern_that_cannot_be_used_is_refused(pattern):
+    with pytest.raises(Rejected) as caught:
+        Pattern(pattern)
+    assert caught.value.code is Code.INVALID_PATTERN
+
+
+def test_forward_and_backward_find_the_first_and_the_last(consoles):
+    console = consoles(segment_bytes=50_000)
+    lines = [b"%d %s\n" % (n, b"hit" if n % 10 == 0 else b"miss") for n in range(20_000)]
+    console.write(b"".join(lines))
+    end = console.log.end_offset
+    found = search(console.log, Pattern(r"hit$"), 0, end, max_lines=3, max_bytes=1 << 20)
+    assert [hit.data for hit in found.found] == [b"0 hit\n", b"10 hit\n", b"20 hit\n"]
+    more = search(console.log, Pattern(r"hit$"), found.next_offset, end, max_lines=2, max_bytes=1 << 20)
+    assert [hit.data for hit in more.found] == [b"30 hit\n", b"40 hit\n"]
+    last = search(console.log, Pattern(r"hit$"), 0, end, max_lines=2, max_bytes=1 << 20, newest=True)
+    assert [hit.data for hit in last.found] == [b"19980 hit\n", b"19990 hit\n"]
+    before = search(
+        console.log, Pattern(r"hit$"), 0, last.next_offset, max_lines=1, max_bytes=1 << 20, newest=True
+    )
+    assert [hit.data for hit in before.found] == [b"19970 hit\n"]
+    every = search(console.log, Pattern("hit"), 0, end, max_lines=10_000, max_bytes=1 << 20)
+    assert len(every.found) == 2000
+    assert every.next_offset == end
+    few = search(console.log, Pattern("hit"), 0, end, max_lines=10_000, max_bytes=100)
+    assert sum(len(hit.data) for hit in few.found) <= 100
+
+
+def test_paging_backward_sees_every_match_once(consoles):
+    console = consoles(segment_bytes=1 << 20)
+    console.write(b"".join(b"%06d\n" % n for n in range(300_000)))
+    seen: list[bytes] = []
+    high = console.log.end_offset
+    while high > 0:
+        page = search(console.log, Pattern("00$"), 0, high, max_lines=700, max_bytes=1 << 20, newest=True)
+        seen = [hit.data for hit in page.found] + seen
+        high = page.next_offset
+        if not page.found:
+            break
+    assert seen == [b"%06d\n" % n for n in range(0, 300_000, 100)]
+
+
+def test_a_search_looks_at_no_more_than_its_bound_and_goes_on_there(consoles):
+    console = consoles(segment_bytes=32 << 20)
+    size = searching.MAX_SCAN_BYTES + 1000
+    with (console.directory / "00000000000000000000.log").open("wb") as file:
+        file.truncate(size)
+        file.seek(size - 5)
+        file.write(b"\nhit\n")
+    first = search(console.log, Pattern("hit"), 0, size, max_lines=10, max_bytes=1000)
+    assert (first.found, first.next_offset) == ((), searching.MAX_SCAN_BYTES)
+    rest = search(console.log, Pattern("hit"), first.next_offset, size, max_lines=10, max_bytes=1000)
+    assert [hit.data for hit in rest.found] == [b"hit\n"]
