@@ -1,0 +1,96 @@
+"""Moves the bytes of one run: its output into the console, and on a terminal its input, too."""
+
+from __future__ import annotations
+
+import errno
+import os
+import select
+import time
+
+from corral.runtimes.console.pump import Pump
+from corral.runtimes.process.run_files import CONSOLE, INPUT, OUTPUT
+
+_LOOK_AGAIN_SECONDS = 1.0
+"""A FIFO without writers is always 'ready': it is looked at this often, for one may come back."""
+_CHUNK = 65536
+_INPUT_CHUNK = 4096
+
+
+class ConsoleRelay:
+    """What shim and rescue poll. With a terminal (`master` ≥ 0) its output goes through the same FIFO,
+    which the keeper holds open, so that bytes in it outlive whoever moves them."""
+
+    def __init__(self, directory: str, *, master: int, segment_bytes: int, quota_bytes: int) -> None:
+        self._out = os.open(f"{directory}/{OUTPUT}", os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        self._pump = Pump(
+            f"{directory}/{CONSOLE}", self._out, segment_bytes=segment_bytes, quota_bytes=quota_bytes
+        )
+        self._quiet_until = 0.0
+        self._master = master
+        self._into_out = self._input = -1
+        if master >= 0:
+            os.set_blocking(master, False)
+            flags = os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC
+            self._into_out = os.open(f"{directory}/{OUTPUT}", flags)
+            self._input = os.open(f"{directory}/{INPUT}", flags)
+        self._typed = b""
+
+    def watch(self, poller: select.poll) -> float | None:
+        """Register what matters now; returns after how many seconds to come back without an event."""
+        now = time.monotonic()
+        pauses = []
+        begin = max(self._quiet_until, self._pump.ready_at)
+        if begin > now:
+            pauses.append(begin - now)
+        else:
+            poller.register(self._out, select.POLLIN)
+        if self._master >= 0:
+            poller.register(self._master, select.POLLIN | (select.POLLOUT if self._typed else 0))
+            if not self._typed:
+                poller.register(self._input, select.POLLIN)
+        return min(pauses) if pauses else None
+
+    def handle(self, events: list[tuple[int, int]]) -> None:
+        for descriptor, event in events:
+            if descriptor == self._out:
+                if event & select.POLLIN:
+                    self._pump.move()
+                else:
+                    self._quiet_until = time.monotonic() + _LOOK_AGAIN_SECONDS
+            elif descriptor == self._input:
+                self._typed = os.read(self._input, _INPUT_CHUNK)
+                self._type()
+            elif descriptor == self._master:
+                if event & select.POLLOUT:
+                    self._type()
+                if event & (select.POLLIN | select.POLLHUP):
+                    self._take_from_terminal()
+
+    def finish(self) -> None:
+        """Everything that was written is in the console afterwards; for when no writer is left."""
+        while self._master >= 0 and self._take_from_terminal():
+            self._pump.drain()
+        self._pump.drain()
+        self._pump.close()
+
+    def _take_from_terminal(self) -> bool:
+        try:
+            return os.splice(self._master, self._into_out, _CHUNK) > 0
+        except BlockingIOError:
+            # Nothing to read, or a full FIFO: then the pump has work, and we come back.
+            self._pump.drain()
+            return False
+        except OSError as error:
+            if error.errno != errno.EIO:
+                raise
+            os.close(self._master)  # its last process is gone: a terminal hangs up
+            self._master = -1
+            return False
+
+    def _type(self) -> None:
+        try:
+            self._typed = self._typed[os.write(self._master, self._typed) :]
+        except BlockingIOError:
+            return
+        except OSError:
+            self._typed = b""

@@ -1,0 +1,78 @@
+"""What became of a run, from its lock and its files.
+
+The lock is asked first: held, something of the run exists or is coming; free, what the files say is
+final, but for a workload that lost its shim.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from typing import Final
+
+import msgspec
+
+from corral.errors import Code, Rejected, Retryable
+from corral.runtimes.process import run_files
+from corral.runtimes.process.run_files import Record, TooNew
+from corral.runtimes.process.run_lock import try_lock
+
+_START_SECONDS: Final = 60.0
+_FIRST_PAUSE: Final = 0.001
+_LAST_PAUSE: Final = 0.05
+
+
+class Found(msgspec.Struct, frozen=True):
+    record: Record
+    minded: bool
+    """A shim or rescue holds the lock."""
+
+
+async def find_run(directory: str) -> Found | None:
+    """None: its program was never executed, and never will be. Waits for a start that is under way; its
+    shim gives up by itself when the daemon that ordered it is gone."""
+    ends = asyncio.get_running_loop().time() + _START_SECONDS
+    pause = _FIRST_PAUSE
+    while True:
+        settled, found = look(directory)
+        if settled:
+            return found
+        if asyncio.get_running_loop().time() > ends:
+            raise Retryable(
+                Code.SPAWN_FAILED,
+                f"a start of the run in {directory} has been under way for more than {_START_SECONDS:g} s",
+                hint="see `lsof` on its lock for the process that holds it",
+            )
+        await asyncio.sleep(pause)
+        pause = min(pause * 2, _LAST_PAUSE)
+
+
+def look(directory: str) -> tuple[bool, Found | None]:
+    """Whether it is settled what the run is, and what it is."""
+    try:
+        lock = try_lock(directory)
+    except FileNotFoundError:
+        return True, None  # not even its directory exists
+    try:
+        record = run_files.read_record(directory)
+        failed = run_files.read_failure(directory) is not None
+        if lock is not None:
+            return True, None if record is None or failed else Found(record, False)
+        if record is None or failed or run_files.undecided(directory):
+            return False, None
+        return True, Found(record, True)
+    except TooNew as error:
+        raise Rejected(
+            Code.FORMAT_TOO_NEW,
+            f"the run in {directory} was started by a newer Corral: {error}",
+            hint="run the version that started it, or a newer one",
+        ) from error
+    except (ValueError, KeyError) as error:
+        raise Rejected(
+            Code.FORMAT_INVALID,
+            f"the files of the run in {directory} are damaged: {error}",
+            hint="look for its processes by hand, end them, and move the directory away",
+        ) from error
+    finally:
+        if lock is not None:
+            os.close(lock)

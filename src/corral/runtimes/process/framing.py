@@ -1,0 +1,90 @@
+"""How daemon, keeper and shim talk: frames of a 4-byte length and a JSON object over a unix socket.
+
+The first bytes of a request may carry one descriptor, the run's lock: while it is under way, in a
+socket buffer even, the lock is held. Standard library only.
+"""
+
+from __future__ import annotations
+
+import json
+import socket
+import struct
+from typing import Any
+
+PROTOCOL = 1
+"""Raised when a request of today could be misunderstood; a keeper of another protocol is left alone."""
+MAX_FRAME = 16 << 20
+
+_LENGTH = struct.Struct("!I")
+
+
+class Damaged(ValueError):
+    """The other side does not speak our language."""
+
+
+def socket_name(protocol: int) -> str:
+    """Keepers of different protocols live side by side."""
+    return "keeper.sock" if protocol == 1 else f"keeper-{protocol}.sock"
+
+
+def lock_name(socket: str) -> str:
+    """Held by the keeper that listens there; its content is that keeper's pid."""
+    return f"{socket}.lock"
+
+
+def pack(message: dict[str, Any]) -> bytes:
+    """ASCII JSON, so that undecodable bytes of a path or argument travel as lone surrogates."""
+    body = json.dumps(message).encode("ascii")
+    return _LENGTH.pack(len(body)) + body
+
+
+class Frames:
+    """Puts received pieces together."""
+
+    __slots__ = ("_buffer",)
+
+    def __init__(self) -> None:
+        self._buffer = bytearray()
+
+    def feed(self, piece: bytes) -> dict[str, Any] | None:
+        """The next message, once it is complete."""
+        self._buffer += piece
+        if len(self._buffer) < _LENGTH.size:
+            return None
+        (length,) = _LENGTH.unpack_from(self._buffer)
+        if length > MAX_FRAME:
+            raise Damaged(f"a frame of {length} bytes")
+        end = _LENGTH.size + length
+        if len(self._buffer) < end:
+            return None
+        body = bytes(self._buffer[_LENGTH.size : end])
+        del self._buffer[:end]
+        message = json.loads(body)
+        if not isinstance(message, dict):
+            raise Damaged("not an object")
+        return message
+
+
+def send(connection: socket.socket, message: dict[str, Any]) -> bool:
+    """Blocking; False when nobody listens any more."""
+    try:
+        connection.sendall(pack(message))
+    except OSError:
+        return False
+    return True
+
+
+def receive(connection: socket.socket) -> dict[str, Any] | None:
+    """Blocking; None when the other side is gone."""
+    frames = Frames()
+    piece = b""
+    while True:
+        message = frames.feed(piece)
+        if message is not None:
+            return message
+        try:
+            piece = connection.recv(65536)
+        except OSError:
+            return None
+        if not piece:
+            return None

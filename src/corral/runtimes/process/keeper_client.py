@@ -1,0 +1,255 @@
+"""The daemon's side of the keeper: find it or start it, and talk to it.
+
+One connection is one request. A keeper is started by a short-lived child that is left at once, so it is
+neither our child nor ends with us.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import pathlib
+import select
+import socket
+import struct
+import subprocess
+import sys
+from collections.abc import Awaitable, Callable
+from types import TracebackType
+from typing import Any, Final, Self
+
+import msgspec
+import structlog
+
+import corral
+from corral.errors import Code, Retryable
+from corral.runtimes.process import framing
+from corral.runtimes.process.framing import lock_name, socket_name
+
+_log = structlog.get_logger("corral.runtimes.process")
+
+_START_SECONDS: Final = 20.0
+_ANSWER_SECONDS: Final = 30.0
+_CONNECT_PAUSE: Final = 0.01
+_TRIES: Final = 4
+_FIRST_BYTES: Final = 65536
+_PROGRAM: Final = (
+    "import sys; sys.path.append(sys.argv.pop(1)); "
+    "from corral.runtimes.process.keeper_main import main; main()"
+)
+
+
+class KeeperFacts(msgspec.Struct, frozen=True, kw_only=True):
+    pid: int
+    start: int
+
+
+class Dialogue:
+    """One request and what follows. Closing it before the workload was let go means: do not start it."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        self._connection = connection
+        self._frames = framing.Frames()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Hang up. Idempotent."""
+        self._connection.close()
+
+    async def send(self, message: dict[str, Any], *, lock: int = -1) -> None:
+        """Raises OSError when nobody listens."""
+        data = framing.pack(message)
+        sent = 0
+        if lock >= 0:
+            rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, struct.pack("i", lock))]
+            sent = self._connection.sendmsg([data[:_FIRST_BYTES]], rights)
+        if sent < len(data):
+            await asyncio.get_running_loop().sock_sendall(self._connection, data[sent:])
+
+    async def receive(self) -> dict[str, Any] | None:
+        """The next message; None when the other side is gone."""
+        loop = asyncio.get_running_loop()
+        piece = b""
+        while True:
+            message = self._frames.feed(piece)
+            if message is not None:
+                return message
+            try:
+                piece = await loop.sock_recv(self._connection, 65536)
+            except ConnectionError:
+                return None
+            if not piece:
+                return None
+
+
+class KeeperClient:
+    """Requests to the keeper of one data directory; starts it when there is none."""
+
+    def __init__(self, directory: pathlib.Path, *, house: Callable[[int], Awaitable[None]]) -> None:
+        """`house` is called with the pid of each keeper that is found or started, before it is used."""
+        self._directory = directory
+        self._house = house
+        self._name = socket_name(framing.PROTOCOL)
+        self._starting = asyncio.Lock()
+
+    async def ensure(self) -> KeeperFacts:
+        """The running keeper, started if need be."""
+        dialogue, answer = await self.ask({"do": "hello"})
+        await dialogue.close()
+        await self._house(answer["keeper"])
+        return _facts(answer)
+
+    async def quit(self) -> bool:
+        """End a keeper that minds nothing; True when there is none afterwards."""
+        connection = await self._connect()
+        if connection is None:
+            return True
+        async with Dialogue(connection) as dialogue:
+            answer = await self._first_answer(dialogue, {"do": "quit"}, -1)
+            return answer is None or bool(answer["quit"])
+
+    async def ask(self, message: dict[str, Any], *, lock: int = -1) -> tuple[Dialogue, dict[str, Any]]:
+        """Send a request, and the run's lock with it; the dialogue and the first answer.
+
+        A keeper that ends before it answers has started nothing that could go on: what waits for our
+        next word gives up when it does not come. So another keeper is asked.
+        """
+        for _ in range(_TRIES):
+            dialogue = Dialogue(await self._connection())
+            try:
+                answer = await self._first_answer(dialogue, message, lock)
+            except BaseException:
+                await dialogue.close()
+                raise
+            if answer is not None:
+                return dialogue, answer
+            await dialogue.close()
+        raise Retryable(Code.SPAWN_FAILED, "the keeper ended whenever it was asked", hint=self._log_hint())
+
+    async def rescue(self, run_directory: str, *, lock: int) -> None:
+        """Ask for a minder in the place of one that was killed; returns when it is on record, or when
+        there is none (the caller looks)."""
+        async with Dialogue(await self._connection()) as dialogue:
+            await dialogue.send({"do": "rescue", "run_directory": run_directory}, lock=lock)
+            await dialogue.receive()
+
+    async def _first_answer(
+        self, dialogue: Dialogue, message: dict[str, Any], lock: int
+    ) -> dict[str, Any] | None:
+        try:
+            async with asyncio.timeout(_ANSWER_SECONDS):
+                await dialogue.send(message, lock=lock)
+                return await dialogue.receive()
+        except TimeoutError:
+            raise Retryable(
+                Code.SPAWN_FAILED,
+                f"the keeper does not answer within {_ANSWER_SECONDS:g} s",
+                hint=self._log_hint(),
+            ) from None
+        except ConnectionError:
+            return None
+
+    async def _connection(self) -> socket.socket:
+        connection = await self._connect()
+        if connection is not None:
+            return connection
+        async with self._starting:
+            ends = asyncio.get_running_loop().time() + _START_SECONDS
+            while (connection := await self._connect()) is None:
+                if await asyncio.to_thread(self._start):
+                    await self._welcome()
+                elif asyncio.get_running_loop().time() > ends:
+                    raise self._silent()
+                else:  # another one has the lock: it is about to listen, or it has just died
+                    await asyncio.sleep(_CONNECT_PAUSE)
+            return connection
+
+    async def _welcome(self) -> None:
+        """House a keeper that was just started, before it is given anything to do."""
+        connection = await self._connect()
+        if connection is None:
+            return
+        async with Dialogue(connection) as dialogue:
+            answer = await self._first_answer(dialogue, {"do": "hello"}, -1)
+        if answer is not None:
+            await self._house(answer["keeper"])
+
+    async def _connect(self) -> socket.socket | None:
+        """None when nobody listens. Through a descriptor of the directory: the path may be longer than
+        an address can hold."""
+        try:
+            directory = os.open(self._directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        except FileNotFoundError:
+            return None
+        connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        connection.setblocking(False)
+        try:
+            while True:
+                try:
+                    connection.connect(f"/proc/self/fd/{directory}/{self._name}")
+                except BlockingIOError:
+                    await asyncio.sleep(_CONNECT_PAUSE)  # its queue is full
+                    continue
+                return connection
+        except (FileNotFoundError, ConnectionRefusedError):
+            connection.close()
+            return None
+        except BaseException:
+            connection.close()
+            raise
+        finally:
+            os.close(directory)
+
+    def _start(self) -> bool:
+        """Blocking; True when our keeper listens, False when another one holds the lock."""
+        self._directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+        reader, writer = os.pipe()
+        try:
+            root = pathlib.Path(corral.__file__).parents[1]
+            arguments = [str(root), str(self._directory), self._name, str(writer)]
+            with subprocess.Popen(
+                [sys.executable, "-I", "-S", "-X", "utf8", "-c", _PROGRAM, *arguments],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                pass_fds=(writer,),
+                env={},
+                cwd="/",
+            ) as starter:
+                # It forks and ends at once. Without a deadline of its own: a wait with one asks the
+                # clock and sleeps, and fails on hosts whose clock was stepped under it.
+                starter.wait()
+            os.close(writer)
+            writer = -1
+            said = os.read(reader, 1) if select.select([reader], [], [], _START_SECONDS)[0] else b""
+        finally:
+            os.close(reader)
+            if writer >= 0:
+                os.close(writer)
+        if said not in (b"0", b"1"):
+            raise Retryable(Code.SPAWN_FAILED, "the keeper did not start", hint=self._log_hint())
+        if said == b"1":
+            _log.info("keeper.started", directory=str(self._directory))
+        return said == b"1"
+
+    def _silent(self) -> Retryable:
+        holder = (self._directory / lock_name(self._name)).read_text().strip()
+        return Retryable(
+            Code.SPAWN_FAILED,
+            f"the keeper (pid {holder}) of {self._directory} lives but does not listen",
+            hint=f"end it with `kill -9 {holder}`; instances live on, and a new one is started",
+        )
+
+    def _log_hint(self) -> str:
+        return f"see {self._directory / 'keeper.log'}"
+
+
+def _facts(answer: dict[str, Any]) -> KeeperFacts:
+    return KeeperFacts(pid=answer["keeper"], start=answer["start"])

@@ -1,0 +1,86 @@
+"""The keeper's beginning: started as `python -I -S`, it lets go of whoever started it.
+
+Arguments: its directory, and a descriptor on which it says `1` (ready) or `0` (another keeper is).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import gc
+import os
+import socket
+import sys
+
+from corral.runtimes.process import linux_calls, minding
+from corral.runtimes.process.framing import lock_name
+from corral.runtimes.process.keeper import Keeper, log
+
+LOG_NAME = "keeper.log"
+_LOG_BYTES = 1 << 20
+_BACKLOG = 4096
+
+
+def main() -> None:
+    directory, name, ready = sys.argv[1], sys.argv[2], int(sys.argv[3])
+    if os.fork():  # our parent need not wait for us
+        os._exit(0)
+    os.set_inheritable(ready, False)
+    os.setsid()
+    os.chdir(directory)
+    os.umask(0o077)
+    _own_log()
+    minding.ignore_signals()
+    linux_calls.set_name(b"corral-keeper")
+    linux_calls.become_subreaper()
+    if not _take_lock(name):
+        os.write(ready, b"0")
+        os._exit(0)
+    listener = _listen(name)
+    keeper = Keeper(listener, minding.child_signals())
+    gc.disable()
+    gc.freeze()
+    os.write(ready, b"1")
+    os.close(ready)
+    log("ready")
+    keeper.serve()
+    os.unlink(name)  # noqa: PTH108
+    log("quit")
+    os._exit(0)
+
+
+def _own_log() -> None:
+    """stdin and stdout to nowhere, stderr to a small file."""
+    flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
+    descriptor = os.open(LOG_NAME, flags, 0o600)
+    if os.fstat(descriptor).st_size > _LOG_BYTES:
+        os.ftruncate(descriptor, 0)
+    nowhere = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
+    os.dup2(nowhere, 0)
+    os.dup2(nowhere, 1)
+    os.dup2(descriptor, 2)
+    os.close(nowhere)
+    os.close(descriptor)
+
+
+def _take_lock(name: str) -> bool:
+    """One keeper a directory and protocol; the lock is ours until we end."""
+    descriptor = os.open(lock_name(name), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    os.ftruncate(descriptor, 0)
+    os.pwrite(descriptor, b"%d\n" % os.getpid(), 0)
+    return True
+
+
+def _listen(name: str) -> socket.socket:
+    """Bound by a name relative to our directory: a longer path would not fit into an address."""
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(name)  # noqa: PTH108
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    listener.bind(name)
+    listener.listen(_BACKLOG)
+    listener.setblocking(False)
+    return listener

@@ -1,0 +1,40 @@
+"""The few system calls that the standard library lacks. Loaded before any fork, never after."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+
+_SET_NAME = 15
+_SET_CHILD_SUBREAPER = 36
+_SET_NO_NEW_PRIVS = 38
+_CAP_AMBIENT = 47
+_CAP_AMBIENT_CLEAR_ALL = 4
+
+_libc = ctypes.CDLL(None, use_errno=True)
+_prctl = _libc.prctl
+_prctl.argtypes = [ctypes.c_int, ctypes.c_ulong, ctypes.c_ulong, ctypes.c_ulong, ctypes.c_ulong]
+_prctl.restype = ctypes.c_int
+
+
+def set_name(name: bytes) -> None:
+    """What `ps` and `top` show; at most 15 bytes."""
+    buffer = ctypes.create_string_buffer(name)
+    _prctl(_SET_NAME, ctypes.addressof(buffer), 0, 0, 0)
+
+
+def become_subreaper() -> None:
+    """Every orphan among our descendants becomes our child."""
+    _checked(_prctl(_SET_CHILD_SUBREAPER, 1, 0, 0, 0))
+
+
+def renounce_privileges() -> None:
+    """No program executed from here on gains rights by its set-user-id bit or file capabilities."""
+    _checked(_prctl(_SET_NO_NEW_PRIVS, 1, 0, 0, 0))
+    _prctl(_CAP_AMBIENT, _CAP_AMBIENT_CLEAR_ALL, 0, 0, 0)  # kernels without them have none to clear
+
+
+def _checked(result: int) -> None:
+    if result != 0:
+        number = ctypes.get_errno()
+        raise OSError(number, os.strerror(number))

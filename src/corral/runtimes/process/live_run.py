@@ -1,0 +1,144 @@
+"""One run as the daemon watches it: the end of its main process, and of whoever minds it.
+
+Both are noticed by pidfds. A minder (shim or rescue) that ended without having said `empty` was killed,
+and is replaced at once. The read end of the console FIFO is held, too: whatever is killed, the bytes in
+it stay.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import time
+from typing import Final
+
+import structlog
+
+from corral.errors import CorralError
+from corral.runtimes.process import run_files
+from corral.runtimes.process.descriptors import readable
+from corral.runtimes.process.keeper_client import KeeperClient
+from corral.runtimes.process.proc_facts import exit_witness, has_ended, open_process
+from corral.runtimes.process.run_files import Ending, Record
+from corral.runtimes.process.run_lock import try_lock
+from corral.runtimes.process.work_left import oom_seen
+
+_log = structlog.get_logger("corral.runtimes.process")
+
+_FIRST_PAUSE: Final = 0.0005
+_LAST_PAUSE: Final = 0.25
+_FIRST_RETRY: Final = 0.005
+_LAST_RETRY: Final = 5.0
+
+
+class LiveRun:
+    """Owns two tasks and three descriptors until it is closed. Closing detaches: the run goes on."""
+
+    def __init__(self, directory: str, record: Record, keeper: KeeperClient) -> None:
+        loop = asyncio.get_running_loop()
+        self.directory = directory
+        self.record = record
+        self._keeper = keeper
+        self.ended: asyncio.Future[Ending] = loop.create_future()
+        """How the main process ended."""
+        self.emptied: asyncio.Future[None] = loop.create_future()
+        """Nothing is left, and the console is complete."""
+        self.process = open_process(record.pid, record.start)
+        self._minder = open_process(record.shim, record.shim_start)
+        self._console = self._hold_console()
+        self._tasks = [
+            asyncio.create_task(self._watch_process(), name=f"runtime/exit/{record.run}"),
+            asyncio.create_task(self._watch_minder(), name=f"runtime/mind/{record.run}"),
+        ]
+
+    async def close(self) -> None:
+        """Let go of it. Idempotent."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        for waiting in (self.ended, self.emptied):
+            waiting.cancel()
+        for descriptor in (self.process, self._minder, self._console):
+            if descriptor is not None:
+                os.close(descriptor)
+        self.process = self._minder = self._console = None
+
+    def _hold_console(self) -> int | None:
+        with contextlib.suppress(OSError):
+            path = f"{self.directory}/{run_files.OUTPUT}"
+            return os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        return None
+
+    async def _watch_process(self) -> None:
+        if self.process is not None:
+            await readable(self.process)
+        pause = _FIRST_PAUSE
+        while (ending := self._ending()) is None:
+            # Only between the end and its file, which the minder is writing now.
+            await asyncio.sleep(pause)
+            pause = min(pause * 2, _LAST_PAUSE)
+        self.ended.set_result(ending)
+
+    def _ending(self) -> Ending | None:
+        """What `exit` says. While nobody minds the run the kernel is asked; a status that it still knows
+        counts more than "unknown". Once nobody is left to write the file, nobody knows."""
+        over = self.emptied.done()
+        ending = run_files.read_exit(self.directory)
+        if ending is not None and ending.status is not None:
+            return ending
+        if self._witness():
+            return run_files.read_exit(self.directory)
+        if ending is None and over:
+            return Ending(None, time.time_ns(), "daemon", False)
+        return ending
+
+    def _witness(self) -> bool:
+        """Write `exit` in the place of a minder that is dead; a living one knows more than we do."""
+        main = self.record
+        if self.process is None or (self._minder is not None and not has_ended(self._minder)):
+            return False
+        status = exit_witness(self.process, main.pid, main.start)
+        if status is None:
+            return False
+        oom = oom_seen(main.oom_file)
+        run_files.write_exit(self.directory, status, at_ns=time.time_ns(), who="daemon", oom=oom, sync=False)
+        return True
+
+    async def _watch_minder(self) -> None:
+        while True:
+            if self._minder is not None:
+                await readable(self._minder)
+                os.close(self._minder)
+                self._minder = None
+            if run_files.is_empty(self.directory):
+                break
+            await self._replace_minder()
+        self.emptied.set_result(None)
+
+    async def _replace_minder(self) -> None:
+        """Find or make a successor. Whoever holds the lock minds the run: the keeper may be quicker."""
+        pause = _FIRST_RETRY
+        while not run_files.is_empty(self.directory):
+            try:
+                lock = try_lock(self.directory)
+                if lock is not None:
+                    await self._rescue(lock)
+                record = run_files.read_record(self.directory) or self.record
+                self._minder = open_process(record.shim, record.shim_start)
+                if self._minder is not None:
+                    self.record = record
+                    return
+            except (CorralError, OSError, ValueError) as error:
+                _log.warning("run.rescue_failed", run=self.record.run, error=str(error))
+            await asyncio.sleep(pause)
+            pause = min(pause * 2, _LAST_RETRY)
+
+    async def _rescue(self, lock: int) -> None:
+        try:
+            if run_files.is_empty(self.directory):
+                return
+            _log.warning("run.shim_lost", run=self.record.run, shim=self.record.shim)
+            await self._keeper.rescue(self.directory, lock=lock)
+        finally:
+            os.close(lock)

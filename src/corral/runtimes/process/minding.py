@@ -1,0 +1,67 @@
+"""What shim and rescue have in common: how they begin, and how they wait."""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+
+from corral.runtimes.process import linux_calls
+from corral.runtimes.process.console_relay import ConsoleRelay
+
+_IGNORED = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGPIPE, signal.SIGQUIT, signal.SIGTTOU)
+
+
+def begin(name: bytes, kept: set[int]) -> None:
+    """A process of its own: no signal meant for others, no descriptor of another run."""
+    os.setsid()
+    linux_calls.set_name(name)
+    ignore_signals()
+    close_all_but(kept | {0, 1, 2})
+
+
+def ignore_signals() -> None:
+    for number in _IGNORED:
+        signal.signal(number, signal.SIG_IGN)
+
+
+def close_all_but(kept: set[int]) -> None:
+    low = 0
+    for descriptor in sorted(kept - {-1}):
+        if low < descriptor:  # an empty range at 0 would mean all of them
+            os.closerange(low, descriptor)
+        low = descriptor + 1
+    os.closerange(low, os.sysconf("SC_OPEN_MAX"))
+
+
+def child_signals() -> int:
+    """A descriptor that becomes readable when a child ends."""
+    reader, writer = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+    signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
+    signal.signal(signal.SIGCHLD, _wake)
+    return reader
+
+
+def _wake(*_: object) -> None:
+    """The signal's number in the wake-up pipe is all we need; without a handler it is not written."""
+
+
+def wait(relay: ConsoleRelay, descriptors: tuple[int, ...], timeout: float | None = None) -> set[int]:
+    """Until something happens: the console is served, the others that are ready are returned."""
+    poller = select.poll()
+    for descriptor in descriptors:
+        poller.register(descriptor, select.POLLIN)
+    pause = relay.watch(poller)
+    if timeout is not None:
+        pause = timeout if pause is None else min(pause, timeout)
+    events = poller.poll(None if pause is None else pause * 1000 + 0.5)
+    relay.handle(events)
+    return {descriptor for descriptor, _ in events if descriptor in descriptors}
+
+
+def empty_pipe(reader: int) -> None:
+    try:
+        while os.read(reader, 4096):
+            pass
+    except BlockingIOError:
+        return

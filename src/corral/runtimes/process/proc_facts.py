@@ -1,0 +1,111 @@
+"""What the kernel says about processes: whether a pid is still the process it was, and how one ended.
+
+Standard library only: keeper, shim and daemon share it.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import select
+import struct
+
+_STATE = 0
+_START_TIME = 19
+_EXIT_STATUS = 49
+"""Places in /proc/PID/stat after the command's name: fields 3, 22 and 52 of its manual page."""
+
+_PIDFD_GET_INFO = 0xC040FF0B
+_PIDFD_INFO_EXIT = 1 << 3
+_INFO_BYTES = 64
+_EXIT_CODE_AT = 60
+
+
+def boot_id() -> str:
+    """Names the time since the machine was started; a pid means nothing in another."""
+    with open("/proc/sys/kernel/random/boot_id", "rb") as file:  # noqa: PTH123 - no pathlib in the keeper
+        return file.read().decode().strip()
+
+
+def start_time(pid: int) -> int | None:
+    """Clock ticks since boot at which the process was made; None when there is no such process."""
+    fields = _stat(pid)
+    return int(fields[_START_TIME]) if fields else None
+
+
+def is_alive(pid: int, start: int) -> bool:
+    """Whether this very process exists and is no zombie. The caller holds a pidfd made before."""
+    fields = _stat(pid)
+    return bool(fields) and int(fields[_START_TIME]) == start and fields[_STATE] not in (b"Z", b"X")
+
+
+def open_process(pid: int, start: int) -> int | None:
+    """A pidfd of this very process; None when it is gone. The pidfd is opened first and the start time
+    compared then: whatever takes the pid later, the descriptor means the one that was compared."""
+    try:
+        descriptor = os.pidfd_open(pid)
+    except OSError as error:
+        if error.errno in (errno.ESRCH, errno.EINVAL):
+            return None
+        raise
+    if is_alive(pid, start):
+        return descriptor
+    os.close(descriptor)
+    return None
+
+
+def has_ended(pidfd: int) -> bool:
+    """Whether the process has ended, reaped or not. Does not wait."""
+    poller = select.poll()
+    poller.register(pidfd, select.POLLIN)
+    return bool(poller.poll(0))
+
+
+def exit_witness(pidfd: int, pid: int, start: int) -> int | None:
+    """The raw wait status of an ended process that need not be our child; None when the kernel does not
+    tell. It remembers what was reaped (since 6.15), and shows the status of what was not."""
+    info = bytearray(_INFO_BYTES)
+    struct.pack_into("=Q", info, 0, _PIDFD_INFO_EXIT)
+    try:
+        fcntl.ioctl(pidfd, _PIDFD_GET_INFO, info)
+    except OSError:
+        return _zombie_status(pid, start)
+    (mask,) = struct.unpack_from("=Q", info, 0)
+    if not mask & _PIDFD_INFO_EXIT:
+        return _zombie_status(pid, start)
+    (status,) = struct.unpack_from("=i", info, _EXIT_CODE_AT)
+    return int(status)
+
+
+def _zombie_status(pid: int, start: int) -> int | None:
+    """An init process may take its time to reap. The status reads 0 for those who may not see it: who
+    may read the link of a namespace may see it."""
+    fields = _stat(pid)
+    if not fields or int(fields[_START_TIME]) != start or fields[_STATE] != b"Z":
+        return None
+    try:
+        os.readlink(f"/proc/{pid}/ns/user")  # noqa: PTH115 - no pathlib in the keeper
+    except OSError:
+        return None
+    return int(fields[_EXIT_STATUS])
+
+
+def raw_status(code: int, value: int) -> int:
+    """The raw wait status that `waitid`'s si_code and si_status stand for."""
+    if code == os.CLD_EXITED:
+        return (value & 0xFF) << 8
+    return value | 0x80 if code == os.CLD_DUMPED else value
+
+
+def _stat(pid: int) -> list[bytes]:
+    try:
+        descriptor = os.open(f"/proc/{pid}/stat", os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return []
+    try:
+        return os.read(descriptor, 4096).rpartition(b")")[2].split()
+    except OSError:
+        return []  # it ended between the two calls
+    finally:
+        os.close(descriptor)

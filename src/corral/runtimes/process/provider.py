@@ -1,0 +1,283 @@
+"""The `process` runtime: native processes, minded by shims that outlive the daemon."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import pathlib
+import signal
+from typing import Any, Final
+
+import structlog
+
+from corral.errors import Code, CorralError, Rejected, Retryable
+from corral.runtimes.cgroups.port import CgroupFacts, Cgroups
+from corral.runtimes.process import run_files
+from corral.runtimes.process.command_input import write_command
+from corral.runtimes.process.descriptors import readable
+from corral.runtimes.process.endings import RUNTIME, exit_of, handle_of, lost_with_the_host
+from corral.runtimes.process.finding import Found, find_run
+from corral.runtimes.process.keeper_client import Dialogue, KeeperClient, KeeperFacts
+from corral.runtimes.process.live_run import LiveRun
+from corral.runtimes.process.proc_facts import boot_id, open_process
+from corral.runtimes.process.run_files import Failure
+from corral.runtimes.process.run_lock import try_lock
+from corral.runtimes.process.run_user import RunUser, look_up, own_user
+from corral.runtimes.process.spawn_plan import spawn_plan
+from corral.runtimes.process.start_failures import start_failure
+from corral.sdk.runtime import (
+    Adoption,
+    AdoptionKind,
+    RunExit,
+    RunHandle,
+    RunSpec,
+    RunStats,
+    RuntimeCapabilities,
+)
+
+_log = structlog.get_logger("corral.runtimes.process")
+
+SEGMENT_BYTES: Final = 64 << 20
+_GONE_SECONDS: Final = 10.0
+_REMOVE_TRIES: Final = 8
+_REMOVE_PAUSE: Final = 0.005
+
+
+class ProcessRuntime:
+    """A `corral.sdk.runtime.RuntimeProvider`. `start_keeper` before anything else; `close` detaches: it
+    ends neither keeper nor shims nor workloads. A cancelled `start` may have started: ask `adopt`."""
+
+    name = RUNTIME
+
+    def __init__(
+        self,
+        data: pathlib.Path,
+        cgroups: Cgroups,
+        segment_bytes: int = SEGMENT_BYTES,
+        *,
+        facts: CgroupFacts | None = None,
+    ) -> None:
+        """`facts` are what `cgroups.prove` said, if it was asked already."""
+        self._cgroups = cgroups
+        self._segment_bytes = segment_bytes
+        self._facts = facts
+        self._keeper = KeeperClient(data / "keeper", house=self._house)
+        self._runs: dict[str, LiveRun] = {}
+        """By run directory."""
+
+    async def start_keeper(self) -> KeeperFacts:
+        """Find or start the keeper, and prove the control groups unless that was done."""
+        keeper = await self._keeper.ensure()
+        if self._facts is None:
+            self._facts = await self._cgroups.prove()
+        return keeper
+
+    async def end_keeper(self) -> bool:
+        """End the keeper when it minds no run; False when it does."""
+        return await self._keeper.quit()
+
+    async def close(self) -> None:
+        """Detach from every run. Idempotent."""
+        runs, self._runs = list(self._runs.values()), {}
+        await asyncio.gather(*(run.close() for run in runs))
+
+    def capabilities(self) -> RuntimeCapabilities:
+        facts = self._facts
+        return RuntimeCapabilities(
+            kill_tree=facts is not None and facts.kill,
+            freeze=facts is not None and facts.freeze,
+            memory_limit=facts is not None and facts.memory_limit,
+            cpu_limit=facts is not None and facts.cpu_limit,
+            tty=pathlib.Path("/dev/ptmx").exists(),
+            run_as=os.geteuid() == 0,
+        )
+
+    async def start(self, spec: RunSpec) -> RunHandle:
+        user = await asyncio.to_thread(look_up, spec.run_as) if spec.run_as else own_user()
+        plan = spawn_plan(
+            spec,
+            user=user,
+            marks=self._cgroups.environment(spec.run_name),
+            segment_bytes=self._segment_bytes,
+        )
+        lock = try_lock(spec.run_directory)
+        if lock is None:
+            raise Rejected(
+                Code.ALREADY_EXISTS,
+                f"run {spec.run_name} exists, or is being started",
+                hint="adopt it instead",
+            )
+        try:
+            dialogue, hello = await self._keeper.ask(plan, lock=lock)
+            async with dialogue:
+                await self._spawn(spec, user, dialogue, hello)
+        finally:
+            os.close(lock)
+        record = run_files.read_record(spec.run_directory)
+        if record is None:
+            raise Retryable(Code.SPAWN_FAILED, f"run {spec.run_name} was started and left no record")
+        return self._watch(spec.run_directory, Found(record, True))
+
+    async def _spawn(self, spec: RunSpec, user: RunUser, dialogue: Dialogue, hello: dict[str, Any]) -> None:
+        """The dialogue with the shim. When it fails, nothing of the run is left."""
+        if "error" in hello:
+            raise self._failure(spec, user, hello)
+        shim = open_process(hello["shim"], hello["start"])
+        try:
+            files = await self._cgroups.create(spec.run_name, shim_pid=hello["shim"], limits=spec.limits)
+            go = {"go": True, "cgroup_files": files, "oom_file": self._cgroups.oom_file(spec.run_name)}
+            answer = await self._let_go(dialogue, go)
+            if answer is None:
+                raise Retryable(Code.SPAWN_FAILED, f"the shim of run {spec.run_name} was killed")
+            if "error" in answer:
+                raise self._failure(spec, user, answer)
+        except (CorralError, OSError):
+            await dialogue.close()
+            await self._undo(spec.run_name, shim)
+            raise
+        finally:
+            if shim is not None:
+                os.close(shim)
+
+    async def _let_go(self, dialogue: Dialogue, go: dict[str, Any]) -> dict[str, Any] | None:
+        try:
+            await dialogue.send(go)
+        except ConnectionError:
+            return None
+        return await dialogue.receive()
+
+    def _failure(self, spec: RunSpec, user: RunUser, answer: dict[str, Any]) -> CorralError:
+        failure = Failure(answer["error"], answer["errno"], answer["path"])
+        return start_failure(failure, user=user.name, directory=spec.directory, command=spec.command[0])
+
+    async def _undo(self, run: str, shim: int | None) -> None:
+        """After a failed spawn: the shim ends by itself, then its group goes."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_GONE_SECONDS):
+                if shim is not None:
+                    await readable(shim)
+        try:
+            await self._remove_group(run)
+        except CorralError as error:
+            _log.warning("run.group_left", run=run, error=str(error))
+
+    async def adopt(self, run_directory: str) -> Adoption:
+        known = self._runs.get(run_directory)
+        if known is not None:
+            return await self._adoption(known)
+        found = await find_run(run_directory)
+        if found is None:
+            return Adoption(kind=AdoptionKind.NEVER_STARTED)
+        record = found.record
+        rebooted = record.boot != boot_id()
+        if rebooted or (run_files.is_empty(run_directory) and not found.minded):
+            ending = run_files.read_exit(run_directory)
+            if ending is not None:
+                ended = exit_of(ending, oom=self._cgroups.oom_killed(record.run))
+            else:
+                ended = (
+                    lost_with_the_host() if rebooted else RunExit(known=False, reason="its record is gone")
+                )
+            await self._remove_group(record.run)
+            return Adoption(kind=AdoptionKind.ENDED, handle=handle_of(record, run_directory), exit=ended)
+        self._watch(run_directory, found)
+        return await self._adoption(self._runs[run_directory])
+
+    async def _adoption(self, run: LiveRun) -> Adoption:
+        handle = handle_of(run.record, run.directory)
+        if run_files.is_empty(run.directory):
+            return Adoption(kind=AdoptionKind.ENDED, handle=handle, exit=await self.wait_empty(handle))
+        ending = run_files.read_exit(run.directory)
+        if ending is None or ending.status is None:
+            return Adoption(kind=AdoptionKind.ALIVE, handle=handle)
+        return Adoption(kind=AdoptionKind.ALIVE, handle=handle, exit=self._exit(run, ending))
+
+    def _watch(self, directory: str, found: Found) -> RunHandle:
+        run = LiveRun(directory, found.record, self._keeper)
+        self._runs[directory] = run
+        record = found.record
+        ancestor = 0 if record.rescued else record.shim
+        self._cgroups.know(record.run, shim_pid=ancestor, pid=record.pid)
+        return handle_of(record, directory)
+
+    async def send_command(self, handle: RunHandle, line: str) -> None:
+        write_command(handle.run_directory, handle.run_name, line)
+
+    async def signal(self, handle: RunHandle, number: int) -> None:
+        if not self._cgroups.exists(handle.run_name):
+            return
+        if self._facts is not None and self._facts.freeze:
+            await self._cgroups.set_frozen(handle.run_name, False)
+        await self._cgroups.signal(handle.run_name, number)
+
+    async def kill(self, handle: RunHandle) -> None:
+        await self._cgroups.kill(handle.run_name)
+        run = self._runs.get(handle.run_directory)
+        if run is not None and run.process is not None:
+            with contextlib.suppress(ProcessLookupError):
+                signal.pidfd_send_signal(run.process, signal.SIGKILL)
+
+    async def wait_exit(self, handle: RunHandle) -> RunExit:
+        run = await self._run(handle)
+        if isinstance(run, RunExit):
+            return run
+        return self._exit(run, await asyncio.shield(run.ended))
+
+    async def wait_empty(self, handle: RunHandle) -> RunExit:
+        run = await self._run(handle)
+        if isinstance(run, RunExit):
+            return run
+        await asyncio.shield(run.emptied)
+        ended = self._exit(run, await asyncio.shield(run.ended))
+        await self._remove_group(handle.run_name)
+        if self._runs.get(handle.run_directory) is run:
+            del self._runs[handle.run_directory]
+        await run.close()
+        return ended
+
+    async def stats(self, handle: RunHandle) -> RunStats:
+        usage = self._cgroups.usage(handle.run_name)
+        return RunStats(
+            processes=usage.processes, memory_bytes=usage.memory_bytes, cpu_seconds=usage.cpu_seconds
+        )
+
+    async def set_frozen(self, handle: RunHandle, frozen: bool) -> None:
+        if frozen and not (self._facts is not None and self._facts.freeze):
+            raise Rejected(
+                Code.NOT_SUPPORTED,
+                f"run {handle.run_name} cannot be frozen: this node has no control groups that can",
+                hint="see `capabilities` of the node",
+            )
+        await self._cgroups.set_frozen(handle.run_name, frozen)
+
+    async def _run(self, handle: RunHandle) -> LiveRun | RunExit:
+        """The run behind a handle, watched from now on; how it ended, when nothing of it is left."""
+        if handle.run_directory not in self._runs:
+            adoption = await self.adopt(handle.run_directory)
+            if adoption.kind is AdoptionKind.NEVER_STARTED:
+                raise Rejected(Code.NOT_RUNNING, f"run {handle.run_name} was never started")
+            if adoption.kind is AdoptionKind.ENDED and adoption.exit is not None:
+                return adoption.exit
+        return self._runs[handle.run_directory]
+
+    def _exit(self, run: LiveRun, ending: run_files.Ending) -> RunExit:
+        return exit_of(ending, oom=self._cgroups.oom_killed(run.record.run))
+
+    async def _remove_group(self, run: str) -> None:
+        """The kernel may count a process that has just ended for a moment more."""
+        for attempt in range(_REMOVE_TRIES):
+            try:
+                await self._cgroups.remove(run)
+            except Retryable:
+                if attempt == _REMOVE_TRIES - 1:
+                    raise
+                await asyncio.sleep(_REMOVE_PAUSE * 2**attempt)
+            else:
+                return
+
+    async def _house(self, pid: int) -> None:
+        try:
+            await self._cgroups.house_keeper(pid, RUNTIME)
+        except CorralError as error:
+            _log.warning("keeper.not_moved", pid=pid, error=str(error))

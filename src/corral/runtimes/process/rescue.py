@@ -1,0 +1,89 @@
+"""The rescue pump: takes the place of a shim that was killed.
+
+It is not the parent of the workload. It learns the exit from the kernel by a pidfd, or from the keeper,
+which inherited the workload, and finds by itself out when nothing is left.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import time
+from typing import NoReturn
+
+from corral.runtimes.process import minding, run_files
+from corral.runtimes.process.console_relay import ConsoleRelay
+from corral.runtimes.process.proc_facts import exit_witness, open_process, start_time
+from corral.runtimes.process.run_files import Record
+from corral.runtimes.process.work_left import oom_seen, work_left
+
+LOCK_LOST = 3
+"""Exit code of a rescue that came too late: somebody else minds the run."""
+_WITNESS_SECONDS = 3.0
+"""How long after the end somebody may still tell how it ended."""
+_WITNESS_PAUSE = 0.005
+_LOOK_FIRST = 0.005
+_LOOK_AT_MOST = 0.5
+
+
+def run_rescue(directory: str, *, lock: int, master: int, connection: int) -> NoReturn:
+    """The whole life of a rescue. `lock` is -1 when it has to be taken first; `connection` is -1 when
+    nobody asked, else it is told our pid by `record` and closed."""
+    minding.begin(b"corral-rescue", {lock, master, connection})
+    if lock < 0 and not _take_lock(directory):
+        os._exit(LOCK_LOST)
+    record = run_files.read_record(directory)
+    if record is None or run_files.is_empty(directory):
+        os._exit(0)
+    record.rescued = True
+    record.shim = os.getpid()
+    record.shim_start = start_time(os.getpid()) or 0
+    run_files.write_record(directory, record)
+    if connection >= 0:
+        os.close(connection)
+    relay = ConsoleRelay(
+        directory,
+        master=master if record.tty else -1,
+        segment_bytes=record.segment_bytes,
+        quota_bytes=record.quota_bytes,
+    )
+    _await_exit(directory, record, relay)
+    _await_empty(record, relay)
+    relay.finish()
+    run_files.say_empty(directory)
+    os._exit(0)
+
+
+def _take_lock(directory: str) -> bool:
+    descriptor = os.open(f"{directory}/{run_files.LOCK}", os.O_RDWR | os.O_CLOEXEC)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def _await_exit(directory: str, record: Record, relay: ConsoleRelay) -> None:
+    """Until the main process has ended and `exit` says how, or that nobody knows."""
+    process = open_process(record.pid, record.start)
+    while process is not None:
+        if minding.wait(relay, (process,)):
+            break
+    ends = time.monotonic() + _WITNESS_SECONDS
+    ended_ns = time.time_ns()
+    while run_files.read_exit(directory) is None:
+        status = None if process is None else exit_witness(process, record.pid, record.start)
+        if status is not None or time.monotonic() > ends:
+            oom = oom_seen(record.oom_file)
+            run_files.write_exit(directory, status, at_ns=ended_ns, who="rescue", oom=oom)
+            return
+        minding.wait(relay, (), _WITNESS_PAUSE)
+
+
+def _await_empty(record: Record, relay: ConsoleRelay) -> None:
+    pause = _LOOK_FIRST
+    while work_left(record):
+        ends = time.monotonic() + pause
+        while (left := ends - time.monotonic()) > 0:
+            minding.wait(relay, (), left)
+        pause = min(pause * 2, _LOOK_AT_MOST)

@@ -1,0 +1,304 @@
+"""The files of a run: a frozen format, written by keeper, shim and rescue, read by any later daemon.
+
+`record` says which processes a run is; `exit` how its main process ended; `failed` why its program was
+not executed; `empty` that nothing of it is left. All are text, begin with a name and a version, and a
+reader ignores keys it does not know: the writer may be years older or newer than the reader.
+
+A run's files matter only as long as the machine is up (the boot id tells), so a rename suffices for most
+of them: the kernel keeps what was written, whichever process is killed. `exit` alone is synced, for it
+is what a report after a power failure would be made of.
+
+Only the standard library, and little of it: the keeper imports this.
+"""
+
+from __future__ import annotations
+
+import binascii
+import contextlib
+import os
+
+LOCK = "lock"
+RECORD = "record"
+EXIT = "exit"
+FAILED = "failed"
+EMPTY = "empty"
+NOT_EMPTY = ".empty"
+"""Becomes `empty` by a rename, which needs no space on a full disk."""
+INPUT = "in"
+OUTPUT = "out"
+CONSOLE = "console"
+
+VERSION = 1
+EXIT_BYTES = 512
+_UNKNOWN = "unknown"
+_LINE_BYTES = 128
+
+
+class TooNew(ValueError):
+    """A file in a version whose meaning this reader cannot know."""
+
+
+class Record:
+    """Which processes a run consists of, and what a successor of its shim needs to know."""
+
+    __slots__ = (
+        "boot",
+        "marks",
+        "oom_file",
+        "pid",
+        "procs",
+        "quota_bytes",
+        "rescued",
+        "run",
+        "segment_bytes",
+        "shim",
+        "shim_start",
+        "start",
+        "started_ns",
+        "tty",
+    )
+
+    def __init__(
+        self,
+        *,
+        run: str,
+        pid: int,
+        start: int,
+        shim: int,
+        shim_start: int,
+        boot: str,
+        started_ns: int,
+        segment_bytes: int,
+        quota_bytes: int,
+        tty: bool = False,
+        procs: tuple[str, ...] = (),
+        marks: tuple[str, ...] = (),
+        oom_file: str = "",
+        rescued: bool = False,
+    ) -> None:
+        self.run = run
+        self.pid = pid
+        self.start = start
+        self.shim = shim
+        self.shim_start = shim_start
+        self.boot = boot
+        self.started_ns = started_ns
+        self.segment_bytes = segment_bytes
+        self.quota_bytes = quota_bytes
+        self.tty = tty
+        self.procs = procs
+        """Files of the kernel that list its processes; empty without control groups."""
+        self.marks = marks
+        """Without control groups: what its processes carry in their environment."""
+        self.oom_file = oom_file
+        self.rescued = rescued
+        """`shim` is a rescue: the workload does not descend from it."""
+
+    def text(self) -> str:
+        lines = [f"corral-record {VERSION}"]
+        for name in self.__slots__:
+            value = getattr(self, name)
+            if isinstance(value, tuple):
+                lines += [f"{name}={item}" for item in value]
+            else:
+                lines.append(f"{name}={int(value) if isinstance(value, bool) else value}")
+        return "\n".join(lines) + "\nend=1\n"
+
+
+class Ending:
+    """What `exit` says: the raw wait status, or None when nobody could learn it; and whether the kernel
+    had ended something of the run for want of memory by then."""
+
+    __slots__ = ("at_ns", "oom", "status", "who")
+
+    def __init__(self, status: int | None, at_ns: int, who: str, oom: bool) -> None:
+        self.status = status
+        self.at_ns = at_ns
+        self.who = who
+        self.oom = oom
+
+
+class Failure:
+    """Why the program was not executed: the step that failed, its errno, and the path it concerns."""
+
+    __slots__ = ("errno", "path", "stage")
+
+    def __init__(self, stage: str, errno: int, path: str) -> None:
+        self.stage = stage
+        self.errno = errno
+        self.path = path
+
+    def encoded(self) -> bytes:
+        path = self.path.replace("\n", "?")
+        lines = (
+            f"corral-failed {VERSION}",
+            f"stage={self.stage}",
+            f"errno={self.errno}",
+            f"path={path}",
+            "end=1",
+        )
+        return os.fsencode("\n".join(lines) + "\n")
+
+
+def read_record(directory: str) -> Record | None:
+    """None when there is none. Raises `TooNew`, and ValueError for a damaged one."""
+    content = _read(directory, RECORD)
+    if content is None:
+        return None
+    values, lists = _values(content, "corral-record")
+    return Record(
+        run=values["run"],
+        pid=int(values["pid"]),
+        start=int(values["start"]),
+        shim=int(values["shim"]),
+        shim_start=int(values["shim_start"]),
+        boot=values["boot"],
+        started_ns=int(values["started_ns"]),
+        segment_bytes=int(values["segment_bytes"]),
+        quota_bytes=int(values["quota_bytes"]),
+        tty=values.get("tty", "0") == "1",
+        procs=tuple(lists.get("procs", ())),
+        marks=tuple(lists.get("marks", ())),
+        oom_file=values.get("oom_file", ""),
+        rescued=values.get("rescued", "0") == "1",
+    )
+
+
+def write_record(directory: str, record: Record) -> None:
+    """Replace it as a whole."""
+    temporary = f"{directory}/.{RECORD}.{os.getpid()}"
+    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+    try:
+        content = os.fsencode(record.text())
+        if os.write(descriptor, content) != len(content):
+            raise OSError(28, "short write")
+    finally:
+        os.close(descriptor)
+    os.rename(temporary, f"{directory}/{RECORD}")  # noqa: PTH104 - no pathlib in the keeper
+
+
+def read_failure(directory: str) -> Failure | None:
+    """None when the program was executed, or when that is not decided yet (see `undecided`)."""
+    content = _read(directory, FAILED)
+    if not content:
+        return None
+    try:
+        values, _ = _values(content, "corral-failed")
+        return Failure(values["stage"], int(values["errno"]), values.get("path", ""))
+    except TooNew:
+        raise
+    except (ValueError, KeyError):
+        return None  # being written
+
+
+def undecided(directory: str) -> bool:
+    """Whether `failed` is still empty: it is made before the workload is forked, filled by a workload
+    that could not be executed, and removed by the shim when it was."""
+    try:
+        return os.stat(f"{directory}/{FAILED}").st_size == 0  # noqa: PTH116
+    except FileNotFoundError:
+        return False
+
+
+def allocate_exit(directory: str) -> None:
+    """Give `exit` its block before the start: no full disk shall hide how a run ended."""
+    descriptor = os.open(f"{directory}/{EXIT}", os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        os.posix_fallocate(descriptor, 0, EXIT_BYTES)
+    finally:
+        os.close(descriptor)
+
+
+def read_exit(directory: str) -> Ending | None:
+    """None while nobody has said how the main process ended."""
+    content = _read(directory, EXIT)
+    if not content:
+        return None
+    line, newline, _ = content.partition(b"\n")
+    body, _, check = line.rpartition(b" ")
+    fields = body.decode("ascii", "replace").split()
+    if not newline or len(fields) < 5 or fields[0] != "corral-exit":
+        return None
+    if _check(body) != check:
+        return None
+    if int(fields[1]) > VERSION:
+        raise TooNew(f"exit file of version {fields[1]}")
+    status = None if fields[2] == _UNKNOWN else int(fields[2])
+    return Ending(status, int(fields[3]), fields[4], "oom" in fields[5:])
+
+
+def write_exit(
+    directory: str, status: int | None, *, at_ns: int, who: str, oom: bool = False, sync: bool = True
+) -> None:
+    """Say how the main process ended. What is known already stays: the first witness is the best one."""
+    known = read_exit(directory)
+    if known is not None and (known.status is not None or status is None):
+        return
+    said = _UNKNOWN if status is None else str(status)
+    body = f"corral-exit {VERSION} {said} {at_ns} {who}{' oom' if oom else ''}".encode("ascii")
+    descriptor = os.open(f"{directory}/{EXIT}", os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        os.pwrite(descriptor, (body + b" " + _check(body) + b"\n").ljust(_LINE_BYTES, b"\0"), 0)
+        if sync:
+            os.fdatasync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def is_empty(directory: str) -> bool:
+    try:
+        os.stat(f"{directory}/{EMPTY}")  # noqa: PTH116
+    except FileNotFoundError:
+        return False
+    return True
+
+
+def say_empty(directory: str) -> None:
+    """Nothing of the run is left and its console is complete. Idempotent."""
+    try:
+        os.rename(f"{directory}/{NOT_EMPTY}", f"{directory}/{EMPTY}")  # noqa: PTH104
+    except FileNotFoundError:
+        make_file(directory, EMPTY)
+
+
+def make_file(directory: str, name: str) -> None:
+    os.close(os.open(f"{directory}/{name}", os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600))
+
+
+def remove(directory: str, *names: str) -> None:
+    for name in names:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(f"{directory}/{name}")  # noqa: PTH108
+
+
+def _values(content: bytes, kind: str) -> tuple[dict[str, str], dict[str, list[str]]]:
+    """Each key's last value, and all of them."""
+    lines = os.fsdecode(content).split("\n")
+    name, _, version = lines[0].partition(" ")
+    if name != kind or not version.isdecimal():
+        raise ValueError(f"not a {kind} file")
+    if int(version) > VERSION:
+        raise TooNew(f"{kind} file of version {version}")
+    pairs = [line.partition("=") for line in lines[1:] if "=" in line]
+    values = {key: value for key, _, value in pairs}
+    if "end" not in values:
+        raise ValueError(f"a {kind} file that was cut short")
+    lists: dict[str, list[str]] = {}
+    for key, _, value in pairs:
+        lists.setdefault(key, []).append(value)
+    return values, lists
+
+
+def _check(body: bytes) -> bytes:
+    return b"%08x" % binascii.crc32(body)
+
+
+def _read(directory: str, name: str) -> bytes | None:
+    try:
+        descriptor = os.open(f"{directory}/{name}", os.O_RDONLY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return None
+    try:
+        return os.read(descriptor, 65536)
+    finally:
+        os.close(descriptor)

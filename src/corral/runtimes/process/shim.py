@@ -1,0 +1,186 @@
+"""The shim: one process a run, between whoever ordered it and its workload.
+
+It starts the workload, moves its console, notes how it ended, stays until no descendant is left, says
+so and ends. Nothing that happens to the daemon or the keeper concerns it. Forked from the keeper, it
+imports nothing by itself.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import time
+from typing import Any, NoReturn
+
+from corral.runtimes.process import framing, linux_calls, minding, run_files
+from corral.runtimes.process.console_relay import ConsoleRelay
+from corral.runtimes.process.proc_facts import boot_id, raw_status, start_time
+from corral.runtimes.process.run_files import Failure, Record
+from corral.runtimes.process.work_left import oom_seen
+from corral.runtimes.process.workload import become_workload
+
+STAGE_PREPARE = "prepare"
+STAGE_CGROUP = "cgroup"
+STAGE_RECORD = "record"
+
+
+class Refused(Exception):
+    """The workload was not executed, and never will be."""
+
+    def __init__(self, failure: Failure) -> None:
+        super().__init__(failure.stage)
+        self.failure = failure
+
+
+def run_shim(
+    plan: dict[str, Any], connection: socket.socket, *, lock: int, master: int, slave: int
+) -> NoReturn:
+    """The whole life of a shim. `master` and `slave` are -1 without a terminal."""
+    minding.begin(b"corral-shim", {connection.fileno(), lock, master, slave})
+    linux_calls.become_subreaper()
+    wake = minding.child_signals()
+    own = os.getpid()
+    directory = plan["run_directory"]
+    if not framing.send(connection, {"shim": own, "start": start_time(own)}):
+        os._exit(0)
+    go = framing.receive(connection)
+    if go is None or not go.get("go"):
+        os._exit(0)
+    oom_file = go.get("oom_file", "")
+    try:
+        relay = _open_relay(plan, master)
+        pid, start = _launch(plan, go, slave)
+    except Refused as refused:
+        failure = refused.failure
+        answer = {"error": failure.stage, "errno": failure.errno, "path": failure.path}
+        framing.send(connection, answer)
+        os._exit(0)
+    framing.send(connection, {"pid": pid, "start": start})
+    connection.close()
+    while _reap(directory, pid, oom_file):
+        if wake in minding.wait(relay, (wake,)):
+            minding.empty_pipe(wake)
+    relay.finish()
+    run_files.say_empty(directory)
+    os._exit(0)
+
+
+def _open_relay(plan: dict[str, Any], master: int) -> ConsoleRelay:
+    """Before the workload exists: whoever is told that it does can type into its terminal."""
+    directory = plan["run_directory"]
+    try:
+        return ConsoleRelay(
+            directory,
+            master=master,
+            segment_bytes=plan["segment_bytes"],
+            quota_bytes=plan["quota_bytes"],
+        )
+    except OSError as error:
+        raise Refused(Failure(STAGE_PREPARE, error.errno or 0, directory)) from error
+
+
+def _launch(plan: dict[str, Any], go: dict[str, Any], slave: int) -> tuple[int, int]:
+    """Fork the workload, put it on record, let it go. Returns its pid and start time."""
+    directory = plan["run_directory"]
+    try:
+        input_fd, output_fd, failed = _prepare(plan, directory, slave)
+    except OSError as error:
+        raise Refused(Failure(STAGE_PREPARE, error.errno or 0, str(error.filename or directory))) from error
+    barrier, gate = os.pipe2(os.O_CLOEXEC)
+    executed, executing = os.pipe2(os.O_CLOEXEC)
+    pid = os.fork()
+    if pid == 0:
+        os.close(gate)
+        become_workload(plan, barrier=barrier, failed=failed, input_fd=input_fd, output_fd=output_fd)
+    for descriptor in {barrier, executing, input_fd, output_fd, failed}:
+        os.close(descriptor)
+    start = start_time(pid) or 0
+    try:
+        _put_on_record(plan, go, pid, start)
+    except Refused:
+        os.close(gate)  # it ends without having executed anything
+        os.waitpid(pid, 0)
+        raise
+    os.write(gate, b"1")
+    os.close(gate)
+    os.read(executed, 1)  # the end of file comes with the program, or with the end of the process
+    os.close(executed)
+    failure = run_files.read_failure(directory)
+    if failure is not None:
+        os.waitpid(pid, 0)
+        raise Refused(failure)
+    run_files.remove(directory, run_files.FAILED)
+    return pid, start
+
+
+def _prepare(plan: dict[str, Any], directory: str, slave: int) -> tuple[int, int, int]:
+    """The run's files, and the workload's input, output and `failed`, open."""
+    run_files.allocate_exit(directory)
+    run_files.make_file(directory, run_files.NOT_EMPTY)
+    flags = os.O_RDWR | os.O_CLOEXEC
+    failed = os.open(f"{directory}/{run_files.FAILED}", flags | os.O_CREAT | os.O_TRUNC, 0o600)
+    if slave >= 0:
+        return slave, slave, failed
+    output_fd = os.open(f"{directory}/{run_files.OUTPUT}", flags)
+    if plan["stdin"] == "none":
+        input_fd = os.open("/dev/null", os.O_RDONLY | os.O_CLOEXEC)
+    else:
+        make_fifo(directory, run_files.INPUT, plan)
+        input_fd = os.open(f"{directory}/{run_files.INPUT}", flags)
+    return input_fd, output_fd, failed
+
+
+def make_fifo(directory: str, name: str, plan: dict[str, Any]) -> None:
+    """New, and the workload's own: it must be able to open /dev/stderr again."""
+    path = f"{directory}/{name}"
+    os.mkfifo(path, 0o600)
+    if plan["uid"] is not None:
+        os.chown(path, plan["uid"], plan["gid"])
+
+
+def _put_on_record(plan: dict[str, Any], go: dict[str, Any], pid: int, start: int) -> None:
+    stage, path = STAGE_CGROUP, ""
+    cgroup_files = tuple(go.get("cgroup_files", ()))
+    try:
+        for path in cgroup_files:
+            descriptor = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
+            try:
+                os.write(descriptor, b"%d" % pid)
+            finally:
+                os.close(descriptor)
+        stage, path = STAGE_RECORD, plan["run_directory"]
+        own = os.getpid()
+        record = Record(
+            run=plan["run"],
+            pid=pid,
+            start=start,
+            shim=own,
+            shim_start=start_time(own) or 0,
+            boot=boot_id(),
+            started_ns=time.time_ns(),
+            segment_bytes=plan["segment_bytes"],
+            quota_bytes=plan["quota_bytes"],
+            tty=plan["tty"],
+            procs=cgroup_files,
+            marks=tuple(plan["marks"]),
+            oom_file=go.get("oom_file", ""),
+        )
+        run_files.write_record(path, record)
+    except OSError as error:
+        raise Refused(Failure(stage, error.errno or 0, path)) from error
+
+
+def _reap(directory: str, main: int, oom_file: str) -> bool:
+    """Take leave of everything that ended; False when no descendant is left. The main process is
+    reaped only after `exit` is written: who sees it gone finds the file."""
+    while True:
+        try:
+            ended = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+        except ChildProcessError:
+            return False
+        if ended is None:
+            return True
+        if ended.si_pid == main:
+            status = raw_status(ended.si_code, ended.si_status)
+            run_files.write_exit(directory, status, at_ns=time.time_ns(), who="shim", oom=oom_seen(oom_file))
+        os.waitpid(ended.si_pid, 0)

@@ -1,0 +1,86 @@
+"""Why a workload was not executed, in words: the step that failed and its errno become our errors."""
+
+from __future__ import annotations
+
+import errno
+import os
+import pathlib
+from typing import Final
+
+from corral.errors import Code, CorralError, Rejected, Retryable
+from corral.runtimes.process.run_files import Failure
+from corral.runtimes.process.workload import STAGE_DIRECTORY, STAGE_EXEC, STAGE_USER
+
+_EXEC_CODES: Final = {
+    errno.ENOENT: Code.COMMAND_NOT_FOUND,
+    errno.ENOTDIR: Code.COMMAND_NOT_FOUND,
+    errno.ELOOP: Code.COMMAND_NOT_FOUND,
+    errno.ENAMETOOLONG: Code.COMMAND_NOT_FOUND,
+    errno.EACCES: Code.NOT_EXECUTABLE,
+    errno.EPERM: Code.NOT_EXECUTABLE,
+    errno.EISDIR: Code.NOT_EXECUTABLE,
+    errno.ENOEXEC: Code.BAD_FORMAT,
+    errno.ELIBBAD: Code.BAD_FORMAT,
+    errno.EINVAL: Code.BAD_FORMAT,
+    errno.E2BIG: Code.ARGUMENTS_TOO_LONG,
+}
+_DISK: Final = (errno.ENOSPC, errno.EDQUOT)
+
+
+def start_failure(failure: Failure, *, user: str, directory: str, command: str) -> CorralError:
+    """The error to raise; it names the user and the path, for that is what has to be changed."""
+    if failure.stage == STAGE_EXEC and failure.errno in _EXEC_CODES:
+        return _exec_failure(failure, user=user, directory=directory, command=command)
+    reason = os.strerror(failure.errno)
+    if failure.stage == STAGE_DIRECTORY:
+        return Rejected(
+            Code.DIRECTORY_REFUSED,
+            f"user '{user}' cannot enter the working directory {directory}: {reason}",
+            hint="let that user read and traverse it, and every directory above it",
+        )
+    if failure.stage == STAGE_USER:
+        return Rejected(
+            Code.RUN_AS_REFUSED,
+            f"the workload cannot become user '{user}': {reason}",
+            hint="run the daemon as root with all capabilities, or name another user in `run_as`",
+            field="run_as",
+        )
+    code = Code.DISK_FULL if failure.errno in _DISK else Code.SPAWN_FAILED
+    where = f" ({failure.path})" if failure.path else ""
+    return Retryable(code, f"the workload could not be started, step '{failure.stage}': {reason}{where}")
+
+
+def _exec_failure(failure: Failure, *, user: str, directory: str, command: str) -> Rejected:
+    code = _EXEC_CODES[failure.errno]
+    path = failure.path
+    if code is Code.COMMAND_NOT_FOUND:
+        if "/" in path and pathlib.Path(directory, path).exists():
+            return Rejected(
+                code,
+                f"{path} is there, but not the interpreter that it names",
+                hint="install the interpreter in its first line, or correct that line",
+            )
+        where = (
+            f"relative to {directory}" if "/" in command and not command.startswith("/") else "in its PATH"
+        )
+        place = "" if command.startswith("/") else f" {where}"
+        return Rejected(
+            code, f"command '{command}' was not found{place}", hint="install it, or correct `command`"
+        )
+    if code is Code.NOT_EXECUTABLE:
+        return Rejected(
+            code,
+            f"user '{user}' may not execute {path}: {os.strerror(failure.errno)}",
+            hint="make it executable for that user, and every directory above it traversable",
+        )
+    if code is Code.BAD_FORMAT:
+        return Rejected(
+            code,
+            f"{path} is not a program that this machine can run: {os.strerror(failure.errno)}",
+            hint="a script begins with `#!` and its interpreter; a binary is made for this architecture",
+        )
+    return Rejected(
+        code,
+        f"the arguments and environment of '{command}' are too long for the kernel",
+        hint="one argument or value may have 128 KiB, all of them about 2 MiB",
+    )

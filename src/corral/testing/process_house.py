@@ -1,0 +1,97 @@
+"""A node with the process runtime on it, for tests; everything of it is gone afterwards."""
+
+from __future__ import annotations
+
+import contextlib
+import pathlib
+import uuid
+from types import TracebackType
+from typing import Any, Self
+
+import pytest
+
+from corral.errors import CorralError
+from corral.runtimes.cgroups.opening import open_cgroups
+from corral.runtimes.cgroups.port import CgroupFacts, Cgroups
+from corral.runtimes.process.provider import ProcessRuntime
+from corral.sdk.runtime import RunSpec
+from corral.testing.reaper import reap
+
+PATH = "/usr/local/bin:/usr/bin:/bin"
+CGROUP_KINDS = ("none", "v1", "v2")
+"""Those that need no service manager; a house skips its test where one does not work."""
+
+
+class ProcessHouse:
+    """Use as `async with`. `cgroups` is a kind as in the configuration; each house has a root of its own."""
+
+    def __init__(self, data: pathlib.Path, *, cgroups: str = "none", segment_bytes: int = 64 << 20) -> None:
+        self.data = data
+        self._kind = cgroups
+        self._own = f"corral-house-{uuid.uuid4().hex[:12]}"
+        self._segment_bytes = segment_bytes
+        self._facts: CgroupFacts | None = None
+        self._providers: list[ProcessRuntime] = []
+        self._count = 0
+
+    @property
+    def provider(self) -> ProcessRuntime:
+        return self._providers[-1]
+
+    def cgroups(self) -> Cgroups:
+        """As a new daemon would open them."""
+        return _opened(self._kind, self._own)
+
+    async def next_provider(self) -> ProcessRuntime:
+        cgroups = self.cgroups()
+        provider = ProcessRuntime(self.data, cgroups, self._segment_bytes, facts=self._facts)
+        self._providers.append(provider)
+        await provider.start_keeper()
+        if self._facts is None:
+            self._facts = await cgroups.prove()
+        return provider
+
+    def spec(self, *command: str, **fields: Any) -> RunSpec:
+        self._count += 1
+        name = f"run-{self._count}"
+        run_directory = self.data / "runs" / name / "1024"
+        run_directory.mkdir(parents=True, mode=0o700)
+        for above in (self.data / "runs", run_directory.parent):
+            above.chmod(0o700)
+        directory = self.data / "running" / name
+        directory.mkdir(parents=True)
+        given: dict[str, Any] = {
+            "environment": {"PATH": PATH},
+            "directory": str(directory),
+            "run_directory": str(run_directory),
+            **fields,
+        }
+        return RunSpec(instance_id=name, incarnation=1024, command=command, **given)
+
+    async def __aenter__(self) -> Self:
+        try:
+            self.cgroups()
+        except CorralError as error:
+            pytest.skip(str(error))
+        await self.next_provider()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for provider in self._providers:
+            await provider.close()
+        cgroups = self.cgroups()
+        for run in cgroups.leftovers():  # thaws what a failed test left frozen
+            with contextlib.suppress(CorralError):
+                await cgroups.kill(run)
+        reap(self.data)
+        for run in cgroups.leftovers():
+            with contextlib.suppress(CorralError):
+                await cgroups.remove(run)
+        await cgroups.close()
+
+
+def _opened(kind: str, own: str) -> Cgroups:
+    """With a root of its own, which goes when it is empty."""
+    return open_cgroups(kind, own, owner=own if kind == "none" else "")

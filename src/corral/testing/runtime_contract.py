@@ -1,0 +1,473 @@
+"""What every runtime provider must do, as tests: derive a class and give it a `house` fixture.
+
+    class TestOurRuntime(RuntimeContract):
+        @pytest.fixture
+        async def house(self, tmp_path, reaper):
+            async with OurHouse(tmp_path) as house:
+                yield house
+
+A house is a node with the provider on it. `next_provider` gives another provider object on the same node,
+as after the daemon was killed: the one before says no goodbye.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import pathlib
+import re
+import signal
+from typing import Any, Protocol
+
+import pytest
+
+from corral.errors import Code, CorralError, Rejected
+from corral.sdk.runtime import Adoption, AdoptionKind, RunHandle, RunLimits, RunSpec, RuntimeProvider
+from corral.testing import workloads
+from corral.testing.numbered_output import read_numbered
+from corral.testing.waiting import DEADLINE, eventually
+from corral.testing.workloads import shell
+
+
+class RuntimeHouse(Protocol):
+    """A node to run things on."""
+
+    provider: RuntimeProvider
+    """The present one."""
+
+    async def next_provider(self) -> RuntimeProvider:
+        """What a new daemon would make; `provider` from now on."""
+
+    def spec(self, *command: str, **fields: Any) -> RunSpec:
+        """A run of its own, its directories made; `fields` are those of `RunSpec`."""
+
+
+def console_bytes(run_directory: str) -> bytes:
+    """All that is in a run's console, of which nothing was dropped."""
+    segments = sorted(pathlib.Path(run_directory, "console").glob("*.log"))
+    return b"".join(segment.read_bytes() for segment in segments)
+
+
+async def said(handle: RunHandle, pattern: bytes) -> re.Match[bytes]:
+    """The first match in the console, once there is one."""
+
+    def found() -> re.Match[bytes] | None:
+        return re.search(pattern, console_bytes(handle.run_directory))
+
+    match = await eventually(found, state=lambda: console_bytes(handle.run_directory)[-2000:])
+    assert match is not None
+    return match
+
+
+def is_running(pid: int) -> bool:
+    """Whether a process exists and is no zombie."""
+    try:
+        fields = pathlib.Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()
+    except OSError:
+        return False
+    return fields[0] not in (b"Z", b"X")
+
+
+async def refused(house: RuntimeHouse, *command: str, **fields: Any) -> CorralError:
+    """How a start is refused; nothing of the run is there afterwards."""
+    spec = house.spec(*command, **fields)
+    with pytest.raises(CorralError) as caught:
+        await house.provider.start(spec)
+    adoption = await house.provider.adopt(spec.run_directory)
+    assert adoption.kind is AdoptionKind.NEVER_STARTED
+    return caught.value
+
+
+class Starting:
+    """How a run begins."""
+
+    async def test_a_workload_is_started_and_its_exit_code_known(self, house: RuntimeHouse) -> None:
+        handle = await house.provider.start(house.spec(*workloads.crashing(code=7)))
+        ended = await house.provider.wait_exit(handle)
+        assert (ended.known, ended.code, ended.signal) == (True, 7, 0)
+        assert ended.ended_at_ms >= handle.started_at_ms
+        assert await house.provider.wait_empty(handle) == ended
+
+    async def test_the_environment_is_what_was_said_and_nothing_else(self, house: RuntimeHouse) -> None:
+        environment = {"PATH": "/usr/bin:/bin", "GREETING": "h\u00e4llo = w\u00f6rld", "EMPTY": ""}
+        handle = await house.provider.start(house.spec("env", environment=environment))
+        await house.provider.wait_empty(handle)
+        lines = console_bytes(handle.run_directory).decode().splitlines()
+        found = {name: value for name, _, value in (line.partition("=") for line in lines)}
+        ours = {name for name in found if name.startswith("CORRAL_RUN")}
+        assert {name: value for name, value in found.items() if name not in ours} == environment
+
+    async def test_it_runs_in_its_directory(self, house: RuntimeHouse) -> None:
+        spec = house.spec("pwd")
+        handle = await house.provider.start(spec)
+        await house.provider.wait_empty(handle)
+        assert console_bytes(handle.run_directory).decode() == spec.directory + "\n"
+
+    async def test_arguments_arrive_byte_for_byte(self, house: RuntimeHouse) -> None:
+        arguments = ("", " a  b ", "$HOME", "'\"\\", "new\nline", "\u00fc\U0001f40e", "\udcff\udcfe")
+        handle = await house.provider.start(house.spec("printf", "%s|", *arguments))
+        await house.provider.wait_empty(handle)
+        wanted = "".join(f"{argument}|" for argument in arguments).encode("utf-8", "surrogateescape")
+        assert console_bytes(handle.run_directory) == wanted
+
+    async def test_signals_and_privileges_are_a_fresh_process_own(self, house: RuntimeHouse) -> None:
+        handle = await house.provider.start(house.spec("cat", "/proc/self/status"))
+        await house.provider.wait_empty(handle)
+        status = dict(
+            line.split(":\t", 1)
+            for line in console_bytes(handle.run_directory).decode().splitlines()
+            if ":\t" in line
+        )
+        assert [int(status[name], 16) for name in ("SigBlk", "SigIgn", "SigCgt", "CapAmb")] == [0, 0, 0, 0]
+        assert (status["NoNewPrivs"], status["Umask"]) == ("1", "0027")
+
+    async def test_many_start_at_once(self, house: RuntimeHouse) -> None:
+        specs = [house.spec(*shell("echo up $1; exec sleep 3600", str(n))) for n in range(20)]
+        handles = await asyncio.gather(*(house.provider.start(spec) for spec in specs))
+        assert len({handle.pid for handle in handles}) == 20
+        await asyncio.gather(*(house.provider.kill(handle) for handle in handles))
+        ends = await asyncio.gather(*(house.provider.wait_empty(handle) for handle in handles))
+        assert {ended.signal for ended in ends} == {signal.SIGKILL}
+
+    async def test_one_run_is_started_once_however_many_try(self, house: RuntimeHouse) -> None:
+        spec = house.spec(*shell("echo up; exec sleep 3600"))
+        starts = (house.provider.start(spec) for _ in range(10))
+        results = await asyncio.gather(*starts, return_exceptions=True)
+        handles = [result for result in results if isinstance(result, RunHandle)]
+        refusals = [result.code for result in results if isinstance(result, Rejected)]
+        assert (len(handles), refusals) == (1, [Code.ALREADY_EXISTS] * 9)
+        await said(handles[0], b"up\n")
+        await house.provider.kill(handles[0])
+        await house.provider.wait_empty(handles[0])
+        assert console_bytes(spec.run_directory) == b"up\n"
+
+    async def test_a_command_that_is_not_there(self, house: RuntimeHouse) -> None:
+        assert (await refused(house, "no-such-command")).code is Code.COMMAND_NOT_FOUND
+        assert (await refused(house, "/no/such/command")).code is Code.COMMAND_NOT_FOUND
+
+    async def test_a_file_that_is_no_program(self, house: RuntimeHouse, tmp_path: pathlib.Path) -> None:
+        program = tmp_path / "program"
+        program.write_bytes(b"no program\n")
+        assert (await refused(house, str(program))).code is Code.NOT_EXECUTABLE
+        program.chmod(0o755)
+        error = await refused(house, str(program))
+        assert error.code is Code.BAD_FORMAT
+        assert str(program) in str(error)
+
+    async def test_a_script_without_its_interpreter(
+        self, house: RuntimeHouse, tmp_path: pathlib.Path
+    ) -> None:
+        script = tmp_path / "script"
+        script.write_text("#!/no/such/interpreter\n")
+        script.chmod(0o755)
+        error = await refused(house, str(script))
+        assert error.code is Code.COMMAND_NOT_FOUND
+        assert "interpreter" in str(error)
+
+    async def test_arguments_that_the_kernel_does_not_take(self, house: RuntimeHouse) -> None:
+        assert (await refused(house, "true", "x" * 200_000)).code is Code.ARGUMENTS_TOO_LONG
+        assert (await refused(house, "true", *["x" * 100_000] * 200)).code is Code.ARGUMENTS_TOO_LONG
+
+    async def test_a_directory_that_is_not_there(self, house: RuntimeHouse) -> None:
+        error = await refused(house, "true", directory="/no/such/directory")
+        assert error.code is Code.DIRECTORY_REFUSED
+        assert "/no/such/directory" in str(error)
+
+    async def test_a_user_that_is_not_there(self, house: RuntimeHouse) -> None:
+        error = await refused(house, "true", run_as="no-such-user")
+        assert error.code is Code.RUN_AS_REFUSED
+        assert "no-such-user" in str(error)
+
+    async def test_a_refused_run_can_be_started_when_the_reason_is_gone(self, house: RuntimeHouse) -> None:
+        spec = house.spec("./program")
+        program = pathlib.Path(spec.directory, "program")
+        with pytest.raises(Rejected):
+            await house.provider.start(spec)
+        program.write_text("#!/bin/sh\necho started\n")
+        program.chmod(0o755)
+        handle = await house.provider.start(spec)
+        assert (await house.provider.wait_empty(handle)).code == 0
+        assert console_bytes(spec.run_directory) == b"started\n"
+
+
+class Talking:
+    """Input and console."""
+
+    async def test_commands_arrive_in_order(self, house: RuntimeHouse) -> None:
+        handle = await house.provider.start(house.spec(*workloads.reading_commands(code=4)))
+        for n in range(50):
+            await house.provider.send_command(handle, f"line {n}")
+        await house.provider.send_command(handle, "x" * 4095)
+        await house.provider.send_command(handle, "stop")
+        assert (await house.provider.wait_empty(handle)).code == 4
+        lines = console_bytes(handle.run_directory).decode().splitlines()
+        assert lines == ["up", *(f"got line {n}" for n in range(50)), "got " + "x" * 4095, "bye"]
+
+    async def test_a_command_is_one_line_of_bounded_length(self, house: RuntimeHouse) -> None:
+        handle = await house.provider.start(house.spec(*workloads.reading_commands()))
+        for line in ("x" * 4096, "two\nlines", "\u00e4" * 2048):
+            with pytest.raises(Rejected) as caught:
+                await house.provider.send_command(handle, line)
+            assert caught.value.code is Code.INVALID_FIELD
+        await house.provider.send_command(handle, "stop")
+        await house.provider.wait_empty(handle)
+        assert console_bytes(handle.run_directory) == b"up\nbye\n"
+
+    async def test_without_input_there_is_an_end_of_file_at_once(self, house: RuntimeHouse) -> None:
+        handle = await house.provider.start(house.spec(*workloads.reading_commands(), stdin="none"))
+        assert (await house.provider.wait_empty(handle)).code == 3
+        with pytest.raises(CorralError) as caught:
+            await house.provider.send_command(handle, "hello")
+        assert caught.value.code is Code.INPUT_CLOSED
+
+    async def test_input_that_nobody_reads_is_refused_with_its_size(self, house: RuntimeHouse) -> None:
+        handle = await house.provider.start(house.spec(*workloads.not_reading()))
+
+        async def flood() -> None:
+            for _ in range(1000):
+                await house.provider.send_command(handle, "x" * 4095)
+
+        with pytest.raises(CorralError) as caught:
+            await flood()
+        assert caught.value.code is Code.INPUT_NOT_READ
+        waiting = re.search(r"(\d+) bytes", str(caught.value))
+        assert waiting is not None
+        assert int(waiting[1]) >= 4096
+        await house.provider.kill(handle)
+        await house.provider.wait_empty(handle)
+
+    async def test_a_workload_that_closes_everything_lives_on(self, house: RuntimeHouse) -> None:
+        closing = shell("echo up; exec 0<&- 1>&- 2>&-; while :; do sleep 3600; done")
+        handle = await house.provider.start(house.spec(*closing))
+        await said(handle, b"up\n")
+
+        async def refusal() -> Code | None:
+            try:
+                await house.provider.send_command(handle, "hello")
+            except CorralError as error:
+                return error.code
+            return None
+
+        await eventually(lambda: _is(refusal(), Code.INPUT_CLOSED))
+        assert is_running(handle.pid)
+        await house.provider.kill(handle)
+        assert (await house.provider.wait_empty(handle)).signal == signal.SIGKILL
+
+    @pytest.mark.trap("T16")
+    async def test_every_byte_of_a_short_life_is_in_the_console(self, house: RuntimeHouse) -> None:
+        handle = await house.provider.start(house.spec(*workloads.megabyte_then_exit(code=1)))
+        assert (await house.provider.wait_empty(handle)).code == 1
+        output = console_bytes(handle.run_directory)
+        assert len(output) == 1 << 20
+        read_numbered(output).check(last=16_384)
+
+    @pytest.mark.trap("T16")
+    async def test_a_burst_right_after_a_first_line_and_the_end(self, house: RuntimeHouse) -> None:
+        """Whoever paces his reading by the first line meets the end before he reads again."""
+        burst = shell("echo first; head -c 50000 /dev/zero | tr '\\0' x; exit 1")
+        for _ in range(12):
+            handle = await house.provider.start(house.spec(*burst))
+            assert (await house.provider.wait_empty(handle)).code == 1
+            assert console_bytes(handle.run_directory) == b"first\n" + b"x" * 50_000
+
+    @pytest.mark.trap("T43")
+    async def test_writing_to_dev_stderr_appends(self, house: RuntimeHouse) -> None:
+        handle = await house.provider.start(house.spec(*workloads.to_dev_stderr(1000)))
+        await said(handle, b"last\n")
+        assert console_bytes(handle.run_directory).count(b"\n") == 1001
+        await house.provider.kill(handle)
+        await house.provider.wait_empty(handle)
+
+    async def test_hostile_bytes_are_stored_as_they_are(self, house: RuntimeHouse) -> None:
+        handle = await house.provider.start(house.spec(*workloads.hostile_bytes()))
+        await said(handle, b"up\n")
+        assert console_bytes(handle.run_directory) == workloads.HOSTILE + b"up\n"
+        await house.provider.kill(handle)
+        await house.provider.wait_empty(handle)
+
+
+class Ending:
+    """How a run ends."""
+
+    @pytest.mark.trap("T47")
+    async def test_exit_137_and_sigkill_are_told_apart(self, house: RuntimeHouse) -> None:
+        provider = house.provider
+        exits = await provider.start(house.spec(*workloads.crashing(code=137)))
+        killed = await provider.start(house.spec(*workloads.crashing(signal=signal.SIGKILL)))
+        first, second = await provider.wait_empty(exits), await provider.wait_empty(killed)
+        assert (first.known, first.code, first.signal) == (True, 137, 0)
+        assert (second.known, second.code, second.signal) == (True, 0, signal.SIGKILL)
+        assert not second.oom_killed
+
+    @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGSEGV, signal.SIGUSR1])
+    async def test_the_signal_that_ended_it_is_known(self, house: RuntimeHouse, number: int) -> None:
+        handle = await house.provider.start(house.spec(*workloads.silent()))
+        await house.provider.signal(handle, number)
+        ended = await house.provider.wait_empty(handle)
+        assert (ended.known, ended.code, ended.signal) == (True, 0, number)
+
+    async def test_a_signal_reaches_every_process(self, house: RuntimeHouse) -> None:
+        tree = shell(
+            "for n in 1 2 3; do sh -c 'trap \"echo heard; exit\" TERM; echo up; while :; do sleep 0.05; done' & done; trap : TERM; wait; wait; wait; echo over"
+        )
+        handle = await house.provider.start(house.spec(*tree))
+        await eventually(lambda: console_bytes(handle.run_directory).count(b"up\n") == 3)
+        await house.provider.signal(handle, signal.SIGTERM)
+        await house.provider.wait_empty(handle)
+        assert console_bytes(handle.run_directory).count(b"heard\n") == 3
+
+    async def test_what_ignores_signals_is_killed(self, house: RuntimeHouse) -> None:
+        deaf = shell("trap '' TERM INT HUP QUIT USR1 USR2; echo up; while :; do sleep 0.05; done")
+        handle = await house.provider.start(house.spec(*deaf))
+        await said(handle, b"up\n")
+        await house.provider.signal(handle, signal.SIGTERM)
+        assert is_running(handle.pid)
+        await house.provider.kill(handle)
+        assert (await house.provider.wait_empty(handle)).signal == signal.SIGKILL
+
+    @pytest.mark.trap("T19")
+    async def test_a_grandchild_that_fled_is_part_of_the_run(self, house: RuntimeHouse) -> None:
+        handle = await house.provider.start(house.spec(*workloads.double_forking(stays=False)))
+        assert (await house.provider.wait_exit(handle)).code == 0
+        grandchild = int((await said(handle, rb"grandchild (\d+)\n"))[1])
+        emptied = asyncio.create_task(house.provider.wait_empty(handle), name="contract/wait-empty")
+        await asyncio.wait([emptied], timeout=0.3)
+        assert not emptied.done()
+        assert is_running(grandchild)
+        await house.provider.kill(handle)
+        assert (await emptied).code == 0
+        assert not is_running(grandchild)
+
+    async def test_killing_what_is_gone_is_harmless(self, house: RuntimeHouse) -> None:
+        handle = await house.provider.start(house.spec("true"))
+        await house.provider.wait_empty(handle)
+        await house.provider.kill(handle)
+        await house.provider.signal(handle, signal.SIGTERM)
+        assert (await house.provider.wait_empty(handle)).code == 0
+
+    @pytest.mark.trap("T59")
+    async def test_a_frozen_run_hears_signals_and_dies(self, house: RuntimeHouse) -> None:
+        provider = house.provider
+        polite = shell("trap 'echo bye; exit 6' TERM; echo up; while :; do sleep 0.05; done")
+        first, second = [await provider.start(house.spec(*polite)) for _ in range(2)]
+        if not provider.capabilities().freeze:
+            with pytest.raises(CorralError) as caught:
+                await provider.set_frozen(first, True)
+            assert caught.value.code is Code.NOT_SUPPORTED
+        for handle in (first, second):
+            await said(handle, b"up\n")
+            if provider.capabilities().freeze:
+                await provider.set_frozen(handle, True)
+        await provider.signal(first, signal.SIGTERM)
+        await provider.kill(second)
+        async with asyncio.timeout(DEADLINE):
+            assert (await provider.wait_empty(first)).code == 6
+            assert (await provider.wait_empty(second)).signal == signal.SIGKILL
+
+    async def test_stats_count_what_runs(self, house: RuntimeHouse) -> None:
+        handle = await house.provider.start(house.spec(*shell("sleep 3600 & sleep 3600")))
+        stats = await eventually(lambda: _counted(house, handle, 3))
+        assert stats.memory_bytes > 0
+        await house.provider.kill(handle)
+        await house.provider.wait_empty(handle)
+
+    async def test_memory_beyond_the_limit_ends_it_with_the_reason(self, house: RuntimeHouse) -> None:
+        if not house.provider.capabilities().memory_limit:
+            pytest.skip("no memory limits on this node")
+        spec = house.spec(*workloads.allocating(256), limits=RunLimits(memory_mb=64))
+        handle = await house.provider.start(spec)
+        ended = await house.provider.wait_exit(handle)
+        assert (ended.signal, ended.oom_killed) == (signal.SIGKILL, True)
+        assert await house.provider.wait_empty(handle) == ended
+
+
+class Adopting:
+    """Finding a run again after the provider's host was killed."""
+
+    async def test_a_live_run_is_adopted_and_obeys(self, house: RuntimeHouse) -> None:
+        spec = house.spec(*workloads.reading_commands(code=9))
+        handle = await house.provider.start(spec)
+        await house.provider.send_command(handle, "one")
+        adopted = await _adopted(house, spec, AdoptionKind.ALIVE)
+        assert adopted.exit is None
+        assert adopted.handle is not None
+        assert (adopted.handle.pid, adopted.handle.run_name) == (handle.pid, handle.run_name)
+        await house.provider.send_command(adopted.handle, "two")
+        await house.provider.send_command(adopted.handle, "stop")
+        assert (await house.provider.wait_exit(adopted.handle)).code == 9
+        assert (await house.provider.wait_empty(adopted.handle)).code == 9
+        assert console_bytes(spec.run_directory) == b"up\ngot one\ngot two\nbye\n"
+
+    async def test_adopting_twice_changes_nothing(self, house: RuntimeHouse) -> None:
+        spec = house.spec(*workloads.silent())
+        handle = await house.provider.start(spec)
+        first = await _adopted(house, spec, AdoptionKind.ALIVE)
+        second = await house.provider.adopt(spec.run_directory)
+        assert first == second
+        await house.provider.kill(handle)
+        assert (await house.provider.wait_empty(handle)).signal == signal.SIGKILL
+
+    async def test_an_adopted_run_can_be_killed_with_all_its_descendants(self, house: RuntimeHouse) -> None:
+        spec = house.spec(*workloads.double_forking(stays=True))
+        handle = await house.provider.start(spec)
+        grandchild = int((await said(handle, rb"grandchild (\d+)\n"))[1])
+        adopted = await _adopted(house, spec, AdoptionKind.ALIVE)
+        assert adopted.handle is not None
+        await house.provider.kill(adopted.handle)
+        assert (await house.provider.wait_empty(adopted.handle)).signal == signal.SIGKILL
+        assert not is_running(grandchild)
+
+    @pytest.mark.trap("T8")
+    async def test_what_ended_meanwhile_is_known_exactly(self, house: RuntimeHouse) -> None:
+        specs = [
+            house.spec(*workloads.crashing(code=5, says="last words")),
+            house.spec(*workloads.crashing(signal=signal.SIGABRT)),
+        ]
+        handles = [await house.provider.start(spec) for spec in specs]
+        for handle in handles:
+            await house.provider.wait_empty(handle)
+        first = await _adopted(house, specs[0], AdoptionKind.ENDED)
+        second = await house.provider.adopt(specs[1].run_directory)
+        assert first.exit is not None
+        assert (first.exit.known, first.exit.code, first.exit.signal) == (True, 5, 0)
+        assert second.exit is not None
+        assert (second.exit.known, second.exit.signal) == (True, signal.SIGABRT)
+        assert console_bytes(specs[0].run_directory) == b"last words\n"
+
+    async def test_a_run_of_which_only_a_grandchild_is_left(self, house: RuntimeHouse) -> None:
+        spec = house.spec(*workloads.double_forking(stays=False))
+        handle = await house.provider.start(spec)
+        await house.provider.wait_exit(handle)
+        adopted = await _adopted(house, spec, AdoptionKind.ALIVE)
+        assert adopted.exit is not None
+        assert adopted.exit.code == 0
+        assert adopted.handle is not None
+        await house.provider.kill(adopted.handle)
+        assert (await house.provider.wait_empty(adopted.handle)).code == 0
+
+    async def test_what_was_never_started_may_be_started(self, house: RuntimeHouse) -> None:
+        spec = house.spec(*workloads.crashing(code=2))
+        adoption = await house.provider.adopt(spec.run_directory)
+        assert adoption == Adoption(kind=AdoptionKind.NEVER_STARTED)
+        handle = await house.provider.start(spec)
+        assert (await house.provider.wait_empty(handle)).code == 2
+
+
+class RuntimeContract(Starting, Talking, Ending, Adopting):
+    """All of it."""
+
+
+async def _is(answer: Any, wanted: object) -> bool:
+    return await answer is wanted
+
+
+async def _counted(house: RuntimeHouse, handle: RunHandle, processes: int) -> Any:
+    stats = await house.provider.stats(handle)
+    return stats if stats.processes == processes else None
+
+
+async def _adopted(house: RuntimeHouse, spec: RunSpec, kind: AdoptionKind) -> Adoption:
+    """By the next provider."""
+    provider = await house.next_provider()
+    adoption = await provider.adopt(spec.run_directory)
+    assert adoption.kind is kind
+    return adoption

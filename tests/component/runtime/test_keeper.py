@@ -1,0 +1,133 @@
+"""The keeper: one a directory, small, and nobody's child."""
+
+from __future__ import annotations
+
+import json
+import os
+import pathlib
+import subprocess
+import sys
+
+import corral
+from corral.runtimes.process import run_files
+from corral.testing import workloads
+from corral.testing.process_house import ProcessHouse
+from corral.testing.runtime_contract import is_running
+from corral.testing.waiting import eventually
+
+_MODULES = """
+import json, sys
+sys.path.append(sys.argv[1])
+import corral.runtimes.process.keeper_main
+print(json.dumps({name: getattr(module, "__file__", None) for name, module in sys.modules.items()}))
+"""
+
+
+def open_files(pid: int) -> list[str]:
+    found = []
+    for name in os.listdir(f"/proc/{pid}/fd"):
+        try:
+            found.append(str(pathlib.Path(f"/proc/{pid}/fd/{name}").readlink()))
+        except FileNotFoundError:
+            continue
+    return found
+
+
+def test_it_imports_the_standard_library_and_its_own_few_files() -> None:
+    root = str(pathlib.Path(corral.__file__).parents[1])
+    out = subprocess.check_output([sys.executable, "-I", "-S", "-c", _MODULES, root])
+    modules = json.loads(out)
+    assert not {"asyncio", "msgspec", "structlog", "uvloop", "threading", "pathlib", "logging"} & set(modules)
+    ours = {name for name in modules if name.startswith("corral")}
+    assert all(
+        name.startswith(("corral.runtimes.process", "corral.runtimes.console"))
+        for name in ours - {"corral", "corral.runtimes"}
+    )
+    strangers = [
+        file for name, file in modules.items() if file and "site-packages" in file and name not in ours
+    ]
+    assert strangers == []
+
+
+async def test_it_is_nobodys_child_and_survives_its_provider(house: ProcessHouse) -> None:
+    first = await house.provider.start_keeper()
+    status = pathlib.Path(f"/proc/{first.pid}/status").read_text()
+    assert f"PPid:\t{os.getpid()}\n" not in status
+    assert os.getsid(first.pid) == first.pid
+    await house.provider.close()
+    assert await (await house.next_provider()).start_keeper() == first
+
+
+async def test_providers_that_start_at_once_share_one(house: ProcessHouse) -> None:
+    assert await house.provider.end_keeper()
+    providers = [await house.next_provider() for _ in range(3)]
+    keepers = [await provider.start_keeper() for provider in providers]
+    assert len(set(keepers)) == 1
+
+
+async def test_it_quits_only_when_it_minds_nothing(house: ProcessHouse) -> None:
+    keeper = await house.provider.start_keeper()
+    handle = await house.provider.start(house.spec(*workloads.silent()))
+    assert not await house.provider.end_keeper()
+    await house.provider.kill(handle)
+    await house.provider.wait_empty(handle)
+    await eventually(house.provider.end_keeper)
+    await eventually(lambda: not is_running(keeper.pid))
+
+
+async def test_a_path_longer_than_an_address(scratch: pathlib.Path, reaper: object) -> None:
+    deep = scratch / ("d" * 120) / ("e" * 120)
+    async with ProcessHouse(deep) as house:
+        handle = await house.provider.start(house.spec(*workloads.crashing(code=3)))
+        assert (await house.provider.wait_empty(handle)).code == 3
+
+
+async def test_a_shim_holds_nothing_of_another_run(house: ProcessHouse) -> None:
+    handles = [await house.provider.start(house.spec(*workloads.silent())) for _ in range(4)]
+    runs = str(house.data / "runs")
+    for handle in handles:
+        held = [file for file in open_files(int(handle.state["shim"])) if file.startswith(runs)]
+        assert held
+        assert all(file.startswith(handle.run_directory) for file in held)
+        assert open_files(handle.pid)[0].startswith(handle.run_directory)
+    for handle in handles:
+        await house.provider.kill(handle)
+        await house.provider.wait_empty(handle)
+    keeper = await house.provider.start_keeper()
+    await eventually(lambda: not [file for file in open_files(keeper.pid) if file.startswith(runs)])
+
+
+async def test_what_the_daemon_reads_today_is_what_a_shim_wrote_long_ago(scratch: pathlib.Path) -> None:
+    """The bytes of version 1, with keys that a later writer might add."""
+    (scratch / "record").write_text(
+        "corral-record 1\nboot=b\npid=10\nquota_bytes=5\nrun=a.1024\nsegment_bytes=4\nshim=9\nshim_start=8\n"
+        "start=7\nstarted_ns=6\ntty=1\nprocs=/x/cgroup.procs\nprocs=/y/cgroup.procs\nlater=1=2\nend=1\n"
+    )
+    (scratch / "exit").write_bytes(
+        b"corral-exit 1 35072 1700000000000000000 shim oom 2a3f79d5\n".ljust(512, b"\0")
+    )
+    (scratch / "failed").write_text("corral-failed 1\nstage=exec\nerrno=2\npath=/a b\nend=1\n")
+    record = run_files.read_record(str(scratch))
+    ending = run_files.read_exit(str(scratch))
+    failure = run_files.read_failure(str(scratch))
+    assert record is not None
+    assert (record.pid, record.start, record.shim, record.tty, len(record.procs)) == (10, 7, 9, True, 2)
+    assert ending is not None
+    assert (ending.status, ending.at_ns, ending.who, ending.oom) == (35_072, 17 * 10**17, "shim", True)
+    assert failure is not None
+    assert (failure.stage, failure.errno, failure.path) == ("exec", 2, "/a b")
+
+
+def test_an_exit_that_is_torn_or_empty_says_nothing(scratch: pathlib.Path) -> None:
+    directory = str(scratch)
+    assert run_files.read_exit(directory) is None
+    run_files.allocate_exit(directory)
+    assert run_files.read_exit(directory) is None
+    run_files.write_exit(directory, None, at_ns=1, who="rescue")
+    assert run_files.read_exit(directory).status is None
+    run_files.write_exit(directory, 9, at_ns=2, who="keeper")
+    run_files.write_exit(directory, 5 << 8, at_ns=3, who="daemon")
+    assert run_files.read_exit(directory).status == 9
+    whole = (scratch / "exit").read_bytes()
+    (scratch / "exit").write_bytes(whole.replace(b"keeper", b"keepeR"))
+    assert run_files.read_exit(directory) is None

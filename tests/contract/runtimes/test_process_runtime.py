@@ -1,0 +1,22 @@
+"""The process runtime, over every kind of control groups that this machine has."""
+
+from __future__ import annotations
+
+import pathlib
+from collections.abc import AsyncIterator
+
+import pytest
+
+from corral.testing.process_house import CGROUP_KINDS, ProcessHouse
+from corral.testing.reaper import Reaper
+from corral.testing.runtime_contract import RuntimeContract
+
+
+@pytest.mark.parametrize("cgroups", CGROUP_KINDS)
+class TestProcessRuntime(RuntimeContract):
+    @pytest.fixture
+    async def house(
+        self, tmp_path: pathlib.Path, reaper: Reaper, cgroups: str
+    ) -> AsyncIterator[ProcessHouse]:
+        async with ProcessHouse(tmp_path / "node", cgroups=cgroups) as house:
+            yield house
