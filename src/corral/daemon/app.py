@@ -10,12 +10,17 @@ from typing import Final
 import structlog
 
 from corral.daemon import host
+from corral.daemon.console.consoles import Consoles
 from corral.daemon.enrol import enrol
 from corral.daemon.identity import Identity, load_identity
-from corral.daemon.link.link import Link
+from corral.daemon.link.link import Link, Order
 from corral.daemon.link.log_forwarding import LogForwarding
 from corral.daemon.link.memory import LinkMemory
 from corral.daemon.link.spool import Spool
+from corral.daemon.supervise.link_orders import LinkOrders
+from corral.daemon.supervise.local_socket import LocalSocket
+from corral.daemon.supervise.supervision import NodeRuntime, Supervision
+from corral.daemon.supervise.supervisor import running_instances
 from corral.domain.ids import NodeId
 from corral.errors import Code, Rejected
 from corral.system.clock import Clock, SystemClock
@@ -31,13 +36,22 @@ from corral.version import PROTOCOL_VERSION, VERSION
 from corral.wire.v1.node_pb2 import Handshake, NodeStatus
 
 _log = structlog.get_logger("corral.daemon")
-_ROLE: Final = "daemon"
+DAEMON_ROLE: Final = "daemon"
 
 
 class HostFacts:
-    """This host as the link presents it."""
+    """This host and its instances as the link presents them."""
 
-    def __init__(self, *, config: DaemonConfig, machine_id: str, entropy: Entropy, logs: LogPort) -> None:
+    def __init__(
+        self,
+        *,
+        config: DaemonConfig,
+        machine_id: str,
+        entropy: Entropy,
+        logs: LogPort,
+        supervision: Supervision,
+        spool: Spool,
+    ) -> None:
         self._config = config
         self._machine_id = machine_id
         self._boot_id = host.boot_id()
@@ -45,26 +59,47 @@ class HostFacts:
         self._info = host.host_info()
         self._sampler = host.StatusSampler(config.data)
         self._logs = logs
+        self._supervision = supervision
+        self._spool = spool
 
     def handshake(self) -> Handshake:
+        runtime = self._supervision.services.runtime
         return Handshake(
             version=VERSION,
             total_memory_mb=host.total_memory_mb(),
             available_cpus=host.usable_cpus(),
             labels=self._config.node.labels,
-            advertise_address=self._config.node.advertise or socket.gethostname(),
+            running_instances=running_instances(self._supervision.supervisor, self._spool.confirmed),
+            advertise_address=advertised_address(self._config),
             host_info=self._info,
             protocol_version=PROTOCOL_VERSION,
             machine_id=self._machine_id,
             boot_id=self._boot_id,
             run_id=self._run_id,
+            runtimes=[runtime.name],
+            capabilities=runtime.capabilities().names(),
         )
 
     def status(self) -> NodeStatus:
-        return self._sampler.sample()
+        status = self._sampler.sample()
+        status.instance_count = self._supervision.supervisor.live_count()
+        status.used_ports.extend(self._supervision.services.ports.numbers())
+        return status
 
     def set_log_level(self, level: str) -> None:
         self._logs.set_level(level)
+
+
+def advertised_address(config: DaemonConfig) -> str:
+    return config.node.advertise or socket.gethostname()
+
+
+def console_orders(consoles: Consoles) -> dict[str, Order]:
+    """Frames about consoles; what is asked is answered over the data channel."""
+    return {
+        "console_ack": lambda _, message: consoles.on_ack(message.console_ack),
+        "console_query": lambda _, message: consoles.answer(message.console_query),
+    }
 
 
 class DaemonApp:
@@ -85,8 +120,11 @@ class DaemonApp:
         self._clock = clock or SystemClock()
         self._entropy = entropy or SystemEntropy()
         self._stack = contextlib.AsyncExitStack()
+        self._doors = contextlib.AsyncExitStack()
         self._running: asyncio.Task[None] | None = None
         self._spool: Spool | None = None
+        self._orders: LinkOrders | None = None
+        self.supervision: Supervision | None = None
         self.link: Link
         self.identity: Identity
 
@@ -103,40 +141,62 @@ class DaemonApp:
         return self.identity.node_id
 
     async def start(self) -> None:
-        """Lock the data directory, enrol if asked to, and begin to connect."""
+        """Lock the data directory, take over what runs, enrol if asked to, and begin to connect."""
         data = self._config.data
         make_directory(data)
-        self._stack.enter_context(DirectoryLock(data, _ROLE))
+        self._stack.enter_context(DirectoryLock(data, DAEMON_ROLE))
         try:
             await self._stack.enter_async_context(LoopWatch())
+            runtime = await NodeRuntime.open(data, self._config.instances)
+            self._stack.push_async_callback(runtime.close)
             machine_id = host.machine_id(self._config.node.machine_id, data, self._entropy)
             memory = LinkMemory(data, self._config.controllers)
             self.identity = await self._identify(memory, machine_id)
-            self._spool = Spool.open(
-                data / "spool",
-                entropy=self._entropy,
-                log_bytes=self._config.spool.log_bytes,
-                max_bytes=self._config.spool.max_bytes,
-            )
+            self._spool = open_spool(self._config, self._entropy)
             self._stack.callback(self._logs.add_sink(LogForwarding(self._spool)))
-            facts = HostFacts(
-                config=self._config, machine_id=machine_id, entropy=self._entropy, logs=self._logs
-            )
+            consoles = await self._stack.enter_async_context(Consoles(self._clock))
+            supervision = await self._supervise(runtime, self._spool, consoles)
+            self._orders = LinkOrders(supervision.supervisor)
             self.link = Link(
                 data=data,
                 identity=self.identity,
                 memory=memory,
                 spool=self._spool,
-                host=facts,
+                host=HostFacts(
+                    config=self._config,
+                    machine_id=machine_id,
+                    entropy=self._entropy,
+                    logs=self._logs,
+                    supervision=supervision,
+                    spool=self._spool,
+                ),
                 settings=self._config.link,
                 clock=self._clock,
                 entropy=self._entropy,
+                orders={**self._orders.handlers, **console_orders(consoles)},
+                listeners=[consoles],
             )
+            await self._doors.enter_async_context(LocalSocket(data, supervision.supervisor))
             _log.info("daemon.started", node=self.node_id, version=VERSION, data=str(data))
             self._running = asyncio.create_task(self.link.run(), name=f"daemon/link/{self.node_id}")
         except BaseException:
             await self.stop()
             raise
+
+    async def _supervise(self, runtime: NodeRuntime, spool: Spool, consoles: Consoles) -> Supervision:
+        self.supervision = Supervision(
+            data=self._config.data,
+            settings=self._config.instances,
+            node_id=self.node_id,
+            address=advertised_address(self._config),
+            runtime=runtime,
+            spool=spool,
+            consoles=consoles,
+            clock=self._clock,
+            entropy=self._entropy,
+        )
+        await self.supervision.begin()
+        return self.supervision
 
     async def _identify(self, memory: LinkMemory, machine_id: str) -> Identity:
         data = self._config.data
@@ -176,16 +236,25 @@ class DaemonApp:
     async def stop(self) -> None:
         """Detach: hang up, write what must not be lost, let go of the directory."""
         stages = [
-            Stage(name="link", share=0.5, action=self._hang_up),
+            Stage(name="link", share=0.4, action=self._hang_up),
+            Stage(name="instances", share=0.5, action=self._let_go),
             Stage(name="spool", share=0.8, action=self._close_spool),
             Stage(name="rest", share=1.0, action=self._stack.aclose),
         ]
         await run_stages(stages, budget=self._config.shutdown.budget_seconds, clock=self._clock)
 
     async def _hang_up(self) -> None:
+        """No more orders, from wherever."""
+        await self._doors.aclose()
         if self._running is not None:
             self._running.cancel()
             await asyncio.gather(self._running, return_exceptions=True)
+
+    async def _let_go(self) -> None:
+        if self._orders is not None:
+            await self._orders.close()
+        if self.supervision is not None:
+            await self.supervision.end()
 
     async def _close_spool(self) -> None:
         if self._spool is not None:
@@ -194,10 +263,19 @@ class DaemonApp:
             await spool.close()
 
 
+def open_spool(config: DaemonConfig, entropy: Entropy) -> Spool:
+    return Spool.open(
+        config.data / "spool",
+        entropy=entropy,
+        log_bytes=config.spool.log_bytes,
+        max_bytes=config.spool.max_bytes,
+    )
+
+
 def run_daemon(config: DaemonConfig, *, join: str | None = None, parent_fd: int | None = None) -> int:
     """Run a daemon until it is told to stop; returns the exit code."""
     make_directory(config.data)
     with start_logging(
-        role=_ROLE, directory=config.data / "logs", level=config.log.level, format=config.log.format
+        role=DAEMON_ROLE, directory=config.data / "logs", level=config.log.level, format=config.log.format
     ) as logs:
         return run_service(lambda: DaemonApp(config, logs=logs, join=join), parent_fd=parent_fd)

@@ -139,6 +139,7 @@ class Dialler:
         handshake.node_id = self._identity.current.node_id
         handshake.known_epoch = self._memory.epoch
         handshake.spool_id = self._spool.spool_id
+        handshake.spool_head = self._spool.head
         handshake.features.extend(features.FEATURES)
         handshake.connection_generation = self._generation
         return handshake

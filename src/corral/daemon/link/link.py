@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import pathlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, Protocol
 
 import structlog
@@ -43,6 +43,19 @@ class Host(Facts, Protocol):
     def set_log_level(self, level: str) -> None: ...
 
 
+Reply = Callable[[DaemonMessage], bool]
+Order = Callable[[Reply, ControllerMessage], None]
+"""Follows one kind of frame; its answer goes to whichever controller is there by then."""
+
+
+class SessionListener(Protocol):
+    """Somebody who sends over the connection by himself."""
+
+    def on_connected(self, connection: Connection) -> None: ...
+
+    def on_disconnected(self) -> None: ...
+
+
 class Link:
     """Owns the connection. `send` goes to the present one, or nowhere."""
 
@@ -57,6 +70,8 @@ class Link:
         settings: DaemonLinkSection,
         clock: Clock,
         entropy: Entropy,
+        orders: Mapping[str, Order] | None = None,
+        listeners: Sequence[SessionListener] = (),
     ) -> None:
         self._identity = KeptIdentity(data, identity)
         self._memory = memory
@@ -84,12 +99,22 @@ class Link:
             "certificate_issued": self._certificate_issued,
             "set_log_level": self._set_log_level,
             "error_report": self._error_report,
+            **{kind: self._ordered(order) for kind, order in (orders or {}).items()},
         }
+        self._listeners = tuple(listeners)
         self.connected = asyncio.Event()
 
     @property
     def session_id(self) -> str:
         return self._current.ack.session_id if self._current else ""
+
+    def send(self, message: DaemonMessage) -> bool:
+        """To the controller of the present connection; False when there is none. For what is lost with
+        the connection without harm; everything else goes through the spool."""
+        return self._current is not None and self._current.send(message)
+
+    def _ordered(self, order: Order) -> Callable[[Connection, ControllerMessage], None]:
+        return lambda _, message: order(self.send, message)
 
     def data_channel(self) -> DataChannel:
         """A second channel to the same controller, for bulk; the caller closes it."""
@@ -152,6 +177,8 @@ class Link:
         self._current = connection
         self._sender = SpoolSender(spool=self._spool, connection=connection)
         self.connected.set()
+        for listener in self._listeners:
+            listener.on_connected(connection)
         _log.info(
             "link.connected",
             address=connection.address,
@@ -187,6 +214,8 @@ class Link:
         if self._current is connection:
             self._current = None
             self.connected.clear()
+            for listener in self._listeners:
+                listener.on_disconnected()
         await connection.close()
         for task in tasks:
             task.cancel()

@@ -56,6 +56,15 @@ class Spool:
         """The highest number that was ever handed out for sending; nobody can have confirmed more."""
         return self._table.committed.sent
 
+    @property
+    def head(self) -> int:
+        """The highest number ever given to a record."""
+        return self._table.committed.highest
+
+    def confirmed(self, number: int) -> bool:
+        """Has the controller stored the record of this number?"""
+        return number <= self._table.committed.forgotten
+
     def on_growth(self, callback: Callable[[], None] | None) -> None:
         """Called from the spool's thread whenever records were added."""
         self._on_growth = callback

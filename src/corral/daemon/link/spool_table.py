@@ -42,6 +42,8 @@ class Tally(msgspec.Struct, frozen=True, kw_only=True):
     """The highest number ever given to a record."""
     sent: int
     """The highest number ever handed out for sending."""
+    forgotten: int = 0
+    """Everything up to this number was confirmed and dropped."""
     lost: int = 0
     """Log records that were given up and that no stored record counts yet."""
 
@@ -118,7 +120,9 @@ class SpoolTable:
         states, logs = self._db.execute(sql, (last,)).fetchone()
         self._db.execute("delete from record where sequence <= ?", (last,))
         self._change(
-            state_bytes=self._now.state_bytes - int(states), log_bytes=self._now.log_bytes - int(logs)
+            state_bytes=self._now.state_bytes - int(states),
+            log_bytes=self._now.log_bytes - int(logs),
+            forgotten=max(last, self._now.forgotten),
         )
 
     def rename(self, spool_id: str, *, confirmed: int) -> None:
@@ -174,11 +178,13 @@ def _measure(db: sqlite3.Connection) -> Tally:
     held = dict.fromkeys(Kind, 0)
     for kind, size in db.execute("select kind, sum(length(body)) from record group by kind"):
         held[Kind(kind)] = size
+    oldest = db.execute("select min(sequence) from record").fetchone()[0]
     highest = db.execute("select seq from sqlite_sequence where name = 'record'").fetchone()
     return Tally(
         spool_id=str(db.execute("select spool_id from meta").fetchone()[0]),
         state_bytes=held[Kind.STATE],
         log_bytes=held[Kind.LOG],
         highest=highest[0] if highest else 0,
+        forgotten=oldest - 1 if oldest else (highest[0] if highest else 0),
         sent=db.execute("select through from sent").fetchone()[0],
     )

@@ -1,0 +1,118 @@
+"""What the end of a run means: asked for or not, how, and what to say about it. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from corral.daemon.supervise.crash_class import classify, ending, signature
+from corral.daemon.supervise.ladder import KILL
+from corral.daemon.supervise.run_files import FailedStart, Outcome, StopOrder
+from corral.domain.instance_records import CrashClass
+from corral.domain.instance_states import InstanceState
+from corral.errors import CorralError, Rejected
+from corral.sdk.runtime import RunExit
+
+
+class Life(msgspec.Struct, frozen=True, kw_only=True):
+    """What is known of a run when nothing of it is left."""
+
+    exit: RunExit
+    pid: int
+    started_at_ms: int
+    uptime_ms: int
+    console_end: int
+    now_ms: int
+    rung: str = ""
+    stop: StopOrder | None = None
+    ready: bool = True
+    """False: we ended it because it did not become ready."""
+    tail: Sequence[str] = ()
+    tail_offset: int = 0
+
+
+def judge(life: Life) -> Outcome:
+    """Ended without being asked to, killed by the kernel, or never ready: a crash. The host's own end
+    is none."""
+    exit = life.exit
+    base = Outcome(
+        state=InstanceState.STOPPED,
+        outcome="stopped",
+        exit=exit,
+        rung=life.rung,
+        summary=ending(exit),
+        reason=life.stop.reason if life.stop else "",
+        uptime_ms=life.uptime_ms,
+        pid=life.pid,
+        started_at_ms=life.started_at_ms,
+        ended_at_ms=exit.ended_at_ms or life.now_ms,
+        console_end=life.console_end,
+        tail_offset=life.tail_offset,
+    )
+    if exit.host_rebooted:
+        return msgspec.structs.replace(base, outcome="host_rebooted", reason="the host was restarted")
+    if life.stop is not None and not exit.oom_killed:
+        return _stopped(base, life)
+    kind = classify(exit, life.tail, ready=life.ready)
+    return msgspec.structs.replace(
+        base,
+        state=InstanceState.CRASHED,
+        outcome=_crash_outcome(exit, kind),
+        crash_class=kind.value,
+        signature=signature(kind, exit, life.tail),
+        summary=_crash_summary(exit, life),
+        reason=_crash_summary(exit, life),
+    )
+
+
+def _stopped(base: Outcome, life: Life) -> Outcome:
+    outcome = "killed" if life.rung == KILL else "stopped"
+    by = f" ({life.rung})" if life.rung else ""
+    return msgspec.structs.replace(base, outcome=outcome, summary=f"stopped{by}: {ending(life.exit)}")
+
+
+def _crash_outcome(exit: RunExit, kind: CrashClass) -> str:
+    if not exit.known:
+        return "unknown"
+    return "clean" if kind is CrashClass.CLEAN_EXIT else "crashed"
+
+
+def _crash_summary(exit: RunExit, life: Life) -> str:
+    if not life.ready:
+        return f"was not ready in time and {ending(exit)}"
+    after = f" after {life.uptime_ms / 1000:.1f} s" if life.uptime_ms else ""
+    return f"{ending(exit)}{after} without being asked to"
+
+
+def never_started(stop: StopOrder, *, now_ms: int) -> Outcome:
+    """It was asked to stop before its workload was executed."""
+    return Outcome(
+        state=InstanceState.STOPPED,
+        outcome="never_started",
+        summary="stopped before it was started",
+        reason=stop.reason,
+        ended_at_ms=now_ms,
+    )
+
+
+def start_failed(stage: str, error: CorralError, *, now_ms: int) -> Outcome:
+    failure = failed_start(stage, error)
+    return Outcome(
+        state=InstanceState.CRASHED,
+        outcome="start_failed",
+        summary=f"could not be started ({stage}): {failure.message}",
+        reason=f"{failure.code}: {failure.message}",
+        ended_at_ms=now_ms,
+        failed_start=failure,
+    )
+
+
+def failed_start(stage: str, error: CorralError) -> FailedStart:
+    return FailedStart(
+        stage=stage,
+        code=error.code.name,
+        message=str(error),
+        permanent=isinstance(error, Rejected),
+        retry_after_seconds=max(1, round(error.retry_after)) if error.retry_after else 0,
+    )

@@ -1,0 +1,142 @@
+"""What is left of ended runs goes, by and by: working directories, run directories, control groups.
+
+Nothing that a living run uses is ever touched: whether one lives is asked in the same step of the event
+loop in which its directory is renamed away.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import pathlib
+import shutil
+from typing import Final
+
+import msgspec
+import structlog
+
+from corral.daemon.supervise.instance import Instance
+from corral.daemon.supervise.run_files import FoundRun, RunDirectories
+from corral.daemon.supervise.services import Services
+from corral.daemon.supervise.supervisor import Supervisor
+from corral.domain.instance_states import InstanceState
+from corral.errors import CorralError
+from corral.runtimes.cgroups.port import Cgroups
+from corral.sdk.runtime import run_name
+
+_PAUSE_SECONDS: Final = 60.0
+_log = structlog.get_logger("corral.daemon.supervise")
+
+
+class EndedRun(msgspec.Struct, frozen=True, kw_only=True):
+    """A run directory that nobody needs, and what it costs to keep it."""
+
+    run: FoundRun
+    ended_at: float
+    size: int
+
+
+class Housekeeping:
+    """Looks once a minute. `tidy` may be called at any time."""
+
+    def __init__(
+        self,
+        *,
+        supervisor: Supervisor,
+        services: Services,
+        cgroups: Cgroups | None,
+        keep_seconds: float,
+        keep_bytes: int,
+    ) -> None:
+        self._supervisor = supervisor
+        self._services = services
+        self._cgroups = cgroups
+        self._keep_seconds = keep_seconds
+        self._keep_bytes = keep_bytes
+
+    async def run(self) -> None:
+        """Until cancelled; what fails is said and tried again."""
+        while True:
+            try:
+                await self.tidy()
+            except (CorralError, OSError) as error:
+                _log.warning("instances.not_tidied", reason=str(error))
+            await asyncio.sleep(_PAUSE_SECONDS)
+
+    async def tidy(self) -> None:
+        self.put_away_directories()
+        await self._services.directories.empty_bin()
+        await self._remove_old_runs()
+        await self._end_orphans()
+
+    def put_away_directories(self) -> None:
+        """Working directories of instances that ended: at once after a stop, later after a crash."""
+        now = self._services.now_ms()
+        for instance in self._supervisor.instances():
+            if not instance.active and _is_due(instance, now):
+                self._services.directories.discard(instance.id)
+
+    async def _remove_old_runs(self) -> None:
+        needed = {run.name for run in self._supervisor.runs() if not run.ended}
+        ended = await asyncio.to_thread(ended_runs, self._services.runs, needed)
+        now = self._services.now_ms() / 1000
+        for old in too_old(ended, now=now, keep_seconds=self._keep_seconds, keep_bytes=self._keep_bytes):
+            self._services.consoles.detach(old.run.instance_id, old.run.incarnation)
+            await asyncio.to_thread(shutil.rmtree, old.run.path, ignore_errors=True)
+            self._forget(old.run)
+
+    def _forget(self, gone: FoundRun) -> None:
+        """The last run of an instance is gone: nothing is known of it any more."""
+        last = self._supervisor.find(gone.instance_id)
+        if last is None or last.order.incarnation != gone.incarnation or not last.ended:
+            return
+        self._supervisor.forget(gone.instance_id)
+        if not self._services.directories.path(gone.instance_id).exists():
+            self._services.forget_uid(gone.instance_id)
+
+    async def _end_orphans(self) -> None:
+        """Control groups of runs without a directory: somebody deleted it, or another node's disk was put
+        here. Nobody could ever stop what is in them."""
+        if self._cgroups is None:
+            return
+        known = {run_name(run.instance_id, run.incarnation) for run in self._services.runs.all()}
+        known |= {run.name for run in self._supervisor.runs()}
+        for orphan in self._cgroups.leftovers():
+            if orphan not in known:
+                _log.warning("instances.orphan_killed", run=orphan, reason="its run directory is gone")
+                await self._cgroups.kill(orphan)
+                await self._cgroups.remove(orphan)
+
+
+def _is_due(instance: Instance, now_ms: int) -> bool:
+    run = instance.current
+    if run.outcome is None or run.order.static:
+        return False
+    age_seconds = (now_ms - run.outcome.ended_at_ms) / 1000
+    return run.outcome.state is InstanceState.STOPPED or age_seconds >= run.order.crash_keep_seconds
+
+
+def ended_runs(runs: RunDirectories, needed: set[str]) -> list[EndedRun]:
+    """Those that are told and not needed, the oldest first."""
+    found = []
+    for run in runs.all():
+        told = run.path / "reported"
+        if run_name(run.instance_id, run.incarnation) in needed or not told.exists():
+            continue
+        found.append(EndedRun(run=run, ended_at=told.stat().st_mtime, size=_size(run.path)))
+    return sorted(found, key=lambda ended: ended.ended_at)
+
+
+def too_old(ended: list[EndedRun], *, now: float, keep_seconds: float, keep_bytes: int) -> list[EndedRun]:
+    """Which of them go, oldest first: by age, and by what they take all together."""
+    total = sum(run.size for run in ended)
+    gone = []
+    for run in ended:
+        if now - run.ended_at < keep_seconds and total <= keep_bytes:
+            break
+        gone.append(run)
+        total -= run.size
+    return gone
+
+
+def _size(directory: pathlib.Path) -> int:
+    return sum(path.lstat().st_blocks * 512 for path in directory.rglob("*"))

@@ -1,0 +1,165 @@
+"""An instance on this node: the run it is in, and the runs that follow from it without anybody's order."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine
+from typing import Any, Final
+
+import msgspec
+import structlog
+
+from corral.daemon.supervise.run import TAIL_LINES, Run
+from corral.daemon.supervise.run_files import Intent, Outcome
+from corral.daemon.supervise.services import Services, read_tail
+from corral.daemon.supervise.wire_forms import crash_report, status_update
+from corral.domain.instance_states import InstanceState
+from corral.errors import CorralError
+from corral.sdk.runtime import Adoption, AdoptionKind
+
+_RETRY_SECONDS: Final = 1.0
+_log = structlog.get_logger("corral.daemon.supervise")
+
+
+class Instance:
+    """One id. Its chain of runs is one task; between two runs there is no moment without a current one."""
+
+    def __init__(self, services: Services, run: Run) -> None:
+        self._services = services
+        self.current = run
+        self._task: asyncio.Task[None] | None = None
+        self.ended_at_number: int | None = None
+        """The number in the spool under which the last end was told."""
+
+    @property
+    def id(self) -> str:
+        return self.current.order.instance_id
+
+    @property
+    def active(self) -> bool:
+        """Something of it exists, or is to come, or its end is not told yet."""
+        return self._task is not None and not self._task.done()
+
+    def start(self) -> None:
+        """Begin with a run that nobody has started yet."""
+        self._follow(self.current.live())
+
+    def adopt(self, found: Adoption | None) -> None:
+        """Go on with what a daemon before us left; None: the runtime could not say, and is asked again."""
+        if found is not None and found.kind is AdoptionKind.ALIVE and found.handle is not None:
+            self.current.take_over(found.handle)
+        self._follow(self._adopted(found))
+
+    def remember(self, outcome: Outcome, *, reported: int | None, newest: bool) -> None:
+        """It ended before our time. An end that nobody was told is told now, and what was to follow from
+        the newest one follows."""
+        ended = self.current
+        ended.stop.restore()
+        if newest and ended.stop.stays_stopped:
+            outcome = msgspec.structs.replace(outcome, restarted_as=None)
+        ended.remember(outcome)
+        self.ended_at_number = reported
+        follows = newest and outcome.restarted_as is not None
+        if follows:
+            self.current = self._successor(ended, outcome)
+        if reported is None:
+            ended.tail = read_tail(ended.files.console, TAIL_LINES).lines if outcome.exit else ()
+            self._tell(ended, outcome)
+        if follows:
+            self._services.reporter.report(status_update(self.current))
+            self._follow(self.current.live())
+
+    async def detach(self) -> None:
+        """Let go. Whatever runs goes on running."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+
+    async def settled(self) -> None:
+        """Until nothing of it is left and nothing follows."""
+        if self._task is not None:
+            await asyncio.wait({self._task})
+
+    def _follow(self, first: Coroutine[Any, Any, Outcome]) -> None:
+        self._task = asyncio.create_task(self._chain(first), name=f"supervise/run/{self.id}")
+
+    async def _chain(self, work: Coroutine[Any, Any, Outcome]) -> None:
+        """Run after run, until one ends that nothing follows. A fault of ours must not leave a workload
+        without anybody who minds it: it is then found again as after a death of the daemon."""
+        while True:
+            try:
+                outcome = await work
+                if outcome.restarted_as is None:
+                    self._put_away(outcome)
+                    self._tell(self.current, outcome)
+                    return
+                work = self._go_on(outcome)
+            except Exception:
+                _log.exception("instance.supervision_failed", run=self.current.name)
+                if self.current.ended:
+                    return
+                await asyncio.sleep(_RETRY_SECONDS)
+                lost = self.current
+                self.current = Run(self._services, lost.files, lost.intent)
+                work = self._adopted(None)
+
+    def _go_on(self, outcome: Outcome) -> Coroutine[Any, Any, Outcome]:
+        """The next run, told of and begun; from here on orders reach it and no longer the ended one."""
+        ended = self.current
+        self.current = self._successor(ended, outcome)
+        self._tell(ended, outcome)
+        self._services.reporter.report(status_update(self.current))
+        return self.current.live()
+
+    async def _adopted(self, found: Adoption | None) -> Outcome:
+        run = self.current
+        while found is None:
+            try:
+                found = await self._services.runtime.adopt(str(run.files.directory))
+            except CorralError as error:
+                _log.error("instance.not_adopted", run=run.name, reason=str(error))
+                await asyncio.sleep(_RETRY_SECONDS)
+        if found.kind is AdoptionKind.ALIVE and found.handle is not None:
+            if run.handle is None:
+                run.take_over(found.handle)
+            return await run.resume()
+        if found.kind is AdoptionKind.ENDED and found.exit is not None:
+            return await run.conclude(found.exit, found.handle)
+        return await run.begin_again()
+
+    def _successor(self, ended: Run, outcome: Outcome) -> Run:
+        assert outcome.restarted_as is not None
+        order = msgspec.structs.replace(ended.order, incarnation=outcome.restarted_as)
+        delay = outcome.restart_delay_seconds
+        again = f"restarts in {delay:.1f} s" if delay >= 0.05 else "restarts now"
+        intent = Intent(
+            order=order,
+            boot_id=self._services.boot_id,
+            accepted_at_ms=self._services.now_ms(),
+            crashes=outcome.crashes,
+            due=self._services.clock.boottime() + delay if delay else 0.0,
+            reason=f"{again}: run {ended.order.incarnation} {outcome.summary}",
+        )
+        return Run(self._services, self._services.runs.files(order.instance_id, order.incarnation), intent)
+
+    def _put_away(self, outcome: Outcome) -> None:
+        """A directory that nobody needs goes at once; after a crash it stays for a while. No other run
+        of this id can have begun: it would have to wait for this one's end."""
+        if outcome.state is InstanceState.STOPPED and not self.current.order.static:
+            self._services.directories.discard(self.id)
+
+    def _tell(self, run: Run, outcome: Outcome) -> None:
+        """A crash with its report; an end that is followed by a run here is told by that run's state."""
+        reporter, last = self._services.reporter, outcome.restarted_as is None
+        if outcome.state is InstanceState.CRASHED and outcome.exit is not None:
+            reporter.report(
+                crash_report(run, outcome, run.tail), spooled=None if last else run.files.mark_reported
+            )
+        elif not last:
+            run.files.mark_reported(0)
+        if last:
+            reporter.report(status_update(run), spooled=lambda number: self._told(run, number))
+
+    def _told(self, run: Run, number: int) -> None:
+        self.ended_at_number = number
+        run.files.mark_reported(number)

@@ -1,0 +1,159 @@
+"""Orders that come over the link, and their answers."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+import structlog
+
+from corral.daemon.supervise.endings import failed_start
+from corral.daemon.supervise.preparation import PROCESS_START, VALIDATION
+from corral.daemon.supervise.run import Run
+from corral.daemon.supervise.run_files import FailedStart, StopOrder
+from corral.daemon.supervise.start_order import read_start
+from corral.daemon.supervise.supervisor import Refusal, Supervisor
+from corral.daemon.supervise.wire_forms import cut, start_accepted, start_refused, stop_ack
+from corral.domain.instance_states import InstanceState
+from corral.errors import Code, CorralError, Rejected
+from corral.wire.v1.instance_pb2 import SendCommandAck
+from corral.wire.v1.link_pb2 import ControllerMessage, DaemonMessage
+
+Reply = Callable[[DaemonMessage], bool]
+"""To the controller that is there when the answer is; False when there is none."""
+
+_log = structlog.get_logger("corral.daemon.supervise")
+
+
+class LinkOrders:
+    """Frames in, answers out. What takes time becomes a task of its own, so that no order waits for
+    another; commands to one instance keep their order."""
+
+    def __init__(self, supervisor: Supervisor) -> None:
+        self._supervisor = supervisor
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._commands: dict[str, asyncio.Task[None]] = {}
+        self.handlers: dict[str, Callable[[Reply, ControllerMessage], None]] = {
+            "start_instance": self._start,
+            "stop_instance": self._stop,
+            "send_command": self._send_command,
+        }
+
+    async def close(self) -> None:
+        for task in list(self._tasks):
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    def _spawn(self, work: Coroutine[Any, Any, None], name: str) -> asyncio.Task[None]:
+        task = asyncio.create_task(work, name=name)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
+
+    def _start(self, reply: Reply, message: ControllerMessage) -> None:
+        wanted = message.start_instance
+        try:
+            order = read_start(wanted)
+            known = self._supervisor.find(order.instance_id)
+            run = self._supervisor.start(order, begun=lambda run: reply_to_start(reply, run))
+        except Refusal as refusal:
+            self._refuse(reply, wanted.instance_id, refusal.failure, refusal.run)
+        except CorralError as error:
+            failure = failed_start(VALIDATION, error)
+            self._refuse(reply, wanted.instance_id, failure, None, incarnation=wanted.incarnation)
+        else:
+            if run is known:
+                reply_to_start(reply, run)
+
+    def _refuse(
+        self, reply: Reply, id: str, failure: FailedStart, run: Run | None, *, incarnation: int = 0
+    ) -> None:
+        """Names the run that was meant when nothing is known of it, else the run that is there."""
+        _log.warning("instance.start_refused", instance=id, code=failure.code, reason=failure.message)
+        state = run.state if run else InstanceState.STOPPED
+        reply(start_refused(id, run.order.incarnation if run else incarnation, failure, state=state))
+
+    def _stop(self, reply: Reply, message: ControllerMessage) -> None:
+        self._spawn(self._stopping(reply, message), f"supervise/stop/{message.stop_instance.instance_id}")
+
+    async def _stopping(self, reply: Reply, message: ControllerMessage) -> None:
+        wanted = message.stop_instance
+        order = StopOrder(reason=wanted.reason or "the controller asked for it", force=wanted.force)
+        problem: CorralError | None = None
+        try:
+            if not wanted.instance_id:
+                raise Rejected(Code.MISSING_FIELD, "StopInstance lacks 'instance_id'", field="instance_id")
+            await self._supervisor.stop(wanted.instance_id, incarnation=wanted.incarnation, order=order)
+        except CorralError as error:
+            problem = error
+        run = self._supervisor.find(wanted.instance_id)
+        reply(
+            stop_ack(
+                wanted.instance_id,
+                run.order.incarnation if run else wanted.incarnation,
+                state=run.state if run else InstanceState.STOPPED,
+                error=problem,
+            )
+        )
+
+    def _send_command(self, reply: Reply, message: ControllerMessage) -> None:
+        id = message.send_command.instance_id
+        before = self._commands.get(id)
+        task = self._spawn(self._commanding(reply, message, before), f"supervise/command/{id}")
+        self._commands[id] = task
+        task.add_done_callback(
+            lambda done: self._commands.pop(id, None) if self._commands.get(id) is done else None
+        )
+
+    async def _commanding(
+        self, reply: Reply, message: ControllerMessage, before: asyncio.Task[None] | None
+    ) -> None:
+        if before is not None:
+            await asyncio.wait({before})
+        wanted = message.send_command
+        problem: CorralError | None = None
+        try:
+            for field in ("instance_id", "command"):
+                if not getattr(wanted, field):
+                    raise Rejected(Code.MISSING_FIELD, f"SendCommand lacks '{field}'", field=field)
+            await self._supervisor.send_command(
+                wanted.instance_id, incarnation=wanted.incarnation, line=wanted.command
+            )
+        except CorralError as error:
+            problem = error
+        run = self._supervisor.find(wanted.instance_id)
+        reply(
+            DaemonMessage(
+                send_command_ack=SendCommandAck(
+                    request_id=wanted.request_id,
+                    instance_id=wanted.instance_id,
+                    incarnation=run.order.incarnation if run else wanted.incarnation,
+                    accepted=problem is None,
+                    error_code=problem.code.name if problem else "",
+                    error_message=cut(str(problem)) if problem else "",
+                    unread_bytes=getattr(problem, "unread_bytes", 0),
+                )
+            )
+        )
+
+
+def reply_to_start(reply: Reply, run: Run) -> None:
+    """What became of the start so far: the same answer, however often it is asked."""
+    outcome, failure = run.outcome, run.outcome.failed_start if run.outcome else None
+    if outcome is not None and failure is None and outcome.outcome == "never_started":
+        failure = FailedStart(
+            stage=PROCESS_START,
+            code=Code.START_INTERRUPTED.name,
+            message=f"the start was interrupted: {outcome.reason}",
+            permanent=True,
+        )
+    if failure is None:
+        reply(start_accepted(run))
+        return
+    order = run.order
+    reply(
+        start_refused(
+            order.instance_id, order.incarnation, failure, plan_hash=order.plan_hash, state=run.state
+        )
+    )

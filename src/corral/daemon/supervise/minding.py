@@ -1,0 +1,151 @@
+"""A run whose workload was executed, until nothing of it is left: ready, too old, asked to end, ended."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import math
+import signal
+from collections.abc import Callable
+from typing import Any, Final
+
+import msgspec
+import structlog
+
+from corral.daemon.supervise.ladder import KILL, descend, first_of
+from corral.daemon.supervise.run_files import StopOrder
+from corral.daemon.supervise.start_order import StartOrder
+from corral.daemon.supervise.stop_request import StopRequest
+from corral.errors import CorralError
+from corral.sdk.runtime import RunExit, RunHandle, RuntimeProvider
+from corral.system.clock import Clock
+
+_LEFTOVER_MOMENT: Final = 0.1
+_LEFTOVER_SECONDS: Final = 10.0
+_KILL_AGAIN_SECONDS: Final = 5.0
+_RETRY_SECONDS: Final = 1.0
+_log = structlog.get_logger("corral.daemon.supervise")
+
+
+class Ending(msgspec.Struct, frozen=True, kw_only=True):
+    exit: RunExit
+    rung: str = ""
+    """What of the stop ladder ended it; empty: it ended by itself."""
+    ready: bool = True
+    """False: it was ended because it did not become ready."""
+
+
+class Minding:
+    """Minds one run. Cancelling it lets go of the run and harms nothing."""
+
+    def __init__(
+        self,
+        *,
+        runtime: RuntimeProvider,
+        handle: RunHandle,
+        order: StartOrder,
+        stop: StopRequest,
+        started_at: float,
+        clock: Clock,
+        ready: bool,
+        in_time: bool,
+        now_ready: Callable[[], None],
+        now_stopping: Callable[[str], None],
+    ) -> None:
+        self._runtime = runtime
+        self._handle = handle
+        self._order = order
+        self._stop = stop
+        self._started_at = started_at
+        """By `Clock.boottime`, which nobody sets."""
+        self._clock = clock
+        self._in_time = in_time
+        self._ready = ready
+        self._now_ready = now_ready
+        self._now_stopping = now_stopping
+
+    async def until_ended(self) -> Ending:
+        name = self._handle.run_name
+        ended = asyncio.create_task(self._word(self._runtime.wait_exit), name=f"supervise/exit/{name}")
+        empty = asyncio.create_task(self._word(self._runtime.wait_empty), name=f"supervise/empty/{name}")
+        try:
+            reason = await self._watch(ended)
+            rung = KILL if self._stop.killing.is_set() else ""
+            if not ended.done():
+                self._now_stopping(reason)
+                rung = await descend(
+                    self._order.ladder,
+                    runtime=self._runtime,
+                    handle=self._handle,
+                    ended=ended,
+                    kill=self._stop.killing,
+                )
+            exit = await self._clear(empty, kill=rung == KILL)
+        finally:
+            for task in (ended, empty):
+                task.cancel()
+            await asyncio.gather(ended, empty, return_exceptions=True)
+        return Ending(exit=exit, rung=rung, ready=self._in_time)
+
+    async def _watch(self, ended: asyncio.Future[RunExit]) -> str:
+        """Until its main process has ended, or it shall end; why, when it is we who want it."""
+        while self._in_time and not ended.done() and not self._stop.wanted.is_set():
+            due, reason = self._next_deadline()
+            left = due - self._clock.boottime()
+            if left > 0:
+                await first_of(ended, self._stop.wanted, seconds=None if due == math.inf else left)
+            elif not reason:
+                self._ready = True
+                self._now_ready()
+            elif self._ready:
+                await self._stop.make(StopOrder(reason=reason))
+            else:
+                self._in_time = False
+                return reason
+        return self._stop.order.reason if self._stop.order else "it did not start in time"
+
+    def _next_deadline(self) -> tuple[float, str]:
+        """What comes next and when; without a reason: it is ready then."""
+        order = self._order
+        if self._ready:
+            life = order.max_lifetime_seconds
+            return (
+                (self._started_at + life, f"it reached its maximum lifetime of {life:g} s")
+                if life
+                else (math.inf, "")
+            )
+        limit = order.startup_timeout_seconds
+        if order.min_alive_seconds <= limit:
+            return self._started_at + order.min_alive_seconds, ""
+        return self._started_at + limit, f"it was not ready within {limit:g} s"
+
+    async def _clear(self, empty: asyncio.Future[RunExit], *, kill: bool) -> RunExit:
+        """Until nothing of it is left. What outlives the main process is asked, then killed."""
+        killing = self._stop.killing
+        if not kill and not await first_of(empty, killing, seconds=_LEFTOVER_MOMENT):
+            _log.info("instance.leftovers", run=self._handle.run_name, seconds=_LEFTOVER_SECONDS)
+            with contextlib.suppress(CorralError):  # the kill below needs no goodwill
+                await self._runtime.signal(self._handle, signal.SIGTERM)
+            await first_of(empty, killing, seconds=_LEFTOVER_SECONDS)
+        while not empty.done():
+            await kill_run(self._runtime, self._handle)
+            await asyncio.wait({empty}, timeout=_KILL_AGAIN_SECONDS)
+        return empty.result()
+
+    async def _word(self, wait: Callable[[RunHandle], Any]) -> RunExit:
+        """The runtime's word, asked again when it could not give it."""
+        while True:
+            try:
+                found: RunExit = await wait(self._handle)
+            except CorralError as error:
+                _log.error("instance.watch_failed", run=self._handle.run_name, reason=str(error))
+                await asyncio.sleep(_RETRY_SECONDS)
+            else:
+                return found
+
+
+async def kill_run(runtime: RuntimeProvider, handle: RunHandle) -> None:
+    try:
+        await runtime.kill(handle)
+    except CorralError as error:
+        _log.error("instance.not_killed", run=handle.run_name, reason=str(error))

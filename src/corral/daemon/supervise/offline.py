@@ -1,0 +1,63 @@
+"""Stopping everything on a node whose daemon does not run.
+
+Every order is on disk before anything is adopted: so nothing that waits for its start or restart is
+started here, and a daemon that comes later goes on stopping what we could not.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+
+from corral.daemon.app import DAEMON_ROLE, open_spool
+from corral.daemon.console.consoles import Consoles
+from corral.daemon.identity import load_identity
+from corral.daemon.supervise.run import Run
+from corral.daemon.supervise.run_files import RunDirectories, RunFiles, StopOrder
+from corral.daemon.supervise.supervision import NodeRuntime, Supervision
+from corral.system.clock import SystemClock
+from corral.system.config_schema import DaemonConfig
+from corral.system.entropy import SystemEntropy
+from corral.system.files import DirectoryLock
+
+
+async def stop_everything(config: DaemonConfig, *, force: bool) -> list[Run]:
+    """Stop whatever runs in this data directory, and wait until nothing is left; the runs there are.
+    What became of them is in the spool, for the controller to hear later. DATA_DIRECTORY_LOCKED when a
+    daemon minds it."""
+    clock, entropy, data = SystemClock(), SystemEntropy(), config.data
+    order = StopOrder(reason="a local order to stop everything", force=force)
+    async with contextlib.AsyncExitStack() as stack:
+        stack.enter_context(DirectoryLock(data, DAEMON_ROLE))
+        await asyncio.to_thread(_order_all, RunDirectories(data), order)
+        runtime = await NodeRuntime.open(data, config.instances)
+        stack.push_async_callback(runtime.close)
+        spool = open_spool(config, entropy)
+        stack.push_async_callback(spool.close)
+        consoles = await stack.enter_async_context(Consoles(clock))
+        identity = load_identity(data)
+        supervision = Supervision(
+            data=data,
+            settings=config.instances,
+            node_id=identity.node_id if identity else "",
+            address="",
+            runtime=runtime,
+            spool=spool,
+            consoles=consoles,
+            clock=clock,
+            entropy=entropy,
+        )
+        stack.push_async_callback(supervision.end)
+        await supervision.begin()
+        await supervision.supervisor.stop_all(order)
+        return supervision.supervisor.runs()
+
+
+def _order_all(runs: RunDirectories, order: StopOrder) -> None:
+    """The newest run of each instance, whether it lives or its restart is to come, and every run that
+    has not ended."""
+    newest = {run.instance_id: run.path for run in runs.all()}
+    for run in runs.all():
+        files = RunFiles(run.path)
+        if files.outcome() is None or newest[run.instance_id] == run.path:
+            files.write_order(order)

@@ -1,0 +1,65 @@
+"""May the node start a crashed run again by itself, and when?"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+import msgspec
+
+from corral.daemon.supervise.run_files import Outcome, StopOrder
+from corral.daemon.supervise.start_order import RestartRule, StartOrder
+from corral.domain.ids import restart_incarnation
+
+_SECOND_DELAY: Final = 1.0
+_JITTER: Final = 0.25
+
+
+def recent_crashes(crashes: Sequence[float], *, now: float, rule: RestartRule) -> tuple[float, ...]:
+    """Those that still count, `now` being a crash itself. Times are of one clock that never steps."""
+    return (*(time for time in crashes if now - time < rule.interval_seconds), now)
+
+
+def restart_delay(crashes: Sequence[float], *, rule: RestartRule, fraction: float) -> float | None:
+    """Seconds until the restart after the last of these crashes; None: that is the controller's business.
+
+    The first restart waits `delay_seconds`, each further one twice as long as the one before, spread
+    by a quarter so that many do not come at once (`fraction` in [0, 1) decides). Without a delay the
+    first comes at once and the second after a second.
+    """
+    attempt = len(crashes)
+    delay: float
+    if attempt == 0 or attempt > rule.attempts:
+        return None
+    if rule.delay_seconds:
+        delay = rule.delay_seconds * 2.0 ** min(attempt - 1, 32)
+    else:
+        delay = _SECOND_DELAY * 2.0 ** min(attempt - 2, 32) if attempt > 1 else 0.0
+    spread = 1 + _JITTER * (2 * fraction - 1)
+    return min(delay, rule.max_delay_seconds or delay) * spread
+
+
+def with_restart(
+    outcome: Outcome,
+    *,
+    order: StartOrder,
+    stop: StopOrder | None,
+    crashes: Sequence[float],
+    now: float,
+    fraction: float,
+) -> Outcome:
+    """The outcome and what follows from it here on the node: the next run, or nothing. What was asked
+    to stop stays stopped."""
+    following = restart_incarnation(order.incarnation)
+    again = stop is not None and stop.then_restart
+    if following is None or (stop is not None and not again):
+        return outcome
+    if again or outcome.outcome == "host_rebooted":
+        return msgspec.structs.replace(outcome, restarted_as=following, crashes=tuple(crashes))
+    recent = recent_crashes(crashes, now=now, rule=order.restart)
+    delay = restart_delay(recent, rule=order.restart, fraction=fraction)
+    if delay is None:
+        return outcome
+    return msgspec.structs.replace(
+        outcome, restarted_as=following, restart_delay_seconds=delay, crashes=recent
+    )

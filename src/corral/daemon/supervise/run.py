@@ -1,0 +1,306 @@
+"""One run of an instance, from its intent until nothing of it is left.
+
+A run is an actor: `live` (or `resume`, `conclude` after an adoption) is its only task, everybody else
+changes it by orders. An order to stop is on disk before it is followed; the end is on disk before it
+is told. Cancelling the task detaches: the workload goes on and a later daemon finds it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Awaitable, Callable
+from typing import Final, TypeVar
+
+import msgspec
+import structlog
+
+from corral.daemon.supervise.endings import Life, judge, never_started, start_failed
+from corral.daemon.supervise.minding import Ending, Minding, kill_run
+from corral.daemon.supervise.preparation import PROCESS_START, VALIDATION, StageFailed
+from corral.daemon.supervise.restarts import with_restart
+from corral.daemon.supervise.run_age import process_started
+from corral.daemon.supervise.run_files import Intent, Outcome, RunFiles, StopOrder
+from corral.daemon.supervise.services import Services, read_tail
+from corral.daemon.supervise.stop_request import StopRequest
+from corral.daemon.supervise.wire_forms import status_update
+from corral.domain.instance_states import INSTANCE_LIFECYCLE, InstanceState, InstanceTrigger
+from corral.errors import Code, CorralError, Retryable
+from corral.sdk.runtime import AdoptionKind, RunExit, RunHandle
+
+TAIL_LINES: Final = 100
+_RETRY_SECONDS: Final = 1.0
+_log = structlog.get_logger("corral.daemon.supervise")
+T = TypeVar("T")
+_State, _Trigger = InstanceState, InstanceTrigger
+
+
+class Interrupted(Exception):
+    """A stop came before the workload was executed."""
+
+
+class Run:
+    """See the module. `begun` is called once, when the start has succeeded or come to nothing."""
+
+    def __init__(
+        self,
+        services: Services,
+        files: RunFiles,
+        intent: Intent,
+        *,
+        begun: Callable[[Run], None] | None = None,
+    ) -> None:
+        self.order = intent.order
+        self.intent = intent
+        self.files = files
+        self.stop = StopRequest(files)
+        self.state = _State.SCHEDULED
+        self.reason = intent.reason
+        self.pid = 0
+        self.started_at_ms = 0
+        self.handle: RunHandle | None = None
+        """How the runtime knows it; None before its start and after its end."""
+        self.outcome: Outcome | None = None
+        self.tail: tuple[str, ...] = ()
+        self._services = services
+        self._begun = begun
+        self._started_at: float | None = None
+        self._in_time = True
+
+    @property
+    def name(self) -> str:
+        return f"{self.order.instance_id}.{self.order.incarnation}"
+
+    @property
+    def ended(self) -> bool:
+        return self.outcome is not None
+
+    @property
+    def uptime_ms(self) -> int:
+        if self.outcome is not None:
+            return self.outcome.uptime_ms
+        if self._started_at is None:
+            return 0
+        return max(0, round((self._services.clock.boottime() - self._started_at) * 1000))
+
+    @property
+    def console_end(self) -> int:
+        if self.outcome is not None:
+            return self.outcome.console_end
+        return read_tail(self.files.console, 0).end if self.handle else 0
+
+    async def ask_stop(self, order: StopOrder) -> None:
+        """Let it end. A kill comes first and waits for nothing; a stop begins once it is on disk."""
+        if self.ended:
+            return
+        if order.force:
+            self.stop.killing.set()
+            if self.handle is not None:
+                await kill_run(self._services.runtime, self.handle)
+        await self.stop.make(order)
+        if not self.ended:
+            self._now_stopping(order.reason)
+
+    async def live(self) -> Outcome:
+        """Write the intent down, start it, and mind it to its end. Cancelled, it detaches."""
+        try:
+            await self._write_intent()
+            handle = await self._begin()
+        except StageFailed as failed:
+            return await self._end(start_failed(failed.stage, failed.error, now_ms=self._services.now_ms()))
+        except Interrupted:
+            assert self.stop.order is not None
+            return await self._end(never_started(self.stop.order, now_ms=self._services.now_ms()))
+        self._take(handle)
+        if self.state is _State.PREPARING:
+            self._enter(_Trigger.SPAWN)
+        self._tell_begun()
+        return await self._mind(handle)
+
+    async def begin_again(self) -> Outcome:
+        """Like `live`, for an intent that a daemon before us left behind without executing it."""
+        self.stop.restore()
+        return await self.live()
+
+    def take_over(self, handle: RunHandle) -> None:
+        """It lives, started by a daemon before us; `resume` follows."""
+        self.stop.restore()
+        self._take(handle)
+        alive = self.uptime_ms / 1000 >= self.order.min_alive_seconds
+        self.state = _State.RUNNING if alive else _State.STARTING
+        if self.stop.order is not None:
+            self.state = _State.STOPPING
+
+    async def resume(self) -> Outcome:
+        """Mind a run that was taken over."""
+        assert self.handle is not None
+        return await self._mind(self.handle)
+
+    async def conclude(self, exit: RunExit, handle: RunHandle | None) -> Outcome:
+        """Its end, when it ended while no daemon was looking."""
+        self.stop.restore()
+        if handle is not None:
+            self.pid, self.started_at_ms = handle.pid, handle.started_at_ms
+        self._follow_console()
+        self.state = _State.STOPPING if self.stop.order else _State.RUNNING
+        return await self._judge(Ending(exit=exit))
+
+    def remember(self, outcome: Outcome) -> None:
+        """It has ended, and its end is known and on disk."""
+        self.outcome = outcome
+        self.state = outcome.state
+        self.reason = outcome.reason
+        self.pid, self.started_at_ms = outcome.pid, outcome.started_at_ms
+        self.handle = None
+
+    async def _write_intent(self) -> None:
+        async with self.stop.writing:
+            try:
+                await asyncio.to_thread(self.files.make, self.intent)
+            except CorralError as error:
+                raise StageFailed(VALIDATION, error) from error
+
+    async def _begin(self) -> RunHandle:
+        await self._wait_for_turn()
+        self._enter(_Trigger.PREPARE)
+        limit = self.order.startup_timeout_seconds
+        prepare = self._services.preparer.prepare
+        try:
+            async with asyncio.timeout(limit):
+                spec = await self._unless_stopped(prepare(self.order, self.files.directory))
+                return await self._services.runtime.start(spec)
+        except TimeoutError:
+            return await self._judge_timeout(limit)
+        except CorralError as error:
+            raise StageFailed(PROCESS_START, error) from error
+
+    async def _judge_timeout(self, limit: float) -> RunHandle:
+        """The time was up in the middle of something: what exists is minded to its end, else it failed."""
+        found = await self._services.runtime.adopt(str(self.files.directory))
+        if found.kind is AdoptionKind.ALIVE and found.handle is not None:
+            self._in_time = False
+            return found.handle
+        late = Retryable(Code.STARTUP_TIMEOUT, f"it was not started within {limit:g} s", retry_after=5.0)
+        raise StageFailed(PROCESS_START, late)
+
+    async def _wait_for_turn(self) -> None:
+        due = self.intent.due if self.intent.boot_id == self._services.boot_id else 0.0
+        if (left := due - self._services.clock.boottime()) > 0:
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self.stop.wanted.wait(), left)
+        if self.stop.wanted.is_set():
+            raise Interrupted
+
+    async def _unless_stopped(self, work: Awaitable[T]) -> T:
+        task = asyncio.ensure_future(work)
+        stop = asyncio.ensure_future(self.stop.wanted.wait())
+        try:
+            await asyncio.wait({task, stop}, return_when=asyncio.FIRST_COMPLETED)
+            if self.stop.wanted.is_set():
+                raise Interrupted
+            return task.result()
+        finally:
+            task.cancel()
+            stop.cancel()
+            await asyncio.gather(task, stop, return_exceptions=True)
+
+    def _take(self, handle: RunHandle) -> None:
+        self.handle = handle
+        self.pid, self.started_at_ms = handle.pid, handle.started_at_ms
+        self._started_at = process_started(handle.pid) or self._services.clock.boottime()
+        with contextlib.suppress(CorralError):  # it has them, whoever else may believe so
+            self._services.ports.take(self.name, self.order.ports)
+        self._follow_console()
+
+    def _follow_console(self) -> None:
+        self._services.consoles.attach(
+            self.order.instance_id, self.order.incarnation, str(self.files.console)
+        )
+
+    async def _mind(self, handle: RunHandle) -> Outcome:
+        assert self._started_at is not None
+        minding = Minding(
+            runtime=self._services.runtime,
+            handle=handle,
+            order=self.order,
+            stop=self.stop,
+            started_at=self._started_at,
+            clock=self._services.clock,
+            ready=self.state is _State.RUNNING,
+            in_time=self._in_time,
+            now_ready=lambda: self._enter(_Trigger.READY),
+            now_stopping=self._now_stopping,
+        )
+        return await self._judge(await minding.until_ended())
+
+    def _now_stopping(self, reason: str) -> None:
+        if self.state is not _State.STOPPING:
+            self._enter(_Trigger.STOP, reason)
+
+    async def _judge(self, ending: Ending) -> Outcome:
+        tail = await asyncio.to_thread(read_tail, self.files.console, TAIL_LINES)
+        now = self._services.clock.boottime()
+        self.tail = tail.lines
+        outcome = judge(
+            Life(
+                exit=ending.exit,
+                pid=self.pid,
+                started_at_ms=self.started_at_ms,
+                uptime_ms=self._lived_ms(ending.exit),
+                console_end=tail.end,
+                now_ms=self._services.now_ms(),
+                rung=ending.rung,
+                stop=self.stop.order,
+                ready=ending.ready,
+                tail=tail.lines,
+                tail_offset=tail.offset,
+            )
+        )
+        crashes = self.intent.crashes if self.intent.boot_id == self._services.boot_id else ()
+        return await self._end(
+            with_restart(
+                outcome,
+                order=self.order,
+                stop=self.stop.order,
+                crashes=crashes,
+                now=now,
+                fraction=self._services.entropy.fraction(),
+            )
+        )
+
+    def _lived_ms(self, exit: RunExit) -> int:
+        if exit.ended_at_ms and self.started_at_ms:
+            return max(0, exit.ended_at_ms - self.started_at_ms)
+        return self.uptime_ms
+
+    async def _end(self, outcome: Outcome) -> Outcome:
+        """Durable first. A disk that refuses is asked again: an end that is forgotten happens twice."""
+        while True:
+            try:
+                await asyncio.to_thread(self.files.write_outcome, outcome)
+            except CorralError as error:
+                _log.error("instance.outcome_not_stored", run=self.name, reason=str(error))
+                await asyncio.sleep(_RETRY_SECONDS)
+                continue
+            if outcome.restarted_as is None or not self.stop.stays_stopped:
+                break
+            # It was asked to stop while we wrote: then it stays stopped.
+            outcome = msgspec.structs.replace(outcome, restarted_as=None, restart_delay_seconds=0.0)
+        self._services.consoles.ended(self.order.instance_id, self.order.incarnation)
+        self.remember(outcome)
+        self._services.ports.release(self.name)
+        _log.info("instance.ended", run=self.name, outcome=outcome.outcome, how=outcome.summary)
+        self._tell_begun()
+        return outcome
+
+    def _tell_begun(self) -> None:
+        begun, self._begun = self._begun, None
+        if begun is not None:
+            begun(self)
+
+    def _enter(self, trigger: InstanceTrigger, reason: str = "") -> None:
+        before = self.state
+        self.state = INSTANCE_LIFECYCLE.step(f"instance '{self.order.instance_id}'", before, trigger)
+        self.reason = reason
+        _log.info("instance.transition", run=self.name, before=before, state=self.state, reason=reason)
+        self._services.reporter.report(status_update(self))

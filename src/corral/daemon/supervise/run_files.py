@@ -1,0 +1,179 @@
+"""What the supervision itself writes into a run's directory.
+
+`intent.json` before anything of the run exists, `order.json` before a stop begins, `outcome.json`
+before its end is told to anybody, `reported` once the end is in the spool. The runtime's files beside
+them are the runtime's own.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pathlib
+from typing import Final
+
+import msgspec
+
+from corral.daemon.durable import store
+from corral.daemon.supervise.start_order import StartOrder
+from corral.domain.ids import Incarnation
+from corral.domain.instance_states import InstanceState
+from corral.errors import Code, Rejected
+from corral.sdk.runtime import RunExit
+from corral.system.files import read_versioned
+
+_VERSION: Final = 1
+_INTENT: Final = "corral-run-intent"
+_ORDER: Final = "corral-stop-order"
+_OUTCOME: Final = "corral-run-outcome"
+
+
+class Intent(msgspec.Struct, frozen=True, kw_only=True):
+    """That this run shall exist. Enough to start it, mind it and start it again without a controller."""
+
+    order: StartOrder
+    boot_id: str
+    accepted_at_ms: int
+    crashes: tuple[float, ...] = ()
+    """When the runs before it in this start crashed, by the clock that counts since `boot_id`."""
+    due: float = 0.0
+    """Not before this time of that clock; a restart that waits its turn."""
+    reason: str = ""
+    """Why it exists, when it is a restart."""
+
+
+class StopOrder(msgspec.Struct, frozen=True, kw_only=True):
+    """That this run shall end. Once on disk it is followed, whoever reads it."""
+
+    reason: str
+    force: bool = False
+    then_restart: bool = False
+    """A local `restart`: the next run begins when this one has ended."""
+
+
+class FailedStart(msgspec.Struct, frozen=True, kw_only=True):
+    """Why a start came to nothing; a repeated order gets the same answer."""
+
+    stage: str
+    code: str
+    message: str
+    permanent: bool
+    retry_after_seconds: int = 0
+
+
+class Outcome(msgspec.Struct, frozen=True, kw_only=True):
+    """The end of a run."""
+
+    state: InstanceState
+    """STOPPED or CRASHED."""
+    outcome: str
+    exit: RunExit | None = None
+    """None: its workload was never executed."""
+    rung: str = ""
+    crash_class: str = ""
+    signature: str = ""
+    summary: str
+    reason: str = ""
+    uptime_ms: int = 0
+    pid: int = 0
+    started_at_ms: int = 0
+    ended_at_ms: int
+    console_end: int = 0
+    tail_offset: int = 0
+    failed_start: FailedStart | None = None
+    restarted_as: Incarnation | None = None
+    restart_delay_seconds: float = 0.0
+    crashes: tuple[float, ...] = ()
+    """Handed on to the next run of this start."""
+
+
+class RunFiles:
+    """The files of one run. Reads and writes block: writes belong into a worker thread."""
+
+    def __init__(self, directory: pathlib.Path) -> None:
+        self.directory = directory
+
+    @property
+    def console(self) -> pathlib.Path:
+        return self.directory / "console"
+
+    def make(self, intent: Intent) -> None:
+        """Make the directory with its intent, durably. Retryable when the disk refuses."""
+        try:
+            self.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        except OSError as error:
+            raise Rejected(
+                Code.DISK_FULL,
+                f"{self.directory} cannot be made: {error.strerror or error}",
+                hint="make room",
+            ) from error
+        store(self.directory / "intent.json", intent, name=_INTENT, version=_VERSION)
+
+    def intent(self) -> Intent | None:
+        return read_versioned(self.directory / "intent.json", Intent, name=_INTENT, version=_VERSION)
+
+    def write_order(self, order: StopOrder) -> None:
+        store(self.directory / "order.json", order, name=_ORDER, version=_VERSION)
+
+    def stop_order(self) -> StopOrder | None:
+        return read_versioned(self.directory / "order.json", StopOrder, name=_ORDER, version=_VERSION)
+
+    def write_outcome(self, outcome: Outcome) -> None:
+        store(self.directory / "outcome.json", outcome, name=_OUTCOME, version=_VERSION)
+
+    def outcome(self) -> Outcome | None:
+        return read_versioned(self.directory / "outcome.json", Outcome, name=_OUTCOME, version=_VERSION)
+
+    def mark_reported(self, spool_number: int) -> None:
+        """The end is in the spool under this number. Not flushed: forgetting it costs a second report,
+        which its receiver knows by the incarnation."""
+        with contextlib.suppress(OSError):  # the same cost
+            (self.directory / "reported").write_text(f"{spool_number}\n")
+
+    def reported(self) -> int | None:
+        """The number of the report of its end; None: it was never spooled."""
+        try:
+            return int((self.directory / "reported").read_text() or 0)
+        except (OSError, ValueError):
+            return None
+
+
+class FoundRun(msgspec.Struct, frozen=True, kw_only=True):
+    """A run directory on disk."""
+
+    instance_id: str
+    incarnation: Incarnation
+    path: pathlib.Path
+
+
+class RunDirectories:
+    """`DATA/runs/<id>/<incarnation>`."""
+
+    def __init__(self, data: pathlib.Path) -> None:
+        self.root = data / "runs"
+
+    def files(self, instance_id: str, incarnation: int) -> RunFiles:
+        return RunFiles(self.root / instance_id / str(incarnation))
+
+    def all(self) -> list[FoundRun]:
+        """Every run there is, those of one instance in the order of their incarnations."""
+        found = []
+        for entry in _subdirectories(self.root):
+            for run in _subdirectories(entry.path):
+                if run.name.isdecimal():
+                    found.append(
+                        FoundRun(
+                            instance_id=entry.name,
+                            incarnation=Incarnation(int(run.name)),
+                            path=pathlib.Path(run.path),
+                        )
+                    )
+        return sorted(found, key=lambda run: (run.instance_id, run.incarnation))
+
+
+def _subdirectories(path: pathlib.Path | str) -> list[os.DirEntry[str]]:
+    try:
+        with os.scandir(path) as entries:
+            return [entry for entry in entries if entry.is_dir(follow_symlinks=False)]
+    except FileNotFoundError:
+        return []

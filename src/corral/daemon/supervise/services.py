@@ -1,0 +1,66 @@
+"""What every run on this node uses."""
+
+from __future__ import annotations
+
+import pathlib
+from collections.abc import Callable
+from typing import Protocol
+
+import msgspec
+
+from corral.daemon.ports.held import HeldPorts
+from corral.daemon.supervise.preparation import Preparer
+from corral.daemon.supervise.reporter import Reporter
+from corral.daemon.supervise.run_files import RunDirectories
+from corral.daemon.supervise.working_directories import WorkingDirectories
+from corral.runtimes.console.log import ConsoleLog
+from corral.sdk.runtime import RuntimeProvider
+from corral.system.clock import Clock
+from corral.system.entropy import Entropy
+
+
+class Consoles(Protocol):
+    """What carries consoles to the controller."""
+
+    def attach(self, instance_id: str, incarnation: int, directory: str, *, ended: bool = False) -> None:
+        """Follow this console from now on; `ended`: only keep it for questions. Idempotent."""
+
+    def ended(self, instance_id: str, incarnation: int) -> None:
+        """It is complete: nothing more will be written."""
+
+    def detach(self, instance_id: str, incarnation: int) -> None:
+        """Its files go."""
+
+
+class ConsoleTail(msgspec.Struct, frozen=True):
+    """The last lines of a console, where they begin, and where the console ends."""
+
+    lines: tuple[str, ...] = ()
+    offset: int = 0
+    end: int = 0
+
+
+def read_tail(directory: pathlib.Path, lines: int) -> ConsoleTail:
+    """Blocks, but for a bounded time: at most the last 256 KiB are read."""
+    with ConsoleLog(directory) as log:
+        end = log.end_offset
+        found = log.tail(lines) if lines else []
+    return ConsoleTail(tuple(line.text for line in found), found[0].offset if found else end, end)
+
+
+class Services(msgspec.Struct, frozen=True, kw_only=True):
+    runtime: RuntimeProvider
+    preparer: Preparer
+    runs: RunDirectories
+    directories: WorkingDirectories
+    ports: HeldPorts
+    reporter: Reporter
+    consoles: Consoles
+    clock: Clock
+    entropy: Entropy
+    boot_id: str
+    forget_uid: Callable[[str], None] = lambda _: None
+
+    def now_ms(self) -> int:
+        """Wall time, for people."""
+        return round(self.clock.now().timestamp() * 1000)

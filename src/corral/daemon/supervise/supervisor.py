@@ -1,0 +1,201 @@
+"""Owns every instance of this node: takes orders, adopts, answers what is there, lets go.
+
+Orders are decided in one step of the event loop, before anything is awaited: a thousand starts of one
+id make one run. Every order is answered with the state as it is then, never ignored.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable
+from typing import Final
+
+import structlog
+
+from corral.daemon.supervise.adoption import Leftover, find_leftovers
+from corral.daemon.supervise.endings import failed_start
+from corral.daemon.supervise.instance import Instance
+from corral.daemon.supervise.preparation import VALIDATION
+from corral.daemon.supervise.run import Run
+from corral.daemon.supervise.run_files import FailedStart, Intent, StopOrder
+from corral.daemon.supervise.services import Services
+from corral.daemon.supervise.start_order import StartOrder
+from corral.daemon.supervise.wire_forms import running_instance
+from corral.domain.instance_records import live
+from corral.errors import Code, CorralError, Rejected, Retryable
+from corral.wire.v1.instance_pb2 import RunningInstance
+
+_ADOPT_AT_ONCE: Final = 32
+_log = structlog.get_logger("corral.daemon.supervise")
+
+
+class Refusal(Exception):
+    """A start that is not begun. `run` is what the node has under this id."""
+
+    def __init__(self, failure: FailedStart, run: Run | None) -> None:
+        super().__init__(failure.message)
+        self.failure = failure
+        self.run = run
+
+
+class Supervisor:
+    """`adopt` first, then orders; `detach` at the end."""
+
+    def __init__(self, services: Services) -> None:
+        self._services = services
+        self._instances: dict[str, Instance] = {}
+        self._strays: list[Instance] = []
+
+    # what is there
+
+    def find(self, instance_id: str) -> Run | None:
+        """The present or last run of this id."""
+        found = self._instances.get(instance_id)
+        return found.current if found else None
+
+    def runs(self) -> list[Run]:
+        """The present or last run of every instance."""
+        return [instance.current for instance in self._instances.values()]
+
+    def instances(self) -> list[Instance]:
+        return list(self._instances.values())
+
+    def live_count(self) -> int:
+        return sum(live(run.state) for run in self.runs())
+
+    # orders
+
+    def start(self, order: StartOrder, *, begun: Callable[[Run], None]) -> Run:
+        """Begin this run, or find it begun already; `begun` is called in the first case only, when its
+        start has succeeded or failed. Refusal when the id is taken by another run."""
+        existing = self._instances.get(order.instance_id)
+        if existing is not None:
+            present = existing.current
+            if present.order.incarnation == order.incarnation:
+                return present
+            self._refuse_other(present, existing, order)
+        intent = Intent(order=order, boot_id=self._services.boot_id, accepted_at_ms=self._services.now_ms())
+        files = self._services.runs.files(order.instance_id, order.incarnation)
+        instance = Instance(self._services, Run(self._services, files, intent, begun=begun))
+        self._instances[order.instance_id] = instance
+        instance.start()
+        return instance.current
+
+    def _refuse_other(self, present: Run, existing: Instance, order: StartOrder) -> None:
+        state = f"is {present.state} as run {present.order.incarnation}"
+        error: CorralError | None = None
+        if order.incarnation < present.order.incarnation:
+            error = Rejected(
+                Code.STALE_INCARNATION,
+                f"instance '{order.instance_id}' {state}; run {order.incarnation} is past",
+                hint="nothing was done",
+            )
+        elif existing.active:
+            error = Retryable(
+                Code.CONFLICT,
+                f"instance '{order.instance_id}' {state} and cannot start as {order.incarnation}",
+                hint="stop it and wait for STOPPED",
+                retry_after=1.0,
+            )
+        if error is not None:
+            raise Refusal(failed_start(VALIDATION, error), present)
+
+    async def stop(self, instance_id: str, *, incarnation: int, order: StopOrder) -> Run:
+        """Let it end, if it is this run (0: whichever it is in); NOT_FOUND, STALE_INCARNATION."""
+        run = self.expect(instance_id, incarnation)
+        await run.ask_stop(order)
+        return run
+
+    async def send_command(self, instance_id: str, *, incarnation: int, line: str) -> Run:
+        run = self.expect(instance_id, incarnation)
+        if run.handle is None:
+            raise Rejected(
+                Code.NOT_RUNNING,
+                f"instance '{instance_id}' is {run.state} and reads no commands",
+                hint="wait until it is RUNNING",
+            )
+        await self._services.runtime.send_command(run.handle, line)
+        return run
+
+    def expect(self, instance_id: str, incarnation: int) -> Run:
+        run = self.find(instance_id)
+        if run is None:
+            raise Rejected(Code.NOT_FOUND, f"there is no instance '{instance_id[:80]}' on this node")
+        if incarnation not in (0, run.order.incarnation):
+            raise Rejected(
+                Code.STALE_INCARNATION,
+                f"instance '{instance_id}' is in run {run.order.incarnation} ({run.state}), not {incarnation}",
+                hint="nothing was done",
+            )
+        return run
+
+    async def stop_all(self, order: StopOrder) -> None:
+        """Stop everything and wait until nothing is left."""
+        active = [instance for instance in self._instances.values() if instance.active]
+        await asyncio.gather(*(instance.current.ask_stop(order) for instance in active))
+        await asyncio.gather(*(instance.settled() for instance in active))
+
+    async def settled(self, instance_id: str) -> None:
+        """Until nothing of it is left and nothing follows."""
+        found = self._instances.get(instance_id)
+        if found is not None:
+            await found.settled()
+
+    # life of the daemon
+
+    async def adopt(self) -> None:
+        """Take over whatever a daemon before us left: the living, the ended, the never started. On return
+        each of them has its place here, and orders may come."""
+        found = await asyncio.to_thread(self._services.runs.all)
+        leftovers = await asyncio.to_thread(find_leftovers, found)
+        unended = {leftover.path for leftover in leftovers if leftover.outcome is None}
+        for run in found:
+            if run.path not in unended:
+                self._services.consoles.attach(
+                    run.instance_id, run.incarnation, str(run.path / "console"), ended=True
+                )
+        limit = asyncio.Semaphore(_ADOPT_AT_ONCE)
+        async with asyncio.TaskGroup() as group:
+            for leftover in leftovers:
+                group.create_task(self._adopt(leftover, limit), name=f"supervise/adopt/{leftover.path.name}")
+        if leftovers:
+            _log.info("instances.adopted", found=len(leftovers), live=self.live_count())
+
+    async def _adopt(self, leftover: Leftover, limit: asyncio.Semaphore) -> None:
+        run = Run(self._services, leftover.files, leftover.intent)
+        instance = Instance(self._services, run)
+        if leftover.newest:
+            self._instances[instance.id] = instance
+        if leftover.outcome is not None:
+            instance.remember(leftover.outcome, reported=leftover.reported, newest=leftover.newest)
+            return
+        found = None
+        async with limit:
+            with contextlib.suppress(CorralError):  # the instance asks again, and says why it had to
+                found = await self._services.runtime.adopt(str(leftover.path))
+        _log.info("instance.adopted", run=run.name, found=found.kind if found else "unknown")
+        if not leftover.newest:
+            self._strays.append(instance)
+            leftover.files.write_order(StopOrder(reason="a later run of this instance exists", force=True))
+        instance.adopt(found)
+
+    async def detach(self) -> None:
+        """Let go of everything; whatever runs goes on running."""
+        await asyncio.gather(*(instance.detach() for instance in (*self._instances.values(), *self._strays)))
+
+    def forget(self, instance_id: str) -> None:
+        """Its last trace on disk is gone."""
+        found = self._instances.get(instance_id)
+        if found is not None and not found.active:
+            del self._instances[instance_id]
+
+
+def running_instances(supervisor: Supervisor, confirmed: Callable[[int], bool]) -> list[RunningInstance]:
+    """Everything the controller has to know when a session begins: what lives, and what has ended
+    without the controller's having confirmed it."""
+    return [
+        running_instance(instance.current)
+        for instance in supervisor.instances()
+        if instance.active or instance.ended_at_number is None or not confirmed(instance.ended_at_number)
+    ]

@@ -1,0 +1,195 @@
+"""Runs as the link speaks of them. Pure: values in, messages out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final, Protocol, cast
+
+from corral.daemon.supervise.preparation import stage_number
+from corral.daemon.supervise.run_files import FailedStart, Outcome
+from corral.daemon.supervise.start_order import StartOrder
+from corral.domain.instance_states import InstanceState
+from corral.errors import CorralError
+from corral.wire.v1.instance_pb2 import (
+    CrashReport,
+    ExitStatus,
+    InstanceStatusUpdate,
+    NamedPort,
+    Readiness,
+    RunningInstance,
+    StartFailureDisposition,
+    StartInstanceAck,
+    StopInstanceAck,
+)
+from corral.wire.v1.instance_pb2 import InstanceState as WireState
+from corral.wire.v1.link_pb2 import DaemonMessage
+
+MAX_MESSAGE: Final = 4096
+_PERMANENT: Final = StartFailureDisposition.START_FAILURE_DISPOSITION_PERMANENT
+_TRANSIENT: Final = StartFailureDisposition.START_FAILURE_DISPOSITION_TRANSIENT
+
+
+class RunView(Protocol):
+    """What there is to say about a run."""
+
+    order: StartOrder
+    state: InstanceState
+    reason: str
+    pid: int
+    started_at_ms: int
+    outcome: Outcome | None
+
+    @property
+    def uptime_ms(self) -> int: ...
+
+    @property
+    def console_end(self) -> int: ...
+
+
+def wire_state(state: InstanceState) -> WireState:
+    return cast(WireState, WireState.Value(f"INSTANCE_STATE_{state}"))
+
+
+def status_update(run: RunView) -> DaemonMessage:
+    return DaemonMessage(
+        instance_status=InstanceStatusUpdate(
+            instance_id=run.order.instance_id,
+            state=wire_state(run.state),
+            port=run.order.primary_port,
+            uptime_ms=run.uptime_ms,
+            incarnation=run.order.incarnation,
+            pid=run.pid,
+            started_at_ms=run.started_at_ms,
+            console_offset=run.console_end,
+            exit=exit_status(run.outcome),
+            readiness=_readiness(run.state),
+            reason=cut(run.reason),
+        )
+    )
+
+
+def crash_report(run: RunView, outcome: Outcome, tail: Sequence[str]) -> DaemonMessage:
+    exit = outcome.exit
+    return DaemonMessage(
+        crash_report=CrashReport(
+            instance_id=run.order.instance_id,
+            group=run.order.group,
+            exit_code=exit.code if exit else 0,
+            log_tail=tail,
+            uptime_ms=outcome.uptime_ms,
+            incarnation=run.order.incarnation,
+            exit=exit_status(outcome),
+            crash_class=outcome.crash_class,
+            signature=outcome.signature,
+            log_tail_offset=outcome.tail_offset,
+            restarted_as=outcome.restarted_as or 0,
+            restart_in_ms=int(outcome.restart_delay_seconds * 1000),
+            pid=outcome.pid,
+            started_at_ms=outcome.started_at_ms,
+        )
+    )
+
+
+def exit_status(outcome: Outcome | None) -> ExitStatus | None:
+    if outcome is None:
+        return None
+    exit = outcome.exit
+    return ExitStatus(
+        known=exit.known if exit else True,
+        code=exit.code if exit else 0,
+        signal=exit.signal if exit else 0,
+        core_dumped=exit.core_dumped if exit else False,
+        outcome=outcome.outcome,
+        summary=cut(outcome.summary),
+        ended_at_ms=outcome.ended_at_ms,
+        rung=outcome.rung,
+        crash_class=outcome.crash_class,
+    )
+
+
+def running_instance(run: RunView) -> RunningInstance:
+    return RunningInstance(
+        instance_id=run.order.instance_id,
+        group=run.order.group,
+        port=run.order.primary_port,
+        state=wire_state(run.state),
+        incarnation=run.order.incarnation,
+        pid=run.pid,
+        started_at_ms=run.started_at_ms,
+        console_offset=run.console_end,
+        exit=exit_status(run.outcome),
+        readiness=_readiness(run.state),
+        plan_hash=run.order.plan_hash,
+        ports=[
+            NamedPort(name=port.name, port=port.port, protocol=port.protocol.value)
+            for port in run.order.ports
+        ],
+        memory_mb=run.order.limits.memory_mb,
+        reason=cut(run.reason),
+    )
+
+
+def start_accepted(run: RunView) -> DaemonMessage:
+    """The answer to a start that succeeded, or to one that is repeated: the state as it is."""
+    return DaemonMessage(
+        start_instance_ack=StartInstanceAck(
+            instance_id=run.order.instance_id,
+            accepted=True,
+            plan_hash=run.order.plan_hash,
+            incarnation=run.order.incarnation,
+            pid=run.pid,
+            started_at_ms=run.started_at_ms,
+            console_offset=run.console_end,
+            exit=exit_status(run.outcome),
+            readiness=_readiness(run.state),
+            state=wire_state(run.state),
+        )
+    )
+
+
+def start_refused(
+    instance_id: str, incarnation: int, failure: FailedStart, *, plan_hash: str = "", state: InstanceState
+) -> DaemonMessage:
+    return DaemonMessage(
+        start_instance_ack=StartInstanceAck(
+            instance_id=instance_id,
+            accepted=False,
+            error_message=cut(failure.message),
+            plan_hash=plan_hash,
+            stage=stage_number(failure.stage),
+            error_code=failure.code,
+            failure_disposition=_PERMANENT if failure.permanent else _TRANSIENT,
+            retry_after_seconds=failure.retry_after_seconds,
+            incarnation=incarnation,
+            state=wire_state(state),
+        )
+    )
+
+
+def stop_ack(
+    instance_id: str, incarnation: int, *, state: InstanceState, error: CorralError | None = None
+) -> DaemonMessage:
+    return DaemonMessage(
+        stop_instance_ack=StopInstanceAck(
+            instance_id=instance_id,
+            accepted=error is None,
+            error_message=cut(str(error)) if error else "",
+            incarnation=incarnation,
+            state=wire_state(state),
+            error_code=error.code.name if error else "",
+        )
+    )
+
+
+def cut(text: str) -> str:
+    """At most 4 KiB of UTF-8: a long text is never the reason to drop a message."""
+    raw = text.encode(errors="replace")
+    if len(raw) <= MAX_MESSAGE:
+        return text
+    return raw[: MAX_MESSAGE - 3].decode(errors="ignore") + "…"
+
+
+def _readiness(state: InstanceState) -> Readiness:
+    if state in (InstanceState.RUNNING, InstanceState.DRAINING):
+        return Readiness.READINESS_READY
+    return Readiness.READINESS_WAITING

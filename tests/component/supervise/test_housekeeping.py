@@ -1,0 +1,133 @@
+"""What ended runs leave behind, and what must never be taken for it."""
+
+from __future__ import annotations
+
+import os
+import pathlib
+
+import pytest
+from supervised_node import FIRST, SupervisedNode, with_settings
+
+from corral.sdk.runtime import RunLimits
+from corral.testing import workloads
+from corral.testing.waiting import eventually
+
+
+async def test_after_a_stop_the_working_directory_goes_and_the_console_stays(node):
+    await node.start("one", workloads.reading_commands())
+    await node.says("one", "up")
+    directory = node.data / "running" / "one"
+    assert directory.is_dir()
+    await node.stop("one")
+    run = await node.settled("one")
+    assert not directory.exists()
+    assert "up" in node.console("one")
+    assert run.files.outcome() is not None
+
+
+async def test_a_static_directory_stays(node):
+    await node.start("one", workloads.shell("echo world > level.dat; echo up; read x"), static_instance=True)
+    await node.says("one", "up")
+    await node.stop("one")
+    await node.settled("one")
+    await node.supervision.housekeeping.tidy()
+    await node.start(
+        "one", workloads.shell("cat level.dat; exec sleep 3600"), static_instance=True, incarnation=2048
+    )
+    await node.says("one", "world")
+
+
+async def test_after_a_crash_the_directory_is_kept_for_a_while(node):
+    await node.start("kept", workloads.crashing(code=1), crash_keep_seconds=3600)
+    await node.start("gone", workloads.crashing(code=1, after_seconds=0), crash_keep_seconds=1)
+    await node.settled("kept")
+    await node.settled("gone")
+
+    async def tidied() -> bool:
+        await node.supervision.housekeeping.tidy()
+        return not (node.data / "running" / "gone").exists()
+
+    assert (node.data / "running" / "kept").is_dir()
+    await eventually(tidied)
+    assert (node.data / "running" / "kept").is_dir()
+
+
+@pytest.mark.trap("T34")
+async def test_cleaning_up_after_a_crash_never_touches_the_run_that_has_the_id_now(node):
+    await node.start("one", workloads.crashing(code=1), crash_keep_seconds=1)
+    await node.settled("one")
+    await node.start("one", workloads.shell("echo mine > mine; echo up; exec sleep 3600"), incarnation=2048)
+    await node.says("one", "up")
+    outcome = node.supervision.services.runs.files("one", FIRST).outcome()
+    later = outcome.ended_at_ms / 1000 + 2
+    await eventually(lambda: node.supervision.services.now_ms() / 1000 > later)
+    await node.supervision.housekeeping.tidy()
+    assert (node.data / "running" / "one" / "mine").read_text() == "mine\n"
+    await node.reopen()
+    await node.supervision.housekeeping.tidy()
+    assert (node.data / "running" / "one" / "mine").read_text() == "mine\n"
+    assert node.run("one").state == "RUNNING"
+
+
+async def test_a_new_start_begins_in_an_empty_directory_and_a_restart_in_the_one_it_had(node):
+    await node.start("one", workloads.shell("ls; touch left; exit 1"), attempts=1)
+    run = await node.settled("one")
+    assert run.order.incarnation == FIRST + 1
+    assert node.console("one") == "left\n"
+    await node.start("one", workloads.shell("ls; echo up; exec sleep 3600"), incarnation=2048)
+    await node.says("one", "up")
+    assert node.console("one") == "up\n"
+
+
+async def test_ended_runs_are_bounded_by_what_they_take(scratch):
+    node = SupervisedNode(scratch / "node", settings=with_settings(keep_ended_bytes=2 << 20))
+    await node.open()
+    try:
+        for number in range(4):
+            await node.start("one", workloads.megabyte_then_exit(), incarnation=FIRST + 1024 * number)
+            await node.settled("one")
+        await node.start("live", workloads.chatty(lines=50_000))
+        await node.says("live", "line 50000")
+        await node.reports()
+        await node.supervision.housekeeping.tidy()
+        left = sorted(int(path.name) for path in (node.data / "runs" / "one").iterdir())
+        assert left == [FIRST + 1024 * 3]
+        assert "line 1 " in node.console("live")
+    finally:
+        await node.clear()
+
+
+async def test_an_end_that_was_not_told_is_not_cleaned_up(scratch):
+    node = SupervisedNode(scratch / "node", settings=with_settings(keep_ended_bytes=1))
+    await node.open()
+    try:
+        await node.start("one", workloads.megabyte_then_exit())
+        run = await node.settled("one")
+        await node.reports()
+        (run.files.directory / "reported").unlink()
+        await node.supervision.housekeeping.tidy()
+        assert run.files.outcome() is not None
+    finally:
+        await node.clear()
+
+
+async def test_the_group_of_a_run_without_a_directory_is_ended(node):
+    cgroups = node.runtime.cgroups
+    if cgroups.name == "none":
+        pytest.skip("this machine has no control groups")
+    process = os.posix_spawn("/bin/sleep", ["sleep", "3600"], {})
+    try:
+        files = await cgroups.create("orphan.1024", shim_pid=process, limits=RunLimits())
+        for file in files:
+            pathlib.Path(file).write_text(str(process))
+        assert "orphan.1024" in cgroups.leftovers()
+        await node.supervision.housekeeping.tidy()
+        _, status = os.waitpid(process, 0)
+        assert os.WTERMSIG(status) == 9
+        process = 0
+        await node.supervision.housekeeping.tidy()
+        assert "orphan.1024" not in cgroups.leftovers()
+    finally:
+        if process:
+            os.kill(process, 9)
+            os.waitpid(process, 0)

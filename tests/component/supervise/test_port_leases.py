@@ -1,0 +1,69 @@
+"""Ports of this node: whom they belong to, and until when."""
+
+from __future__ import annotations
+
+import socket
+
+import pytest
+from supervised_node import FIRST
+
+from corral.testing import workloads
+from corral.testing.ports import free_range
+from corral.testing.waiting import eventually
+from corral.wire.v1.instance_pb2 import NamedPort, StopRung
+
+TRANSIENT = 2
+
+
+def named(port: int, protocol: str = "both") -> list[NamedPort]:
+    return [NamedPort(name="primary", port=port, protocol=protocol)]
+
+
+@pytest.mark.parametrize("kind", [socket.SOCK_STREAM, socket.SOCK_DGRAM], ids=["tcp", "udp"])
+async def test_a_port_that_somebody_else_has_is_refused_for_now(node, kind):
+    with socket.socket(socket.AF_INET, kind) as taken:
+        port = free_range(1)[0]
+        taken.bind(("127.0.0.1", port))
+        if kind == socket.SOCK_STREAM:
+            taken.listen()
+        ack = await node.start("one", workloads.silent(), ports=named(port))
+        assert (ack.error_code, ack.failure_disposition, ack.stage) == ("PORT_IN_USE", TRANSIENT, 1)
+        assert str(port) in ack.error_message
+    ack = await node.start("one", workloads.silent(), ports=named(port), incarnation=FIRST + 1024)
+    assert ack.accepted
+
+
+async def test_a_port_of_the_other_protocol_is_no_obstacle(node):
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as taken:
+        port = free_range(1)[0]
+        taken.bind(("0.0.0.0", port))
+        assert (await node.start("one", workloads.silent(), ports=named(port, "tcp"))).accepted
+
+
+@pytest.mark.trap("T24")
+async def test_a_port_is_not_given_away_before_nothing_is_left_of_the_run_that_had_it(node):
+    port = free_range(1)[0]
+    ladder = [StopRung(command="stop", wait_ms=3_600_000)]
+    first = await node.start("one", workloads.slow_stopper(3600), ports=named(port), stop_ladder=ladder)
+    assert first.accepted
+    await node.says("one", "up")
+    await node.stop("one")
+    await node.says("one", "stopping")  # it has no socket open, and lives
+    for id, protocol in (("two", "tcp"), ("three", "udp")):
+        ack = await node.start(id, workloads.silent(), ports=named(port, protocol))
+        assert (ack.error_code, ack.failure_disposition) == ("PORT_IN_USE", TRANSIENT)
+        assert f"one.{FIRST}" in ack.error_message
+    await node.reopen()
+    ack = await node.start("four", workloads.silent(), ports=named(port))
+    assert ack.error_code == "PORT_IN_USE", "the next daemon forgot whose it is"
+    await node.stop("one", force=True)
+    await node.settled("one")
+    assert (await node.start("five", workloads.silent(), ports=named(port))).accepted
+
+
+async def test_a_workload_gets_its_ports_by_name(node):
+    port, extra = free_range(2)
+    ports = [*named(port), NamedPort(name="query", port=extra, protocol="udp")]
+    await node.start("one", workloads.holding_ports(tcp="%PORT%", udp="%PORT_QUERY%"), ports=ports)
+    await eventually(lambda: f"up tcp:{port} udp:{extra}" in node.console("one"))
+    assert node.supervision.services.ports.numbers() == sorted({port, extra})
