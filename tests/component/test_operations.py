@@ -15,7 +15,7 @@ from corral.testing.waiting import eventually
 async def housekeeping(controller) -> Housekeeping:
     term = controller.app.place.term
     return Housekeeping(
-        config=controller.app._config.retention,
+        config=controller.app._config,
         store=controller.app._store,
         ledger=term.ledger,
         epoch=term.epoch,
@@ -57,7 +57,7 @@ async def test_a_removed_nodes_log_goes_with_it(cluster):
     await eventually(lambda: controller.app.place.term.sessions.find("n1") is None)
     await controller.call("DELETE", "/api/v1/nodes/n1")
     keeper = await housekeeping(controller)
-    await keeper.forget_logs()
+    await keeper.forget_journals()
     journals = await controller.app._store.journals("log:node:")
     assert list(journals) == ["log:node:n2"]
 

@@ -234,6 +234,7 @@ class ControllerApp:
             entropy=self._entropy,
             on_fatal=_end_process,
             opening=opening,
+            api_url=f"http://{self.place.own.http}",
         )
         async with leader:
             await self._start_link_server(leader.state)

@@ -6,80 +6,30 @@ the commit and on a follower from the same log.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Final, Generic, TypeVar
-
-import msgspec
+from typing import Final
 
 from corral.controller.collections import (
     ADMIN_CERTIFICATES,
     AUTHORITY,
     CLUSTER,
+    CRASHES,
+    GROUPS,
     IDEMPOTENCY,
     JOIN_TOKENS,
     NODES,
     ONLY,
+    PLANS,
+    SEQUENCES,
     SPOOLS,
     TOKENS,
-    Collection,
 )
+from corral.controller.fleet_mirrors import InstanceMirror, LedgerMirror
+from corral.controller.mirrors import Mirror, Stored
 from corral.domain.records import AuthorityRecord, ClusterRecord, Record
-from corral.errors import Bug, Code, Rejected, nearest
-from corral.store.port import ABSENT, Commit, Snapshot
+from corral.errors import Bug
+from corral.store.port import Commit, Snapshot
 
-R = TypeVar("R", bound=Record)
-
-
-class Stored(msgspec.Struct, Generic[R], frozen=True):
-    """A record with the revision under which it is stored."""
-
-    revision: int
-    record: R
-
-
-class Mirror(Generic[R]):
-    """The live documents of one collection, by id."""
-
-    def __init__(self, collection: Collection[R], noun: str) -> None:
-        self.collection = collection
-        self._noun = noun
-        self._documents: dict[str, Stored[R]] = {}
-
-    def find(self, id: str) -> Stored[R] | None:
-        return self._documents.get(id)
-
-    def require(self, id: str) -> Stored[R]:
-        """The document, or NOT_FOUND with the nearest id there is."""
-        found = self._documents.get(id)
-        if found is None:
-            guess = nearest(id, self._documents)
-            raise Rejected(
-                Code.NOT_FOUND,
-                f"{self._noun} '{id[:80]}' does not exist",
-                hint=f"did you mean '{guess}'?" if guess else None,
-            )
-        return found
-
-    def revision(self, id: str) -> int:
-        """What a compare-and-set shall expect: the stored revision, or ABSENT."""
-        found = self._documents.get(id)
-        return found.revision if found else ABSENT
-
-    def __iter__(self) -> Iterator[Stored[R]]:
-        return iter(list(self._documents.values()))
-
-    def __len__(self) -> int:
-        return len(self._documents)
-
-    def items(self) -> list[tuple[str, Stored[R]]]:
-        """All documents in the order of their ids."""
-        return sorted(self._documents.items())
-
-    def fold(self, id: str, revision: int, body: bytes | None) -> None:
-        if body is None:
-            self._documents.pop(id, None)
-        else:
-            self._documents[id] = Stored(revision, self.collection.decode(body))
+__all__ = ["ClusterState", "Mirror", "Stored"]
 
 
 class ClusterState:
@@ -95,6 +45,12 @@ class ClusterState:
         self.tokens: Final = Mirror(TOKENS, "token")
         self.admin_certificates: Final = Mirror(ADMIN_CERTIFICATES, "administrator's certificate")
         self.idempotency: Final = Mirror(IDEMPOTENCY, "idempotency record")
+        self.groups: Final = Mirror(GROUPS, "group")
+        self.instances: Final = InstanceMirror()
+        self.node_ledgers: Final = LedgerMirror()
+        self.plans: Final = Mirror(PLANS, "plan")
+        self.crashes: Final = Mirror(CRASHES, "crash")
+        self.sequences: Final = Mirror(SEQUENCES, "sequence")
         mirrors: tuple[Mirror[Record], ...] = (  # type: ignore[assignment]  # each folds its own type
             self.cluster,
             self.authority,
@@ -104,6 +60,12 @@ class ClusterState:
             self.tokens,
             self.admin_certificates,
             self.idempotency,
+            self.groups,
+            self.instances,
+            self.node_ledgers,
+            self.plans,
+            self.crashes,
+            self.sequences,
         )
         self._mirrors = {mirror.collection.name: mirror for mirror in mirrors}
 

@@ -6,6 +6,15 @@ from typing import Final, Generic, TypeVar
 
 import msgspec
 
+from corral.domain.instance_records import (
+    CrashRecord,
+    DecisionRecord,
+    GroupRecord,
+    InstanceRecord,
+    NodeLedger,
+    PlanRecord,
+    SequenceRecord,
+)
 from corral.domain.records import (
     AdminCertificateRecord,
     ApiTokenRecord,
@@ -61,6 +70,12 @@ JOIN_TOKENS: Final = Collection("join_tokens", JoinTokenRecord)
 TOKENS: Final = Collection("tokens", ApiTokenRecord)
 ADMIN_CERTIFICATES: Final = Collection("admin_certificates", AdminCertificateRecord)
 IDEMPOTENCY: Final = Collection("idempotency", IdempotencyRecord)
+GROUPS: Final = Collection("groups", GroupRecord)
+INSTANCES: Final = Collection("instances", InstanceRecord)
+NODE_LEDGERS: Final = Collection("node_ledgers", NodeLedger)
+PLANS: Final = Collection("plans", PlanRecord)
+CRASHES: Final = Collection("crashes", CrashRecord)
+SEQUENCES: Final = Collection("sequences", SequenceRecord)
 
 ONLY: Final = "only"
 """The id of the one document in CLUSTER and in AUTHORITY."""
@@ -73,3 +88,18 @@ NODE_LOG_PREFIX: Final = "log:node:"
 def node_log(node_id: str) -> Journal[LogRecord]:
     """The journal that keeps the newest part of a daemon's log."""
     return Journal(NODE_LOG_PREFIX + node_id, LogRecord)
+
+
+DECISIONS_PREFIX: Final = "decisions:"
+INSTANCE_DECISIONS_PREFIX: Final = "decisions:instance/"
+GROUP_DECISIONS_PREFIX: Final = "decisions:group/"
+
+
+def instance_decisions(id: str) -> Journal[DecisionRecord]:
+    """Why an instance is where and as it is."""
+    return Journal(INSTANCE_DECISIONS_PREFIX + id, DecisionRecord)
+
+
+def group_decisions(name: str) -> Journal[DecisionRecord]:
+    """Why a group has the instances it has, and not others."""
+    return Journal(GROUP_DECISIONS_PREFIX + name, DecisionRecord)

@@ -4,19 +4,30 @@ from __future__ import annotations
 
 import asyncio
 import datetime as dt
+from collections.abc import Callable
 from typing import Final, Self
 
 import structlog
 
-from corral.controller.collections import ADMIN_CERTIFICATES, AUDIT, IDEMPOTENCY, JOIN_TOKENS, NODE_LOG_PREFIX
+from corral.controller.collections import (
+    ADMIN_CERTIFICATES,
+    AUDIT,
+    DECISIONS_PREFIX,
+    GROUP_DECISIONS_PREFIX,
+    IDEMPOTENCY,
+    INSTANCE_DECISIONS_PREFIX,
+    JOIN_TOKENS,
+    NODE_LOG_PREFIX,
+)
 from corral.controller.http.idempotency import expired
+from corral.controller.instances.forgetting import forgotten
 from corral.controller.ledger import Ledger, Step
 from corral.domain.ids import Epoch
 from corral.errors import CorralError
 from corral.store.port import Adapter
 from corral.store.retention import Retention, RetentionPolicy
 from corral.system.clock import Clock
-from corral.system.config_schema import RetentionSection
+from corral.system.config_schema import ControllerConfig
 
 _SWEEP_SECONDS: Final = 60.0
 _PER_COMMIT: Final = 200
@@ -30,14 +41,20 @@ class Housekeeping:
     """Use as `async with`. A failed sweep is tried again with the next one."""
 
     def __init__(
-        self, *, config: RetentionSection, store: Adapter, ledger: Ledger, epoch: Epoch, clock: Clock
+        self, *, config: ControllerConfig, store: Adapter, ledger: Ledger, epoch: Epoch, clock: Clock
     ) -> None:
         self._store = store
         self._epoch = epoch
         self._ledger = ledger
         self._clock = clock
+        self._instances = config.instances
         policy = RetentionPolicy(
-            events=config.events, journals={AUDIT.name: config.audit, NODE_LOG_PREFIX: config.node_log}
+            events=config.retention.events,
+            journals={
+                AUDIT.name: config.retention.audit,
+                NODE_LOG_PREFIX: config.retention.node_log,
+                DECISIONS_PREFIX: config.instances.decisions_per_subject,
+            },
         )
         self._retention = Retention(store, epoch=epoch, policy=policy)
         self._tasks: list[asyncio.Task[None]] = []
@@ -59,22 +76,29 @@ class Housekeeping:
             try:
                 while await self.sweep():
                     await asyncio.sleep(0)
-                await self.forget_logs()
+                await self.forget_journals()
             except CorralError as error:
                 _log.warning("housekeeping.postponed", reason=str(error))
             await asyncio.sleep(_SWEEP_SECONDS)
 
     async def sweep(self) -> int:
         """Remove some of what has expired; returns how much, 0 when nothing is left to do."""
-        steps = self._expired_steps()[:_PER_COMMIT]
+        steps = self._expired_steps()
         if steps:
             await self._ledger.commit(*steps)
         return len(steps)
 
-    async def forget_logs(self) -> None:
-        """Drop the logs of nodes that are no more: a later node of that name begins with its own."""
-        for journal in await self._store.journals(NODE_LOG_PREFIX):
-            if self._ledger.state.nodes.find(journal.removeprefix(NODE_LOG_PREFIX)) is not None:
+    async def forget_journals(self) -> None:
+        """Drop the journals of nodes, instances and groups that are no more: a later one of that name
+        begins with its own."""
+        state = self._ledger.state
+        await self._forget(NODE_LOG_PREFIX, lambda name: state.nodes.find(name) is not None)
+        await self._forget(INSTANCE_DECISIONS_PREFIX, lambda name: state.instances.find(name) is not None)
+        await self._forget(GROUP_DECISIONS_PREFIX, lambda name: state.groups.find(name) is not None)
+
+    async def _forget(self, prefix: str, exists: Callable[[str], bool]) -> None:
+        for journal in await self._store.journals(prefix):
+            if exists(journal.removeprefix(prefix)):
                 continue
             newest = await self._store.entries(journal, limit=1, newest=True)
             through = [(journal, entry.number) for entry in newest]
@@ -95,4 +119,6 @@ class Housekeeping:
         for token_id, stored in state.join_tokens.items():
             if stored.record.expires_at + _JOIN_TOKEN_MEMORY < now:
                 steps.append(JOIN_TOKENS.delete(token_id, expect=stored.revision))
+        steps = steps[:_PER_COMMIT]
+        steps += forgotten(state, config=self._instances, now=now, limit=_PER_COMMIT)
         return steps

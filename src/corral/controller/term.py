@@ -9,18 +9,23 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import datetime as dt
-from collections.abc import Callable, Sequence
-from typing import Self
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Final, Self
 
 import structlog
 
 from corral.controller.cluster_state import ClusterState
+from corral.controller.consoles.service import Consoles
 from corral.controller.enrolment import Enrolment
 from corral.controller.events.hub import EventHub
 from corral.controller.founding import found_cluster, open_authority, trusted_ca_pem
 from corral.controller.housekeeping import Housekeeping
 from corral.controller.http.setting import ClusterControl, Leading, Setting
+from corral.controller.instances.node_reports import InstanceReports
+from corral.controller.instances.service import InstanceService
 from corral.controller.ledger import Ledger, Step
+from corral.controller.reconcile.loop import Reconciler
+from corral.controller.reconcile.observation import Observation, awaited_nodes
 from corral.controller.sessions.door import LinkTerm
 from corral.controller.sessions.fetches import Fetches
 from corral.controller.sessions.registry import Sessions
@@ -35,6 +40,7 @@ from corral.system.clock import Clock
 from corral.system.config_schema import ControllerConfig
 from corral.system.entropy import Entropy
 
+_RESTART_SECONDS: Final = 1.0
 _log = structlog.get_logger("corral.controller.term")
 
 
@@ -54,8 +60,10 @@ class LeaderTerm:
         entropy: Entropy,
         on_fatal: Callable[[BaseException], None],
         opening: Sequence[Step] = (),
+        api_url: str = "",
     ) -> None:
         self._config = config
+        self._api_url = api_url
         self._store = store
         self._holder = holder
         self._setting = setting
@@ -80,6 +88,8 @@ class LeaderTerm:
         self.ledger = Ledger(self.writer, self.state)
         self.hub: EventHub
         self.sessions: Sessions
+        self.instances: InstanceService
+        self.reconciler: Reconciler
         self.authority: Authority
         self.http: Leading
         self.link: LinkTerm
@@ -88,6 +98,8 @@ class LeaderTerm:
         """Memory first, then everybody who looks at memory."""
         self.state.apply(commit)
         self.sessions.follow(commit)
+        self.instances.follow(commit)
+        self.reconciler.follow(commit)
         self.hub.publish(commit)
 
     def _depose(self, fenced: Fenced) -> None:
@@ -112,6 +124,7 @@ class LeaderTerm:
         metrics = self._setting.metrics.registry
         self.sessions = Sessions(ledger=self.ledger, clock=self._clock, metrics=metrics)
         self._stack.callback(self.sessions.forget_metrics, metrics)
+        self._make_keepers()
         self.writer.start()
         self._stack.push_async_callback(self.writer.close)
         await found_cluster(
@@ -123,15 +136,58 @@ class LeaderTerm:
         )
         await self._announce()
         await self.sessions.forget_predecessors()
+        await self.instances.numbers.refill()
         self._open_doors()
         housekeeping = Housekeeping(
-            config=self._config.retention,
+            config=self._config,
             store=self._store,
             ledger=self.ledger,
             epoch=self.epoch,
             clock=self._clock,
         )
         await self._stack.enter_async_context(housekeeping)
+        self._keep_running("dispatch/repeat", self.instances.dispatcher.run)
+        self._keep_running("reconcile/run", self.reconciler.run)
+
+    def _make_keepers(self) -> None:
+        """Those who keep instances. They see every commit, so they are there before the first."""
+        self.instances = InstanceService(
+            ledger=self.ledger,
+            sessions=self.sessions,
+            epoch=self.epoch,
+            clock=self._clock,
+            entropy=self._entropy,
+            api_url=self._api_url,
+            resend_seconds=self._config.reconcile.resend_seconds,
+        )
+        self.reconciler = Reconciler(
+            ledger=self.ledger,
+            instances=self.instances,
+            sessions=self.sessions,
+            observation=Observation(awaited_nodes(self.state)),
+            config=self._config.reconcile,
+            clock=self._clock,
+        )
+        self.reconciler.begin()
+
+    def _keep_running(self, name: str, run: Callable[[], Awaitable[None]]) -> None:
+        """A task of this term. A bug in it is logged, and must not leave instances without a keeper."""
+
+        async def guarded() -> None:
+            while True:
+                try:
+                    return await run()
+                except Exception:
+                    _log.exception("term.task_failed", task=name)
+                    await asyncio.sleep(_RESTART_SECONDS)
+
+        task = asyncio.create_task(guarded(), name=name)
+
+        async def end() -> None:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+
+        self._stack.push_async_callback(end)
 
     async def _announce(self) -> None:
         event = Draft(
@@ -143,6 +199,15 @@ class LeaderTerm:
 
     def _open_doors(self) -> None:
         self.authority = open_authority(self.state, key_path=self._config.cluster_key_path, clock=self._clock)
+        uploads = self._stack.enter_context(Uploads(self._store, directory=self._config.data / "incoming"))
+        consoles = Consoles(
+            state=self.state,
+            hub=self.hub,
+            links=self.sessions,
+            uploads=uploads,
+            clock=self._clock,
+            entropy=self._entropy,
+        )
         self.http = Leading(
             setting=self._setting,
             state=self.state,
@@ -152,6 +217,8 @@ class LeaderTerm:
             writer=self.writer,
             nodes=self.sessions,
             cluster=self._cluster,
+            instances=self.instances,
+            consoles=consoles,
         )
         self._stack.push_async_callback(self.http.close)
         self.link = LinkTerm(
@@ -165,7 +232,15 @@ class LeaderTerm:
                 certificate_life=dt.timedelta(days=self._config.pki.node_certificate_days),
             ),
             fetches=Fetches(self._store),
-            uploads=self._stack.enter_context(Uploads(self._store, directory=self._config.data / "incoming")),
+            uploads=uploads,
+            reports=InstanceReports(
+                workspace=lambda cause: self.instances.workspace(cause=cause),
+                numbers=self.instances.numbers,
+                dispatcher=self.instances.dispatcher,
+                commands=self.instances.commands,
+                on_judged=self.reconciler.judged,
+            ),
+            consoles=consoles,
             trusted_ca_pem=trusted_ca_pem(self.state),
         )
         reason = Retryable(Code.NOT_LEADER, "this controller no longer leads", retry_after=1.0)

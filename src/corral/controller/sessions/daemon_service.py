@@ -130,7 +130,9 @@ class DaemonService(DaemonServiceServicer):
                 ledger=leading.ledger,
                 clock=self._clock,
                 node_id=node_id,
-                spool_id=facts.spool_id,
+                session_id=facts.id,
+                hello=hello,
+                reports=leading.reports,
                 confirm=confirm,
             )
 
@@ -142,6 +144,8 @@ class DaemonService(DaemonServiceServicer):
             facts=facts,
             clock=self._clock,
             intake_of=intake_of,
+            reports=leading.reports,
+            consoles=leading.consoles,
             renew=renew,
             heartbeat_seconds=self._settings.heartbeat_seconds,
             missed_pongs=self._settings.missed_pongs,
@@ -178,5 +182,6 @@ class DaemonService(DaemonServiceServicer):
             spool_confirmed=position.record.sequence if position and same_spool else 0,
             trusted_ca_pem=leading.trusted_ca_pem,
             log_level=node.log_level,
+            consoles=leading.consoles.positions(session.facts.node_id),
         )
         return ControllerMessage(handshake_ack=ack, epoch=leading.epoch)

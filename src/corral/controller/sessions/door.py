@@ -15,7 +15,9 @@ from corral.controller.cluster_state import ClusterState
 from corral.controller.enrolment import Enrolment
 from corral.controller.ledger import Ledger
 from corral.controller.sessions.fetches import Fetches
+from corral.controller.sessions.live import ConsoleSink
 from corral.controller.sessions.registry import Sessions
+from corral.controller.sessions.reporting import NodeReports
 from corral.controller.sessions.uploads import Uploads
 from corral.domain.ids import Epoch
 from corral.errors import Code, CorralError, Rejected, Retryable
@@ -36,6 +38,8 @@ class LinkTerm(msgspec.Struct, frozen=True, kw_only=True):
     enrolment: Enrolment
     fetches: Fetches
     uploads: Uploads
+    reports: NodeReports
+    consoles: ConsoleSink
     trusted_ca_pem: bytes
 
     @property

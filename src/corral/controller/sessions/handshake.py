@@ -20,7 +20,7 @@ from corral.version import PROTOCOL_VERSION
 from corral.wire.v1.link_pb2 import DaemonMessage
 from corral.wire.v1.node_pb2 import Handshake
 
-_MAX_RUNTIMES: Final = 64
+_MAX_NAMES: Final = 64
 _MAX_TEXT: Final = 256
 
 
@@ -47,9 +47,10 @@ def _check_sizes(handshake: Handshake) -> None:
             raise Rejected(
                 Code.INVALID_FIELD, f"Handshake.{field} is longer than {_MAX_TEXT} characters", field=field
             )
-    runtimes = handshake.runtimes
-    if len(runtimes) > _MAX_RUNTIMES or any(len(runtime) > _MAX_TEXT for runtime in runtimes):
-        raise Rejected(Code.INVALID_FIELD, "Handshake.runtimes is too large", field="runtimes")
+    for field in ("runtimes", "capabilities"):
+        names = getattr(handshake, field)
+        if len(names) > _MAX_NAMES or any(len(name) > _MAX_TEXT for name in names):
+            raise Rejected(Code.INVALID_FIELD, f"Handshake.{field} is too large", field=field)
 
 
 def host_of(handshake: Handshake) -> HostIdentity:
@@ -134,6 +135,7 @@ def opened(
         memory_mb=max(0, handshake.total_memory_mb),
         cpus=max(0, handshake.available_cpus),
         runtimes=tuple(sorted(handshake.runtimes)),
+        capabilities=tuple(sorted(handshake.capabilities)),
         host_info=_host_info(handshake),
     )
     rebooted = bool(old.boot_id) and old.boot_id != handshake.boot_id

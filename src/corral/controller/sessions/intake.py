@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import datetime as dt
+import functools
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Final
 
 import structlog
@@ -17,14 +18,15 @@ import structlog
 from corral.controller.collections import SPOOLS, node_log
 from corral.controller.ledger import Ledger, Step
 from corral.controller.sessions.rate_limit import RateLimit
+from corral.controller.sessions.reporting import REPORTS, NodeReports, Reported
 from corral.domain.events import Draft, EventType
-from corral.domain.ids import NodeId
+from corral.domain.ids import NodeId, SessionId
 from corral.domain.records import LogRecord, SpoolPosition
 from corral.errors import Code, Retryable
 from corral.store.port import Conflict, StoreUnavailable
 from corral.system.clock import Clock
 from corral.wire.v1.link_pb2 import DaemonMessage
-from corral.wire.v1.node_pb2 import DaemonLogRecord, ErrorReport
+from corral.wire.v1.node_pb2 import DaemonLogRecord, ErrorReport, Handshake
 
 MAX_WAITING: Final = 8 * 512
 MAX_WAITING_BYTES: Final = 8 * 1024 * 1024
@@ -51,13 +53,19 @@ class Intake:
         ledger: Ledger,
         clock: Clock,
         node_id: NodeId,
-        spool_id: str,
+        session_id: SessionId,
+        hello: Handshake,
+        reports: NodeReports,
         confirm: Callable[[int], None],
     ) -> None:
         self._ledger = ledger
         self._clock = clock
         self._node_id = node_id
-        self._spool_id = spool_id
+        self._session_id = session_id
+        self._hello = hello
+        self._spool_id = hello.spool_id
+        self._instances = reports
+        self._judged = False
         self._confirm = confirm
         self._journal = node_log(node_id)
         self._waiting: deque[DaemonMessage] = deque()
@@ -86,34 +94,60 @@ class Intake:
 
     async def run(self) -> None:
         """Store what arrives until cancelled. A store that is down delays it and loses nothing."""
+        await self._persist(self._open)
         while True:
+            if not self._judged and self.confirmed >= self._hello.spool_head:
+                await self._persist(self._judge)
             if not self._waiting:
                 self._wake.clear()
                 await self._wake.wait()
             batch = [self._waiting[i] for i in range(min(_PER_COMMIT, len(self._waiting)))]
-            try:
-                await self._store(batch)
-            except StoreUnavailable as error:
-                _log.warning("intake.delayed", node=self._node_id, reason=str(error))
-                await asyncio.sleep(_RETRY_SECONDS)
-                continue
-            except Conflict:
-                continue  # an older session of this node stored some of it: judge again
+            await self._persist(functools.partial(self._store, batch))
             for message in batch:
                 self._waiting.popleft()
                 self._waiting_bytes -= message.ByteSize()
+
+    async def _persist(self, attempt: Callable[[], Awaitable[None]]) -> None:
+        """Try until it is stored. After a conflict everything is judged again from the new state."""
+        while True:
+            try:
+                await attempt()
+                return
+            except StoreUnavailable as error:
+                _log.warning("intake.delayed", node=self._node_id, reason=str(error))
+                await asyncio.sleep(_RETRY_SECONDS)
+            except Conflict:
+                await asyncio.sleep(0)  # an older session, a placement or an operator was faster
+
+    async def _open(self) -> None:
+        """Take in what the node says is alive, before anything that it reports afterwards."""
+        await self._instances.before_opening(self._hello)
+        await self._commit(self._instances.fold_opening(self._node_id, self._hello))
+        self._instances.opened(self._node_id)
+
+    async def _judge(self) -> None:
+        """Everything the node knew at its handshake is stored: what it did not list is decided now."""
+        await self._commit(self._instances.fold_judgement(self._node_id, self._hello))
+        self._judged = True
+        self._instances.judged(self._node_id, self._session_id)
+
+    async def _commit(self, reported: Reported, *more: Step) -> None:
+        if reported.steps or more:
+            await self._ledger.commit(*reported.steps, *more)
+        self._instances.stored(self._node_id, reported)
 
     async def _store(self, batch: list[DaemonMessage]) -> None:
         confirmed = self.confirmed
         fresh = [m for m in batch if not m.spool_sequence or m.spool_sequence > confirmed]
         highest = max((m.spool_sequence for m in batch), default=0)
+        reports = [m for m in fresh if m.WhichOneof("payload") in REPORTS]
+        reported = self._instances.fold(self._node_id, reports)
         steps = [step for message in fresh for step in self._effects(message)]
         if highest > confirmed:
             position = SpoolPosition(spool_id=self._spool_id, sequence=highest)
             revision = self._ledger.state.spools.revision(self._node_id)
             steps.append(SPOOLS.put(self._node_id, position, expect=revision))
-        if steps:
-            await self._ledger.commit(*steps)
+        await self._commit(reported, *steps)
         if highest:
             self._confirm(max(highest, confirmed))
 
@@ -124,6 +158,8 @@ class Intake:
             return [self._journal.append(log_record(message.daemon_log_record, self._clock.now()))]
         if kind == "error_report":
             return self._report(message.error_report)
+        if kind in REPORTS:
+            return []  # folded together, so that several about one instance are one change
         if kind not in self._unknown:
             self._unknown.add(kind or "")
             _log.warning("intake.unknown_kind", node=self._node_id, kind=kind or "none")

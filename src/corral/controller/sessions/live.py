@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import datetime as dt
+from collections.abc import Callable
 from typing import Protocol
 
 import msgspec
 
 from corral.domain.ids import NodeId, SessionId
+from corral.wire.v1.instance_pb2 import ConsoleBatch, ConsoleOutput, ConsolePosition, ConsoleQueryFailed
 
 
 class LiveNode(msgspec.Struct, frozen=True, kw_only=True):
@@ -32,3 +34,20 @@ class LiveNodes(Protocol):
 
     def set_log_level(self, node_id: NodeId, level: str) -> None:
         """Tell the node, if it is connected; one that is not learns it in its next handshake."""
+
+
+class ConsoleSink(Protocol):
+    """Takes what consoles bring. Every call returns at once: it runs in the reader of a stream."""
+
+    def receive(
+        self, node_id: NodeId, confirm: Callable[[ConsolePosition], None], batch: ConsoleBatch
+    ) -> None:
+        """Bytes of some consoles; `confirm` tells the node how far one is kept here."""
+
+    def receive_line(self, node_id: NodeId, line: ConsoleOutput) -> None:
+        """One line, of a node that knows no batches."""
+
+    def positions(self, node_id: NodeId) -> list[ConsolePosition]:
+        """How far the consoles of a connecting node are kept here."""
+
+    def query_failed(self, node_id: NodeId, failed: ConsoleQueryFailed) -> None: ...

@@ -14,16 +14,19 @@ import msgspec
 import structlog
 
 from corral.controller.sessions.intake import Intake
-from corral.controller.sessions.live import LiveNode
+from corral.controller.sessions.live import ConsoleSink, LiveNode
+from corral.controller.sessions.reporting import REPORTS, NodeReports, missing_field
 from corral.domain.ids import Epoch, NodeId, SessionId
 from corral.errors import Code, CorralError, Rejected, Retryable
 from corral.system.clock import Clock
 from corral.wire import features
 from corral.wire.outbox import FRAME_MESSAGES, Outbox
+from corral.wire.v1.instance_pb2 import ConsoleAck, ConsolePosition
 from corral.wire.v1.link_pb2 import ControllerBatch, ControllerMessage, DaemonMessage
 from corral.wire.v1.node_pb2 import CertificateIssued, ErrorReport, Ping, SetLogLevel, SpoolAck
 
 _MAX_PORT: Final = 65_535
+_TAKEN_IN: Final = REPORTS | {"daemon_log_record", "error_report"}
 _log = structlog.get_logger("corral.controller.session")
 
 Renew = Callable[[bytes], Awaitable[CertificateIssued]]
@@ -62,6 +65,8 @@ class Session:
         facts: SessionFacts,
         clock: Clock,
         intake_of: Callable[[Callable[[int], None]], Intake],
+        reports: NodeReports,
+        consoles: ConsoleSink,
         renew: Renew,
         heartbeat_seconds: float,
         missed_pongs: int,
@@ -70,6 +75,8 @@ class Session:
         self.facts = facts
         self.live = LiveNode(session_id=facts.id, connected_at=clock.now(), last_seen=clock.now())
         self._clock = clock
+        self._reports = reports
+        self._consoles = consoles
         self._renew = renew
         self._heartbeat_seconds = heartbeat_seconds
         self._missed_pongs = missed_pongs
@@ -176,7 +183,9 @@ class Session:
 
     def _receive(self, message: DaemonMessage) -> None:
         kind = message.WhichOneof("payload")
-        if message.spool_sequence or kind in ("daemon_log_record", "error_report"):
+        if kind in REPORTS:
+            self._report_received(message)
+        if message.spool_sequence or kind in _TAKEN_IN:
             self._intake.offer(message)
             return
         handler = _HANDLERS.get(kind or "")
@@ -187,6 +196,29 @@ class Session:
                 _log.info("session.frames_ignored", node=self.facts.node_id, kind=kind or "unknown")
             return
         handler(self, message)
+
+    def _report_received(self, message: DaemonMessage) -> None:
+        """What can be said at once about a report; what it means is for the intake."""
+        complaint = missing_field(message)
+        if complaint is not None:
+            self.report(complaint, context="instances")
+        self._reports.order_answered(message)
+
+    def _command_answered(self, message: DaemonMessage) -> None:
+        self._reports.command_answered(self.facts.node_id, message.send_command_ack)
+
+    def _console_batch(self, message: DaemonMessage) -> None:
+        self._consoles.receive(self.facts.node_id, self._confirm_console, message.console_batch)
+
+    def _console_output(self, message: DaemonMessage) -> None:
+        self._consoles.receive_line(self.facts.node_id, message.console_output)
+
+    def _console_query_failed(self, message: DaemonMessage) -> None:
+        self._consoles.query_failed(self.facts.node_id, message.console_query_failed)
+
+    def _confirm_console(self, position: ConsolePosition) -> None:
+        key = f"console:{position.instance_id}:{position.incarnation}"
+        self.outbox.replace(key, ControllerMessage(console_ack=ConsoleAck(positions=[position])))
 
     def _handshake_again(self, _: DaemonMessage) -> None:
         raise Rejected(Code.BAD_REQUEST, "a stream has one Handshake")
@@ -255,4 +287,8 @@ _HANDLERS: Final[dict[str, Callable[[Session, DaemonMessage], None]]] = {
     "pong": Session._pong,
     "node_status": Session._node_status,
     "certificate_request": Session._certificate_request,
+    "send_command_ack": Session._command_answered,
+    "console_batch": Session._console_batch,
+    "console_output": Session._console_output,
+    "console_query_failed": Session._console_query_failed,
 }

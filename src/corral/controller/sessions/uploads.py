@@ -1,6 +1,6 @@
 """Bulk data from daemons: only what somebody here waits for, and resumable by offset.
 
-What has arrived lies in a file until it is whole; only then, and only with the promised digest, does
+Small answers stay in memory. Anything else that has arrived lies in a file until it is whole; only then, and only with the promised digest, does
 it become a blob. A transfer that was cut goes on where it stopped, within one term.
 """
 
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import io
 import pathlib
 import shutil
 from collections.abc import AsyncIterator
@@ -18,6 +19,7 @@ import msgspec
 from corral.controller.sessions.fetches import within
 from corral.domain.ids import NodeId
 from corral.errors import Code, Rejected, Retryable
+from corral.store.digests import mismatch
 from corral.store.port import BlobEngine, BlobInfo
 from corral.system.files import make_directory
 from corral.wire.transfer import CHUNK, CREDIT, Regrant
@@ -29,7 +31,10 @@ class Expected(msgspec.Struct, frozen=True, kw_only=True):
 
     node_id: NodeId
     max_bytes: int
-    stored: asyncio.Future[BlobInfo]
+    stored: asyncio.Future[BlobInfo] | None = None
+    """Set for what becomes a blob."""
+    held: asyncio.Future[bytes] | None = None
+    """Set for what stays in memory."""
     receiving: asyncio.Lock
 
 
@@ -58,6 +63,16 @@ class Uploads:
         stored.add_done_callback(lambda _: self._expected.pop(transfer_id, None))
         return stored
 
+    def expect_bytes(self, transfer_id: str, *, node_id: NodeId, max_bytes: int) -> asyncio.Future[bytes]:
+        """Allow this node one small upload that is kept in memory alone; the future holds it once it
+        is whole and verified. Whoever ends the future, by a result or otherwise, ends the permission."""
+        held: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
+        self._expected[transfer_id] = Expected(
+            node_id=node_id, max_bytes=max_bytes, held=held, receiving=asyncio.Lock()
+        )
+        held.add_done_callback(lambda _: self._expected.pop(transfer_id, None))
+        return held
+
     async def push(self, context: Any, node_id: NodeId) -> None:
         """Take one attempt at an expected upload, from where the last one stopped."""
         first = await within(context.read())
@@ -68,8 +83,11 @@ class Uploads:
         if expected.receiving.locked():
             raise Retryable(Code.CONFLICT, f"transfer '{opening.transfer_id[:80]}' is under way already")
         async with expected.receiving:
-            info = await self._receive(context, opening)
-        if not expected.stored.done():
+            if expected.held is not None:
+                info = await _hold(context, opening, expected.held)
+            else:
+                info = await self._receive(context, opening)
+        if expected.stored is not None and not expected.stored.done():
             expected.stored.set_result(info)
         await within(context.write(PushReply(stored=PushStored(digest=info.digest, size_bytes=info.size))))
 
@@ -96,6 +114,19 @@ class Uploads:
             return await self._blobs.put_blob(_blocks(part), expect=opening.digest)
         finally:
             part.unlink()
+
+
+async def _hold(context: Any, opening: PushOpen, held: asyncio.Future[bytes]) -> BlobInfo:
+    """Take an upload into memory, from its beginning."""
+    file = io.BytesIO()
+    await _append(context, opening, file)
+    data = file.getvalue()
+    digest = hashlib.sha256(data).hexdigest()
+    if digest != opening.digest:
+        raise mismatch(expect=opening.digest, found=digest)
+    if not held.done():
+        held.set_result(data)
+    return BlobInfo(digest=digest, size=len(data))
 
 
 async def _append(context: Any, opening: PushOpen, file: BinaryIO) -> None:

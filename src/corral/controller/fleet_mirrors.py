@@ -1,0 +1,109 @@
+"""Instances and what they hold on nodes, indexed so that no event makes anybody look at all of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import msgspec
+
+from corral.controller.collections import INSTANCES, NODE_LEDGERS
+from corral.controller.mirrors import Mirror, Stored
+from corral.domain.groups import PortProtocol
+from corral.domain.instance_records import InstanceRecord, NodeLedger
+
+PortKey = tuple[int, PortProtocol]
+"""A port of one transport: TCP or UDP, never BOTH."""
+
+_NOTHING: frozenset[PortKey] = frozenset()
+
+
+def port_keys(port: int, protocol: PortProtocol) -> tuple[PortKey, ...]:
+    """The transports a port takes."""
+    if protocol is PortProtocol.BOTH:
+        return (port, PortProtocol.TCP), (port, PortProtocol.UDP)
+    return ((port, protocol),)
+
+
+class Usage(msgspec.Struct, frozen=True, kw_only=True):
+    """What a ledger adds up to."""
+
+    memory_mb: int = 0
+    cpu: float = 0.0
+    runs: int = 0
+    ports: frozenset[PortKey] = _NOTHING
+
+
+def usage_of(ledger: NodeLedger) -> Usage:
+    runs = ledger.runs.values()
+    return Usage(
+        memory_mb=sum(run.memory_mb for run in runs),
+        cpu=sum(run.cpu for run in runs),
+        runs=len(runs),
+        ports=frozenset(
+            key for run in runs for port in run.ports for key in port_keys(port.port, port.protocol)
+        ),
+    )
+
+
+class InstanceMirror(Mirror[InstanceRecord]):
+    """All instances, by id, by group and by node."""
+
+    def __init__(self) -> None:
+        super().__init__(INSTANCES, "instance")
+        self._by_group: dict[str, set[str]] = {}
+        self._by_node: dict[str, set[str]] = {}
+
+    def of_group(self, name: str) -> list[Stored[InstanceRecord]]:
+        """The group's instances, ended ones included, in the order of their ids."""
+        return self._listed(self._by_group.get(name, ()))
+
+    def of_node(self, node: str) -> list[Stored[InstanceRecord]]:
+        """The instances whose present or last run is on this node."""
+        return self._listed(self._by_node.get(node, ()))
+
+    def nodes(self) -> list[str]:
+        """The nodes that some record names."""
+        return list(self._by_node)
+
+    def _listed(self, ids: Iterable[str]) -> list[Stored[InstanceRecord]]:
+        return [self._documents[id] for id in sorted(ids)]
+
+    def fold(self, id: str, revision: int, body: bytes | None) -> None:
+        old = self._documents.get(id)
+        if old is not None:
+            _discard(self._by_group, old.record.group, id)
+            _discard(self._by_node, old.record.node, id)
+        super().fold(id, revision, body)
+        new = self._documents.get(id)
+        if new is not None:
+            self._by_group.setdefault(new.record.group, set()).add(id)
+            self._by_node.setdefault(new.record.node, set()).add(id)
+
+
+class LedgerMirror(Mirror[NodeLedger]):
+    """The ledgers of all nodes, each with its sum."""
+
+    def __init__(self) -> None:
+        super().__init__(NODE_LEDGERS, "ledger")
+        self._usage: dict[str, Usage] = {}
+
+    def usage(self, node: str) -> Usage:
+        return self._usage.get(node, _UNUSED)
+
+    def fold(self, id: str, revision: int, body: bytes | None) -> None:
+        super().fold(id, revision, body)
+        found = self._documents.get(id)
+        if found is None:
+            self._usage.pop(id, None)
+        else:
+            self._usage[id] = usage_of(found.record)
+
+
+_UNUSED = Usage()
+
+
+def _discard(index: dict[str, set[str]], key: str, id: str) -> None:
+    ids = index[key]
+    ids.discard(id)
+    if not ids:
+        del index[key]

@@ -1,0 +1,1 @@
+"""Runs of instances: decided, ordered, reported, ended."""

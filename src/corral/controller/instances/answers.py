@@ -1,0 +1,150 @@
+"""What nodes answer to orders: a start that was refused, a stop of something that is not there."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+import msgspec
+
+from corral.controller.instances.endings import end_run
+from corral.controller.instances.reports import Kinship, Stray, fold_report, kinship
+from corral.controller.instances.starts import StartRequest, refuse_ports, release, start_run
+from corral.controller.instances.wire_values import cut, exit_record, report_of, stage_name
+from corral.controller.instances.workspace import Workspace
+from corral.controller.placement.placing import Refused
+from corral.domain.decisions import DecisionKind
+from corral.domain.ids import NodeId
+from corral.domain.instance_records import ExitRecord, InstanceRecord, LeasedPort, StartFailure, live
+from corral.domain.instance_states import InstanceState, Wanted
+from corral.errors import Code
+from corral.wire.v1 import instance_pb2 as wire
+
+MAX_ATTEMPTS: Final = 5
+"""How often one start is tried when nodes refuse it for reasons that may pass."""
+MAX_PORT_ATTEMPTS: Final = 10
+_MAX_RETRY_SECONDS: Final = 3600
+_UNDER_WAY: Final = frozenset(
+    {InstanceState.SCHEDULED, InstanceState.PREPARING, InstanceState.STARTING, InstanceState.STOPPING}
+)
+_NOT_ABOUT_THE_RUN: Final = frozenset({Code.STALE_INCARNATION.name, Code.STALE_EPOCH.name})
+_NUMBER: Final = re.compile(r"\d{1,5}")
+
+
+def fold_start_answer(ws: Workspace, node: NodeId, ack: wire.StartInstanceAck) -> Stray | None:
+    """An accepted start is a report; a refused one is tried again, or is the end of the run."""
+    if ack.accepted:
+        report = report_of(ack)
+        return fold_report(ws, node, report) if report else None
+    record = ws.instance(ack.instance_id)
+    if (
+        record is None
+        or record.node != node
+        or kinship(record, ack.incarnation) is not Kinship.SAME
+        or record.state not in _UNDER_WAY
+        or ack.error_code in _NOT_ABOUT_THE_RUN
+    ):
+        return None
+    failure = StartFailure(
+        stage=stage_name(ack.stage),
+        code=ack.error_code[:63] or Code.START_FAILED.name,
+        message=cut(ack.error_message) or "the node gave no reason",
+        permanent=ack.failure_disposition != wire.START_FAILURE_DISPOSITION_TRANSIENT,
+        retry_after_seconds=max(0, min(ack.retry_after_seconds, _MAX_RETRY_SECONDS)),
+    )
+    _refused(ws, record, failure)
+    return None
+
+
+def _refused(ws: Workspace, record: InstanceRecord, failure: StartFailure) -> None:
+    if record.wanted is not Wanted.RUN:
+        never = _unstarted(ws, crashed=False, outcome="never_started", summary=failure.message)
+        end_run(ws, record, InstanceState.STOPPED, never, reason=failure.message, failure=failure)
+        return
+    busy = failure.code == Code.PORT_IN_USE.name
+    if busy:
+        refuse_ports(ws, record.node, _named_ports(record, failure.message))
+    attempts = record.attempts + 1
+    given_up = failure.permanent or attempts >= (MAX_PORT_ATTEMPTS if busy else MAX_ATTEMPTS)
+    why = f"{failure.code} at {failure.stage or 'the start'}: {failure.message}"
+    if not given_up:
+        again = _try_again(ws, record, failure, attempts)
+        if again is None:
+            return
+        why = f"{why}; no other place: {again.summary}"
+    failed = _unstarted(ws, crashed=True, outcome="start_failed", summary=cut(why))
+    ended = msgspec.structs.replace(record, attempts=attempts)
+    end_run(ws, ended, InstanceState.CRASHED, failed, reason=cut(why), failure=failure)
+
+
+def _try_again(ws: Workspace, record: InstanceRecord, failure: StartFailure, attempts: int) -> Refused | None:
+    """Another run under the same id: elsewhere if possible, with other ports where those were taken."""
+    group = ws.group(record.group)
+    if group is None or group.deleting:
+        return Refused(code=Code.NO_CAPACITY, summary="the group is gone", refusals=())
+    mark = ws.mark()
+    release(ws, record)
+    busy = failure.code == Code.PORT_IN_USE.name
+    request = StartRequest(
+        id=record.id,
+        kind=DecisionKind.RESTART,
+        reason=f"start {attempts} was refused: {failure.message}",
+        only=record.node if record.pinned else None,
+        prefer=record.node if busy else None,
+        avoid=None if busy else record.node,
+        attempts=attempts,
+        failure=failure,
+        created_at=record.created_at,
+    )
+    started = start_run(ws, group, request)
+    if isinstance(started, Refused):
+        ws.back_to(mark)
+        return started
+    return None
+
+
+def _named_ports(record: InstanceRecord, message: str) -> tuple[LeasedPort, ...]:
+    """The ports the message speaks of; all of the run when it names none."""
+    numbers = {int(number) for number in _NUMBER.findall(message)}
+    return tuple(port for port in record.ports if port.port in numbers) or record.ports
+
+
+def _unstarted(ws: Workspace, *, crashed: bool, outcome: str, summary: str) -> ExitRecord:
+    return ExitRecord(
+        known=False,
+        code=None,
+        signal=None,
+        crashed=crashed,
+        outcome=outcome,
+        summary=summary,
+        ended_at=ws.now,
+    )
+
+
+def fold_stop_answer(ws: Workspace, node: NodeId, ack: wire.StopInstanceAck) -> None:
+    """How a run ended comes with its report. Only that the node never had it is learned here."""
+    record = ws.instance(ack.instance_id)
+    if (
+        ack.accepted
+        or ack.error_code != Code.NOT_FOUND.name
+        or record is None
+        or record.node != node
+        or kinship(record, ack.incarnation) is not Kinship.SAME
+        or not live(record.state)
+    ):
+        return
+    end_missing(ws, record)
+
+
+def end_missing(ws: Workspace, record: InstanceRecord) -> None:
+    """The node has nothing of this run and no word about its end."""
+    state = record.state_before_offline or record.state
+    if state is InstanceState.SCHEDULED:
+        summary = "it was never started"
+        exit = _unstarted(ws, crashed=False, outcome="never_started", summary=summary)
+        end_run(ws, record, InstanceState.STOPPED, exit, reason=summary)
+        return
+    wanted = record.wanted is Wanted.RUN
+    exit = exit_record(None, crashed=wanted, now=ws.now)
+    ended = InstanceState.CRASHED if wanted else InstanceState.STOPPED
+    end_run(ws, record, ended, exit, reason=f"node '{record.node}' no longer has it: {exit.summary}")

@@ -1,0 +1,106 @@
+"""Lines for an instance's input: sent to its node, awaited, and told to everybody."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Final
+
+from corral.controller.ledger import Actor, Ledger
+from corral.controller.sessions.registry import Sessions
+from corral.domain.events import Draft, EventType
+from corral.domain.ids import NodeId
+from corral.domain.instance_records import InstanceRecord
+from corral.domain.instance_states import InstanceState
+from corral.errors import Code, CorralError, Rejected, Retryable
+from corral.system.entropy import Entropy, new_id
+from corral.wire.v1.instance_pb2 import SendCommand, SendCommandAck
+from corral.wire.v1.link_pb2 import ControllerMessage
+
+COMMAND_SECONDS: Final = 10.0
+MAX_LINE: Final = 4095
+_TAKES_INPUT: Final = frozenset(
+    {InstanceState.STARTING, InstanceState.RUNNING, InstanceState.DRAINING, InstanceState.STOPPING}
+)
+_PASSING: Final = frozenset({Code.TIMEOUT, Code.SHUTTING_DOWN, Code.UNREACHABLE})
+
+
+class Commands:
+    """Sends lines and resolves their acknowledgements."""
+
+    def __init__(self, *, ledger: Ledger, sessions: Sessions, entropy: Entropy) -> None:
+        self._ledger = ledger
+        self._sessions = sessions
+        self._entropy = entropy
+        self._waiting: dict[str, tuple[NodeId, asyncio.Future[SendCommandAck]]] = {}
+
+    async def send(self, id: str, line: str, actor: Actor, *, timeout: float = COMMAND_SECONDS) -> None:
+        """Returns when the line is in the instance's input. NOT_RUNNING, NODE_OFFLINE, TIMEOUT, or the
+        node's own code; after TIMEOUT it may have arrived all the same."""
+        record = self._ledger.state.instances.require(id).record
+        _check(record, line)
+        request_id = new_id("cmd", self._entropy)
+        message = ControllerMessage(
+            send_command=SendCommand(
+                instance_id=id, command=line, incarnation=record.incarnation, request_id=request_id
+            )
+        )
+        session = self._sessions.find(record.node)
+        answer: asyncio.Future[SendCommandAck] = asyncio.get_running_loop().create_future()
+        self._waiting[request_id] = record.node, answer
+        try:
+            if session is None or not session.send(message):
+                raise Retryable(
+                    Code.NODE_OFFLINE,
+                    f"node '{record.node}' of instance '{id}' is not connected",
+                    retry_after=5.0,
+                )
+            async with asyncio.timeout(timeout):
+                ack = await answer
+        except TimeoutError:
+            raise Retryable(
+                Code.TIMEOUT,
+                f"node '{record.node}' did not answer within {timeout:g} s",
+                hint="the line may have arrived; look at the console",
+            ) from None
+        finally:
+            del self._waiting[request_id]
+        if not ack.accepted:
+            raise _refusal(ack)
+        data = {"line": line, "by": actor.name, "incarnation": record.incarnation, "group": record.group}
+        await self._ledger.commit(Draft(type=EventType.INSTANCE_COMMAND, subject=id, data=data))
+
+    def answered(self, node_id: NodeId, ack: SendCommandAck) -> None:
+        """A node answered; only the one that was asked may."""
+        waiting = self._waiting.get(ack.request_id)
+        if waiting is not None and waiting[0] == node_id and not waiting[1].done():
+            waiting[1].set_result(ack)
+
+
+def _check(record: InstanceRecord, line: str) -> None:
+    if "\n" in line or "\r" in line or "\0" in line or len(line.encode()) > MAX_LINE:
+        raise Rejected(
+            Code.INVALID_FIELD, f"a command is one line of at most {MAX_LINE} bytes", field="command"
+        )
+    if not line:
+        raise Rejected(Code.MISSING_FIELD, "the command is empty", field="command")
+    if record.state is InstanceState.OFFLINE:
+        raise Retryable(
+            Code.NODE_OFFLINE,
+            f"node '{record.node}' of instance '{record.id}' is out of reach",
+            retry_after=5.0,
+        )
+    if record.state not in _TAKES_INPUT:
+        raise Rejected(
+            Code.NOT_RUNNING,
+            f"instance '{record.id}' is {record.state} and takes no input",
+            hint="start it, or wait until it runs",
+        )
+
+
+def _refusal(ack: SendCommandAck) -> CorralError:
+    """The node's own words, under a code we know."""
+    code = Code.__members__.get(ack.error_code, Code.INTERNAL)
+    message = ack.error_message[:1000] or "the node refused the line"
+    if code is Code.INPUT_NOT_READ and ack.unread_bytes and str(ack.unread_bytes) not in message:
+        message = f"{message} ({ack.unread_bytes} bytes are unread)"
+    return Retryable(code, message) if code in _PASSING else Rejected(code, message)

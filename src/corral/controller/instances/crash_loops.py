@@ -1,0 +1,76 @@
+"""Groups that fail again and again are left alone for a while, longer each time."""
+
+from __future__ import annotations
+
+import datetime as dt
+
+import msgspec
+
+from corral.controller.instances.workspace import Workspace
+from corral.domain.decisions import DecisionKind
+from corral.domain.events import EventType
+from corral.domain.groups import CrashLoopSpec
+from corral.domain.instance_records import CrashLoop, GroupRecord
+
+
+def count_failure(ws: Workspace, name: str, *, what: str) -> None:
+    """Another run of the group failed for good; too many within the time begin a pause."""
+    group = ws.group(name)
+    if group is None:
+        return
+    rule = group.spec.crash_loop
+    strikes = 0 if _calmed_down(group, ws.now) else group.strikes
+    failures = (*group.failures, ws.now)[-rule.failures :]
+    changed = msgspec.structs.replace(group, failures=failures, strikes=strikes)
+    since = ws.now - dt.timedelta(seconds=rule.within_seconds)
+    if group.paused is None and sum(1 for at in failures if at >= since) >= rule.failures:
+        changed = _paused(ws, changed, what)
+    ws.put_group(changed)
+
+
+def _calmed_down(group: GroupRecord, now: dt.datetime) -> bool:
+    """Has it been quiet for longer than the last pause and the rule's time together?"""
+    if not group.failures or not group.strikes:
+        return False
+    rule = group.spec.crash_loop
+    quiet = pause_of(rule, group.strikes) + dt.timedelta(seconds=rule.within_seconds)
+    return now - group.failures[-1] > quiet
+
+
+def pause_of(rule: CrashLoopSpec, strikes: int) -> dt.timedelta:
+    """The pause after so many strikes in a row, the first being 1."""
+    doubled = rule.pause_seconds * 2 ** min(strikes - 1, 32)
+    return dt.timedelta(seconds=min(doubled, max(rule.max_pause_seconds, rule.pause_seconds)))
+
+
+def _paused(ws: Workspace, group: GroupRecord, what: str) -> GroupRecord:
+    rule = group.spec.crash_loop
+    strikes = group.strikes + 1
+    until = ws.now + pause_of(rule, strikes)
+    reason = f"{rule.failures} failures within {rule.within_seconds} s, the last: {what}"
+    ws.decide(
+        DecisionKind.SKIP,
+        group=group.spec.name,
+        reason=f"left alone until {until:%Y-%m-%d %H:%M:%S} UTC: {reason}",
+        inputs={"failures": len(group.failures), "strikes": strikes},
+    )
+    ws.event(
+        EventType.CRASH_LOOP_STARTED,
+        group.spec.name,
+        until=until.isoformat(),
+        reason=reason,
+        strikes=strikes,
+    )
+    pause = CrashLoop(since=ws.now, until=until, strikes=strikes, reason=reason)
+    return msgspec.structs.replace(group, paused=pause, strikes=strikes)
+
+
+def end_pause(ws: Workspace, group: GroupRecord, *, by: str) -> GroupRecord:
+    """Try again: because time is up (the next pause will be longer), or because an operator says so."""
+    changed = msgspec.structs.replace(group, paused=None)
+    if by == "operator":
+        changed = msgspec.structs.replace(changed, failures=(), strikes=0)
+    ws.decide(DecisionKind.RESTART, group=group.spec.name, reason=f"the pause was ended by {by}")
+    ws.event(EventType.CRASH_LOOP_ENDED, group.spec.name, by=by)
+    ws.put_group(changed)
+    return changed

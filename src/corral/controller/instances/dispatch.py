@@ -1,0 +1,221 @@
+"""Sending what is wanted and not yet so: after its commit, when its node connects, and again.
+
+Nothing is kept that the records do not say, but when an order was last sent. An order without an
+answer is repeated with growing pauses, a bounded number of times a session; repeating it is harmless.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import contextlib
+import heapq
+from typing import Final
+
+import msgspec
+import structlog
+
+from corral.controller.cluster_state import ClusterState
+from corral.controller.collections import INSTANCES
+from corral.controller.instances.orders import (
+    Order,
+    OrderKind,
+    first_delay,
+    order_for,
+    start_message,
+    stop_message,
+)
+from corral.controller.instances.reports import Stray
+from corral.controller.sessions.registry import Sessions
+from corral.controller.sessions.session import Session
+from corral.domain.ids import NodeId, SessionId
+from corral.domain.instance_records import InstanceRecord
+from corral.domain.plans import read_plan
+from corral.store.port import Commit
+from corral.system.clock import Clock
+from corral.system.entropy import Entropy
+from corral.wire.v1.link_pb2 import ControllerMessage
+
+MAX_SENDINGS: Final = 8
+_SLOWEST: Final = 300.0
+_log = structlog.get_logger("corral.controller.dispatch")
+
+
+class Sending(msgspec.Struct, kw_only=True):
+    """How far an order has come. The only thing here that changes in place."""
+
+    order: Order
+    held_until: float
+    """Nodes have refused this start before: not earlier than this."""
+    token: str = ""
+    sent: int = 0
+    due: float = 0.0
+    """When it is sent again, once it was sent."""
+    answered: bool = False
+
+
+class Dispatcher:
+    """Orders to nodes, derived from records. `run` lives as long as the term."""
+
+    def __init__(
+        self,
+        *,
+        state: ClusterState,
+        sessions: Sessions,
+        clock: Clock,
+        entropy: Entropy,
+        api_url: str,
+        resend_seconds: float,
+    ) -> None:
+        self._state = state
+        self._sessions = sessions
+        self._clock = clock
+        self._entropy = entropy
+        self._api_url = api_url
+        self._resend_seconds = resend_seconds
+        self._sendings: dict[str, Sending] = {}
+        self._judged: dict[NodeId, SessionId] = {}
+        self._timers: list[tuple[float, str]] = []
+        self._wake = asyncio.Event()
+
+    def follow(self, commit: Commit) -> None:
+        """Look at every instance a commit changed. Never raises: memory follows the store here."""
+        for change in commit.changes:
+            if change.collection == INSTANCES.name:
+                try:
+                    self._consider(change.id)
+                except Exception:
+                    _log.exception("instance.order_failed", instance=change.id)
+
+    def opened(self, node_id: NodeId) -> None:
+        """The node has a new session: whatever was sent to the old one may be lost."""
+        for stored in self._state.instances.of_node(node_id):
+            sending = self._sendings.get(stored.record.id)
+            if sending is not None:
+                sending.sent, sending.answered = 0, False
+            self._consider(stored.record.id, again=True)
+
+    def judged(self, node_id: NodeId, session_id: SessionId) -> None:
+        """All is taken in that the node knew when it connected: from now on it may be told to start."""
+        self._judged[node_id] = session_id
+        for stored in self._state.instances.of_node(node_id):
+            sending = self._sendings.get(stored.record.id)
+            if sending is None or not sending.sent:
+                self._consider(stored.record.id, again=True)
+
+    def answered(self, id: str, incarnation: int) -> None:
+        """The node has the order."""
+        sending = self._sendings.get(id)
+        if sending is not None and sending.order.incarnation == incarnation:
+            sending.answered = True
+
+    def stop_stray(self, node_id: NodeId, stray: Stray, decision: str = "") -> None:
+        """Tell a node to end a run that no record wants. Its next handshake would bring it up again."""
+        session = self._sessions.find(node_id)
+        if session is not None:
+            _log.warning(
+                "instance.stray",
+                instance=stray.id,
+                incarnation=stray.incarnation,
+                node=node_id,
+                reason=stray.reason,
+            )
+            session.send(
+                stop_message(stray.id, stray.incarnation, force=False, reason=stray.reason, decision=decision)
+            )
+
+    def _consider(self, id: str, *, again: bool = False) -> None:
+        stored = self._state.instances.find(id)
+        order = order_for(stored.record) if stored else None
+        if stored is None or order is None:
+            self._sendings.pop(id, None)
+            return
+        sending = self._sendings.get(id)
+        if sending is None or sending.order != order:
+            delay = first_delay(stored.record, self._resend_seconds) if order.kind is OrderKind.START else 0.0
+            sending = Sending(order=order, held_until=self._clock.monotonic() + delay if delay else 0.0)
+            self._sendings[id] = sending
+        elif not again:
+            return
+        self._send(stored.record, sending)
+
+    def _send(self, record: InstanceRecord, sending: Sending) -> None:
+        """Send if somebody is there who may get it; else its session's opening brings us here again."""
+        now = self._clock.monotonic()
+        if sending.held_until > now:
+            self._set_timer(sending.held_until, record.id)
+            return
+        session = self._sessions.find(record.node)
+        if session is None or (sending.order.kind is OrderKind.START and not self._may_start(session)):
+            return
+        message = self._message(record, sending)
+        if message is None or not session.send(message):
+            return
+        sending.sent += 1
+        sending.due = now + min(self._resend_seconds * 2.0 ** (sending.sent - 1), _SLOWEST)
+        self._set_timer(sending.due, record.id)
+        _log.info(
+            "instance.ordered",
+            instance=record.id,
+            incarnation=record.incarnation,
+            node=record.node,
+            order=sending.order.kind.value,
+            sending=sending.sent,
+        )
+
+    def _may_start(self, session: Session) -> bool:
+        return self._judged.get(session.facts.node_id) == session.facts.id
+
+    def _message(self, record: InstanceRecord, sending: Sending) -> ControllerMessage | None:
+        if sending.order.kind is OrderKind.STOP:
+            return stop_message(
+                record.id,
+                record.incarnation,
+                force=record.force_stop,
+                reason=record.reason,
+                decision=record.decision,
+            )
+        plan = self._state.plans.find(record.plan_hash)
+        if plan is None:
+            _log.error("instance.plan_missing", instance=record.id, plan=record.plan_hash)
+            return None
+        sending.token = sending.token or base64.urlsafe_b64encode(self._entropy.secret(32)).decode().rstrip(
+            "="
+        )
+        return start_message(record, read_plan(plan.record), token=sending.token, api_url=self._api_url)
+
+    def _set_timer(self, due: float, id: str) -> None:
+        heapq.heappush(self._timers, (due, id))
+        if self._timers[0] == (due, id):
+            self._wake.set()
+
+    async def run(self) -> None:
+        """Repeat what was not answered in time, until cancelled."""
+        while True:
+            self._wake.clear()
+            now = self._clock.monotonic()
+            while self._timers and self._timers[0][0] <= now:
+                _, id = heapq.heappop(self._timers)
+                self._repeat(id, now)
+            pause = self._timers[0][0] - now if self._timers else None
+            # Not `wait_for`: it forgets a cancellation that comes together with the wake-up.
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(pause):
+                    await self._wake.wait()
+
+    def _repeat(self, id: str, now: float) -> None:
+        sending, stored = self._sendings.get(id), self._state.instances.find(id)
+        if (
+            sending is None
+            or stored is None
+            or sending.answered
+            or max(sending.due, sending.held_until) > now
+        ):
+            return
+        if sending.sent >= MAX_SENDINGS:
+            _log.warning(
+                "instance.order_unanswered", instance=id, node=stored.record.node, sendings=sending.sent
+            )
+            sending.answered = True  # until its node opens another session
+            return
+        self._send(stored.record, sending)

@@ -1,0 +1,84 @@
+"""The end of a run: its ports and memory go back in the same transaction that says it is over."""
+
+from __future__ import annotations
+
+import msgspec
+
+from corral.controller.instances.crash_loops import count_failure
+from corral.controller.instances.starts import StartRequest, release, start_run
+from corral.controller.instances.workspace import Workspace
+from corral.controller.placement.placing import Refused
+from corral.domain.decisions import DecisionKind
+from corral.domain.events import EventType
+from corral.domain.instance_records import AfterStop, ExitRecord, InstanceRecord, Readiness, StartFailure
+from corral.domain.instance_states import InstanceState, Wanted
+
+NOT_THE_WORKLOADS_FAULT = frozenset({"host_rebooted", "unknown", "never_started"})
+"""Outcomes that say nothing about whether the group works."""
+
+
+def end_run(
+    ws: Workspace,
+    record: InstanceRecord,
+    state: InstanceState,
+    exit: ExitRecord | None,
+    *,
+    reason: str,
+    failure: StartFailure | None = None,
+) -> InstanceRecord:
+    """Nothing of the run is left. Counts a failure, and begins the next run where a restart is wanted."""
+    ended = msgspec.structs.replace(
+        record,
+        state=state,
+        exit=exit,
+        ended_at=exit.ended_at if exit else ws.now,
+        pid=0,
+        readiness=Readiness.FAILED if state is InstanceState.CRASHED else record.readiness,
+        reason=reason,
+        start_failure=failure or record.start_failure,
+        state_before_offline=None,
+    )
+    release(ws, record)
+    ws.put_instance(ended)
+    crashed = state is InstanceState.CRASHED
+    ws.event(
+        EventType.INSTANCE_CRASHED if crashed else EventType.INSTANCE_STOPPED,
+        record.id,
+        group=record.group,
+        node=record.node,
+        incarnation=record.incarnation,
+        reason=reason,
+        exit=msgspec.to_builtins(exit) if exit else None,
+    )
+    blameless = exit is not None and exit.outcome in NOT_THE_WORKLOADS_FAULT
+    if crashed and record.wanted is Wanted.RUN and not blameless:
+        count_failure(ws, record.group, what=f"{record.id}: {reason}")
+    if record.after_stop is AfterStop.RESTART:
+        return restart_run(ws, ended)
+    return ended
+
+
+def restart_run(ws: Workspace, ended: InstanceRecord) -> InstanceRecord:
+    """A new run under the id of one that ended, where it was if that node can take it."""
+    group = ws.group(ended.group)
+    if group is None or group.deleting:
+        return ended
+    request = StartRequest(
+        id=ended.id,
+        kind=DecisionKind.RESTART,
+        reason="restarted after its stop" if ended.after_stop is AfterStop.RESTART else "started again",
+        only=ended.node if ended.pinned else None,
+        prefer=ended.node,
+        created_at=ended.created_at,
+    )
+    started = start_run(ws, group, request)
+    if isinstance(started, Refused):
+        kept = msgspec.structs.replace(
+            ended, after_stop=AfterStop.END, reason=f"could not be restarted: {started.summary}"
+        )
+        ws.decide(
+            DecisionKind.REFUSE, group=ended.group, instance=ended.id, reason=f"no restart: {started.summary}"
+        )
+        ws.put_instance(kept)
+        return kept
+    return started

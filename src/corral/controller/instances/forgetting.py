@@ -1,0 +1,76 @@
+"""Bounding what is remembered: ended instances, plans that nobody uses, crashes, empty ledgers."""
+
+from __future__ import annotations
+
+import datetime as dt
+import itertools
+from collections.abc import Iterator
+
+from corral.controller.cluster_state import ClusterState
+from corral.controller.collections import CRASHES, INSTANCES, NODE_LEDGERS, PLANS
+from corral.controller.ledger import Step
+from corral.controller.mirrors import Stored
+from corral.domain.events import Draft, EventType
+from corral.domain.instance_records import InstanceRecord, live
+from corral.system.config_schema import InstanceRetentionSection
+
+
+def forgotten(
+    state: ClusterState, *, config: InstanceRetentionSection, now: dt.datetime, limit: int
+) -> list[Step]:
+    """Steps that drop some of what need not be kept, each document once; fewer than twice `limit`."""
+    found = itertools.chain(
+        _ended_instances(state, config, now),
+        _unused_plans(state),
+        _old_crashes(state, config),
+        _ledgers_of_nobody(state),
+    )
+    return [step for steps in itertools.islice(found, limit) for step in steps]
+
+
+def _ended_instances(
+    state: ClusterState, config: InstanceRetentionSection, now: dt.datetime
+) -> Iterator[list[Step]]:
+    """Those that are old, too many of their group, or of a group that is gone."""
+    oldest = now - dt.timedelta(seconds=config.ended_seconds)
+    ended: dict[str, list[Stored[InstanceRecord]]] = {}
+    for stored in state.instances:
+        if not live(stored.record.state):
+            ended.setdefault(stored.record.group, []).append(stored)
+    for group, records in ended.items():
+        records.sort(key=lambda stored: stored.record.ended_at or stored.record.created_at, reverse=True)
+        known = state.groups.find(group) is not None
+        for place, stored in enumerate(records):
+            at = stored.record.ended_at or stored.record.created_at
+            if place >= config.ended_per_group or at < oldest or not known:
+                yield _removal(stored)
+
+
+def _removal(stored: Stored[InstanceRecord]) -> list[Step]:
+    record = stored.record
+    data = {"group": record.group, "state": record.state.value}
+    return [
+        INSTANCES.delete(record.id, expect=stored.revision),
+        Draft(type=EventType.INSTANCE_REMOVED, subject=record.id, data=data),
+    ]
+
+
+def _unused_plans(state: ClusterState) -> Iterator[list[Step]]:
+    used = {stored.record.plan_hash for stored in state.instances}
+    for hash, stored in state.plans.items():
+        if hash not in used:
+            yield [PLANS.delete(hash, expect=stored.revision)]
+
+
+def _old_crashes(state: ClusterState, config: InstanceRetentionSection) -> Iterator[list[Step]]:
+    surplus = len(state.crashes) - config.crashes
+    if surplus > 0:
+        oldest = sorted(state.crashes.items(), key=lambda item: item[1].record.at)
+        for id, stored in oldest[:surplus]:
+            yield [CRASHES.delete(id, expect=stored.revision)]
+
+
+def _ledgers_of_nobody(state: ClusterState) -> Iterator[list[Step]]:
+    for node, stored in state.node_ledgers.items():
+        if not stored.record.runs and state.nodes.find(node) is None:
+            yield [NODE_LEDGERS.delete(node, expect=stored.revision)]

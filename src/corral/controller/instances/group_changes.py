@@ -1,0 +1,113 @@
+"""What an operator may do to a group, as changes of a workspace."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import msgspec
+
+from corral.controller.instances.crash_loops import end_pause
+from corral.controller.instances.instance_changes import order_stop, refuse_deleting, stays
+from corral.controller.instances.workspace import Workspace
+from corral.domain.decisions import DecisionKind
+from corral.domain.events import EventType
+from corral.domain.group_documents import changed_fields, patched
+from corral.domain.groups import GroupSpec, check_group
+from corral.domain.instance_records import GroupRecord, live
+from corral.errors import Code, Rejected
+
+
+def create_group(ws: Workspace, spec: GroupSpec) -> GroupRecord:
+    """A new group; its minimum is started right after."""
+    check_group(spec)
+    if ws.group(spec.name) is not None:
+        raise Rejected(
+            Code.ALREADY_EXISTS,
+            f"group '{spec.name}' already exists",
+            hint="change it, or choose another name",
+            field="name",
+        )
+    record = GroupRecord(spec=spec, created_at=ws.now, updated_at=ws.now)
+    ws.put_group(record)
+    ws.event(EventType.GROUP_CREATED, spec.name, min=spec.min, max=spec.max)
+    return record
+
+
+def patch_group(ws: Workspace, name: str, patch: Mapping[str, object]) -> GroupRecord:
+    """Change the document by a merge patch. What runs goes on as it was started."""
+    record = ws.require_group(name)
+    refuse_deleting(record)
+    spec = patched(record.spec, patch)
+    fields = changed_fields(record.spec, spec)
+    if not fields:
+        return record
+    target = record.target if spec.max is None else min(record.target, spec.max)
+    changed = msgspec.structs.replace(record, spec=spec, target=target, updated_at=ws.now)
+    ws.put_group(changed)
+    ws.event(EventType.GROUP_UPDATED, name, changed=fields)
+    return changed
+
+
+def delete_group(ws: Workspace, name: str, *, cascade: bool) -> GroupRecord | None:
+    """Delete a group that has no instances; with `cascade` stop them first. None: it is gone."""
+    record = ws.require_group(name)
+    present = [each for each in ws.instances_of(name) if live(each.state)]
+    if not present:
+        drop_group(ws, name)
+        return None
+    if not cascade:
+        raise Rejected(
+            Code.GROUP_NOT_EMPTY,
+            f"group '{name}' has {len(present)} instances",
+            hint="stop them first, or delete with cascade",
+        )
+    for each in present:
+        order_stop(ws, each, reason=f"its group is deleted by {ws.cause}")
+    if record.deleting:
+        return record
+    changed = msgspec.structs.replace(record, deleting=True, updated_at=ws.now)
+    ws.put_group(changed)
+    ws.event(EventType.GROUP_UPDATED, name, changed=["deleting"])
+    return changed
+
+
+def drop_group(ws: Workspace, name: str) -> None:
+    ws.delete_group(name)
+    ws.event(EventType.GROUP_DELETED, name)
+
+
+def scale_group(ws: Workspace, name: str, count: int) -> GroupRecord:
+    """Have so many instances: fewer by stopping the youngest, more by starting them right after."""
+    record = ws.require_group(name)
+    refuse_deleting(record)
+    low, high = record.spec.min, record.spec.max
+    if count < low or (high is not None and count > high):
+        bounds = f"at least {low}" if high is None else f"between {low} and {high}"
+        raise Rejected(
+            Code.INVALID_FIELD,
+            f"count {count} is out of bounds for group '{name}'",
+            hint=f"use {bounds}, or change min and max first",
+            field="count",
+        )
+    present = [each for each in ws.instances_of(name) if stays(each)]
+    surplus = sorted(present, key=lambda each: (each.created_at, each.incarnation))[count:]
+    if record.target == count and record.wanted_count == count and not surplus:
+        return record
+    ws.decide(
+        DecisionKind.SCALE,
+        group=name,
+        reason=f"scaled from {record.wanted_count} to {count} by {ws.cause}",
+        inputs={"from": record.wanted_count, "to": count, "present": len(present)},
+    )
+    for each in surplus:
+        order_stop(ws, each, reason=f"scaled down to {count} by {ws.cause}")
+    changed = msgspec.structs.replace(record, target=count, updated_at=ws.now)
+    ws.put_group(changed)
+    ws.event(EventType.GROUP_SCALED, name, **{"from": record.wanted_count, "to": count})
+    return changed
+
+
+def unpause_group(ws: Workspace, name: str) -> GroupRecord:
+    """Try again at once, with a clean record."""
+    record = ws.require_group(name)
+    return record if record.paused is None else end_pause(ws, record, by="operator")

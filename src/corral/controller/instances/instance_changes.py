@@ -1,0 +1,163 @@
+"""What an operator may do to an instance, as changes of a workspace.
+
+An order that is already so changes nothing and is answered with the present record.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from corral.controller.instances.endings import restart_run
+from corral.controller.instances.starts import StartRequest, free_instance_id, start_run
+from corral.controller.instances.workspace import Workspace
+from corral.controller.placement.placing import Refused, place
+from corral.domain.decisions import DecisionKind
+from corral.domain.events import EventType
+from corral.domain.ids import GroupName
+from corral.domain.instance_records import AfterStop, GroupRecord, InstanceRecord, live
+from corral.domain.instance_states import Wanted
+from corral.errors import Code, Rejected
+
+
+def start_instance(ws: Workspace, group: str, *, node: str | None = None) -> InstanceRecord:
+    """One more instance, whatever the group wants. GROUP_FULL, NO_CAPACITY, PORT_RANGE_EXHAUSTED."""
+    record = ws.require_group(group)
+    if node is not None:
+        ws.require_node(node)
+    refuse_deleting(record)
+    present = running_count(ws, group)
+    if record.spec.max is not None and present >= record.spec.max:
+        raise Rejected(
+            Code.GROUP_FULL,
+            f"group '{group}' has {present} instances, its max is {record.spec.max}",
+            hint="raise max, or stop one of them",
+        )
+    request = StartRequest(
+        id=free_instance_id(ws, GroupName(group)), reason=f"asked for by {ws.cause}", only=node
+    )
+    started = start_run(ws, record, request)
+    if isinstance(started, Refused):
+        raise started.error(group)
+    return started
+
+
+def running_count(ws: Workspace, group: str) -> int:
+    """The instances of a group that are there and shall stay."""
+    return sum(1 for each in ws.instances_of(group) if stays(each))
+
+
+def stays(record: InstanceRecord) -> bool:
+    """Alive and not about to end for good."""
+    return live(record.state) and (record.wanted is Wanted.RUN or record.after_stop is AfterStop.RESTART)
+
+
+def refuse_deleting(group: GroupRecord) -> None:
+    if group.deleting:
+        raise Rejected(
+            Code.CONFLICT,
+            f"group '{group.spec.name}' is being deleted",
+            hint="wait until it is gone, then create it anew",
+        )
+
+
+def stop_instance(ws: Workspace, id: str, *, reason: str) -> InstanceRecord:
+    """Stop it by its ladder, for good."""
+    return _ordered(ws, ws.require_instance(id), reason or f"stopped by {ws.cause}")
+
+
+def kill_instance(ws: Workspace, id: str, *, reason: str) -> InstanceRecord:
+    """Kill everything of it at once."""
+    return _ordered(ws, ws.require_instance(id), reason or f"killed by {ws.cause}", force=True)
+
+
+def restart_instance(ws: Workspace, id: str, *, reason: str) -> InstanceRecord:
+    """Stop it and start it again under its id; one that has ended is just started."""
+    record = ws.require_instance(id)
+    group = ws.require_group(record.group)
+    refuse_deleting(group)
+    reason = reason or f"restarted by {ws.cause}"
+    if live(record.state):
+        return _ordered(ws, record, reason, after=AfterStop.RESTART)
+    _refuse_over_max(ws, group)
+    started = restart_run(ws, record)
+    if live(started.state):
+        return started
+    refused = place(group.spec, ws.nodes(), only=record.node if record.pinned else None)
+    assert isinstance(refused, Refused), "a restart that was refused is refused again"
+    raise refused.error(record.group)
+
+
+def _refuse_over_max(ws: Workspace, group: GroupRecord) -> None:
+    present = running_count(ws, group.spec.name)
+    if group.spec.max is not None and present >= group.spec.max:
+        raise Rejected(
+            Code.GROUP_FULL,
+            f"group '{group.spec.name}' has {present} instances, its max is {group.spec.max}",
+            hint="raise max, or stop one of them",
+        )
+
+
+def order_stop(ws: Workspace, record: InstanceRecord, *, reason: str) -> InstanceRecord:
+    """Stop one of a group's instances on the group's own account."""
+    return _stopping(ws, record, reason, after=AfterStop.END, force=False)
+
+
+def _ordered(
+    ws: Workspace,
+    record: InstanceRecord,
+    reason: str,
+    *,
+    after: AfterStop = AfterStop.END,
+    force: bool = False,
+) -> InstanceRecord:
+    if not live(record.state):
+        return record
+    changed = _stopping(ws, record, reason, after=after, force=force)
+    if changed is not record and after is AfterStop.END and stays(record):
+        _follow_the_operator(ws, record)
+    return changed
+
+
+def _stopping(
+    ws: Workspace, record: InstanceRecord, reason: str, *, after: AfterStop, force: bool
+) -> InstanceRecord:
+    force = force or record.force_stop
+    same = record.wanted is Wanted.STOP and record.after_stop is after and record.force_stop == force
+    if same:
+        return record
+    decision = ws.decide(
+        DecisionKind.RESTART if after is AfterStop.RESTART else DecisionKind.STOP,
+        group=record.group,
+        instance=record.id,
+        reason=reason,
+        inputs={"state": record.state.value, "force": force, "incarnation": record.incarnation},
+    )
+    changed = msgspec.structs.replace(
+        record, wanted=Wanted.STOP, after_stop=after, force_stop=force, decision=decision, reason=reason
+    )
+    ws.put_instance(changed)
+    return changed
+
+
+def _follow_the_operator(ws: Workspace, record: InstanceRecord) -> None:
+    """Who stops one of three that a `scale` asked for wants two; `min` is kept all the same."""
+    group = ws.group(record.group)
+    if group is None:
+        return
+    left = running_count(ws, record.group)
+    if group.target > max(left, group.spec.min):
+        ws.put_group(msgspec.structs.replace(group, target=max(left, group.spec.min), updated_at=ws.now))
+
+
+def remove_instance(ws: Workspace, id: str) -> InstanceRecord:
+    """Forget an instance that has ended."""
+    record = ws.require_instance(id)
+    if live(record.state):
+        raise Rejected(
+            Code.CONFLICT,
+            f"instance '{id}' is {record.state} and cannot be removed",
+            hint="stop or kill it first, and wait until it has ended",
+        )
+    ws.delete_instance(id)
+    ws.event(EventType.INSTANCE_REMOVED, id, group=record.group, state=record.state.value)
+    return record

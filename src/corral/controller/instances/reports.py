@@ -1,0 +1,220 @@
+"""What nodes report, folded into records.
+
+A report counts only for the run it names: one about an earlier run changes nothing, and a run that
+is alive though it should not be is returned as a `Stray`, to be stopped. Within a run states only
+advance, and an end is final; what is learned later about an end is added to it.
+"""
+
+from __future__ import annotations
+
+import enum
+from typing import Final
+
+import msgspec
+
+from corral.controller.instances.endings import end_run
+from corral.controller.instances.starts import reserve
+from corral.controller.instances.wire_values import RunReport, cut, exit_record, tail_of
+from corral.controller.instances.workspace import Workspace
+from corral.domain.events import EventType
+from corral.domain.ids import GroupName, Incarnation, InstanceId, NodeId, same_start
+from corral.domain.instance_records import CrashRecord, ExitRecord, InstanceRecord, Readiness, live
+from corral.domain.instance_states import InstanceState, reported
+from corral.wire.v1.instance_pb2 import CrashReport
+
+_SIGNATURE: Final = 500
+
+EVENT_OF_STATE: Final = {
+    InstanceState.SCHEDULED: EventType.INSTANCE_SCHEDULED,
+    InstanceState.PREPARING: EventType.INSTANCE_PREPARING,
+    InstanceState.STARTING: EventType.INSTANCE_STARTING,
+    InstanceState.RUNNING: EventType.INSTANCE_RUNNING,
+    InstanceState.STOPPING: EventType.INSTANCE_STOPPING,
+}
+
+
+class Stray(msgspec.Struct, frozen=True, kw_only=True):
+    """A run that is alive on a node and wanted by nobody."""
+
+    id: str
+    incarnation: int
+    group: str
+    reason: str
+
+
+class Kinship(enum.Enum):
+    """How a run that a node names relates to the one in the record."""
+
+    SAME = "same"
+    RESTARTED = "restarted"  # a later run of the same start, made by the node
+    EARLIER = "earlier"  # an earlier run of the same start
+    STALE = "stale"  # of an earlier start
+    FOREIGN = "foreign"  # of a start the record does not know
+
+
+def kinship(record: InstanceRecord, incarnation: int) -> Kinship:
+    if incarnation in (0, record.incarnation):
+        return Kinship.SAME
+    later = incarnation > record.incarnation
+    if same_start(record.incarnation, Incarnation(incarnation)):
+        return Kinship.RESTARTED if later else Kinship.EARLIER
+    return Kinship.FOREIGN if later else Kinship.STALE
+
+
+def fold_report(ws: Workspace, node: NodeId, report: RunReport) -> Stray | None:
+    """Take a report about one run into its record."""
+    record = ws.instance(report.id)
+    if record is None:
+        return None
+    kin = kinship(record, report.incarnation)
+    if record.node != node or kin is Kinship.STALE:
+        return _stray(record, report, f"it was superseded by run {record.incarnation} on '{record.node}'")
+    if kin is Kinship.RESTARTED:
+        record = restarted_by_node(ws, record, report.incarnation, reason=report.reason)
+        kin = Kinship.SAME
+    if kin is not Kinship.SAME:
+        return None
+    return _advance(ws, record, report)
+
+
+def _stray(record: InstanceRecord, report: RunReport, reason: str) -> Stray | None:
+    if not live(report.state):
+        return None
+    return Stray(id=record.id, incarnation=report.incarnation, group=record.group, reason=reason)
+
+
+def _advance(ws: Workspace, record: InstanceRecord, report: RunReport) -> Stray | None:
+    if not live(record.state):
+        if live(report.state):
+            return _stray(record, report, f"this run was given up: {record.reason}")
+        crashed = record.state is InstanceState.CRASHED
+        exit = exit_record(report.exit, crashed=crashed, now=ws.now)
+        learn_exit(ws, record, exit, console_end=report.console_end)
+        return None
+    state = reported(record.state, report.state)
+    if not live(state):
+        crashed = state is InstanceState.CRASHED
+        ended = exit_record(report.exit, crashed=crashed, now=ws.now)
+        end = max(record.console_end, report.console_end)
+        record = msgspec.structs.replace(record, console_end=end)
+        end_run(ws, record, state, ended, reason=report.reason or ended.summary)
+        return None
+    changed = msgspec.structs.replace(
+        record,
+        state=state,
+        state_before_offline=None,
+        pid=report.pid or record.pid,
+        started_at=report.started_at or record.started_at,
+        readiness=report.readiness or record.readiness,
+        console_end=max(record.console_end, report.console_end),
+        reason=report.reason if state is not record.state else record.reason,
+    )
+    if changed != msgspec.structs.replace(record, console_end=changed.console_end):
+        ws.put_instance(changed)
+    if state is not record.state:
+        announce(ws, changed)
+    return None
+
+
+def announce(ws: Workspace, record: InstanceRecord) -> None:
+    """The event that a run reached its present state."""
+    event = EVENT_OF_STATE.get(record.state)
+    if event is not None:
+        ws.event(
+            event,
+            record.id,
+            group=record.group,
+            node=record.node,
+            incarnation=record.incarnation,
+            pid=record.pid,
+            reason=record.reason,
+            decision=record.decision,
+        )
+
+
+def restarted_by_node(
+    ws: Workspace, record: InstanceRecord, incarnation: int, *, reason: str
+) -> InstanceRecord:
+    """The node runs it again by itself: a new run of the same start, with the same reservation."""
+    changed = msgspec.structs.replace(
+        record,
+        incarnation=Incarnation(incarnation),
+        state=InstanceState.SCHEDULED,
+        readiness=Readiness.WAITING,
+        state_before_offline=None,
+        pid=0,
+        started_at=None,
+        ended_at=None,
+        exit=None,
+        console_end=0,
+        restarts=record.restarts + incarnation - record.incarnation,
+        reason=reason or "restarted by its node",
+    )
+    ws.put_instance(changed)
+    if not live(record.state):
+        reserve(ws, changed, cpu=0.0)  # the end of the run before had released it
+    return changed
+
+
+def learn_exit(ws: Workspace, record: InstanceRecord, exit: ExitRecord, *, console_end: int = 0) -> None:
+    """A run was known to be over, not how, or not where its console ends: now it is."""
+    changed = msgspec.structs.replace(record, console_end=max(record.console_end, console_end))
+    if exit.known and (record.exit is None or not record.exit.known):
+        changed = msgspec.structs.replace(changed, exit=exit, ended_at=exit.ended_at)
+    if changed != record:
+        ws.put_instance(changed)
+
+
+def fold_crash(ws: Workspace, node: NodeId, report: CrashReport) -> Stray | None:
+    """Store a crash, once, and end its run, or begin the one its node starts in its place."""
+    record = ws.instance(report.instance_id)
+    incarnation = report.incarnation or (record.incarnation if record else 0)
+    id = f"{report.instance_id}.{incarnation}"
+    if not report.instance_id or not report.group or ws.crash(id) is not None:
+        return None
+    status = report.exit if report.HasField("exit") else None
+    exit = exit_record(status, crashed=True, crash_class=report.crash_class, now=ws.now)
+    if status is None:
+        exit = msgspec.structs.replace(exit, known=True, code=report.exit_code, outcome="crashed")
+    ws.put_crash(
+        CrashRecord(
+            id=id,
+            instance=InstanceId(report.instance_id),
+            incarnation=Incarnation(incarnation),
+            group=GroupName(report.group),
+            node=node,
+            at=exit.ended_at,
+            exit=exit,
+            crash_class=exit.crash_class or report.crash_class[:63],
+            signature=report.signature[:_SIGNATURE],
+            uptime_ms=max(0, report.uptime_ms),
+            tail=tail_of(report),
+            tail_offset=min(report.log_tail_offset, 2**63 - 1),
+            restarted_as=report.restarted_as,
+        )
+    )
+    if record is not None and record.node == node and kinship(record, incarnation) is Kinship.SAME:
+        _end_by_crash(ws, record, report, exit)
+    return None
+
+
+def _end_by_crash(ws: Workspace, record: InstanceRecord, report: CrashReport, exit: ExitRecord) -> None:
+    reason = cut(exit.summary or "crashed")
+    again = report.restarted_as
+    if again > record.incarnation and same_start(record.incarnation, Incarnation(again)):
+        ws.event(
+            EventType.INSTANCE_CRASHED,
+            record.id,
+            group=record.group,
+            node=record.node,
+            incarnation=record.incarnation,
+            reason=reason,
+            exit=msgspec.to_builtins(exit),
+            restarted_as=again,
+        )
+        pause = f" in {report.restart_in_ms / 1000:g} s" if report.restart_in_ms > 0 else ""
+        restarted_by_node(ws, record, again, reason=f"{reason}; its node restarts it{pause}")
+    elif live(record.state):
+        end_run(ws, record, InstanceState.CRASHED, exit, reason=reason)
+    else:
+        learn_exit(ws, record, exit)

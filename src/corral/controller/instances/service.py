@@ -1,0 +1,81 @@
+"""Everything about instances that a leading controller offers, for one term."""
+
+from __future__ import annotations
+
+import asyncio
+import datetime as dt
+from collections.abc import Callable
+
+from corral.controller.instances.commands import Commands
+from corral.controller.instances.dispatch import Dispatcher
+from corral.controller.instances.sequence import Incarnations
+from corral.controller.instances.waiting import Waiters
+from corral.controller.instances.workspace import Workspace
+from corral.controller.ledger import Actor, Ledger
+from corral.controller.mirrors import Stored
+from corral.controller.sessions.registry import Sessions
+from corral.domain.ids import Epoch
+from corral.domain.instance_records import InstanceRecord
+from corral.store.port import Commit
+from corral.system.clock import Clock
+from corral.system.entropy import Entropy
+
+
+class InstanceService:
+    """Workspaces for changes, commands, and waiting for what changes bring."""
+
+    def __init__(
+        self,
+        *,
+        ledger: Ledger,
+        sessions: Sessions,
+        epoch: Epoch,
+        clock: Clock,
+        entropy: Entropy,
+        api_url: str = "",
+        resend_seconds: float = 5.0,
+    ) -> None:
+        self._ledger = ledger
+        self._epoch = epoch
+        self._clock = clock
+        self._entropy = entropy
+        self._waiters = Waiters(ledger.state)
+        self.numbers = Incarnations(ledger)
+        self.commands = Commands(ledger=ledger, sessions=sessions, entropy=entropy)
+        self.dispatcher = Dispatcher(
+            state=ledger.state,
+            sessions=sessions,
+            clock=clock,
+            entropy=entropy,
+            api_url=api_url,
+            resend_seconds=resend_seconds,
+        )
+        self.placing = asyncio.Lock()
+        """Held from looking for a place until it is committed: else many starts at once, all of which
+        would take the same place, would make each other look again and again."""
+
+    def workspace(self, *, cause: str, now: dt.datetime | None = None) -> Workspace:
+        """A new transaction on behalf of `cause`."""
+        return Workspace(
+            self._ledger.state,
+            cause=cause,
+            now=now or self._clock.now(),
+            epoch=self._epoch,
+            entropy=self._entropy,
+            numbers=self.numbers,
+        )
+
+    def follow(self, commit: Commit) -> None:
+        """A commit is in memory: send what it calls for, wake who waits for it."""
+        self.dispatcher.follow(commit)
+        self._waiters.follow(commit)
+
+    async def send_command(self, id: str, line: str, actor: Actor) -> None:
+        """One line into an instance's input; see `Commands.send`."""
+        await self.commands.send(id, line, actor)
+
+    async def settled(
+        self, id: str, incarnation: int, wanted: Callable[[InstanceRecord], bool], timeout: float
+    ) -> Stored[InstanceRecord]:
+        """Wait for a run to become what is wanted; see `Waiters.settled`."""
+        return await self._waiters.settled(id, incarnation, wanted, timeout)

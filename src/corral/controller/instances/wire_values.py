@@ -1,0 +1,127 @@
+"""What nodes say about runs, as values of ours: bounded, and with times that exist."""
+
+from __future__ import annotations
+
+import datetime as dt
+from typing import Final
+
+import msgspec
+
+from corral.domain.groups import PortProtocol
+from corral.domain.instance_records import ExitRecord, LeasedPort, Readiness
+from corral.domain.instance_states import InstanceState
+from corral.wire.v1 import instance_pb2 as wire
+
+_TEXT: Final = 1000
+_NAME: Final = 63
+_PORTS: Final = 64
+_MAX_PORT: Final = 65_535
+_TAIL_LINES: Final = 500
+_TAIL_LINE: Final = 2000
+
+_STATES: Final = {
+    value: InstanceState(name.removeprefix("INSTANCE_STATE_"))
+    for name, value in wire.InstanceState.items()
+    if value
+}
+_READINESS: Final = {
+    wire.READINESS_WAITING: Readiness.WAITING,
+    wire.READINESS_READY: Readiness.READY,
+    wire.READINESS_FAILED: Readiness.FAILED,
+}
+_STAGE_PREFIX: Final = "START_PREPARATION_STAGE_"
+
+
+class RunReport(msgspec.Struct, frozen=True, kw_only=True):
+    """What a node says about one run, whichever message said it. Incarnation 0: the present one."""
+
+    id: str
+    incarnation: int
+    state: InstanceState
+    pid: int = 0
+    started_at: dt.datetime | None = None
+    console_end: int = 0
+    readiness: Readiness | None = None
+    reason: str = ""
+    exit: wire.ExitStatus | None = None
+
+
+def report_of(
+    message: wire.InstanceStatusUpdate | wire.StartInstanceAck | wire.RunningInstance,
+) -> RunReport | None:
+    """None when the message names no instance or no state."""
+    state = _STATES.get(message.state)
+    if state is None or not message.instance_id:
+        return None
+    return RunReport(
+        id=message.instance_id,
+        incarnation=message.incarnation,
+        state=state,
+        pid=max(0, message.pid),
+        started_at=moment(message.started_at_ms),
+        console_end=min(message.console_offset, 2**63 - 1),
+        readiness=_READINESS.get(message.readiness),
+        reason=getattr(message, "reason", "")[:_TEXT],
+        exit=message.exit if message.HasField("exit") else None,
+    )
+
+
+def moment(ms: int) -> dt.datetime | None:
+    """A time in milliseconds since 1970; None for none, and for one that cannot be."""
+    if ms <= 0:
+        return None
+    try:
+        return dt.datetime.fromtimestamp(ms / 1000, dt.UTC)
+    except (OverflowError, ValueError, OSError):
+        return None
+
+
+def exit_record(
+    status: wire.ExitStatus | None, *, crashed: bool, crash_class: str = "", now: dt.datetime
+) -> ExitRecord:
+    """How a run ended; without a status only that it did."""
+    if status is None:
+        return ExitRecord(
+            known=False,
+            code=None,
+            signal=None,
+            crashed=crashed,
+            outcome="unknown",
+            summary="the node does not know how it ended",
+            ended_at=now,
+        )
+    signalled = status.known and status.signal != 0
+    return ExitRecord(
+        known=status.known,
+        code=status.code if status.known and not signalled else None,
+        signal=status.signal if signalled else None,
+        core_dumped=status.core_dumped,
+        crashed=crashed,
+        outcome=status.outcome[:_NAME] or ("crashed" if crashed else "stopped"),
+        crash_class=(status.crash_class or crash_class)[:_NAME],
+        rung=status.rung[:_NAME],
+        summary=status.summary[:_TEXT],
+        ended_at=moment(status.ended_at_ms) or now,
+    )
+
+
+def leased_ports(message: wire.RunningInstance) -> tuple[LeasedPort, ...]:
+    """The ports of a run we did not know; what makes no sense is left out."""
+    return tuple(
+        LeasedPort(name=port.name[:_NAME], port=port.port, protocol=PortProtocol(port.protocol))
+        for port in message.ports[:_PORTS]
+        if 0 < port.port <= _MAX_PORT and port.protocol in PortProtocol.__members__.values()
+    )
+
+
+def stage_name(stage: int) -> str:
+    known = stage in wire.StartPreparationStage.values()
+    return wire.StartPreparationStage.Name(stage).removeprefix(_STAGE_PREFIX) if known else ""
+
+
+def tail_of(report: wire.CrashReport) -> tuple[str, ...]:
+    return tuple(line[:_TAIL_LINE] for line in report.log_tail[-_TAIL_LINES:])
+
+
+def cut(text: str) -> str:
+    return text[:_TEXT]

@@ -1,0 +1,269 @@
+"""Changes under way: what one transaction is going to do to groups, instances and ledgers.
+
+Reads see the state with the changes of this workspace on top; whatever is changed several times is
+written once. Nothing happens until somebody commits `steps`; a workspace that met a conflict is
+thrown away and made anew.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final, Protocol
+
+import msgspec
+
+from corral.controller.cluster_state import ClusterState
+from corral.controller.collections import (
+    CRASHES,
+    GROUPS,
+    INSTANCES,
+    NODE_LEDGERS,
+    PLANS,
+    Collection,
+    group_decisions,
+    instance_decisions,
+)
+from corral.controller.fleet_mirrors import Usage, usage_of
+from corral.controller.ledger import Step
+from corral.controller.mirrors import Mirror
+from corral.controller.placement.nodes import NodeView, node_views, port_space
+from corral.domain.decisions import Alternative, DecisionKind
+from corral.domain.events import Draft, EventType
+from corral.domain.ids import DecisionId, Epoch, Incarnation, NodeId
+from corral.domain.instance_records import (
+    CrashRecord,
+    DecisionRecord,
+    GroupRecord,
+    InstanceRecord,
+    NodeLedger,
+    PlanRecord,
+)
+from corral.domain.records import Record
+from corral.errors import Code, Rejected, nearest
+from corral.store.port import Append
+from corral.system.entropy import Entropy, new_id
+
+_REJECTED: Final = 20
+_REASON: Final = 1000
+
+
+class StartNumbers(Protocol):
+    def take(self) -> Incarnation: ...
+
+
+class _Overlay:
+    """Changed documents of one collection; None stands for a removed one."""
+
+    def __init__(self, mirror: Mirror[Any]) -> None:
+        self.mirror = mirror
+        self.changed: dict[str, Record | None] = {}
+
+    def get(self, id: str) -> Any:
+        if id in self.changed:
+            return self.changed[id]
+        stored = self.mirror.find(id)
+        return stored.record if stored else None
+
+    def steps(self) -> Iterable[Step]:
+        collection: Collection[Any] = self.mirror.collection
+        for id, record in self.changed.items():
+            revision = self.mirror.revision(id)
+            if record is None:
+                if revision:
+                    yield collection.delete(id, expect=revision)
+            else:
+                yield collection.put(id, record, expect=revision)
+
+
+class Workspace:
+    """One transaction in the making, on behalf of `cause`."""
+
+    def __init__(
+        self,
+        state: ClusterState,
+        *,
+        cause: str,
+        now: dt.datetime,
+        epoch: Epoch,
+        entropy: Entropy,
+        numbers: StartNumbers,
+    ) -> None:
+        self.state = state
+        self.cause = cause
+        self.now = now
+        self._epoch = epoch
+        self._entropy = entropy
+        self._numbers = numbers
+        self._overlays = {
+            GROUPS.name: _Overlay(state.groups),
+            INSTANCES.name: _Overlay(state.instances),
+            NODE_LEDGERS.name: _Overlay(state.node_ledgers),
+            CRASHES.name: _Overlay(state.crashes),
+        }
+        self._plans: dict[str, PlanRecord] = {}
+        self._events: list[Draft] = []
+        self._entries: list[Append] = []
+
+    # what is read
+
+    def group(self, name: str) -> GroupRecord | None:
+        found: GroupRecord | None = self._overlays[GROUPS.name].get(name)
+        return found
+
+    def require_group(self, name: str) -> GroupRecord:
+        return self.group(name) or self.state.groups.require(name).record
+
+    def instance(self, id: str) -> InstanceRecord | None:
+        found: InstanceRecord | None = self._overlays[INSTANCES.name].get(id)
+        return found
+
+    def require_instance(self, id: str) -> InstanceRecord:
+        return self.instance(id) or self.state.instances.require(id).record
+
+    def instances_of(self, group: str) -> list[InstanceRecord]:
+        """Every instance of a group, ended ones included."""
+        changed = self._overlays[INSTANCES.name].changed
+        stored = [
+            each.record for each in self.state.instances.of_group(group) if each.record.id not in changed
+        ]
+        added = [r for r in changed.values() if isinstance(r, InstanceRecord) and r.group == group]
+        return stored + added
+
+    def crash(self, id: str) -> CrashRecord | None:
+        found: CrashRecord | None = self._overlays[CRASHES.name].get(id)
+        return found
+
+    def ledger(self, node: str) -> NodeLedger:
+        found: NodeLedger | None = self._overlays[NODE_LEDGERS.name].get(node)
+        return found or NodeLedger(node=NodeId(node))
+
+    def usage(self, node: str) -> Usage:
+        changed = self._overlays[NODE_LEDGERS.name].changed.get(node)
+        return usage_of(changed) if isinstance(changed, NodeLedger) else self.state.node_ledgers.usage(node)
+
+    def nodes(self) -> list[NodeView]:
+        return node_views((stored.record for stored in self.state.nodes), self, self.now)
+
+    # what is changed
+
+    def put_group(self, record: GroupRecord) -> None:
+        self._overlays[GROUPS.name].changed[record.spec.name] = record
+
+    def delete_group(self, name: str) -> None:
+        self._overlays[GROUPS.name].changed[name] = None
+
+    def put_instance(self, record: InstanceRecord) -> None:
+        self._overlays[INSTANCES.name].changed[record.id] = record
+
+    def delete_instance(self, id: str) -> None:
+        self._overlays[INSTANCES.name].changed[id] = None
+
+    def put_crash(self, record: CrashRecord) -> None:
+        self._overlays[CRASHES.name].changed[record.id] = record
+
+    def put_ledger(self, ledger: NodeLedger) -> None:
+        self._overlays[NODE_LEDGERS.name].changed[ledger.node] = ledger
+
+    def insist_on_neighbours(self, node: str) -> None:
+        """Make the transaction fail when ports were leased meanwhile on a node of the same address.
+
+        All of them write one document more, the address's own, so that one of two at once conflicts.
+        """
+        stored = self.state.nodes.find(node)
+        space = port_space(stored.record) if stored else ""
+        shared = any(
+            other.record.id != node and port_space(other.record) == space for other in self.state.nodes
+        )
+        if shared:
+            self.put_ledger(NodeLedger(node=NodeId(f"@{space}")))
+
+    def put_plan(self, plan: PlanRecord) -> None:
+        """Written even if it is there: so nobody drops it as unused at the same time."""
+        self._plans[plan.hash] = plan
+
+    def event(self, type: EventType, subject: str, **data: Any) -> None:
+        self._events.append(Draft(type=type, subject=subject, data=data))
+
+    def next_incarnation(self) -> Incarnation:
+        return self._numbers.take()
+
+    def decide(
+        self,
+        kind: DecisionKind,
+        *,
+        group: str,
+        instance: str | None = None,
+        reason: str,
+        inputs: Mapping[str, str | int | float | bool] | None = None,
+        rejected: Sequence[Alternative] = (),
+    ) -> DecisionId:
+        """Record a decision: in the journal of the instance when it is about one, else in the group's."""
+        decision = DecisionRecord(
+            id=DecisionId(new_id("dec", self._entropy)),
+            cause=self.cause,
+            kind=kind,
+            subject=instance or group,
+            reason=reason[:_REASON],
+            epoch=self._epoch,
+            at=self.now,
+            inputs=dict(inputs or {}),
+            rejected=_bounded(rejected),
+        )
+        if instance is not None:
+            self._entries.append(instance_decisions(instance).append(decision))
+        if group:
+            self._entries.append(group_decisions(group).append(decision))
+        return decision.id
+
+    # what becomes of it
+
+    def steps(self) -> tuple[Step, ...]:
+        """Everything as one transaction; empty when nothing changes."""
+        documents = [step for overlay in self._overlays.values() for step in overlay.steps()]
+        plans = [PLANS.put(plan.hash, plan, expect=None) for plan in self._plans.values()]
+        return (*documents, *plans, *self._events, *self._entries)
+
+    def mark(self) -> Mark:
+        """A point to go back to."""
+        return Mark(
+            changed={name: dict(overlay.changed) for name, overlay in self._overlays.items()},
+            plans=dict(self._plans),
+            events=list(self._events),
+            entries=list(self._entries),
+        )
+
+    def back_to(self, mark: Mark) -> None:
+        """Forget what was changed since."""
+        for name, changed in mark.changed.items():
+            self._overlays[name].changed = dict(changed)
+        self._plans = dict(mark.plans)
+        self._events = list(mark.events)
+        self._entries = list(mark.entries)
+
+    def require_node(self, id: str) -> str:
+        """The id of a node that exists."""
+        if self.state.nodes.find(id) is None:
+            guess = nearest(id, [stored.record.id for stored in self.state.nodes][:500])
+            raise Rejected(
+                Code.NOT_FOUND,
+                f"node '{id[:80]}' does not exist",
+                hint=f"did you mean '{guess}'?" if guess else None,
+                field="node",
+            )
+        return id
+
+
+class Mark(msgspec.Struct, frozen=True, kw_only=True):
+    """A workspace as it was."""
+
+    changed: dict[str, dict[str, Record | None]]
+    plans: dict[str, PlanRecord]
+    events: list[Draft]
+    entries: list[Append]
+
+
+def _bounded(rejected: Sequence[Alternative]) -> tuple[Alternative, ...]:
+    more = len(rejected) - _REJECTED
+    listed = tuple(rejected[:_REJECTED])
+    return (*listed, Alternative(subject="others", reason=f"{more} more")) if more > 0 else listed

@@ -1,0 +1,71 @@
+"""The live documents of a collection, in memory: a fold over what commits changed."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from typing import Final, Generic, TypeVar
+
+import msgspec
+
+from corral.controller.collections import Collection
+from corral.domain.records import Record
+from corral.errors import Code, Rejected, nearest
+from corral.store.port import ABSENT
+
+R = TypeVar("R", bound=Record)
+
+_GUESSES: Final = 500
+"""Among so many names a typo is looked for: comparing it with ten thousand would stop the loop."""
+
+
+class Stored(msgspec.Struct, Generic[R], frozen=True):
+    """A record with the revision under which it is stored."""
+
+    revision: int
+    record: R
+
+
+class Mirror(Generic[R]):
+    """The live documents of one collection, by id."""
+
+    def __init__(self, collection: Collection[R], noun: str) -> None:
+        self.collection = collection
+        self._noun = noun
+        self._documents: dict[str, Stored[R]] = {}
+
+    def find(self, id: str) -> Stored[R] | None:
+        return self._documents.get(id)
+
+    def require(self, id: str) -> Stored[R]:
+        """The document, or NOT_FOUND with the nearest id there is."""
+        found = self._documents.get(id)
+        if found is None:
+            guess = nearest(id, itertools.islice(self._documents, _GUESSES))
+            raise Rejected(
+                Code.NOT_FOUND,
+                f"{self._noun} '{id[:80]}' does not exist",
+                hint=f"did you mean '{guess}'?" if guess else None,
+            )
+        return found
+
+    def revision(self, id: str) -> int:
+        """What a compare-and-set shall expect: the stored revision, or ABSENT."""
+        found = self._documents.get(id)
+        return found.revision if found else ABSENT
+
+    def __iter__(self) -> Iterator[Stored[R]]:
+        return iter(list(self._documents.values()))
+
+    def __len__(self) -> int:
+        return len(self._documents)
+
+    def items(self) -> list[tuple[str, Stored[R]]]:
+        """All documents in the order of their ids."""
+        return sorted(self._documents.items())
+
+    def fold(self, id: str, revision: int, body: bytes | None) -> None:
+        if body is None:
+            self._documents.pop(id, None)
+        else:
+            self._documents[id] = Stored(revision, self.collection.decode(body))

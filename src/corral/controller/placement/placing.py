@@ -1,0 +1,159 @@
+"""Placement: which nodes can take a run, which of them takes it best, and why the others do not."""
+
+from __future__ import annotations
+
+import collections
+import enum
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+import msgspec
+
+from corral.controller.placement.nodes import NodeView
+from corral.controller.placement.ports import NoPort, choose_ports, free_share
+from corral.domain.groups import GroupSpec
+from corral.domain.instance_records import LeasedPort
+from corral.domain.node_states import Admission, NodeState
+from corral.errors import Code, Rejected
+
+_LISTED: Final = 20
+
+
+class Obstacle(enum.StrEnum):
+    """Why a node cannot take a run, in the order in which it is asked."""
+
+    STATE = "not connected"
+    ADMISSION = "takes nothing new"
+    CHOICE = "not among the nodes it may run on"
+    LABELS = "other labels"
+    RUNTIME = "lacks the runtime"
+    MEMORY = "not enough memory"
+    PORTS = "no free port"
+
+
+class NodeRefusal(msgspec.Struct, frozen=True, kw_only=True):
+    node: str
+    obstacle: Obstacle
+    reason: str
+
+
+class Placement(msgspec.Struct, frozen=True, kw_only=True):
+    """Where a run goes, with which ports, and what was passed over."""
+
+    node: str
+    ports: tuple[LeasedPort, ...]
+    score: float
+    refusals: tuple[NodeRefusal, ...]
+    others: tuple[tuple[str, float], ...]
+    """Nodes that could have taken it, with their lower scores."""
+
+
+class Refused(msgspec.Struct, frozen=True, kw_only=True):
+    """No node can take it."""
+
+    code: Code
+    summary: str
+    """Counts by obstacle: it changes only when something of weight does."""
+    refusals: tuple[NodeRefusal, ...]
+
+    def error(self, group: str) -> Rejected:
+        told = "; ".join(f"{each.node}: {each.reason}" for each in self.refusals[:_LISTED])
+        more = len(self.refusals) - _LISTED
+        told += f"; and {more} more" if more > 0 else ""
+        return Rejected(
+            self.code,
+            f"no node can take an instance of group '{group}'" + (f" ({told})" if told else ""),
+            hint=self.summary,
+        )
+
+
+def place(
+    spec: GroupSpec,
+    nodes: Iterable[NodeView],
+    *,
+    only: str | None = None,
+    avoid: str | None = None,
+    prefer: str | None = None,
+) -> Placement | Refused:
+    """Choose a node and its ports; the same snapshot always gives the same answer.
+
+    `only` is a hard filter, `avoid` a node to take when no other can, `prefer` one to take if it can.
+    """
+    refusals: list[NodeRefusal] = []
+    fits: list[tuple[float, str, tuple[LeasedPort, ...]]] = []
+    for node in sorted(nodes, key=lambda each: each.id):
+        judged = _judge(spec, node, only)
+        if isinstance(judged, NodeRefusal):
+            refusals.append(judged)
+        else:
+            bias = (1.0 if node.id == prefer else 0.0) - (1.0 if node.id == avoid else 0.0)
+            fits.append((_score(spec, node) + bias, node.id, judged))
+    if not fits:
+        return _refused(refusals)
+    fits.sort(key=lambda fit: (-fit[0], fit[1]))
+    score, node_id, ports = fits[0]
+    return Placement(
+        node=node_id,
+        ports=ports,
+        score=score,
+        refusals=tuple(refusals),
+        others=tuple((id, worse) for worse, id, _ in fits[1:]),
+    )
+
+
+def _judge(spec: GroupSpec, node: NodeView, only: str | None) -> tuple[LeasedPort, ...] | NodeRefusal:
+    """The ports the run would get there, or the first obstacle."""
+    found = _obstacle(spec, node, only)
+    if found is None:
+        try:
+            return choose_ports(spec.ports, leased=node.leased, refused=node.refused)
+        except NoPort as error:
+            found = Obstacle.PORTS, str(error)
+    return NodeRefusal(node=node.id, obstacle=found[0], reason=found[1])
+
+
+def _obstacle(spec: GroupSpec, node: NodeView, only: str | None) -> tuple[Obstacle, str] | None:
+    if node.state is not NodeState.ONLINE:
+        return Obstacle.STATE, f"it is {node.state}"
+    if node.admission is not Admission.OPEN:
+        return Obstacle.ADMISSION, f"it is {node.admission}"
+    if only is not None and node.id != only:
+        return Obstacle.CHOICE, f"node '{only}' was asked for"
+    if spec.nodes and node.id not in spec.nodes:
+        return Obstacle.CHOICE, "it is not in the group's 'nodes'"
+    for key, value in sorted(spec.node_labels.items()):
+        if node.labels.get(key) != value:
+            has = f"is '{node.labels[key]}'" if key in node.labels else "is missing"
+            return Obstacle.LABELS, f"label '{key}' {has}, '{value}' is wanted"
+    if spec.runtime not in node.runtimes:
+        return Obstacle.RUNTIME, f"it has no runtime '{spec.runtime}'"
+    free = node.memory_mb - node.usage.memory_mb
+    if spec.memory_mb > max(0, free):
+        return (
+            Obstacle.MEMORY,
+            f"{spec.memory_mb} MB are wanted, {max(0, free)} of {node.memory_mb} MB are free",
+        )
+    return None
+
+
+def _score(spec: GroupSpec, node: NodeView) -> float:
+    """Between 0 and 1: free memory counts most, then CPU, then how few runs and how many ports there are."""
+    memory = 1.0
+    if node.memory_mb:
+        memory = max(0.0, 1.0 - (node.usage.memory_mb + spec.memory_mb) / node.memory_mb)
+    cpu = max(0.0, 1.0 - (node.usage.cpu + spec.cpu) / node.cpus) if node.cpus else 0.0
+    fewness = 1.0 / (1.0 + node.usage.runs)
+    ports = free_share(spec.ports, node.leased)
+    return round(0.45 * memory + 0.2 * cpu + 0.25 * fewness + 0.1 * ports, 6)
+
+
+def _refused(refusals: Sequence[NodeRefusal]) -> Refused:
+    counts = collections.Counter(each.obstacle for each in refusals)
+    reachable = [each for each in refusals if each.obstacle not in (Obstacle.STATE, Obstacle.CHOICE)]
+    only_ports = bool(reachable) and all(each.obstacle is Obstacle.PORTS for each in reachable)
+    told = ", ".join(f"{counts[each]} {each}" for each in Obstacle if counts[each])
+    return Refused(
+        code=Code.PORT_RANGE_EXHAUSTED if only_ports else Code.NO_CAPACITY,
+        summary=f"of {len(refusals)} nodes: {told}" if refusals else "there is no node; enrol one",
+        refusals=tuple(refusals),
+    )

@@ -1,0 +1,69 @@
+"""Doing what the planner says, as changes of a workspace."""
+
+from __future__ import annotations
+
+import msgspec
+
+from corral.controller.instances.crash_loops import end_pause
+from corral.controller.instances.group_changes import drop_group
+from corral.controller.instances.starts import StartRequest, free_instance_id, passed_over, start_run
+from corral.controller.instances.workspace import Workspace
+from corral.controller.placement.placing import Refused
+from corral.controller.reconcile.planner import GroupPlan, Need, plan_group
+from corral.domain.decisions import DecisionKind
+from corral.domain.events import EventType
+from corral.domain.ids import GroupName
+from corral.domain.instance_records import GroupRecord
+
+
+def keep_group(ws: Workspace, name: str, *, pause_over: bool, budget: int) -> tuple[int, bool]:
+    """Start what is missing, at most `budget`. How many were started, and whether more is left to do."""
+    group = ws.group(name)
+    if group is None:
+        return 0, False
+    plan = plan_group(group, ws.instances_of(name), pause_over=pause_over)
+    if plan.need is Need.DROP:
+        drop_group(ws, name)
+        return 0, False
+    if plan.end_pause:
+        group = end_pause(ws, group, by="time")
+    if plan.need is Need.START:
+        return _start(ws, group, plan, budget)
+    _say(ws, group, plan.reason if plan.need is Need.WAIT else "")
+    return 0, False
+
+
+def _start(ws: Workspace, group: GroupRecord, plan: GroupPlan, budget: int) -> tuple[int, bool]:
+    if budget <= 0:
+        return 0, True
+    name = GroupName(group.spec.name)
+    count = min(plan.missing, budget)
+    for started in range(count):
+        request = StartRequest(id=free_instance_id(ws, name), reason=plan.reason)
+        found = start_run(ws, group, request)
+        if isinstance(found, Refused):
+            _fall_short(ws, group, plan, found)
+            return started, False
+    _say(ws, group, "")
+    return count, count < plan.missing
+
+
+def _fall_short(ws: Workspace, group: GroupRecord, plan: GroupPlan, refused: Refused) -> None:
+    """Say once why there are fewer than wanted; the same reason again is no news."""
+    reason = f"{refused.code.name}: {refused.summary}"
+    if reason == group.reason:
+        return
+    ws.decide(
+        DecisionKind.REFUSE,
+        group=group.spec.name,
+        reason=f"{plan.reason}; {reason}",
+        inputs={"wanted": group.wanted_count, "present": plan.present},
+        rejected=passed_over(refused),
+    )
+    ws.event(EventType.GROUP_SHORT, group.spec.name, reason=reason, wanted=group.wanted_count)
+    _say(ws, group, reason)
+
+
+def _say(ws: Workspace, group: GroupRecord, reason: str) -> None:
+    if group.reason != reason:
+        ws.put_group(msgspec.structs.replace(group, reason=reason))

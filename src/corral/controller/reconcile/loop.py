@@ -1,0 +1,269 @@
+"""The reconciler: looks at a group when something happened to it, and at all of them now and then.
+
+Commits wake it; it keeps no state of its own but who is to be looked at and when. A group that
+cannot be kept is said so and left; the next change of nodes or ledgers, or the floor, brings it up
+again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import datetime as dt
+from collections.abc import Callable
+from typing import Final
+
+import structlog
+
+from corral.controller.collections import GROUPS, INSTANCES, NODE_LEDGERS, NODES
+from corral.controller.instances.service import InstanceService
+from corral.controller.instances.workspace import Workspace
+from corral.controller.ledger import Ledger
+from corral.controller.reconcile.keeping import keep_group
+from corral.controller.reconcile.lost_nodes import forget_node, lose_node
+from corral.controller.reconcile.observation import Observation
+from corral.controller.sessions.registry import Sessions
+from corral.domain.ids import NodeId
+from corral.domain.node_states import NodeState
+from corral.errors import Code, CorralError
+from corral.store.port import Change, Commit, Conflict, Fenced, StoreUnavailable
+from corral.system.clock import Clock
+from corral.system.config_schema import ReconcileSection
+
+_GROUPS_PER_COMMIT: Final = 20
+_STARTS_PER_COMMIT: Final = 50
+_PER_COMMIT: Final = 200
+_SHORT_SWEEP_SECONDS: Final = 0.2
+_RETRY_SECONDS: Final = 1.0
+_FLOOR: Final = "the periodic look at every group"
+_log = structlog.get_logger("corral.controller.reconcile")
+
+
+class Reconciler:
+    """`follow` every commit, then `run` until cancelled."""
+
+    def __init__(
+        self,
+        *,
+        ledger: Ledger,
+        instances: InstanceService,
+        sessions: Sessions,
+        observation: Observation,
+        config: ReconcileSection,
+        clock: Clock,
+    ) -> None:
+        self._ledger = ledger
+        self._instances = instances
+        self._sessions = sessions
+        self._observation = observation
+        self._config = config
+        self._clock = clock
+        self._dirty: dict[str, str] = {}
+        self._short: set[str] = set()
+        self._capacity_changed = False
+        self._swept_at = 0.0
+        self._floor_at = 0.0
+        self._pauses: dict[str, tuple[dt.datetime, float]] = {}
+        self._lost: dict[str, float] = {}
+        self._wake = asyncio.Event()
+        self.observing = True
+
+    # what wakes it
+
+    def begin(self) -> None:
+        """Take up what the store holds, before the first commit of this term."""
+        for name, _ in self._ledger.state.groups.items():
+            self._note_group(name)
+        for node in self._ledger.state.instances.nodes():
+            self._note_node(node)
+
+    def follow(self, commit: Commit) -> None:
+        """Note what a commit touched. Synchronous, and never raises."""
+        for change in commit.changes:
+            if change.collection == GROUPS.name:
+                self._note_group(change.id)
+                self._mark(change.id, commit, change)
+            elif change.collection == INSTANCES.name:
+                stored = self._ledger.state.instances.find(change.id)
+                if stored is not None:
+                    self._mark(stored.record.group, commit, change)
+            elif change.collection == NODES.name:
+                self._note_node(change.id)
+                self._capacity_changed = True
+                self._wake.set()
+            elif change.collection == NODE_LEDGERS.name:
+                self._capacity_changed = True
+                self._wake.set()
+
+    def judged(self, node: NodeId) -> None:
+        """The records say what this node has."""
+        self._observation.reported(node)
+
+    def _mark(self, group: str, commit: Commit, change: Change) -> None:
+        event = next((event for event in commit.events if event.subject == change.id), None)
+        told = f"{event.type} {event.subject} ({event.cursor})" if event else f"a change of {change.id}"
+        self._dirty[group] = told
+        self._wake.set()
+
+    def _note_group(self, name: str) -> None:
+        """Remember when its pause ends, by our own clock: the wall clock may be set meanwhile."""
+        stored = self._ledger.state.groups.find(name)
+        paused = stored.record.paused if stored else None
+        if stored is None or paused is None:
+            self._pauses.pop(name, None)
+        elif name not in self._pauses or self._pauses[name][0] != paused.until:
+            rule = stored.record.spec.crash_loop
+            left = (paused.until - self._clock.now()).total_seconds()
+            longest = max(rule.max_pause_seconds, rule.pause_seconds)
+            self._pauses[name] = paused.until, self._clock.monotonic() + min(max(0.0, left), longest)
+        if stored is not None and stored.record.reason and paused is None:
+            self._short.add(name)
+        else:
+            self._short.discard(name)
+
+    def _note_node(self, node: str) -> None:
+        """A node that is not connected has a while to come back; one that is gone has none."""
+        stored = self._ledger.state.nodes.find(node)
+        if stored is None:
+            self._lost[node] = self._clock.monotonic()
+        elif stored.record.state is NodeState.ONLINE:
+            self._lost.pop(node, None)
+        elif node not in self._lost:
+            self._lost[node] = self._clock.monotonic() + self._config.offline_after_seconds
+        self._wake.set()
+
+    # what it does
+
+    async def run(self) -> None:
+        """Observe, then keep, until this term is over."""
+        losing = asyncio.create_task(self._observe(), name="reconcile/observe")
+        try:
+            while True:
+                self._wake.clear()
+                try:
+                    await self._turn()
+                except (StoreUnavailable, Conflict) as error:
+                    _log.warning("reconcile.delayed", reason=str(error))
+                    await asyncio.sleep(_RETRY_SECONDS if isinstance(error, StoreUnavailable) else 0)
+                    continue
+                except Fenced:
+                    return
+                except CorralError as error:
+                    if error.code is Code.SHUTTING_DOWN:
+                        return
+                    _log.exception("reconcile.failed")
+                    await asyncio.sleep(_RETRY_SECONDS)
+                # Not `wait_for`: it forgets a cancellation that comes together with the wake-up.
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(self._pause()):
+                        await self._wake.wait()
+        finally:
+            losing.cancel()
+            await asyncio.gather(losing, return_exceptions=True)
+
+    async def _observe(self) -> None:
+        silent = await self._observation.finish(self._config.observe_seconds)
+        if silent:
+            _log.warning("reconcile.observed", silent=sorted(silent)[:20], count=len(silent))
+        self.observing = False
+        self._wake.set()
+
+    async def _turn(self) -> None:
+        await self._instances.numbers.refill()
+        await self._lose_nodes()
+        if self.observing:
+            return
+        self._collect()
+        while self._dirty:
+            await self._keep(list(self._dirty)[:_GROUPS_PER_COMMIT])
+
+    def _collect(self) -> None:
+        """Add the groups whose time has come."""
+        now = self._clock.monotonic()
+        if now >= self._floor_at:
+            self._floor_at = now + self._config.floor_seconds
+            for name, _ in self._ledger.state.groups.items():
+                self._dirty.setdefault(name, _FLOOR)
+        if self._capacity_changed and now >= self._swept_at + _SHORT_SWEEP_SECONDS:
+            self._capacity_changed = False
+            self._swept_at = now
+            for name in self._short:
+                self._dirty.setdefault(name, "a change of nodes or reservations")
+        for name, (_, deadline) in self._pauses.items():
+            if now >= deadline:
+                self._dirty.setdefault(name, "the end of its pause")
+
+    def _pause(self) -> float:
+        """Until something is due though nothing happens."""
+        now = self._clock.monotonic()
+        moments = [self._floor_at] if not self.observing else []
+        moments += self._lost.values()
+        if not self.observing:
+            moments += [deadline for _, deadline in self._pauses.values()]
+            if self._capacity_changed and self._short:
+                moments.append(self._swept_at + _SHORT_SWEEP_SECONDS)
+        return max(0.0, min(moments, default=now + self._config.floor_seconds) - now)
+
+    async def _keep(self, names: list[str]) -> None:
+        """Bring some groups up to what is wanted, in one transaction."""
+        causes = {name: self._dirty.pop(name) for name in names}
+        try:
+            async with self._instances.placing:
+                ws = self._instances.workspace(cause=_FLOOR)
+                unfinished = self._keep_each(ws, causes)
+                if steps := ws.steps():
+                    await self._ledger.commit(*steps)
+        except BaseException:
+            self._dirty = {**causes, **self._dirty}
+            raise
+        for name in unfinished:
+            self._dirty.setdefault(name, causes[name])
+
+    def _keep_each(self, ws: Workspace, causes: dict[str, str]) -> list[str]:
+        """One group that breaks is logged and left as it is; the others are kept."""
+        budget = _STARTS_PER_COMMIT
+        unfinished: list[str] = []
+        for name, cause in causes.items():
+            mark = ws.mark()
+            ws.cause = cause
+            try:
+                started, more = keep_group(ws, name, pause_over=self._pause_over(name), budget=budget)
+            except StoreUnavailable:
+                raise
+            except Exception:
+                _log.exception("reconcile.group_broken", group=name)
+                ws.back_to(mark)
+                continue
+            budget -= started
+            unfinished += [name] if more else []
+        return unfinished
+
+    def _pause_over(self, name: str) -> bool:
+        pause = self._pauses.get(name)
+        return pause is None or self._clock.monotonic() >= pause[1]
+
+    async def _lose_nodes(self) -> None:
+        now = self._clock.monotonic()
+        for node in [node for node, due in self._lost.items() if due <= now]:
+            stored = self._ledger.state.nodes.find(node)
+            if stored is None:
+                await self._in_parts(node, forget_node)
+                self._lost.pop(node, None)
+            elif self._sessions.find(NodeId(node)) is None:
+                await self._in_parts(node, lose_node)
+                self._lost.pop(node, None)
+            else:  # it is just coming back; if that fails, there will be no other sign
+                self._lost[node] = now + self._config.offline_after_seconds
+
+    async def _in_parts(self, node: str, change: Callable[..., bool]) -> None:
+        more = True
+        while more:
+            stored = self._ledger.state.nodes.find(node)
+            ws = self._instances.workspace(cause=f"the loss of node '{node}'")
+            more = change(ws, node, limit=_PER_COMMIT)
+            steps = ws.steps()
+            if steps and stored is not None:
+                # A node that connects meanwhile makes this a conflict.
+                steps = (*steps, NODES.put(node, stored.record, expect=stored.revision))
+            if steps:
+                await self._ledger.commit(*steps)

@@ -1,0 +1,59 @@
+"""Nodes out of reach: their instances are OFFLINE, not dead. Nodes that were removed are for good."""
+
+from __future__ import annotations
+
+import msgspec
+
+from corral.controller.instances.endings import end_run
+from corral.controller.instances.wire_values import exit_record
+from corral.controller.instances.workspace import Workspace
+from corral.domain.events import EventType
+from corral.domain.instance_records import live
+from corral.domain.instance_states import INSTANCE_LIFECYCLE, InstanceState, InstanceTrigger, Wanted
+
+
+def lose_node(ws: Workspace, node: str, *, limit: int) -> bool:
+    """Mark the node's instances OFFLINE, at most so many; is anything left to do?"""
+    marked = 0
+    for stored in ws.state.instances.of_node(node):
+        record = stored.record
+        if not live(record.state) or record.state is InstanceState.OFFLINE:
+            continue
+        if marked == limit:
+            return True
+        marked += 1
+        state = INSTANCE_LIFECYCLE.step(f"instance '{record.id}'", record.state, InstanceTrigger.NODE_LOST)
+        ws.put_instance(
+            msgspec.structs.replace(
+                record,
+                state=state,
+                state_before_offline=record.state,
+                reason=f"node '{node}' is out of reach",
+            )
+        )
+        ws.event(
+            EventType.INSTANCE_OFFLINE,
+            record.id,
+            group=record.group,
+            node=node,
+            incarnation=record.incarnation,
+            **{"from": record.state.value},
+        )
+    return False
+
+
+def forget_node(ws: Workspace, node: str, *, limit: int) -> bool:
+    """The node is no member any more: nobody will ever tell what became of its instances."""
+    ended = 0
+    for stored in ws.state.instances.of_node(node):
+        record = stored.record
+        if not live(record.state):
+            continue
+        if ended == limit:
+            return True
+        ended += 1
+        wanted = record.wanted is Wanted.RUN
+        exit = exit_record(None, crashed=wanted, now=ws.now)
+        state = InstanceState.CRASHED if wanted else InstanceState.STOPPED
+        end_run(ws, record, state, exit, reason=f"node '{node}' was removed")
+    return False

@@ -1,0 +1,50 @@
+"""What a group needs, as a value: the same function serves acting, explaining and dry runs."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterable
+
+import msgspec
+
+from corral.controller.instances.instance_changes import stays
+from corral.domain.instance_records import GroupRecord, InstanceRecord, live
+
+
+class Need(enum.StrEnum):
+    NOTHING = "nothing"
+    START = "start"
+    WAIT = "wait"  # it would need more, and is left alone for a while
+    DROP = "drop"  # it is being deleted and nothing of it is left
+
+
+class GroupPlan(msgspec.Struct, frozen=True, kw_only=True):
+    """What to do about a group, and why."""
+
+    need: Need
+    missing: int = 0
+    present: int = 0
+    end_pause: bool = False
+    reason: str = ""
+
+
+def plan_group(group: GroupRecord, instances: Iterable[InstanceRecord], *, pause_over: bool) -> GroupPlan:
+    """Compare what is wanted with what is there. Instances out of reach count as there."""
+    records = list(instances)
+    if group.deleting:
+        empty = not any(live(each.state) for each in records)
+        return GroupPlan(need=Need.DROP if empty else Need.NOTHING, reason="the group is being deleted")
+    present = sum(1 for each in records if stays(each))
+    missing = group.wanted_count - present
+    end_pause = group.paused is not None and pause_over
+    if missing <= 0:
+        return GroupPlan(need=Need.NOTHING, present=present, end_pause=end_pause)
+    reason = f"{group.wanted_count} are wanted, {present} are there"
+    if group.paused is not None and not pause_over:
+        return GroupPlan(
+            need=Need.WAIT,
+            missing=missing,
+            present=present,
+            reason=f"paused as crash-looping until {group.paused.until:%Y-%m-%d %H:%M:%S} UTC",
+        )
+    return GroupPlan(need=Need.START, missing=missing, present=present, end_pause=end_pause, reason=reason)

@@ -1,0 +1,71 @@
+"""What sessions need of those who understand what nodes say about instances."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final, Protocol
+
+import msgspec
+
+from corral.controller.ledger import Step
+from corral.domain.ids import NodeId, SessionId
+from corral.errors import Code, Rejected
+from corral.wire.v1.instance_pb2 import SendCommandAck
+from corral.wire.v1.link_pb2 import DaemonMessage
+from corral.wire.v1.node_pb2 import Handshake
+
+REPORTS: Final = frozenset({"instance_status", "crash_report", "start_instance_ack", "stop_instance_ack"})
+"""Messages about instances. All are taken in in order, whether or not the node keeps them on disk."""
+
+_REQUIRED: Final = {
+    "instance_status": ("instance_id", "state"),
+    "crash_report": ("instance_id", "group"),
+    "start_instance_ack": ("instance_id",),
+    "stop_instance_ack": ("instance_id",),
+}
+
+
+class Reported(msgspec.Struct, frozen=True, kw_only=True):
+    """What reports change, and what is to be done once that is stored."""
+
+    steps: tuple[Step, ...] = ()
+    strays: tuple[Any, ...] = ()
+
+
+class NodeReports(Protocol):
+    """Understands reports. The folds are pure: they look at the state and describe a change."""
+
+    async def before_opening(self, hello: Handshake) -> None:
+        """Make sure that no number the node uses is given out again. Raises what a commit raises."""
+
+    def fold_opening(self, node_id: NodeId, hello: Handshake) -> Reported:
+        """The runs that a connecting node lists as alive."""
+
+    def fold(self, node_id: NodeId, messages: Sequence[DaemonMessage]) -> Reported:
+        """Reports in the order in which they came; one that makes no sense changes nothing."""
+
+    def fold_judgement(self, node_id: NodeId, hello: Handshake) -> Reported:
+        """The node's spool is taken in as far as it reached at the handshake: decide what is missing."""
+
+    def stored(self, node_id: NodeId, reported: Reported) -> None:
+        """What was folded is committed now."""
+
+    def opened(self, node_id: NodeId) -> None:
+        """The runs that the node listed are taken in."""
+
+    def judged(self, node_id: NodeId, session_id: SessionId) -> None:
+        """The judgement is committed: the records say what the node has."""
+
+    def order_answered(self, message: DaemonMessage) -> None:
+        """A node answered an order; what it said about the run is folded apart."""
+
+    def command_answered(self, node_id: NodeId, ack: SendCommandAck) -> None: ...
+
+
+def missing_field(message: DaemonMessage) -> Rejected | None:
+    """The complaint about a report that lacks a required field."""
+    kind = message.WhichOneof("payload") or ""
+    for field in _REQUIRED.get(kind, ()):
+        if not getattr(getattr(message, kind), field):
+            return Rejected(Code.MISSING_FIELD, f"{kind}.{field} is empty", field=field)
+    return None

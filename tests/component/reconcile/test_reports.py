@@ -1,0 +1,290 @@
+"""What nodes say about runs: stale, repeated, refused, crashing, lost and found again."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from pretend_node import TRANSIENT, S, refuse
+
+from corral.testing.waiting import eventually
+from corral.wire.v1 import instance_pb2 as wire
+from corral.wire.v1.link_pb2 import DaemonMessage
+
+PORTS = {"primary": {"range": [30000, 30100]}}
+
+
+@pytest.mark.trap("T22")
+async def test_a_group_that_never_starts_is_left_alone_after_three_starts(fleet):
+    await fleet.begin(reconcile__floor_seconds=0.2)
+    node = await fleet.node("n1")
+    missing = refuse("COMMAND_NOT_FOUND", "there is no 'serve'")
+    node.on_start = lambda order: missing(order) if order.group == "lobby" else None
+    await fleet.group(min=2)
+    await eventually(lambda: fleet.group_record().paused)
+    await eventually(lambda: fleet.alive() == [], state=fleet.states)
+    sent = len(node.starts)
+    assert sent <= 4
+    await fleet.group("other", min=1)
+    await fleet.running(1, "other")
+    seen = fleet.term.reconciler._floor_at
+    await eventually(lambda: fleet.term.reconciler._floor_at > seen)
+    assert len([s for s in node.starts if s.group == "lobby"]) == sent
+    paused = fleet.group_record()
+    assert paused.paused.strikes == 1
+    assert "paused" in paused.reason
+    started = await fleet.events("CRASH_LOOP_STARTED")
+    assert [event["subject"] for event in started] == ["lobby"]
+    node.on_start = None
+    await fleet.controller.call("POST", "/api/v1/groups/lobby/unpause")
+    await fleet.running(2)
+    assert fleet.group_record().strikes == 0
+
+
+async def test_a_pause_ends_by_time_and_the_next_one_is_longer(fleet):
+    await fleet.begin()
+    node = await fleet.node("n1")
+    node.on_start = refuse("COMMAND_NOT_FOUND")
+    rule = {"failures": 2, "within_seconds": 300, "pause_seconds": 1, "max_pause_seconds": 60}
+    await fleet.group(min=1, crash_loop=rule)
+    await eventually(lambda: fleet.group_record().paused)
+    assert len(node.starts) == 2
+    await eventually(lambda: fleet.group_record().paused and fleet.group_record().paused.strikes == 2)
+    assert len(node.starts) == 3, "after a pause it is tried once, not as often as before"
+    ended = await fleet.events("CRASH_LOOP_ENDED")
+    assert ended[0]["data"]["by"] == "time"
+    paused = fleet.group_record().paused
+    assert (paused.until - paused.since).total_seconds() == 2
+
+
+async def test_a_port_in_use_leads_to_the_next_one_under_the_same_id(fleet):
+    await fleet.begin()
+    node = await fleet.node("n1")
+    busy = refuse("PORT_IN_USE", "port {port}/tcp is in use", disposition=TRANSIENT)
+    node.on_start = lambda order: busy(order) if order.port < 30002 else None
+    await fleet.group(min=1, ports=PORTS)
+    assert await fleet.running(1) == ["lobby-1"]
+    assert [start.port for start in node.starts] == [30000, 30001, 30002]
+    assert len({start.incarnation for start in node.starts}) == 3
+    assert fleet.group_record().failures == ()
+    node.on_start = None
+    await fleet.controller.call("POST", "/api/v1/instances", {"group": "lobby"})
+    await fleet.running(2)
+    assert node.starts[-1].port == 30003, "what a node refused is busy for a while"
+
+
+@pytest.mark.trap("T24")
+@pytest.mark.parametrize("protocol", ["tcp", "udp", "both"])
+async def test_the_port_of_a_slow_stop_is_not_leased_again_before_it_is_over(fleet, protocol):
+    await fleet.begin()
+    node = await fleet.node("n1")
+    node.slow_stops = True
+    await fleet.group(min=1, ports={"primary": {"range": [30000, 30001], "protocol": protocol}})
+    await fleet.running(1)
+    await fleet.controller.call("POST", "/api/v1/instances/lobby-1/stop", {})
+    await fleet.reaches("lobby-2", "RUNNING")
+    assert fleet.record("lobby-1").state == "STOPPING"
+    assert fleet.record("lobby-2").ports[0].port == 30001
+    with pytest.raises(Exception, match="taken") as refused:
+        await fleet.controller.call("POST", "/api/v1/instances", {"group": "lobby"})
+    assert refused.value.code == "PORT_RANGE_EXHAUSTED"
+    await node.stopped("lobby-1")
+    await fleet.reaches("lobby-1", "STOPPED")
+    started = await fleet.controller.call("POST", "/api/v1/instances", {"group": "lobby"})
+    assert started["port"] == 30000
+
+
+async def test_tcp_and_udp_of_one_number_go_to_two_instances(fleet):
+    await fleet.begin()
+    await fleet.node("n1")
+    await fleet.group("web", min=1, ports={"primary": {"port": 30000, "protocol": "tcp"}})
+    await fleet.group("game", min=1, ports={"primary": {"port": 30000, "protocol": "udp"}})
+    await fleet.running(1, "web")
+    await fleet.running(1, "game")
+    await fleet.group("late", min=1, ports={"primary": {"port": 30000, "protocol": "udp"}})
+    await eventually(lambda: fleet.group_record("late").reason.startswith("PORT_RANGE_EXHAUSTED"))
+
+
+@pytest.mark.trap("T49")
+async def test_late_words_about_an_earlier_run_change_nothing(fleet):
+    await fleet.begin()
+    node = await fleet.node("n1")
+    await fleet.group(min=1)
+    await fleet.running(1)
+    old = fleet.record("lobby-1").incarnation
+    await fleet.controller.call("POST", "/api/v1/instances/lobby-1/restart", {})
+    await eventually(lambda: fleet.record("lobby-1").incarnation > old)
+    await fleet.running(1)
+    now = fleet.record("lobby-1")
+    for state in (S.INSTANCE_STATE_STOPPED, S.INSTANCE_STATE_CRASHED):
+        late = wire.InstanceStatusUpdate(instance_id="lobby-1", incarnation=old, state=state)
+        await node.spool(DaemonMessage(instance_status=late))
+    ack = wire.StopInstanceAck(instance_id="lobby-1", incarnation=old, error_code="NOT_FOUND")
+    await node.tell(DaemonMessage(stop_instance_ack=ack))
+    await eventually(lambda: not node._spool)
+    assert fleet.record("lobby-1") == now
+    assert {stop.incarnation for stop in node.stops} == {old}
+
+
+async def test_states_never_go_back_and_an_end_is_final(fleet):
+    await fleet.begin()
+    node = await fleet.node("n1")
+    await fleet.group()
+    await fleet.controller.call("POST", "/api/v1/instances", {"group": "lobby"})
+    await fleet.running(1)
+    await node.report("lobby-1", S.INSTANCE_STATE_PREPARING)
+    await eventually(lambda: not node._spool)
+    assert fleet.record("lobby-1").state == "RUNNING"
+    run = wire.RunningInstance()
+    run.CopyFrom(node.runs["lobby-1"])
+    await node.crash("lobby-1")
+    await fleet.reaches("lobby-1", "CRASHED")
+    node.runs["lobby-1"] = run
+    await node.report("lobby-1", S.INSTANCE_STATE_RUNNING)
+    await eventually(lambda: node.stops)
+    assert fleet.record("lobby-1").state == "CRASHED"
+    assert "given up" in node.stops[0].reason
+
+
+async def test_a_stop_follows_the_run_that_its_node_began_meanwhile(fleet):
+    await fleet.begin()
+    node = await fleet.node("n1")
+    node.slow_stops = True
+    await fleet.group()
+    await fleet.controller.call("POST", "/api/v1/instances", {"group": "lobby"})
+    await fleet.running(1)
+    node.deaf = True
+    await fleet.controller.call("POST", "/api/v1/instances/lobby-1/stop", {})
+    await eventually(lambda: node.stops)
+    node.deaf = False
+    await node.crash("lobby-1", restart=True)
+    await eventually(lambda: node.stops[-1].incarnation == node.runs["lobby-1"].incarnation)
+    await node.stopped("lobby-1")
+    await fleet.reaches("lobby-1", "STOPPED")
+    assert fleet.group_record().failures == ()
+
+
+async def test_instances_of_a_lost_node_are_offline_and_come_back(fleet):
+    await fleet.begin()
+    node = await fleet.node("n1")
+    await fleet.group(min=2)
+    await fleet.running(2)
+    pids = [record.incarnation for record in fleet.alive()]
+    await node.drop()
+    await fleet.reaches("lobby-1", "OFFLINE")
+    await fleet.reaches("lobby-2", "OFFLINE")
+    await node.connect()
+    await fleet.running(2)
+    assert [record.incarnation for record in fleet.alive()] == pids
+    assert len(node.starts) == 2
+    assert len(await fleet.events("INSTANCE_OFFLINE")) == 2
+
+
+async def test_an_end_during_the_outage_is_known_from_the_spool(fleet):
+    await fleet.begin()
+    node = await fleet.node("n1")
+    await fleet.group()
+    for _ in range(3):
+        await fleet.controller.call("POST", "/api/v1/instances", {"group": "lobby"})
+    await fleet.running(3)
+    await node.drop()
+    await node.stopped("lobby-1")
+    await node.crash("lobby-2", code=7)
+    del node.runs["lobby-3"]  # it is simply gone, and the node does not know why
+    await node.connect()
+    await fleet.reaches("lobby-1", "STOPPED")
+    await fleet.reaches("lobby-2", "CRASHED")
+    gone = await fleet.reaches("lobby-3", "CRASHED")
+    assert fleet.record("lobby-1").exit.outcome == "stopped"
+    assert fleet.record("lobby-2").exit.code == 7
+    assert gone.exit.outcome == "unknown"
+    assert len(fleet.group_record().failures) == 1, "what nobody knows is nobody's fault"
+    assert fleet.reservations() == {}
+
+
+async def test_what_is_missing_is_judged_only_when_the_spool_was_taken_in(fleet):
+    await fleet.begin()
+    node = await fleet.node("n1")
+    await fleet.group()
+    await fleet.controller.call("POST", "/api/v1/instances", {"group": "lobby"})
+    await fleet.running(1)
+    await node.drop()
+    run = node.runs["lobby-1"]
+    del node.runs["lobby-1"]
+    await node.connect(head=node._written + 1)
+    await eventually(lambda: fleet.controller.node_state("n1") == "ONLINE")
+    before = fleet.state.number
+    await fleet.controller.call("POST", "/api/v1/nodes/n1/cordon", {})
+    assert fleet.state.number > before
+    assert fleet.record("lobby-1").state == "RUNNING"
+    node.runs["lobby-1"] = run
+    await node.stopped("lobby-1")
+    ended = await fleet.reaches("lobby-1", "STOPPED")
+    assert ended.exit.outcome == "stopped"
+
+
+async def test_a_run_that_the_store_does_not_know_is_adopted(fleet):
+    await fleet.begin()
+    node = await fleet.node("n1", connect=False)
+    await fleet.group(min=1)
+    number = 50_000_000 * 1024
+    node.runs["lobby-7"] = wire.RunningInstance(
+        instance_id="lobby-7",
+        group="lobby",
+        incarnation=number,
+        state=S.INSTANCE_STATE_RUNNING,
+        memory_mb=100,
+        ports=[wire.NamedPort(name="primary", port=30000, protocol="both")],
+    )
+    await node.connect()
+    assert await fleet.running(1) == ["lobby-7"]
+    assert node.starts == []
+    assert fleet.record("lobby-7").adopted
+    assert fleet.reservations()["lobby-7"].memory_mb == 100
+    await fleet.controller.call("POST", "/api/v1/instances", {"group": "lobby"})
+    await fleet.running(2)
+    assert node.starts[0].incarnation > number, "its number is not given out again"
+
+
+async def test_a_copy_on_another_node_is_stopped_with_a_reason(fleet):
+    await fleet.begin()
+    one = await fleet.node("n1")
+    await fleet.group(min=1)
+    await fleet.running(1)
+    two = await fleet.node("n2", connect=False)
+    copy = wire.RunningInstance()
+    copy.CopyFrom(one.runs["lobby-1"])
+    copy.incarnation -= 1024
+    two.runs["lobby-1"] = copy
+    await two.connect()
+    await eventually(lambda: two.stops)
+    assert "n1" in two.stops[0].reason
+    assert two.stops[0].incarnation == copy.incarnation
+    assert fleet.record("lobby-1").node == "n1"
+    assert one.stops == []
+
+
+async def test_a_report_without_its_required_field_is_complained_about_and_changes_nothing(fleet):
+    await fleet.begin()
+    node = await fleet.node("n1")
+    before = fleet.state.instances.items()
+    await node.spool(DaemonMessage(instance_status=wire.InstanceStatusUpdate(instance_id="lobby-1")))
+    await node.spool(DaemonMessage(crash_report=wire.CrashReport(instance_id="lobby-1")))
+    await eventually(lambda: not node._spool)
+    assert fleet.state.instances.items() == before
+    assert len(fleet.state.crashes) == 0
+
+
+async def test_a_removed_node_takes_its_instances_along(fleet):
+    await fleet.begin()
+    node = await fleet.node("n1")
+    await fleet.group(min=1)
+    await fleet.running(1)
+    await node.drop()
+    await fleet.reaches("lobby-1", "OFFLINE")
+    other = await fleet.node("n2")
+    await asyncio.sleep(0)
+    assert other.starts == [], "out of reach is not dead"
+    await fleet.controller.call("DELETE", "/api/v1/nodes/n1")
+    await fleet.reaches("lobby-1", "CRASHED")
+    assert await fleet.running(1) == ["lobby-2"]

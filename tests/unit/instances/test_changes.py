@@ -1,0 +1,104 @@
+"""What operators ask for, as descriptions of a change."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+from world import NOW, World, spec
+
+from corral.controller.instances.forgetting import forgotten
+from corral.controller.instances.group_changes import create_group, delete_group, patch_group, scale_group
+from corral.controller.instances.instance_changes import remove_instance, restart_instance, start_instance
+from corral.domain.group_documents import parse_group
+from corral.domain.groups import PortSpec
+from corral.domain.plans import plan_of, read_plan
+from corral.errors import Code, Rejected
+from corral.system.config_schema import InstanceRetentionSection
+
+
+@pytest.fixture
+def world() -> World:
+    return World()
+
+
+def refused(world, change, *args, **named) -> Rejected:
+    ws = world.workspace()
+    with pytest.raises(Rejected) as caught:
+        change(ws, *args, **named)
+    return caught.value
+
+
+def test_a_start_is_one_transaction_of_record_reservation_plan_decision_and_event(world):
+    world.do(create_group, spec(memory_mb=10, ports={"primary": PortSpec(range=(80, 81))}))
+    ws = world.workspace("somebody")
+    record = start_instance(ws, "lobby")
+    collections = {step.collection for step in ws.steps() if hasattr(step, "collection")}
+    assert collections == {"instances", "node_ledgers", "plans"}
+    world.apply(ws.steps())
+    assert world.types()[-1] == "INSTANCE_SCHEDULED"
+    assert [entry.journal for entry in world.decisions] == [
+        "decisions:instance/lobby-1",
+        "decisions:group/lobby",
+    ]
+    assert world.state.node_ledgers.usage("n1").memory_mb == 10
+    assert read_plan(world.state.plans.require(record.plan_hash).record).command == ("serve",)
+
+
+def test_ids_are_the_lowest_that_no_record_has(world):
+    world.do(create_group, spec())
+    names = [world.do(start_instance, "lobby").id for _ in range(3)]
+    assert names == ["lobby-1", "lobby-2", "lobby-3"]
+    ws = world.workspace()
+    ws.delete_instance("lobby-2")
+    world.apply(ws.steps())
+    assert world.do(start_instance, "lobby").id == "lobby-2"
+
+
+def test_bounds_and_states_are_refused_with_their_codes(world):
+    world.do(create_group, spec(max=1))
+    assert refused(world, create_group, spec()).code is Code.ALREADY_EXISTS
+    world.do(start_instance, "lobby")
+    assert refused(world, start_instance, "lobby").code is Code.GROUP_FULL
+    assert refused(world, scale_group, "lobby", 2).code is Code.INVALID_FIELD
+    assert refused(world, delete_group, "lobby", cascade=False).code is Code.GROUP_NOT_EMPTY
+    assert refused(world, remove_instance, "lobby-1").code is Code.CONFLICT
+    assert refused(world, start_instance, "lobbi").code is Code.NOT_FOUND
+    assert refused(world, start_instance, "lobby", node="n9").code is Code.NOT_FOUND
+    assert refused(world, restart_instance, "nobody-1", reason="").code is Code.NOT_FOUND
+
+
+def test_a_patch_merges_removes_and_refuses_what_it_does_not_know(world):
+    world.do(create_group, spec(min=1, env={"A": "1", "B": "2"}))
+    record = world.do(patch_group, "lobby", {"env": {"A": None, "C": "3"}, "min": None})
+    assert record.spec.env == {"B": "2", "C": "3"}
+    assert record.spec.min == 0
+    assert world.events[-1].data["changed"] == ["env", "min"]
+    ws = world.workspace()
+    patch_group(ws, "lobby", {"env": {"C": "3"}})
+    assert ws.steps() == ()
+    assert refused(world, patch_group, "lobby", {"mim": 1}).code is Code.UNKNOWN_FIELD
+    assert refused(world, patch_group, "lobby", {"name": "other"}).field == "name"
+    wrong = refused(world, patch_group, "lobby", {"ports": {"primary": {"range": [1, 70000]}}})
+    assert wrong.code is Code.INVALID_FIELD
+    assert wrong.field.startswith("ports")
+
+
+def test_a_group_name_leaves_room_for_its_instances_numbers():
+    with pytest.raises(Rejected, match="57 characters"):
+        parse_group({"name": "a" * 57, "command": ["x"]})
+    assert parse_group({"name": "a" * 56, "command": ["x"]}).name == "a" * 56
+
+
+def test_plans_have_one_hash_for_equal_content_and_hold_nothing_of_a_single_run():
+    one = plan_of(spec(env={"a": "1", "b": "2"}, min=1))
+    two = plan_of(spec(env={"b": "2", "a": "1"}, min=5))
+    assert one == two
+    assert one.hash != plan_of(spec(env={"a": "2", "b": "2"})).hash
+
+
+def test_a_live_instance_is_never_forgotten(world):
+    world.do(create_group, spec())
+    world.do(start_instance, "lobby")
+    config = InstanceRetentionSection(ended_seconds=1, ended_per_group=1, crashes=1)
+    later = msgspec.structs.replace(config)
+    assert forgotten(world.state, config=later, now=NOW.replace(year=2030), limit=100) == []

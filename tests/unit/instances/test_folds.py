@@ -1,0 +1,224 @@
+"""Reports as folds: several in one transaction, stale ones, ends, crash loops."""
+
+from __future__ import annotations
+
+import datetime as dt
+
+import msgspec
+import pytest
+from world import N1, World, spec
+
+from corral.controller.instances.commands import Commands
+from corral.controller.instances.crash_loops import end_pause, pause_of
+from corral.controller.instances.group_changes import create_group
+from corral.controller.instances.instance_changes import (
+    kill_instance,
+    restart_instance,
+    start_instance,
+    stop_instance,
+)
+from corral.controller.instances.node_reports import InstanceReports
+from corral.controller.instances.orders import OrderKind, first_delay, order_for
+from corral.controller.instances.reports import Kinship, fold_crash, fold_report, kinship
+from corral.controller.instances.wire_values import exit_record, report_of
+from corral.domain.groups import CrashLoopSpec
+from corral.domain.ids import NodeId
+from corral.domain.instance_records import StartFailure
+from corral.domain.instance_states import INSTANCE_LIFECYCLE, InstanceState, reported
+from corral.store.port import Put
+from corral.wire.v1 import instance_pb2 as wire
+from corral.wire.v1.link_pb2 import DaemonMessage
+
+S = wire.InstanceState
+
+
+@pytest.fixture
+def world() -> World:
+    world = World()
+    world.do(create_group, spec(ports={}, memory_mb=100))
+    world.do(start_instance, "lobby")
+    return world
+
+
+def status(world, state, id="lobby-1", *, incarnation=None, **fields):
+    incarnation = world.record(id).incarnation if incarnation is None else incarnation
+    return wire.InstanceStatusUpdate(instance_id=id, incarnation=incarnation, state=state, **fields)
+
+
+def crash(world, id="lobby-1", **fields):
+    exit = wire.ExitStatus(known=True, code=1, outcome="crashed", summary="exit 1")
+    incarnation = world.record(id).incarnation
+    return wire.CrashReport(instance_id=id, group="lobby", incarnation=incarnation, exit=exit, **fields)
+
+
+def reports(world) -> InstanceReports:
+    def unused(*_):
+        raise AssertionError("not in a fold")
+
+    return InstanceReports(
+        workspace=world.workspace,
+        numbers=unused,
+        dispatcher=unused,
+        commands=Commands(ledger=unused, sessions=unused, entropy=unused),
+        on_judged=unused,
+    )
+
+
+def test_several_messages_about_one_instance_are_one_write_and_every_event(world):
+    messages = [
+        DaemonMessage(instance_status=status(world, state))
+        for state in (S.INSTANCE_STATE_PREPARING, S.INSTANCE_STATE_STARTING, S.INSTANCE_STATE_RUNNING)
+    ]
+    messages.append(DaemonMessage(crash_report=crash(world)))
+    folded = reports(world).fold(N1, messages)
+    puts = [step for step in folded.steps if isinstance(step, Put)]
+    assert sorted(put.collection for put in puts) == ["crashes", "groups", "instances", "node_ledgers"]
+    world.apply(folded.steps)
+    assert world.record("lobby-1").state is InstanceState.CRASHED
+    assert world.types()[-4:] == [
+        "INSTANCE_PREPARING",
+        "INSTANCE_STARTING",
+        "INSTANCE_RUNNING",
+        "INSTANCE_CRASHED",
+    ]
+    assert world.state.node_ledgers.require("n1").record.runs == {}
+
+
+def test_a_message_that_cannot_be_taken_does_not_keep_the_others(world):
+    bad = DaemonMessage(crash_report=crash(world))
+    bad.crash_report.exit.ended_at_ms = 2**62
+    good = DaemonMessage(instance_status=status(world, S.INSTANCE_STATE_RUNNING))
+    strange = DaemonMessage(instance_status=wire.InstanceStatusUpdate(instance_id="\0" * 10, state=77))
+    folded = reports(world).fold(N1, [strange, good, bad])
+    world.apply(folded.steps)
+    assert world.record("lobby-1").state is InstanceState.CRASHED
+
+
+@pytest.mark.trap("T49")
+@pytest.mark.parametrize("offset", [-1024, -1023, -1])
+def test_words_about_an_earlier_run_change_nothing(world, offset):
+    world.do(stop_instance, "lobby-1", reason="x")
+    world.do(fold_report_of(N1, status(world, S.INSTANCE_STATE_STOPPED)))
+    world.do(restart_instance, "lobby-1", reason="x")
+    before = world.record("lobby-1")
+    late = status(world, S.INSTANCE_STATE_CRASHED, incarnation=before.incarnation + offset)
+    ws = world.workspace()
+    assert fold_report(ws, N1, report_of(late)) is None
+    assert ws.steps() == ()
+
+
+def fold_report_of(node, message):
+    return lambda ws: fold_report(ws, node, report_of(message))
+
+
+def test_a_live_run_of_an_earlier_start_is_a_stray_and_one_on_another_node_too(world):
+    record = world.record("lobby-1")
+    stale = status(world, S.INSTANCE_STATE_RUNNING, incarnation=record.incarnation - 512)
+    assert fold_report(world.workspace(), N1, report_of(stale)).incarnation == record.incarnation - 512
+    elsewhere = report_of(status(world, S.INSTANCE_STATE_RUNNING))
+    assert "n1" in fold_report(world.workspace(), NodeId("n2"), elsewhere).reason
+
+
+def test_kinship_of_runs(world):
+    record = world.record("lobby-1")
+    first = record.incarnation
+    relations = {offset: kinship(record, first + offset) for offset in (0, 1, 1024, -1024)}
+    assert relations == {0: Kinship.SAME, 1: Kinship.RESTARTED, 1024: Kinship.FOREIGN, -1024: Kinship.STALE}
+    assert kinship(record, 0) is Kinship.SAME, "a peer without incarnations speaks of the present run"
+
+
+def test_the_course_of_states_agrees_with_the_lifecycle():
+    live = [state for state in InstanceState if state not in INSTANCE_LIFECYCLE.terminal]
+    for (source, _), target in INSTANCE_LIFECYCLE.transitions.items():
+        if InstanceState.OFFLINE not in (source, target):
+            assert reported(source, target) is target
+    for state in live:
+        assert reported(InstanceState.OFFLINE, state) is state
+        for end in INSTANCE_LIFECYCLE.terminal:
+            assert reported(end, state) is end
+            assert reported(state, end) is end
+
+
+@pytest.mark.trap("T20")
+def test_a_crash_while_it_is_being_stopped_is_no_failure_and_starts_nothing(world):
+    world.do(stop_instance, "lobby-1", reason="enough")
+    world.do(lambda ws: fold_crash(ws, N1, crash(world)))
+    assert world.record("lobby-1").state is InstanceState.CRASHED
+    assert world.group().failures == ()
+    assert order_for(world.record("lobby-1")) is None
+
+
+def test_a_wanted_restart_survives_a_crash_on_the_way(world):
+    old = world.record("lobby-1").incarnation
+    world.do(restart_instance, "lobby-1", reason="please")
+    world.do(lambda ws: fold_crash(ws, N1, crash(world)))
+    record = world.record("lobby-1")
+    assert record.state is InstanceState.SCHEDULED
+    assert record.incarnation > old
+    assert order_for(record).kind is OrderKind.START
+    assert list(world.state.node_ledgers.require("n1").record.runs) == ["lobby-1"]
+
+
+def test_one_crash_told_twice_counts_once(world):
+    report = crash(world)
+    world.do(lambda ws: fold_crash(ws, N1, report))
+    world.do(lambda ws: fold_crash(ws, N1, report))
+    world.do(fold_report_of(N1, status(world, S.INSTANCE_STATE_CRASHED)))
+    assert len(world.group().failures) == 1
+    assert world.types().count("INSTANCE_CRASHED") == 1
+
+
+def test_what_is_learned_late_about_an_end_is_added_to_it(world):
+    world.do(fold_report_of(N1, status(world, S.INSTANCE_STATE_CRASHED)))
+    assert not world.record("lobby-1").exit.known
+    world.do(lambda ws: fold_crash(ws, N1, crash(world)))
+    assert world.record("lobby-1").exit.code == 1
+    world.do(fold_report_of(N1, status(world, S.INSTANCE_STATE_CRASHED, console_offset=99)))
+    assert world.record("lobby-1").console_end == 99
+
+
+def test_a_rebooted_host_is_no_failure_of_the_group(world):
+    exit = wire.ExitStatus(known=False, outcome="host_rebooted", summary="the host was rebooted")
+    world.do(fold_report_of(N1, status(world, S.INSTANCE_STATE_CRASHED, exit=exit)))
+    assert world.group().failures == ()
+
+
+def test_repeated_orders_are_answered_with_what_is(world):
+    world.do(stop_instance, "lobby-1", reason="x")
+    ws = world.workspace()
+    stop_instance(ws, "lobby-1", reason="again")
+    assert ws.steps() == ()
+    killed = world.do(kill_instance, "lobby-1", reason="now")
+    assert killed.force_stop
+    assert order_for(killed).force
+
+
+def test_pauses_double_up_to_their_bound_and_calm_resets_them(world):
+    rule = CrashLoopSpec(pause_seconds=60, max_pause_seconds=3600)
+    assert [pause_of(rule, n).total_seconds() for n in (1, 2, 3, 7, 40)] == [60, 120, 240, 3600, 3600]
+    for _ in range(3):
+        fail(world)
+    assert world.group().paused.strikes == 1
+    world.now += dt.timedelta(days=1)
+    world.do(lambda ws: end_pause(ws, ws.group("lobby"), by="time"))
+    fail(world)
+    assert world.group().strikes == 0, "after a day of calm one failure is the first again"
+
+
+def fail(world) -> None:
+    record = world.do(start_instance, "lobby")
+    world.do(lambda ws: fold_crash(ws, N1, crash(world, record.id)))
+
+
+def test_refused_starts_are_held_back_longer_each_time(world):
+    failure = StartFailure(stage="VALIDATION", code="SPAWN_FAILED", message="no", permanent=False)
+    record = msgspec.structs.replace(world.record("lobby-1"), start_failure=failure)
+    delays = [first_delay(msgspec.structs.replace(record, attempts=n), 5.0) for n in (0, 1, 2, 3)]
+    assert delays == [0.0, 5.0, 10.0, 20.0]
+
+
+def test_exit_codes_and_signals_are_told_apart():
+    by_code = exit_record(wire.ExitStatus(known=True, code=137), crashed=True, now=dt.datetime.now(dt.UTC))
+    by_signal = exit_record(wire.ExitStatus(known=True, signal=9), crashed=True, now=dt.datetime.now(dt.UTC))
+    assert (by_code.code, by_code.signal) == (137, None)
+    assert (by_signal.code, by_signal.signal) == (None, 9)

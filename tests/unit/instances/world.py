@@ -1,0 +1,121 @@
+"""A state without a store: what a workspace describes is applied at once."""
+
+from __future__ import annotations
+
+import datetime as dt
+import itertools
+from collections.abc import Sequence
+
+from corral.controller.cluster_state import ClusterState
+from corral.controller.collections import NODES
+from corral.controller.instances.workspace import Workspace
+from corral.controller.ledger import Step
+from corral.domain.events import Cursor, Draft, Event
+from corral.domain.groups import GroupSpec
+from corral.domain.ids import Epoch, NodeId, first_incarnation
+from corral.domain.node_states import NodeState
+from corral.domain.records import NodeRecord
+from corral.store.port import Append, Change, Commit, Delete, Put
+from corral.system.entropy import SystemEntropy
+
+NOW = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
+N1 = NodeId("n1")
+
+
+class Numbers:
+    def __init__(self) -> None:
+        self._count = itertools.count(10)
+
+    def take(self):
+        return first_incarnation(next(self._count))
+
+
+class World:
+    """Nodes, groups and instances in memory."""
+
+    def __init__(self) -> None:
+        self.state = ClusterState()
+        self.now = NOW
+        self.events: list[Event] = []
+        self.decisions: list[Append] = []
+        self._numbers = Numbers()
+        self.add_node(N1)
+
+    def add_node(self, id: NodeId, *, memory: int = 1000) -> None:
+        record = NodeRecord(
+            id=id,
+            state=NodeState.ONLINE,
+            state_since=NOW,
+            reason="",
+            enrolled_at=NOW,
+            serials=(),
+            address=f"{id}.example",
+            memory_mb=memory,
+            runtimes=("process",),
+        )
+        self.apply([NODES.put(id, record, expect=None)])
+
+    def workspace(self, cause: str = "test") -> Workspace:
+        return Workspace(
+            self.state,
+            cause=cause,
+            now=self.now,
+            epoch=Epoch(1),
+            entropy=SystemEntropy(),
+            numbers=self._numbers,
+        )
+
+    def apply(self, steps: Sequence[Step]) -> None:
+        """What the store and the fold would do, compare-and-set included."""
+        number = self.state.number + 1
+        changes = []
+        seen: set[tuple[str, str]] = set()
+        for step in steps:
+            if isinstance(step, Put | Delete):
+                assert (step.collection, step.id) not in seen, "a transaction names a document once"
+                seen.add((step.collection, step.id))
+                body = step.body if isinstance(step, Put) else None
+                changes.append(Change(collection=step.collection, id=step.id, revision=number, body=body))
+        drafts = [step for step in steps if isinstance(step, Draft)]
+        events = [
+            Event(
+                cursor=Cursor(1, len(self.events) + i + 1),
+                type=d.type,
+                subject=d.subject,
+                at=self.now,
+                data=d.data,
+            )
+            for i, d in enumerate(drafts)
+        ]
+        self.events += events
+        self.decisions += [step for step in steps if isinstance(step, Append)]
+        self.state.apply(
+            Commit(
+                number=number,
+                epoch=Epoch(1),
+                at=self.now,
+                changes=tuple(changes),
+                events=tuple(events),
+                entries=(),
+            )
+        )
+
+    def do(self, change, *args, **named):
+        """Run a change on a workspace of its own and apply it."""
+        ws = self.workspace()
+        answer = change(ws, *args, **named)
+        self.apply(ws.steps())
+        return answer
+
+    def record(self, id: str):
+        return self.state.instances.require(id).record
+
+    def group(self, name: str = "lobby"):
+        return self.state.groups.require(name).record
+
+    def types(self) -> list[str]:
+        return [event.type.value for event in self.events]
+
+
+def spec(name: str = "lobby", **fields) -> GroupSpec:
+    return GroupSpec(name=name, command=("serve",), **fields)

@@ -1,0 +1,195 @@
+"""Placement: filters, score, ports, and words for what was refused."""
+
+from __future__ import annotations
+
+import datetime as dt
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from corral.controller.fleet_mirrors import port_keys, usage_of
+from corral.controller.placement.nodes import BUSY, NodeView, node_views, refused_ports
+from corral.controller.placement.placing import Obstacle, Placement, Refused, place
+from corral.controller.placement.ports import NoPort, choose_ports
+from corral.domain.groups import GroupSpec, PortProtocol, PortSpec
+from corral.domain.ids import Incarnation, InstanceId, NodeId
+from corral.domain.instance_records import LeasedPort, NodeLedger, Reservation
+from corral.domain.node_states import Admission, NodeState
+from corral.domain.records import NodeRecord
+from corral.errors import Code
+
+NOW = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
+TCP, UDP, BOTH = PortProtocol.TCP, PortProtocol.UDP, PortProtocol.BOTH
+
+
+def spec(**fields) -> GroupSpec:
+    return GroupSpec(name="lobby", command=("serve",), **fields)
+
+
+def node(id="n1", **fields) -> NodeView:
+    return NodeView(**{"id": id, "memory_mb": 1000, "cpus": 4, **fields})
+
+
+def obstacle(found) -> Obstacle:
+    assert isinstance(found, Refused)
+    return found.refusals[0].obstacle
+
+
+@pytest.mark.parametrize(
+    ("wanted", "given", "expected"),
+    [
+        ({}, {"state": NodeState.DISCONNECTED}, Obstacle.STATE),
+        ({}, {"admission": Admission.CORDONED}, Obstacle.ADMISSION),
+        ({"nodes": ("n2",)}, {}, Obstacle.CHOICE),
+        ({"node_labels": {"zone": "a"}}, {"labels": {"zone": "b"}}, Obstacle.LABELS),
+        ({}, {"runtimes": frozenset({"tmux"})}, Obstacle.RUNTIME),
+        ({"memory_mb": 1001}, {}, Obstacle.MEMORY),
+        ({"ports": {"p": PortSpec(port=80)}}, {"leased": frozenset({(80, TCP)})}, Obstacle.PORTS),
+        ({"ports": {"p": PortSpec(port=80)}}, {"refused": frozenset({(80, UDP)})}, Obstacle.PORTS),
+    ],
+)
+def test_each_obstacle_is_named_by_itself(wanted, given, expected):
+    assert obstacle(place(spec(**wanted), [node(**given)])) is expected
+
+
+def test_a_refusal_tells_every_node_and_the_code_of_its_cause():
+    found = place(spec(memory_mb=5000), [node("a"), node("b", state=NodeState.UNREACHABLE)])
+    assert found.code is Code.NO_CAPACITY
+    error = found.error("lobby")
+    assert "a: 5000 MB are wanted, 1000 of 1000 MB are free" in error.message
+    assert "b: it is UNREACHABLE" in error.message
+    taken = node(leased=frozenset(port_keys(80, BOTH)))
+    assert place(spec(ports={"p": PortSpec(port=80)}), [taken]).code is Code.PORT_RANGE_EXHAUSTED
+    assert "enrol" in place(spec(), []).summary
+
+
+def test_the_emptier_node_wins_and_a_tie_goes_by_name():
+    full = usage_of(ledger("a", memory=500))
+    found = place(spec(memory_mb=100), [node("a", usage=full), node("b")])
+    assert isinstance(found, Placement)
+    assert found.node == "b"
+    assert [id for id, _ in found.others] == ["a"]
+    assert place(spec(), [node("b"), node("a")]).node == "a"
+    assert place(spec(), [node("b"), node("a")], prefer="b").node == "b"
+    assert place(spec(), [node("b"), node("a")], avoid="a").node == "b"
+    assert place(spec(), [node("a")], avoid="a").node == "a"
+
+
+def test_fixed_ports_are_taken_before_ranges():
+    ports = {"a": PortSpec(range=(80, 81)), "b": PortSpec(port=80)}
+    chosen = {p.name: p.port for p in choose_ports(ports, leased=frozenset(), refused=frozenset())}
+    assert chosen == {"a": 81, "b": 80}
+
+
+def test_two_transports_of_one_number_are_two_ports():
+    ports = {"a": PortSpec(port=80, protocol=TCP), "b": PortSpec(port=80, protocol=UDP)}
+    assert len(choose_ports(ports, leased=frozenset(), refused=frozenset())) == 2
+    with pytest.raises(NoPort, match="port 'c'"):
+        choose_ports({"c": PortSpec(port=80)}, leased={(80, UDP)}, refused=frozenset())
+
+
+def test_a_refused_port_is_free_again_after_its_time_even_if_the_clock_goes_back():
+    busy = NodeLedger(node=NodeId("a"), refused_ports={"80/tcp": NOW + BUSY})
+    assert refused_ports(busy, NOW) == {(80, TCP)}
+    assert refused_ports(busy, NOW + BUSY) == frozenset()
+    assert refused_ports(busy, NOW - dt.timedelta(hours=1)) == frozenset()
+
+
+def ledger(node: str, *, memory: int = 0, ports: tuple[LeasedPort, ...] = ()) -> NodeLedger:
+    run = Reservation(
+        instance=InstanceId("x-1"), incarnation=Incarnation(1024), memory_mb=memory, ports=ports
+    )
+    return NodeLedger(node=NodeId(node), runs={"x-1": run} if memory or ports else {})
+
+
+class Books:
+    """Ledgers of a test."""
+
+    def __init__(self, *ledgers: NodeLedger) -> None:
+        self.held = {each.node: each for each in ledgers}
+
+    def ledger(self, node):
+        return self.held.get(node, NodeLedger(node=NodeId(node)))
+
+    def usage(self, node):
+        return usage_of(self.ledger(node))
+
+    def take(self, found: Placement, number: int, memory: int) -> None:
+        old = self.ledger(found.node)
+        run = Reservation(
+            instance=InstanceId(f"i-{number}"),
+            incarnation=Incarnation(1024 * (number + 1)),
+            memory_mb=memory,
+            ports=found.ports,
+        )
+        self.held[NodeId(found.node)] = msgspec.structs.replace(old, runs={**old.runs, run.instance: run})
+
+
+def host(id: str, address: str, memory: int) -> NodeRecord:
+    return NodeRecord(
+        id=NodeId(id),
+        state=NodeState.ONLINE,
+        state_since=NOW,
+        reason="",
+        enrolled_at=NOW,
+        serials=(),
+        address=address,
+        memory_mb=memory,
+        runtimes=("process",),
+    )
+
+
+def test_nodes_of_one_address_share_its_ports():
+    leased = LeasedPort(name="p", port=80, protocol=BOTH)
+    views = node_views(
+        [host("a", "one", 10), host("b", "one", 10), host("c", "two", 10)],
+        Books(ledger("a", ports=(leased,))),
+        NOW,
+    )
+    assert [len(view.leased) for view in views] == [2, 2, 0]
+
+
+low = st.integers(1, 12)
+port_specs = st.builds(
+    lambda low, width, fixed, protocol: (
+        PortSpec(port=low, protocol=protocol)
+        if fixed
+        else PortSpec(range=(low, low + width), protocol=protocol)
+    ),
+    low,
+    st.integers(0, 8),
+    st.booleans(),
+    st.sampled_from(PortProtocol),
+)
+specs = st.builds(
+    lambda memory, ports: spec(memory_mb=memory, ports=ports),
+    st.integers(0, 400),
+    st.dictionaries(st.sampled_from(["primary", "query", "rcon"]), port_specs, max_size=3),
+)
+
+
+@pytest.mark.trap("T21")
+@settings(max_examples=200, deadline=None)
+@given(
+    st.lists(st.tuples(st.sampled_from(["one", "two", ""]), st.integers(0, 1500)), min_size=1, max_size=4),
+    st.lists(specs, max_size=25),
+)
+def test_no_sequence_of_placements_leases_a_port_twice_or_promises_memory_twice(hosts, wanted):
+    records = [host(f"n{i}", address, memory) for i, (address, memory) in enumerate(hosts)]
+    books = Books()
+    for number, each in enumerate(wanted):
+        found = place(each, node_views(records, books, NOW))
+        assert found == place(each, node_views(records, books, NOW)), "the same question, the same answer"
+        if isinstance(found, Placement):
+            books.take(found, number, each.memory_mb)
+    taken = [
+        (record.address or record.id, key)
+        for record in records
+        for run in books.ledger(record.id).runs.values()
+        for port in run.ports
+        for key in port_keys(port.port, port.protocol)
+    ]
+    assert len(taken) == len(set(taken))
+    assert all(books.usage(record.id).memory_mb <= record.memory_mb for record in records)
