@@ -13,9 +13,11 @@ from typing import Any
 
 import httpx
 import msgspec
+from stand_in_node import StandInNode
 
 from corral.controller.cluster_state import ClusterState
-from corral.controller.collections import NODES
+from corral.controller.collections import INSTANCES, NODES
+from corral.controller.consoles.service import Consoles
 from corral.controller.events.hub import RING_BYTES, RING_EVENTS, EventHub
 from corral.controller.founding import found_cluster
 from corral.controller.http.api import Api
@@ -23,10 +25,13 @@ from corral.controller.http.route_table import Route
 from corral.controller.http.routes import ROUTES
 from corral.controller.http.server import HttpServer
 from corral.controller.http.setting import IssuedCertificate, LeaderView, Leading, MemberView, Setting
+from corral.controller.instances.service import InstanceService
 from corral.controller.ledger import Actor, Ledger
 from corral.controller.sessions.live import LiveNode
 from corral.domain.events import Draft, EventType
 from corral.domain.ids import Epoch, NodeId, SessionId
+from corral.domain.instance_records import InstanceRecord, Readiness
+from corral.domain.instance_states import InstanceState
 from corral.domain.node_states import NodeState
 from corral.domain.permissions import Role
 from corral.domain.records import NodeRecord
@@ -58,7 +63,11 @@ class Sessions:
 
     def __init__(self) -> None:
         self.present: dict[NodeId, LiveNode] = {}
+        self.links: dict[NodeId, StandInNode] = {}
         self.levels: list[tuple[NodeId, str]] = []
+
+    def find(self, node_id: NodeId) -> StandInNode | None:
+        return self.links.get(node_id)
 
     def live(self, node_id: NodeId) -> LiveNode | None:
         return self.present.get(node_id)
@@ -81,6 +90,20 @@ class Sessions:
         )
         self.present[NodeId(name)] = live
         return live
+
+
+class Uploads:
+    """Transfers that were allowed, by their id."""
+
+    def __init__(self) -> None:
+        self.expected: dict[str, asyncio.Future[bytes]] = {}
+
+    def expect_bytes(self, transfer_id: str, *, node_id: NodeId, max_bytes: int) -> asyncio.Future[bytes]:
+        del node_id, max_bytes
+        future: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
+        self.expected[transfer_id] = future
+        future.add_done_callback(lambda _: self.expected.pop(transfer_id, None))
+        return future
 
 
 class LoneCluster:
@@ -132,6 +155,7 @@ class Rig:
         self.log = RecordedLog()
         self.state = ClusterState()
         self.sessions = Sessions()
+        self.uploads = Uploads()
         self.leads = True
         self.commits: list[Commit] = []
         self.cluster: LoneCluster
@@ -139,6 +163,8 @@ class Rig:
         self.ledger: Ledger
         self.hub: EventHub
         self.leading: Leading
+        self.instances: InstanceService
+        self.consoles: Consoles
         self.server: HttpServer
         self.setting: Setting
 
@@ -148,6 +174,7 @@ class Rig:
     def fold(self, commit: Commit) -> None:
         self.state.apply(commit)
         self.commits.append(commit)
+        self.instances.follow(commit)
         self.hub.publish(commit)
 
     @property
@@ -186,6 +213,49 @@ class Rig:
         await self.ledger.commit(NODES.put(name, record, expect=ABSENT))
         return record
 
+    async def online(self, name: str = "node-1", **fields: Any) -> StandInNode:
+        """A node that is connected and takes instances; what it does is up to the test."""
+        given = {"state": NodeState.ONLINE, "memory_mb": 4096, "cpus": 4, "runtimes": ("process",), **fields}
+        await self.node(name, **given)
+        self.sessions.connect(name)
+        link = StandInNode(NodeId(name), consoles=self.consoles, uploads=self.uploads)
+        link.instances = self.instances
+        self.sessions.links[NodeId(name)] = link
+        self.instances.dispatcher.judged(link.id, link.facts.id)
+        return link
+
+    async def group(self, name: str = "lobby", **fields: Any) -> dict[str, Any]:
+        async with self.client() as client:
+            answer = await client.post("/api/v1/groups", json={"name": name, "command": ["x"], **fields})
+        assert answer.status_code == 201, answer.text
+        return answer.json()
+
+    async def instance(self, group: str = "lobby", *, node: str = "node-1", **fields: Any) -> InstanceRecord:
+        """An instance that runs, as the reports of its node would leave it."""
+        if node not in self.sessions.links:
+            await self.online(node)
+        if self.state.groups.find(group) is None:
+            await self.group(group)
+        async with self.client() as client:
+            answer = await client.post("/api/v1/instances", json={"group": group, "node": node})
+        assert answer.status_code == 201, answer.text
+        now = self.clock.now()
+        running = {
+            "state": InstanceState.RUNNING,
+            "readiness": Readiness.READY,
+            "pid": 4711,
+            "started_at": now,
+        }
+        return await self.report(answer.json()["id"], **{**running, **fields})
+
+    async def report(self, id: str, **fields: Any) -> InstanceRecord:
+        """Something about an instance has changed; an event says so, as always."""
+        stored = self.state.instances.require(id)
+        record = msgspec.structs.replace(stored.record, **fields)
+        event = Draft(type=EventType(f"INSTANCE_{record.state}"), subject=id, data={})
+        await self.ledger.commit(INSTANCES.put(id, record, expect=stored.revision), event)
+        return record
+
     async def happen(self, subject: str, **data: Any) -> Commit:
         """Something that makes one event and nothing else."""
         return await self.ledger.commit(Draft(type=EventType.NODE_ERROR_REPORTED, subject=subject, data=data))
@@ -206,6 +276,7 @@ async def http_rig(
     body_limit: int = 1024 * 1024,
     scrape_networks: Sequence[str] = (),
     max_streams: int = 2000,
+    ping_seconds: float = 20.0,
     routes: Sequence[Route] = ROUTES,
 ) -> AsyncIterator[Rig]:
     """Everything started, in order, and stopped, in order."""
@@ -223,6 +294,14 @@ async def http_rig(
             heartbeat_seconds=heartbeat_seconds,
             body_limit=body_limit,
         )
+        rig.consoles = Consoles(
+            state=rig.state,
+            hub=rig.hub,
+            links=rig.sessions,
+            uploads=rig.uploads,
+            clock=rig.clock,
+            entropy=rig.entropy,
+        )
         rig.leading = Leading(
             setting=rig.setting,
             state=rig.state,
@@ -232,10 +311,12 @@ async def http_rig(
             writer=rig.writer,
             nodes=rig.sessions,
             cluster=rig.cluster,
+            instances=rig.instances,
+            consoles=rig.consoles,
             max_streams=max_streams,
         )
         api = Api(setting=rig.setting, gate=rig.gate, routes=routes)
-        rig.server = HttpServer(api, host="127.0.0.1", port=0, stop_seconds=1)
+        rig.server = HttpServer(api, host="127.0.0.1", port=0, stop_seconds=1, ping_seconds=ping_seconds)
         await rig.server.start()
         stack.push_async_callback(rig.server.stop)
         stack.push_async_callback(rig.leading.close)
@@ -265,6 +346,9 @@ async def _lead(rig: Rig, stack: contextlib.AsyncExitStack, *, ring_events: int,
         ring_bytes=ring_bytes,
     )
     rig.ledger = Ledger(rig.writer, rig.state)
+    rig.instances = InstanceService(
+        ledger=rig.ledger, sessions=rig.sessions, epoch=term.epoch, clock=rig.clock, entropy=rig.entropy
+    )
     await stack.enter_async_context(rig.writer)
     await found_cluster(
         ledger=rig.ledger,
@@ -273,3 +357,4 @@ async def _lead(rig: Rig, stack: contextlib.AsyncExitStack, *, ring_events: int,
         clock=rig.clock,
         entropy=rig.entropy,
     )
+    await rig.instances.numbers.refill()

@@ -38,7 +38,7 @@ async def test_a_node_has_the_fixed_names_and_the_load_of_its_session(
     assert (away["session"], away["last_seen"], away["memory_mb"], away["instances"]) == (None, None, 8192, 0)
     live = rig.sessions.connect("node-1")
     node = (await client.get(f"{NODES}/node-1")).json()
-    assert (node["session"], node["instances"], node["cpu_usage"]) == (live.session_id, 3, 0.25)
+    assert (node["session"], node["instances"], node["cpu_usage"]) == (live.session_id, 0, 0.25)
     assert (node["memory_mb"], node["used_ports"], node["host"]) == (4096, [30000, 30001], {"os": "linux"})
     assert dt.datetime.fromisoformat(node["last_seen"]) == live.last_seen
     assert node["last_seen"].endswith("Z")

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
+from starlette.routing import BaseRoute, Router, WebSocketRoute
 from starlette.routing import Route as PathPattern
-from starlette.routing import Router
 
 from corral.controller.events.hub import EventHub
 from corral.controller.http.answers import refusal
 from corral.controller.http.endpoint import Endpoint
 from corral.controller.http.mutating import Mutator
 from corral.controller.http.request import Receive, Request, Scope, Send
-from corral.controller.http.route_table import Route, check_table
+from corral.controller.http.route_table import Route, Socket, check_table
 from corral.controller.http.sending import send_answer
 from corral.controller.http.setting import Gate, Setting
 from corral.errors import Code, Rejected
@@ -40,14 +40,21 @@ class Api:
         }
         # A literal path beats a pattern, and most requests are found without any matching.
         self._literal = {path: endpoint for path, endpoint in endpoints.items() if "{" not in path}
-        patterns = [PathPattern(path, endpoint) for path, endpoint in endpoints.items() if "{" in path]
+        patterns: list[BaseRoute] = [
+            PathPattern(path, endpoint) for path, endpoint in endpoints.items() if "{" in path
+        ]
+        patterns += [
+            WebSocketRoute(path, endpoints[path])
+            for path, there in by_path.items()
+            if any(isinstance(route, Socket) for route in there)
+        ]
         self._patterns = Router(patterns, redirect_slashes=False, default=self._not_found)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":
+        if scope["type"] not in ("http", "websocket"):
             raise RuntimeError(f"cannot serve '{scope['type']}'")
         endpoint = self._literal.get(scope["path"])
-        if endpoint is not None:
+        if endpoint is not None and scope["type"] == "http":
             await endpoint(scope, receive, send)
         else:
             await self._patterns(scope, receive, send)
@@ -59,7 +66,7 @@ class Api:
             f"there is nothing at '{request.path[:200]}'",
             hint="GET /api/v1/openapi.json lists all paths",
         )
-        await send_answer(send, refusal(error), request_id=request.id)
+        await send_answer(send, refusal(error), request_id=request.id, socket=request.is_socket)
         self._setting.metrics.answered(
             method="(any)", route=_UNROUTED, status=error.code.status, seconds=None
         )

@@ -1,5 +1,5 @@
-"""uvicorn's HTTP connection, with two things it lacks: a limit for the head of a request, and a way
-to cut the connection from within."""
+"""uvicorn's connections, with what they lack: a limit for the head of a request, and a way to cut a
+connection from within."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ from collections.abc import Callable
 from typing import Final
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
+from websockets.http11 import Request as UpgradeRequest
 
 ABORT: Final = "corral.abort"
 """In a request's scope: a function that drops the connection and what is buffered for it."""
@@ -39,3 +41,17 @@ class Connection(HttpToolsProtocol):
             self._head_bytes += len(data)
             if self._head_bytes > HEAD_LIMIT:
                 self.send_400_response("The head of the request is too large.")
+
+
+class SocketConnection(WebSocketsSansIOProtocol):
+    """A WebSocket. A client that leaves pings unanswered is dropped with what is buffered for it: one
+    that has stopped reading would keep it for as long as it likes."""
+
+    def handle_connect(self, event: UpgradeRequest) -> None:
+        super().handle_connect(event)
+        if self.response.status_code == 101:
+            self.scope[ABORT] = self.transport.abort  # type: ignore[typeddict-unknown-key]  # ASGI allows more keys
+
+    def keepalive_timeout(self) -> None:
+        super().keepalive_timeout()
+        self.transport.abort()

@@ -29,7 +29,7 @@ class CrossOrigin:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         given = dict(scope["headers"])
         origin = given.get(b"origin")
-        if origin not in self._origins:
+        if origin not in self._origins or scope["type"] != "http":
             await self._app(scope, receive, send)
             return
         allowed: Headers = [(b"access-control-allow-origin", origin), (b"vary", b"Origin")]

@@ -16,10 +16,22 @@ from corral.controller.http.idempotency import guard_of
 from corral.controller.http.mutating import Mutator
 from corral.controller.http.preconditions import parse_match
 from corral.controller.http.request import ClientGone, Receive, Request, Scope, Send
-from corral.controller.http.route_table import PUBLIC, Act, Mutate, Probe, Read, Route, Stream
+from corral.controller.http.route_table import (
+    PUBLIC,
+    Act,
+    Content,
+    Download,
+    Mutate,
+    Probe,
+    Read,
+    Route,
+    Socket,
+    Stream,
+)
 from corral.controller.http.sending import send_answer
 from corral.controller.http.setting import Gate, Leading, Setting
-from corral.controller.http.streaming import serve_stream
+from corral.controller.http.sockets import serve_socket, ticket_of
+from corral.controller.http.streaming import serve_download, serve_stream
 from corral.domain.permissions import Permission
 from corral.errors import Bug, Code, CorralError, Rejected, Retryable
 from corral.system.entropy import new_id
@@ -27,6 +39,7 @@ from corral.system.entropy import new_id
 log = structlog.get_logger(__name__)
 
 _EMPTY_BODY: Final = b"{}"
+_BYTES: Final = b"application/octet-stream"
 
 
 class Endpoint:
@@ -56,7 +69,7 @@ class Endpoint:
         else:
             answer = refusal(self._wrong_method(request), headers=self._allow)
         if answer is not None:
-            await send_answer(send, answer, request_id=request.id)
+            await send_answer(send, answer, request_id=request.id, socket=request.is_socket)
         self._count(request, answer, time.perf_counter() - began)
 
     def _count(self, request: Request, answer: Answer | None, seconds: float) -> None:
@@ -119,7 +132,10 @@ class _Served:
         query = None
         if isinstance(self._route, Stream) and self._route.ticketed:
             query = self._query.decode(request.query)  # the ticket is in there
-        caller = self._caller(leading, request, ticket=getattr(query, "ticket", None))
+        ticket = getattr(query, "ticket", None)
+        if isinstance(self._route, Socket) and request.header(b"authorization") is None:
+            ticket = ticket_of(request)
+        caller = self._caller(leading, request, ticket=ticket)
         raw = await self._read_body(request)
         call: Call[Any, Any] = Call(
             caller=caller,
@@ -174,6 +190,11 @@ class _Served:
             case Stream():
                 await self._stream(route, leading, call, request, send)
                 return None
+            case Download() if request.method == "HEAD":
+                return Answer(content_type=_BYTES)
+            case Download() | Socket():
+                await self._serve(route, leading, call, request, send)
+                return None
             case Mutate() | Act():
                 return await self._change(route, leading, call, request, raw)
             case _:
@@ -212,6 +233,33 @@ class _Served:
                 pump=pump,
                 headers=((b"x-request-id", request.id),),
             )
+
+    async def _serve(
+        self,
+        route: Download | Socket,
+        leading: Leading,
+        call: Call[Any, Any],
+        request: Request,
+        send: Send,
+    ) -> None:
+        if isinstance(route, Socket) != request.is_socket:
+            raise Rejected(
+                Code.BAD_REQUEST,
+                f"{route.path} " + ("is no WebSocket" if request.is_socket else "speaks WebSocket only"),
+                hint="see GET /api/v1/openapi.json",
+            )
+        served = await route.handler(leading, call)
+        with (
+            leading.streams.opened(call.caller.token) as stream,
+            self._setting.metrics.streams(route.path).track_inprogress(),
+        ):
+            if isinstance(served, Content):
+                headers = ((b"x-request-id", request.id),)
+                await serve_download(
+                    request=request, send=send, stream=stream, content=served, headers=headers
+                )
+            else:
+                await serve_socket(request=request, send=send, stream=stream, dialogue=served)
 
     def _probe(self, route: Probe, request: Request) -> Answer:
         self._query.decode(request.query)

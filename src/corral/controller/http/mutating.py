@@ -16,7 +16,7 @@ from typing import Any, Final
 import msgspec
 
 from corral.controller.cluster_state import Stored
-from corral.controller.http.answers import Answer, revision_of, shaped
+from corral.controller.http.answers import Answer, Headers, revision_of, shaped
 from corral.controller.http.call import Call
 from corral.controller.http.idempotency import Guard
 from corral.controller.http.preconditions import Match
@@ -30,6 +30,7 @@ from corral.store.port import Conflict
 
 _ATTEMPTS: Final = 20
 _REMEMBERED: Final = 100
+_AT_ONCE: Final = contextlib.nullcontext()
 _REPLAYED: Final = ((b"idempotency-replayed", b"true"),)
 
 
@@ -57,21 +58,28 @@ class Mutator:
                 f"If-Match means nothing to {route.name}: it changes nothing that exists",
                 field="If-Match",
             )
+        body, answered = await self._attempts(route, leading, call, guard=guard, match=match)
+        if route.settle is not None:
+            settled = await route.settle(leading, call, body)
+            answered = shaped(settled, status=answered.status, headers=_kept(answered))
+        return answered
+
+    async def _attempts(
+        self,
+        route: Mutate,
+        leading: Leading,
+        call: Call[Any, Any],
+        *,
+        guard: Guard | None,
+        match: Match | None,
+    ) -> tuple[Any, Answer]:
         for _ in range(_ATTEMPTS):
-            if guard is not None and (stored := guard.find(leading.state, call.now)) is not None:
-                return _replay(route, guard, stored)
-            if route.revises is not None:
-                resource = route.revises(leading.state, call.path)
-                if match is not None:
-                    match.require(resource.revision)
-            mutation = route.handler(leading, call)
             try:
-                answer = await _record(leading, call, mutation, guard=guard, always=False)
+                async with route.turn(leading) if route.turn is not None else _AT_ONCE:
+                    recorded = await self._attempt(route, leading, call, guard=guard, match=match)
             except Conflict:
                 continue  # look again: a caller who insists on a revision is told by the precondition
-            if route.effect is not None:
-                route.effect(leading, call)
-            return answer
+            return recorded
         raise Retryable(
             Code.CONFLICT,
             f"others changed the same things {_ATTEMPTS} times while this was tried",
@@ -79,16 +87,37 @@ class Mutator:
             retry_after=1.0,
         )
 
+    @staticmethod
+    async def _attempt(
+        route: Mutate,
+        leading: Leading,
+        call: Call[Any, Any],
+        *,
+        guard: Guard | None,
+        match: Match | None,
+    ) -> tuple[Any, Answer]:
+        if guard is not None and (stored := guard.find(leading.state, call.now)) is not None:
+            return _replay(route, guard, stored)
+        if route.revises is not None:
+            resource = route.revises(leading.state, call.path)
+            if match is not None:
+                match.require(resource.revision)
+        mutation = route.handler(leading, call)
+        recorded = await _record(leading, call, mutation, guard=guard, always=False)
+        if route.effect is not None:
+            route.effect(leading, call)
+        return recorded
+
     async def act(self, route: Act, leading: Leading, call: Call[Any, Any], *, guard: Guard | None) -> Answer:
         """Act, then record it. A second request with the same key waits and is answered the same."""
         async with self._alone(guard):
             if guard is not None and (stored := guard.find(leading.state, call.now)) is not None:
-                return _replay(route, guard, stored)
+                return _replay(route, guard, stored)[1]
             if guard is not None and (known := self._remembered.get(guard)) is not None:
                 return known
             mutation = await route.handler(leading, call)
             if not route.ends_term:
-                return await _record(leading, call, mutation, guard=guard, always=True)
+                return (await _record(leading, call, mutation, guard=guard, always=True))[1]
             answer = shaped(mutation.body, status=mutation.status)
             if guard is not None:
                 self._remember(guard, answer)
@@ -117,7 +146,7 @@ class Mutator:
 
 async def _record(
     leading: Leading, call: Call[Any, Any], mutation: Mutation, *, guard: Guard | None, always: bool
-) -> Answer:
+) -> tuple[Any, Answer]:
     """Commit a mutation with its audit entry and its answer. `always`: also one without steps."""
     steps: list[Step] = list(mutation.steps)
     changes = bool(steps) or always
@@ -144,17 +173,22 @@ async def _record(
                 entropy=leading.setting.entropy,
             )
         )
-    if not steps:
-        return shaped(body, status=mutation.status)
-    commit = await leading.ledger.commit(*steps)
-    return shaped(_filled(body, commit.number), status=mutation.status)
+    if steps:
+        commit = await leading.ledger.commit(*steps)
+        body = _filled(body, commit.number)
+    return body, shaped(body, status=mutation.status)
 
 
-def _replay(route: Mutate | Act, guard: Guard, stored: Stored[IdempotencyRecord]) -> Answer:
+def _replay(route: Mutate | Act, guard: Guard, stored: Stored[IdempotencyRecord]) -> tuple[Any, Answer]:
     """The stored answer. Documents of one transaction share its number: so does the answer's revision."""
     raw = guard.open(stored.record)
-    body = msgspec.json.decode(raw, type=route.response) if raw else None
-    return shaped(_filled(body, stored.revision), status=stored.record.status, headers=_REPLAYED)
+    body = _filled(msgspec.json.decode(raw, type=route.response) if raw else None, stored.revision)
+    return body, shaped(body, status=stored.record.status, headers=_REPLAYED)
+
+
+def _kept(answer: Answer) -> Headers:
+    """The headers of an answer that do not speak of its body."""
+    return tuple(header for header in answer.headers if header[0] != b"etag")
 
 
 def _filled(body: Any, revision: int) -> Any:

@@ -9,7 +9,7 @@ import msgspec
 
 from corral.controller.http.answers import Answer, ErrorShape, encode
 from corral.controller.http.call import NoQuery
-from corral.controller.http.route_table import PUBLIC, Act, Mutate, Probe, Route, Stream
+from corral.controller.http.route_table import PUBLIC, Act, Download, Mutate, Probe, Route, Socket, Stream
 from corral.controller.http.setting import Gate, Setting
 from corral.domain.permissions import Permission
 from corral.version import VERSION
@@ -91,7 +91,7 @@ def _operation(route: Route, by_type: dict[int, Any], components: dict[str, Any]
         "tags": [_tag(route)],
         "parameters": [*_path_parameters(route), *_query_parameters(route, components), *_headers(route)],
         "responses": {
-            str(route.status): _success(route, by_type),
+            "101" if isinstance(route, Socket) else str(route.status): _success(route, by_type),
             "default": {
                 "description": "A refusal",
                 "content": {_JSON: {"schema": by_type[id(ErrorShape)]}},
@@ -179,6 +179,8 @@ def _success(route: Route, by_type: dict[int, Any]) -> dict[str, Any]:
     said: dict[str, Any] = {"description": route.summary}
     if isinstance(route, Stream):
         said["content"] = {"text/event-stream": {"schema": {"type": "string"}}}
+    elif isinstance(route, Download):
+        said["content"] = {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}}
     elif isinstance(route, Probe) and route.response is None:
         said["content"] = {route.content_type: {"schema": {"type": "string"}}}
     elif route.response is not None:

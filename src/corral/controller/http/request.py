@@ -30,7 +30,7 @@ class ClientGone(Exception):
 class Request:
     """The parts of a request that the pipeline needs, decoded when asked for."""
 
-    __slots__ = ("_headers", "_receive", "address", "id", "method", "path", "query", "scope")
+    __slots__ = ("_headers", "_receive", "address", "id", "is_socket", "method", "path", "query", "scope")
 
     def __init__(self, scope: Scope, receive: Receive, *, entropy: Entropy) -> None:
         self.scope = scope
@@ -39,7 +39,8 @@ class Request:
         for name, value in scope["headers"]:
             headers.setdefault(name, value)
         self._headers = headers
-        self.method: str = scope["method"]
+        self.is_socket: bool = scope["type"] == "websocket"
+        self.method: str = scope.get("method", "GET")  # a WebSocket has none: it begins as a GET
         self.path: str = scope["path"]
         self.query: bytes = scope["query_string"]
         client = scope.get("client")

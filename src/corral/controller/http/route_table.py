@@ -2,11 +2,13 @@
 
 The kind of a route says what it may do: a `Probe` answers in any role, a `Read` looks, a
 `Mutate` describes a change that the framework commits, an `Act` has an effect outside the
-store before it is recorded, a `Stream` does not end by itself.
+store before it is recorded, a `Stream` does not end by itself, a `Download` is as long as it is,
+and a `Socket` speaks both ways.
 """
 
 from __future__ import annotations
 
+import asyncio
 import enum
 import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -44,6 +46,31 @@ MutateHandler = Callable[[Leading, Call[Any, Any]], Mutation]
 ActHandler = Callable[[Leading, Call[Any, Any]], Awaitable[Mutation]]
 StreamHandler = Callable[[Leading, Call[Any, Any]], Awaitable[Pump]]
 Effect = Callable[[Leading, Call[Any, Any]], None]
+Settle = Callable[[Leading, Call[Any, Any], Any], Awaitable[object]]
+Turn = Callable[[Leading], asyncio.Lock]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Content:
+    """What a download sends. A pump that fails cuts the connection: half a file never looks whole."""
+
+    pump: Pump
+    content_type: bytes
+    filename: str
+
+
+class Dialogue(Protocol):
+    """The application's side of a socket."""
+
+    async def speak(self, write: Write, /) -> None:
+        """Write messages, JSON in UTF-8 each; cancelled when the socket has to end."""
+
+    async def hear(self, text: str, /) -> bytes:
+        """Take a message; what is returned answers it. One at a time, in their order."""
+
+
+DownloadHandler = Callable[[Leading, Call[Any, Any]], Awaitable[Content]]
+SocketHandler = Callable[[Leading, Call[Any, Any]], Awaitable[Dialogue]]
 
 
 class Resource(Protocol):
@@ -112,6 +139,10 @@ class Mutate(Route):
     """The resource that `If-Match` speaks about; None for a creation."""
     effect: Effect | None = None
     """What happens right after the commit; idempotent, and lost if the process dies in between."""
+    settle: Settle | None = None
+    """What a caller may wait for after the commit: takes the answer's body, gives the one to send."""
+    turn: Turn | None = None
+    """Held from the description to the commit, where many at once would only refuse one another."""
 
     mutates: ClassVar[bool] = True
 
@@ -135,6 +166,20 @@ class Stream(Route):
     handler: StreamHandler
     ticketed: bool = False
     """A ticket in the query stands in for a token: browsers cannot set headers on a stream."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Download(Route):
+    """Bytes of any length, sent as they are found."""
+
+    handler: DownloadHandler
+
+
+@dataclass(frozen=True, kw_only=True)
+class Socket(Route):
+    """A WebSocket: server and client send JSON texts. A ticket may come as a subprotocol, in a header."""
+
+    handler: SocketHandler
 
 
 def check_table(routes: Sequence[Route]) -> None:

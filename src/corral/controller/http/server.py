@@ -13,7 +13,7 @@ import structlog
 import uvicorn
 from uvicorn.config import Config
 
-from corral.controller.http.connection import Connection
+from corral.controller.http.connection import Connection, SocketConnection
 from corral.controller.http.request import AsgiApp
 from corral.errors import Bug, Code, Rejected
 from corral.system.addresses import Address
@@ -23,6 +23,7 @@ log = structlog.get_logger(__name__)
 _KEEP_ALIVE_SECONDS: Final = 75
 _STALLED_MS: Final = 60_000
 _BACKLOG: Final = 2048
+_SOCKET_MESSAGE_BYTES: Final = 64 * 1024
 
 
 class HttpServer:
@@ -36,6 +37,7 @@ class HttpServer:
         port: int,
         ssl_context: ssl.SSLContext | None = None,
         stop_seconds: int = 3,
+        ping_seconds: float = 20.0,
     ) -> None:
         self._wanted = Address(host, port)
         self._socket: socket.socket | None = None
@@ -45,7 +47,11 @@ class HttpServer:
             api,
             http=Connection,
             loop="none",
-            ws="none",
+            ws=SocketConnection,
+            ws_max_size=_SOCKET_MESSAGE_BYTES,
+            ws_per_message_deflate=False,  # a window of memory for each client, and CPU nobody has asked for
+            ws_ping_interval=ping_seconds,
+            ws_ping_timeout=ping_seconds,
             lifespan="off",
             interface="asgi3",
             log_config=None,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import datetime as dt
 import ipaddress
 from collections.abc import Callable, Sequence
@@ -10,16 +11,19 @@ from typing import Final, Protocol
 
 import msgspec
 
-from corral.controller.cluster_state import ClusterState
+from corral.controller.cluster_state import ClusterState, Stored
+from corral.controller.consoles.service import Consoles
 from corral.controller.events.hub import EventHub
 from corral.controller.http.log_sources import LogRing
 from corral.controller.http.metrics import HttpMetrics
 from corral.controller.http.open_streams import OpenStreams
 from corral.controller.http.tickets import Tickets
+from corral.controller.instances.workspace import Workspace
 from corral.controller.ledger import Actor, Ledger
 from corral.controller.sessions.live import LiveNodes
 from corral.domain.events import EventType
 from corral.domain.ids import Epoch
+from corral.domain.instance_records import InstanceRecord
 from corral.store.port import ReadEngine
 from corral.system.clock import Clock
 from corral.system.entropy import Entropy
@@ -104,6 +108,25 @@ class WriterHealth(Protocol):
         """Why it is not."""
 
 
+class InstanceControl(Protocol):
+    """What the API asks of those who keep instances."""
+
+    @property
+    def placing(self) -> asyncio.Lock:
+        """Held round a placement and its commit: placements side by side would only fight."""
+
+    def workspace(self, *, cause: str, now: dt.datetime) -> Workspace:
+        """A place to describe changes in; nothing happens before its steps are committed."""
+
+    async def send_command(self, id: str, line: str, actor: Actor) -> None:
+        """Put a line into an instance's input; returns when it was taken, and raises when it was not."""
+
+    async def settled(
+        self, id: str, incarnation: int, wanted: Callable[[InstanceRecord], bool], timeout: float
+    ) -> Stored[InstanceRecord]:
+        """The record as soon as it is as wanted, its run has ended or another took its place. TIMEOUT."""
+
+
 class Leading:
     """Everything a leading controller answers from. One per term; `close` ends the term's streams."""
 
@@ -118,6 +141,8 @@ class Leading:
         writer: WriterHealth,
         nodes: LiveNodes,
         cluster: ClusterControl,
+        instances: InstanceControl,
+        consoles: Consoles,
         max_streams: int = 2000,
     ) -> None:
         self.setting = setting
@@ -128,6 +153,8 @@ class Leading:
         self.writer = writer
         self.nodes = nodes
         self.cluster = cluster
+        self.instances = instances
+        self.consoles = consoles
         self.tickets = Tickets(clock=setting.clock, entropy=setting.entropy)
         self.streams = OpenStreams(clock=setting.clock, tokens=state.tokens, limit=max_streams)
         hub.subscribe(
@@ -140,6 +167,7 @@ class Leading:
     async def close(self) -> None:
         """End every stream and the hub; later calls find no leader. Idempotent."""
         self.streams.close_all("this controller no longer leads")
+        self.consoles.close()
         await self.hub.close()
 
 

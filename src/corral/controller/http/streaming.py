@@ -12,7 +12,7 @@ from corral.controller.events.frames import comment_frame
 from corral.controller.http.answers import EVENT_STREAM, SECURITY_HEADERS, Headers
 from corral.controller.http.open_streams import OpenStream
 from corral.controller.http.request import Request, Send
-from corral.controller.http.route_table import Pump
+from corral.controller.http.route_table import Content, Pump, Write
 
 log = structlog.get_logger(__name__)
 
@@ -41,18 +41,52 @@ async def serve_stream(
         await send({"type": "http.response.body", "body": piece, "more_body": True})
 
     await write(b"retry: %d\n\n" % _RETRY_MS)
+    await _run(request, stream, pump, write)
+    await _say_goodbye(request, send, stream)
+
+
+async def serve_download(
+    *, request: Request, send: Send, stream: OpenStream, content: Content, headers: Headers
+) -> None:
+    """Send bytes of unknown length. What could not be sent whole ends as a broken connection."""
+    await send(
+        {
+            "type": "http.response.start",
+            "status": 200,
+            "headers": [
+                (b"content-type", content.content_type),
+                (b"content-disposition", f'attachment; filename="{content.filename}"'.encode()),
+                *SECURITY_HEADERS,
+                *headers,
+            ],
+        }
+    )
+
+    async def write(piece: bytes) -> None:
+        await send({"type": "http.response.body", "body": piece, "more_body": True})
+
+    if await _run(request, stream, content.pump, write):
+        await send({"type": "http.response.body", "body": b"", "more_body": False})
+    else:
+        request.abort()
+        await asyncio.sleep(0)  # the server learns of it in its next step, and must before we return
+
+
+async def _run(request: Request, stream: OpenStream, pump: Pump, write: Write) -> bool:
+    """Run a pump until something ends it; True when it ended by itself and had no trouble."""
     writing = asyncio.ensure_future(pump(write))
     leaving = asyncio.ensure_future(_until_gone(request))
     ends: set[asyncio.Future[Any]] = {writing, leaving, stream.closing}
     try:
         await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+        whole = writing.done() and not stream.closing.done()
     finally:
         writing.cancel()
         leaving.cancel()
         outcome, _ = await asyncio.gather(writing, leaving, return_exceptions=True)
     if isinstance(outcome, Exception):
         log.warning("http.stream_failed", path=request.path, error=str(outcome), exc_info=outcome)
-    await _say_goodbye(request, send, stream)
+    return whole and outcome is None
 
 
 async def _until_gone(request: Request) -> None:

@@ -17,6 +17,7 @@ from corral.controller.http.route_table import Mutate, Read, Route
 from corral.controller.http.setting import Leading
 from corral.controller.mutations import Mutation
 from corral.controller.node_changes import NodeChange
+from corral.domain.instance_records import live as is_live
 from corral.domain.node_states import Admission, NodeState
 from corral.domain.permissions import Permission
 from corral.domain.records import NodeRecord
@@ -83,7 +84,7 @@ def node_shape(leading: Leading, stored: Stored[NodeRecord]) -> NodeShape:
         cpus=record.cpus,
         cpu_usage=live.cpu_usage if live else 0.0,
         free_disk_mb=live.free_disk_mb if live else 0,
-        instances=live.instance_count if live else 0,
+        instances=sum(is_live(each.record.state) for each in leading.state.instances.of_node(record.id)),
         used_ports=list(live.used_ports) if live else [],
         runtimes=list(record.runtimes),
         session=live.session_id if live else None,

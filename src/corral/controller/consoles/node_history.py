@@ -1,0 +1,167 @@
+"""Asking a node for a part of a console: a query over its session, the answer over its data channel."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+from typing import Any, Final
+
+from google.protobuf.message import DecodeError
+
+from corral.controller.consoles.ports import BytesUploads, NodeLink, NodeLinks
+from corral.controller.consoles.stretch import Gap, Piece, Stretch
+from corral.domain.ids import NodeId
+from corral.errors import Code, CorralError, Rejected, Retryable
+from corral.system.entropy import Entropy, new_id
+from corral.wire import features
+from corral.wire.v1.instance_pb2 import ConsoleQuery, ConsoleQueryFailed, ConsoleQueryResult
+from corral.wire.v1.link_pb2 import ControllerMessage
+
+ANSWER_SECONDS: Final = 15.0
+ANSWER_BYTES: Final = 1024 * 1024
+_OVERHEAD_BYTES: Final = 2 * 1024 * 1024
+"""Offsets, times and gaps around the data; a match of a pattern is a block of its own."""
+_AT_A_TIME: Final = 4
+"""Fewer than a node may have transfers under way: history must not keep other things out."""
+_MAX_TEXT: Final = 500
+_FINAL: Final = frozenset({Code.CONSOLE_GONE, Code.INVALID_PATTERN, Code.NOT_SUPPORTED})
+
+
+class NodeHistory:
+    """Queries to nodes, few at a time for each, every one with a deadline."""
+
+    def __init__(
+        self,
+        *,
+        links: NodeLinks,
+        uploads: BytesUploads,
+        entropy: Entropy,
+        answer_seconds: float = ANSWER_SECONDS,
+    ) -> None:
+        self._links = links
+        self._uploads = uploads
+        self._entropy = entropy
+        self._answer_seconds = answer_seconds
+        self._asked: dict[str, tuple[NodeId, asyncio.Future[bytes]]] = {}
+        self._turns: dict[NodeId, asyncio.Semaphore] = {}
+        self._waiting: dict[NodeId, int] = {}
+
+    async def ask(self, node_id: NodeId, query: ConsoleQuery) -> Stretch:
+        """The node's answer. NODE_OFFLINE, CONSOLE_GONE, INVALID_PATTERN, NOT_SUPPORTED, TIMEOUT."""
+        query.request_id = new_id("cq", self._entropy)
+        if not 0 < query.max_bytes <= ANSWER_BYTES:
+            query.max_bytes = ANSWER_BYTES
+        try:
+            async with asyncio.timeout(self._answer_seconds), self._turn(node_id):
+                return _stretch(query, await self._answer(node_id, query))
+        except TimeoutError:
+            raise Retryable(
+                Code.TIMEOUT,
+                f"node '{node_id}' did not answer within {self._answer_seconds:g} seconds",
+                hint="it may be busy; try again",
+                retry_after=1.0,
+            ) from None
+
+    @contextlib.asynccontextmanager
+    async def _turn(self, node_id: NodeId) -> AsyncIterator[None]:
+        turn = self._turns.setdefault(node_id, asyncio.Semaphore(_AT_A_TIME))
+        self._waiting[node_id] = self._waiting.get(node_id, 0) + 1
+        try:
+            async with turn:
+                yield
+        finally:
+            self._waiting[node_id] -= 1
+            if not self._waiting[node_id]:
+                del self._waiting[node_id], self._turns[node_id]
+
+    async def _answer(self, node_id: NodeId, query: ConsoleQuery) -> bytes:
+        link = self._link(node_id)
+        answer = self._uploads.expect_bytes(
+            query.request_id, node_id=node_id, max_bytes=query.max_bytes + _OVERHEAD_BYTES
+        )
+        self._asked[query.request_id] = (node_id, answer)
+        over = asyncio.ensure_future(link.over.wait())
+        try:
+            link.send(ControllerMessage(console_query=query))
+            ends: set[asyncio.Future[Any]] = {answer, over}
+            await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+            if not answer.done():
+                raise offline(node_id)
+            return answer.result()
+        finally:
+            del self._asked[query.request_id]
+            answer.cancel()
+            over.cancel()
+            await asyncio.gather(over, return_exceptions=True)
+
+    def _link(self, node_id: NodeId) -> NodeLink:
+        link = self._links.find(node_id)
+        if link is None:
+            raise offline(node_id)
+        if not {features.CONSOLE, features.DATA} <= link.facts.features:
+            raise Rejected(
+                Code.NOT_SUPPORTED,
+                f"the daemon of node '{node_id}' cannot be asked for its consoles",
+                hint="update it; what the controller holds can be read",
+            )
+        return link
+
+    def failed(self, node_id: NodeId, failure: ConsoleQueryFailed) -> None:
+        """The node says that it cannot answer."""
+        expecting, answer = self._asked.get(failure.request_id, (None, None))
+        if answer is not None and expecting == node_id and not answer.done():
+            answer.set_exception(_refusal(node_id, failure))
+
+    def close(self) -> None:
+        """The term is over: nobody will answer."""
+        for _, answer in self._asked.values():
+            if not answer.done():
+                answer.set_exception(
+                    Retryable(Code.NOT_LEADER, "this controller no longer leads", retry_after=1.0)
+                )
+
+
+def offline(node_id: NodeId) -> CorralError:
+    return Retryable(
+        Code.NODE_OFFLINE,
+        f"this part of the console lies on node '{node_id}', which is not connected",
+        hint="newest=true shows what the controller holds; the rest can be read when the node is back",
+    )
+
+
+def _refusal(node_id: NodeId, failure: ConsoleQueryFailed) -> CorralError:
+    code = Code.__members__.get(failure.error_code, Code.UNREACHABLE)
+    if code is Code.NOT_FOUND:
+        code = Code.CONSOLE_GONE
+    kind = Rejected if code in _FINAL else Retryable
+    return kind(code, f"node '{node_id}': {failure.error_message[:_MAX_TEXT] or failure.error_code[:80]}")
+
+
+def _stretch(query: ConsoleQuery, raw: bytes) -> Stretch:
+    """A node's answer as a stretch, trusted no further than it makes sense."""
+    try:
+        result = ConsoleQueryResult.FromString(raw)
+    except DecodeError:
+        raise Retryable(
+            Code.TRANSFER_INTERRUPTED, "the node's answer cannot be read", hint="try again"
+        ) from None
+    pieces: list[Piece] = []
+    times: list[tuple[int, int]] = []
+    end = query.from_offset
+    for block in result.blocks:
+        if block.offset < end or not block.data:
+            continue
+        pieces.append(Piece(block.offset, block.data))
+        times += [(entry.offset, entry.timestamp_ms) for entry in block.times]
+        end = block.offset + len(block.data)
+    told = [*result.gaps, *(gap for block in result.blocks for gap in block.gaps)]
+    gaps = {(gap.from_offset, gap.to_offset): Gap(gap.from_offset, gap.to_offset, gap.reason) for gap in told}
+    return Stretch(
+        pieces=tuple(pieces),
+        times=sorted(times),
+        gaps=tuple(gap for _, gap in sorted(gaps.items())),
+        first_offset=result.first_offset,
+        end_offset=max(result.end_offset, end if pieces else 0),
+        next_offset=max(result.next_offset, end),
+    )

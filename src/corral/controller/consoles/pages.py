@@ -1,0 +1,204 @@
+"""Console bytes as people and programs read them: lines in pages, or text in blocks.
+
+Bytes are hostile: what is not UTF-8 is replaced, a line is cut after `LINE_BYTES`, and nothing is
+interpreted. Escape codes stay in the text as the characters they are; who draws it has to mind them.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from typing import Annotated, Final
+
+import msgspec
+
+from corral.controller.consoles.stretch import Gap, Piece, Stretch, Times, runs
+from corral.domain.ids import Incarnation
+
+LINE_BYTES: Final = 16 * 1024
+_LONGEST_CHARACTER: Final = 4
+
+
+class ConsoleLine(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
+    """A line without its end. A `partial` one goes on in the next item."""
+
+    offset: int
+    time: dt.datetime | None
+    line: str
+    partial: Annotated[bool, msgspec.Meta(description="Cut at 16 KiB, or by a gap.")] = False
+
+
+class ConsoleGapShape(msgspec.Struct, frozen=True, kw_only=True):
+    """Bytes that are lost, and why."""
+
+    from_offset: int
+    to_offset: int
+    reason: str
+
+
+class ConsolePage(msgspec.Struct, frozen=True, kw_only=True):
+    """Lines from an offset on. `gap` says that bytes before or among them are lost; `tail` is a last
+    line without an end, shown for information: it comes again as an item once it is whole."""
+
+    incarnation: int
+    items: list[ConsoleLine]
+    next_offset: int
+    gap: bool
+    gaps: list[ConsoleGapShape]
+    first_offset: int
+    end_offset: int
+    tail: ConsoleLine | None
+
+
+class ConsoleText(msgspec.Struct, frozen=True, kw_only=True):
+    """Bytes in a row as text, with no work done per line."""
+
+    offset: int
+    time: dt.datetime | None
+    text: str
+    next_offset: int
+    gap: bool
+
+
+def page_of(
+    stretch: Stretch,
+    *,
+    incarnation: Incarnation,
+    after: int | None,
+    limit: int,
+    final: bool,
+) -> ConsolePage:
+    """Up to `limit` lines of a stretch that was read from `after` (None: from the oldest there is).
+
+    `final`: nothing follows, so a last line without an end is a line.
+    """
+    items: list[ConsoleLine] = []
+    times = Times(stretch.times)
+    tail: ConsoleLine | None = None
+    joined = runs(stretch.pieces)
+    next_offset = stretch.next_offset
+    for position, run in enumerate(joined):
+        last = position == len(joined) - 1
+        used = _cut_lines(run, times, items, limit=limit)
+        left = run.data[used:]
+        if len(items) == limit and left:
+            next_offset = run.offset + used
+            break
+        if left and last and not final:
+            tail = _line(run, used, len(run.data), times, partial=True)
+            next_offset = tail.offset
+        elif left:
+            items.append(_line(run, used, len(run.data), times, partial=not last))
+    gaps = _gaps(stretch, after, next_offset)
+    return ConsolePage(
+        incarnation=incarnation,
+        items=items,
+        next_offset=next_offset,
+        gap=bool(gaps),
+        gaps=gaps,
+        first_offset=stretch.first_offset,
+        end_offset=stretch.end_offset,
+        tail=tail,
+    )
+
+
+def matches_of(stretch: Stretch, *, incarnation: Incarnation, limit: int) -> ConsolePage:
+    """A page whose pieces are one matching line each."""
+    times = Times(stretch.times)
+    items = []
+    for piece in stretch.pieces[:limit]:
+        whole = piece.data.rstrip(b"\n")
+        cut = whole_characters(whole[:LINE_BYTES])
+        items.append(_line(Piece(piece.offset, whole), 0, cut, times, partial=cut < len(whole)))
+    return ConsolePage(
+        incarnation=incarnation,
+        items=items,
+        next_offset=stretch.next_offset,
+        gap=bool(stretch.gaps),
+        gaps=[_gap_shape(gap) for gap in stretch.gaps],
+        first_offset=stretch.first_offset,
+        end_offset=stretch.end_offset,
+        tail=None,
+    )
+
+
+def texts_of(stretch: Stretch, *, after: int, final: bool) -> list[ConsoleText]:
+    """The stretch as text, one piece for each run of bytes; a character that is not whole yet waits."""
+    times = Times(stretch.times)
+    joined = runs(stretch.pieces)
+    found: list[ConsoleText] = []
+    end = after
+    for position, run in enumerate(joined):
+        waits = position == len(joined) - 1 and not final
+        length = whole_characters(run.data) if waits else len(run.data)
+        if not length:
+            continue
+        text = run.data[:length].decode("utf-8", "replace")
+        found.append(
+            ConsoleText(
+                offset=run.offset,
+                time=times.at(run.offset),
+                text=text,
+                next_offset=run.offset + length,
+                gap=run.offset > end,
+            )
+        )
+        end = run.offset + length
+    return found
+
+
+def whole_characters(data: bytes) -> int:
+    """How many of these bytes come before a UTF-8 character whose rest is still missing."""
+    for back in range(1, min(_LONGEST_CHARACTER, len(data) + 1)):
+        byte = data[-back]
+        if byte & 0xC0 == 0x80:
+            continue
+        needs = 4 if byte >= 0xF0 else 3 if byte >= 0xE0 else 2 if byte >= 0xC0 else 1
+        return len(data) - back if needs > back else len(data)
+    return len(data)
+
+
+def _cut_lines(run: Piece, times: Times, items: list[ConsoleLine], *, limit: int) -> int:
+    """Add the whole lines of a run of bytes to `items`; how many bytes were used."""
+    data = run.data
+    at = 0
+    while len(items) < limit:
+        end = data.find(b"\n", at, at + LINE_BYTES + 1)
+        if end >= 0:
+            items.append(_line(run, at, end, times))
+            at = end + 1
+        elif len(data) - at > LINE_BYTES:
+            end = at + whole_characters(data[at : at + LINE_BYTES])
+            items.append(_line(run, at, end, times, partial=True))
+            at = end
+        else:
+            break
+    return at
+
+
+def _line(run: Piece, start: int, end: int, times: Times, *, partial: bool = False) -> ConsoleLine:
+    offset = run.offset + start
+    raw = run.data[start:end]
+    if not partial and raw.endswith(b"\r"):
+        raw = raw[:-1]
+    return ConsoleLine(
+        offset=offset, time=times.at(offset), line=raw.decode("utf-8", "replace"), partial=partial
+    )
+
+
+def _gaps(stretch: Stretch, after: int | None, next_offset: int) -> list[ConsoleGapShape]:
+    found = [
+        _gap_shape(gap)
+        for gap in stretch.gaps
+        if gap.from_offset < next_offset and (after is None or gap.to_offset > after)
+    ]
+    if after is None or not stretch.pieces:
+        return found
+    begin = stretch.pieces[0].offset
+    if begin > after and not any(gap.from_offset <= after and gap.to_offset >= begin for gap in found):
+        missing = Gap(after, begin, "not kept any more")
+        found.insert(0, _gap_shape(missing))
+    return found
+
+
+def _gap_shape(gap: Gap) -> ConsoleGapShape:
+    return ConsoleGapShape(from_offset=gap.from_offset, to_offset=gap.to_offset, reason=gap.reason[:500])

@@ -1,0 +1,48 @@
+"""What consoles need of the link to the nodes."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Protocol
+
+from corral.domain.ids import NodeId
+from corral.wire.v1.link_pb2 import ControllerMessage
+
+
+class LinkFacts(Protocol):
+    @property
+    def features(self) -> frozenset[str]: ...
+
+
+class LinkOutbox(Protocol):
+    def replace(self, key: str, message: ControllerMessage, /) -> bool:
+        """Queue state of which only the latest value counts; never blocks."""
+
+
+class NodeLink(Protocol):
+    """The present session of a node."""
+
+    @property
+    def facts(self) -> LinkFacts: ...
+
+    @property
+    def outbox(self) -> LinkOutbox: ...
+
+    @property
+    def over(self) -> asyncio.Event:
+        """Set when the session has ended."""
+
+    def send(self, message: ControllerMessage, /) -> bool:
+        """Queue a message; False when the session is over. Never blocks."""
+
+
+class NodeLinks(Protocol):
+    def find(self, node_id: NodeId, /) -> NodeLink | None:
+        """The node's session; None while it is not connected."""
+
+
+class BytesUploads(Protocol):
+    """Bulk data that a node was asked for."""
+
+    def expect_bytes(self, transfer_id: str, *, node_id: NodeId, max_bytes: int) -> asyncio.Future[bytes]:
+        """Allow this node one upload. The future holds it when it is whole; cancelling forgets it."""

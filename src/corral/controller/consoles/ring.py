@@ -1,0 +1,154 @@
+"""The newest bytes of one run's console, with the offsets and times the node gave them."""
+
+from __future__ import annotations
+
+import bisect
+from collections.abc import Sequence
+from typing import Any, Final
+
+from corral.controller.consoles.stretch import Gap, Piece, Stretch
+
+RING_BYTES: Final = 256 * 1024
+ENDED_BYTES: Final = 64 * 1024
+_MERGE_BYTES: Final = 8 * 1024
+_MAX_TIMES: Final = 8192
+_MAX_GAPS: Final = 256
+
+
+class ConsoleRing:
+    """Holds the bytes from `begin` to `end`, at least `capacity` of them once so many have come.
+
+    What is older lies on the node. A hole that the node does not explain is never kept inside: the
+    ring then begins anew behind it, and who wants to know asks the node.
+    """
+
+    __slots__ = ("_gaps", "_pieces", "_starts", "_times", "begin", "capacity", "end", "shared", "size")
+
+    def __init__(self, *, begin: int, capacity: int = RING_BYTES) -> None:
+        self.begin = begin
+        self.end = begin
+        self.size = 0
+        self.capacity = capacity
+        self.shared: dict[object, Any] = {}
+        """What readers at the same place have encoded already; emptied by every change."""
+        self._pieces: list[Piece] = []
+        self._starts: list[int] = []
+        self._times: list[tuple[int, int]] = []
+        self._gaps: list[Gap] = []
+
+    def append(
+        self, offset: int, data: bytes, *, times: Sequence[tuple[int, int]] = (), gaps: Sequence[Gap] = ()
+    ) -> None:
+        """Take what comes next. Bytes that are here already are passed over."""
+        self._skip(offset, gaps)
+        if offset < self.end:
+            data = data[self.end - offset :]
+            offset = self.end
+        if not data:
+            return
+        for entry in times:
+            if offset <= entry[0] < offset + len(data) and (not self._times or entry[0] > self._times[-1][0]):
+                self._times.append(entry)
+        self._add(Piece(offset, data))
+        self._trim()
+        self.shared.clear()
+
+    def _skip(self, offset: int, gaps: Sequence[Gap]) -> None:
+        """Move over bytes that do not exist; forget everything when the node does not say why."""
+        for gap in gaps:
+            if gap.from_offset <= self.end < gap.to_offset:
+                self._gaps.append(Gap(self.end, gap.to_offset, gap.reason))
+                self.end = gap.to_offset
+                self.shared.clear()
+        del self._gaps[:-_MAX_GAPS]
+        if offset > self.end:
+            self._pieces.clear()
+            self._starts.clear()
+            self._gaps.clear()
+            self.size = 0
+            self.begin = self.end = offset
+            self.shared.clear()
+
+    def _add(self, piece: Piece) -> None:
+        last = self._pieces[-1] if self._pieces else None
+        if last is not None and last.end == piece.offset and len(last.data) + len(piece.data) <= _MERGE_BYTES:
+            self._pieces[-1] = Piece(last.offset, last.data + piece.data)
+        else:
+            self._pieces.append(piece)
+            self._starts.append(piece.offset)
+        self.size += len(piece.data)
+        self.end = piece.end
+
+    def _trim(self) -> None:
+        """Drop the oldest pieces that are not needed to hold `capacity` bytes."""
+        surplus = 0
+        while (
+            surplus < len(self._pieces) - 1 and self.size - len(self._pieces[surplus].data) >= self.capacity
+        ):
+            self.size -= len(self._pieces[surplus].data)
+            surplus += 1
+        del self._pieces[:surplus], self._starts[:surplus]
+        only = self._pieces[0]
+        if len(only.data) > 2 * self.capacity:
+            cut = Piece(only.end - self.capacity, only.data[-self.capacity :])
+            self.size -= len(only.data) - len(cut.data)
+            self._pieces[0], self._starts[0] = cut, cut.offset
+            surplus += 1
+        if surplus:
+            self.begin = self._starts[0]
+            self._gaps = [gap for gap in self._gaps if gap.to_offset > self.begin]
+        if surplus or len(self._times) > _MAX_TIMES:
+            keep = bisect.bisect_right(self._times, self.begin, key=lambda entry: entry[0]) - 1
+            del self._times[: max(keep, len(self._times) - _MAX_TIMES)]
+
+    def shrink(self, capacity: int) -> None:
+        """Hold less from now on."""
+        self.capacity = min(self.capacity, capacity)
+        if self._pieces:
+            self._trim()
+            self.shared.clear()
+
+    def reaches(self, offset: int) -> bool:
+        """Whether everything from this offset on is here."""
+        return self.begin <= offset <= self.end
+
+    def stretch(self, after: int, *, max_bytes: int) -> Stretch:
+        """The bytes from an offset the ring reaches, at most `max_bytes`."""
+        index = max(0, bisect.bisect_right(self._starts, after) - 1)
+        found: list[Piece] = []
+        room = max_bytes
+        next_offset = after
+        while index < len(self._pieces) and room > 0:
+            piece = self._pieces[index]
+            index += 1
+            skipped = max(0, after - piece.offset)
+            data = piece.data[skipped : skipped + room]
+            if data:
+                found.append(Piece(piece.offset + skipped, data))
+                room -= len(data)
+                next_offset = found[-1].end
+        if index == len(self._pieces) and room > 0:
+            next_offset = max(after, self.end)
+        return Stretch(
+            pieces=tuple(found),
+            times=self._times,
+            gaps=tuple(g for g in self._gaps if g.to_offset > after and g.from_offset < next_offset),
+            first_offset=self.begin,
+            end_offset=self.end,
+            next_offset=next_offset,
+        )
+
+    def newest(self, lines: int) -> int:
+        """Where the last `lines` lines begin, as far as they are here."""
+        wanted = lines
+        for position in range(len(self._pieces) - 1, -1, -1):
+            piece = self._pieces[position]
+            end = len(piece.data)
+            if position == len(self._pieces) - 1 and piece.data.endswith(b"\n"):
+                end -= 1  # ends the last line and begins none
+            while (found := piece.data.rfind(b"\n", 0, end)) >= 0:
+                wanted -= 1
+                if not wanted:
+                    return piece.offset + found + 1
+                end = found
+        return self.begin

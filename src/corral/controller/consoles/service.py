@@ -1,0 +1,304 @@
+"""Every console of the cluster: takes in what nodes send, and finds any part of any of them."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import AsyncIterator, Callable, Iterator
+from typing import Final
+
+import structlog
+
+from corral.controller.cluster_state import ClusterState
+from corral.controller.consoles.echoes import Echoes
+from corral.controller.consoles.node_history import ANSWER_BYTES, NodeHistory
+from corral.controller.consoles.pages import ConsolePage, matches_of, page_of
+from corral.controller.consoles.patterns import check_pattern
+from corral.controller.consoles.ports import BytesUploads, NodeLinks
+from corral.controller.consoles.ring import ConsoleRing
+from corral.controller.consoles.rings import TOTAL_BYTES, Rings, Run
+from corral.controller.consoles.stretch import EMPTY, Gap, Stretch
+from corral.controller.consoles.watchers import Watchers
+from corral.controller.events.hub import EventHub
+from corral.controller.events.wakeup import Wakeup
+from corral.domain.events import Cursor, Event, EventType
+from corral.domain.ids import Incarnation, InstanceId, NodeId
+from corral.domain.instance_records import InstanceRecord, live
+from corral.domain.instance_states import InstanceState
+from corral.system.clock import Clock
+from corral.system.entropy import Entropy
+from corral.wire.v1.instance_pb2 import (
+    ConsoleAck,
+    ConsoleBatch,
+    ConsoleBlock,
+    ConsoleOutput,
+    ConsolePosition,
+    ConsoleQuery,
+    ConsoleQueryFailed,
+)
+from corral.wire.v1.link_pb2 import ControllerMessage
+
+PAGE_BYTES: Final = 256 * 1024
+_CHANGES: Final = frozenset(type for type in EventType if type.startswith("INSTANCE_"))
+_NOT_YET: Final = frozenset({InstanceState.SCHEDULED, InstanceState.PREPARING})
+Confirm = Callable[[ConsolePosition], None]
+"""Tells a node how far its console is here; only the latest value counts."""
+
+_log = structlog.get_logger("corral.controller.consoles")
+
+
+class Consoles:
+    """One per term. Rings are rebuilt from the nodes, so nothing here outlives it."""
+
+    def __init__(
+        self,
+        *,
+        state: ClusterState,
+        hub: EventHub,
+        links: NodeLinks,
+        uploads: BytesUploads,
+        clock: Clock,
+        entropy: Entropy,
+        total_bytes: int = TOTAL_BYTES,
+    ) -> None:
+        self._state = state
+        self._links = links
+        self._clock = clock
+        self.history: Final = NodeHistory(links=links, uploads=uploads, entropy=entropy)
+        self.rings: Final = Rings(is_live=self._is_live, total_bytes=total_bytes)
+        self.echoes: Final = Echoes(clock=clock)
+        self._watchers: Final = Watchers()
+        self._refused: set[tuple[NodeId, str]] = set()
+        hub.subscribe(name="consoles", types=_CHANGES, on_event=self._on_change, on_resync=self._on_resync)
+
+    # what comes from the nodes
+
+    def receive(self, node_id: NodeId, confirm: Confirm, batch: ConsoleBatch) -> None:
+        """Take blocks of a node's consoles, and confirm them. Never blocks; readers are woken once."""
+        for id in {self._take(node_id, confirm, block) for block in batch.blocks}:
+            if id is not None:
+                self._watchers.wake(id)
+
+    def receive_line(self, node_id: NodeId, line: ConsoleOutput) -> None:
+        """A single line of a daemon that knows no batches, and perhaps no offsets either."""
+        id = InstanceId(line.instance_id)
+        stored = self._state.instances.find(id)
+        if stored is None or not self._belongs(node_id, id):
+            return
+        run = (id, Incarnation(line.incarnation) or stored.record.incarnation)
+        ring = self.rings.writing(run, begin=line.offset)
+        before = ring.size
+        offset = line.offset or ring.end
+        ring.append(offset, line.line.encode() + b"\n", times=[(offset, line.timestamp_ms)])
+        self.rings.grown(ring.size - before)
+        self._watchers.wake(id)
+
+    def query_failed(self, node_id: NodeId, failed: ConsoleQueryFailed) -> None:
+        self.history.failed(node_id, failed)
+
+    def _take(self, node_id: NodeId, confirm: Confirm, block: ConsoleBlock) -> InstanceId | None:
+        """Store a block and confirm it. One we have no use for is confirmed as well: the node keeps it."""
+        id, incarnation = InstanceId(block.instance_id), Incarnation(block.incarnation)
+        reached = block.offset + len(block.data)
+        known = self._belongs(node_id, id)
+        if known:
+            ring = self.rings.writing((id, incarnation), begin=block.offset)
+            before = ring.size
+            ring.append(
+                block.offset,
+                block.data,
+                times=[(entry.offset, entry.timestamp_ms) for entry in block.times]
+                or [(block.offset, self._now_ms())],
+                gaps=[Gap(gap.from_offset, gap.to_offset, gap.reason) for gap in block.gaps],
+            )
+            reached = ring.end
+            self.rings.grown(ring.size - before)
+        confirm(self._position((id, incarnation), reached))
+        return id if known else None
+
+    def _belongs(self, node_id: NodeId, id: InstanceId) -> bool:
+        """A node speaks for the instances that are placed on it, and for no other."""
+        stored = self._state.instances.find(id)
+        if stored is not None and stored.record.node == node_id:
+            return True
+        if (node_id, id) not in self._refused and len(self._refused) < 1000:
+            self._refused.add((node_id, id))
+            _log.info("console.not_of_this_node", node=node_id, instance=id[:80])
+        return False
+
+    def _position(self, run: Run, offset: int) -> ConsolePosition:
+        return ConsolePosition(
+            instance_id=run[0], incarnation=run[1], offset=offset, watched=self._watchers.any(run[0])
+        )
+
+    def positions(self, node_id: NodeId) -> list[ConsolePosition]:
+        """What of this node's consoles is here already."""
+        found = []
+        for stored in self._state.instances.of_node(node_id):
+            id = stored.record.id
+            for incarnation in self.rings.runs(id):
+                ring = self.rings.find((id, incarnation))
+                if ring is not None:
+                    found.append(self._position((id, incarnation), ring.end))
+        return found
+
+    async def _on_change(self, event: Event) -> None:
+        self._settle(InstanceId(event.subject))
+
+    async def _on_resync(self, head: Cursor) -> None:
+        """Events may have been missed: look at every instance we hold something of."""
+        del head
+        for id in self.rings.instances():
+            self._settle(id)
+
+    def _settle(self, id: InstanceId) -> None:
+        """Rings of ended runs shrink, those of removed instances go, and readers look again."""
+        if self._state.instances.find(id) is None:
+            self.rings.forget(id)
+            self.echoes.forget(id)
+        else:
+            self.rings.settle(id)
+        self._watchers.wake(id)
+
+    def _is_live(self, run: Run) -> bool:
+        stored = self._state.instances.find(run[0])
+        return (
+            stored is not None
+            and stored.record.incarnation == run[1]
+            and not has_ended(stored.record, run[1])
+        )
+
+    # what readers ask
+
+    async def page(
+        self, record: InstanceRecord, incarnation: Incarnation, *, after: int | None, limit: int, newest: bool
+    ) -> ConsolePage:
+        """Lines of a run, from wherever they are. `after` None: from the oldest that is kept."""
+        if newest:
+            stretch, after = await self._newest(record, incarnation, limit)
+        else:
+            stretch = await self.stretch(record, incarnation, after or 0, max_bytes=PAGE_BYTES)
+        final = has_ended(record, incarnation) and stretch.next_offset >= stretch.end_offset
+        return page_of(stretch, incarnation=incarnation, after=after, limit=limit, final=final)
+
+    async def stretch(
+        self, record: InstanceRecord, incarnation: Incarnation, after: int, *, max_bytes: int
+    ) -> Stretch:
+        """Bytes of a run from an offset: out of the ring when it reaches there, else from the node."""
+        ring = self.rings.find((record.id, incarnation))
+        if ring is not None and ring.reaches(after):
+            return ring.stretch(after, max_bytes=max_bytes)
+        if ring is None and never_ran(record, incarnation):
+            return EMPTY
+        return await self.from_node(record, incarnation, after, max_bytes=max_bytes)
+
+    async def from_node(
+        self, record: InstanceRecord, incarnation: Incarnation, after: int, *, max_bytes: int
+    ) -> Stretch:
+        """The same, from the node alone. Raises what `NodeHistory.ask` raises."""
+        query = ConsoleQuery(
+            instance_id=record.id, incarnation=incarnation, from_offset=after, max_bytes=max_bytes
+        )
+        return await self.history.ask(record.node, query)
+
+    async def _newest(
+        self, record: InstanceRecord, incarnation: Incarnation, limit: int
+    ) -> tuple[Stretch, int | None]:
+        """The stretch that holds the last lines, and where they begin in it."""
+        ring = self.rings.find((record.id, incarnation))
+        if ring is not None:
+            begin = ring.newest(limit)
+            if begin > ring.begin or ring.begin == 0 or self._links.find(record.node) is None:
+                return ring.stretch(begin, max_bytes=ANSWER_BYTES), begin
+        elif never_ran(record, incarnation):
+            return EMPTY, None
+        query = ConsoleQuery(
+            instance_id=record.id, incarnation=incarnation, max_bytes=ANSWER_BYTES, newest=True
+        )
+        found = await self.history.ask(record.node, query)
+        return _last_lines(found, limit)
+
+    async def search(
+        self, record: InstanceRecord, incarnation: Incarnation, *, pattern: str, after: int, limit: int
+    ) -> ConsolePage:
+        """Lines that match, looked for on the node. INVALID_PATTERN without asking it."""
+        query = ConsoleQuery(
+            instance_id=record.id,
+            incarnation=incarnation,
+            from_offset=after,
+            pattern=check_pattern(pattern),
+            max_lines=limit,
+            max_bytes=ANSWER_BYTES,
+        )
+        if never_ran(record, incarnation):
+            return matches_of(EMPTY, incarnation=incarnation, limit=limit)
+        found = await self.history.ask(record.node, query)
+        return matches_of(found, incarnation=incarnation, limit=limit)
+
+    async def everything(
+        self, record: InstanceRecord, incarnation: Incarnation, *, after: int
+    ) -> AsyncIterator[bytes]:
+        """All bytes up to where the console ends now, piece by piece; lost ones are left out."""
+        end: int | None = None
+        while end is None or after < end:
+            stretch = await self.stretch(record, incarnation, after, max_bytes=ANSWER_BYTES)
+            end = stretch.end_offset if end is None else end
+            for piece in stretch.pieces:
+                yield piece.data[: max(0, end - piece.offset)]
+            if stretch.next_offset <= after:
+                return
+            after = stretch.next_offset
+
+    def echo(self, id: InstanceId, *, line: str, by: str) -> None:
+        """Show a line that the instance's input has taken to those who watch."""
+        self.echoes.add(id, line=line, by=by)
+        self._watchers.wake(id)
+
+    def ring(self, run: Run) -> ConsoleRing | None:
+        return self.rings.find(run)
+
+    @contextlib.contextmanager
+    def watching(self, id: InstanceId) -> Iterator[Wakeup]:
+        """A wake-up for everything about this console. Its node sends faster while somebody watches."""
+        with self._watchers.one_more(id, on_change=self._tell_watched) as wakeup:
+            yield wakeup
+
+    def _tell_watched(self, id: InstanceId) -> None:
+        stored = self._state.instances.find(id)
+        link = self._links.find(stored.record.node) if stored else None
+        if stored is None or link is None:
+            return
+        incarnation = stored.record.incarnation
+        ring = self.rings.find((id, incarnation))
+        if ring is not None:
+            position = self._position((id, incarnation), ring.end)
+            link.outbox.replace(
+                f"console:{id}:{incarnation}", ControllerMessage(console_ack=ConsoleAck(positions=[position]))
+            )
+
+    def close(self) -> None:
+        """The term is over: whoever waits for a node waits in vain."""
+        self.history.close()
+
+    def _now_ms(self) -> int:
+        return int(self._clock.now().timestamp() * 1000)
+
+
+def has_ended(record: InstanceRecord, incarnation: Incarnation) -> bool:
+    """Whether nothing is written to this console any more."""
+    return record.incarnation != incarnation or not live(record.state)
+
+
+def never_ran(record: InstanceRecord, incarnation: Incarnation) -> bool:
+    """Whether this run has no console yet, and nobody needs to be asked for it."""
+    if record.incarnation != incarnation:
+        return False
+    started = record.started_at is not None or record.console_end > 0
+    return record.state in _NOT_YET or not (started or live(record.state))
+
+
+def _last_lines(stretch: Stretch, limit: int) -> tuple[Stretch, int | None]:
+    """Cut a stretch from a node's end down to its last lines."""
+    ring = ConsoleRing(begin=stretch.pieces[0].offset if stretch.pieces else 0, capacity=2 * ANSWER_BYTES)
+    for piece in stretch.pieces:
+        ring.append(piece.offset, piece.data, times=stretch.times, gaps=stretch.gaps)
+    return ring.stretch(ring.newest(limit), max_bytes=2 * ANSWER_BYTES), None

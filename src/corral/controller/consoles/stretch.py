@@ -1,0 +1,89 @@
+"""A part of a console: bytes with the offsets they have on the node, when they came, what is missing."""
+
+from __future__ import annotations
+
+import bisect
+import datetime as dt
+import operator
+from collections.abc import Sequence
+from typing import Final
+
+import msgspec
+
+_OFFSET: Final = operator.itemgetter(0)
+_EPOCH: Final = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
+_LATEST_MS: Final = 253_402_300_799_000
+"""The end of the year 9999: what a peer claims beyond it is no time."""
+
+
+class Gap(msgspec.Struct, frozen=True):
+    """Bytes that the console once had and nobody has any more."""
+
+    from_offset: int
+    to_offset: int
+    reason: str
+
+
+class Piece(msgspec.Struct, frozen=True):
+    """Bytes in a row, the first of them at `offset`."""
+
+    offset: int
+    data: bytes
+
+    @property
+    def end(self) -> int:
+        return self.offset + len(self.data)
+
+
+class Times:
+    """When bytes came: each entry holds from its offset up to the next one's."""
+
+    def __init__(self, entries: Sequence[tuple[int, int]]) -> None:
+        self._entries = entries
+        self._known: dict[int, dt.datetime] = {}
+
+    def at(self, offset: int) -> dt.datetime | None:
+        """When the byte at this offset came; None when nothing says so."""
+        index = bisect.bisect_right(self._entries, offset, key=_OFFSET) - 1
+        if index < 0:
+            return None
+        ms = self._entries[index][1]
+        known = self._known.get(ms)
+        if known is None:  # many lines share an entry
+            known = self._known[ms] = moment(ms)
+        return known
+
+
+class Stretch(msgspec.Struct, frozen=True, kw_only=True):
+    """What was found after an offset. Pieces follow one another; a gap lies between those that do not."""
+
+    pieces: tuple[Piece, ...]
+    times: Sequence[tuple[int, int]]
+    gaps: tuple[Gap, ...]
+    first_offset: int
+    """The oldest byte that can still be had."""
+    end_offset: int
+    """Where the console ended when this was read."""
+    next_offset: int
+    """Where to go on."""
+
+
+EMPTY: Final = Stretch(pieces=(), times=(), gaps=(), first_offset=0, end_offset=0, next_offset=0)
+
+
+def moment(ms: int) -> dt.datetime:
+    """A node's milliseconds as a time that exists."""
+    return _EPOCH + dt.timedelta(milliseconds=min(max(0, ms), _LATEST_MS))
+
+
+def runs(pieces: Sequence[Piece]) -> list[Piece]:
+    """The same bytes with neighbours joined: between two of the result bytes are missing."""
+    joined: list[tuple[int, list[bytes]]] = []
+    end = -1
+    for piece in pieces:
+        if joined and piece.offset == end:
+            joined[-1][1].append(piece.data)
+        else:
+            joined.append((piece.offset, [piece.data]))
+        end = piece.end
+    return [Piece(offset, parts[0] if len(parts) == 1 else b"".join(parts)) for offset, parts in joined]

@@ -1,0 +1,302 @@
+"""Consoles: in pages, searched, as a file, and live in both directions."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Annotated, Final, Literal
+
+import msgspec
+
+from corral.controller.consoles.pages import ConsolePage
+from corral.controller.consoles.patterns import PATTERN_MAX
+from corral.controller.consoles.reader import ConsoleReader, Message, Place, parse_place
+from corral.controller.consoles.service import has_ended
+from corral.controller.events.frames import position_frame
+from corral.controller.http.answers import ErrorDetail, encode
+from corral.controller.http.authentication import authorise
+from corral.controller.http.call import Call, Query
+from corral.controller.http.decoding import BodyDecoder
+from corral.controller.http.resources import commanding
+from corral.controller.http.resources.instances import CommandLine
+from corral.controller.http.route_table import (
+    Content,
+    Download,
+    Pump,
+    Read,
+    Route,
+    Socket,
+    Stream,
+    Write,
+)
+from corral.controller.http.setting import Leading
+from corral.domain.ids import MAX_COUNTER, Incarnation, InstanceId
+from corral.domain.instance_records import InstanceRecord
+from corral.domain.permissions import Permission
+from corral.errors import Code, CorralError, Rejected
+
+_CALM_SECONDS: Final = 0.005
+_CALMEST_SECONDS: Final = 0.02
+_CALM_PER_READER: Final = 0.00015
+"""A console that never rests is told no more often than this, the less often the more streams there
+are; one that was quiet is told at once."""
+_CALM_TAIL_SECONDS: Final = 0.1
+_BEHIND_BYTES: Final = 32 * 1024
+"""Who is told this much at once is behind, and is not made to wait."""
+_DOWNLOAD: Final = b"application/octet-stream"
+
+Offset = Annotated[int, msgspec.Meta(ge=0, le=MAX_COUNTER, description="Byte offset to begin at.")]
+Run = Annotated[int, msgspec.Meta(ge=1, le=MAX_COUNTER, description="Which run; without it the newest.")]
+Lines = Annotated[int, msgspec.Meta(ge=1, le=5000, description="Most lines of a page.")]
+Format = Annotated[
+    Literal["lines", "blocks"],
+    msgspec.Meta(description="Pages of lines, or text as it comes with no work per line."),
+]
+
+
+class ConsoleQueryString(Query, frozen=True, kw_only=True):
+    after: Offset | None = None
+    limit: Lines = 500
+    incarnation: Run | None = None
+    newest: Annotated[bool, msgspec.Meta(description="The last lines instead; `after` is ignored.")] = False
+
+
+class SearchQuery(Query, frozen=True, kw_only=True):
+    pattern: Annotated[
+        str, msgspec.Meta(min_length=1, max_length=PATTERN_MAX, description="In RE2's syntax.")
+    ]
+    after: Offset = 0
+    limit: Lines = 500
+    incarnation: Run | None = None
+
+
+class DownloadQuery(Query, frozen=True, kw_only=True):
+    after: Offset = 0
+    incarnation: Run | None = None
+
+
+class FollowQuery(Query, frozen=True, kw_only=True):
+    after: (
+        Annotated[int, msgspec.Meta(ge=0, le=MAX_COUNTER, description="Begin with what came since there.")]
+        | None
+    ) = None
+    incarnation: Run | None = None
+    format: Format = "lines"
+
+
+def _run(leading: Leading, id: str, asked: int | None) -> tuple[InstanceRecord, Incarnation]:
+    """The instance and the run that is meant; NOT_FOUND for one that was never started."""
+    record = leading.state.instances.require(id).record
+    if asked is None:
+        return record, record.incarnation
+    if asked > record.incarnation:
+        raise Rejected(
+            Code.NOT_FOUND,
+            f"instance '{record.id}' has no run {asked} yet",
+            hint=f"the newest is {record.incarnation}",
+            field="incarnation",
+        )
+    return record, Incarnation(asked)
+
+
+async def read_console(leading: Leading, call: Call[None, ConsoleQueryString]) -> ConsolePage:
+    query = call.query
+    record, incarnation = _run(leading, call.path["id"], query.incarnation)
+    return await leading.consoles.page(
+        record, incarnation, after=query.after, limit=query.limit, newest=query.newest
+    )
+
+
+async def search_console(leading: Leading, call: Call[None, SearchQuery]) -> ConsolePage:
+    query = call.query
+    record, incarnation = _run(leading, call.path["id"], query.incarnation)
+    return await leading.consoles.search(
+        record, incarnation, pattern=query.pattern, after=query.after, limit=query.limit
+    )
+
+
+async def download_console(leading: Leading, call: Call[None, DownloadQuery]) -> Content:
+    record, incarnation = _run(leading, call.path["id"], call.query.incarnation)
+    pieces = leading.consoles.everything(record, incarnation, after=call.query.after)
+    # Found before the answer begins: what is not there is a refusal, not half a file.
+    first = await anext(pieces, b"")
+
+    async def pump(write: Write) -> None:
+        await write(first)
+        async for piece in pieces:
+            await write(piece)
+
+    return Content(pump=pump, content_type=_DOWNLOAD, filename=f"{record.id}.{incarnation}.log")
+
+
+def _reader(leading: Leading, call: Call[None, FollowQuery]) -> ConsoleReader:
+    """A reader at the place the caller wants. One that comes back knows it better than its address."""
+    query = call.query
+    record, incarnation = _run(leading, call.path["id"], query.incarnation)
+    offset = query.after
+    resumed = parse_place(call.last_event_id)
+    if resumed is not None:
+        incarnation, offset = resumed[0] or incarnation, resumed[1]
+    if offset is None:
+        ring = leading.consoles.ring((record.id, incarnation))
+        offset = ring.end if ring else record.console_end
+    if has_ended(record, incarnation) and incarnation > record.incarnation:
+        incarnation, offset = record.incarnation, 0
+    return ConsoleReader(
+        consoles=leading.consoles,
+        state=leading.state,
+        id=record.id,
+        place=Place(incarnation, offset),
+        following=query.incarnation is None,
+        blocks=query.format == "blocks",
+    )
+
+
+async def _tell(
+    leading: Leading,
+    id: InstanceId,
+    reader: ConsoleReader,
+    *,
+    tell: Callable[[list[Message]], Awaitable[None]],
+    beat: Callable[[], Awaitable[None]],
+) -> None:
+    """Everything the reader finds, as it comes; `beat` when nothing came for a while."""
+    heartbeat = leading.setting.heartbeat_seconds
+    with leading.consoles.watching(id) as wakeup:
+        while not leading.hub.closed:
+            turn, place = wakeup.turn, reader.place
+            messages = await reader.take()
+            if messages:
+                await tell(messages)
+            if reader.gone:
+                return
+            if not messages and not await wakeup.wait(timeout=heartbeat, since=turn):
+                await beat()
+            elif messages and sum(len(message.data) for message in messages) < _BEHIND_BYTES:
+                await asyncio.sleep(_calm(leading) if reader.place != place else _CALM_TAIL_SECONDS)
+
+
+def _calm(leading: Leading) -> float:
+    return min(_CALMEST_SECONDS, max(_CALM_SECONDS, _CALM_PER_READER * len(leading.streams)))
+
+
+async def stream_console(leading: Leading, call: Call[None, FollowQuery]) -> Pump:
+    reader = _reader(leading, call)
+    id = InstanceId(call.path["id"])
+
+    async def pump(write: Write) -> None:
+        async def tell(messages: list[Message]) -> None:
+            await write(b"".join(_frame(message) for message in messages))
+
+        async def beat() -> None:
+            await write(position_frame("heartbeat", str(reader.place)))
+
+        await write(position_frame("following", str(reader.place)))
+        await _tell(leading, id, reader, tell=tell, beat=beat)
+
+    return pump
+
+
+def _frame(message: Message) -> bytes:
+    return b"id: %b\nevent: %b\ndata: %b\n\n" % (
+        str(message.place).encode(),
+        message.name.encode(),
+        message.data,
+    )
+
+
+class ConsoleDialogue:
+    """A console on a WebSocket: pages out, commands in. Each command is answered, in order."""
+
+    _decoder: Final = BodyDecoder(CommandLine)
+
+    def __init__(self, leading: Leading, call: Call[None, FollowQuery]) -> None:
+        self._leading = leading
+        self._caller = call.caller
+        self._id = InstanceId(call.path["id"])
+        self._reader = _reader(leading, call)
+
+    async def speak(self, write: Write) -> None:
+        async def tell(messages: list[Message]) -> None:
+            for message in messages:
+                await write(_socket_message(message))
+
+        async def beat() -> None:
+            """The protocol's own pings keep a socket alive."""
+
+        await _tell(self._leading, self._id, self._reader, tell=tell, beat=beat)
+
+    async def hear(self, text: str) -> bytes:
+        try:
+            authorise(self._caller, Permission.INSTANCES_COMMAND)
+            asked: CommandLine = self._decoder.decode(text.encode())
+            await commanding.send_and_audit(self._leading, self._id, asked.command, actor=self._caller.actor)
+        except CorralError as error:
+            detail = ErrorDetail(
+                code=error.code.name,
+                message=error.message,
+                status=error.code.status,
+                field=error.field,
+                hint=error.hint,
+            )
+            return encode({"error": detail})
+        return encode({"ack": {"command": asked.command}})
+
+
+def _socket_message(message: Message) -> bytes:
+    """A page or a text as it is; anything else under its name."""
+    if message.name in ("page", "gap", "text"):
+        return message.data
+    return b'{"%b":%b}' % (message.name.encode(), message.data)
+
+
+async def open_console(leading: Leading, call: Call[None, FollowQuery]) -> ConsoleDialogue:
+    return ConsoleDialogue(leading, call)
+
+
+_CONSOLE: Final = "/api/v1/instances/{id}/console"
+
+ROUTES: Final[tuple[Route, ...]] = (
+    Read(
+        method="GET",
+        path=_CONSOLE,
+        permission=Permission.INSTANCES_CONSOLE,
+        summary="Read a console, from an offset on or its newest lines",
+        query=ConsoleQueryString,
+        response=ConsolePage,
+        handler=read_console,
+    ),
+    Read(
+        method="GET",
+        path=f"{_CONSOLE}/search",
+        permission=Permission.INSTANCES_CONSOLE,
+        summary="Lines of a console that match a pattern",
+        query=SearchQuery,
+        response=ConsolePage,
+        handler=search_console,
+    ),
+    Download(
+        method="GET",
+        path=f"{_CONSOLE}/download",
+        permission=Permission.INSTANCES_CONSOLE,
+        summary="A console as it is, byte by byte",
+        query=DownloadQuery,
+        handler=download_console,
+    ),
+    Stream(
+        method="GET",
+        path=f"{_CONSOLE}/stream",
+        permission=Permission.INSTANCES_CONSOLE,
+        summary="Follow a console from run to run",
+        query=FollowQuery,
+        handler=stream_console,
+    ),
+    Socket(
+        method="GET",
+        path=f"{_CONSOLE}/ws",
+        permission=Permission.INSTANCES_CONSOLE,
+        summary="Follow a console and send commands, over a WebSocket",
+        query=FollowQuery,
+        handler=open_console,
+    ),
+)

@@ -1,0 +1,190 @@
+"""Why: what was decided about an instance or a group, on what grounds, and what was passed over."""
+
+from __future__ import annotations
+
+import datetime as dt
+from typing import Annotated, Final
+
+import msgspec
+
+from corral.controller.collections import Journal, group_decisions, instance_decisions
+from corral.controller.http.call import Call, NoQuery
+from corral.controller.http.paging import Page, PageQuery, decode_cursor, encode_cursor
+from corral.controller.http.route_table import Read, Route
+from corral.controller.http.setting import Leading
+from corral.domain.decisions import Alternative, DecisionKind
+from corral.domain.ids import MAX_COUNTER
+from corral.domain.instance_records import DecisionRecord, GroupRecord, InstanceRecord, live
+from corral.domain.permissions import Permission
+from corral.errors import Code, Rejected
+from corral.store.port import Entry
+
+_RECENT: Final = 20
+_INSTANCE: Final = "instance/"
+_GROUP: Final = "group/"
+
+Subject = Annotated[
+    str,
+    msgspec.Meta(
+        max_length=80,
+        description="`instance/ID` or `group/NAME`.",
+        extra_json_schema={"pattern": "^(instance|group)/[a-z0-9._-]+$"},
+    ),
+]
+
+
+class DecisionShape(msgspec.Struct, frozen=True, kw_only=True):
+    """One decision; `rejected` is what was considered and not done."""
+
+    number: int
+    id: str
+    at: dt.datetime
+    kind: DecisionKind
+    subject: str
+    reason: str
+    cause: str
+    epoch: int
+    inputs: dict[str, str | int | float | bool]
+    rejected: list[Alternative]
+
+
+class WhyShape(msgspec.Struct, frozen=True, kw_only=True):
+    """Why something is as it is: one sentence, and the decisions behind it, the newest first."""
+
+    subject: str
+    state: str
+    summary: str
+    decisions: list[DecisionShape]
+
+
+class DecisionQuery(PageQuery, frozen=True, kw_only=True):
+    subject: Subject
+
+
+def _journal(subject: str) -> Journal[DecisionRecord]:
+    if subject.startswith(_INSTANCE) and len(subject) > len(_INSTANCE):
+        return instance_decisions(subject.removeprefix(_INSTANCE))
+    if subject.startswith(_GROUP) and len(subject) > len(_GROUP):
+        return group_decisions(subject.removeprefix(_GROUP))
+    raise Rejected(
+        Code.INVALID_FIELD,
+        f"'{subject}' is no subject of decisions",
+        hint="use instance/ID or group/NAME",
+        field="subject",
+    )
+
+
+async def list_decisions(leading: Leading, call: Call[None, DecisionQuery]) -> Page[DecisionShape]:
+    """The newest first. What was decided about things that are gone stays for a while."""
+    journal = _journal(call.query.subject)
+    limit = call.query.limit
+    before = _before(decode_cursor(journal.name, call.query.cursor))
+    found = await leading.reads.entries(journal.name, before=before, limit=limit + 1, newest=True)
+    shown = found[-limit:]
+    return Page(
+        items=[_shape(journal, entry) for entry in reversed(shown)],
+        next=encode_cursor(journal.name, str(shown[0].number)) if len(found) > limit else None,
+    )
+
+
+def _before(position: str | None) -> int | None:
+    if position is None:
+        return None
+    if not (position.isascii() and position.isdecimal() and len(position) < 19):
+        raise Rejected(Code.INVALID_CURSOR, "the cursor is not one of this list", field="cursor")
+    return min(int(position), MAX_COUNTER)
+
+
+def _shape(journal: Journal[DecisionRecord], entry: Entry) -> DecisionShape:
+    record = journal.decode(entry.body)
+    return DecisionShape(
+        number=entry.number,
+        id=record.id,
+        at=record.at,
+        kind=record.kind,
+        subject=record.subject,
+        reason=record.reason,
+        cause=record.cause,
+        epoch=record.epoch,
+        inputs=record.inputs,
+        rejected=list(record.rejected),
+    )
+
+
+async def _recent(leading: Leading, journal: Journal[DecisionRecord]) -> list[DecisionShape]:
+    found = await leading.reads.entries(journal.name, limit=_RECENT, newest=True)
+    return [_shape(journal, entry) for entry in reversed(found)]
+
+
+async def why_instance(leading: Leading, call: Call[None, NoQuery]) -> WhyShape:
+    record = leading.state.instances.require(call.path["id"]).record
+    return WhyShape(
+        subject=f"{_INSTANCE}{record.id}",
+        state=record.state.value,
+        summary=_instance_summary(record),
+        decisions=await _recent(leading, instance_decisions(record.id)),
+    )
+
+
+def _instance_summary(record: InstanceRecord) -> str:
+    told = f"instance '{record.id}' of group '{record.group}' is {record.state} on node '{record.node}'"
+    if record.start_failure is not None and not record.started_at:
+        failure = record.start_failure
+        told += f"; its start failed at {failure.stage} with {failure.code}: {failure.message}"
+    elif record.exit is not None and not live(record.state):
+        told += f"; it ended: {record.exit.summary}"
+    if record.reason:
+        told += f"; {record.reason}"
+    return told
+
+
+async def why_group(leading: Leading, call: Call[None, NoQuery]) -> WhyShape:
+    record = leading.state.groups.require(call.path["name"]).record
+    name = record.spec.name
+    there = [each.record for each in leading.state.instances.of_group(name)]
+    present = sum(live(each.state) for each in there)
+    return WhyShape(
+        subject=f"{_GROUP}{name}",
+        state="PAUSED" if record.paused else "SHORT" if present < record.wanted_count else "MET",
+        summary=_group_summary(record, present),
+        decisions=await _recent(leading, group_decisions(name)),
+    )
+
+
+def _group_summary(record: GroupRecord, present: int) -> str:
+    told = f"group '{record.spec.name}' wants {record.wanted_count} instances and has {present}"
+    if record.paused is not None:
+        until = record.paused.until.isoformat(timespec="seconds")
+        told += f"; it is crash-looping and left alone until {until}: {record.paused.reason}"
+    if record.reason:
+        told += f"; {record.reason}"
+    return told
+
+
+ROUTES: Final[tuple[Route, ...]] = (
+    Read(
+        method="GET",
+        path="/api/v1/decisions",
+        permission=Permission.DECISIONS_READ,
+        summary="List decisions about an instance or a group, the newest first",
+        query=DecisionQuery,
+        response=Page[DecisionShape],
+        handler=list_decisions,
+    ),
+    Read(
+        method="GET",
+        path="/api/v1/instances/{id}/why",
+        permission=Permission.DECISIONS_READ,
+        summary="Why an instance is as it is",
+        response=WhyShape,
+        handler=why_instance,
+    ),
+    Read(
+        method="GET",
+        path="/api/v1/groups/{name}/why",
+        permission=Permission.DECISIONS_READ,
+        summary="Why a group has as many instances as it has",
+        response=WhyShape,
+        handler=why_group,
+    ),
+)

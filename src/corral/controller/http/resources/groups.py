@@ -1,0 +1,274 @@
+"""Groups: what is wanted, how many, and why there are fewer."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Callable, Mapping
+from typing import Annotated, Any, Final
+
+import msgspec
+from msgspec import UNSET, UnsetType
+
+from corral.controller.cluster_state import ClusterState, Stored
+from corral.controller.http.call import Body, Call, NoQuery, Query
+from corral.controller.http.paging import Page, PageQuery, page_of
+from corral.controller.http.resources.changing import workspace
+from corral.controller.http.route_table import Mutate, Read, Route
+from corral.controller.http.setting import Leading
+from corral.controller.instances import group_changes, instance_changes
+from corral.controller.instances.workspace import Workspace
+from corral.controller.mutations import Mutation
+from corral.domain.groups import Count, GroupSpec
+from corral.domain.instance_records import CrashLoop, GroupRecord, Readiness, live
+from corral.domain.instance_states import Wanted
+from corral.domain.permissions import Permission
+
+
+class GroupStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """How a group fares. `wanted` instances are kept, `instances` exist, `ready` of them are ready."""
+
+    wanted: int
+    target: int
+    instances: int
+    ready: int
+    reason: str
+    paused: CrashLoop | None
+    deleting: bool
+    created_at: dt.datetime
+    updated_at: dt.datetime
+
+
+class GroupShape(GroupSpec, frozen=True, kw_only=True):
+    """A group's document as it was given, with its defaults, and how it fares."""
+
+    status: GroupStatus
+    revision: int
+
+
+class NewGroup(GroupSpec, Body, frozen=True, kw_only=True):
+    """A group's document."""
+
+
+def _patch_type() -> type[Body]:
+    """Every field of a group's document, each of them optional; null goes back to the default."""
+    fields: list[tuple[str, Any, Any]] = []
+    for field in msgspec.structs.fields(GroupSpec):
+        nested = field.name in ("env", "variables", "ports", "node_labels", "labels", "properties")
+        nested = nested or field.name in ("restart", "crash_loop")
+        kind = dict[str, Any] if nested else field.type  # a part of it may be given: it is merged in
+        fields.append((field.name, kind | None | UnsetType, UNSET))
+    made: Any = msgspec.defstruct(
+        "GroupPatch",
+        fields,
+        bases=(Body,),
+        kw_only=True,
+        frozen=True,
+        forbid_unknown_fields=True,
+        module=__name__,
+    )
+    patch: type[Body] = made
+    return patch
+
+
+GroupPatch: Final = _patch_type()
+
+
+class Scale(Body, frozen=True, kw_only=True):
+    count: Count
+
+
+class Cascade(Query, frozen=True, kw_only=True):
+    cascade: Annotated[bool, msgspec.Meta(description="Stop its instances first.")] = False
+
+
+def group_shape(state: ClusterState, stored: Stored[GroupRecord]) -> GroupShape:
+    record = stored.record
+    present = [each.record for each in state.instances.of_group(record.spec.name)]
+    living = [each for each in present if live(each.state)]
+    status = GroupStatus(
+        wanted=record.wanted_count,
+        target=record.target,
+        instances=len(living),
+        ready=sum(each.readiness is Readiness.READY for each in living),
+        reason=record.reason,
+        paused=record.paused,
+        deleting=record.deleting,
+        created_at=record.created_at,
+        updated_at=record.updated_at,
+    )
+    return GroupShape(**msgspec.structs.asdict(record.spec), status=status, revision=stored.revision)
+
+
+async def list_groups(leading: Leading, call: Call[None, PageQuery]) -> Page[GroupShape]:
+    state = leading.state
+    return page_of(
+        state.groups, call.query, wanted=lambda _: True, shape=lambda stored: group_shape(state, stored)
+    )
+
+
+async def get_group(leading: Leading, call: Call[None, NoQuery]) -> GroupShape:
+    return group_shape(leading.state, leading.state.groups.require(call.path["name"]))
+
+
+def the_group(state: ClusterState, path: Mapping[str, str]) -> Stored[GroupRecord]:
+    return state.groups.require(path["name"])
+
+
+def create_group(leading: Leading, call: Call[GroupSpec, NoQuery]) -> Mutation:
+    ws = workspace(leading, call, "POST /groups")
+    spec = GroupSpec(**msgspec.structs.asdict(call.body))
+    record = group_changes.create_group(ws, spec)
+    return _changed(leading, ws, "groups.create", spec.name, None, record, status=201)
+
+
+def patch_group(leading: Leading, call: Call[Any, NoQuery]) -> Mutation:
+    name = call.path["name"]
+    patch: dict[str, object] = msgspec.to_builtins(call.body)
+    return _changing(leading, call, "groups.update", lambda ws: group_changes.patch_group(ws, name, patch))
+
+
+def scale_group(leading: Leading, call: Call[Scale, NoQuery]) -> Mutation:
+    name, count = call.path["name"], call.body.count
+    return _changing(leading, call, "groups.scale", lambda ws: group_changes.scale_group(ws, name, count))
+
+
+def unpause_group(leading: Leading, call: Call[None, NoQuery]) -> Mutation:
+    name = call.path["name"]
+    return _changing(leading, call, "groups.unpause", lambda ws: group_changes.unpause_group(ws, name))
+
+
+def restart_group(leading: Leading, call: Call[None, NoQuery]) -> Mutation:
+    """All of its instances that are wanted, at once."""
+    name = call.path["name"]
+
+    def restart(ws: Workspace) -> GroupRecord:
+        for instance in ws.instances_of(name):
+            if live(instance.state) and instance.wanted is Wanted.RUN:
+                instance_changes.restart_instance(ws, instance.id, reason="the group is restarted")
+        return ws.require_group(name)
+
+    return _changing(leading, call, "groups.restart", restart)
+
+
+def delete_group(leading: Leading, call: Call[None, Cascade]) -> Mutation:
+    stored = leading.state.groups.require(call.path["name"])
+    ws = workspace(leading, call, f"DELETE /groups/{stored.record.spec.name}")
+    group_changes.delete_group(ws, stored.record.spec.name, cascade=call.query.cascade)
+    return Mutation(
+        action="groups.delete",
+        subject=stored.record.spec.name,
+        steps=ws.steps(),
+        status=204,
+        before=_audited(stored.record),
+    )
+
+
+def _changing(
+    leading: Leading, call: Call[Any, Any], action: str, change: Callable[[Workspace], GroupRecord]
+) -> Mutation:
+    stored = leading.state.groups.require(call.path["name"])
+    ws = workspace(leading, call, action)
+    return _changed(leading, ws, action, stored.record.spec.name, stored, change(ws))
+
+
+def _changed(
+    leading: Leading,
+    ws: Workspace,
+    action: str,
+    name: str,
+    before: Stored[GroupRecord] | None,
+    record: GroupRecord,
+    *,
+    status: int = 200,
+) -> Mutation:
+    return Mutation(
+        action=action,
+        subject=name,
+        steps=ws.steps(),
+        body=group_shape(leading.state, Stored(before.revision if before else 0, record)),
+        status=status,
+        before=_audited(before.record) if before else None,
+        after=_audited(record),
+    )
+
+
+def _audited(record: GroupRecord) -> dict[str, object]:
+    """The document without the values of its variables: they may be secret, the audit is for many."""
+    document: dict[str, object] = msgspec.to_builtins(record.spec)
+    for field in ("env", "variables"):
+        document[field] = sorted(getattr(record.spec, field))
+    return {**document, "target": record.target, "paused": record.paused is not None}
+
+
+def _operation(
+    verb: str, summary: str, handler: Callable[[Leading, Call[Any, Any]], Mutation], **more: Any
+) -> Mutate:
+    return Mutate(
+        method="POST",
+        path=f"/api/v1/groups/{{name}}/{verb}",
+        permission=Permission.GROUPS_MANAGE,
+        summary=summary,
+        response=GroupShape,
+        handler=handler,
+        revises=the_group,
+        **more,
+    )
+
+
+ROUTES: Final[tuple[Route, ...]] = (
+    Read(
+        method="GET",
+        path="/api/v1/groups",
+        permission=Permission.GROUPS_READ,
+        summary="List groups",
+        query=PageQuery,
+        response=Page[GroupShape],
+        handler=list_groups,
+    ),
+    Mutate(
+        method="POST",
+        path="/api/v1/groups",
+        permission=Permission.GROUPS_MANAGE,
+        summary="Create a group; its instances follow at once",
+        body=NewGroup,
+        response=GroupShape,
+        status=201,
+        handler=create_group,
+    ),
+    Read(
+        method="GET",
+        path="/api/v1/groups/{name}",
+        permission=Permission.GROUPS_READ,
+        summary="Show a group",
+        response=GroupShape,
+        handler=get_group,
+    ),
+    Mutate(
+        method="PATCH",
+        path="/api/v1/groups/{name}",
+        permission=Permission.GROUPS_MANAGE,
+        summary="Change some fields of a group (RFC 7396); what runs goes on as it was started",
+        body=GroupPatch,
+        response=GroupShape,
+        handler=patch_group,
+        revises=the_group,
+    ),
+    Mutate(
+        method="DELETE",
+        path="/api/v1/groups/{name}",
+        permission=Permission.GROUPS_MANAGE,
+        summary="Delete a group; with `cascade` it goes when its last instance has ended",
+        query=Cascade,
+        status=204,
+        handler=delete_group,
+        revises=the_group,
+    ),
+    _operation("scale", "How many instances a group shall have", scale_group, body=Scale),
+    _operation("unpause", "Try a crash-looping group again now", unpause_group),
+    _operation(
+        "restart",
+        "Restart every instance of a group, all at once",
+        restart_group,
+        turn=lambda leading: leading.instances.placing,
+    ),
+)

@@ -1,0 +1,123 @@
+"""An instance as the API shows it."""
+
+from __future__ import annotations
+
+import datetime as dt
+
+import msgspec
+
+from corral.controller.cluster_state import Stored
+from corral.controller.http.setting import Leading
+from corral.domain.groups import PRIMARY
+from corral.domain.instance_records import ExitRecord, InstanceRecord, Readiness, StartFailure, live
+from corral.domain.instance_states import InstanceState, Wanted
+
+
+class ExitShape(msgspec.Struct, frozen=True, kw_only=True):
+    """How a run ended. `known` false: nobody saw it."""
+
+    code: int | None
+    signal: int | None
+    crashed: bool
+    summary: str
+    known: bool
+    core_dumped: bool
+    outcome: str
+    crash_class: str
+    rung: str
+    ended_at: dt.datetime
+
+
+class InstanceShape(msgspec.Struct, frozen=True, kw_only=True):
+    """An instance and its present or last run."""
+
+    id: str
+    group: str
+    node: str
+    state: InstanceState
+    wanted: Wanted
+    ready: bool
+    port: int | None
+    ports: dict[str, int]
+    pid: int | None
+    players: int
+    started_at: dt.datetime | None
+    ended_at: dt.datetime | None
+    exit: ExitShape | None
+    plan_hash: str
+    reason: str
+    incarnation: int
+    restarts: int
+    runtime: str
+    deployment_revision: int
+    uptime_ms: int
+    last_seen: dt.datetime | None
+    memory_mb: int
+    created_at: dt.datetime
+    decision: str
+    start_failure: StartFailure | None
+    revision: int
+
+
+def instance_shape(leading: Leading, stored: Stored[InstanceRecord]) -> InstanceShape:
+    record = stored.record
+    group = leading.state.groups.find(record.group)
+    ports = {leased.name: leased.port for leased in record.ports}
+    return InstanceShape(
+        id=record.id,
+        group=record.group,
+        node=record.node,
+        state=record.state,
+        wanted=record.wanted,
+        ready=record.readiness is Readiness.READY and live(record.state),
+        port=ports.get(PRIMARY, next(iter(ports.values()), None)),
+        ports=ports,
+        pid=record.pid or None,
+        players=0,
+        started_at=record.started_at,
+        ended_at=record.ended_at,
+        exit=exit_shape(record.exit) if record.exit else None,
+        plan_hash=record.plan_hash,
+        reason=record.reason,
+        incarnation=record.incarnation,
+        restarts=record.restarts,
+        runtime=group.record.spec.runtime if group else "process",
+        deployment_revision=0,
+        uptime_ms=_uptime_ms(record, leading.setting.clock.now()),
+        last_seen=_last_seen(leading, record),
+        memory_mb=record.memory_mb,
+        created_at=record.created_at,
+        decision=record.decision,
+        start_failure=record.start_failure,
+        revision=stored.revision,
+    )
+
+
+def exit_shape(record: ExitRecord) -> ExitShape:
+    return ExitShape(
+        code=record.code,
+        signal=record.signal,
+        crashed=record.crashed,
+        summary=record.summary,
+        known=record.known,
+        core_dumped=record.core_dumped,
+        outcome=record.outcome,
+        crash_class=record.crash_class,
+        rung=record.rung,
+        ended_at=record.ended_at,
+    )
+
+
+def _uptime_ms(record: InstanceRecord, now: dt.datetime) -> int:
+    if record.started_at is None:
+        return 0
+    until = record.ended_at if not live(record.state) and record.ended_at else now
+    return max(0, int((until - record.started_at) / dt.timedelta(milliseconds=1)))
+
+
+def _last_seen(leading: Leading, record: InstanceRecord) -> dt.datetime | None:
+    """When we last heard of it: from its node while it lives, its end afterwards."""
+    if not live(record.state):
+        return record.ended_at
+    node = leading.nodes.live(record.node)
+    return node.last_seen if node else None

@@ -1,0 +1,376 @@
+"""Instances: look, start, stop, kill, restart, command, forget."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from typing import Annotated, Any, Final, Literal
+
+import msgspec
+
+from corral.controller.cluster_state import ClusterState, Stored
+from corral.controller.http.call import Body, Call, NoQuery, Query
+from corral.controller.http.fields import Text
+from corral.controller.http.paging import Page, PageQuery, page_of
+from corral.controller.http.resources import commanding
+from corral.controller.http.resources.changing import workspace
+from corral.controller.http.resources.instance_shapes import InstanceShape, instance_shape
+from corral.controller.http.route_table import Act, Mutate, Read, Route
+from corral.controller.http.setting import Leading
+from corral.controller.instances import instance_changes
+from corral.controller.instances.workspace import Workspace
+from corral.controller.mutations import Mutation
+from corral.domain.instance_records import InstanceRecord, live
+from corral.domain.instance_states import InstanceState, Wanted
+from corral.domain.permissions import Permission
+from corral.errors import Code, Rejected, Retryable
+
+LINE_MAX: Final = 4095
+_NAME_MAX: Final = 63
+
+NameFilter = Annotated[str, msgspec.Meta(max_length=_NAME_MAX)]
+WaitSeconds = Annotated[int, msgspec.Meta(ge=1, le=600, description="How long to wait.")]
+
+
+class InstanceQuery(PageQuery, frozen=True, kw_only=True):
+    group: NameFilter | None = None
+    node: NameFilter | None = None
+    state: InstanceState | None = None
+    wanted: Wanted | None = None
+
+
+class AwaitRunning(Query, frozen=True, kw_only=True):
+    wait: Annotated[Literal["running"], msgspec.Meta(description="Answer when it runs.")] | None = None
+    timeout: WaitSeconds = 30
+
+
+class AwaitStopped(Query, frozen=True, kw_only=True):
+    wait: Annotated[Literal["stopped"], msgspec.Meta(description="Answer when it ended.")] | None = None
+    timeout: WaitSeconds = 60
+
+
+class NewInstance(Body, frozen=True, kw_only=True):
+    group: Annotated[str, msgspec.Meta(max_length=_NAME_MAX)]
+    node: Annotated[str, msgspec.Meta(max_length=_NAME_MAX, description="Only there.")] | None = None
+
+
+class Why(Body, frozen=True, kw_only=True):
+    reason: Text = ""
+
+
+class CommandLine(Body, frozen=True, kw_only=True):
+    command: Annotated[
+        str,
+        # one line: what a newline would make of it is a second command
+        msgspec.Meta(max_length=LINE_MAX, pattern=r"^[^\x00\n\r]*(?!\n)$"),
+    ]
+
+
+class CommandTaken(msgspec.Struct, frozen=True, kw_only=True):
+    """The line is in the instance's input; what it does with it shows on the console."""
+
+    id: str
+    command: str
+
+
+async def list_instances(leading: Leading, call: Call[None, InstanceQuery]) -> Page[InstanceShape]:
+    query = call.query
+
+    def wanted(record: InstanceRecord) -> bool:
+        return (
+            query.group in (None, record.group)
+            and query.node in (None, record.node)
+            and query.state in (None, record.state)
+            and query.wanted in (None, record.wanted)
+        )
+
+    return page_of(
+        leading.state.instances, query, wanted=wanted, shape=lambda stored: instance_shape(leading, stored)
+    )
+
+
+async def get_instance(leading: Leading, call: Call[None, NoQuery]) -> InstanceShape:
+    return instance_shape(leading, leading.state.instances.require(call.path["id"]))
+
+
+def the_instance(state: ClusterState, path: Mapping[str, str]) -> Stored[InstanceRecord]:
+    return state.instances.require(path["id"])
+
+
+def start_instance(leading: Leading, call: Call[NewInstance, AwaitRunning]) -> Mutation:
+    return _started(leading, call, call.body.group, call.body.node)
+
+
+def start_in_group(leading: Leading, call: Call[None, AwaitRunning]) -> Mutation:
+    return _started(leading, call, leading.state.groups.require(call.path["name"]).record.spec.name, None)
+
+
+def _started(leading: Leading, call: Call[Any, Any], group: str, node: str | None) -> Mutation:
+    ws = workspace(leading, call, "instances.start")
+    record = instance_changes.start_instance(ws, group, node=node)
+    return Mutation(
+        action="instances.start",
+        subject=record.id,
+        steps=ws.steps(),
+        body=instance_shape(leading, Stored(0, record)),
+        status=201,
+        after={"group": record.group, "node": record.node, "incarnation": record.incarnation},
+    )
+
+
+def _changing(
+    leading: Leading, call: Call[Any, Any], action: str, change: Callable[[Workspace, str], InstanceRecord]
+) -> Mutation:
+    stored = leading.state.instances.require(call.path["id"])
+    ws = workspace(leading, call, action)
+    changed = change(ws, stored.record.id)
+    return Mutation(
+        action=action,
+        subject=stored.record.id,
+        steps=ws.steps(),
+        body=instance_shape(leading, Stored(stored.revision, changed)),
+        before=_audited(stored.record),
+        after=_audited(changed),
+    )
+
+
+def _audited(record: InstanceRecord) -> dict[str, object]:
+    return {"state": record.state.value, "wanted": record.wanted.value, "incarnation": record.incarnation}
+
+
+def _reason(call: Call[Why, Any]) -> str:
+    return call.body.reason or f"asked for by {call.caller.actor.name}"
+
+
+def stop_instance(leading: Leading, call: Call[Why, AwaitStopped]) -> Mutation:
+    reason = _reason(call)
+    return _changing(
+        leading,
+        call,
+        "instances.stop",
+        lambda ws, name: instance_changes.stop_instance(ws, name, reason=reason),
+    )
+
+
+def kill_instance(leading: Leading, call: Call[Why, AwaitStopped]) -> Mutation:
+    reason = _reason(call)
+    return _changing(
+        leading,
+        call,
+        "instances.kill",
+        lambda ws, name: instance_changes.kill_instance(ws, name, reason=reason),
+    )
+
+
+def restart_instance(leading: Leading, call: Call[Why, AwaitRunning]) -> Mutation:
+    reason = _reason(call)
+    return _changing(
+        leading,
+        call,
+        "instances.restart",
+        lambda ws, name: instance_changes.restart_instance(ws, name, reason=reason),
+    )
+
+
+def remove_instance(leading: Leading, call: Call[None, NoQuery]) -> Mutation:
+    stored = leading.state.instances.require(call.path["id"])
+    ws = workspace(leading, call, "instances.remove")
+    instance_changes.remove_instance(ws, stored.record.id)
+    return Mutation(
+        action="instances.remove",
+        subject=stored.record.id,
+        steps=ws.steps(),
+        status=204,
+        before=_audited(stored.record),
+    )
+
+
+async def send_command(leading: Leading, call: Call[CommandLine, NoQuery]) -> Mutation:
+    id = leading.state.instances.require(call.path["id"]).record.id
+    line = call.body.command
+    await commanding.send(leading, id, line, actor=call.caller.actor)
+    return Mutation(
+        action=commanding.ACTION,
+        subject=id,
+        steps=(),
+        body=CommandTaken(id=id, command=line),
+        after={"command": line},
+    )
+
+
+async def until_running(
+    leading: Leading, call: Call[Any, AwaitRunning], shape: InstanceShape
+) -> InstanceShape:
+    if call.query.wait is None:
+        return shape
+
+    def runs(record: InstanceRecord) -> bool:
+        return record.state is InstanceState.RUNNING and record.wanted is Wanted.RUN
+
+    stored = await _until(leading, shape, runs, timeout=call.query.timeout, what="running")
+    if not runs(stored.record):
+        raise _start_failed(stored.record)
+    return instance_shape(leading, stored)
+
+
+async def until_stopped(
+    leading: Leading, call: Call[Any, AwaitStopped], shape: InstanceShape
+) -> InstanceShape:
+    if call.query.wait is None:
+        return shape
+
+    def over(record: InstanceRecord) -> bool:
+        return not live(record.state)
+
+    stored = await _until(leading, shape, over, timeout=call.query.timeout, what="stopped")
+    return instance_shape(leading, stored)
+
+
+async def _until(
+    leading: Leading,
+    shape: InstanceShape,
+    wanted: Callable[[InstanceRecord], bool],
+    *,
+    timeout: int,
+    what: str,
+) -> Stored[InstanceRecord]:
+    """The record when it is as wanted, or can no longer become so. A start that took the place of
+    the one we wait for (its port was taken, its node refused) is waited for in its turn."""
+    incarnation = shape.incarnation
+    try:
+        async with asyncio.timeout(timeout):
+            while True:
+                stored = await leading.instances.settled(shape.id, incarnation, wanted, timeout)
+                record = stored.record
+                if wanted(record) or record.incarnation == incarnation or not live(record.state):
+                    return stored
+                incarnation = record.incarnation
+    except (TimeoutError, Retryable) as error:
+        if isinstance(error, Retryable) and error.code is not Code.TIMEOUT:
+            raise
+        found = leading.state.instances.find(shape.id)
+        seen = f"it is {found.record.state}" if found else "it is gone"
+        raise Retryable(
+            Code.TIMEOUT,
+            f"instance '{shape.id}' was not {what} within {timeout} seconds: {seen}",
+            hint="it may still become so; look again",
+        ) from None
+
+
+def _start_failed(record: InstanceRecord) -> Rejected:
+    failure = record.start_failure
+    if failure is not None:
+        why = f"{failure.code} at {failure.stage}: {failure.message}"
+    else:
+        why = record.exit.summary if record.exit else record.reason or f"it is {record.state}"
+    return Rejected(
+        Code.START_FAILED,
+        f"instance '{record.id}' did not run: {why}"[:1000],
+        hint=f"see 'corral why {record.id}' and its console",
+    )
+
+
+def _operation(
+    verb: str, summary: str, handler: Callable[[Leading, Call[Any, Any]], Mutation], **more: Any
+) -> Mutate:
+    return Mutate(
+        method="POST",
+        path=f"/api/v1/instances/{{id}}/{verb}",
+        permission=Permission.INSTANCES_MANAGE,
+        summary=summary,
+        body=Why,
+        response=InstanceShape,
+        handler=handler,
+        revises=the_instance,
+        **more,
+    )
+
+
+def _placing(leading: Leading) -> asyncio.Lock:
+    return leading.instances.placing
+
+
+ROUTES: Final[tuple[Route, ...]] = (
+    Read(
+        method="GET",
+        path="/api/v1/instances",
+        permission=Permission.INSTANCES_READ,
+        summary="List instances",
+        query=InstanceQuery,
+        response=Page[InstanceShape],
+        handler=list_instances,
+    ),
+    Mutate(
+        method="POST",
+        path="/api/v1/instances",
+        permission=Permission.INSTANCES_MANAGE,
+        summary="Start one more instance of a group",
+        body=NewInstance,
+        query=AwaitRunning,
+        response=InstanceShape,
+        status=201,
+        handler=start_instance,
+        settle=until_running,
+        turn=_placing,
+    ),
+    Mutate(
+        method="POST",
+        path="/api/v1/groups/{name}/start",
+        permission=Permission.INSTANCES_MANAGE,
+        summary="Start one more instance of this group",
+        query=AwaitRunning,
+        response=InstanceShape,
+        status=201,
+        handler=start_in_group,
+        settle=until_running,
+        turn=_placing,
+    ),
+    Read(
+        method="GET",
+        path="/api/v1/instances/{id}",
+        permission=Permission.INSTANCES_READ,
+        summary="Show an instance",
+        response=InstanceShape,
+        handler=get_instance,
+    ),
+    _operation(
+        "stop",
+        "Stop an instance by its group's ladder; it stays stopped",
+        stop_instance,
+        query=AwaitStopped,
+        settle=until_stopped,
+    ),
+    _operation(
+        "kill",
+        "Kill everything of an instance at once",
+        kill_instance,
+        query=AwaitStopped,
+        settle=until_stopped,
+    ),
+    _operation(
+        "restart",
+        "Stop an instance and start it again under its id",
+        restart_instance,
+        query=AwaitRunning,
+        settle=until_running,
+        turn=_placing,
+    ),
+    Act(
+        method="POST",
+        path="/api/v1/instances/{id}/command",
+        permission=Permission.INSTANCES_COMMAND,
+        summary="Put a line into an instance's input",
+        body=CommandLine,
+        response=CommandTaken,
+        handler=send_command,
+    ),
+    Mutate(
+        method="DELETE",
+        path="/api/v1/instances/{id}",
+        permission=Permission.INSTANCES_MANAGE,
+        summary="Forget an instance that has ended",
+        status=204,
+        handler=remove_instance,
+        revises=the_instance,
+    ),
+)

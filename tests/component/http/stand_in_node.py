@@ -1,0 +1,171 @@
+"""A node behind the link's port: it keeps consoles as bytes and answers what it is asked."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import re2
+
+from corral.controller.consoles.service import Consoles
+from corral.controller.sessions.session import HostIdentity, SessionFacts
+from corral.domain.ids import Epoch, NodeId, SessionId
+from corral.wire.features import FEATURES
+from corral.wire.v1.instance_pb2 import (
+    ConsoleBatch,
+    ConsoleBlock,
+    ConsoleGap,
+    ConsolePosition,
+    ConsoleQuery,
+    ConsoleQueryFailed,
+    ConsoleQueryResult,
+    ConsoleTime,
+    SendCommandAck,
+)
+from corral.wire.v1.link_pb2 import ControllerMessage
+
+T0 = 1_700_000_000_000
+
+
+class LatestOnly:
+    """The outbox, as far as consoles use it."""
+
+    def __init__(self) -> None:
+        self.latest: dict[str, ControllerMessage] = {}
+
+    def replace(self, key: str, message: ControllerMessage) -> bool:
+        self.latest[key] = message
+        return True
+
+
+class StandInNode:
+    """`write` is what an instance does; `flush` is the daemon sending what is new."""
+
+    def __init__(self, id: NodeId, *, consoles: Consoles, uploads: Any) -> None:
+        self.id = id
+        self.facts = SessionFacts(
+            id=SessionId(f"session-{id}"),
+            node_id=id,
+            serial="1",
+            host=HostIdentity(machine_id="m", boot_id="b", run_id="r"),
+            spool_id="s",
+            epoch=Epoch(1),
+            features=frozenset(FEATURES),
+        )
+        self.outbox = LatestOnly()
+        self.over = asyncio.Event()
+        self.sent: list[ControllerMessage] = []
+        self.queries: list[ConsoleQuery] = []
+        self.commands: list[str] = []
+        self.silent = False
+        self.refuse_queries = ""
+        self.refuse_commands = ""
+        self.kept: dict[tuple[str, int], bytearray] = {}
+        self.first: dict[tuple[str, int], int] = {}
+        self.acked: dict[tuple[str, int], int] = {}
+        self.instances: Any = None
+        self._consoles = consoles
+        self._uploads = uploads
+
+    def write(self, id: str, incarnation: int, data: bytes) -> None:
+        self.kept.setdefault((id, incarnation), bytearray()).extend(data)
+
+    def say(self, id: str, incarnation: int, data: bytes) -> None:
+        """Written and sent."""
+        self.write(id, incarnation, data)
+        self.flush(id, incarnation)
+
+    def flush(self, id: str, incarnation: int, *, begin: int | None = None) -> None:
+        key = (id, incarnation)
+        begin = self.acked.get(key, 0) if begin is None else begin
+        data = bytes(self.kept[key][begin:])
+        blocks = [self._block(key, begin + at, data[at : at + 65_536]) for at in range(0, len(data), 65_536)]
+        self._consoles.receive(self.id, self.confirm, ConsoleBatch(blocks=blocks))
+
+    def skip(self, id: str, incarnation: int, count: int) -> None:
+        """Bytes that the node could not keep: a gap, and a block behind it."""
+        key = (id, incarnation)
+        begin = len(self.kept[key])
+        self.kept[key].extend(b"?" * count)
+        gap = ConsoleGap(from_offset=begin, to_offset=begin + count, reason="the disk was full")
+        block = ConsoleBlock(
+            instance_id=id, incarnation=incarnation, offset=begin + count, data=b"after\n", gaps=[gap]
+        )
+        self.kept[key].extend(b"after\n")
+        self._consoles.receive(self.id, self.confirm, ConsoleBatch(blocks=[block]))
+
+    @staticmethod
+    def _block(key: tuple[str, int], offset: int, data: bytes) -> ConsoleBlock:
+        return ConsoleBlock(
+            instance_id=key[0],
+            incarnation=key[1],
+            offset=offset,
+            data=data,
+            times=[ConsoleTime(offset=offset, timestamp_ms=T0 + offset)],
+        )
+
+    def confirm(self, position: ConsolePosition) -> None:
+        self.acked[position.instance_id, position.incarnation] = position.offset
+
+    def send(self, message: ControllerMessage) -> bool:
+        self.sent.append(message)
+        kind = message.WhichOneof("payload")
+        if kind == "console_query" and not self.silent:
+            query = ConsoleQuery()
+            query.CopyFrom(message.console_query)
+            self.queries.append(query)
+            asyncio.get_running_loop().call_soon(self._answer, query)
+        if kind == "send_command" and not self.silent:
+            command = message.send_command
+            self.commands.append(command.command)
+            ack = SendCommandAck(
+                request_id=command.request_id,
+                instance_id=command.instance_id,
+                incarnation=command.incarnation,
+                accepted=not self.refuse_commands,
+                error_code=self.refuse_commands,
+                error_message="the instance does not read its input" if self.refuse_commands else "",
+                unread_bytes=65_536 if self.refuse_commands else 0,
+            )
+            asyncio.get_running_loop().call_soon(self.instances.commands.answered, self.id, ack)
+        return not self.over.is_set()
+
+    def _answer(self, query: ConsoleQuery) -> None:
+        key = (query.instance_id, query.incarnation)
+        if self.refuse_queries or key not in self.kept:
+            failed = ConsoleQueryFailed(
+                request_id=query.request_id,
+                error_code=self.refuse_queries or "CONSOLE_GONE",
+                error_message="this console is not kept any more",
+            )
+            self._consoles.query_failed(self.id, failed)
+            return
+        result = self._found(query) if query.pattern else self._part(query)
+        self._uploads.expected[query.request_id].set_result(result.SerializeToString())
+
+    def _part(self, query: ConsoleQuery) -> ConsoleQueryResult:
+        key = (query.instance_id, query.incarnation)
+        data, first = self.kept[key], self.first.get((query.instance_id, query.incarnation), 0)
+        begin = max(first, query.from_offset)
+        if query.newest:
+            begin = max(begin, len(data) - query.max_bytes)
+        part = bytes(data[begin : begin + query.max_bytes])
+        return ConsoleQueryResult(
+            blocks=[self._block(key, begin, part)] if part else [],
+            first_offset=first,
+            end_offset=len(data),
+            next_offset=begin + len(part),
+        )
+
+    def _found(self, query: ConsoleQuery) -> ConsoleQueryResult:
+        key = (query.instance_id, query.incarnation)
+        pattern = re2.compile(query.pattern.encode())
+        blocks = []
+        at = query.from_offset
+        for line in bytes(self.kept[key][at:]).splitlines(keepends=True):
+            if len(blocks) == query.max_lines:
+                break
+            if pattern.search(line.rstrip(b"\n")):
+                blocks.append(self._block(key, at, line))
+            at += len(line)
+        return ConsoleQueryResult(blocks=blocks, end_offset=len(self.kept[key]), next_offset=at)

@@ -1,0 +1,341 @@
+"""Consoles over the API: pages from memory and from the node, search, download."""
+
+from __future__ import annotations
+
+import asyncio
+
+import httpx
+import pytest
+from http_rig import Rig
+from stand_in_node import T0, StandInNode
+
+from corral.domain.ids import NodeId
+from corral.domain.instance_records import InstanceRecord
+from corral.domain.instance_states import InstanceState
+from corral.domain.permissions import Role
+from corral.testing.waiting import eventually
+
+KIB = 1024
+
+
+async def talking(rig: Rig, text: bytes = b"") -> tuple[InstanceRecord, StandInNode, str]:
+    record = await rig.instance()
+    node = rig.sessions.links[NodeId("node-1")]
+    if text:
+        node.say(record.id, record.incarnation, text)
+    return record, node, f"/api/v1/instances/{record.id}/console"
+
+
+async def test_a_page_has_lines_with_offsets_and_times(client: httpx.AsyncClient, rig: Rig) -> None:
+    _, _, path = await talking(rig, b"one\ntwo\r\n\nfour\n")
+    page = (await client.get(path, params={"after": 0})).json()
+    assert [(item["offset"], item["line"]) for item in page["items"]] == [
+        (0, "one"),
+        (4, "two"),
+        (9, ""),
+        (10, "four"),
+    ]
+    assert page["items"][0]["time"] == "2023-11-14T22:13:20Z"
+    assert (page["next_offset"], page["gap"], page["gaps"], page["tail"]) == (15, False, [], None)
+    assert (page["first_offset"], page["end_offset"]) == (0, 15)
+    after = (await client.get(path, params={"after": page["next_offset"]})).json()
+    assert (after["items"], after["next_offset"]) == ([], 15)
+
+
+async def test_pages_go_on_where_the_last_one_ended(client: httpx.AsyncClient, rig: Rig) -> None:
+    _, _, path = await talking(rig, b"".join(b"line %d\n" % number for number in range(1000)))
+    seen: list[str] = []
+    after = 0
+    while True:
+        page = (await client.get(path, params={"after": after, "limit": 77})).json()
+        if not page["items"]:
+            break
+        seen += [item["line"] for item in page["items"]]
+        after = page["next_offset"]
+    assert seen == [f"line {number}" for number in range(1000)]
+
+
+async def test_the_newest_lines_come_without_asking_anybody(client: httpx.AsyncClient, rig: Rig) -> None:
+    _, node, path = await talking(rig, b"".join(b"line %d\n" % number for number in range(5000)))
+    page = (await client.get(path, params={"newest": "true", "limit": 3})).json()
+    assert [item["line"] for item in page["items"]] == ["line 4997", "line 4998", "line 4999"]
+    assert node.queries == []
+
+
+async def test_a_line_that_is_not_finished_is_a_tail_until_it_is(client: httpx.AsyncClient, rig: Rig) -> None:
+    record, node, path = await talking(rig, b"done\nprom")
+    page = (await client.get(path, params={"after": 0})).json()
+    assert ([item["line"] for item in page["items"]], page["tail"]["line"]) == (["done"], "prom")
+    assert page["next_offset"] == 5
+    node.say(record.id, record.incarnation, b"pt\n")
+    page = (await client.get(path, params={"after": 5})).json()
+    assert ([item["line"] for item in page["items"]], page["tail"]) == (["prompt"], None)
+    node.say(record.id, record.incarnation, b"last words")
+    await rig.report(record.id, state=InstanceState.CRASHED, console_end=22)
+    page = (await client.get(path, params={"after": 12})).json()
+    assert [item["line"] for item in page["items"]] == ["last words"], "nothing will finish it"
+
+
+@pytest.mark.trap("T17")
+async def test_hostile_bytes_are_lines_like_any_other(client: httpx.AsyncClient, rig: Rig) -> None:
+    huge = b"x" * (10 * 1024 * KIB)
+    record, node, path = await talking(rig)
+    text = (
+        b"bad \xff\xfe utf-8\n\x1b[2J\x1b]0;owned\x07red\n<script>alert(1)</script>\n" + huge + b"\nafter\n"
+    )
+    node.say(record.id, record.incarnation, text)
+    page = (await client.get(path, params={"after": 0, "limit": 3})).json()
+    assert [item["line"] for item in page["items"]] == [
+        "bad \ufffd\ufffd utf-8",
+        "\x1b[2J\x1b]0;owned\x07red",
+        "<script>alert(1)</script>",
+    ]
+    answer = await client.get(path, params={"after": 0, "limit": 3})
+    assert answer.headers["content-type"] == "application/json"
+    assert answer.headers["x-content-type-options"] == "nosniff"
+    after, pieces = page["next_offset"], []
+    while True:
+        page = (await client.get(path, params={"after": after, "limit": 5000})).json()
+        if not page["items"]:
+            break
+        pieces += page["items"]
+        after = page["next_offset"]
+    assert pieces[-1]["line"] == "after"
+    assert max(len(item["line"]) for item in pieces) == 16 * KIB
+    assert sum(len(item["line"]) for item in pieces[:-1]) == len(huge)
+    assert all(item["partial"] for item in pieces[:-2])
+    assert "partial" not in pieces[-1]
+
+
+async def test_a_character_is_never_cut_in_two(client: httpx.AsyncClient, rig: Rig) -> None:
+    text = "x" + "€" * 20_000
+    _, _, path = await talking(rig, text.encode() + b"\n")
+    page = (await client.get(path, params={"after": 0})).json()
+    assert "".join(item["line"] for item in page["items"]) == text
+    assert page["items"][0]["offset"] == 0
+
+
+async def test_what_is_older_than_the_ring_is_read_from_the_node(client: httpx.AsyncClient, rig: Rig) -> None:
+    text = b"".join(b"%06d\n" % number for number in range(100_000))  # 700 KB
+    _, node, path = await talking(rig, text)
+    page = (await client.get(path, params={"after": 0, "limit": 2})).json()
+    assert [item["line"] for item in page["items"]] == ["000000", "000001"]
+    assert len(node.queries) == 1
+    assert (page["first_offset"], page["end_offset"], page["gap"]) == (0, len(text), False)
+    late = (await client.get(path, params={"after": 699_993})).json()
+    assert [item["line"] for item in late["items"]] == ["099999"]
+    assert len(node.queries) == 1, "that one was in memory"
+
+
+async def test_the_newest_lines_may_reach_further_back_than_the_ring(
+    client: httpx.AsyncClient, rig: Rig
+) -> None:
+    text = b"".join(b"%0199d\n" % number for number in range(5000))  # 1 MB
+    _, node, path = await talking(rig, text)
+    page = (await client.get(path, params={"newest": "true", "limit": 4000})).json()
+    assert [int(item["line"]) for item in page["items"]] == list(range(1000, 5000))
+    assert len(node.queries) == 1
+
+
+async def test_what_retention_took_is_a_gap(client: httpx.AsyncClient, rig: Rig) -> None:
+    record, node, path = await talking(rig, b"".join(b"%06d\n" % number for number in range(100_000)))
+    node.first[record.id, record.incarnation] = 7000
+    page = (await client.get(path, params={"after": 0, "limit": 1})).json()
+    assert (page["items"][0]["line"], page["gap"], page["first_offset"]) == ("001000", True, 7000)
+    assert page["gaps"] == [{"from_offset": 0, "to_offset": 7000, "reason": "not kept any more"}]
+
+
+async def test_bytes_the_node_could_not_keep_are_a_gap_with_its_reason(
+    client: httpx.AsyncClient, rig: Rig
+) -> None:
+    record, node, path = await talking(rig, b"before\nhalf a li")
+    node.skip(record.id, record.incarnation, 100)
+    page = (await client.get(path, params={"after": 0})).json()
+    assert [item["line"] for item in page["items"]] == ["before", "half a li", "after"]
+    assert page["items"][1]["partial"] is True
+    assert page["gaps"] == [{"from_offset": 16, "to_offset": 116, "reason": "the disk was full"}]
+    assert node.queries == []
+
+
+async def test_a_hole_nobody_explains_is_read_from_the_node(client: httpx.AsyncClient, rig: Rig) -> None:
+    record, node, path = await talking(rig, b"a\n")
+    node.write(record.id, record.incarnation, b"b\nc\n")
+    node.flush(record.id, record.incarnation, begin=4)
+    page = (await client.get(path, params={"after": 0})).json()
+    assert [item["line"] for item in page["items"]] == ["a", "b", "c"]
+    assert (len(node.queries), page["gap"]) == (1, False)
+
+
+async def test_bytes_that_come_twice_count_once(client: httpx.AsyncClient, rig: Rig) -> None:
+    record, node, path = await talking(rig, b"one\ntwo\n")
+    node.write(record.id, record.incarnation, b"three\n")
+    node.flush(record.id, record.incarnation, begin=0)
+    node.flush(record.id, record.incarnation, begin=4)
+    page = (await client.get(path, params={"after": 0})).json()
+    assert [item["line"] for item in page["items"]] == ["one", "two", "three"]
+    assert node.acked[record.id, record.incarnation] == 14
+
+
+async def test_a_node_speaks_for_its_own_instances_alone(client: httpx.AsyncClient, rig: Rig) -> None:
+    record, _, path = await talking(rig, b"mine\n")
+    other = await rig.online("node-2")
+    other.say(record.id, record.incarnation, b"forged\n")
+    assert other.acked[record.id, record.incarnation] == 7, "confirmed, or it would block its others"
+    page = (await client.get(path, params={"after": 0})).json()
+    assert [item["line"] for item in page["items"]] == ["mine"]
+
+
+async def test_a_node_that_is_away_takes_its_older_console_along(client: httpx.AsyncClient, rig: Rig) -> None:
+    _, _, path = await talking(rig, b"".join(b"%06d\n" % number for number in range(100_000)))
+    del rig.sessions.links[NodeId("node-1")]
+    answer = await client.get(path, params={"after": 0})
+    assert (answer.status_code, answer.json()["error"]["code"]) == (409, "NODE_OFFLINE")
+    assert "node-1" in answer.json()["error"]["message"]
+    newest = (await client.get(path, params={"newest": "true", "limit": 1})).json()
+    assert [item["line"] for item in newest["items"]] == ["099999"]
+
+
+async def test_a_session_that_ends_during_a_query_is_noticed_at_once(
+    client: httpx.AsyncClient, rig: Rig
+) -> None:
+    _, node, path = await talking(rig, b"".join(b"%06d\n" % number for number in range(100_000)))
+    node.silent = True
+    asking = asyncio.create_task(client.get(path, params={"after": 0}))
+    await eventually(lambda: rig.uploads.expected)
+    node.over.set()
+    answer = await asking
+    assert (answer.status_code, answer.json()["error"]["code"]) == (409, "NODE_OFFLINE")
+    assert rig.uploads.expected == {}, "nobody expects it any more"
+
+
+async def test_a_console_the_node_dropped_is_gone_and_says_so(client: httpx.AsyncClient, rig: Rig) -> None:
+    record, node, path = await talking(rig, b"".join(b"%06d\n" % number for number in range(100_000)))
+    del node.kept[record.id, record.incarnation]
+    answer = await client.get(path, params={"after": 0})
+    assert (answer.status_code, answer.json()["error"]["code"]) == (410, "CONSOLE_GONE")
+
+
+async def test_an_instance_that_has_not_begun_has_an_empty_console(
+    client: httpx.AsyncClient, rig: Rig
+) -> None:
+    node = await rig.online()
+    await rig.group()
+    made = (await client.post("/api/v1/instances", json={"group": "lobby"})).json()
+    page = (await client.get(f"/api/v1/instances/{made['id']}/console")).json()
+    assert (page["items"], page["next_offset"], node.queries) == ([], 0, [])
+
+
+async def test_an_earlier_run_keeps_its_console(client: httpx.AsyncClient, rig: Rig) -> None:
+    record, node, path = await talking(rig, b"first run\n")
+    await rig.report(record.id, incarnation=record.incarnation + 1)
+    node.say(record.id, record.incarnation + 1, b"second run\n")
+    newest = (await client.get(path)).json()
+    assert ([item["line"] for item in newest["items"]], newest["incarnation"]) == (
+        ["second run"],
+        record.incarnation + 1,
+    )
+    older = (await client.get(path, params={"incarnation": record.incarnation})).json()
+    assert [item["line"] for item in older["items"]] == ["first run"]
+    never = await client.get(path, params={"incarnation": record.incarnation + 2})
+    assert (never.status_code, never.json()["error"]["field"]) == (404, "incarnation")
+
+
+async def test_a_search_finds_lines_with_their_offsets(client: httpx.AsyncClient, rig: Rig) -> None:
+    _, _, path = await talking(rig, b"".join(b"line %d\n" % number for number in range(1000)))
+    page = (await client.get(f"{path}/search", params={"pattern": r"line \d*99$", "limit": 5})).json()
+    assert [item["line"] for item in page["items"]] == [
+        "line 99",
+        "line 199",
+        "line 299",
+        "line 399",
+        "line 499",
+    ]
+    rest = (
+        await client.get(f"{path}/search", params={"pattern": r"line \d*99$", "after": page["next_offset"]})
+    ).json()
+    assert [item["line"] for item in rest["items"]] == [
+        "line 599",
+        "line 699",
+        "line 799",
+        "line 899",
+        "line 999",
+    ]
+    assert rest["next_offset"] == rest["end_offset"]
+
+
+@pytest.mark.parametrize("pattern", ["(", "a(?=b)", r"(a)\1", "[z-a]", "*"])
+async def test_what_is_no_pattern_is_refused_before_anybody_is_asked(
+    client: httpx.AsyncClient, rig: Rig, pattern: str
+) -> None:
+    _, node, path = await talking(rig, b"x\n")
+    answer = await client.get(f"{path}/search", params={"pattern": pattern})
+    assert (answer.status_code, answer.json()["error"]["code"]) == (400, "INVALID_PATTERN")
+    assert node.queries == []
+
+
+@pytest.mark.trap("T42")
+@pytest.mark.parametrize("pattern", ["(a+)+$", "(a|a)*b", "(x+x+)+y", "((a{0,100}){0,100}){0,100}"])
+async def test_a_pattern_that_explodes_elsewhere_is_answered_or_refused(
+    client: httpx.AsyncClient, rig: Rig, pattern: str
+) -> None:
+    record, node, path = await talking(rig)
+    node.write(record.id, record.incarnation, b"a" * 20_000 + b"!\n")
+    node.flush(record.id, record.incarnation)
+    async with asyncio.timeout(20):  # an engine that tries every way would outlast all of us
+        answer = await client.get(f"{path}/search", params={"pattern": pattern})
+    assert answer.status_code in (200, 400)
+
+
+async def test_a_download_is_the_console_byte_by_byte(client: httpx.AsyncClient, rig: Rig) -> None:
+    text = bytes(range(256)) * 10_000  # 2.5 MB, most of it only on the node
+    record, _, path = await talking(rig, text)
+    answer = await client.get(f"{path}/download")
+    assert answer.content == text
+    assert answer.headers["content-type"] == "application/octet-stream"
+    assert answer.headers["content-disposition"] == (
+        f'attachment; filename="{record.id}.{record.incarnation}.log"'
+    )
+    part = await client.get(f"{path}/download", params={"after": len(text) - 10})
+    assert part.content == text[-10:]
+
+
+async def test_a_download_that_cannot_begin_is_a_refusal_and_one_that_breaks_is_no_whole_file(
+    client: httpx.AsyncClient, rig: Rig
+) -> None:
+    _, node, path = await talking(rig, b"x" * 3 * 1024 * KIB)
+    del rig.sessions.links[NodeId("node-1")]
+    refused = await client.get(f"{path}/download")
+    assert (refused.status_code, refused.json()["error"]["code"]) == (409, "NODE_OFFLINE")
+    rig.sessions.links[NodeId("node-1")] = node
+    async with client.stream("GET", f"{path}/download") as answer:
+        with pytest.raises(httpx.RemoteProtocolError):
+            async for _ in answer.aiter_bytes(65_536):
+                node.refuse_queries = "DISK_FULL"
+
+
+async def test_a_viewer_sees_instances_and_not_their_consoles(rig: Rig) -> None:
+    record, _, path = await talking(rig, b"secret\n")
+    _, token = await rig.token(Role.VIEWER)
+    async with rig.client(token) as viewer:
+        assert (await viewer.get(f"/api/v1/instances/{record.id}")).status_code == 200
+        for suffix in ("", "/search?pattern=x", "/download", "/stream", "/ws"):
+            assert (await viewer.get(path + suffix)).status_code == 403
+
+
+async def test_rings_of_ended_instances_shrink_and_those_of_forgotten_ones_go(
+    client: httpx.AsyncClient, rig: Rig
+) -> None:
+    record, _, _ = await talking(rig, b"x\n" * 100_000)
+    assert rig.consoles.rings.bytes == 200_000
+    await rig.report(record.id, state=InstanceState.STOPPED)
+    await eventually(lambda: 0 < rig.consoles.rings.bytes <= 128 * KIB)
+    await client.delete(f"/api/v1/instances/{record.id}")
+    await eventually(lambda: rig.consoles.rings.bytes == 0)
+
+
+def test_times_stay_sane_whatever_a_node_claims() -> None:
+    from corral.controller.consoles.stretch import moment
+
+    assert moment(T0).year == 2023
+    assert moment(-5).year == 1970
+    assert moment(2**62).year == 9999

@@ -1,0 +1,139 @@
+"""Groups over the API: the document as it was written, and how the group fares."""
+
+from __future__ import annotations
+
+import asyncio
+
+import httpx
+import pytest
+from http_rig import Rig
+
+GROUPS = "/api/v1/groups"
+MINIMAL = {
+    "name": "lobby",
+    "runtime": "process",
+    "command": ["python3", "server.py", "--port", "%PORT%"],
+    "min": 2,
+    "max": 5,
+    "ports": {"primary": {"range": [30000, 30100]}},
+    "memory_mb": 256,
+}
+
+
+async def test_the_minimal_document_makes_a_group_and_comes_back(client: httpx.AsyncClient, rig: Rig) -> None:
+    made = await client.post(GROUPS, json=MINIMAL)
+    assert made.status_code == 201, made.text
+    shape = made.json()
+    assert {key: shape[key] for key in MINIMAL if key != "ports"} == {
+        key: value for key, value in MINIMAL.items() if key != "ports"
+    }
+    assert shape["ports"]["primary"]["range"] == [30000, 30100]
+    assert (shape["status"]["wanted"], shape["status"]["instances"], shape["status"]["paused"]) == (
+        2,
+        0,
+        None,
+    )
+    assert made.headers["etag"] == f'"{shape["revision"]}"'
+    assert (await client.get(f"{GROUPS}/lobby")).json() == shape
+    assert (await client.get(GROUPS)).json() == {"items": [shape], "next": None}
+    assert [entry["subject"] for entry in await rig.audits("groups.create")] == ["lobby"]
+
+
+@pytest.mark.parametrize(
+    ("changed", "code", "field"),
+    [
+        ({"nmae": "x"}, "UNKNOWN_FIELD", "nmae"),
+        ({"command": []}, "INVALID_FIELD", "command"),
+        ({"min": 9}, "INVALID_FIELD", "max"),
+        ({"name": "Not A Name"}, "INVALID_FIELD", "name"),
+        ({"ports": {"primary": {"range": [2, 1]}}}, "INVALID_FIELD", "ports/primary/range"),
+        ({"ports": {"primary": {"range": [1]}}}, "INVALID_FIELD", "ports[...].range"),
+        ({"memory_mb": -1}, "INVALID_FIELD", "memory_mb"),
+        ({"runtime": "doker"}, "INVALID_FIELD", "runtime"),
+        ({"env": {"LD_PRELOAD": "x"}}, "INVALID_FIELD", "env/LD_PRELOAD"),
+    ],
+)
+async def test_a_document_that_cannot_work_is_refused_with_its_field(
+    client: httpx.AsyncClient, changed: dict[str, object], code: str, field: str
+) -> None:
+    answer = await client.post(GROUPS, json={**MINIMAL, **changed})
+    error = answer.json()["error"]
+    assert (answer.status_code, error["code"], error.get("field")) == (400, code, field)
+
+
+async def test_a_name_is_given_once(client: httpx.AsyncClient) -> None:
+    await client.post(GROUPS, json=MINIMAL)
+    again = await client.post(GROUPS, json=MINIMAL)
+    assert (again.status_code, again.json()["error"]["code"]) == (409, "ALREADY_EXISTS")
+
+
+async def test_a_patch_changes_what_it_names_and_null_goes_back_to_the_default(
+    client: httpx.AsyncClient, rig: Rig
+) -> None:
+    await client.post(GROUPS, json={**MINIMAL, "env": {"A": "1", "B": "2"}, "restart": {"attempts": 7}})
+    patch = {"min": 1, "memory_mb": None, "env": {"A": None, "C": "3"}, "restart": {"delay_ms": 5}}
+    changed = await client.patch(f"{GROUPS}/lobby", json=patch)
+    assert changed.status_code == 200, changed.text
+    shape = changed.json()
+    assert (shape["min"], shape["memory_mb"], shape["env"]) == (1, 0, {"B": "2", "C": "3"})
+    assert (shape["restart"]["attempts"], shape["restart"]["delay_ms"]) == (7, 5)
+    (entry,) = await rig.audits("groups.update")
+    assert (entry["before"]["env"], entry["after"]["env"]) == (["A", "B"], ["B", "C"]), "names, never values"
+
+
+async def test_if_match_guards_a_patch(client: httpx.AsyncClient) -> None:
+    made = await client.post(GROUPS, json=MINIMAL)
+    headers = {"If-Match": made.headers["etag"]}
+    assert (await client.patch(f"{GROUPS}/lobby", json={"min": 1}, headers=headers)).status_code == 200
+    late = await client.patch(f"{GROUPS}/lobby", json={"min": 0}, headers=headers)
+    assert (late.status_code, late.json()["error"]["code"]) == (412, "REVISION_MISMATCH")
+
+
+async def test_a_group_is_scaled_within_its_bounds(client: httpx.AsyncClient) -> None:
+    await client.post(GROUPS, json=MINIMAL)
+    scaled = await client.post(f"{GROUPS}/lobby/scale", json={"count": 4})
+    assert scaled.json()["status"]["wanted"] == 4
+    refused = await client.post(f"{GROUPS}/lobby/scale", json={"count": 6})
+    assert (refused.status_code, refused.json()["error"]["field"]) == (400, "count")
+
+
+async def test_a_group_with_instances_is_deleted_only_in_cascade(client: httpx.AsyncClient, rig: Rig) -> None:
+    instance = await rig.instance()
+    refused = await client.delete(f"{GROUPS}/lobby")
+    assert (refused.status_code, refused.json()["error"]["code"]) == (409, "GROUP_NOT_EMPTY")
+    assert (await client.delete(f"{GROUPS}/lobby", params={"cascade": "true"})).status_code == 204
+    assert (await client.get(f"{GROUPS}/lobby")).json()["status"]["deleting"] is True
+    assert (await client.get(f"/api/v1/instances/{instance.id}")).json()["wanted"] == "stop"
+
+
+async def test_an_empty_group_is_gone_at_once(client: httpx.AsyncClient) -> None:
+    await client.post(GROUPS, json=MINIMAL)
+    assert (await client.delete(f"{GROUPS}/lobby")).status_code == 204
+    gone = await client.get(f"{GROUPS}/lobby")
+    assert (gone.status_code, gone.json()["error"]["code"]) == (404, "NOT_FOUND")
+
+
+async def test_restarting_a_group_orders_every_instance(client: httpx.AsyncClient, rig: Rig) -> None:
+    first, second = await rig.instance(), await rig.instance()
+    assert (await client.post(f"{GROUPS}/lobby/restart")).status_code == 200
+    for id in (first.id, second.id):
+        assert (await client.get(f"/api/v1/instances/{id}")).json()["wanted"] == "stop"
+
+
+@pytest.mark.trap("T27")
+async def test_of_many_starts_at_the_limit_exactly_one_succeeds(client: httpx.AsyncClient, rig: Rig) -> None:
+    await rig.online()
+    await rig.group(max=1)
+    answers = await asyncio.gather(*(client.post(f"{GROUPS}/lobby/start") for _ in range(100)))
+    assert sorted({answer.status_code for answer in answers}) == [201, 409]
+    assert [answer.status_code for answer in answers].count(201) == 1
+    assert {answer.json()["error"]["code"] for answer in answers if answer.status_code == 409} == {
+        "GROUP_FULL"
+    }
+
+
+async def test_why_tells_what_a_group_lacks(client: httpx.AsyncClient, rig: Rig) -> None:
+    await client.post(GROUPS, json=MINIMAL)
+    told = (await client.get(f"{GROUPS}/lobby/why")).json()
+    assert (told["subject"], told["state"]) == ("group/lobby", "SHORT")
+    assert "wants 2 instances and has 0" in told["summary"]
