@@ -11,10 +11,10 @@ PIP := $(BIN)/pip --disable-pip-version-check --quiet
 
 .PHONY: up down setup test check bench traps docs wire lock soak clean
 
-up: $(VENV)/.runtime  ## run everything on this machine, in the foreground
-	$(BIN)/corral up --data $(DATA)
+up: $(VENV)/.runtime  ## run everything on this machine, in the foreground, with a demo group
+	$(BIN)/corral up --data $(DATA) --demo
 
-down: $(VENV)/.runtime  ## stop what `make up` started
+down: $(VENV)/.runtime  ## stop what `make up` started, instances included
 	$(BIN)/corral down --data $(DATA)
 
 setup: $(VENV)/.dev  ## install all that development needs

@@ -61,11 +61,14 @@ class Client:
     def post(self, path: str, body: Params | None = None) -> Any:
         return self._exchange("POST", self._target(path, None), body)
 
+    def patch(self, path: str, body: Params) -> Any:
+        return self._exchange("PATCH", self._target(path, None), body)
+
     def put(self, path: str, body: Params) -> Any:
         return self._exchange("PUT", self._target(path, None), body)
 
-    def delete(self, path: str) -> Any:
-        return self._exchange("DELETE", self._target(path, None), None)
+    def delete(self, path: str, params: Params | None = None) -> Any:
+        return self._exchange("DELETE", self._target(path, params), None)
 
     def pages(
         self, path: str, params: Params | None = None, *, limit: int | None = None, position: str = "cursor"
@@ -90,23 +93,31 @@ class Client:
 
     def stream(self, path: str, params: Params, *, last_id: str | None) -> http.client.HTTPResponse:
         """Open a server-sent event stream on a connection of its own; the caller closes it."""
-        connection = self._connect(STREAM_SILENCE_SECONDS)
-        headers = {**self._headers(), "Accept": "text/event-stream", "Cache-Control": "no-store"}
+        more = {"Accept": "text/event-stream", "Cache-Control": "no-store"}
         if last_id is not None:
-            headers["Last-Event-ID"] = last_id
+            more["Last-Event-ID"] = last_id
+        return self._open(path, params, more, kind="text/event-stream", what="no event stream")
+
+    def download(self, path: str, params: Params) -> http.client.HTTPResponse:
+        """Open a body of any length on a connection of its own; the caller reads and closes it."""
+        return self._open(path, params, {"Accept": "*/*"}, kind="application/octet-stream", what="no file")
+
+    def _open(
+        self, path: str, params: Params, more: dict[str, str], *, kind: str, what: str
+    ) -> http.client.HTTPResponse:
+        connection = self._connect(STREAM_SILENCE_SECONDS)
         try:
-            connection.request("GET", self._target(path, params), headers=headers)
+            connection.request("GET", self._target(path, params), headers={**self._headers(), **more})
             response = connection.getresponse()
         except (OSError, http.client.HTTPException) as error:
             connection.close()
             raise self._unreachable(error) from error
-        kind = response.getheader("Content-Type") or ""
-        if response.status == 200 and kind.startswith("text/event-stream"):
+        if response.status == 200 and (response.getheader("Content-Type") or "").startswith(kind):
             return response
         try:
             if response.status != 200:
                 self._refuse(response, response.read(_MAX_BODY))
-            raise self._not_ours("no event stream")
+            raise self._not_ours(what)
         finally:
             response.close()
             connection.close()

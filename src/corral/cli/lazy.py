@@ -15,9 +15,12 @@ Table = Mapping[str, tuple[str, str]]
 class LazyGroup(click.Group):
     """`--help` prints the table and imports nothing."""
 
-    def __init__(self, *args: Any, table: Table, **kwargs: Any) -> None:
+    def __init__(
+        self, *args: Any, table: Table, aliases: Mapping[str, str] | None = None, **kwargs: Any
+    ) -> None:
         super().__init__(*args, **kwargs)
         self._table = table
+        self._aliases = aliases or {}
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         del ctx
@@ -25,6 +28,7 @@ class LazyGroup(click.Group):
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         del ctx
+        cmd_name = self._aliases.get(cmd_name, cmd_name)
         if cmd_name not in self._table:
             return None
         module, _, attribute = self._table[cmd_name][0].partition(":")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import pathlib
 import sys
@@ -12,17 +13,21 @@ from typing import Final
 from corral.cli.client import Client, segment
 from corral.cli.daemon import JOIN_VARIABLE
 from corral.cli.failure import Failure, Refused, Unreachable, note
+from corral.cli.progress_line import ProgressLine
 from corral.cli.restarts import Restarts
 from corral.cli.supervisor import Child, Supervisor
 from corral.system.addresses import Address, parse_address
 from corral.system.config import ControllerConfig
 from corral.system.files import atomic_write
 
+NODE: Final = "daemon"
+"""The node's data directory within ours."""
 CONTROLLER_SECONDS: Final = 60.0
 DAEMON_SECONDS: Final = 60.0
 STOP_SECONDS: Final = 20.0
 _POLL_SECONDS: Final = 0.1
 _JOIN_SECONDS: Final = 600
+_DEVELOPMENT: Final = {"CORRAL_INSTANCES_DEVELOPMENT": "true"}
 _WILDCARDS: Final = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - not bound here, replaced
 
 
@@ -52,17 +57,26 @@ class LocalCluster:
 
     def start(self) -> None:
         """Bring up the controller, enrol the daemon if it never was, and wait until it is ONLINE."""
-        self._controller = self._start_controller()
-        self._until_ready(self._controller, CONTROLLER_SECONDS)
-        self.url = _usable_url(self._controller.ready or "", self._http)
-        client = Client(url=self.url, token=self._take_token(), timeout=5)
-        try:
-            self._learn_addresses(client)
-            self._daemon = self._start_daemon(self._join_token(client))
-            self._until_ready(self._daemon, DAEMON_SECONDS)
-            self._until_online(client)
-        finally:
-            client.close()
+        with ProgressLine() as progress:
+            progress.show("starting the controller")
+            self._controller = self._start_controller()
+            self._until_ready(self._controller, CONTROLLER_SECONDS)
+            self.url = _usable_url(self._controller.ready or "", self._http)
+            self._take_token()
+            with contextlib.closing(self.client()) as client:
+                progress.show("starting the daemon")
+                self._learn_addresses(client)
+                self._daemon = self._start_daemon(self._join_token(client))
+                self._until_ready(self._daemon, DAEMON_SECONDS)
+                self._until_online(client)
+
+    def client(self) -> Client:
+        """The API as the first administrator; the caller closes it."""
+        return Client(url=self.url, token=self.token_path.read_text().strip(), timeout=5)
+
+    def pause(self, seconds: float) -> None:
+        """Wait while both live; `Stopped` when we are asked to end meanwhile."""
+        self._wait(lambda: False, seconds)
 
     def run(self) -> int:
         """Keep both alive until a signal; 0 then, 1 when one of them cannot be kept alive."""
@@ -113,11 +127,16 @@ class LocalCluster:
             return self._start("daemon", arguments, {})
         return self._start("daemon", [*arguments, "--node-id", self._node_id], {JOIN_VARIABLE: join})
 
+    def _environment(self) -> dict[str, str]:
+        """Ours, but for a file of settings that is meant for one role alone. Instances run as our user
+        unless somebody said otherwise."""
+        own = {name: value for name, value in os.environ.items() if name != "CORRAL_CONFIG"}
+        return {**_DEVELOPMENT, **own}
+
     def _start(self, role: str, arguments: list[str], secrets: Mapping[str, str]) -> Child:
         # -P: nothing in the current directory can pass itself off as one of our modules
         program = [sys.executable, "-P", "-m", "corral.cli", role, "--data", str(self._directory / role)]
-        env = {name: value for name, value in os.environ.items() if name != "CORRAL_CONFIG"}
-        return self._supervisor.start(role, [*program, *arguments], env={**env, **secrets})
+        return self._supervisor.start(role, [*program, *arguments], env={**self._environment(), **secrets})
 
     def _until_ready(self, child: Child, timeout: float) -> None:
         self._wait(lambda: child.ready is not None, timeout)
@@ -138,7 +157,7 @@ class LocalCluster:
             hint=f"all it said is in {self._directory / child.name / 'logs' / (child.name + '.log')}",
         )
 
-    def _take_token(self) -> str:
+    def _take_token(self) -> None:
         """The first administrator's token, copied to where people look for it."""
         source = self._directory / "controller" / "admin.token"
         try:
@@ -150,7 +169,6 @@ class LocalCluster:
                 f"there is no administrator's token at {source}",
                 hint=f"put one with the role ADMIN into {self.token_path}",
             ) from None
-        return content.decode().strip()
 
     def _learn_addresses(self, client: Client) -> None:
         """Pin the ports that were picked, so that a restart is found where it was."""
@@ -165,7 +183,7 @@ class LocalCluster:
 
     def _join_token(self, client: Client) -> str | None:
         """Permission for the daemon to enrol; None when it is enrolled already."""
-        if (self._directory / "daemon" / "identity.json").exists():
+        if (self._directory / NODE / "identity.json").exists():
             return None
         body = {"node_id": self._node_id, "ttl_seconds": _JOIN_SECONDS, "replace": self._is_known(client)}
         made = client.post("/api/v1/nodes/join-tokens", body)
@@ -194,7 +212,7 @@ class LocalCluster:
                 state = failure.message
             if state == "ONLINE":
                 return
-            self._wait(lambda: False, _POLL_SECONDS)
+            self.pause(_POLL_SECONDS)
         raise self._failed(daemon, f"runs, but its node '{id}' did not come ONLINE: {state}")
 
 

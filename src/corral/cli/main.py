@@ -11,6 +11,10 @@ from corral.cli.failure import Failure, report
 from corral.cli.lazy import LazyGroup
 
 NOUNS: Final = {
+    "group": ("corral.cli.group:group", "What shall run, and how many: create, change, scale, delete."),
+    "instance": ("corral.cli.instance:instance", "What runs: start, stop, console, logs, commands."),
+    "crash": ("corral.cli.crash:crash", "What ended without being asked to."),
+    "why": ("corral.cli.why:why", "Why an instance or a group is as it is."),
     "node": ("corral.cli.node:node", "Hosts that run instances: list, cordon, enrol, revoke."),
     "event": ("corral.cli.event:event", "What happened, and what happens now."),
     "logs": ("corral.cli.logs:logs", "The log of the controller or of a node."),
@@ -21,16 +25,24 @@ NOUNS: Final = {
     "login": ("corral.cli.login:login", "Check a token and remember the controller."),
     "logout": ("corral.cli.login:logout", "Forget a controller and its token."),
     "up": ("corral.cli.up:up", "Run a whole cluster on this machine, in the foreground."),
-    "down": ("corral.cli.down:down", "End what 'up' runs."),
+    "down": ("corral.cli.down:down", "End what 'up' runs, instances included."),
     "controller": ("corral.cli.controller:controller", "Run a controller, in the foreground."),
     "daemon": ("corral.cli.daemon:daemon", "Run a node's daemon, in the foreground."),
+    "local": ("corral.cli.local:local", "Instances of this machine, without any controller."),
     "version": ("corral.cli.version:version", "Print the version of this program."),
 }
+
+ALIASES: Final = {"config": "group"}
 
 INTERRUPTED: Final = 130
 
 
-@click.group(cls=LazyGroup, table=NOUNS, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(
+    cls=LazyGroup,
+    table=NOUNS,
+    aliases=ALIASES,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
 @click.option("--url", metavar="URL", help="Controller to talk to (CORRAL_URL).")
 @click.option("--token", metavar="TOKEN", help="API token to use (CORRAL_TOKEN).")
 @click.option("--context", metavar="NAME", help="Remembered controller to use (CORRAL_CONTEXT).")

@@ -46,7 +46,7 @@ class Column:
         )
 
 
-def state_column(title: str, key: str) -> Column:
+def state_column(title: str, key: str | Callable[[Item], str]) -> Column:
     return Column(title, key, paint=paint_state)
 
 

@@ -23,6 +23,18 @@ _STATE_COLOURS: Final = {
     "DISCONNECTED": YELLOW,
     "UNREACHABLE": RED,
     "REVOKED": RED,
+    "RUNNING": GREEN,
+    "SCHEDULED": YELLOW,
+    "PREPARING": YELLOW,
+    "STARTING": YELLOW,
+    "DRAINING": YELLOW,
+    "STOPPING": YELLOW,
+    "OFFLINE": RED,
+    "CRASHED": RED,
+    "STOPPED": GREY,
+    "MET": GREEN,
+    "SHORT": YELLOW,
+    "PAUSED": RED,
     "open": "",
     "cordoned": YELLOW,
     "draining": YELLOW,
@@ -58,7 +70,7 @@ def draw(
 ) -> str:
     """Columns as wide as their widest cell; with `width`, the widest ones give way first."""
     clean = [[_one_line(cell) for cell in row] for row in rows]
-    widths = [max([len(title), *(_width(row[at]) for row in clean)]) for at, title in enumerate(titles)]
+    widths = [max([len(title), *(text_width(row[at]) for row in clean)]) for at, title in enumerate(titles)]
     if width is not None:
         _narrow(widths, width)
     lines = [_line(titles, widths)]
@@ -86,7 +98,7 @@ def _line(cells: Sequence[str], widths: Sequence[int], codes: Sequence[str] = ()
     parts: list[str] = []
     for at, (cell, width) in enumerate(zip(cells, widths, strict=True)):
         cut = _cut(cell, width)
-        padding = " " * (width - _width(cut)) if at < len(cells) - 1 else ""
+        padding = " " * (width - text_width(cut)) if at < len(cells) - 1 else ""
         parts.append(coloured(cut, codes[at] if at < len(codes) else "") + padding)
     return _GAP.join(parts).rstrip()
 
@@ -102,15 +114,15 @@ def _narrow(widths: list[int], limit: int) -> None:
 
 
 def _cut(text: str, width: int) -> str:
-    if _width(text) <= width:
+    if text_width(text) <= width:
         return text
     kept = text
-    while kept and _width(kept) > width - 1:
+    while kept and text_width(kept) > width - 1:
         kept = kept[:-1]
     return kept + "…"
 
 
-def _width(text: str) -> int:
+def text_width(text: str) -> int:
     """Terminal cells a text takes."""
     if text.isascii():
         return len(text)

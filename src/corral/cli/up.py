@@ -9,17 +9,21 @@ import pathlib
 import shlex
 import socket
 from collections.abc import Iterator, Mapping
+from typing import Final
 
 import click
 
-from corral.cli.failure import Refused, note, printable
-from corral.cli.local_cluster import LocalCluster, Stopped
+from corral.cli.demo_group import PORTS, run_demo
+from corral.cli.failure import Failure, Refused, note, printable
+from corral.cli.local_cluster import NODE, LocalCluster, Stopped
 from corral.cli.roles import ended_by
 from corral.cli.supervisor import Supervisor
 from corral.cli.up_record import remove_record, write_record
 from corral.system.addresses import Address, parse_address
 from corral.system.config import ControllerConfig, load_controller, load_daemon
 from corral.system.files import DirectoryLock
+
+_NAMES_SHOWN: Final = 5
 
 
 @click.command()
@@ -29,12 +33,30 @@ from corral.system.files import DirectoryLock
     "--grpc", metavar="HOST:PORT", help="Address that daemons connect to.  [default: 127.0.0.1:8481]"
 )
 @click.option("--bootstrap", metavar="HOST:PORT", help="Address for join tokens.  [default: gRPC port + 1]")
-@click.option("--demo/--no-demo", default=None, help="Also run something to look at.")
+@click.option("--demo/--no-demo", default=False, help="Also run a group 'lobby' of small servers to look at.")
+@click.option(
+    "--demo-ports",
+    type=click.IntRange(1, 65_535),
+    nargs=2,
+    metavar="FIRST LAST",
+    default=PORTS,
+    show_default=True,
+    help="Ports of the demo, when it is made.",
+)
 @click.option("-v", "--verbose", is_flag=True, help="Show what controller and daemon log.")
 def up(
-    data: str, http: str | None, grpc: str | None, bootstrap: str | None, demo: bool | None, verbose: bool
+    data: str,
+    http: str | None,
+    grpc: str | None,
+    bootstrap: str | None,
+    demo: bool,
+    demo_ports: tuple[int, int],
+    verbose: bool,
 ) -> int:
-    """Run a controller and a daemon until Ctrl-C; what instances they run keeps running."""
+    """Run a controller and a daemon until Ctrl-C; instances keep running, 'corral down' stops them.
+
+    This is the development profile: instances run as the user who runs this.
+    """
     directory = pathlib.Path(data).expanduser().absolute()
     flags = {
         "data": str(directory / "controller"),
@@ -47,28 +69,52 @@ def up(
         node_id = load_daemon(None, os.environ, {})[0].node_id(host_name=socket.gethostname())
         with _claimed(directory):
             _check_ports(config, flags)
-            if demo:
-                note("this version has no demo yet; going on without")
+            if os.geteuid() == 0:
+                note("development profile: instances run as root, and can read and change everything here")
             with Supervisor(echo=_echo if verbose else None) as supervisor:
-                return _supervise(
-                    LocalCluster(supervisor=supervisor, directory=directory, config=config, node_id=node_id)
+                cluster = LocalCluster(
+                    supervisor=supervisor, directory=directory, config=config, node_id=node_id
                 )
+                code = _supervise(cluster, demo=demo_ports if demo else None)
+            _say_what_stays(directory)
+            return code
 
 
-def _supervise(cluster: LocalCluster) -> int:
+def _supervise(cluster: LocalCluster, *, demo: tuple[int, int] | None) -> int:
     try:
         cluster.start()
         token = shlex.quote(str(cluster.token_path))
         click.echo(f"login: corral login {cluster.url} --token $(cat {token})")
+        if demo is not None:
+            click.echo(f"demo: {_demo(cluster, demo)}")
         click.echo(f"ready: {cluster.url}")
-        code = cluster.run()
+        return cluster.run()
     except Stopped:
-        code = 0
+        return 0
     finally:
         cluster.stop()
-    if code == 0:
-        note("detached: instances keep running")
-    return code
+
+
+def _demo(cluster: LocalCluster, ports: tuple[int, int]) -> str:
+    """What there is to look at; a cluster without a demo is still a cluster."""
+    try:
+        with contextlib.closing(cluster.client()) as client:
+            return run_demo(client, ports=ports, pause=cluster.pause)
+    except Failure as failure:
+        return f"not there: {printable(failure.message)}"
+
+
+def _say_what_stays(directory: pathlib.Path) -> None:
+    from corral.cli.live_runs import live_instances
+
+    names = live_instances(directory / NODE)
+    if not names:
+        note("detached: no instance runs")
+        return
+    shown = ", ".join(names[:_NAMES_SHOWN]) + (", …" if len(names) > _NAMES_SHOWN else "")
+    place = shlex.quote(str(directory))
+    note(f"detached: {len(names)} instance{'s keep' if len(names) > 1 else ' keeps'} running ({shown})")
+    note(f"'corral up --data {place}' minds them again, 'corral down --data {place}' stops them")
 
 
 def _echo(name: str, line: str) -> None:

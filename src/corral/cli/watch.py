@@ -27,7 +27,7 @@ def watch_list(
     fetch: Callable[[], Sequence[Any]],
     *,
     table: Callable[[Sequence[Any]], str],
-    prefix: str,
+    prefix: str | tuple[str, ...],
 ) -> None:
     """Show what `fetch` yields until interrupted; events whose type begins with `prefix` wake it."""
     changed = threading.Event()
@@ -53,11 +53,11 @@ def _draw(output: str, items: Sequence[Any], table: Callable[[Sequence[Any]], st
     sys.stdout.flush()
 
 
-def _listen(session: Session, prefix: str, changed: threading.Event) -> None:
+def _listen(session: Session, prefix: str | tuple[str, ...], changed: threading.Event) -> None:
     """Runs beside the drawing; when the stream cannot be had, polling is what remains."""
     try:
         for message in follow(session.client, "/api/v1/events/stream", {}, tell=lambda _: None):
-            if message.event.startswith((prefix, "RESYNC")):
+            if message.event.startswith(prefix) or message.event.startswith("RESYNC"):
                 changed.set()
     except Failure:
         return

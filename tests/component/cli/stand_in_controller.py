@@ -108,7 +108,7 @@ class StandIn:
                 )
                 self._reply(stand_in.answer(request))
 
-            do_GET = do_POST = do_PUT = do_DELETE = handle_any  # noqa: N815 - the server's names
+            do_GET = do_POST = do_PUT = do_PATCH = do_DELETE = handle_any  # noqa: N815 - the server's names
 
             def _reply(self, answer: Answer) -> None:
                 if isinstance(answer, tuple):

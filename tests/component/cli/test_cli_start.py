@@ -39,7 +39,15 @@ def test_help_imports_nothing_but_click(pointed: dict[str, str]) -> None:
 
 
 @pytest.mark.parametrize(
-    "arguments", [["node", "list"], ["node", "info", "web-1", "-o", "json"], ["context", "list"]]
+    "arguments",
+    [
+        ["node", "list"],
+        ["node", "info", "web-1", "-o", "json"],
+        ["group", "list"],
+        ["instance", "list"],
+        ["instance", "logs", "lobby-1"],
+        ["context", "list"],
+    ],
 )
 def test_an_everyday_command_imports_nothing_heavy(pointed: dict[str, str], arguments: list[str]) -> None:
     assert not modules_after(arguments, pointed) & HEAVY

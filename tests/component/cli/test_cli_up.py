@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import pathlib
 import select
@@ -11,49 +12,41 @@ from collections.abc import Callable, Iterator
 
 import pytest
 from stand_in_controller import PROGRAM
+from up_process import Up
 
-from corral.testing.ports import free_addresses
+from corral.testing.ports import free_addresses, free_range
+from corral.testing.reaper import Reaper
 from corral.testing.waiting import eventually
 
 pytestmark = pytest.mark.system
 
 Corral = Callable[..., subprocess.CompletedProcess[str]]
-HTTP, GRPC = free_addresses(2)
-ANY_PORTS = ("--http", HTTP, "--grpc", GRPC)
-"""Below the range for outgoing connections: a killed controller must find its ports free again."""
-
-
-class Up:
-    """A running `up`: what it printed, and the processes below it."""
-
-    def __init__(self, process: subprocess.Popen[str]) -> None:
-        assert process.stdout is not None
-        self.process = process
-        self.login = process.stdout.readline()
-        self.ready = process.stdout.readline()
-
-    @property
-    def url(self) -> str:
-        return self.ready.removeprefix("ready: ").strip()
-
-    def children(self) -> dict[str, int]:
-        """Process id by role."""
-        tasks = pathlib.Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children")
-        found: dict[str, int] = {}
-        for pid in tasks.read_text().split():
-            command = pathlib.Path(f"/proc/{pid}/cmdline").read_text().split("\0")
-            found[command[command.index("corral.cli") + 1]] = int(pid)
-        return found
+Ports = tuple[str, ...]
+Begin = Callable[..., Up]
 
 
 @pytest.fixture
-def up(home: dict[str, str], tmp_path: pathlib.Path) -> Iterator[Callable[[], Up]]:
+def ports() -> Ports:
+    """Flags with three ports of this test alone; a killed controller finds them free again."""
+    http, grpc, bootstrap = free_addresses(3)
+    return ("--http", http, "--grpc", grpc, "--bootstrap", bootstrap)
+
+
+@pytest.fixture
+def demo() -> Ports:
+    """Flags for a demo on ports of this test alone: another may run on this machine."""
+    first, last = free_range(12)
+    return ("--demo", "--demo-ports", str(first), str(last))
+
+
+@pytest.fixture
+def up(home: dict[str, str], tmp_path: pathlib.Path, ports: Ports) -> Iterator[Begin]:
     begun: list[subprocess.Popen[str]] = []
 
-    def start() -> Up:
+    def start(*flags: str) -> Up:
         begun.append(
             subprocess.Popen(
-                [*PROGRAM, "up", "--data", str(tmp_path / "d"), *ANY_PORTS],
+                [*PROGRAM, "up", "--data", str(tmp_path / "d"), *ports, *flags],
                 env=home,
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
@@ -69,6 +62,15 @@ def up(home: dict[str, str], tmp_path: pathlib.Path) -> Iterator[Callable[[], Up
         process.communicate(timeout=60)
 
 
+@pytest.fixture
+def access(tmp_path: pathlib.Path) -> Callable[[Up], dict[str, str]]:
+    """Environment of a command that talks to this `up` as its administrator."""
+    return lambda up: {
+        "CORRAL_URL": up.url,
+        "CORRAL_TOKEN": (tmp_path / "d" / "admin.token").read_text().strip(),
+    }
+
+
 def gone(pidfd: int) -> bool:
     try:
         return bool(select.select([pidfd], [], [], 30)[0])
@@ -77,46 +79,114 @@ def gone(pidfd: int) -> bool:
 
 
 async def test_a_whole_cluster_comes_up_survives_deaths_and_goes_down(
-    up: Callable[[], Up], corral: Corral, tmp_path: pathlib.Path
+    up: Begin, corral: Corral, access: Callable[[Up], dict[str, str]], tmp_path: pathlib.Path, ports: Ports
 ) -> None:
     data = tmp_path / "d"
     first = up()
     token = data / "admin.token"
-    assert first.login == f"login: corral login {first.url} --token $(cat {token})\n"
+    assert first.printed["login"] == f"corral login {first.url} --token $(cat {token})"
     assert token.stat().st_mode & 0o777 == 0o600
-    at = {"CORRAL_URL": first.url, "CORRAL_TOKEN": token.read_text().strip()}
+    at = access(first)
     node = corral("node", "list", "-o", "name", **at).stdout.strip()
     assert corral("node", "info", node, "--wait", "ONLINE", "--timeout", "30s", **at).returncode == 0
 
-    again = corral("up", "--data", str(data), *ANY_PORTS)
+    again = corral("up", "--data", str(data), *ports)
     assert again.returncode == 1
     assert f"is in use by another up (pid {first.process.pid})" in again.stderr
 
-    assert first.process.stderr is not None
     for role in ("daemon", "controller"):
         os.kill(first.children()[role], signal.SIGKILL)
-        assert f"the {role} died (killed by SIGKILL)" in first.process.stderr.readline()
+        first.expect(f"the {role} died (killed by SIGKILL)")
         await eventually(lambda: set(first.children()) == {"controller", "daemon"})
         await eventually(lambda: corral("node", "info", node, "--wait", "ONLINE", **at).returncode == 0)
 
     done = corral("down", "--data", str(data))
     assert (done.returncode, done.stdout) == (0, f"ended 'up' (pid {first.process.pid})\n")
     assert first.process.wait(timeout=30) == 0
-    assert "detached: instances keep running" in first.process.stderr.read()
+    first.expect("detached: no instance runs")
     assert not (data / "up.pid").exists()
 
 
 def test_what_was_enrolled_comes_up_again_and_ends_when_up_is_killed(
-    up: Callable[[], Up], corral: Corral, tmp_path: pathlib.Path
+    up: Begin, corral: Corral, tmp_path: pathlib.Path, reaper: Reaper
 ) -> None:
     first = up()
     first.process.send_signal(signal.SIGINT)
     assert first.process.wait(timeout=60) == 0
     second = up()
-    assert second.ready.startswith("ready: http://127.0.0.1:")
+    assert second.url.startswith("http://127.0.0.1:")
     children = {role: os.pidfd_open(pid) for role, pid in second.children().items()}
     assert set(children) == {"controller", "daemon"}
     second.process.kill()
     for role, pidfd in children.items():
         assert gone(pidfd), f"the {role} outlived 'up'"
+    assert corral("down", "--data", str(tmp_path / "d")).stdout == "nothing runs here\n"
+
+
+def running(corral: Corral, at: dict[str, str]) -> dict[str, int]:
+    """Process id by instance of those that run."""
+    listed = corral("instance", "list", "-o", "json", **at)
+    assert listed.returncode == 0, listed.stderr
+    items = json.loads(listed.stdout)["items"]
+    return {item["id"]: item["pid"] for item in items if item["state"] == "RUNNING"}
+
+
+async def test_the_demo_outlives_up_is_minded_again_and_goes_down(
+    up: Begin,
+    corral: Corral,
+    access: Callable[[Up], dict[str, str]],
+    tmp_path: pathlib.Path,
+    reaper: Reaper,
+    demo: Ports,
+) -> None:
+    data = str(tmp_path / "d")
+    first = up(*demo)
+    assert first.printed["demo"].startswith("group 'lobby' with 2 of 2 instances: lobby-")
+    before = running(corral, access(first))
+    assert len(before) == 2
+    pidfds = [os.pidfd_open(pid) for pid in before.values()]
+
+    os.kill(int((tmp_path / "d" / "daemon" / "daemon.lock").read_text()), signal.SIGKILL)
+    first.expect("the daemon died (killed by SIGKILL)")
+    await eventually(lambda: running(corral, access(first)) == before)
+
+    first.process.send_signal(signal.SIGINT)
+    told = first.expect("detached: ")
+    assert told == f"detached: 2 instances keep running ({', '.join(sorted(before))})"
+    first.expect(f"'corral down --data {data}' stops them")
+    assert first.process.wait(timeout=60) == 0
+    assert select.select(pidfds, [], [], 0)[0] == []
+
+    second = up(*demo)
+    assert "2 of 2 instances" in second.printed["demo"]
+    await eventually(lambda: running(corral, access(second)) == before)
+
+    done = corral("down", "--data", data)
+    assert done.returncode == 0, done.stderr
+    names = ", ".join(sorted(before))
+    assert done.stdout == f"ended 'up' (pid {second.process.pid}); stopped 2 instances: {names}\n"
+    for pidfd in pidfds:
+        assert gone(pidfd)
+    assert second.process.wait(timeout=30) == 0
+    assert reaper.survivors() == []
+
+    third = up(*demo)
+    fresh = running(corral, access(third))
+    assert all(f"{id} on port" in third.printed["demo"] for id in fresh)
+    assert set(fresh.values()).isdisjoint(before.values())
+    assert corral("down", "--data", data).returncode == 0
+    assert reaper.survivors() == []
+
+
+def test_down_stops_what_an_interrupted_up_left(
+    up: Begin, corral: Corral, tmp_path: pathlib.Path, reaper: Reaper, demo: Ports
+) -> None:
+    first = up(*demo)
+    first.process.send_signal(signal.SIGINT)
+    assert first.process.wait(timeout=60) == 0
+    done = corral("down", "--data", str(tmp_path / "d"), "-o", "json")
+    assert done.returncode == 0, done.stderr
+    answer = json.loads(done.stdout)
+    assert (answer["pid"], len(answer["stopped"])) == (None, 2)
+    assert reaper.survivors() == []
     assert corral("down", "--data", str(tmp_path / "d")).stdout == "nothing runs here\n"

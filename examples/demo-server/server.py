@@ -1,0 +1,1 @@
+../../src/corral/demo/server.py

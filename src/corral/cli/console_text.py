@@ -1,0 +1,40 @@
+"""Console text on a person's terminal: shown, never obeyed."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+_COLOUR: Final = re.compile(r"\x1b\[[0-9;:]{0,64}m")
+_BEGUN: Final = re.compile(r"(?:\x1b(?:\[[0-9;:]{0,64})?|\r)\Z")
+_STEERS: Final = re.compile(
+    r"[^\n\t -~\u00a0-\U0010ffff]|[\u00ad\u061c\u200b-\u200f\u2028-\u202f\u2060-\u206f\ufeff]"
+)
+
+
+class Neutraliser:
+    """Takes text in pieces. Colours are dropped, everything else that would steer the terminal is spelt
+    out; a sequence that is cut between two pieces is put together first."""
+
+    def __init__(self) -> None:
+        self._begun = ""
+
+    def clean(self, text: str) -> str:
+        text = self._begun + text
+        cut = _BEGUN.search(text)
+        self._begun = cut[0] if cut else ""
+        if cut:
+            text = text[: cut.start()]
+        return neutral(text)
+
+    def rest(self) -> str:
+        """What was held back, when nothing more comes."""
+        rest, self._begun = self._begun, ""
+        return neutral(rest)
+
+
+def neutral(text: str) -> str:
+    if text.isascii() and text.isprintable():
+        return text
+    text = _COLOUR.sub("", text).replace("\r\n", "\n").replace("\r", "\n")
+    return _STEERS.sub(lambda found: repr(found[0])[1:-1], text)

@@ -1,0 +1,95 @@
+"""`corral crash`: what ended without being asked to."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import click
+
+from corral.cli.client import segment
+from corral.cli.failure import printable
+from corral.cli.output import Column, Item, plain, show_list, show_one
+from corral.cli.session import Session, api_command
+from corral.cli.values import age
+
+CRASHES: Final = "/api/v1/crashes"
+CLASSES: Final = (
+    "oom",
+    "port_in_use",
+    "missing_file",
+    "missing_class",
+    "stack_overflow",
+    "signal",
+    "clean_exit",
+    "never_ready",
+    "unknown",
+)
+COLUMNS: Final = (
+    Column("ID", "id"),
+    Column("AGO", lambda crash: age(crash.get("at"))),
+    Column("GROUP", "group"),
+    Column("NODE", "node"),
+    Column("CLASS", "crash_class"),
+    Column("UPTIME", lambda crash: f"{int(crash.get('uptime_ms') or 0) / 1000:.1f}s"),
+    Column("RESTARTED", lambda crash: "yes" if crash.get("restarted_as") else "no"),
+    Column("EXIT", lambda crash: _summary(crash)),
+)
+
+
+def _summary(crash: Item) -> str:
+    exit = crash.get("exit")
+    return plain(exit.get("summary") if isinstance(exit, dict) else None)
+
+
+@click.group()
+def crash() -> None:
+    """What ended without being asked to."""
+
+
+@crash.command("list")
+@click.option("--group", metavar="NAME", help="Only crashes of this group.")
+@click.option("--instance", metavar="ID", help="Only crashes of this instance.")
+@click.option("--node", metavar="ID", help="Only crashes on this node.")
+@click.option("--class", "crash_class", type=click.Choice(CLASSES), help="Only crashes of this kind.")
+@click.option(
+    "--limit", type=click.IntRange(1, 100_000), default=50, show_default=True, help="At most so many."
+)
+@api_command
+def list_crashes(
+    session: Session,
+    group: str | None,
+    instance: str | None,
+    node: str | None,
+    crash_class: str | None,
+    limit: int,
+) -> None:
+    """List crashes, the newest first."""
+    params = {"group": group, "instance": instance, "node": node, "crash_class": crash_class}
+    items = session.client.pages(CRASHES, params, limit=limit)
+    show_list(session.output, items, columns=COLUMNS)
+
+
+@crash.command("get")
+@click.argument("id")
+@api_command
+def get_crash(session: Session, id: str) -> None:
+    """Show a crash with the last lines of its console."""
+    found = session.client.get(f"{CRASHES}/{segment(id)}")
+    rows = [
+        ("Id", plain(found.get("id"))),
+        ("Instance", plain(found.get("instance"))),
+        ("Run", plain(found.get("incarnation"))),
+        ("Group", plain(found.get("group"))),
+        ("Node", plain(found.get("node"))),
+        ("At", plain(found.get("at"))),
+        ("Class", plain(found.get("crash_class"))),
+        ("Exit", _summary(found)),
+        ("Uptime", f"{int(found.get('uptime_ms') or 0) / 1000:.1f}s"),
+        ("Signature", plain(found.get("signature"))),
+        ("Restarted as", plain(found.get("restarted_as") or None)),
+    ]
+    show_one(session.output, found, rows=rows)
+    if session.output == "table" and found.get("tail"):
+        click.echo("\nLast lines:")
+        for line in found["tail"]:
+            click.echo(f"  {printable(str(line))}")

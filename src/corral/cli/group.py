@@ -1,0 +1,242 @@
+"""`corral group`: what shall run, and how many of it."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import click
+
+from corral.cli.client import segment
+from corral.cli.confirm import confirm, yes_option
+from corral.cli.failure import Refused, WrongUsage
+from corral.cli.output import Column, Item, list_table, plain, show_done, show_list, show_one, state_column
+from corral.cli.session import Session, api_command
+from corral.cli.values import age
+from corral.cli.waiting import wait_options, wait_until
+
+GROUPS: Final = "/api/v1/groups"
+READ_ONLY: Final = ("status", "revision")
+"""What the API adds to a document: a group that was read can be written back."""
+
+COLUMNS: Final = (
+    Column("NAME", "name"),
+    state_column("STATE", lambda group: _state(group)),
+    Column("READY", lambda group: _counts(group)),
+    Column("MIN", lambda group: str(group.get("min", 0))),
+    Column("MAX", lambda group: plain(group.get("max"))),
+    Column("MEMORY", lambda group: f"{group['memory_mb']} MB" if group.get("memory_mb") else "-"),
+    Column("UPDATED", lambda group: age(_status(group).get("updated_at"))),
+    Column("REASON", lambda group: plain(_status(group).get("reason"))),
+)
+
+file_option = click.option(
+    "-f", "--file", "path", required=True, metavar="FILE", help="JSON or YAML; '-' reads stdin."
+)
+
+
+def _status(group: Item) -> Item:
+    found = group.get("status")
+    return found if isinstance(found, dict) else {}
+
+
+def _state(group: Item) -> str:
+    status = _status(group)
+    if status.get("deleting"):
+        return "DELETING"
+    if status.get("paused"):
+        return "PAUSED"
+    return "MET" if status.get("ready", 0) >= status.get("wanted", 0) else "SHORT"
+
+
+def _counts(group: Item) -> str:
+    status = _status(group)
+    return f"{status.get('ready', 0)}/{status.get('wanted', 0)}"
+
+
+@click.group()
+def group() -> None:
+    """What shall run, and how many of it."""
+
+
+@group.command("list")
+@click.option("-w", "--watch", is_flag=True, help="Draw again whenever something changes.")
+@api_command
+def list_groups(session: Session, watch: bool) -> None:
+    """List the groups."""
+
+    def fetch() -> list[Any]:
+        return session.client.pages(GROUPS)
+
+    if watch:
+        from corral.cli.watch import watch_list
+
+        watch_list(
+            session, fetch, table=lambda items: list_table(items, COLUMNS), prefix=("GROUP_", "INSTANCE_")
+        )
+    show_list(session.output, fetch(), columns=COLUMNS, name="name")
+
+
+@group.command("get")
+@click.argument("name")
+@api_command
+def get_group(session: Session, name: str) -> None:
+    """Show one group; '-o yaml' gives a document that 'update -f' takes."""
+    found = session.client.get(f"{GROUPS}/{segment(name)}")
+    show_one(session.output, found, rows=_rows(found), name="name")
+
+
+def _rows(found: Item) -> list[tuple[str, str]]:
+    status = _status(found)
+    paused = status.get("paused") or {}
+    return [
+        ("Name", plain(found.get("name"))),
+        ("State", _state(found)),
+        ("Ready", _counts(found)),
+        ("Instances", str(status.get("instances", 0))),
+        ("Reason", plain(paused.get("reason") or status.get("reason"))),
+        ("Paused until", plain(paused.get("until"))),
+        ("Runtime", plain(found.get("runtime"))),
+        ("Command", " ".join([*found.get("command", []), *found.get("args", [])]) or "-"),
+        ("Min", str(found.get("min", 0))),
+        ("Max", plain(found.get("max"))),
+        ("Ports", plain({name: _port(port) for name, port in (found.get("ports") or {}).items()})),
+        ("Memory", f"{found['memory_mb']} MB" if found.get("memory_mb") else "-"),
+        ("Nodes", plain(found.get("nodes"))),
+        ("Labels", plain(found.get("labels"))),
+        ("Created", plain(status.get("created_at"))),
+        ("Updated", plain(status.get("updated_at"))),
+        ("Revision", plain(found.get("revision"))),
+    ]
+
+
+def _port(port: Item) -> str:
+    bounds = port.get("range")
+    return f"{bounds[0]}-{bounds[1]}" if bounds else str(port.get("port"))
+
+
+@group.command()
+@file_option
+@wait_options()
+@api_command
+def create(session: Session, path: str, wait: bool, timeout: int) -> None:
+    """Create a group from a file; its instances start at once."""
+    from corral.cli.documents import read_documents
+
+    for document in read_documents(path):
+        made = session.client.post(GROUPS, _writable(document))
+        if wait:
+            made = _until_met(session, str(made["name"]), timeout)
+        show_done(session.output, made, f"group '{made['name']}' is created", name="name")
+
+
+@group.command()
+@click.argument("name", required=False)
+@file_option
+@api_command
+def update(session: Session, name: str | None, path: str) -> None:
+    """Change the fields a file names (RFC 7396: null goes back to the default); others stay."""
+    from corral.cli.documents import read_documents
+
+    documents = read_documents(path)
+    if name is not None and len(documents) > 1:
+        raise WrongUsage(f"{path} holds {len(documents)} documents, and one NAME is given")
+    for document in documents:
+        target = name or document.get("name")
+        if not isinstance(target, str) or not target:
+            raise WrongUsage("which group? the file has no 'name'", hint="corral group update NAME -f FILE")
+        changed = session.client.patch(f"{GROUPS}/{segment(target)}", _writable(document))
+        show_done(session.output, changed, f"group '{target}' is changed", name="name")
+
+
+def _writable(document: dict[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in document.items() if key not in READ_ONLY}
+
+
+@group.command()
+@click.argument("name")
+@click.argument("count", type=click.IntRange(0, 10_000))
+@wait_options()
+@api_command
+def scale(session: Session, name: str, count: int, wait: bool, timeout: int) -> None:
+    """Have COUNT instances of a group."""
+    changed = session.client.post(f"{GROUPS}/{segment(name)}/scale", {"count": count})
+    if wait:
+        changed = _until_met(session, name, timeout)
+    show_done(session.output, changed, f"group '{name}' shall have {count} instances", name="name")
+
+
+@group.command()
+@click.argument("name")
+@api_command
+def unpause(session: Session, name: str) -> None:
+    """Try a crash-looping group again now."""
+    changed = session.client.post(f"{GROUPS}/{segment(name)}/unpause")
+    show_done(session.output, changed, f"group '{name}' is tried again", name="name")
+
+
+@group.command()
+@click.argument("name")
+@wait_options()
+@api_command
+def start(session: Session, name: str, wait: bool, timeout: int) -> None:
+    """Start one more instance of a group."""
+    from corral.cli.instance_waits import until_running
+
+    made = session.client.post(f"{GROUPS}/{segment(name)}/start")
+    if wait:
+        made = until_running(session, made, timeout)
+    show_done(session.output, made, f"instance '{made['id']}' is {made['state']} on node '{made['node']}'")
+
+
+@group.command()
+@click.argument("name")
+@yes_option
+@api_command
+def restart(session: Session, name: str, yes: bool) -> None:
+    """Restart every instance of a group, all at once."""
+    confirm(f"restart every instance of group '{name}' at once", yes=yes)
+    changed = session.client.post(f"{GROUPS}/{segment(name)}/restart")
+    show_done(session.output, changed, f"group '{name}' is being restarted", name="name")
+
+
+@group.command()
+@click.argument("name")
+@click.option("--cascade", is_flag=True, help="Stop its instances first.")
+@yes_option
+@wait_options()
+@api_command
+def delete(session: Session, name: str, cascade: bool, yes: bool, wait: bool, timeout: int) -> None:
+    """Delete a group; with --cascade it goes when its last instance has ended."""
+    confirm(f"delete group '{name}'" + (" and stop its instances" if cascade else ""), yes=yes)
+    session.client.delete(f"{GROUPS}/{segment(name)}", {"cascade": "true"} if cascade else None)
+    if wait:
+        _until_gone(session, name, timeout)
+    show_done(session.output, {"name": name}, f"group '{name}' is deleted", name="name")
+
+
+def _until_met(session: Session, name: str, timeout: int) -> Any:
+    """Wait until as many instances are ready as are wanted."""
+    found: list[Any] = []
+
+    def look() -> tuple[bool, str]:
+        found[:] = [session.client.get(f"{GROUPS}/{segment(name)}")]
+        status = _status(found[0])
+        exact = status.get("instances") == status.get("wanted") == status.get("ready")
+        seen = f"group '{name}': {_counts(found[0])} ready"
+        return exact, f"{seen}, {status['reason']}" if status.get("reason") else seen
+
+    wait_until(look, timeout=timeout, what=f"group '{name}' did not have its instances")
+    return found[0]
+
+
+def _until_gone(session: Session, name: str, timeout: int) -> None:
+    def look() -> tuple[bool, str]:
+        try:
+            found = session.client.get(f"{GROUPS}/{segment(name)}")
+        except Refused as refusal:
+            if refusal.code != "NOT_FOUND":
+                raise
+            return True, ""
+        return False, f"group '{name}' has {_status(found).get('instances', 0)} instances"
+
+    wait_until(look, timeout=timeout, what=f"group '{name}' was not gone")

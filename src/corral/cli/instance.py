@@ -1,0 +1,211 @@
+"""`corral instance`: what runs, and what one does with it."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import click
+
+from corral.cli.client import segment
+from corral.cli.confirm import confirm, yes_option
+from corral.cli.instance_console import console, download, logs, search
+from corral.cli.instance_waits import INSTANCES, until_ended, until_running
+from corral.cli.output import Column, Item, list_table, plain, show_done, show_list, show_one, state_column
+from corral.cli.session import Session, api_command
+from corral.cli.values import age
+from corral.cli.waiting import wait_options
+
+STATES: Final = (
+    "SCHEDULED",
+    "PREPARING",
+    "STARTING",
+    "RUNNING",
+    "DRAINING",
+    "STOPPING",
+    "OFFLINE",
+    "STOPPED",
+    "CRASHED",
+)
+COLUMNS: Final = (
+    Column("ID", "id"),
+    Column("GROUP", "group"),
+    state_column("STATE", "state"),
+    Column("READY", "ready"),
+    Column("NODE", "node"),
+    Column("PORT", "port"),
+    Column("PID", "pid"),
+    Column("UPTIME", lambda instance: _uptime(instance)),
+    Column("RESTARTS", lambda instance: str(instance.get("restarts", 0))),
+    Column("REASON", lambda instance: _reason(instance)),
+)
+
+
+def _uptime(instance: Item) -> str:
+    if instance.get("state") in ("STOPPED", "CRASHED"):
+        return "-"
+    return age(instance.get("started_at"))
+
+
+def _reason(instance: Item) -> str:
+    exit = instance.get("exit")
+    if instance.get("state") in ("STOPPED", "CRASHED") and isinstance(exit, dict) and exit.get("summary"):
+        return str(exit["summary"])
+    return plain(instance.get("reason"))
+
+
+@click.group()
+def instance() -> None:
+    """What runs: start it, stop it, read and write its console."""
+
+
+@instance.command("list")
+@click.option("--group", metavar="NAME", help="Only instances of this group.")
+@click.option("--node", metavar="ID", help="Only instances on this node.")
+@click.option("--state", type=click.Choice(STATES, case_sensitive=False), help="Only those in this state.")
+@click.option("--wanted", type=click.Choice(("run", "drain", "stop")), help="Only those that shall do this.")
+@click.option("-w", "--watch", is_flag=True, help="Draw again whenever something changes.")
+@api_command
+def list_instances(
+    session: Session, group: str | None, node: str | None, state: str | None, wanted: str | None, watch: bool
+) -> None:
+    """List the instances."""
+    params = {"group": group, "node": node, "state": state, "wanted": wanted}
+
+    def fetch() -> list[Any]:
+        return session.client.pages(INSTANCES, params)
+
+    if watch:
+        from corral.cli.watch import watch_list
+
+        watch_list(session, fetch, table=lambda items: list_table(items, COLUMNS), prefix=("INSTANCE_",))
+    show_list(session.output, fetch(), columns=COLUMNS)
+
+
+@instance.command("get")
+@click.argument("id")
+@api_command
+def get_instance(session: Session, id: str) -> None:
+    """Show one instance."""
+    found = session.client.get(f"{INSTANCES}/{segment(id)}")
+    show_one(session.output, found, rows=_rows(found))
+
+
+def _rows(found: Item) -> list[tuple[str, str]]:
+    exit = found.get("exit") or {}
+    failure = found.get("start_failure") or {}
+    return [
+        ("Id", plain(found.get("id"))),
+        ("Group", plain(found.get("group"))),
+        ("State", plain(found.get("state"))),
+        ("Wanted", plain(found.get("wanted"))),
+        ("Ready", plain(found.get("ready"))),
+        ("Reason", plain(found.get("reason"))),
+        ("Node", plain(found.get("node"))),
+        ("Ports", plain(found.get("ports"))),
+        ("Pid", plain(found.get("pid"))),
+        ("Run", plain(found.get("incarnation"))),
+        ("Restarts", str(found.get("restarts", 0))),
+        ("Started", plain(found.get("started_at"))),
+        ("Uptime", _uptime(found)),
+        ("Ended", plain(found.get("ended_at"))),
+        ("Exit", plain(exit.get("summary"))),
+        ("Start failure", f"{failure['code']}: {failure['message']}" if failure else "-"),
+        ("Memory", f"{found['memory_mb']} MB" if found.get("memory_mb") else "-"),
+        ("Runtime", plain(found.get("runtime"))),
+        ("Last seen", age(found.get("last_seen"))),
+    ]
+
+
+@instance.command()
+@click.argument("group")
+@click.option("--node", metavar="ID", help="Only on this node.")
+@wait_options()
+@api_command
+def start(session: Session, group: str, node: str | None, wait: bool, timeout: int) -> None:
+    """Start one more instance of GROUP."""
+    made = session.client.post(INSTANCES, {"group": group, **({"node": node} if node else {})})
+    if wait:
+        made = until_running(session, made, timeout)
+    show_done(session.output, made, f"instance '{made['id']}' is {made['state']} on node '{made['node']}'")
+
+
+def _order(session: Session, id: str, verb: str, reason: str | None) -> Any:
+    return session.client.post(f"{INSTANCES}/{segment(id)}/{verb}", {"reason": reason} if reason else {})
+
+
+reason_option = click.option("--reason", help="Why; shown with the instance.")
+
+
+@instance.command()
+@click.argument("id")
+@reason_option
+@wait_options()
+@api_command
+def stop(session: Session, id: str, reason: str | None, wait: bool, timeout: int) -> None:
+    """Stop an instance by its group's ladder."""
+    changed = _order(session, id, "stop", reason)
+    if wait:
+        changed = until_ended(session, id, timeout)
+    _show_ending(session, changed)
+
+
+@instance.command()
+@click.argument("id")
+@reason_option
+@yes_option
+@wait_options()
+@api_command
+def kill(session: Session, id: str, reason: str | None, yes: bool, wait: bool, timeout: int) -> None:
+    """Kill everything of an instance at once."""
+    confirm(f"kill instance '{id}'", yes=yes)
+    changed = _order(session, id, "kill", reason)
+    if wait:
+        changed = until_ended(session, id, timeout)
+    _show_ending(session, changed)
+
+
+def _show_ending(session: Session, changed: Item) -> None:
+    told = f"instance '{changed['id']}' is {changed['state']}"
+    exit = changed.get("exit") or {}
+    ended = changed["state"] in ("STOPPED", "CRASHED") and exit.get("summary")
+    show_done(session.output, changed, f"{told}: {exit['summary']}" if ended else f"{told}, to be stopped")
+
+
+@instance.command()
+@click.argument("id")
+@reason_option
+@wait_options()
+@api_command
+def restart(session: Session, id: str, reason: str | None, wait: bool, timeout: int) -> None:
+    """Stop an instance and start it again under its id."""
+    changed = _order(session, id, "restart", reason)
+    if wait:
+        again = changed["state"] not in ("SCHEDULED", "PREPARING", "STARTING")
+        after = {**changed, "incarnation": changed["incarnation"] + (1 if again else 0)}
+        changed = until_running(session, after, timeout)
+    show_done(session.output, changed, f"instance '{id}' is {changed['state']}")
+
+
+@instance.command()
+@click.argument("id")
+@click.argument("line", nargs=-1, required=True)
+@api_command
+def command(session: Session, id: str, line: tuple[str, ...]) -> None:
+    """Put a LINE into an instance's input."""
+    taken = session.client.post(f"{INSTANCES}/{segment(id)}/command", {"command": " ".join(line)})
+    show_done(session.output, taken, f"instance '{id}' has it in its input")
+
+
+@instance.command()
+@click.argument("id")
+@yes_option
+@api_command
+def delete(session: Session, id: str, yes: bool) -> None:
+    """Forget an instance that has ended, and its console."""
+    confirm(f"forget instance '{id}'", yes=yes)
+    session.client.delete(f"{INSTANCES}/{segment(id)}")
+    show_done(session.output, {"id": id}, f"instance '{id}' is forgotten")
+
+
+for extra in (console, logs, search, download):
+    instance.add_command(extra)

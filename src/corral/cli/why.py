@@ -1,0 +1,59 @@
+"""`corral why`: the decisions behind what an instance or a group is."""
+
+from __future__ import annotations
+
+import click
+
+from corral.cli.client import segment
+from corral.cli.failure import Refused, printable
+from corral.cli.output import Item, show_one
+from corral.cli.session import Session, api_command
+
+
+@click.command()
+@click.argument("subject")
+@api_command
+def why(session: Session, subject: str) -> None:
+    """Why SUBJECT, the id of an instance or the name of a group, is as it is."""
+    found = _look_up(session, subject)
+    if session.output != "table":
+        show_one(session.output, found, rows=[], name="subject")
+        return
+    click.echo(printable(str(found.get("summary", ""))))
+    for decision in found.get("decisions", []):
+        click.echo(_explained(decision))
+
+
+def _look_up(session: Session, subject: str) -> Item:
+    kind, _, name = subject.partition("/")
+    places = {"instance": "instances", "group": "groups"}
+    if name and kind in places:
+        found: Item = session.client.get(f"/api/v1/{places[kind]}/{segment(name)}/why")
+        return found
+    try:
+        found = session.client.get(f"/api/v1/instances/{segment(subject)}/why")
+    except Refused as refusal:
+        if refusal.code != "NOT_FOUND":
+            raise
+        try:
+            found = session.client.get(f"/api/v1/groups/{segment(subject)}/why")
+        except Refused as second:
+            if second.code != "NOT_FOUND":
+                raise
+            raise Refused(
+                f"there is neither an instance nor a group '{subject}'",
+                hint="see 'corral instance list' and 'corral group list'",
+                code="NOT_FOUND",
+            ) from None
+    return found
+
+
+def _explained(decision: Item) -> str:
+    lines = [
+        f"{decision.get('at')}  {decision.get('kind')} {decision.get('subject')}: {decision.get('reason')}",
+        f"  cause: {decision.get('cause')}  ({decision.get('id')})",
+    ]
+    lines += [
+        f"  not {other.get('subject')}: {other.get('reason')}" for other in decision.get("rejected", [])
+    ]
+    return printable("\n".join(lines))

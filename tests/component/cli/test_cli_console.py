@@ -1,0 +1,281 @@
+"""Consoles on the command line: logs, search, download, and being attached to one."""
+
+from __future__ import annotations
+
+import json
+import os
+import pathlib
+import pty
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+
+import pytest
+from stand_in_console import RUN, Console
+from stand_in_controller import PROGRAM, StandIn
+
+from corral.cli.console_text import Neutraliser, neutral
+from corral.cli.line_editor import LineEditor
+
+Corral = Callable[..., subprocess.CompletedProcess[str]]
+Begin = Callable[..., subprocess.Popen[str]]
+
+
+@pytest.fixture
+def console(server: StandIn) -> Iterator[Console]:
+    made = Console(server)
+    yield made
+    made.close()
+
+
+def until(condition: Callable[[], object], what: Callable[[], object]) -> None:
+    deadline = time.monotonic() + 30
+    while not condition():
+        assert time.monotonic() < deadline, what()
+        time.sleep(0.02)
+
+
+def test_the_last_lines_are_printed(corral: Corral, console: Console) -> None:
+    console.write("".join(f"line {number}\n" for number in range(10)))
+    assert corral("instance", "logs", "lobby-1", "--tail", "2").stdout == "line 8\nline 9\n"
+    assert corral("instance", "logs", "lobby-1", "--since", "7").stdout.startswith("line 1\nline 2\n")
+    first = corral("instance", "logs", "lobby-1", "--tail", "1", "-o", "json").stdout
+    assert json.loads(first)["line"] == "line 9"
+
+
+def test_following_goes_on_across_a_broken_connection_and_ends_with_the_run(
+    begin: Begin, console: Console
+) -> None:
+    console.write("one\n")
+    console.cut = 1
+    process = begin("instance", "logs", "lobby-1", "-f")
+    assert process.stdout is not None
+    assert process.stdout.readline() == "one\n"
+    until(lambda: console.streams, lambda: "no stream")
+    console.write("two\n")
+    assert process.stdout.readline() == "two\n"
+    until(lambda: len(console.streams) == 2, lambda: len(console.streams))
+    console.write("three\n")
+    assert process.stdout.readline() == "three\n"
+    assert console.streams[1].headers["Last-Event-ID"] == f"{RUN}-8"
+    console.end(state="CRASHED", incarnation=RUN, exit={"summary": "exit code 3"})
+    out, told = process.communicate(timeout=30)
+    assert (process.returncode, out) == (0, "")
+    assert "instance 'lobby-1' has ended: exit code 3" in told
+
+
+def test_a_search_prints_matches_and_fails_without_any(corral: Corral, server: StandIn) -> None:
+    page = {"items": [{"line": "found it"}], "next_offset": 9, "end_offset": 9, "gaps": []}
+    server.answers["GET", "/api/v1/instances/lobby-1/console/search"] = (200, page)
+    done = corral("instance", "search", "lobby-1", "fo+und")
+    assert (done.returncode, done.stdout) == (0, "found it\n")
+    assert server.requests[0].query["pattern"] == "fo+und"
+    server.answers["GET", "/api/v1/instances/lobby-1/console/search"] = (200, {**page, "items": []})
+    assert corral("instance", "search", "lobby-1", "x").returncode == 1
+
+
+def test_a_download_is_saved_byte_by_byte_and_a_broken_one_fails(
+    corral: Corral, server: StandIn, tmp_path: pathlib.Path
+) -> None:
+    content = bytes(range(256))
+    head = b"HTTP/1.1 200 OK\r\nContent-Type: application/octet-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
+    path = ("GET", "/api/v1/instances/lobby-1/console/download")
+    server.answers[path] = lambda _: head + b"100\r\n" + content + b"\r\n0\r\n\r\n"
+    target = tmp_path / "console.log"
+    done = corral("instance", "download", "lobby-1", "-O", str(target))
+    assert done.returncode == 0, done.stderr
+    assert target.read_bytes() == content
+    server.answers[path] = lambda _: head + b"100\r\n" + content[:10]
+    broken = corral("instance", "download", "lobby-1", "-O", str(target))
+    assert broken.returncode == 1
+    assert "broke off" in broken.stderr
+
+
+def test_without_a_terminal_lines_of_stdin_are_commands(pointed: dict[str, str], console: Console) -> None:
+    console.write("old\n")
+    done = subprocess.run(
+        [*PROGRAM, "instance", "console", "lobby-1"],
+        env=pointed,
+        input="list\nsay hi\n",
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert (done.returncode, done.stdout) == (0, "old\n"), done.stderr
+    assert console.commands == ["list", "say hi"]
+
+
+class Tmux:
+    """A real terminal that can be looked at."""
+
+    def __init__(self, directory: pathlib.Path, command: list[str], env: dict[str, str]) -> None:
+        self._socket = str(directory / "tmux.sock")
+        self._env = {**env, "TERM": "xterm-256color", "LC_ALL": "C.UTF-8"}
+        self._run("-f", "/dev/null", "new-session", "-d", "-x", "80", "-y", "24", *command)
+
+    def _run(self, *arguments: str) -> str:
+        done = subprocess.run(
+            ["tmux", "-S", self._socket, *arguments],
+            env=self._env,
+            capture_output=True,
+            text=True,
+            timeout=30,
+        )
+        return done.stdout
+
+    def screen(self) -> str:
+        return self._run("capture-pane", "-p").rstrip("\n")
+
+    def type(self, *keys: str) -> None:
+        self._run("send-keys", *keys)
+
+    def shows(self, text: str) -> None:
+        until(lambda: text in self.screen(), lambda: f"{text!r} is not on\n{self.screen()}")
+
+    def close(self) -> None:
+        self._run("kill-server")
+
+
+@pytest.fixture
+def terminal(
+    tmp_path: pathlib.Path, pointed: dict[str, str], console: Console
+) -> Iterator[Callable[..., Tmux]]:
+    opened: list[Tmux] = []
+
+    def attach(*more: str) -> Tmux:
+        program = " ".join([*PROGRAM, "instance", "console", "lobby-1", *more])
+        opened.append(Tmux(tmp_path, ["sh", "-c", f"{program}; echo exit $?; cat"], pointed))
+        return opened[-1]
+
+    yield attach
+    for made in opened:
+        made.close()
+
+
+def test_a_terminal_shows_scroll_back_live_output_and_the_line_being_typed(
+    terminal: Callable[..., Tmux], console: Console
+) -> None:
+    console.write("scrolled back\n")
+    tmux = terminal()
+    tmux.shows("scrolled back")
+    tmux.shows("lobby-1>")
+    until(lambda: console.streams, lambda: "no stream")
+    tmux.type("-l", "say hello")
+    tmux.shows("lobby-1> say hello")
+    console.write("live one\nlive two\n")
+    tmux.shows("live two\nlobby-1> say hello")
+    tmux.type("Left", "Left", "Left", "Left", "Left", "BSpace", "_")
+    tmux.type("Enter")
+    until(lambda: console.commands, lambda: tmux.screen())
+    tmux.shows("» say_hello")
+    tmux.type("Up")
+    tmux.shows("lobby-1> say_hello")
+    tmux.type("C-]")
+    tmux.shows("exit 0")
+    assert "detached" in tmux.screen()
+    assert console.commands == ["say_hello"], "leaving sends nothing"
+
+
+def test_ctrl_c_detaches_and_the_terminal_is_as_before(
+    terminal: Callable[..., Tmux], console: Console
+) -> None:
+    tmux = terminal()
+    tmux.shows("lobby-1>")
+    tmux.type("C-c")
+    tmux.shows("exit 0")
+    tmux.type("-l", "echoed again")
+    tmux.shows("echoed again")
+    assert console.commands == []
+
+
+@pytest.mark.trap("T17")
+def test_escape_sequences_of_an_instance_do_not_reach_the_terminal(
+    terminal: Callable[..., Tmux], console: Console
+) -> None:
+    console.write("first\n")
+    tmux = terminal()
+    tmux.shows("first")
+    until(lambda: console.streams, lambda: "no stream")
+    console.write("\x1b[2J\x1b[H\x1b[31mred\x1b[0m\x07 \x1b]0;owned\x07\nlast\n")
+    tmux.shows("last")
+    seen = tmux.screen()
+    assert "first" in seen, "the screen was not cleared"
+    assert "\\x1b[2J\\x1b[Hred\\x07 \\x1b]0;owned\\x07" in seen
+
+
+def test_raw_passes_them(terminal: Callable[..., Tmux], console: Console) -> None:
+    console.write("first\n")
+    tmux = terminal("--raw")
+    tmux.shows("first")
+    until(lambda: console.streams, lambda: "no stream")
+    console.write("\x1b[2J\x1b[Hcleared\n")
+    tmux.shows("cleared")
+    assert "first" not in tmux.screen()
+
+
+def test_a_prompt_stands_before_the_line(terminal: Callable[..., Tmux], console: Console) -> None:
+    tmux = terminal()
+    tmux.shows("lobby-1>")
+    until(lambda: console.streams, lambda: "no stream")
+    console.write("Password: ")
+    tmux.shows("Password: lobby-1>")
+    console.write("ok\n")
+    tmux.shows("Password: ok\nlobby-1>")
+
+
+def test_a_killed_client_is_all_that_ends(pointed: dict[str, str], console: Console) -> None:
+    ours, theirs = pty.openpty()
+    process = subprocess.Popen(
+        [*PROGRAM, "instance", "console", "lobby-1"], env=pointed, stdin=theirs, stdout=theirs, stderr=theirs
+    )
+    os.close(theirs)
+    until(lambda: console.streams, lambda: process.poll())
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(timeout=30) != 0
+    os.close(ours)
+    assert console.commands == []
+
+
+def typed(editor: LineEditor, text: str) -> list[str]:
+    return editor.feed(text.encode())
+
+
+def test_the_editor_edits() -> None:
+    editor = LineEditor()
+    assert typed(editor, "helo\x1b[Dl\r") == ["hello"]
+    assert typed(editor, "one two\x17three\n") == ["one three"]
+    assert typed(editor, "abc\x01x\x05y\r") == ["xabcy"]
+    assert typed(editor, "junk\x15kept\r") == ["kept"]
+    assert typed(editor, "kee\x02\x0bp\r") == ["kep"]
+    assert typed(editor, "\x1b[A\x1b[A\r") == ["kept"]
+    assert typed(editor, "draft\x1b[A\x1b[B\r") == ["draft"]
+    assert typed(editor, "a\x1b[15~b\x1b[1;5Cc\x1bxd\r") == ["abcd"]
+    assert typed(editor, "two\rlines\r") == ["two", "lines"]
+    assert editor.feed("€".encode()[:1]) == []
+    editor.feed("€".encode()[1:])
+    assert editor.text == "€"
+
+
+@pytest.mark.parametrize("key", ["\x03", "\x1d", "\x04"])
+def test_these_keys_detach(key: str) -> None:
+    editor = LineEditor()
+    assert typed(editor, key + "not sent\r") == []
+    assert editor.detached
+
+
+def test_a_long_line_is_shown_round_the_cursor() -> None:
+    editor = LineEditor()
+    typed(editor, "0123456789" * 20)
+    shown, column = editor.view("lobby-1> ", 40)
+    assert len(shown) <= 39
+    assert column == len(shown)
+    assert shown.startswith("lobby-1> ")
+    assert shown.endswith("9")
+
+
+def test_sequences_that_are_cut_are_put_together_first() -> None:
+    pieces = Neutraliser()
+    assert pieces.clean("a\x1b[3") + pieces.clean("1mred\x1b") + pieces.clean("[0m.") == "ared."
+    assert pieces.clean("x\r") + pieces.clean("\ny") == "x\ny"
+    assert neutral("tab\tstays, \x9b and \u202e do not") == "tab\tstays, \\x9b and \\u202e do not"

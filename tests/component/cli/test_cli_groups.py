@@ -1,0 +1,269 @@
+"""`corral group`, `instance`, `crash` and `why`: what they send and what people read."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import pathlib
+import subprocess
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from stand_in_console import INSTANCE, RUN
+from stand_in_controller import Request, StandIn, refused
+
+Corral = Callable[..., subprocess.CompletedProcess[str]]
+
+GROUP: dict[str, Any] = {
+    "name": "lobby",
+    "runtime": "process",
+    "command": ["python3", "server.py"],
+    "args": [],
+    "min": 2,
+    "max": 5,
+    "ports": {"primary": {"range": [30000, 30100], "port": None, "protocol": "both"}},
+    "memory_mb": 256,
+    "status": {
+        "wanted": 2,
+        "target": 0,
+        "instances": 2,
+        "ready": 1,
+        "reason": "",
+        "paused": None,
+        "deleting": False,
+        "created_at": "2026-01-01T00:00:00Z",
+        "updated_at": "2026-01-01T00:00:00Z",
+    },
+    "revision": 3,
+}
+
+
+def with_status(**changed: Any) -> dict[str, Any]:
+    return {**GROUP, "status": {**GROUP["status"], **changed}}
+
+
+def growing(*answers: dict[str, Any]) -> Callable[[Request], tuple[int, Any]]:
+    """One answer after the other, the last one for ever."""
+    following = itertools.chain(answers[:-1], itertools.repeat(answers[-1]))
+    return lambda _: (200, next(following))
+
+
+def test_groups_are_listed_with_how_they_fare(corral: Corral, server: StandIn) -> None:
+    server.answers["GET", "/api/v1/groups"] = (200, {"items": [GROUP], "next": None})
+    for noun in ("group", "config"):
+        done = corral(noun, "list")
+        assert done.stdout.splitlines()[1].split()[:4] == ["lobby", "SHORT", "1/2", "2"], done.stderr
+    assert corral("group", "list", "-o", "name").stdout == "lobby\n"
+
+
+def test_a_group_is_shown_and_its_document_can_be_written_back(
+    corral: Corral, server: StandIn, tmp_path: pathlib.Path
+) -> None:
+    server.answers["GET", "/api/v1/groups/lobby"] = (200, GROUP)
+    server.answers["PATCH", "/api/v1/groups/lobby"] = (200, GROUP)
+    assert "primary=30000-30100" in corral("group", "get", "lobby").stdout
+    file = tmp_path / "lobby.yaml"
+    file.write_text(corral("group", "get", "lobby", "-o", "yaml").stdout)
+    done = corral("group", "update", "-f", str(file))
+    assert done.stdout == "group 'lobby' is changed\n", done.stderr
+    sent = server.requests[-1]
+    assert sent.body == {key: value for key, value in GROUP.items() if key not in ("status", "revision")}
+    assert "Idempotency-Key" in sent.headers
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("g.json", '{"name": "lobby", "command": ["x"], "min": 1}'),
+        ("g.yaml", "name: lobby\ncommand: [x]\nmin: 1\n"),
+    ],
+)
+def test_a_group_is_created_from_json_or_yaml(
+    corral: Corral, server: StandIn, tmp_path: pathlib.Path, name: str, text: str
+) -> None:
+    server.answers["POST", "/api/v1/groups"] = (201, GROUP)
+    (tmp_path / name).write_text(text)
+    done = corral("group", "create", "-f", str(tmp_path / name))
+    assert done.stdout == "group 'lobby' is created\n", done.stderr
+    assert server.requests[0].body == {"name": "lobby", "command": ["x"], "min": 1}
+
+
+@pytest.mark.parametrize("text", ["", "just a word", "- 1\n- 2", "a: [", "{1: 2}"])
+def test_a_file_that_is_no_document_is_wrong_usage(corral: Corral, tmp_path: pathlib.Path, text: str) -> None:
+    (tmp_path / "bad").write_text(text)
+    done = corral("group", "create", "-f", str(tmp_path / "bad"))
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith("error: ")
+    assert corral("group", "create", "-f", str(tmp_path / "none")).returncode == 2
+
+
+def test_scaling_waits_until_as_many_are_ready(corral: Corral, server: StandIn) -> None:
+    server.answers["POST", "/api/v1/groups/lobby/scale"] = (200, GROUP)
+    server.answers["GET", "/api/v1/groups/lobby"] = growing(
+        with_status(wanted=3), with_status(wanted=3, instances=3, ready=3)
+    )
+    done = corral("group", "scale", "lobby", "3", "--wait", "-o", "json")
+    assert json.loads(done.stdout)["status"]["ready"] == 3, done.stderr
+    assert server.requests[0].body == {"count": 3}
+
+
+def test_a_wait_that_runs_out_exits_with_4_and_says_what_was_seen(corral: Corral, server: StandIn) -> None:
+    server.answers["POST", "/api/v1/groups/lobby/scale"] = (200, GROUP)
+    server.answers["GET", "/api/v1/groups/lobby"] = (200, with_status(reason="no node has room"))
+    done = corral("group", "scale", "lobby", "2", "--wait", "--timeout", "1s")
+    assert done.returncode == 4
+    assert done.stderr == (
+        "error: group 'lobby' did not have its instances within 1 seconds: "
+        "group 'lobby': 1/2 ready, no node has room\n"
+    )
+
+
+def test_a_group_is_deleted_in_cascade_and_waited_for(corral: Corral, server: StandIn) -> None:
+    server.answers["DELETE", "/api/v1/groups/lobby"] = (204, None)
+    answers = iter([(200, GROUP), refused(404, "NOT_FOUND", "gone")])
+    server.answers["GET", "/api/v1/groups/lobby"] = lambda _: next(answers)
+    assert corral("group", "delete", "lobby").returncode == 2, "there is nobody to ask"
+    done = corral("group", "delete", "lobby", "--cascade", "--yes", "--wait")
+    assert done.stdout == "group 'lobby' is deleted\n", done.stderr
+    assert server.requests[0].query == {"cascade": "true"}
+
+
+@pytest.mark.parametrize("verb", ["unpause", "restart"])
+def test_the_other_verbs_of_a_group(corral: Corral, server: StandIn, verb: str) -> None:
+    server.answers["POST", f"/api/v1/groups/lobby/{verb}"] = (200, GROUP)
+    more = ["--yes"] if verb == "restart" else []
+    assert corral("group", verb, "lobby", *more).returncode == 0
+
+
+def test_instances_are_listed_with_filters(corral: Corral, server: StandIn) -> None:
+    server.answers["GET", "/api/v1/instances"] = (200, {"items": [INSTANCE], "next": None})
+    done = corral(
+        "instance", "list", "--group", "lobby", "--node", "web-1", "--state", "running", "--wanted", "run"
+    )
+    assert done.stdout.splitlines()[1].split()[:7] == [
+        "lobby-1", "lobby", "RUNNING", "yes", "web-1", "30000", "4711",
+    ]  # fmt: skip
+    sent = server.requests[0].query
+    assert (sent["group"], sent["node"], sent["state"], sent["wanted"]) == (
+        "lobby",
+        "web-1",
+        "RUNNING",
+        "run",
+    )
+
+
+def test_an_instance_is_shown(corral: Corral, server: StandIn) -> None:
+    exit = {"code": None, "signal": 9, "crashed": True, "summary": "killed by SIGKILL"}
+    server.answers["GET", "/api/v1/instances/lobby-1"] = (
+        200,
+        {**INSTANCE, "state": "CRASHED", "exit": exit},
+    )
+    shown = corral("instance", "get", "lobby-1").stdout
+    assert "killed by SIGKILL" in shown
+    assert "primary=30000" in shown
+
+
+def test_a_start_is_waited_for_until_it_runs(corral: Corral, server: StandIn) -> None:
+    server.answers["POST", "/api/v1/instances"] = (201, {**INSTANCE, "state": "SCHEDULED"})
+    server.answers["GET", "/api/v1/instances/lobby-1"] = growing(
+        {**INSTANCE, "state": "PREPARING"}, {**INSTANCE, "state": "STARTING"}, INSTANCE
+    )
+    done = corral("instance", "start", "lobby", "--node", "web-1", "--wait")
+    assert done.stdout == "instance 'lobby-1' is RUNNING on node 'web-1'\n", done.stderr
+    assert server.requests[0].body == {"group": "lobby", "node": "web-1"}
+
+
+def test_a_start_that_fails_is_told_with_its_reason(corral: Corral, server: StandIn) -> None:
+    failure = {"stage": "PROCESS_START", "code": "COMMAND_NOT_FOUND", "message": "there is no 'x'"}
+    server.answers["POST", "/api/v1/instances"] = (201, {**INSTANCE, "state": "SCHEDULED"})
+    server.answers["GET", "/api/v1/instances/lobby-1"] = (
+        200,
+        {**INSTANCE, "state": "CRASHED", "start_failure": failure},
+    )
+    done = corral("instance", "start", "lobby", "--wait")
+    assert done.returncode == 1
+    assert "COMMAND_NOT_FOUND: there is no 'x'" in done.stderr
+    assert "hint: corral why lobby-1" in done.stderr
+
+
+@pytest.mark.parametrize("verb", ["stop", "kill"])
+def test_an_instance_is_ended_and_how_it_ended_is_told(corral: Corral, server: StandIn, verb: str) -> None:
+    exit = {"code": 0, "signal": None, "crashed": False, "summary": "exit code 0 after 'stop'"}
+    server.answers["POST", f"/api/v1/instances/lobby-1/{verb}"] = (200, INSTANCE)
+    server.answers["GET", "/api/v1/instances/lobby-1"] = growing(
+        {**INSTANCE, "state": "STOPPING"}, {**INSTANCE, "state": "STOPPED", "exit": exit}
+    )
+    more = ["--yes"] if verb == "kill" else []
+    done = corral("instance", verb, "lobby-1", "--reason", "tidy", "--wait", *more)
+    assert done.stdout == "instance 'lobby-1' is STOPPED: exit code 0 after 'stop'\n", done.stderr
+    assert server.requests[0].body == {"reason": "tidy"}
+
+
+def test_a_restart_is_waited_for_beyond_the_old_run(corral: Corral, server: StandIn) -> None:
+    server.answers["POST", "/api/v1/instances/lobby-1/restart"] = (200, {**INSTANCE, "wanted": "stop"})
+    server.answers["GET", "/api/v1/instances/lobby-1"] = growing(
+        {**INSTANCE, "wanted": "stop"},
+        {**INSTANCE, "state": "STOPPED", "wanted": "stop"},
+        {**INSTANCE, "state": "SCHEDULED", "incarnation": 2 * RUN},
+        {**INSTANCE, "incarnation": 2 * RUN},
+    )
+    done = corral("instance", "restart", "lobby-1", "--wait", "-o", "json")
+    assert json.loads(done.stdout)["incarnation"] == 2 * RUN, done.stderr
+
+
+def test_a_command_is_one_line_of_all_words(corral: Corral, server: StandIn) -> None:
+    taken = {"id": "lobby-1", "command": "say hello there"}
+    server.answers["POST", "/api/v1/instances/lobby-1/command"] = (200, taken)
+    assert corral("instance", "command", "lobby-1", "say", "hello", "there").returncode == 0
+    assert server.requests[0].body == {"command": "say hello there"}
+
+
+def test_crashes_are_listed_and_shown_with_their_last_lines(corral: Corral, server: StandIn) -> None:
+    crash = {
+        "id": "lobby-1.1024",
+        "instance": "lobby-1",
+        "incarnation": 1024,
+        "group": "lobby",
+        "node": "web-1",
+        "at": "2026-01-01T00:00:00Z",
+        "crash_class": "oom",
+        "signature": "s",
+        "uptime_ms": 1500,
+        "restarted_as": 0,
+        "exit": {"code": None, "signal": 9, "crashed": True, "summary": "killed: out of memory"},
+    }
+    server.answers["GET", "/api/v1/crashes"] = (200, {"items": [crash], "next": None})
+    server.answers["GET", "/api/v1/crashes/lobby-1.1024"] = (
+        200,
+        {**crash, "tail": ["last \x1b[2J words"], "tail_offset": 9},
+    )
+    assert "killed: out of memory" in corral("crash", "list", "--class", "oom").stdout
+    assert server.requests[-1].query["crash_class"] == "oom"
+    assert corral("crash", "get", "lobby-1.1024").stdout.endswith("Last lines:\n  last \\x1b[2J words\n")
+
+
+def test_why_finds_instances_first_and_groups_then(corral: Corral, server: StandIn) -> None:
+    told = {
+        "subject": "group/lobby",
+        "state": "SHORT",
+        "summary": "group 'lobby' wants 2 instances and has 1",
+        "decisions": [
+            {
+                "at": "2026-01-01T00:00:00Z",
+                "kind": "refuse",
+                "subject": "group/lobby",
+                "reason": "no node can take it",
+                "cause": "event",
+                "id": "dec-1",
+                "rejected": [{"subject": "web-1", "reason": "memory: 10 MB free, 256 MB needed"}],
+            }
+        ],
+    }
+    server.answers["GET", "/api/v1/groups/lobby/why"] = (200, told)
+    done = corral("why", "lobby")
+    assert done.stdout.splitlines()[0] == told["summary"]
+    assert "  not web-1: memory: 10 MB free, 256 MB needed" in done.stdout
+    assert json.loads(corral("why", "group/lobby", "-o", "json").stdout) == told
+    missing = corral("why", "nothing")
+    assert (missing.returncode, "neither an instance nor a group" in missing.stderr) == (1, True)

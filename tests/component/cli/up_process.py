@@ -1,0 +1,48 @@
+"""A running `corral up`, as tests see it: what it prints, and the processes below it."""
+
+from __future__ import annotations
+
+import contextlib
+import pathlib
+import subprocess
+
+
+class Up:
+    """Waits for `ready:`; fails with what was said when it ends instead."""
+
+    def __init__(self, process: subprocess.Popen[str]) -> None:
+        assert process.stdout is not None
+        self.process = process
+        self.printed: dict[str, str] = {}
+        """The lines before `ready:`, by the word before the colon, and that line itself."""
+        for line in process.stdout:
+            word, _, rest = line.rstrip("\n").partition(": ")
+            self.printed[word] = rest
+            if word == "ready":
+                return
+        raise AssertionError(f"'up' ended with {process.wait()}: {process.communicate()[1]}")
+
+    @property
+    def url(self) -> str:
+        return self.printed["ready"]
+
+    def expect(self, text: str) -> str:
+        """The next line on stderr that holds a text."""
+        assert self.process.stderr is not None
+        passed: list[str] = []
+        for line in self.process.stderr:
+            if text in line:
+                return line.rstrip("\n")
+            passed.append(line)
+        raise AssertionError(f"'up' ended without saying {text!r}, but: {''.join(passed)}")
+
+    def children(self) -> dict[str, int]:
+        """Process id by role, of those that have a command line: one has none while it is in `exec`,
+        and none any more once it is dead."""
+        tasks = pathlib.Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children")
+        found: dict[str, int] = {}
+        for pid in tasks.read_text().split():
+            with contextlib.suppress(FileNotFoundError, ProcessLookupError, ValueError):
+                command = pathlib.Path(f"/proc/{pid}/cmdline").read_text().split("\0")
+                found[command[command.index("corral.cli") + 1]] = int(pid)
+        return found
