@@ -19,6 +19,8 @@ async def call(url: str, token: str, method: str, path: str, body: dict[str, Any
                 return await asyncio.to_thread(client.post, path, body)
             case "PUT":
                 return await asyncio.to_thread(client.put, path, body or {})
+            case "PATCH":
+                return await asyncio.to_thread(client.patch, path, body or {})
             case "DELETE":
                 return await asyncio.to_thread(client.delete, path)
         raise ValueError(f"the API has no method {method}")

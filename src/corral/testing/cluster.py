@@ -1,7 +1,8 @@
 """A whole cluster inside one process: real controllers and daemons, real sockets and certificates.
 
 Faster than processes and easier to look into; what needs a kill or a second interpreter uses
-`corral.testing.processes`.
+`corral.testing.processes`. Daemons run workloads as the user of the tests and without control groups
+unless a test says otherwise; when the cluster ends, so does every instance it left running.
 """
 
 from __future__ import annotations
@@ -22,7 +23,9 @@ from corral.system.config import load_controller, load_daemon
 from corral.system.config_schema import ControllerConfig, DaemonConfig
 from corral.testing.api_call import call
 from corral.testing.fault_proxy import FaultProxy
+from corral.testing.reaper import reap
 from corral.testing.recorded_log import RecordedLog
+from corral.testing.survivors import now_in_ticks
 from corral.testing.waiting import eventually
 
 FAST: Final = {
@@ -30,11 +33,16 @@ FAST: Final = {
     "grpc.listen": "127.0.0.1:0",
     "link.heartbeat_seconds": 1,
     "bootstrap.rate_per_minute": 10_000,
+    "reconcile.observe_seconds": 1,
+    "reconcile.offline_after_seconds": 1,
+    "reconcile.resend_seconds": 1,
     "shutdown.budget_seconds": 5,
 }
 FAST_DAEMON: Final = {
     "link.reconnect_max_seconds": 0.2,
     "link.status_seconds": 0.5,
+    "instances.development": True,
+    "instances.cgroups": "none",
     "shutdown.budget_seconds": 5,
 }
 
@@ -116,13 +124,16 @@ class LocalCluster:
     def __init__(self, directory: pathlib.Path) -> None:
         self._directory = directory
         self._stack = contextlib.AsyncExitStack()
-        self._count = 0
+        self._since = now_in_ticks()
 
     async def __aenter__(self) -> Self:
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        await self._stack.aclose()
+        try:
+            await self._stack.aclose()
+        finally:
+            await asyncio.to_thread(reap, self._directory, since=self._since)
 
     async def controller(
         self,

@@ -1,7 +1,8 @@
 """Controllers and daemons as real processes, for tests that kill them.
 
 Everything started here is gone afterwards, also when the test fails: each process is killed by its
-id and waited for.
+id and waited for, and so is every instance that a daemon left running. Daemons run workloads as the user
+of the tests and without control groups unless a test says otherwise.
 """
 
 from __future__ import annotations
@@ -18,8 +19,12 @@ import threading
 from collections.abc import Mapping
 from typing import Final, Self
 
+from corral.testing.reaper import reap
+from corral.testing.survivors import now_in_ticks
+
 _START_SECONDS: Final = 30.0
 _STOP_SECONDS: Final = 20.0
+_DAEMON: Final = {"CORRAL_INSTANCES_DEVELOPMENT": "true", "CORRAL_INSTANCES_CGROUPS": "none"}
 
 
 class ServiceProcess:
@@ -130,21 +135,27 @@ class ProcessCluster:
         self._environment = dict(environment or {})
         self._stack = contextlib.AsyncExitStack()
         self._processes: list[ServiceProcess] = []
+        self._since = now_in_ticks()
 
     async def __aenter__(self) -> Self:
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        await self._stack.aclose()
+        try:
+            await self._stack.aclose()
+        finally:
+            await asyncio.to_thread(reap, self._directory, since=self._since)
 
     def start(
         self, *arguments: str, environment: Mapping[str, str] | None = None, python: str = sys.executable
     ) -> ServiceProcess:
         """Start `corral …`; `python` may be the interpreter of another version's environment."""
+        # another version may not know these settings, and refuses what it does not know
+        known = _DAEMON if arguments[:1] == ("daemon",) and python == sys.executable else {}
         log = self._directory / f"process-{len(self._processes) + 1}.log"
         process = ServiceProcess(
             list(arguments),
-            environment={**self._environment, **(environment or {})},
+            environment={**known, **self._environment, **(environment or {})},
             log=log,
             python=python,
         )

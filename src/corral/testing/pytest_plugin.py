@@ -1,4 +1,8 @@
-"""Fixtures for our tests and for those of module authors: uvloop, and leak checks that are always on."""
+"""Fixtures for our tests and for those of module authors: uvloop, and leak checks that are always on.
+
+A test fails when it leaves a thread, a task, a descriptor, a child, or any process that lives in its
+directories. One that means to leave instances running asks for `reaper`; they are ended all the same.
+"""
 
 from __future__ import annotations
 
@@ -6,13 +10,18 @@ import asyncio
 import inspect
 import signal
 from collections.abc import AsyncIterator, Callable, Iterator
+from typing import Final
 
 import grpc
 import pytest
 import uvloop
 
 from corral.testing.leaks import SETTLE_SECONDS, difference, leaks_since, lingering_tasks, take_census
+from corral.testing.reaper import Guardian, Reaper
 from corral.testing.waiting import eventually
+
+_DIRECTORIES: Final = ("tmp_path", "scratch")
+"""Fixtures that yield a directory of one test alone."""
 
 LoopFactory = Callable[[], asyncio.AbstractEventLoop]
 
@@ -48,8 +57,15 @@ def _warm_machinery() -> Iterator[None]:
     grpc.aio.shutdown_grpc_aio()  # type: ignore[attr-defined]
 
 
+@pytest.fixture(scope="session", autouse=True)
+def _guardian() -> Iterator[Guardian]:
+    guardian = Guardian()
+    yield guardian
+    guardian.close()
+
+
 @pytest.fixture(autouse=True)
-def _no_leaks(request: pytest.FixtureRequest, _warm_machinery: None) -> Iterator[None]:
+def _no_leaks(request: pytest.FixtureRequest, _warm_machinery: None, _guardian: Guardian) -> Iterator[None]:
     """A test fails when it leaves a thread, a child process, a descriptor or a task behind."""
     if inspect.iscoroutinefunction(request.function):
         request.getfixturevalue("_no_leaks_in_loop")
@@ -77,3 +93,25 @@ async def _no_leaks_in_loop() -> AsyncIterator[None]:
         await eventually(lambda: not found(), deadline=SETTLE_SECONDS)
     except AssertionError:
         pytest.fail("left behind: " + "; ".join(found()), pytrace=False)
+
+
+@pytest.fixture(autouse=True)
+def _no_survivors(request: pytest.FixtureRequest, _no_leaks: None, _guardian: Guardian) -> Iterator[Reaper]:
+    """Runs when the test's own fixtures are done and its directories still there: what lives in them
+    is ended, and the test fails unless it asked for `reaper`."""
+    reaper = Reaper(_guardian)
+    for name in _DIRECTORIES:
+        if name in request.fixturenames:
+            reaper.watch(request.getfixturevalue(name))
+    yield reaper
+    found = [] if reaper.quiet else reaper.lingering(seconds=SETTLE_SECONDS)
+    reaper.close()
+    if found:
+        pytest.fail("left running: " + "; ".join(map(str, found)), pytrace=False)
+
+
+@pytest.fixture
+def reaper(_no_survivors: Reaper) -> Reaper:
+    """For a test that leaves instances running: they are ended without failing it."""
+    _no_survivors.quiet = True
+    return _no_survivors

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable
-from typing import Any, Final, TypeVar
+from typing import Any, Final, TypeVar, overload
 
 T = TypeVar("T")
 
@@ -13,12 +13,26 @@ DEADLINE: Final = 20.0
 _PAUSE: Final = 0.01
 
 
+@overload
 async def eventually(
-    condition: Callable[[], T | Awaitable[T]],
+    condition: Callable[[], Awaitable[T]],
     *,
     deadline: float = DEADLINE,
     state: Callable[[], Any] | None = None,
-) -> T:
+) -> T: ...
+@overload
+async def eventually(
+    condition: Callable[[], T],
+    *,
+    deadline: float = DEADLINE,
+    state: Callable[[], Any] | None = None,
+) -> T: ...
+async def eventually(
+    condition: Callable[[], Any],
+    *,
+    deadline: float = DEADLINE,
+    state: Callable[[], Any] | None = None,
+) -> Any:
     """The first true value of `condition`. At the deadline the failure shows its last value, the
     exception it raised, or what `state` says."""
     ends = time.monotonic() + deadline
@@ -31,7 +45,7 @@ async def eventually(
             last = error
         else:
             if last:
-                return last  # type: ignore[no-any-return]  # it is what the condition gave
+                return last
         if time.monotonic() > ends:
             shown = state() if state is not None else last
             raise AssertionError(f"not within {deadline:g} s; last seen: {shown!r}")

@@ -1,0 +1,108 @@
+"""Groups and instances through the API, as tests need them: make one, wait for it, read its console."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Final, Protocol
+from urllib.parse import quote
+
+from corral.testing.api_call import call
+from corral.testing.waiting import eventually
+
+DEADLINE: Final = 40.0
+_PAGE: Final = 1000
+
+Item = dict[str, Any]
+
+
+class Api(Protocol):
+    """Anybody who calls the API as an administrator: `LocalController`, `ApiCaller`."""
+
+    async def call(self, method: str, path: str, body: dict[str, Any] | None = None) -> Any: ...
+
+
+class ApiCaller:
+    """The API of a controller in another process."""
+
+    def __init__(self, url: str, token: str) -> None:
+        self._url = url
+        self._token = token
+
+    async def call(self, method: str, path: str, body: dict[str, Any] | None = None) -> Any:
+        return await call(self._url, self._token, method, path, body)
+
+
+async def create_group(api: Api, name: str, command: Sequence[str], **spec: Any) -> Item:
+    """A group of `min` instances (1 unless told otherwise); other keys as in its document."""
+    document = {"name": name, "command": list(command), "min": 1, **spec}
+    made: Item = await api.call("POST", "/api/v1/groups", document)
+    return made
+
+
+async def instances_of(api: Api, group: str) -> list[Item]:
+    """All that are known of a group, ended ones included."""
+    page = await api.call("GET", f"/api/v1/instances?group={quote(group)}&limit=500")
+    return [item for item in page["items"] if item["group"] == group]
+
+
+async def wait_for_instances(
+    api: Api, group: str, count: int, *, state: str = "RUNNING", deadline: float = DEADLINE
+) -> list[Item]:
+    """Exactly so many instances of a group in a state; the failure tells what they were in."""
+    seen: list[Item] = []
+
+    async def there() -> bool:
+        seen[:] = await instances_of(api, group)
+        return len(matching()) == count
+
+    def matching() -> list[Item]:
+        return [item for item in seen if item["state"] == state]
+
+    await eventually(there, deadline=deadline, state=lambda: [_told(item) for item in seen])
+    return matching()
+
+
+async def wait_for_instance(
+    api: Api, id: str, condition: Callable[[Item], bool], *, deadline: float = DEADLINE
+) -> Item:
+    """One instance, once it is as wanted."""
+    seen: list[Item] = []
+
+    async def there() -> bool:
+        seen[:] = [await api.call("GET", f"/api/v1/instances/{quote(id)}")]
+        return condition(seen[0])
+
+    await eventually(there, deadline=deadline, state=lambda: [_told(item) for item in seen])
+    return seen[0]
+
+
+def _told(item: Item) -> tuple[Any, ...]:
+    return tuple(item.get(key) for key in ("id", "state", "reason", "exit"))
+
+
+async def read_console(api: Api, id: str) -> list[str]:
+    """Every line that is kept, the oldest first."""
+    lines: list[str] = []
+    after = 0
+    while True:
+        page = await api.call("GET", f"/api/v1/instances/{quote(id)}/console?after={after}&limit={_PAGE}")
+        lines += [item["line"] for item in page["items"]]
+        if page["next_offset"] == after or not page["items"]:
+            return lines
+        after = page["next_offset"]
+
+
+async def wait_for_line(api: Api, id: str, text: str, *, deadline: float = DEADLINE) -> str:
+    """The first line of a console that holds a text."""
+    seen: list[str] = []
+
+    async def there() -> bool:
+        seen[:] = await read_console(api, id)
+        return any(text in line for line in seen)
+
+    await eventually(there, deadline=deadline, state=lambda: seen[-10:])
+    return next(line for line in seen if text in line)
+
+
+async def send_command(api: Api, id: str, line: str) -> Any:
+    return await api.call("POST", f"/api/v1/instances/{quote(id)}/command", {"command": line})

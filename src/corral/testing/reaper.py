@@ -1,0 +1,113 @@
+"""Nothing outlives its test: keepers, shims and workloads are ended with the directories they live in.
+
+What Corral starts is made to survive; so tests need something made to end it. A `Reaper` ends what
+belongs to its directories. The `Guardian`, a process beside the tests, does the same for tests that
+were killed: it holds a pipe of ours, and when that ends it ends what belongs to the directories that
+were still in use.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pathlib
+import subprocess
+import sys
+import time
+from typing import Final
+
+from corral.testing.survivors import Process, end_all, now_in_ticks, survivors
+
+_GUARD: Final = (
+    "import sys; sys.path.insert(0, sys.argv[1]); from corral.testing.reaper import guard; guard()"
+)
+
+
+class Guardian:
+    """The process that ends what a killed test run left. Close it last."""
+
+    def __init__(self) -> None:
+        source = str(pathlib.Path(__file__).resolve().parents[2])
+        self._process = subprocess.Popen(
+            [sys.executable, "-I", "-S", "-c", _GUARD, source],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            start_new_session=True,  # not reached by what is meant for our group
+        )
+
+    def watch(self, directory: pathlib.Path, *, since: int) -> None:
+        self._tell(f"+{since} {directory}")
+
+    def release(self, directory: pathlib.Path) -> None:
+        self._tell(f"-0 {directory}")
+
+    def _tell(self, line: str) -> None:
+        assert self._process.stdin is not None
+        with contextlib.suppress(BrokenPipeError):  # somebody killed it; the test goes on without
+            self._process.stdin.write(line.encode(errors="surrogateescape") + b"\n")
+            self._process.stdin.flush()
+
+    def close(self) -> None:
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+        self._process.wait(timeout=30)
+
+
+def guard() -> None:
+    """The guardian's own program: until our end of the pipe ends, then once more."""
+    watched: dict[pathlib.Path, int] = {}
+    for line in sys.stdin.buffer:
+        mark, since, place = line[:1], *os.fsdecode(line[1:].rstrip(b"\n")).split(" ", 1)
+        if mark == b"+":
+            watched[pathlib.Path(place)] = int(since)
+        else:
+            watched.pop(pathlib.Path(place), None)
+    if watched:
+        end_all(watched, since=min(watched.values()))
+
+
+def reap(directory: pathlib.Path, *, since: int = 0) -> list[Process]:
+    """End whatever lives in a directory; what there was."""
+    return end_all([directory], since=since)
+
+
+class Reaper:
+    """Ends what belongs to the directories of one test, and to nobody before the test."""
+
+    def __init__(self, guardian: Guardian | None = None) -> None:
+        self._guardian = guardian
+        self._since = now_in_ticks()
+        self._directories: list[pathlib.Path] = []
+        self.quiet = False
+        """The test means to leave processes behind: they are ended without a word."""
+
+    def watch(self, directory: pathlib.Path) -> None:
+        """From now on, whatever lives in this directory is ended with the test."""
+        if directory not in self._directories:
+            self._directories.append(directory)
+            if self._guardian is not None:
+                self._guardian.watch(directory, since=self._since)
+
+    def survivors(self) -> list[Process]:
+        return survivors(self._directories, since=self._since) if self._directories else []
+
+    def lingering(self, *, seconds: float) -> list[Process]:
+        """Those that are still there after having had time to end."""
+        deadline = time.monotonic() + seconds
+        while (found := self.survivors()) and time.monotonic() < deadline:
+            time.sleep(0.02)
+        return found
+
+    def reap(self) -> list[Process]:
+        """End everything now; what there was."""
+        return end_all(self._directories, since=self._since) if self._directories else []
+
+    def close(self) -> None:
+        """End everything, and let go of the directories."""
+        try:
+            self.reap()
+        finally:
+            for directory in self._directories:
+                if self._guardian is not None:
+                    self._guardian.release(directory)
+            self._directories.clear()
