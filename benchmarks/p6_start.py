@@ -1,0 +1,94 @@
+"""P6: from `POST /instances` to a running process, one after another and 100 at once.
+
+The moment of arrival is when a client of the event stream reads INSTANCE_RUNNING. The floor is what
+cannot be saved: a directory is made and the same program is spawned and waited for until it executes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import pathlib
+import subprocess
+import tempfile
+import time
+
+import uvloop
+
+from benchmarks.figures import percentile, result
+from benchmarks.fleet import Api, Fleet, fleet
+
+ROUNDS = 60
+BURST = 100
+COMMAND = ["/bin/sh", "-c", "while read line; do :; done"]
+
+
+async def one_by_one(cluster: Fleet) -> list[float]:
+    samples = []
+    async with cluster.events() as events:
+        for _ in range(ROUNDS):
+            position, began = len(events.seen), time.time()
+            made = await cluster.api("POST", "/api/v1/instances", {"group": "single"})
+            moment, _ = await events.first(
+                lambda e, wanted=made["id"]: e["type"] == "INSTANCE_RUNNING" and e["subject"] == wanted,
+                after=position,
+            )
+            samples.append((moment - began) * 1000)
+    return samples
+
+
+async def burst(cluster: Fleet) -> float:
+    """Instances a second, from the first request to the last RUNNING."""
+    clients = [Api(cluster.http, cluster.token) for _ in range(10)]
+    async with cluster.events() as events:
+        position, began = len(events.seen), time.time()
+
+        async def some(client: Api) -> None:
+            for _ in range(BURST // len(clients)):
+                await client("POST", "/api/v1/instances", {"group": "burst"})
+
+        await asyncio.gather(*(some(client) for client in clients))
+        last = began
+        running: set[str] = set()
+        while len(running) < BURST:
+            last, event = await events.first(lambda e: e["type"] == "INSTANCE_RUNNING", after=position)
+            position = next(i for i, seen in enumerate(events.seen) if seen[1] is event) + 1
+            running.add(event["subject"])
+    for client in clients:
+        client.close()
+    return BURST / (last - began)
+
+
+def floor() -> list[float]:
+    samples, children = [], []
+    with tempfile.TemporaryDirectory() as scratch:
+        for number in range(ROUNDS):
+            began = time.perf_counter()
+            directory = pathlib.Path(scratch, str(number))
+            directory.mkdir()
+            children.append(subprocess.Popen(COMMAND, cwd=directory, stdin=subprocess.PIPE))
+            samples.append((time.perf_counter() - began) * 1000)
+        for child in children:
+            child.kill()
+            child.wait()
+            assert child.stdin is not None
+            child.stdin.close()
+    return samples
+
+
+async def bench() -> list[dict]:
+    raw = percentile(floor(), 0.5)
+    async with fleet() as cluster:
+        await cluster.group("single", COMMAND)
+        await cluster.group("burst", COMMAND)
+        single = await one_by_one(cluster)
+        rate = await burst(cluster)
+    p50, p95 = percentile(single, 0.5), percentile(single, 0.95)
+    return [
+        result("P6 POST to running, p50", p50, "ms", floor=raw, target="≤ 60 ms", ok=p50 <= 60),
+        result("P6 POST to running, p95", p95, "ms", floor=raw, target="-", ok=True),
+        result("P6 burst of 100 on one node", rate, "1/s", target="≥ 40 /s", ok=rate >= 40),
+    ]
+
+
+def run() -> list[dict]:
+    return uvloop.run(bench())
