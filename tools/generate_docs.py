@@ -118,7 +118,7 @@ def shown(key: Key) -> str:
     if isinstance(value, bool):
         return str(value).lower()
     if key.shape is Shape.LIST:
-        return "[]" if not value else ",".join(value)
+        return "[]" if not value else ",".join(map(str, value))
     return "{}" if value == {} else str(value) or '""'
 
 
@@ -279,6 +279,8 @@ def schema_text(schema: dict[str, Any]) -> str:
     if "enum" in schema:
         return "one of " + ", ".join(code(value or '""') for value in schema["enum"])
     kind = schema.get("type", "any")
+    if "prefixItems" in schema:
+        return "list of " + " and ".join(schema_text(inner) for inner in schema["prefixItems"])
     if kind == "array":
         return f"list of {schema_text(schema.get('items', {}))}"
     if kind == "object":
