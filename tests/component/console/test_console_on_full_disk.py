@@ -8,6 +8,7 @@ import itertools
 import os
 import pathlib
 import select
+import shutil
 
 import pytest
 
@@ -144,6 +145,51 @@ def test_a_pump_that_takes_over_while_bytes_are_discarded_goes_on_behind_them(wo
     workload.write(b"stored\n")
     workload.check()
     assert max(workload.stored().items())[1].endswith(b"stored\n")
+
+
+@pytest.mark.trap("T44")
+def test_offsets_never_step_back_whoever_dies_behind_a_gap(workload, small_disk):
+    """A pump that finds a gap ends it; if it dies before it stored a byte, the next one begins there, too:
+    whoever has read up to the end of the gap would miss what is stored before."""
+    workload.write(os.urandom(100_000))
+    hog = fill(small_disk)
+    while not workload.pump.discarding:
+        workload.write(os.urandom(50_000))
+    hog.unlink()
+    for _ in range(3):
+        workload.replace_pump()
+        assert workload.pump.end_offset == len(workload.written)
+    workload.write(b"stored\n")
+    workload.check()
+    assert max(workload.stored().items())[1].endswith(b"stored\n")
+
+
+@pytest.mark.trap("T44")
+def test_the_directory_tells_the_offset_at_every_step_of_giving_up_segments(
+    workload, small_disk, scratch, monkeypatch
+):
+    """A pump may be killed after any file it removes, its only segment included."""
+    copies: list[pathlib.Path] = []
+    unlink = os.unlink
+
+    def watched(name: str, *, dir_fd: int) -> None:
+        unlink(name, dir_fd=dir_fd)
+        fill(small_disk)  # somebody else is quicker than the pump
+        copies.append(scratch / f"copy-{len(copies)}")
+        shutil.copytree(workload.directory, copies[-1])
+
+    workload.write(os.urandom(3 * 128 * 1024))
+    fill(small_disk)
+    before = workload.pump.end_offset
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "unlink", watched)
+        while not workload.pump.discarding:
+            workload.write(os.urandom(50_000))
+    assert copies
+    for copy in copies:
+        successor = Pump(str(copy), workload.source, segment_bytes=4096, quota_bytes=0)
+        assert successor.end_offset >= before
+        successor.close()
 
 
 def test_a_disk_that_is_full_from_the_beginning_holds_up_nobody(small_disk):

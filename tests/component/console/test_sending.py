@@ -257,3 +257,24 @@ async def test_hundred_consoles_at_once_arrive_whole(node, peer, written):
     for name, console in consoles.items():
         await arrived(peer, name, console)
     assert set(FEATURES) == set(peer.features)
+
+
+async def test_a_console_that_cannot_be_read_when_a_session_begins_goes_on_where_the_controller_is(
+    node, peer, proxy, written
+):
+    """What the last session had sent beyond that never arrived."""
+    await connected(node)
+    console = written("lobby-1")
+    console.write(b"first\n" * 100)
+    await arrived(peer, "lobby-1", console)
+    del peer.data[Key("lobby-1", 1)][300:]
+    aside = console.directory.with_name("aside")
+    console.directory.rename(aside)
+    console.directory.symlink_to(console.directory.name)
+    sessions = node.connections
+    await proxy.cut(refuse=False)
+    await eventually(lambda: node.connections > sessions and node.connection is not None)
+    console.directory.unlink()
+    aside.rename(console.directory)
+    console.write(b"second\n" * 100)
+    await arrived(peer, "lobby-1", console)

@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import json
 import os
 import pathlib
+import socket
+import struct
 import subprocess
 import sys
 
+import pytest
+
 import corral
-from corral.runtimes.process import run_files
+from corral.runtimes.process import exit_file, framing, run_files
+from corral.runtimes.process.run_user import own_user
+from corral.runtimes.process.spawn_plan import spawn_plan
 from corral.testing import workloads
 from corral.testing.process_house import ProcessHouse
 from corral.testing.runtime_contract import is_running
@@ -75,6 +83,60 @@ async def test_it_quits_only_when_it_minds_nothing(house: ProcessHouse) -> None:
     await eventually(lambda: not is_running(keeper.pid))
 
 
+@pytest.mark.parametrize(
+    "request_bytes",
+    [
+        framing.pack({}),
+        framing.pack({"do": "spawn"}),
+        framing.pack({"do": "rescue"}),
+        framing.pack({"do": "rescue", "run_directory": "/no/such/run"}),
+        framing.pack({"do": {"nested": [1]}}),
+        b"\xff\xff\xff\xffxxxx",
+        b"\0\0\0\4]]]]",
+        struct.pack("!I", 200_000) + b"[" * 200_000,
+        b"\0\0\0",
+    ],
+    ids=range(9),
+)
+async def test_no_request_ends_it(house: ProcessHouse, request_bytes: bytes) -> None:
+    """Nor do descriptors that come with one stay behind."""
+    before = await house.provider.start_keeper()
+    held = len(open_files(before.pid))
+    client = socket.socket(socket.AF_UNIX)
+    with client, (house.data / "lock").open("w") as file:
+        client.connect(str(house.data / "keeper" / "keeper.sock"))
+        rights = struct.pack("iii", *[file.fileno()] * 3)
+        client.sendmsg([request_bytes[:1]], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, rights)])
+        client.sendmsg([request_bytes[1:2]], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, rights)])
+        with contextlib.suppress(ConnectionError):
+            client.sendall(request_bytes[2:])
+            client.shutdown(socket.SHUT_WR)
+    assert await house.provider.start_keeper() == before
+    await eventually(lambda: len(open_files(before.pid)) == held)
+
+
+async def test_a_run_is_not_spawned_without_its_lock(house: ProcessHouse) -> None:
+    """Without it a second one could be."""
+    spec = house.spec(*workloads.silent())
+    plan = spawn_plan(spec, user=own_user(), marks={}, segment_bytes=1 << 20)
+    with socket.socket(socket.AF_UNIX) as client:
+        client.connect(str(house.data / "keeper" / "keeper.sock"))
+        assert framing.send(client, plan)
+        answer = await asyncio.to_thread(framing.receive, client)
+    assert answer is not None
+    assert "error" in answer
+
+
+async def test_its_log_stays_small(house: ProcessHouse) -> None:
+    log = house.data / "keeper" / "keeper.log"
+    with log.open("ab") as file:
+        file.write(b"x" * (2 << 20))
+    with socket.socket(socket.AF_UNIX) as client:
+        client.connect(str(house.data / "keeper" / "keeper.sock"))
+        client.sendall(framing.pack({"do": "rescue", "run_directory": "/no/such/run"}))
+    await eventually(lambda: log.stat().st_size < 1 << 20)
+
+
 async def test_a_path_longer_than_an_address(scratch: pathlib.Path, reaper: object) -> None:
     deep = scratch / ("d" * 120) / ("e" * 120)
     async with ProcessHouse(deep) as house:
@@ -108,7 +170,7 @@ async def test_what_the_daemon_reads_today_is_what_a_shim_wrote_long_ago(scratch
     )
     (scratch / "failed").write_text("corral-failed 1\nstage=exec\nerrno=2\npath=/a b\nend=1\n")
     record = run_files.read_record(str(scratch))
-    ending = run_files.read_exit(str(scratch))
+    ending = exit_file.read_exit(str(scratch))
     failure = run_files.read_failure(str(scratch))
     assert record is not None
     assert (record.pid, record.start, record.shim, record.tty, len(record.procs)) == (10, 7, 9, True, 2)
@@ -120,14 +182,14 @@ async def test_what_the_daemon_reads_today_is_what_a_shim_wrote_long_ago(scratch
 
 def test_an_exit_that_is_torn_or_empty_says_nothing(scratch: pathlib.Path) -> None:
     directory = str(scratch)
-    assert run_files.read_exit(directory) is None
-    run_files.allocate_exit(directory)
-    assert run_files.read_exit(directory) is None
-    run_files.write_exit(directory, None, at_ns=1, who="rescue")
-    assert run_files.read_exit(directory).status is None
-    run_files.write_exit(directory, 9, at_ns=2, who="keeper")
-    run_files.write_exit(directory, 5 << 8, at_ns=3, who="daemon")
-    assert run_files.read_exit(directory).status == 9
+    assert exit_file.read_exit(directory) is None
+    exit_file.allocate_exit(directory)
+    assert exit_file.read_exit(directory) is None
+    exit_file.write_exit(directory, None, at_ns=1, who="rescue")
+    assert exit_file.read_exit(directory).status is None
+    exit_file.write_exit(directory, 9, at_ns=2, who="keeper")
+    exit_file.write_exit(directory, 5 << 8, at_ns=3, who="daemon")
+    assert exit_file.read_exit(directory).status == 9
     whole = (scratch / "exit").read_bytes()
     (scratch / "exit").write_bytes(whole.replace(b"keeper", b"keepeR"))
-    assert run_files.read_exit(directory) is None
+    assert exit_file.read_exit(directory) is None

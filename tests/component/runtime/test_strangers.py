@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from corral.runtimes.process import run_files
+from corral.runtimes.process import exit_file, run_files
 from corral.runtimes.process.proc_facts import boot_id, open_process, start_time
 from corral.runtimes.process.run_files import Record
 from corral.sdk.runtime import AdoptionKind, RunSpec
@@ -30,7 +30,7 @@ def stranger() -> Iterator[subprocess.Popen[bytes]]:
 
 def record(spec: RunSpec, *, pid: int, start: int, boot: str, shim: int | None = None) -> None:
     """As a shim would have written it that is long gone."""
-    run_files.allocate_exit(spec.run_directory)
+    exit_file.allocate_exit(spec.run_directory)
     run_files.write_record(
         spec.run_directory,
         Record(
@@ -127,7 +127,7 @@ async def test_a_record_of_another_boot_means_that_the_host_was_restarted(
 async def test_an_exit_that_was_noted_before_the_host_went_down_is_kept(house: ProcessHouse) -> None:
     spec = house.spec("true")
     record(spec, pid=1, start=1, boot="another-boot")
-    run_files.write_exit(spec.run_directory, 3 << 8, at_ns=5_000_000, who="shim")
+    exit_file.write_exit(spec.run_directory, 3 << 8, at_ns=5_000_000, who="shim")
     adoption = await house.provider.adopt(spec.run_directory)
     assert adoption.exit is not None
     assert (adoption.exit.known, adoption.exit.code, adoption.exit.host_rebooted) == (True, 3, False)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pathlib
+import select
 import subprocess
 import sys
 
@@ -14,7 +15,7 @@ from hypothesis import strategies as st
 import corral
 from corral.runtimes.console import layout
 from corral.runtimes.console.log import RETENTION, Gap
-from corral.runtimes.console.pump import HOLD_BELOW, MOVE_BYTES, Pump
+from corral.runtimes.console.pump import HOLD_BELOW, MOVE_BYTES, PIPE_BYTES, Pump
 
 STEP = st.one_of(
     st.tuples(st.just("write"), st.binary(max_size=9000)),
@@ -91,6 +92,8 @@ def test_a_quiet_source_moves_nothing_and_a_chatty_one_is_left_alone_for_a_momen
     assert console.pump.move() is False
     console.write(b"hello\n", drain=False)
     assert console.pump.move() is True
+    console.write(b"world\n", drain=False)
+    assert console.pump.move() is True
     assert console.pump.ready_at > 0.0
     console.write(b"x" * HOLD_BELOW, drain=False)
     assert console.pump.move() is True
@@ -133,6 +136,26 @@ def test_one_move_is_bounded(scratch):
     assert 0 < pump.end_offset <= 8 * MOVE_BYTES
     pump.close()
     os.close(source)
+
+
+def test_whoever_goes_on_writing_does_not_keep_the_end_from_coming(scratch):
+    """A stranger may hold the output of a workload that is gone, and flood it."""
+    source, sink = os.pipe()
+    floods = [subprocess.Popen(["cat", "/dev/zero"], stdout=sink) for _ in range(4)]
+    try:
+        pump = Pump(str(scratch), source, segment_bytes=4096, quota_bytes=1 << 14)  # slower than the flood
+        for _ in range(10):
+            before = pump.end_offset
+            select.select([source], [], [])
+            pump.drain()
+            assert pump.end_offset - before <= PIPE_BYTES + MOVE_BYTES // 4
+        pump.close()
+    finally:
+        for flood in floods:
+            flood.kill()
+            flood.wait()
+        os.close(source)
+        os.close(sink)
 
 
 def test_the_writer_imports_little_and_nothing_but_the_standard_library():

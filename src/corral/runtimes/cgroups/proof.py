@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import itertools
 import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from typing import Final, Protocol
 
@@ -20,8 +20,8 @@ from corral.sdk.runtime import RunLimits
 _DEADLINE: Final = 10.0
 _LIMITS: Final = RunLimits(memory_mb=32, cpu_cores=0.5, pids=64)
 _WANTED_MB: Final = 128
-_NUMBERS: Final = itertools.count(1)
-_IDLE: Final = "import signal; signal.pause()"
+_IDLE: Final = "import sys; sys.stdin.buffer.read()"
+"""Until we end, however we do."""
 _GREEDY: Final = f"import sys; sys.stdin.read(1); b'x' * ({_WANTED_MB} << 20)"
 
 
@@ -34,7 +34,7 @@ class Provable(Cgroups, Protocol):
 
 async def proven_facts(cgroups: Provable) -> CgroupFacts:
     """Starts three short-lived processes in a scratch group; leaves nothing. A refusal is a fact."""
-    run = f"scratch-{os.getpid()}.{next(_NUMBERS)}"
+    run = f"scratch-{os.getpid()}.{time.monotonic_ns()}"  # what was killed here before us had another
     notes: list[str] = []
     with _process(_IDLE) as shim:
         try:
@@ -80,7 +80,8 @@ async def _memory_is_limited(
         return False
     with _process(_GREEDY) as greedy:
         _put(greedy.pid, files)
-        await asyncio.to_thread(greedy.communicate, b"1", _DEADLINE)
+        with contextlib.suppress(subprocess.TimeoutExpired):  # it is still busy: nothing has ended it
+            await asyncio.to_thread(greedy.communicate, b"1", _DEADLINE)
         if greedy.returncode == -signal.SIGKILL and cgroups.oom_killed(run):
             return True
     notes.append(

@@ -13,7 +13,7 @@ from corral.runtimes.console.layout import GAPS_BYTES, GAPS_HEADER, GAPS_NAME, G
 class GapRing:
     """Notes what is discarded. At most one gap is open, the newest."""
 
-    __slots__ = ("_fd", "_next", "_open")
+    __slots__ = ("_fd", "_next", "_open", "newest_end")
 
     def __init__(self, directory_fd: int) -> None:
         self._fd = _page(directory_fd)
@@ -21,6 +21,8 @@ class GapRing:
         newest = records[-1] if records else None
         self._next = newest.sequence + 1 if newest else 1
         self._open = newest if newest and not newest.ended_ms else None
+        self.newest_end = newest.to_offset if newest else 0
+        """Up to where the newest gap reached when this was made, open or not."""
 
     @property
     def open_until(self) -> int | None:

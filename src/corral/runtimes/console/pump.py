@@ -32,8 +32,9 @@ PIPE_BYTES = 256 * 1024
 RETRY_SECONDS = 1.0
 HOLD_SECONDS = 0.01
 HOLD_BELOW = 16 * 1024
-"""A source that gave less than this is left alone for `HOLD_SECONDS`: a chatty workload costs one wake-up
-for many lines, and one that becomes a flood meanwhile waits for no more than that."""
+"""A source that gave less than this, and was served just before, is left alone for `HOLD_SECONDS`: a chatty
+workload costs one wake-up for many lines, and one that becomes a flood meanwhile waits for no more than
+that. One that writes now and then is not: to hold it would cost a second wake-up and gain nothing."""
 _SPARE_BYTES = 64 * 1024
 _COPY_BYTES = 64 * 1024
 
@@ -53,6 +54,7 @@ class Pump:
         A quota of 0 is none. The directory exists."""
         self.ready_at = 0.0
         """Monotonic time before which the source need not be polled."""
+        self._moved_at = 0.0
         self._source = source_fd
         self._splicing = True
         self._retry_at = 0.0
@@ -89,13 +91,18 @@ class Pump:
             total += moved
             if moved < HOLD_BELOW:
                 break
-        self.ready_at = time.monotonic() + HOLD_SECONDS if total < HOLD_BELOW else 0.0
+        now = time.monotonic()
+        chatty = total < HOLD_BELOW and now - self._moved_at < 1.5 * HOLD_SECONDS
+        self.ready_at = now + HOLD_SECONDS if chatty else 0.0
+        self._moved_at = now
         return total > 0
 
     def drain(self) -> None:
-        """Move until nothing waits. For the end: a workload that goes on writing keeps this going."""
-        while self._step():
-            pass
+        """Move everything that waits now. For the end: whoever is left and goes on writing (a stranger to
+        whom the workload gave its output) does not keep this going."""
+        left = self._capacity()
+        while left > 0 and (moved := self._step()):
+            left -= moved
 
     def close(self) -> None:
         """Let go of everything but the source. Idempotent. An open gap ends here."""
@@ -108,10 +115,10 @@ class Pump:
         self._directory = self._null = -1
 
     def _leave_gap(self) -> None:
-        """Whoever died while discarding is not us: we store, or find out for ourselves that we cannot."""
-        gap_end = self._gaps.open_until
-        if gap_end is not None and gap_end > self.end_offset:
-            self.end_offset = gap_end
+        """Whoever died while discarding is not us: we store, or find out for ourselves that we cannot.
+        Offsets go on behind the newest gap, also when one before us has ended it and stored nothing."""
+        if self._gaps.newest_end > self.end_offset:
+            self.end_offset = self._gaps.newest_end
         else:
             self._segments.reopen()
         self._gaps.end()
@@ -140,6 +147,13 @@ class Pump:
 
     def _waiting(self) -> int:
         return int(_WAITING.unpack(fcntl.ioctl(self._source, termios.FIONREAD, b"\0" * 4))[0])
+
+    def _capacity(self) -> int:
+        """How many bytes can wait in the source."""
+        try:
+            return int(fcntl.fcntl(self._source, fcntl.F_GETPIPE_SZ))
+        except OSError:
+            return 1 << 62  # no pipe: it ends by itself
 
     def _transfer(self) -> int:
         count = min(self._segments.room, MOVE_BYTES)
@@ -193,10 +207,10 @@ class Pump:
 
     def _begin_gap(self, error: OSError) -> None:
         """Stop storing, until it is worth a try again, in a new segment."""
-        self._segments.abandon()
         self._retry_at = time.monotonic() + RETRY_SECONDS
-        if not self.discarding:
+        if not self.discarding:  # before the segment goes, whose name is perhaps all that tells our offset
             self._gaps.begin(self.end_offset, _NO_SPACE.get(error.errno or 0, DISK_ERROR))
+        self._segments.abandon()
 
     def _worth_a_try(self) -> bool:
         now = time.monotonic()

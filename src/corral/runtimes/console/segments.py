@@ -76,8 +76,9 @@ class Segments:
             return
         record = INDEX_RECORD.pack(end, time.time_ns() // 1_000_000)
         with contextlib.suppress(OSError):
-            self._index_end += os.pwrite(self._index, record, self._index_end)
-            self._stamped_at = now
+            if os.pwrite(self._index, record, self._index_end) == INDEX_RECORD.size:  # else: no room for all
+                self._index_end += INDEX_RECORD.size
+                self._stamped_at = now
 
     def drop_oldest(self) -> bool:
         """Give up the oldest segment; False when there is none but the newest."""

@@ -16,6 +16,18 @@ MAX_COMMAND_BYTES: Final = 4095
 """With its newline a write of this size is atomic in a pipe."""
 
 
+class InputNotRead(Retryable):
+    """The workload does not read; `unread_bytes` wait before this line, of which nothing was sent."""
+
+    def __init__(self, run: str, unread_bytes: int) -> None:
+        super().__init__(
+            Code.INPUT_NOT_READ,
+            f"run {run} does not read its input: {unread_bytes} bytes wait there",
+            hint="the program is busy, stuck, or takes no commands",
+        )
+        self.unread_bytes = unread_bytes
+
+
 def write_command(run_directory: str, run: str, line: str) -> None:
     """Never waits. The FIFO takes all of it, or nothing was sent."""
     data = line.encode("utf-8", "surrogateescape")
@@ -36,11 +48,7 @@ def write_command(run_directory: str, run: str, line: str) -> None:
         os.write(descriptor, data + b"\n")
     except BlockingIOError:
         unread = struct.unpack("i", fcntl.ioctl(descriptor, termios.FIONREAD, b"\0" * 4))[0]
-        raise Retryable(
-            Code.INPUT_NOT_READ,
-            f"run {run} does not read its input: {unread} bytes wait there",
-            hint="the program is busy, stuck, or takes no commands",
-        ) from None
+        raise InputNotRead(run, unread) from None
     except BrokenPipeError:
         raise _closed(run) from None
     finally:

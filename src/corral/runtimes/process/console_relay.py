@@ -13,6 +13,8 @@ from corral.runtimes.process.run_files import CONSOLE, INPUT, OUTPUT
 _LOOK_AGAIN_SECONDS = 1.0
 """A FIFO without writers is always 'ready': it is looked at this often, for one may come back."""
 _CHUNK = 65536
+_LAST_TURNS = 1024
+"""More than a terminal holds, were each turn to bring one page."""
 _INPUT_CHUNK = 4096
 
 
@@ -68,7 +70,9 @@ class ConsoleRelay:
 
     def finish(self) -> None:
         """Everything that was written is in the console afterwards; for when no writer is left."""
-        while self._master >= 0 and self._take_from_terminal():
+        for _ in range(_LAST_TURNS):  # a stranger with the terminal open does not keep us
+            if self._master < 0 or not self._take_from_terminal():
+                break
             self._pump.drain()
         self._pump.drain()
         self._pump.close()

@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import signal
 
-from corral.runtimes.process.run_files import Ending, Record
+from corral.runtimes.process.exit_file import Ending
+from corral.runtimes.process.run_files import Record
 from corral.sdk.runtime import RunExit, RunHandle
 
 RUNTIME = "process"

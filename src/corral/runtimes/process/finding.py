@@ -54,13 +54,22 @@ def look(directory: str) -> tuple[bool, Found | None]:
     except FileNotFoundError:
         return True, None  # not even its directory exists
     try:
-        record = run_files.read_record(directory)
-        failed = run_files.read_failure(directory) is not None
+        record = executed(directory)
         if lock is not None:
-            return True, None if record is None or failed else Found(record, False)
-        if record is None or failed or run_files.undecided(directory):
+            return True, None if record is None else Found(record, False)
+        if record is None or run_files.undecided(directory):
             return False, None
         return True, Found(record, True)
+    finally:
+        if lock is not None:
+            os.close(lock)
+
+
+def executed(directory: str) -> Record | None:
+    """The record of a run whose program was executed; None when it was not, or not yet."""
+    try:
+        record = run_files.read_record(directory)
+        return None if run_files.read_failure(directory) is not None else record
     except TooNew as error:
         raise Rejected(
             Code.FORMAT_TOO_NEW,
@@ -73,6 +82,3 @@ def look(directory: str) -> tuple[bool, Found | None]:
             f"the files of the run in {directory} are damaged: {error}",
             hint="look for its processes by hand, end them, and move the directory away",
         ) from error
-    finally:
-        if lock is not None:
-            os.close(lock)

@@ -8,44 +8,25 @@ Its own death harms nothing: shims live on, and the daemon starts another keeper
 
 from __future__ import annotations
 
-import contextlib
-import fcntl
+import array
+import errno
 import os
 import select
 import socket
-import struct
-import termios
 import time
-from typing import Any, NoReturn
+from typing import Any
 
-from corral.runtimes.process import framing, minding, run_files
+from corral.runtimes.process import exit_file, framing, minding, run_files
+from corral.runtimes.process.keeper_log import Fatal, log, told
+from corral.runtimes.process.minded_run import MindedRun, open_run, reopen_run
 from corral.runtimes.process.proc_facts import raw_status, start_time
 from corral.runtimes.process.rescue import run_rescue
-from corral.runtimes.process.shim import STAGE_PREPARE, make_fifo, run_shim
+from corral.runtimes.process.shim import STAGE_PREPARE, run_shim
 from corral.runtimes.process.work_left import oom_seen
 
 _REMEMBERED = 1024
-_FAILED = 70
-_ROWS_AND_COLUMNS = struct.pack("HHHH", 24, 80, 0, 0)
-
-
-class MindedRun:
-    """What the keeper holds for a run, in case its shim is killed."""
-
-    __slots__ = ("directory", "master", "out")
-
-    def __init__(self, directory: str, out: int, master: int) -> None:
-        self.directory = directory
-        self.out = out
-        self.master = master
-
-    def shared(self) -> MindedRun:
-        return MindedRun(self.directory, os.dup(self.out), -1 if self.master < 0 else os.dup(self.master))
-
-    def release(self) -> None:
-        for descriptor in (self.out, self.master):
-            if descriptor >= 0:
-                os.close(descriptor)
+_REQUEST_BYTES = 1 << 18
+_ACCEPT_PAUSE = 0.1
 
 
 class Caller:
@@ -57,6 +38,25 @@ class Caller:
         self.connection = connection
         self.frames = framing.Frames()
         self.lock = -1
+
+    def read(self) -> bytes:
+        """What has come, empty at the end; a descriptor that came with it is the run's lock."""
+        try:
+            piece, control, _, _ = self.connection.recvmsg(
+                _REQUEST_BYTES, socket.CMSG_LEN(4), socket.MSG_CMSG_CLOEXEC
+            )
+        except BlockingIOError:
+            raise
+        except OSError:
+            return b""
+        descriptors = array.array("i")
+        for _, _, data in control:
+            descriptors.frombytes(data[: len(data) - len(data) % descriptors.itemsize])
+        for descriptor in descriptors:
+            if self.lock >= 0:
+                os.close(self.lock)
+            self.lock = descriptor
+        return piece
 
     def close(self) -> None:
         self.connection.close()
@@ -100,6 +100,7 @@ class Keeper:
             connection, _ = self._listener.accept()
         except OSError as error:
             log(f"accept: {error}")
+            time.sleep(_ACCEPT_PAUSE)  # out of descriptors: whoever waits will wait on
             return
         connection.setblocking(False)
         self._callers[connection.fileno()] = Caller(connection)
@@ -107,18 +108,11 @@ class Keeper:
 
     def _read(self, caller: Caller) -> None:
         try:
-            piece, control, _, _ = caller.connection.recvmsg(
-                1 << 18, socket.CMSG_SPACE(4), socket.MSG_CMSG_CLOEXEC
-            )
+            piece = caller.read()
+            request = caller.frames.feed(piece) if piece else None
         except BlockingIOError:
             return
-        except OSError:
-            piece, control = b"", []
-        for _, _, data in control:
-            caller.lock = struct.unpack("i", data[:4])[0]
-        try:
-            request = caller.frames.feed(piece) if piece else None
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             log(f"request: {error}")
             piece, request = b"", None
         if piece and request is None:
@@ -128,7 +122,10 @@ class Keeper:
         del self._callers[descriptor]
         if request is not None:
             caller.connection.setblocking(True)
-            self._answer(caller, request)
+            try:
+                self._answer(caller, request)
+            except Exception as error:
+                log(f"request {str(request.get('do'))[:20]!r}: {told(error)}")
         caller.close()
 
     def _answer(self, caller: Caller, request: dict[str, Any]) -> None:
@@ -151,7 +148,9 @@ class Keeper:
 
     def _spawn(self, caller: Caller, plan: dict[str, Any]) -> None:
         try:
-            run, slave = _open_run(plan)
+            if caller.lock < 0:
+                raise OSError(errno.EBADF, "without its lock a run could be started twice")
+            run, slave = open_run(plan)
         except OSError as error:
             answer = {"error": STAGE_PREPARE, "errno": error.errno or 0, "path": str(error.filename or "")}
             framing.send(caller.connection, answer)
@@ -172,7 +171,7 @@ class Keeper:
         if run is None:
             known = [run for run in self._minded.values() if run.directory == directory]
             try:
-                run = known[0].shared() if known else _reopen_run(directory)
+                run = known[0].shared() if known else reopen_run(directory)
             except OSError as error:
                 log(f"rescue of {directory}: {error}")
                 return
@@ -223,6 +222,8 @@ class Keeper:
         except (OSError, ValueError) as error:
             log(f"{run.directory}: {error}")
             record, over = None, True
+        if over and record is not None:
+            self._orphans.pop((record.pid, record.start), None)
         if record is None or over or any(other.directory == run.directory for other in self._minded.values()):
             run.release()
             return
@@ -235,37 +236,6 @@ class Keeper:
             self._rescue(run)
         else:
             self._unminded[run.directory] = run
-
-
-class Fatal:
-    """Ends a forked process, whatever happens in it: it must never return into the keeper's loop."""
-
-    def __enter__(self) -> None:
-        return None
-
-    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> NoReturn:
-        try:
-            log(f"{type(error).__name__}: {error}{_place(error)}")
-        finally:
-            os._exit(_FAILED)
-
-
-def log(text: str) -> None:
-    """One line into the keeper's log; a full disk is no reason to fail."""
-    try:
-        os.write(2, f"{time.time():.3f} {os.getpid()} {text}\n".encode(errors="replace"))
-    except OSError:
-        return
-
-
-def _place(error: BaseException | None) -> str:
-    """Where it happened, without importing `traceback` in a forked process."""
-    places = []
-    step = error.__traceback__ if error is not None else None
-    while step is not None:
-        places.append(f"{step.tb_frame.f_code.co_name}:{step.tb_lineno}")
-        step = step.tb_next
-    return f" at {' > '.join(places)}" if places else ""
 
 
 def _fork() -> int:
@@ -281,48 +251,6 @@ def _note_exit(directory: str, status: int) -> None:
     try:
         record = run_files.read_record(directory)
         oom = record is not None and oom_seen(record.oom_file)
-        run_files.write_exit(directory, status, at_ns=time.time_ns(), who="keeper", oom=oom)
+        exit_file.write_exit(directory, status, at_ns=time.time_ns(), who="keeper", oom=oom)
     except (OSError, ValueError) as error:
         log(f"exit of {directory}: {error}")
-
-
-def _open_run(plan: dict[str, Any]) -> tuple[MindedRun, int]:
-    """Fresh FIFOs and, if asked for, a terminal; the lock says that nobody uses older ones."""
-    directory = plan["run_directory"]
-    run_files.remove(
-        directory,
-        run_files.RECORD,
-        run_files.EXIT,
-        run_files.FAILED,
-        run_files.EMPTY,
-        run_files.NOT_EMPTY,
-        run_files.INPUT,
-        run_files.OUTPUT,
-    )
-    with contextlib.suppress(FileExistsError):  # what was printed before stays
-        os.mkdir(f"{directory}/{run_files.CONSOLE}", 0o700)  # noqa: PTH102
-    if not plan["tty"]:
-        make_fifo(directory, run_files.OUTPUT, plan)
-        return MindedRun(directory, _open_output(directory), -1), -1
-    ours = {**plan, "uid": None}
-    make_fifo(directory, run_files.OUTPUT, ours)
-    make_fifo(directory, run_files.INPUT, ours)
-    master, slave = os.openpty()
-    fcntl.ioctl(slave, termios.TIOCSWINSZ, _ROWS_AND_COLUMNS)
-    if plan["uid"] is not None:
-        os.fchown(slave, plan["uid"], -1)
-    return MindedRun(directory, _open_output(directory), master), slave
-
-
-def _reopen_run(directory: str) -> MindedRun:
-    """A run that another keeper started. What somebody removed of it is made again: better a console
-    without bytes than a run that nobody can mind."""
-    with contextlib.suppress(FileExistsError):
-        os.mkdir(f"{directory}/{run_files.CONSOLE}", 0o700)  # noqa: PTH102
-    with contextlib.suppress(FileExistsError):
-        os.mkfifo(f"{directory}/{run_files.OUTPUT}", 0o600)
-    return MindedRun(directory, _open_output(directory), -1)
-
-
-def _open_output(directory: str) -> int:
-    return os.open(f"{directory}/{run_files.OUTPUT}", os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)

@@ -14,10 +14,11 @@ import sys
 
 from corral.runtimes.process import linux_calls, minding
 from corral.runtimes.process.framing import lock_name
-from corral.runtimes.process.keeper import Keeper, log
+from corral.runtimes.process.keeper import Keeper
+from corral.runtimes.process.keeper_log import log
+from corral.runtimes.process.proc_facts import boot_id
 
 LOG_NAME = "keeper.log"
-_LOG_BYTES = 1 << 20
 _BACKLOG = 4096
 
 
@@ -30,7 +31,7 @@ def main() -> None:
     os.chdir(directory)
     os.umask(0o077)
     _own_log()
-    minding.ignore_signals()
+    minding.set_signals()
     linux_calls.set_name(b"corral-keeper")
     linux_calls.become_subreaper()
     if not _take_lock(name):
@@ -38,6 +39,7 @@ def main() -> None:
         os._exit(0)
     listener = _listen(name)
     keeper = Keeper(listener, minding.child_signals())
+    boot_id()  # known to every fork from now on
     gc.disable()
     gc.freeze()
     os.write(ready, b"1")
@@ -53,8 +55,6 @@ def _own_log() -> None:
     """stdin and stdout to nowhere, stderr to a small file."""
     flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
     descriptor = os.open(LOG_NAME, flags, 0o600)
-    if os.fstat(descriptor).st_size > _LOG_BYTES:
-        os.ftruncate(descriptor, 0)
     nowhere = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
     os.dup2(nowhere, 0)
     os.dup2(nowhere, 1)

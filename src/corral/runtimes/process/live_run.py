@@ -16,11 +16,12 @@ from typing import Final
 import structlog
 
 from corral.errors import CorralError
-from corral.runtimes.process import run_files
+from corral.runtimes.process import exit_file, run_files
 from corral.runtimes.process.descriptors import readable
+from corral.runtimes.process.exit_file import Ending
 from corral.runtimes.process.keeper_client import KeeperClient
 from corral.runtimes.process.proc_facts import exit_witness, has_ended, open_process
-from corral.runtimes.process.run_files import Ending, Record
+from corral.runtimes.process.run_files import Record
 from corral.runtimes.process.run_lock import try_lock
 from corral.runtimes.process.work_left import oom_seen
 
@@ -30,6 +31,9 @@ _FIRST_PAUSE: Final = 0.0005
 _LAST_PAUSE: Final = 0.25
 _FIRST_RETRY: Final = 0.005
 _LAST_RETRY: Final = 5.0
+_SHORT_LIFE: Final = 1.0
+_LAST_DELAY: Final = 0.25
+"""Between minders that live shorter than that: whatever ends them, they are not forked as fast as they die."""
 
 
 class LiveRun:
@@ -64,6 +68,12 @@ class LiveRun:
                 os.close(descriptor)
         self.process = self._minder = self._console = None
 
+    def own_pids(self) -> tuple[int, int]:
+        """Of the shim and of the main process; 0 for what has ended (its pid may be anybody's by now) and
+        for a shim from which the workload does not descend."""
+        shim = 0 if self.record.rescued or _gone(self._minder) else self.record.shim
+        return shim, 0 if _gone(self.process) else self.record.pid
+
     def _hold_console(self) -> int | None:
         with contextlib.suppress(OSError):
             path = f"{self.directory}/{run_files.OUTPUT}"
@@ -84,11 +94,15 @@ class LiveRun:
         """What `exit` says. While nobody minds the run the kernel is asked; a status that it still knows
         counts more than "unknown". Once nobody is left to write the file, nobody knows."""
         over = self.emptied.done()
-        ending = run_files.read_exit(self.directory)
-        if ending is not None and ending.status is not None:
-            return ending
-        if self._witness():
-            return run_files.read_exit(self.directory)
+        try:
+            ending = exit_file.read_exit(self.directory)
+            if (ending is None or ending.status is None) and self._witness():
+                ending = exit_file.read_exit(self.directory)
+        except (OSError, ValueError) as error:
+            if not over:
+                return None
+            _log.warning("run.exit_unreadable", run=self.record.run, error=str(error))
+            ending = None
         if ending is None and over:
             return Ending(None, time.time_ns(), "daemon", False)
         return ending
@@ -96,23 +110,29 @@ class LiveRun:
     def _witness(self) -> bool:
         """Write `exit` in the place of a minder that is dead; a living one knows more than we do."""
         main = self.record
-        if self.process is None or (self._minder is not None and not has_ended(self._minder)):
+        if self.process is None or not _gone(self._minder):
             return False
         status = exit_witness(self.process, main.pid, main.start)
         if status is None:
             return False
         oom = oom_seen(main.oom_file)
-        run_files.write_exit(self.directory, status, at_ns=time.time_ns(), who="daemon", oom=oom, sync=False)
+        exit_file.write_exit(self.directory, status, at_ns=time.time_ns(), who="daemon", oom=oom, sync=False)
         return True
 
     async def _watch_minder(self) -> None:
+        loop = asyncio.get_running_loop()
+        delay = 0.0
         while True:
+            since = loop.time()
             if self._minder is not None:
                 await readable(self._minder)
                 os.close(self._minder)
                 self._minder = None
             if run_files.is_empty(self.directory):
                 break
+            await asyncio.sleep(delay)
+            short = loop.time() - since < _SHORT_LIFE
+            delay = min(_LAST_DELAY, delay * 2 or _FIRST_RETRY) if short else 0.0
             await self._replace_minder()
         self.emptied.set_result(None)
 
@@ -142,3 +162,7 @@ class LiveRun:
             await self._keeper.rescue(self.directory, lock=lock)
         finally:
             os.close(lock)
+
+
+def _gone(pidfd: int | None) -> bool:
+    return pidfd is None or has_ended(pidfd)

@@ -13,16 +13,19 @@ _IGNORED = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGPIPE, signal
 
 
 def begin(name: bytes, kept: set[int]) -> None:
-    """A process of its own: no signal meant for others, no descriptor of another run."""
+    """A process of its own: no descriptor of another run. It ignores what the keeper ignores."""
     os.setsid()
+    signal.set_wakeup_fd(-1)  # the keeper's: its number will be a file of ours
     linux_calls.set_name(name)
-    ignore_signals()
     close_all_but(kept | {0, 1, 2})
 
 
-def ignore_signals() -> None:
+def set_signals() -> None:
+    """Once, in the keeper: no signal meant for others, and word of children that end. Its forks inherit
+    that; to set it anew would cost each of them 300 kB of pages that they share now."""
     for number in _IGNORED:
         signal.signal(number, signal.SIG_IGN)
+    signal.signal(signal.SIGCHLD, _wake)
 
 
 def close_all_but(kept: set[int]) -> None:
@@ -35,10 +38,9 @@ def close_all_but(kept: set[int]) -> None:
 
 
 def child_signals() -> int:
-    """A descriptor that becomes readable when a child ends."""
+    """A descriptor that becomes readable when a child of this process ends."""
     reader, writer = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
     signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
-    signal.signal(signal.SIGCHLD, _wake)
     return reader
 
 

@@ -12,9 +12,12 @@ import select
 import struct
 
 _STATE = 0
+_THREADS = 17
 _START_TIME = 19
 _EXIT_STATUS = 49
-"""Places in /proc/PID/stat after the command's name: fields 3, 22 and 52 of its manual page."""
+"""Places in /proc/PID/stat after the command's name: fields 3, 20, 22 and 52 of its manual page."""
+
+_boot: list[str] = []
 
 _PIDFD_GET_INFO = 0xC040FF0B
 _PIDFD_INFO_EXIT = 1 << 3
@@ -24,8 +27,9 @@ _EXIT_CODE_AT = 60
 
 def boot_id() -> str:
     """Names the time since the machine was started; a pid means nothing in another."""
-    with open("/proc/sys/kernel/random/boot_id", "rb") as file:  # noqa: PTH123 - no pathlib in the keeper
-        return file.read().decode().strip()
+    if not _boot:
+        _boot.append(_content("/proc/sys/kernel/random/boot_id").decode().strip())
+    return _boot[0]
 
 
 def start_time(pid: int) -> int | None:
@@ -35,9 +39,12 @@ def start_time(pid: int) -> int | None:
 
 
 def is_alive(pid: int, start: int) -> bool:
-    """Whether this very process exists and is no zombie. The caller holds a pidfd made before."""
+    """Whether this very process exists and is no zombie. The caller holds a pidfd made before. A zombie
+    with more threads is none: only its first thread has ended."""
     fields = _stat(pid)
-    return bool(fields) and int(fields[_START_TIME]) == start and fields[_STATE] not in (b"Z", b"X")
+    if not fields or int(fields[_START_TIME]) != start:
+        return False
+    return fields[_STATE] not in (b"Z", b"X") or int(fields[_THREADS]) > 1
 
 
 def open_process(pid: int, start: int) -> int | None:
@@ -100,12 +107,14 @@ def raw_status(code: int, value: int) -> int:
 
 def _stat(pid: int) -> list[bytes]:
     try:
-        descriptor = os.open(f"/proc/{pid}/stat", os.O_RDONLY | os.O_CLOEXEC)
+        return _content(f"/proc/{pid}/stat").rpartition(b")")[2].split()
     except OSError:
-        return []
+        return []  # it ended, perhaps between two calls
+
+
+def _content(path: str) -> bytes:
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
-        return os.read(descriptor, 4096).rpartition(b")")[2].split()
-    except OSError:
-        return []  # it ended between the two calls
+        return os.read(descriptor, 4096)
     finally:
         os.close(descriptor)

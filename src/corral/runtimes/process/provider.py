@@ -13,16 +13,17 @@ import structlog
 
 from corral.errors import Code, CorralError, Rejected, Retryable
 from corral.runtimes.cgroups.port import CgroupFacts, Cgroups
-from corral.runtimes.process import run_files
+from corral.runtimes.process import exit_file, run_files
 from corral.runtimes.process.command_input import write_command
 from corral.runtimes.process.descriptors import readable
 from corral.runtimes.process.endings import RUNTIME, exit_of, handle_of, lost_with_the_host
-from corral.runtimes.process.finding import Found, find_run
+from corral.runtimes.process.finding import Found, executed, find_run
 from corral.runtimes.process.keeper_client import Dialogue, KeeperClient, KeeperFacts
 from corral.runtimes.process.live_run import LiveRun
 from corral.runtimes.process.proc_facts import boot_id, open_process
 from corral.runtimes.process.run_files import Failure
-from corral.runtimes.process.run_lock import try_lock
+from corral.runtimes.process.run_groups import remove_group, remove_group_if_empty
+from corral.runtimes.process.run_lock import try_lock, was_attempted
 from corral.runtimes.process.run_user import RunUser, look_up, own_user
 from corral.runtimes.process.spawn_plan import spawn_plan
 from corral.runtimes.process.start_failures import start_failure
@@ -40,8 +41,6 @@ _log = structlog.get_logger("corral.runtimes.process")
 
 SEGMENT_BYTES: Final = 64 << 20
 _GONE_SECONDS: Final = 10.0
-_REMOVE_TRIES: Final = 8
-_REMOVE_PAUSE: Final = 0.005
 
 
 class ProcessRuntime:
@@ -101,46 +100,60 @@ class ProcessRuntime:
             marks=self._cgroups.environment(spec.run_name),
             segment_bytes=self._segment_bytes,
         )
+        attempted = was_attempted(spec.run_directory)
         lock = try_lock(spec.run_directory)
         if lock is None:
-            raise Rejected(
-                Code.ALREADY_EXISTS,
-                f"run {spec.run_name} exists, or is being started",
-                hint="adopt it instead",
-            )
+            raise _exists(spec)
         try:
+            if attempted:
+                await self._make_way(spec)
             dialogue, hello = await self._keeper.ask(plan, lock=lock)
             async with dialogue:
                 await self._spawn(spec, user, dialogue, hello)
         finally:
             os.close(lock)
-        record = run_files.read_record(spec.run_directory)
-        if record is None:
-            raise Retryable(Code.SPAWN_FAILED, f"run {spec.run_name} was started and left no record")
-        return self._watch(spec.run_directory, Found(record, True))
+        found = await find_run(spec.run_directory)
+        if found is None:
+            await remove_group_if_empty(self._cgroups, spec.run_name)
+            raise Retryable(Code.SPAWN_FAILED, f"the shim of run {spec.run_name} was killed before its start")
+        return self._watch(spec.run_directory, found)
+
+    async def _make_way(self, spec: RunSpec) -> None:
+        """With the lock in hand: whatever a daemon left of this run that was killed while it started it
+        goes. A run that was executed is not started again, even if nobody minds it at this moment."""
+        record = executed(spec.run_directory)
+        if record is not None and record.boot == boot_id() and not run_files.is_empty(spec.run_directory):
+            raise _exists(spec)
+        earlier = self._runs.pop(spec.run_directory, None)
+        if earlier is not None:
+            await earlier.close()
+        if self._cgroups.exists(spec.run_name):
+            await remove_group(self._cgroups, spec.run_name)
 
     async def _spawn(self, spec: RunSpec, user: RunUser, dialogue: Dialogue, hello: dict[str, Any]) -> None:
-        """The dialogue with the shim. When it fails, nothing of the run is left."""
+        """The dialogue with the shim. When it fails, nothing of the run is left. When the shim is killed
+        after its `go`, it may have started the workload: the files tell."""
         if "error" in hello:
             raise self._failure(spec, user, hello)
         shim = open_process(hello["shim"], hello["start"])
+        go: dict[str, Any] | None = None
         try:
             files = await self._cgroups.create(spec.run_name, shim_pid=hello["shim"], limits=spec.limits)
             go = {"go": True, "cgroup_files": files, "oom_file": self._cgroups.oom_file(spec.run_name)}
             answer = await self._let_go(dialogue, go)
-            if answer is None:
-                raise Retryable(Code.SPAWN_FAILED, f"the shim of run {spec.run_name} was killed")
-            if "error" in answer:
+            if answer is not None and "error" in answer:
                 raise self._failure(spec, user, answer)
-        except (CorralError, OSError):
+        except BaseException as error:
             await dialogue.close()
-            await self._undo(spec.run_name, shim)
+            if go is None or isinstance(error, CorralError):  # else it may be running
+                await self._undo(spec.run_name, shim)
             raise
         finally:
             if shim is not None:
                 os.close(shim)
 
     async def _let_go(self, dialogue: Dialogue, go: dict[str, Any]) -> dict[str, Any] | None:
+        """The shim's answer; None when it is gone."""
         try:
             await dialogue.send(go)
         except ConnectionError:
@@ -157,10 +170,7 @@ class ProcessRuntime:
             async with asyncio.timeout(_GONE_SECONDS):
                 if shim is not None:
                     await readable(shim)
-        try:
-            await self._remove_group(run)
-        except CorralError as error:
-            _log.warning("run.group_left", run=run, error=str(error))
+        await remove_group_if_empty(self._cgroups, run)
 
     async def adopt(self, run_directory: str) -> Adoption:
         known = self._runs.get(run_directory)
@@ -172,14 +182,14 @@ class ProcessRuntime:
         record = found.record
         rebooted = record.boot != boot_id()
         if rebooted or (run_files.is_empty(run_directory) and not found.minded):
-            ending = run_files.read_exit(run_directory)
+            ending = exit_file.read_exit(run_directory)
             if ending is not None:
                 ended = exit_of(ending, oom=self._cgroups.oom_killed(record.run))
             else:
                 ended = (
                     lost_with_the_host() if rebooted else RunExit(known=False, reason="its record is gone")
                 )
-            await self._remove_group(record.run)
+            await remove_group(self._cgroups, record.run)
             return Adoption(kind=AdoptionKind.ENDED, handle=handle_of(record, run_directory), exit=ended)
         self._watch(run_directory, found)
         return await self._adoption(self._runs[run_directory])
@@ -188,18 +198,25 @@ class ProcessRuntime:
         handle = handle_of(run.record, run.directory)
         if run_files.is_empty(run.directory):
             return Adoption(kind=AdoptionKind.ENDED, handle=handle, exit=await self.wait_empty(handle))
-        ending = run_files.read_exit(run.directory)
+        ending = exit_file.read_exit(run.directory)
         if ending is None or ending.status is None:
             return Adoption(kind=AdoptionKind.ALIVE, handle=handle)
         return Adoption(kind=AdoptionKind.ALIVE, handle=handle, exit=self._exit(run, ending))
 
     def _watch(self, directory: str, found: Found) -> RunHandle:
-        run = LiveRun(directory, found.record, self._keeper)
-        self._runs[directory] = run
-        record = found.record
-        ancestor = 0 if record.rescued else record.shim
-        self._cgroups.know(record.run, shim_pid=ancestor, pid=record.pid)
-        return handle_of(record, directory)
+        """One object a run, whoever found it first."""
+        run = self._runs.get(directory)
+        if run is None:
+            run = self._runs[directory] = LiveRun(directory, found.record, self._keeper)
+            self._make_known(run)
+        return handle_of(run.record, directory)
+
+    def _make_known(self, run: LiveRun) -> None:
+        """Only pids of processes that lived before and after they were looked at."""
+        pids: tuple[int, int] | None = None
+        while pids != (living := run.own_pids()):
+            pids = living
+            self._cgroups.know(run.record.run, shim_pid=pids[0], pid=pids[1])
 
     async def send_command(self, handle: RunHandle, line: str) -> None:
         write_command(handle.run_directory, handle.run_name, line)
@@ -208,7 +225,12 @@ class ProcessRuntime:
         if not self._cgroups.exists(handle.run_name):
             return
         if self._facts is not None and self._facts.freeze:
-            await self._cgroups.set_frozen(handle.run_name, False)
+            try:
+                await self._cgroups.set_frozen(handle.run_name, False)
+            except CorralError:
+                if self._cgroups.exists(handle.run_name):
+                    raise
+                return  # it went meanwhile
         await self._cgroups.signal(handle.run_name, number)
 
     async def kill(self, handle: RunHandle) -> None:
@@ -230,7 +252,7 @@ class ProcessRuntime:
             return run
         await asyncio.shield(run.emptied)
         ended = self._exit(run, await asyncio.shield(run.ended))
-        await self._remove_group(handle.run_name)
+        await remove_group(self._cgroups, handle.run_name)
         if self._runs.get(handle.run_directory) is run:
             del self._runs[handle.run_directory]
         await run.close()
@@ -261,23 +283,19 @@ class ProcessRuntime:
                 return adoption.exit
         return self._runs[handle.run_directory]
 
-    def _exit(self, run: LiveRun, ending: run_files.Ending) -> RunExit:
+    def _exit(self, run: LiveRun, ending: exit_file.Ending) -> RunExit:
         return exit_of(ending, oom=self._cgroups.oom_killed(run.record.run))
-
-    async def _remove_group(self, run: str) -> None:
-        """The kernel may count a process that has just ended for a moment more."""
-        for attempt in range(_REMOVE_TRIES):
-            try:
-                await self._cgroups.remove(run)
-            except Retryable:
-                if attempt == _REMOVE_TRIES - 1:
-                    raise
-                await asyncio.sleep(_REMOVE_PAUSE * 2**attempt)
-            else:
-                return
 
     async def _house(self, pid: int) -> None:
         try:
             await self._cgroups.house_keeper(pid, RUNTIME)
         except CorralError as error:
             _log.warning("keeper.not_moved", pid=pid, error=str(error))
+
+
+def _exists(spec: RunSpec) -> Rejected:
+    return Rejected(
+        Code.ALREADY_EXISTS,
+        f"run {spec.run_name} exists, or is being started",
+        hint="adopt it instead",
+    )

@@ -6,12 +6,13 @@ which inherited the workload, and finds by itself out when nothing is left.
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import os
 import time
 from typing import NoReturn
 
-from corral.runtimes.process import minding, run_files
+from corral.runtimes.process import exit_file, minding, run_files
 from corral.runtimes.process.console_relay import ConsoleRelay
 from corral.runtimes.process.proc_facts import exit_witness, open_process, start_time
 from corral.runtimes.process.run_files import Record
@@ -33,12 +34,11 @@ def run_rescue(directory: str, *, lock: int, master: int, connection: int) -> No
     if lock < 0 and not _take_lock(directory):
         os._exit(LOCK_LOST)
     record = run_files.read_record(directory)
-    if record is None or run_files.is_empty(directory):
+    if record is None or run_files.is_empty(directory) or run_files.read_failure(directory) is not None:
         os._exit(0)
-    record.rescued = True
-    record.shim = os.getpid()
-    record.shim_start = start_time(os.getpid()) or 0
-    run_files.write_record(directory, record)
+    # The workload held the lock until it executed: what `failed` does not say by now, never happened.
+    run_files.remove(directory, run_files.FAILED)
+    _put_on_record(directory, record)
     if connection >= 0:
         os.close(connection)
     relay = ConsoleRelay(
@@ -52,6 +52,14 @@ def run_rescue(directory: str, *, lock: int, master: int, connection: int) -> No
     relay.finish()
     run_files.say_empty(directory)
     os._exit(0)
+
+
+def _put_on_record(directory: str, record: Record) -> None:
+    record.rescued = True
+    record.shim = os.getpid()
+    record.shim_start = start_time(os.getpid()) or 0
+    with contextlib.suppress(OSError):  # a full disk: then a daemon finds us by the lock that we hold
+        run_files.write_record(directory, record)
 
 
 def _take_lock(directory: str) -> bool:
@@ -71,11 +79,11 @@ def _await_exit(directory: str, record: Record, relay: ConsoleRelay) -> None:
             break
     ends = time.monotonic() + _WITNESS_SECONDS
     ended_ns = time.time_ns()
-    while run_files.read_exit(directory) is None:
+    while exit_file.read_exit(directory) is None:
         status = None if process is None else exit_witness(process, record.pid, record.start)
         if status is not None or time.monotonic() > ends:
             oom = oom_seen(record.oom_file)
-            run_files.write_exit(directory, status, at_ns=ended_ns, who="rescue", oom=oom)
+            exit_file.write_exit(directory, status, at_ns=ended_ns, who="rescue", oom=oom)
             return
         minding.wait(relay, (), _WITNESS_PAUSE)
 

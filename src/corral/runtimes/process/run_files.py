@@ -1,7 +1,7 @@
 """The files of a run: a frozen format, written by keeper, shim and rescue, read by any later daemon.
 
-`record` says which processes a run is; `exit` how its main process ended; `failed` why its program was
-not executed; `empty` that nothing of it is left. All are text, begin with a name and a version, and a
+`record` says which processes a run is; `exit` how its main process ended (see `exit_file`); `failed` why
+its program was not executed; `empty` that nothing of it is left. All are text, begin with a name and a version, and a
 reader ignores keys it does not know: the writer may be years older or newer than the reader.
 
 A run's files matter only as long as the machine is up (the boot id tells), so a rename suffices for most
@@ -13,8 +13,8 @@ Only the standard library, and little of it: the keeper imports this.
 
 from __future__ import annotations
 
-import binascii
 import contextlib
+import errno
 import os
 
 LOCK = "lock"
@@ -29,9 +29,8 @@ OUTPUT = "out"
 CONSOLE = "console"
 
 VERSION = 1
-EXIT_BYTES = 512
-_UNKNOWN = "unknown"
-_LINE_BYTES = 128
+FAILED_BYTES = 8192
+_PATH_BYTES = 4096
 
 
 class TooNew(ValueError):
@@ -105,19 +104,6 @@ class Record:
         return "\n".join(lines) + "\nend=1\n"
 
 
-class Ending:
-    """What `exit` says: the raw wait status, or None when nobody could learn it; and whether the kernel
-    had ended something of the run for want of memory by then."""
-
-    __slots__ = ("at_ns", "oom", "status", "who")
-
-    def __init__(self, status: int | None, at_ns: int, who: str, oom: bool) -> None:
-        self.status = status
-        self.at_ns = at_ns
-        self.who = who
-        self.oom = oom
-
-
 class Failure:
     """Why the program was not executed: the step that failed, its errno, and the path it concerns."""
 
@@ -129,7 +115,7 @@ class Failure:
         self.path = path
 
     def encoded(self) -> bytes:
-        path = self.path.replace("\n", "?")
+        path = self.path.replace("\n", "?")[:_PATH_BYTES]
         lines = (
             f"corral-failed {VERSION}",
             f"stage={self.stage}",
@@ -141,9 +127,12 @@ class Failure:
 
 
 def read_record(directory: str) -> Record | None:
-    """None when there is none. Raises `TooNew`, and ValueError for a damaged one."""
-    content = _read(directory, RECORD)
-    if content is None:
+    """None when there is none. Raises `TooNew`, and ValueError for a damaged one.
+
+    A blank one is none: it was whole when it got its name, so that a power failure emptied it, and nothing
+    of that boot is left."""
+    content = read_content(directory, RECORD)
+    if content is None or _blank(content):
         return None
     values, lists = _values(content, "corral-record")
     return Record(
@@ -171,7 +160,10 @@ def write_record(directory: str, record: Record) -> None:
     try:
         content = os.fsencode(record.text())
         if os.write(descriptor, content) != len(content):
-            raise OSError(28, "short write")
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), temporary)
+    except OSError:
+        os.unlink(temporary)  # noqa: PTH108
+        raise
     finally:
         os.close(descriptor)
     os.rename(temporary, f"{directory}/{RECORD}")  # noqa: PTH104 - no pathlib in the keeper
@@ -179,8 +171,8 @@ def write_record(directory: str, record: Record) -> None:
 
 def read_failure(directory: str) -> Failure | None:
     """None when the program was executed, or when that is not decided yet (see `undecided`)."""
-    content = _read(directory, FAILED)
-    if not content:
+    content = read_content(directory, FAILED)
+    if content is None or _blank(content):
         return None
     try:
         values, _ = _values(content, "corral-failed")
@@ -192,57 +184,18 @@ def read_failure(directory: str) -> Failure | None:
 
 
 def undecided(directory: str) -> bool:
-    """Whether `failed` is still empty: it is made before the workload is forked, filled by a workload
-    that could not be executed, and removed by the shim when it was."""
-    try:
-        return os.stat(f"{directory}/{FAILED}").st_size == 0  # noqa: PTH116
-    except FileNotFoundError:
-        return False
+    """Whether `failed` is still blank: it is made before the workload is forked, filled by a workload
+    that could not be executed, and removed by the shim (or a rescue) when it was."""
+    content = read_content(directory, FAILED)
+    return content is not None and _blank(content)
 
 
-def allocate_exit(directory: str) -> None:
-    """Give `exit` its block before the start: no full disk shall hide how a run ended."""
-    descriptor = os.open(f"{directory}/{EXIT}", os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    try:
-        os.posix_fallocate(descriptor, 0, EXIT_BYTES)
-    finally:
-        os.close(descriptor)
-
-
-def read_exit(directory: str) -> Ending | None:
-    """None while nobody has said how the main process ended."""
-    content = _read(directory, EXIT)
-    if not content:
-        return None
-    line, newline, _ = content.partition(b"\n")
-    body, _, check = line.rpartition(b" ")
-    fields = body.decode("ascii", "replace").split()
-    if not newline or len(fields) < 5 or fields[0] != "corral-exit":
-        return None
-    if _check(body) != check:
-        return None
-    if int(fields[1]) > VERSION:
-        raise TooNew(f"exit file of version {fields[1]}")
-    status = None if fields[2] == _UNKNOWN else int(fields[2])
-    return Ending(status, int(fields[3]), fields[4], "oom" in fields[5:])
-
-
-def write_exit(
-    directory: str, status: int | None, *, at_ns: int, who: str, oom: bool = False, sync: bool = True
-) -> None:
-    """Say how the main process ended. What is known already stays: the first witness is the best one."""
-    known = read_exit(directory)
-    if known is not None and (known.status is not None or status is None):
-        return
-    said = _UNKNOWN if status is None else str(status)
-    body = f"corral-exit {VERSION} {said} {at_ns} {who}{' oom' if oom else ''}".encode("ascii")
-    descriptor = os.open(f"{directory}/{EXIT}", os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    try:
-        os.pwrite(descriptor, (body + b" " + _check(body) + b"\n").ljust(_LINE_BYTES, b"\0"), 0)
-        if sync:
-            os.fdatasync(descriptor)
-    finally:
-        os.close(descriptor)
+def open_failed(directory: str) -> int:
+    """`failed`, blank, with its blocks: no full disk shall make an exit code of what was never executed."""
+    flags = os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
+    descriptor = os.open(f"{directory}/{FAILED}", flags, 0o600)
+    os.posix_fallocate(descriptor, 0, FAILED_BYTES)
+    return descriptor
 
 
 def is_empty(directory: str) -> bool:
@@ -271,9 +224,13 @@ def remove(directory: str, *names: str) -> None:
             os.unlink(f"{directory}/{name}")  # noqa: PTH108
 
 
+def _blank(content: bytes) -> bool:
+    return not content.strip(b"\0")
+
+
 def _values(content: bytes, kind: str) -> tuple[dict[str, str], dict[str, list[str]]]:
     """Each key's last value, and all of them."""
-    lines = os.fsdecode(content).split("\n")
+    lines = os.fsdecode(content.rstrip(b"\0")).split("\n")
     name, _, version = lines[0].partition(" ")
     if name != kind or not version.isdecimal():
         raise ValueError(f"not a {kind} file")
@@ -289,11 +246,8 @@ def _values(content: bytes, kind: str) -> tuple[dict[str, str], dict[str, list[s
     return values, lists
 
 
-def _check(body: bytes) -> bytes:
-    return b"%08x" % binascii.crc32(body)
-
-
-def _read(directory: str, name: str) -> bytes | None:
+def read_content(directory: str, name: str) -> bytes | None:
+    """What is in this file of a run; None when there is none."""
     try:
         descriptor = os.open(f"{directory}/{name}", os.O_RDONLY | os.O_CLOEXEC)
     except FileNotFoundError:

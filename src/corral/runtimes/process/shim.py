@@ -12,8 +12,9 @@ import socket
 import time
 from typing import Any, NoReturn
 
-from corral.runtimes.process import framing, linux_calls, minding, run_files
+from corral.runtimes.process import exit_file, framing, linux_calls, minding, run_files
 from corral.runtimes.process.console_relay import ConsoleRelay
+from corral.runtimes.process.minded_run import make_fifo
 from corral.runtimes.process.proc_facts import boot_id, raw_status, start_time
 from corral.runtimes.process.run_files import Failure, Record
 from corral.runtimes.process.work_left import oom_seen
@@ -115,12 +116,12 @@ def _launch(plan: dict[str, Any], go: dict[str, Any], slave: int) -> tuple[int, 
 
 def _prepare(plan: dict[str, Any], directory: str, slave: int) -> tuple[int, int, int]:
     """The run's files, and the workload's input, output and `failed`, open."""
-    run_files.allocate_exit(directory)
+    exit_file.allocate_exit(directory)
     run_files.make_file(directory, run_files.NOT_EMPTY)
-    flags = os.O_RDWR | os.O_CLOEXEC
-    failed = os.open(f"{directory}/{run_files.FAILED}", flags | os.O_CREAT | os.O_TRUNC, 0o600)
+    failed = run_files.open_failed(directory)
     if slave >= 0:
         return slave, slave, failed
+    flags = os.O_RDWR | os.O_CLOEXEC
     output_fd = os.open(f"{directory}/{run_files.OUTPUT}", flags)
     if plan["stdin"] == "none":
         input_fd = os.open("/dev/null", os.O_RDONLY | os.O_CLOEXEC)
@@ -128,14 +129,6 @@ def _prepare(plan: dict[str, Any], directory: str, slave: int) -> tuple[int, int
         make_fifo(directory, run_files.INPUT, plan)
         input_fd = os.open(f"{directory}/{run_files.INPUT}", flags)
     return input_fd, output_fd, failed
-
-
-def make_fifo(directory: str, name: str, plan: dict[str, Any]) -> None:
-    """New, and the workload's own: it must be able to open /dev/stderr again."""
-    path = f"{directory}/{name}"
-    os.mkfifo(path, 0o600)
-    if plan["uid"] is not None:
-        os.chown(path, plan["uid"], plan["gid"])
 
 
 def _put_on_record(plan: dict[str, Any], go: dict[str, Any], pid: int, start: int) -> None:
@@ -182,5 +175,5 @@ def _reap(directory: str, main: int, oom_file: str) -> bool:
             return True
         if ended.si_pid == main:
             status = raw_status(ended.si_code, ended.si_status)
-            run_files.write_exit(directory, status, at_ns=time.time_ns(), who="shim", oom=oom_seen(oom_file))
+            exit_file.write_exit(directory, status, at_ns=time.time_ns(), who="shim", oom=oom_seen(oom_file))
         os.waitpid(ended.si_pid, 0)

@@ -1,0 +1,81 @@
+"""`exit`: how the main process of a run ended, in a line with a checksum, written in place.
+
+Written by whoever saw it first: shim, rescue, keeper or daemon. Of the frozen format in `run_files`.
+"""
+
+from __future__ import annotations
+
+import binascii
+import fcntl
+import os
+
+from corral.runtimes.process.run_files import EXIT, VERSION, TooNew, read_content
+
+EXIT_BYTES = 512
+_UNKNOWN = "unknown"
+_LINE_BYTES = 128
+
+
+class Ending:
+    """What `exit` says: the raw wait status, or None when nobody could learn it; and whether the kernel
+    had ended something of the run for want of memory by then."""
+
+    __slots__ = ("at_ns", "oom", "status", "who")
+
+    def __init__(self, status: int | None, at_ns: int, who: str, oom: bool) -> None:
+        self.status = status
+        self.at_ns = at_ns
+        self.who = who
+        self.oom = oom
+
+
+def allocate_exit(directory: str) -> None:
+    """Give `exit` its block before the start: no full disk shall hide how a run ended."""
+    descriptor = os.open(f"{directory}/{EXIT}", os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        os.posix_fallocate(descriptor, 0, EXIT_BYTES)
+    finally:
+        os.close(descriptor)
+
+
+def read_exit(directory: str) -> Ending | None:
+    """None while nobody has said how the main process ended."""
+    content = read_content(directory, EXIT)
+    if not content:
+        return None
+    line, newline, _ = content.partition(b"\n")
+    body, _, check = line.rpartition(b" ")
+    fields = body.decode("ascii", "replace").split()
+    if not newline or len(fields) < 5 or fields[0] != "corral-exit":
+        return None
+    if _check(body) != check:
+        return None
+    if int(fields[1]) > VERSION:
+        raise TooNew(f"exit file of version {fields[1]}")
+    status = None if fields[2] == _UNKNOWN else int(fields[2])
+    return Ending(status, int(fields[3]), fields[4], "oom" in fields[5:])
+
+
+def write_exit(
+    directory: str, status: int | None, *, at_ns: int, who: str, oom: bool = False, sync: bool = True
+) -> None:
+    """Say how the main process ended. What is known already stays: the first witness is the best one,
+    and whoever knows nothing never takes the place of one who does."""
+    said = _UNKNOWN if status is None else str(status)
+    body = f"corral-exit {VERSION} {said} {at_ns} {who}{' oom' if oom else ''}".encode("ascii")
+    descriptor = os.open(f"{directory}/{EXIT}", os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        known = read_exit(directory)
+        if known is not None and (known.status is not None or status is None):
+            return
+        os.pwrite(descriptor, (body + b" " + _check(body) + b"\n").ljust(_LINE_BYTES, b"\0"), 0)
+        fcntl.flock(descriptor, fcntl.LOCK_UN)  # nobody else need wait for the disk
+        if sync:
+            os.fdatasync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _check(body: bytes) -> bytes:
+    return b"%08x" % binascii.crc32(body)
