@@ -60,8 +60,10 @@ class SupervisedNode:
         clock: Clock | None = None,
         entropy: Entropy | None = None,
         more_stages: Sequence[Any] = (),
+        spool_bytes: int = 1 << 26,
     ) -> None:
         self.data = data
+        self.spool_bytes = spool_bytes
         self.settings = settings
         self._clock = clock or SystemClock()
         self._entropy = entropy or SystemEntropy()
@@ -74,7 +76,7 @@ class SupervisedNode:
         self.data.mkdir(parents=True, exist_ok=True, mode=0o700)
         self.runtime = await NodeRuntime.open(self.data, self.settings)
         self.spool = Spool.open(
-            self.data / "spool", entropy=self._entropy, log_bytes=1 << 20, max_bytes=1 << 26
+            self.data / "spool", entropy=self._entropy, log_bytes=1 << 20, max_bytes=self.spool_bytes
         )
         self._consoles = await Consoles(self._clock).__aenter__()
         self.supervision = Supervision(

@@ -94,15 +94,15 @@ async def test_an_intent_that_was_never_executed_is_started_by_the_next_daemon(n
     await node.stop("one", force=True)
     await node.settled("one")
     await node.close()
-    intent = run.files.intent()
+    written = (run.files.directory / "intent.json").stat().st_ino
     for path in run.files.directory.iterdir():
         if path.is_file() and path.name != "intent.json":
             path.unlink()
-    assert intent is not None
     await node.open()
     again = await node.until("one", "RUNNING")
     assert alive(again.pid)
     assert again.order.incarnation == FIRST
+    assert (run.files.directory / "intent.json").stat().st_ino == written, "written twice"
 
 
 async def test_an_intent_that_was_to_stop_is_not_started(node):
@@ -188,9 +188,10 @@ async def test_a_process_that_merely_has_the_number_of_ours_is_never_signalled(n
     record = directory / "record"
     record.write_text(record.read_text().replace(f"pid={pid}\n", f"pid={other}\n"))
     await node.open()
-    assert (await node.settled("one")).ended
     await node.stop("one", force=True)
-    assert alive(other)
+    await eventually(lambda: node.run("one").ended or not alive(other))
+    assert alive(other), "a stranger was killed"
+    assert node.run("one").ended
     assert node.run("bystander").state == "RUNNING"
 
 
@@ -202,7 +203,8 @@ async def test_a_run_directory_that_cannot_be_read_keeps_no_other_from_its_adopt
     (damaged / "intent.json").write_text("{")
     await node.open()
     assert node.run("one").pid == ack.pid
-    assert node.supervision.supervisor.find("two") is None
+    run = await node.settled("two")
+    assert (run.state, run.outcome.outcome, run.pid) == ("CRASHED", "start_failed", 0)
 
 
 async def test_many_are_adopted_at_once(node):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import os
 import pathlib
 
@@ -9,6 +10,7 @@ import pytest
 from supervised_node import FIRST, SupervisedNode, with_settings
 
 from corral.sdk.runtime import RunLimits
+from corral.system.clock import SystemClock
 from corral.testing import workloads
 from corral.testing.waiting import eventually
 
@@ -67,6 +69,50 @@ async def test_cleaning_up_after_a_crash_never_touches_the_run_that_has_the_id_n
     await node.supervision.housekeeping.tidy()
     assert (node.data / "running" / "one" / "mine").read_text() == "mine\n"
     assert node.run("one").state == "RUNNING"
+
+
+class SteppingClock(SystemClock):
+    """Somebody sets the wall clock."""
+
+    step = dt.timedelta()
+
+    def now(self) -> dt.datetime:
+        return super().now() + self.step
+
+
+@pytest.mark.trap("T28")
+async def test_a_clock_that_is_set_shortens_no_life_and_no_keeping(scratch):
+    clock = SteppingClock()
+    node = SupervisedNode(scratch / "node", clock=clock)
+    await node.open()
+    try:
+        await node.start("crashed", workloads.crashing(code=1), crash_keep_seconds=3600)
+        await node.settled("crashed")
+        await node.start("young", workloads.silent(), max_lifetime_seconds=3600)
+        await node.until("young", "RUNNING")
+        clock.step = dt.timedelta(hours=2)
+        await node.supervision.housekeeping.tidy()
+        assert (node.data / "running" / "crashed").is_dir()
+        assert node.run("young").state == "RUNNING"
+        assert node.run("young").uptime_ms < 3_600_000
+    finally:
+        await node.clear()
+
+
+async def test_what_is_forgotten_takes_its_working_directory_along(scratch):
+    node = SupervisedNode(scratch / "node", settings=with_settings(keep_ended_bytes=1))
+    await node.open()
+    try:
+        await node.start("gone", workloads.megabyte_then_exit(), crash_keep_seconds=3600)
+        await node.start("kept", workloads.megabyte_then_exit(), static_instance=True)
+        await node.settled("gone")
+        await node.settled("kept")
+        await node.reports()
+        await node.supervision.housekeeping.tidy()
+        assert node.supervision.supervisor.find("gone") is None
+        assert [path.name for path in (node.data / "running").iterdir()] == ["kept"]
+    finally:
+        await node.clear()
 
 
 async def test_a_new_start_begins_in_an_empty_directory_and_a_restart_in_the_one_it_had(node):

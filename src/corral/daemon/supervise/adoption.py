@@ -1,4 +1,8 @@
-"""Reading what a daemon before us left on disk. Blocking, and quick: a few small files a run."""
+"""Reading what a daemon before us left on disk. Blocking, and quick: a few small files a run.
+
+A file that is damaged must keep neither the daemon nor other runs from anything, and what it spoke of
+is neither forgotten nor begun anew: a run without a readable intent is minded as far as that goes.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +14,11 @@ import msgspec
 import structlog
 
 from corral.daemon.supervise.run_files import FoundRun, Intent, Outcome, RunFiles
+from corral.daemon.supervise.start_order import StartOrder, usual_ladder
+from corral.domain.ids import InstanceId, instance_id
+from corral.domain.instance_states import InstanceState
 from corral.errors import CorralError
+from corral.sdk.runtime import RunExit
 
 _log = structlog.get_logger("corral.daemon.supervise")
 
@@ -31,7 +39,7 @@ class Leftover(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def find_leftovers(runs: Iterable[FoundRun]) -> list[Leftover]:
-    """One that cannot be read is left alone and named: it must not keep the others from their adoption."""
+    """Newest first within each instance. A directory that is none of ours is left alone and named."""
     found: list[Leftover] = []
     by_id: dict[str, list[FoundRun]] = {}
     for run in runs:
@@ -40,6 +48,7 @@ def find_leftovers(runs: Iterable[FoundRun]) -> list[Leftover]:
         newest = True
         for run in reversed(of_one):
             try:
+                instance_id(run.instance_id)
                 leftover = _read(run, newest=newest)
             except (CorralError, OSError) as error:
                 _log.error("instance.unreadable", directory=str(run.path), reason=str(error))
@@ -56,9 +65,65 @@ def _read(run: FoundRun, *, newest: bool) -> Leftover | None:
     reported = files.reported()
     if reported is not None and not newest:
         return None
-    intent = files.intent()
+    intent = _intent(run, files)
     if intent is None:
         # The intent comes before everything: nothing of this run was ever executed.
         shutil.rmtree(run.path, ignore_errors=True)
         return None
-    return Leftover(path=run.path, intent=intent, outcome=files.outcome(), reported=reported, newest=newest)
+    return Leftover(path=run.path, intent=intent, outcome=_outcome(files), reported=reported, newest=newest)
+
+
+def _intent(run: FoundRun, files: RunFiles) -> Intent | None:
+    try:
+        found = files.intent()
+        reason = "it is gone, and other files of the run are there"
+        if found is not None or not _has_more(run.path):
+            return found
+    except (CorralError, OSError) as error:
+        reason = str(error)
+    _log.error("instance.intent_unreadable", directory=str(run.path), reason=reason)
+    return unreadable_intent(run)
+
+
+def _has_more(directory: pathlib.Path) -> bool:
+    """Than the beginning of an intent."""
+    return any(not path.name.startswith(".intent.json") for path in directory.iterdir())
+
+
+def unreadable_intent(run: FoundRun) -> Intent:
+    """Enough to mind a run that lives: it keeps its id, is stopped as usual, and is not started again.
+    Instances are named after their group; where that guess is wrong the controller knows better."""
+    group = run.instance_id.rpartition("-")[0].rstrip("._-") or run.instance_id
+    order = StartOrder(
+        instance_id=InstanceId(run.instance_id),
+        group=group,
+        incarnation=run.incarnation,
+        command=(),
+        ladder=usual_ladder(),
+        static=True,  # nobody knows: its files stay
+    )
+    return Intent(order=order, boot_id="", accepted_at_ms=0)
+
+
+def _outcome(files: RunFiles) -> Outcome | None:
+    """An outcome that cannot be read was one all the same: nothing of the run is left."""
+    try:
+        return files.outcome()
+    except (CorralError, OSError) as error:
+        _log.error("instance.outcome_unreadable", directory=str(files.directory), reason=str(error))
+        lost = "the file that said how cannot be read any more"
+        return Outcome(
+            state=InstanceState.CRASHED,
+            outcome="unknown",
+            exit=RunExit(known=False, reason=lost),
+            summary=f"ended, nobody knows how ({lost})",
+            reason=lost,
+            ended_at_ms=round(_modified(files.directory / "outcome.json") * 1000),
+        )
+
+
+def _modified(path: pathlib.Path) -> float:
+    try:
+        return path.stat().st_mtime
+    except OSError:
+        return 0.0

@@ -70,9 +70,8 @@ class Housekeeping:
 
     def put_away_directories(self) -> None:
         """Working directories of instances that ended: at once after a stop, later after a crash."""
-        now = self._services.now_ms()
         for instance in self._supervisor.instances():
-            if not instance.active and _is_due(instance, now):
+            if not instance.active and _is_due(instance):
                 self._services.directories.discard(instance.id)
 
     async def _remove_old_runs(self) -> None:
@@ -82,37 +81,42 @@ class Housekeeping:
         for old in too_old(ended, now=now, keep_seconds=self._keep_seconds, keep_bytes=self._keep_bytes):
             self._services.consoles.detach(old.run.instance_id, old.run.incarnation)
             await asyncio.to_thread(shutil.rmtree, old.run.path, ignore_errors=True)
-            self._forget(old.run)
+            await self._forget(old.run)
 
-    def _forget(self, gone: FoundRun) -> None:
-        """The last run of an instance is gone: nothing is known of it any more."""
+    async def _forget(self, gone: FoundRun) -> None:
+        """The last run of an instance is gone: nothing is known of it any more, and nobody would ever
+        come to put its directory away."""
         last = self._supervisor.find(gone.instance_id)
         if last is None or last.order.incarnation != gone.incarnation or not last.ended:
             return
         self._supervisor.forget(gone.instance_id)
+        if not last.order.static:
+            self._services.directories.discard(gone.instance_id)
         if not self._services.directories.path(gone.instance_id).exists():
-            self._services.forget_uid(gone.instance_id)
+            await asyncio.to_thread(self._services.forget_uid, gone.instance_id)
 
     async def _end_orphans(self) -> None:
         """Control groups of runs without a directory: somebody deleted it, or another node's disk was put
         here. Nobody could ever stop what is in them."""
         if self._cgroups is None:
             return
-        known = {run_name(run.instance_id, run.incarnation) for run in self._services.runs.all()}
+        groups = await asyncio.to_thread(self._cgroups.leftovers)
+        # Only afterwards: a run's directory is made before its group.
+        found = await asyncio.to_thread(self._services.runs.all)
+        known = {run_name(run.instance_id, run.incarnation) for run in found}
         known |= {run.name for run in self._supervisor.runs()}
-        for orphan in self._cgroups.leftovers():
+        for orphan in groups:
             if orphan not in known:
                 _log.warning("instances.orphan_killed", run=orphan, reason="its run directory is gone")
                 await self._cgroups.kill(orphan)
                 await self._cgroups.remove(orphan)
 
 
-def _is_due(instance: Instance, now_ms: int) -> bool:
+def _is_due(instance: Instance) -> bool:
     run = instance.current
     if run.outcome is None or run.order.static:
         return False
-    age_seconds = (now_ms - run.outcome.ended_at_ms) / 1000
-    return run.outcome.state is InstanceState.STOPPED or age_seconds >= run.order.crash_keep_seconds
+    return run.outcome.state is InstanceState.STOPPED or run.ended_seconds >= run.order.crash_keep_seconds
 
 
 def ended_runs(runs: RunDirectories, needed: set[str]) -> list[EndedRun]:

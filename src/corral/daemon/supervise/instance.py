@@ -10,7 +10,7 @@ import msgspec
 import structlog
 
 from corral.daemon.supervise.run import TAIL_LINES, Run
-from corral.daemon.supervise.run_files import Intent, Outcome
+from corral.daemon.supervise.run_files import Intent, Outcome, StopOrder
 from corral.daemon.supervise.services import Services, read_tail
 from corral.daemon.supervise.wire_forms import crash_report, status_update
 from corral.domain.instance_states import InstanceState
@@ -18,6 +18,7 @@ from corral.errors import CorralError
 from corral.sdk.runtime import Adoption, AdoptionKind
 
 _RETRY_SECONDS: Final = 1.0
+_LONGEST_RETRY_SECONDS: Final = 60.0
 _log = structlog.get_logger("corral.daemon.supervise")
 
 
@@ -69,6 +70,10 @@ class Instance:
             self._services.reporter.report(status_update(self.current))
             self._follow(self.current.live())
 
+    async def ask_stop(self, order: StopOrder) -> None:
+        """Let the run end that it is in when this begins."""
+        await self.current.ask_stop(order)
+
     async def detach(self) -> None:
         """Let go. Whatever runs goes on running."""
         if self._task is not None:
@@ -90,8 +95,8 @@ class Instance:
             try:
                 outcome = await work
                 if outcome.restarted_as is None:
-                    self._put_away(outcome)
                     self._tell(self.current, outcome)
+                    self._put_away(outcome)
                     return
                 work = self._go_on(outcome)
             except Exception:
@@ -100,7 +105,7 @@ class Instance:
                     return
                 await asyncio.sleep(_RETRY_SECONDS)
                 lost = self.current
-                self.current = Run(self._services, lost.files, lost.intent)
+                self.current = Run(self._services, lost.files, lost.intent, stop=lost.stop)
                 work = self._adopted(None)
 
     def _go_on(self, outcome: Outcome) -> Coroutine[Any, Any, Outcome]:
@@ -112,13 +117,14 @@ class Instance:
         return self.current.live()
 
     async def _adopted(self, found: Adoption | None) -> Outcome:
-        run = self.current
+        run, pause = self.current, _RETRY_SECONDS
         while found is None:
             try:
                 found = await self._services.runtime.adopt(str(run.files.directory))
-            except CorralError as error:
+            except (CorralError, OSError) as error:
                 _log.error("instance.not_adopted", run=run.name, reason=str(error))
-                await asyncio.sleep(_RETRY_SECONDS)
+                await asyncio.sleep(pause)
+                pause = min(pause * 2, _LONGEST_RETRY_SECONDS)
         if found.kind is AdoptionKind.ALIVE and found.handle is not None:
             if run.handle is None:
                 run.take_over(found.handle)
@@ -157,6 +163,7 @@ class Instance:
             )
         elif not last:
             run.files.mark_reported(0)
+        run.tail = ()  # it is in the report, and on disk
         if last:
             reporter.report(status_update(run), spooled=lambda number: self._told(run, number))
 

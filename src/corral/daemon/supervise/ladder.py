@@ -64,7 +64,7 @@ async def _thaw(runtime: RuntimeProvider, handle: RunHandle) -> None:
         return
     try:
         await runtime.set_frozen(handle, False)
-    except CorralError as error:
+    except (CorralError, OSError) as error:
         _log.warning("instance.not_thawed", run=handle.run_name, reason=str(error))
 
 
@@ -74,7 +74,7 @@ async def _act(rung: Rung, runtime: RuntimeProvider, handle: RunHandle) -> bool:
             await runtime.send_command(handle, rung.command)
         else:
             await runtime.signal(handle, signal.Signals[rung.signal])
-    except CorralError as error:
+    except (CorralError, OSError) as error:
         _log.info("instance.rung_skipped", run=handle.run_name, rung=rung.label, reason=str(error))
         return False
     return True

@@ -16,7 +16,7 @@ from corral.daemon.supervise.start_order import read_start
 from corral.daemon.supervise.supervisor import Refusal, Supervisor
 from corral.daemon.supervise.wire_forms import cut, start_accepted, start_refused, stop_ack
 from corral.domain.instance_states import InstanceState
-from corral.errors import Code, CorralError, Rejected
+from corral.errors import Code, CorralError, Rejected, Retryable
 from corral.wire.v1.instance_pb2 import SendCommandAck
 from corral.wire.v1.link_pb2 import ControllerMessage, DaemonMessage
 
@@ -85,8 +85,8 @@ class LinkOrders:
             if not wanted.instance_id:
                 raise Rejected(Code.MISSING_FIELD, "StopInstance lacks 'instance_id'", field="instance_id")
             await self._supervisor.stop(wanted.instance_id, incarnation=wanted.incarnation, order=order)
-        except CorralError as error:
-            problem = error
+        except Exception as error:
+            problem = _as_ours(error)
         run = self._supervisor.find(wanted.instance_id)
         reply(
             stop_ack(
@@ -120,8 +120,8 @@ class LinkOrders:
             await self._supervisor.send_command(
                 wanted.instance_id, incarnation=wanted.incarnation, line=wanted.command
             )
-        except CorralError as error:
-            problem = error
+        except Exception as error:
+            problem = _as_ours(error)
         run = self._supervisor.find(wanted.instance_id)
         reply(
             DaemonMessage(
@@ -136,6 +136,14 @@ class LinkOrders:
                 )
             )
         )
+
+
+def _as_ours(error: Exception) -> CorralError:
+    """Whatever happened, an order is answered."""
+    if isinstance(error, CorralError):
+        return error
+    _log.error("instance.order_failed", exc_info=error)
+    return Retryable(Code.INTERNAL, f"the node could not do this: {error}")
 
 
 def reply_to_start(reply: Reply, run: Run) -> None:

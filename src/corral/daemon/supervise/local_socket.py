@@ -23,6 +23,7 @@ from corral.errors import Code, CorralError, Rejected, unknown_choice
 
 NAME: Final = "daemon.sock"
 _MAX_LINE: Final = 64 * 1024
+_MAX_CLIENTS: Final = 64
 _log = structlog.get_logger("corral.daemon.local")
 Answer = dict[str, Any]
 
@@ -61,6 +62,10 @@ class LocalSocket:
             (self._data / NAME).unlink()
 
     def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if len(self._serving) >= _MAX_CLIENTS:
+            _log.warning("local.too_many_clients", most=_MAX_CLIENTS)
+            writer.close()
+            return
         task = asyncio.create_task(self._serve(reader, writer), name="local/serve")
         self._serving.add(task)
         task.add_done_callback(self._serving.discard)
@@ -84,8 +89,10 @@ class LocalSocket:
             return {"ok": True, **await self._verbs[verb](request)}
         except CorralError as error:
             return {"ok": False, "code": error.code.name, "message": error.message, "hint": error.hint}
-        except (ValueError, AttributeError, TypeError) as error:
+        except (ValueError, AttributeError, TypeError, RecursionError) as error:
             return {"ok": False, "code": Code.INVALID_JSON.name, "message": f"not understood: {error}"}
+        except OSError as error:
+            return {"ok": False, "code": Code.INTERNAL.name, "message": f"it failed: {error}"}
 
     async def _list(self, _: Answer) -> Answer:
         return {"items": [as_item(run) for run in self._supervisor.runs()]}

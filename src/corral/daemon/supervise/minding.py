@@ -71,7 +71,9 @@ class Minding:
         try:
             reason = await self._watch(ended)
             rung = KILL if self._stop.killing.is_set() else ""
-            if not ended.done():
+            if ended.done():
+                ended.result()  # a fault of ours is no end: what lives on must not be taken for leftovers
+            else:
                 self._now_stopping(reason)
                 rung = await descend(
                     self._order.ladder,
@@ -137,7 +139,7 @@ class Minding:
         while True:
             try:
                 found: RunExit = await wait(self._handle)
-            except CorralError as error:
+            except (CorralError, OSError) as error:
                 _log.error("instance.watch_failed", run=self._handle.run_name, reason=str(error))
                 await asyncio.sleep(_RETRY_SECONDS)
             else:
@@ -147,5 +149,5 @@ class Minding:
 async def kill_run(runtime: RuntimeProvider, handle: RunHandle) -> None:
     try:
         await runtime.kill(handle)
-    except CorralError as error:
+    except (CorralError, OSError) as error:
         _log.error("instance.not_killed", run=handle.run_name, reason=str(error))

@@ -9,16 +9,21 @@ from __future__ import annotations
 import asyncio
 import contextlib
 
+import structlog
+
 from corral.daemon.app import DAEMON_ROLE, open_spool
 from corral.daemon.console.consoles import Consoles
 from corral.daemon.identity import load_identity
 from corral.daemon.supervise.run import Run
 from corral.daemon.supervise.run_files import RunDirectories, RunFiles, StopOrder
 from corral.daemon.supervise.supervision import NodeRuntime, Supervision
+from corral.errors import CorralError
 from corral.system.clock import SystemClock
 from corral.system.config_schema import DaemonConfig
 from corral.system.entropy import SystemEntropy
 from corral.system.files import DirectoryLock
+
+_log = structlog.get_logger("corral.daemon.supervise")
 
 
 async def stop_everything(config: DaemonConfig, *, force: bool) -> list[Run]:
@@ -50,6 +55,10 @@ async def stop_everything(config: DaemonConfig, *, force: bool) -> list[Run]:
         stack.push_async_callback(supervision.end)
         await supervision.begin()
         await supervision.supervisor.stop_all(order)
+        try:  # nobody else comes by to do it
+            await supervision.housekeeping.tidy()
+        except (CorralError, OSError) as error:
+            _log.warning("instances.not_tidied", reason=str(error))
         return supervision.supervisor.runs()
 
 
@@ -59,5 +68,8 @@ def _order_all(runs: RunDirectories, order: StopOrder) -> None:
     newest = {run.instance_id: run.path for run in runs.all()}
     for run in runs.all():
         files = RunFiles(run.path)
-        if files.outcome() is None or newest[run.instance_id] == run.path:
-            files.write_order(order)
+        if not files.has_outcome() or newest[run.instance_id] == run.path:
+            try:
+                files.write_order(order)
+            except CorralError as error:  # a full disk must not keep anything running
+                _log.error("instance.order_not_stored", run=str(run.path), reason=str(error))

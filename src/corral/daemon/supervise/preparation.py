@@ -26,7 +26,7 @@ from corral.daemon.supervise.users import WorkloadUser, WorkloadUsers
 from corral.daemon.supervise.working_directories import WorkingDirectories
 from corral.domain.ids import RESTARTS_PER_START
 from corral.domain.variables import InstanceFacts, built_in, substitute_all
-from corral.errors import Code, CorralError, Rejected
+from corral.errors import Code, CorralError, Rejected, Retryable
 from corral.sdk.runtime import RunSpec, run_name
 from corral.wire.v1.instance_pb2 import StartPreparationStage
 
@@ -99,6 +99,8 @@ class Preparer:
                 await action(work)
             except CorralError as error:
                 raise StageFailed(name, error) from error
+            except OSError as error:
+                raise StageFailed(name, Retryable(Code.SPAWN_FAILED, f"{name} failed: {error}")) from error
         return await self._complete(work)
 
     async def _validate(self, work: Preparation) -> None:
@@ -111,7 +113,9 @@ class Preparer:
                 hint="lower memory_mb, or place it on a larger node",
                 field="memory_mb",
             )
-        work.user = self._users.choose(order.instance_id, run_as=order.run_as, isolate=order.isolate)
+        work.user = await asyncio.to_thread(
+            self._users.choose, order.instance_id, run_as=order.run_as, isolate=order.isolate
+        )
         self._ports.take(run_name(order.instance_id, order.incarnation), order.ports)
         if order.ports:
             await asyncio.to_thread(check_free, order.ports)

@@ -29,7 +29,7 @@ class ReportSpool(Protocol):
 
 
 class Reporter:
-    """A queue before the spool. `run` moves it; `close` writes what waits."""
+    """A queue before the spool, which `run` moves."""
 
     def __init__(self, spool: ReportSpool) -> None:
         self._spool = spool
@@ -54,6 +54,11 @@ class Reporter:
                 await self._move()
             self._idle.set()
 
+    @property
+    def waiting(self) -> int:
+        """How many messages are not in the spool yet."""
+        return len(self._waiting)
+
     async def settled(self) -> None:
         """Until everything that was reported is in the spool."""
         await self._idle.wait()
@@ -74,8 +79,9 @@ class Reporter:
 
     async def _delay(self, error: BaseException) -> None:
         if not isinstance(error, CorralError):
-            raise error
-        if not self._delayed:
+            # A fault of ours: nothing is given up for it, or nobody would ever hear of an end again.
+            _log.error("instances.report_failed", exc_info=error)
+        elif not self._delayed:
             self._delayed = True
             _log.error("instances.reports_delayed", waiting=len(self._waiting), reason=str(error))
         await asyncio.sleep(_RETRY_SECONDS)

@@ -24,12 +24,14 @@ from corral.daemon.supervise.run_files import Intent, Outcome, RunFiles, StopOrd
 from corral.daemon.supervise.services import Services, read_tail
 from corral.daemon.supervise.stop_request import StopRequest
 from corral.daemon.supervise.wire_forms import status_update
+from corral.domain.ids import RESTARTS_PER_START
 from corral.domain.instance_states import INSTANCE_LIFECYCLE, InstanceState, InstanceTrigger
-from corral.errors import Code, CorralError, Retryable
+from corral.errors import Code, CorralError, Rejected, Retryable
 from corral.sdk.runtime import AdoptionKind, RunExit, RunHandle
 
 TAIL_LINES: Final = 100
 _RETRY_SECONDS: Final = 1.0
+_CLOCK_MARGIN_MS: Final = 1000
 _log = structlog.get_logger("corral.daemon.supervise")
 T = TypeVar("T")
 _State, _Trigger = InstanceState, InstanceTrigger
@@ -49,11 +51,12 @@ class Run:
         intent: Intent,
         *,
         begun: Callable[[Run], None] | None = None,
+        stop: StopRequest | None = None,
     ) -> None:
         self.order = intent.order
         self.intent = intent
         self.files = files
-        self.stop = StopRequest(files)
+        self.stop = stop or StopRequest(files)
         self.state = _State.SCHEDULED
         self.reason = intent.reason
         self.pid = 0
@@ -65,6 +68,7 @@ class Run:
         self._services = services
         self._begun = begun
         self._started_at: float | None = None
+        self._ended_at = 0.0
         self._in_time = True
 
     @property
@@ -84,19 +88,24 @@ class Run:
         return max(0, round((self._services.clock.boottime() - self._started_at) * 1000))
 
     @property
+    def ended_seconds(self) -> float:
+        """How long ago it ended, by a clock that nobody sets."""
+        return self._services.clock.boottime() - self._ended_at
+
+    @property
     def console_end(self) -> int:
         if self.outcome is not None:
             return self.outcome.console_end
         return read_tail(self.files.console, 0).end if self.handle else 0
 
     async def ask_stop(self, order: StopOrder) -> None:
-        """Let it end. A kill comes first and waits for nothing; a stop begins once it is on disk."""
+        """Let it end. A kill comes first and waits for nothing; a stop begins once it is on disk. Either
+        way an end that comes meanwhile is one that was asked for."""
         if self.ended:
             return
-        if order.force:
-            self.stop.killing.set()
-            if self.handle is not None:
-                await kill_run(self._services.runtime, self.handle)
+        self.stop.take(order)
+        if order.force and self.handle is not None:
+            await kill_run(self._services.runtime, self.handle)
         await self.stop.make(order)
         if not self.ended:
             self._now_stopping(order.reason)
@@ -104,13 +113,15 @@ class Run:
     async def live(self) -> Outcome:
         """Write the intent down, start it, and mind it to its end. Cancelled, it detaches."""
         try:
-            await self._write_intent()
+            if not self.files.has_intent():
+                await self._write_intent()
             handle = await self._begin()
         except StageFailed as failed:
             return await self._end(start_failed(failed.stage, failed.error, now_ms=self._services.now_ms()))
         except Interrupted:
             assert self.stop.order is not None
-            return await self._end(never_started(self.stop.order, now_ms=self._services.now_ms()))
+            never = never_started(self.stop.order, now_ms=self._services.now_ms())
+            return await self._end(self._followed(never))
         self._take(handle)
         if self.state is _State.PREPARING:
             self._enter(_Trigger.SPAWN)
@@ -118,9 +129,13 @@ class Run:
         return await self._mind(handle)
 
     async def begin_again(self) -> Outcome:
-        """Like `live`, for an intent that a daemon before us left behind without executing it."""
+        """Like `live`, for an intent that a daemon before us left behind without executing it. One that
+        could not be read says nothing that could be started."""
         self.stop.restore()
-        return await self.live()
+        if self.order.command:
+            return await self.live()
+        damaged = Rejected(Code.FORMAT_INVALID, "what was to be started cannot be read any more")
+        return await self._end(start_failed(VALIDATION, damaged, now_ms=self._services.now_ms()))
 
     def take_over(self, handle: RunHandle) -> None:
         """It lives, started by a daemon before us; `resume` follows."""
@@ -152,13 +167,31 @@ class Run:
         self.reason = outcome.reason
         self.pid, self.started_at_ms = outcome.pid, outcome.started_at_ms
         self.handle = None
+        ago = max(0, self._services.now_ms() - outcome.ended_at_ms) / 1000
+        self._ended_at = self._services.clock.boottime() - ago
+
+    @property
+    def _is_ordered(self) -> bool:
+        """Begun by an order, and not by the end of the run before."""
+        return self.order.incarnation % RESTARTS_PER_START == 0
 
     async def _write_intent(self) -> None:
-        async with self.stop.writing:
-            try:
-                await asyncio.to_thread(self.files.make, self.intent)
-            except CorralError as error:
-                raise StageFailed(VALIDATION, error) from error
+        """An order that cannot be written down is refused. A restart is owed, whatever the disk says: it
+        waits until it can be, or until nobody wants it any more."""
+        while True:
+            async with self.stop.writing:
+                try:
+                    await asyncio.to_thread(self.files.make, self.intent)
+                except CorralError as error:
+                    if self._is_ordered:
+                        raise StageFailed(VALIDATION, error) from error
+                    _log.error("instance.intent_not_stored", run=self.name, reason=str(error))
+                else:
+                    return
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self.stop.wanted.wait(), _RETRY_SECONDS)
+            if self.stop.wanted.is_set():
+                raise Interrupted
 
     async def _begin(self) -> RunHandle:
         await self._wait_for_turn()
@@ -239,7 +272,6 @@ class Run:
 
     async def _judge(self, ending: Ending) -> Outcome:
         tail = await asyncio.to_thread(read_tail, self.files.console, TAIL_LINES)
-        now = self._services.clock.boottime()
         self.tail = tail.lines
         outcome = judge(
             Life(
@@ -256,29 +288,42 @@ class Run:
                 tail_offset=tail.offset,
             )
         )
-        crashes = self.intent.crashes if self.intent.boot_id == self._services.boot_id else ()
-        return await self._end(
-            with_restart(
-                outcome,
-                order=self.order,
-                stop=self.stop.order,
-                crashes=crashes,
-                now=now,
-                fraction=self._services.entropy.fraction(),
-            )
+        return await self._end(self._followed(outcome))
+
+    def _followed(self, outcome: Outcome) -> Outcome:
+        """With the run that follows here, if one does."""
+        return with_restart(
+            outcome,
+            order=self.order,
+            stop=self.stop.order,
+            crashes=self.intent.crashes if self.intent.boot_id == self._services.boot_id else (),
+            now=self._services.clock.boottime(),
+            fraction=self._services.entropy.fraction(),
         )
 
     def _lived_ms(self, exit: RunExit) -> int:
-        if exit.ended_at_ms and self.started_at_ms:
-            return max(0, exit.ended_at_ms - self.started_at_ms)
-        return self.uptime_ms
+        """By the times of start and end; where a clock was set in between, by one that nobody sets."""
+        by_wall = exit.ended_at_ms - self.started_at_ms
+        if not exit.ended_at_ms or not self.started_at_ms:
+            return self.uptime_ms
+        if self._started_at is None:  # it ended before our time
+            return max(0, by_wall)
+        return by_wall if 0 <= by_wall <= self.uptime_ms + _CLOCK_MARGIN_MS else self.uptime_ms
+
+    def _store_outcome(self, outcome: Outcome) -> None:
+        if not self.files.has_intent():
+            self.files.make(self.intent)
+        self.files.write_outcome(outcome)
 
     async def _end(self, outcome: Outcome) -> Outcome:
-        """Durable first. A disk that refuses is asked again: an end that is forgotten happens twice."""
+        """Durable first. A disk that refuses is asked again: an end that is forgotten happens twice. Only
+        of an order that never came to disk nothing can happen twice."""
         while True:
             try:
-                await asyncio.to_thread(self.files.write_outcome, outcome)
+                await asyncio.to_thread(self._store_outcome, outcome)
             except CorralError as error:
+                if outcome.exit is None and self._is_ordered and not self.files.has_intent():
+                    break
                 _log.error("instance.outcome_not_stored", run=self.name, reason=str(error))
                 await asyncio.sleep(_RETRY_SECONDS)
                 continue

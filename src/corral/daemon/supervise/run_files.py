@@ -13,12 +13,13 @@ import pathlib
 from typing import Final
 
 import msgspec
+import structlog
 
 from corral.daemon.durable import store
 from corral.daemon.supervise.start_order import StartOrder
 from corral.domain.ids import Incarnation
 from corral.domain.instance_states import InstanceState
-from corral.errors import Code, Rejected
+from corral.errors import Code, Retryable
 from corral.sdk.runtime import RunExit
 from corral.system.files import read_versioned
 
@@ -26,6 +27,7 @@ _VERSION: Final = 1
 _INTENT: Final = "corral-run-intent"
 _ORDER: Final = "corral-stop-order"
 _OUTCOME: Final = "corral-run-outcome"
+_log = structlog.get_logger("corral.daemon.supervise")
 
 
 class Intent(msgspec.Struct, frozen=True, kw_only=True):
@@ -98,16 +100,21 @@ class RunFiles:
         return self.directory / "console"
 
     def make(self, intent: Intent) -> None:
-        """Make the directory with its intent, durably. Retryable when the disk refuses."""
+        """Make the directory with its intent, durably, for us alone. Retryable when the disk refuses."""
+        places = (self.directory.parent.parent, self.directory.parent, self.directory)
         try:
-            self.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+            for place in places:  # `parents=True` would leave the upper ones to the umask
+                place.mkdir(mode=0o700, exist_ok=True)
         except OSError as error:
-            raise Rejected(
+            raise Retryable(
                 Code.DISK_FULL,
                 f"{self.directory} cannot be made: {error.strerror or error}",
                 hint="make room",
             ) from error
         store(self.directory / "intent.json", intent, name=_INTENT, version=_VERSION)
+
+    def has_intent(self) -> bool:
+        return (self.directory / "intent.json").exists()
 
     def intent(self) -> Intent | None:
         return read_versioned(self.directory / "intent.json", Intent, name=_INTENT, version=_VERSION)
@@ -120,6 +127,9 @@ class RunFiles:
 
     def write_outcome(self, outcome: Outcome) -> None:
         store(self.directory / "outcome.json", outcome, name=_OUTCOME, version=_VERSION)
+
+    def has_outcome(self) -> bool:
+        return (self.directory / "outcome.json").exists()
 
     def outcome(self) -> Outcome | None:
         return read_versioned(self.directory / "outcome.json", Outcome, name=_OUTCOME, version=_VERSION)
@@ -172,8 +182,12 @@ class RunDirectories:
 
 
 def _subdirectories(path: pathlib.Path | str) -> list[os.DirEntry[str]]:
+    """One that cannot be read is named, and must not hide the others."""
     try:
         with os.scandir(path) as entries:
             return [entry for entry in entries if entry.is_dir(follow_symlinks=False)]
     except FileNotFoundError:
+        return []
+    except OSError as error:
+        _log.error("instance.unreadable", directory=str(path), reason=str(error))
         return []

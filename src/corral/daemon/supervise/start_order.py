@@ -169,6 +169,13 @@ def _limits(message: StartInstance) -> RunLimits:
 def _ladder(message: StartInstance) -> tuple[Rung, ...]:
     """As given; else the usual one, with the grace of the published field."""
     if message.stop_ladder:
+        if any(not rung.command and not rung.signal for rung in message.stop_ladder):
+            raise Rejected(
+                Code.INVALID_FIELD,
+                "a rung of the stop ladder has neither a command nor a signal",
+                hint="give it one",
+                field="stop_ladder",
+            )
         return tuple(
             Rung(
                 command=rung.command,
@@ -177,13 +184,18 @@ def _ladder(message: StartInstance) -> tuple[Rung, ...]:
             )
             for rung in message.stop_ladder
         )
-    usual = [
+    first, *others = usual_ladder()
+    if message.shutdown_grace_seconds:
+        first = msgspec.structs.replace(first, wait_seconds=float(message.shutdown_grace_seconds))
+    return (first, *others)
+
+
+def usual_ladder() -> tuple[Rung, ...]:
+    """Where nobody says otherwise."""
+    return tuple(
         Rung(command=rung.command or "", signal=rung.signal or "", wait_seconds=rung.wait_seconds)
         for rung in DEFAULT_LADDER
-    ]
-    if message.shutdown_grace_seconds:
-        usual[0] = msgspec.structs.replace(usual[0], wait_seconds=float(message.shutdown_grace_seconds))
-    return tuple(usual)
+    )
 
 
 def _choice(field: str, value: str, known: Iterable[str]) -> str:

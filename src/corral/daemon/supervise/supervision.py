@@ -33,6 +33,7 @@ from corral.system.entropy import Entropy
 
 _QUIT_TRIES: Final = 6
 _QUIT_PAUSE: Final = 0.02
+_TELL_SECONDS: Final = 3.0
 _log = structlog.get_logger("corral.daemon.supervise")
 
 
@@ -129,11 +130,16 @@ class Supervision:
         self._tasks.append(asyncio.create_task(self.housekeeping.run(), name="supervise/tidy"))
 
     async def end(self) -> None:
-        """Let go of everything, and leave no report unwritten. Nothing that runs is touched."""
+        """Let go of everything, and leave no report unwritten that the disk takes: an end that is not
+        told is told by the next daemon. Nothing that runs is touched."""
         await self.supervisor.detach()
+        reporter = self.services.reporter
         try:
             if self._tasks:
-                await self.services.reporter.settled()
+                async with asyncio.timeout(_TELL_SECONDS):
+                    await reporter.settled()
+        except TimeoutError:
+            _log.warning("instances.reports_left", waiting=reporter.waiting)
         finally:
             for task in self._tasks:
                 task.cancel()

@@ -27,6 +27,7 @@ from corral.errors import Code, CorralError, Rejected, Retryable
 from corral.wire.v1.instance_pb2 import RunningInstance
 
 _ADOPT_AT_ONCE: Final = 32
+_ADOPT_SECONDS: Final = 5.0
 _log = structlog.get_logger("corral.daemon.supervise")
 
 
@@ -132,8 +133,9 @@ class Supervisor:
 
     async def stop_all(self, order: StopOrder) -> None:
         """Stop everything and wait until nothing is left."""
-        active = [instance for instance in self._instances.values() if instance.active]
-        await asyncio.gather(*(instance.current.ask_stop(order) for instance in active))
+        everything = (*self._instances.values(), *self._strays)
+        active = [instance for instance in everything if instance.active]
+        await asyncio.gather(*(instance.ask_stop(order) for instance in active))
         await asyncio.gather(*(instance.settled() for instance in active))
 
     async def settled(self, instance_id: str) -> None:
@@ -172,12 +174,14 @@ class Supervisor:
             return
         found = None
         async with limit:
-            with contextlib.suppress(CorralError):  # the instance asks again, and says why it had to
-                found = await self._services.runtime.adopt(str(leftover.path))
+            # The instance asks again, and says why it had to; no run keeps the others waiting.
+            with contextlib.suppress(CorralError, OSError, TimeoutError):
+                async with asyncio.timeout(_ADOPT_SECONDS):
+                    found = await self._services.runtime.adopt(str(leftover.path))
         _log.info("instance.adopted", run=run.name, found=found.kind if found else "unknown")
         if not leftover.newest:
             self._strays.append(instance)
-            leftover.files.write_order(StopOrder(reason="a later run of this instance exists", force=True))
+            await run.stop.make(StopOrder(reason="a later run of this instance exists", force=True))
         instance.adopt(found)
 
     async def detach(self) -> None:

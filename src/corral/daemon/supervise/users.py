@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import pathlib
 import pwd
+import threading
 from typing import Final
 
 import msgspec
@@ -47,6 +48,7 @@ class WorkloadUsers:
         self._settings = settings
         self._own = os.geteuid()
         self._path = data / _FILE
+        self._choosing = threading.Lock()
         self._uids = dict(
             (read_versioned(self._path, _Given, name=_FORMAT, version=_VERSION) or _Given()).uids
         )
@@ -67,7 +69,12 @@ class WorkloadUsers:
             )
 
     def choose(self, instance_id: str, *, run_as: str, isolate: str) -> WorkloadUser:
-        """RUN_AS_REFUSED, with what to do, when there is no such user or it may not be used."""
+        """RUN_AS_REFUSED, with what to do, when there is no such user or it may not be used. Blocks: who
+        knows the users may be across a network. May be called by several threads."""
+        with self._choosing:
+            return self._choose(instance_id, run_as=run_as, isolate=isolate)
+
+    def _choose(self, instance_id: str, *, run_as: str, isolate: str) -> WorkloadUser:
         if self._own or (self._settings.development and not run_as and isolate != "uid"):
             return self._own_user(run_as, isolate)
         if isolate == "uid":
@@ -105,8 +112,7 @@ class WorkloadUsers:
         uid = self._uids.get(instance_id)
         if uid is None:
             uid = self._next_uid()
-            self._uids[instance_id] = uid
-            store(self._path, _Given(uids=self._uids), name=_FORMAT, version=_VERSION)
+            self._store({**self._uids, instance_id: uid})
         return WorkloadUser(run_as=str(uid), name=str(uid), uid=uid, gid=uid, home="")
 
     def _next_uid(self) -> int:
@@ -121,9 +127,15 @@ class WorkloadUsers:
         )
 
     def forget(self, instance_id: str) -> None:
-        """Nothing of this instance is left here: its uid may go to another."""
-        if self._uids.pop(instance_id, None) is not None:
-            store(self._path, _Given(uids=self._uids), name=_FORMAT, version=_VERSION)
+        """Nothing of this instance is left here: its uid may go to another. Blocks."""
+        with self._choosing:
+            if instance_id in self._uids:
+                self._store({id: uid for id, uid in self._uids.items() if id != instance_id})
+
+    def _store(self, uids: dict[str, int]) -> None:
+        """On disk first: a uid is given to nobody before that, and to nobody else after."""
+        store(self._path, _Given(uids=uids), name=_FORMAT, version=_VERSION)
+        self._uids = uids
 
 
 def _find(user: str) -> WorkloadUser | None:

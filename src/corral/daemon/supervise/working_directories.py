@@ -7,6 +7,7 @@ is either wholly there or wholly gone for whoever comes next under the same id.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import errno
 import os
 import pathlib
@@ -42,7 +43,8 @@ class WorkingDirectories:
             return
         for path in self._data.iterdir():
             if not path.is_symlink() and path != self._root and (path.is_dir() or path.is_file()):
-                path.chmod(0o700 if path.is_dir() else 0o600)
+                with contextlib.suppress(FileNotFoundError):  # somebody's temporary file
+                    path.chmod(0o700 if path.is_dir() else 0o600)
         for path in (self._data, self._root):
             path.chmod(_OPEN_TO_PASS)
 
@@ -55,9 +57,9 @@ class WorkingDirectories:
     def make(self, instance_id: str, user: WorkloadUser, *, empty: bool) -> pathlib.Path:
         """The directory, owned by its user; `empty`: whatever lay there is put away first."""
         path = self.path(instance_id)
-        if empty:
-            self.discard(instance_id)
         try:
+            if empty:
+                self._put_away(instance_id)
             path.mkdir(mode=_MODE, exist_ok=True)
             path.chmod(_MODE)  # the umask had its say in mkdir
             if os.geteuid() == 0:
@@ -71,11 +73,19 @@ class WorkingDirectories:
         return path
 
     def discard(self, instance_id: str) -> bool:
-        """Put the directory where `empty_bin` finds it; False when there is none."""
+        """Put the directory where `empty_bin` finds it; False when there is none, or when the disk
+        refuses, which is said: it is tried again the next time."""
         try:
-            self.path(instance_id).rename(self._bin / new_id("gone", self._entropy))
-        except FileNotFoundError:
+            return self._put_away(instance_id)
+        except OSError as error:
+            _log.warning("instances.directory_not_put_away", instance=instance_id, reason=str(error))
             return False
+
+    def _put_away(self, instance_id: str) -> bool:
+        path = self.path(instance_id)
+        if not path.exists():
+            return False
+        path.rename(self._bin / new_id("gone", self._entropy))
         return True
 
     async def empty_bin(self) -> None:
