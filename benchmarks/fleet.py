@@ -136,6 +136,7 @@ class Fleet:
             "daemon", "--data", str(self.directory / "daemon"), "--controller", self._grpc, "--node-id", "bench",
             *more,
             environment={
+                "CORRAL_INSTANCES_CGROUPS": "auto",
                 "CORRAL_INSTANCES_DEVELOPMENT": "true",
                 "CORRAL_LINK_RECONNECT_MAX_SECONDS": "1",
                 "CORRAL_LINK_STATUS_SECONDS": "1",

@@ -30,7 +30,7 @@ def ours(directory: pathlib.Path) -> list[int]:
                 command = (entry / "cmdline").read_bytes()
             except OSError:
                 continue
-            if wanted in command and b"controller" not in command:
+            if wanted in command and b"\0controller\0" not in command:
                 found.append(int(entry.name))
     return found
 
