@@ -86,12 +86,12 @@ def _ended(pidfd: int, deadline: float) -> bool:
 
 def _stop_instances(directory: pathlib.Path, deadline: float, *, force: bool) -> list[str]:
     """Stop what runs in the node's directory, whether or not a daemon minds it; ids of what did."""
-    from corral.cli.live_runs import live_instances, unfinished_runs
+    from corral.cli.live_runs import keeper_lives, live_instances, unfinished_runs
     from corral.cli.local_cluster import NODE
 
     node = directory / NODE
     before = live_instances(node)
-    if not before and not unfinished_runs(node):
+    if not before and not unfinished_runs(node) and not keeper_lives(node):
         return []
     command = [sys.executable, "-P", "-m", "corral.cli", "local", "--data", str(node), "stop-all"]
     process = subprocess.Popen(

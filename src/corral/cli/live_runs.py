@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import pathlib
 
 from corral.runtimes.process.proc_facts import boot_id, is_alive
@@ -28,3 +29,14 @@ def _lives(run: pathlib.Path, boot: str) -> bool:
 def unfinished_runs(data: pathlib.Path) -> bool:
     """Whether a run has not been seen to its end: it may live, or wait to be started again."""
     return any(not (run / "outcome.json").exists() for run in data.glob("runs/*/*"))
+
+
+def keeper_lives(data: pathlib.Path) -> bool:
+    """Whether a keeper holds its lock, though it may mind nothing."""
+    for path in data.glob("keeper/*.lock"):
+        with contextlib.suppress(OSError), path.open() as lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            except BlockingIOError:
+                return True
+    return False

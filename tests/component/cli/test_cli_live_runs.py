@@ -6,7 +6,7 @@ import os
 import pathlib
 import signal
 
-from corral.cli.live_runs import live_instances, unfinished_runs
+from corral.cli.live_runs import keeper_lives, live_instances, unfinished_runs
 from corral.runtimes.process.run_files import read_record
 from corral.testing import workloads
 from corral.testing.detached_run import INCARNATION, start_detached
@@ -17,12 +17,16 @@ from corral.testing.waiting import eventually
 async def test_an_instance_lives_until_its_last_process_ended(tmp_path: pathlib.Path, reaper: Reaper) -> None:
     assert live_instances(tmp_path) == []
     assert not unfinished_runs(tmp_path)
+    assert not keeper_lives(tmp_path)
     quiet = await start_detached(tmp_path, "lobby-2", workloads.silent())
     await start_detached(tmp_path, "lobby-10", workloads.double_forking(stays=False))
     assert live_instances(tmp_path) == ["lobby-10", "lobby-2"]
     os.kill(quiet.pid, signal.SIGKILL)
     await eventually(lambda: live_instances(tmp_path) == ["lobby-10"])
     assert unfinished_runs(tmp_path)
+    assert keeper_lives(tmp_path)
+    reaper.reap()
+    await eventually(lambda: not keeper_lives(tmp_path))
 
 
 async def test_a_record_of_another_boot_or_process_is_no_life(tmp_path: pathlib.Path, reaper: Reaper) -> None:
