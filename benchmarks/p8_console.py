@@ -1,23 +1,27 @@
 """P8: 100 instances write; every line is followed from its process to a viewer.
 
 Way of a line: process → FIFO → shim (splice) → segment on disk → daemon → mTLS → controller → SSE →
-viewer (this process, one stream an instance, in blocks). Every line is numbered and the viewer counts
-what is missing, doubled or out of order; each write carries the time it was made at.
+viewer (this process, one stream an instance, in blocks). Every line is numbered and has the same length,
+so that the viewer can tell from offsets, line breaks and the numbers at both ends of a block what is
+missing, doubled or out of order; each write carries the time it was made at.
 
 Two loads: as much as reaches the target rate, and 1,000 lines a second an instance, at which the writer
-must not be slower than one that writes to a plain file (that is the floor of the last row).
+must not be slower than one that writes to a plain file (that is the floor of the last row). All writers
+begin at an agreed moment; the rate is that from then until the last line was seen. Writers and viewer
+share the cores with what is measured and do as little as they can for a line.
 """
 
 from __future__ import annotations
 
 import asyncio
-import json
 import pathlib
 import subprocess
 import sys
 import tempfile
 import time
+from typing import cast
 
+import msgspec
 import uvloop
 
 from benchmarks.figures import percentile, result
@@ -25,71 +29,116 @@ from benchmarks.fleet import DEADLINE, Fleet, cpu_seconds, fleet, request
 
 COUNT = 100
 SECONDS = 10
+HEADSTART = 4.0
+"""Until the writers begin: by then each of them has been told when."""
+LINE_BYTES = 62
 WRITER = """
 import os, sys, time
-rate, seconds, go = int(sys.argv[1]), float(sys.argv[2]), sys.argv[3]
-if go == "wait": sys.stdin.readline()
+rate, seconds, at = int(sys.argv[1]), float(sys.argv[2]), sys.argv[3]
+if at == "wait": at = sys.stdin.readline()
+low = [b"%03d" % i for i in range(1000)]
+time.sleep(max(0, float(at) + os.getpid() % 20 / 1000 - time.time()))
 tick, n, began, spent = 0.02, 0, time.monotonic(), 0.0
 while time.monotonic() - began < seconds:
     due = int((time.monotonic() - began + tick) * rate)
-    stamp = "%.4f" % time.time()
-    block = "".join("%08d %s abcdefghijklmnopqrstuvwxyz0123456789\\n" % (i, stamp) for i in range(n, due)).encode()
-    n, at = due, time.perf_counter()
+    rest = b" %.4f abcdefghijklmnopqrstuvwxyz0123456789\\n" % time.time()
+    block = b""
+    while n < due:
+        high, first = divmod(n, 1000)
+        last = min(1000, first + due - n)
+        block += b"%05d" % high + (rest + b"%05d" % high).join(low[first:last]) + rest
+        n += last - first
+    wrote = time.perf_counter()
     while block: block = block[os.write(1, block):]
-    spent += time.perf_counter() - at
+    spent += time.perf_counter() - wrote
     time.sleep(max(0, began + n / rate - time.monotonic()))
-os.write(1, ("%08d end %f %f\\n" % (n, time.monotonic() - began, spent)).encode())
-if go == "wait": time.sleep(1000)
+os.write(1, b"%08d end %f %f\\n" % (n, time.monotonic() - began, spent))
+if sys.argv[3] == "wait": time.sleep(1000)
 """
 
 
-class Viewer:
+class Text(msgspec.Struct):
+    """As much of a frame as is looked at."""
+
+    offset: int
+    text: str
+
+
+class Viewer(asyncio.Protocol):
     """Follows one console and checks what it sees."""
 
     def __init__(self, cluster: Fleet, id: str) -> None:
         self._cluster = cluster
         self._id = id
+        self._decode = msgspec.json.Decoder(Text).decode
+        self._received = bytearray()
+        self._transport: asyncio.Transport
+        self._offset = 0
         self._rest = ""
         self.lines = 0
         self.wrong = 0
         self.latencies: list[float] = []
         self.elapsed = 0.0
         self.open = asyncio.Event()
+        self.ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     async def follow(self) -> None:
         host, port = self._cluster.http.rsplit(":", 1)
-        reader, writer = await asyncio.open_connection(host, int(port), limit=2**24)
-        path = f"/api/v1/instances/{self._id}/console/stream?format=blocks&after=0"
-        writer.write(request("GET", path, self._cluster.token))
-        await reader.readuntil(b"\r\n\r\n")
-        self.open.set()
-        try:
-            while not self.elapsed:
-                frame = await reader.readuntil(b"\n\n")
-                start = frame.find(b"data: ")
-                if start >= 0:
-                    data = frame[start + 6 :].split(b"\n", 1)[0]
-                    text = json.loads(data).get("text") if data.startswith(b"{") else None
-                    if text:
-                        self._take(text)
-        finally:
-            writer.close()
+        await asyncio.get_running_loop().create_connection(lambda: self, host, int(port))
+        await self.ended
 
-    def _take(self, text: str) -> None:
-        lines = (self._rest + text).split("\n")
-        self._rest = lines.pop()
-        if not lines:
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast("asyncio.Transport", transport)
+        path = f"/api/v1/instances/{self._id}/console/stream?format=blocks&after=0"
+        self._transport.write(request("GET", path, self._cluster.token))
+
+    def connection_lost(self, error: Exception | None) -> None:
+        if not self.ended.done():
+            self.ended.set_exception(error or EOFError("the stream has ended"))
+
+    def data_received(self, data: bytes) -> None:
+        """Frames end with an empty line, and each begins behind the length of its chunk."""
+        self._received += data
+        end = self._received.rfind(b"\n\n")
+        if end < 0:
             return
-        first, last = int(lines[0][:8]), lines[-1]
-        if first != self.lines or int(last[:8]) != first + len(lines) - 1:
+        frames = bytes(self._received[:end])
+        del self._received[: end + 2]
+        if b": following" in frames:
+            self.open.set()
+        for frame in frames.split(b"\n\n"):
+            at = frame.find(b"\nevent: text\ndata: ")
+            if at >= 0:
+                self._take(self._decode(frame[at + 19 :]))
+
+    def _take(self, block: Text) -> None:
+        """A block may end within a line: its beginning is kept for the next."""
+        if block.offset != self._offset + len(self._rest):
             self.wrong += 1
-        self.lines = int(last[:8]) + 1
-        fields = last.split()
-        if fields[1] == "end":
+        text = self._rest + block.text
+        whole = text.rfind("\n") + 1
+        self._rest = text[whole:]
+        if not whole:
+            return
+        self._offset = block.offset + len(block.text) - len(self._rest)
+        last = text[text.rfind("\n", 0, whole - 1) + 1 : whole]
+        first, lines = int(text[:8]), text.count("\n")
+        if first != self.lines or int(last[:8]) != first + lines - 1:
+            self.wrong += 1
+        self.lines += lines
+        if " end " in last:
             self.lines -= 1
-            self.elapsed = float(fields[2])
+            self._end(last)
         else:
-            self.latencies.append((time.time() - float(fields[1])) * 1000)
+            if whole != lines * LINE_BYTES:
+                self.wrong += 1
+            self.latencies.append((time.time() - float(last[9:24])) * 1000)
+
+    def _end(self, last: str) -> None:
+        self.elapsed = float(last.split()[2])
+        if not self.ended.done():
+            self.ended.set_result(None)
+        self._transport.close()
 
 
 async def load(cluster: Fleet, name: str, rate: int) -> dict[str, float]:
@@ -98,15 +147,17 @@ async def load(cluster: Fleet, name: str, rate: int) -> dict[str, float]:
     running = await cluster.running(COUNT, name)
     viewers = [Viewer(cluster, item["id"]) for item in running]
     following = [asyncio.create_task(viewer.follow()) for viewer in viewers]
-    await asyncio.gather(*(viewer.open.wait() for viewer in viewers))
+    async with asyncio.timeout(DEADLINE):
+        await asyncio.gather(*(viewer.open.wait() for viewer in viewers))
+    begin = time.time() + HEADSTART
+    for item in running:
+        await cluster.api("POST", f"/api/v1/instances/{item['id']}/command", {"command": f"{begin:.3f}"})
+    await asyncio.sleep(begin - time.time())
     ends = {"daemon": cluster.daemon.pid, "controller": cluster.controller.pid}
     used = {role: cpu_seconds(pid) for role, pid in ends.items()}
-    began = time.monotonic()
-    for item in running:
-        await cluster.api("POST", f"/api/v1/instances/{item['id']}/command", {"command": "go"})
     async with asyncio.timeout(DEADLINE):
         await asyncio.gather(*following)
-    taken = time.monotonic() - began
+    taken = time.time() - begin
     figures = {f"{role} cores": (cpu_seconds(pid) - used[role]) / taken for role, pid in ends.items()}
     for item in running:
         await cluster.api("POST", f"/api/v1/instances/{item['id']}/kill", {})
@@ -126,9 +177,10 @@ def to_files(rate: int) -> float:
     """How long the same writers take when each writes to a plain file."""
     with tempfile.TemporaryDirectory() as scratch:
         children = []
+        begin = str(time.time() + HEADSTART)
         for number in range(COUNT):
             with pathlib.Path(scratch, str(number)).open("wb") as target:
-                command = [sys.executable, "-I", "-S", "-c", WRITER, str(rate), str(SECONDS), "now"]
+                command = [sys.executable, "-I", "-S", "-c", WRITER, str(rate), str(SECONDS), begin]
                 children.append(subprocess.Popen(command, stdout=target))
         for child in children:
             child.wait()

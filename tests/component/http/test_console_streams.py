@@ -18,6 +18,7 @@ from stand_in_node import StandInNode
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
+from corral.controller.consoles.reader import ConsoleReader, Place
 from corral.domain.ids import NodeId
 from corral.domain.instance_records import InstanceRecord
 from corral.domain.instance_states import InstanceState
@@ -410,6 +411,73 @@ async def test_a_socket_that_is_not_read_delays_nobody_costs_little_and_is_cut_o
                 await eventually(
                     lambda: len(rig.leading.streams) == 2, state=lambda: len(rig.leading.streams)
                 )
+
+
+@pytest.mark.trap("T29")
+async def test_the_long_rest_of_an_ended_run_is_told_piece_by_piece(rig: Rig) -> None:
+    """The end of a flood is known before its last megabytes came: they are not collected in memory."""
+    record, node, _ = await talking(rig, b"begun\n")
+    reader = ConsoleReader(
+        consoles=rig.consoles,
+        state=rig.state,
+        id=record.id,
+        place=Place(record.incarnation, 0),
+        following=True,
+        blocks=True,
+    )
+    node.write(record.id, record.incarnation, b"0123456\n" * 500_000)
+    await rig.report(record.id, state=InstanceState.CRASHED, console_end=4_000_006)
+    text, names = "", []
+    while "end" not in names:
+        messages = await reader.take()
+        assert messages
+        assert sum(len(message.data) for message in messages) < MIB // 4
+        names += [message.name for message in messages]
+        text += "".join(json.loads(m.data)["text"] for m in messages if m.name == "text")
+    assert text == "begun\n" + "0123456\n" * 500_000
+    assert names[-1] == "end"
+    assert await reader.take() == []
+
+
+async def test_an_end_whose_last_bytes_cannot_be_had_says_so(client: httpx.AsyncClient, rig: Rig) -> None:
+    record, node, path = await talking(rig, b"begun\n")
+    async with following(client, path, params={"after": 0}) as reader:
+        assert await lines_of(reader, 1) == ["begun"]
+        node.refuse_queries = "CONSOLE_GONE"
+        await rig.report(record.id, state=InstanceState.CRASHED, console_end=100)
+        gap = await named(reader, "gap")
+        assert gap.data is not None
+        assert (gap.data["gaps"][0]["from_offset"], gap.data["gaps"][0]["to_offset"]) == (6, 100)
+        assert "not kept any more" in gap.data["gaps"][0]["reason"]
+        await named(reader, "end")
+
+
+async def test_what_the_ring_has_is_told_also_when_the_node_keeps_less(
+    client: httpx.AsyncClient, rig: Rig
+) -> None:
+    text = b"".join(b"%06d\n" % number for number in range(100_000))
+    record, node, path = await talking(rig, text)
+    ring = rig.consoles.ring((record.id, record.incarnation))
+    assert ring is not None
+    begin = ring.begin
+    node.first[record.id, record.incarnation] = len(text) - 7000  # a small quota
+    async with following(client, path, params={"after": 0}) as reader:
+        gap = await named(reader, "gap")
+        assert gap.data is not None
+        assert (gap.data["gaps"][0]["from_offset"], gap.data["gaps"][0]["to_offset"]) == (0, begin)
+        whole = [f"{number:06d}" for number in range(-(-begin // 7), 100_000)]
+        assert (await lines_of(reader, len(whole)))[-len(whole) :] == whole
+
+
+async def test_a_busy_node_delays_a_reader_that_is_behind_and_costs_it_nothing(
+    client: httpx.AsyncClient, rig: Rig
+) -> None:
+    _, node, path = await talking(rig, b"".join(b"%06d\n" % number for number in range(100_000)))
+    node.refuse_queries = "RATE_LIMITED"
+    async with following(client, path, params={"after": 0}) as reader:
+        await eventually(lambda: len(node.queries) > 1)
+        node.refuse_queries = ""
+        assert await lines_of(reader, 100_000) == [f"{number:06d}" for number in range(100_000)]
 
 
 @pytest.mark.trap("T25")

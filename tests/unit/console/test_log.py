@@ -33,6 +33,19 @@ def test_reading_goes_on_from_segment_to_segment(consoles):
     assert console.log.read(99_999, 1000).data == b""
 
 
+def test_reading_on_finds_what_is_added_and_each_new_segment(consoles):
+    console = consoles(segment_bytes=4096)
+    data, found = os.urandom(50_000), b""
+    for start in range(0, len(data), 1000):
+        console.write(data[start : start + 1000])
+        while block := console.log.read_on(len(found), 700).data:
+            found += block
+    while block := console.log.read(len(found), 700).data:  # a segment begun in the moment of a look
+        found += block
+    assert found == data
+    assert console.log.read_on(len(found), 700).data == b""
+
+
 def test_a_reader_whose_place_was_given_up_goes_on_behind_the_gap(consoles):
     console = consoles(segment_bytes=4096, quota_bytes=16384)
     console.write(b"a" * 4096)

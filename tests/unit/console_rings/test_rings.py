@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import tracemalloc
+
 import hypothesis
 from hypothesis import strategies as st
 
@@ -146,3 +148,30 @@ def test_an_instance_keeps_the_rings_of_its_latest_runs() -> None:
     assert rings.bytes == 400
     rings.forget(InstanceId("i"))
     assert (rings.bytes, len(rings)) == (0, 0)
+
+
+def test_what_rings_hold_beside_the_bytes_counts_too() -> None:
+    """Short lines now and then: when each came takes more memory than what it says."""
+    rings = Rings(is_live=lambda _: True, total_bytes=1024 * KIB)
+    runs = [(InstanceId(f"i-{number}"), Incarnation(1)) for number in range(20)]
+    tracemalloc.start()
+    try:
+        for moment in range(4000):
+            for run in runs:
+                ring = rings.writing(run, begin=0)
+                before = ring.memory
+                ring.append(ring.end, b"tick\n", times=[(ring.end, 1_700_000_000_000 + moment * 60)])
+                rings.grown(ring.memory - before)
+        held, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert held < 2 * 1024 * KIB
+    kept = [rings.find(run) for run in runs]
+    assert rings.bytes == sum(ring.memory for ring in kept if ring is not None)
+
+
+def test_a_time_that_goes_on_is_kept_once() -> None:
+    ring = ConsoleRing(begin=0)
+    for _ in range(100):
+        ring.append(ring.end, b"line\n", times=[(ring.end, 1_700_000_000_000)])
+    assert len(ring.stretch(0, max_bytes=KIB).times) == 1

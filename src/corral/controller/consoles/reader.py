@@ -6,6 +6,7 @@ on from the node. Frames are encoded once for all readers that are at the same p
 
 from __future__ import annotations
 
+import asyncio
 import datetime as dt
 import re
 from typing import Any, Final
@@ -16,7 +17,7 @@ from corral.controller.cluster_state import ClusterState
 from corral.controller.consoles.echoes import Echo
 from corral.controller.consoles.pages import ConsoleGapShape, ConsolePage, page_of, texts_of
 from corral.controller.consoles.service import Consoles, has_ended, never_ran
-from corral.controller.consoles.stretch import EMPTY, Stretch
+from corral.controller.consoles.stretch import Stretch
 from corral.domain.ids import MAX_COUNTER, Incarnation, InstanceId
 from corral.domain.instance_records import ExitRecord, InstanceRecord
 from corral.errors import Code, CorralError, Rejected
@@ -24,6 +25,10 @@ from corral.errors import Code, CorralError, Rejected
 _CHUNK_BYTES: Final = 64 * 1024
 _LINES: Final = 4096
 _SHARED: Final = 16
+_BUSY: Final = frozenset({Code.RATE_LIMITED, Code.TIMEOUT})
+_ATTEMPTS: Final = 3
+_PAUSE_SECONDS: Final = 0.5
+_encode: Final = msgspec.json.Encoder().encode
 _PLACE: Final = re.compile(r"(?:(0|[1-9][0-9]{0,18})-)?(0|[1-9][0-9]{0,18})")
 
 
@@ -121,10 +126,11 @@ class ConsoleReader:
         return messages
 
     def _echoes(self) -> list[Message]:
-        fresh: list[Echo] = self._consoles.echoes.after(self._id, self._echoed)
-        if not fresh:
+        echoes = self._consoles.echoes
+        if echoes.last == self._echoed:
             return []
-        self._echoed = fresh[-1].number
+        fresh: list[Echo] = echoes.after(self._id, self._echoed)
+        self._echoed = echoes.last
         return [self._message("command", echo) for echo in fresh]
 
     async def _read(self, record: InstanceRecord) -> list[Message]:
@@ -160,15 +166,28 @@ class ConsoleReader:
     async def _from_node(self, record: InstanceRecord, *, floor: int) -> list[Message]:
         """Older than the ring: page from the node, or say that it is not to be had and go on."""
         try:
-            stretch = await self._consoles.stretch(
-                record, self.place.incarnation, self.place.offset, max_bytes=_CHUNK_BYTES
-            )
+            stretch = await self._asked_again(record)
         except CorralError as error:
             return [self._lost(floor, error.message)]
-        if not stretch.pieces:
-            return [self._lost(max(floor, stretch.next_offset), "not kept any more")]
+        if not stretch.pieces or stretch.pieces[0].offset > floor:  # the ring has what the node gave up
+            return [self._lost(floor, "not kept any more")]
         told = self._tell(self._encoded(stretch, final=False))
         return told or [self._lost(floor, "the node has no more of this line")]
+
+    async def _asked_again(self, record: InstanceRecord) -> Stretch:
+        """What the node has from here on. One that is busy is asked again: it delays, and loses nothing."""
+        for _ in range(_ATTEMPTS):
+            try:
+                return await self._consoles.stretch(
+                    record, self.place.incarnation, self.place.offset, max_bytes=_CHUNK_BYTES
+                )
+            except CorralError as error:
+                if error.code not in _BUSY:
+                    raise
+                await asyncio.sleep(error.retry_after or _PAUSE_SECONDS)
+        return await self._consoles.stretch(
+            record, self.place.incarnation, self.place.offset, max_bytes=_CHUNK_BYTES
+        )
 
     def _is_whole(self, record: InstanceRecord) -> bool:
         """Whether the ring has all that an ended run wrote."""
@@ -181,8 +200,10 @@ class ConsoleReader:
         if not has_ended(record, self.place.incarnation):
             return []
         if not self._told_end:
+            rest, more = ([], False) if self._is_whole(record) else await self._rest(record)
+            if more:
+                return rest
             self._told_end = True
-            rest = [] if self._is_whole(record) else await self._rest(record)
             if record.incarnation == self.place.incarnation or not self._following:
                 return [*rest, self._message("end", _end(record, self.place.incarnation))]
             if rest:
@@ -193,23 +214,21 @@ class ConsoleReader:
         self._told_end = False
         return [self._message("run", RunShape(incarnation=record.incarnation, node=record.node))]
 
-    async def _rest(self, record: InstanceRecord) -> list[Message]:
-        """Everything the node still has of an ended run; nothing when it cannot be asked."""
-        messages: list[Message] = []
-        while True:
-            try:
-                stretch = await self._consoles.from_node(
-                    record, self.place.incarnation, self.place.offset, max_bytes=_CHUNK_BYTES
-                )
-            except CorralError:
-                stretch = EMPTY
-            if not stretch.pieces:
-                return messages
-            last = stretch.next_offset >= stretch.end_offset
-            fresh = self._tell(self._encoded(stretch, final=last))
-            messages += fresh
-            if last or not fresh:
-                return messages
+    async def _rest(self, record: InstanceRecord) -> tuple[list[Message], bool]:
+        """What the node still has of an ended run, a piece of it, and whether there is more. When it
+        cannot be asked, what is known to be missing is told."""
+        try:
+            stretch = await self._consoles.from_node(
+                record, self.place.incarnation, self.place.offset, max_bytes=_CHUNK_BYTES
+            )
+        except CorralError as error:
+            known = record.console_end if record.incarnation == self.place.incarnation else 0
+            return ([self._lost(known, error.message)] if known > self.place.offset else []), False
+        if not stretch.pieces:
+            return [], False
+        last = stretch.next_offset >= stretch.end_offset
+        fresh = self._tell(self._encoded(stretch, final=last))
+        return fresh, bool(fresh) and not last
 
     def _tell(self, told: Told) -> list[Message]:
         """Move to where a stretch has led; a tail that was told already is not told again."""
@@ -225,10 +244,7 @@ class ConsoleReader:
     def _texts(self, stretch: Stretch, final: bool) -> Told:
         texts = texts_of(stretch, after=self.place.offset, final=final)
         places = [Place(self.place.incarnation, text.next_offset) for text in texts]
-        messages = [
-            Message("text", msgspec.json.encode(text), place)
-            for text, place in zip(texts, places, strict=True)
-        ]
+        messages = [Message("text", _encode(text), place) for text, place in zip(texts, places, strict=True)]
         return Told(messages=tuple(messages), place=places[-1] if places else self.place)
 
     def _page(self, stretch: Stretch, final: bool) -> Told:
@@ -240,7 +256,7 @@ class ConsoleReader:
             final=final,
         )
         place = Place(self.place.incarnation, page.next_offset)
-        message = Message("page", msgspec.json.encode(page), place)
+        message = Message("page", _encode(page), place)
         return Told(messages=(message,), place=place, tail=page.tail.line if page.tail else "")
 
     def _lost(self, to: int, reason: str) -> Message:
@@ -259,7 +275,7 @@ class ConsoleReader:
         return self._message("gap", page)
 
     def _message(self, name: str, shape: Any) -> Message:
-        return Message(name, msgspec.json.encode(shape), self.place)
+        return Message(name, _encode(shape), self.place)
 
 
 def _end(record: InstanceRecord, incarnation: Incarnation) -> EndShape:

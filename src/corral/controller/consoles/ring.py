@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import array
 import bisect
 from collections.abc import Sequence
 from typing import Any, Final
@@ -13,6 +14,7 @@ ENDED_BYTES: Final = 64 * 1024
 _MERGE_BYTES: Final = 8 * 1024
 _MAX_TIMES: Final = 8192
 _MAX_GAPS: Final = 256
+_TIME_BYTES: Final = 16
 
 
 class ConsoleRing:
@@ -22,7 +24,18 @@ class ConsoleRing:
     ring then begins anew behind it, and who wants to know asks the node.
     """
 
-    __slots__ = ("_gaps", "_pieces", "_starts", "_times", "begin", "capacity", "end", "shared", "size")
+    __slots__ = (
+        "_gaps",
+        "_moments",
+        "_pieces",
+        "_since",
+        "_starts",
+        "begin",
+        "capacity",
+        "end",
+        "shared",
+        "size",
+    )
 
     def __init__(self, *, begin: int, capacity: int = RING_BYTES) -> None:
         self.begin = begin
@@ -33,8 +46,14 @@ class ConsoleRing:
         """What readers at the same place have encoded already; emptied by every change."""
         self._pieces: list[Piece] = []
         self._starts: list[int] = []
-        self._times: list[tuple[int, int]] = []
+        self._since = array.array("Q")  # from this offset on bytes came at the moment of the same index:
+        self._moments = array.array("q")
         self._gaps: list[Gap] = []
+
+    @property
+    def memory(self) -> int:
+        """What this takes, about: short lines now and then have more times than bytes."""
+        return self.size + _TIME_BYTES * len(self._since)
 
     def append(
         self, offset: int, data: bytes, *, times: Sequence[tuple[int, int]] = (), gaps: Sequence[Gap] = ()
@@ -46,12 +65,18 @@ class ConsoleRing:
             offset = self.end
         if not data:
             return
-        for entry in times:
-            if offset <= entry[0] < offset + len(data) and (not self._times or entry[0] > self._times[-1][0]):
-                self._times.append(entry)
+        for since, moment in times:
+            if offset <= since < offset + len(data):
+                self._note(since, moment)
         self._add(Piece(offset, data))
         self._trim()
         self.shared.clear()
+
+    def _note(self, since: int, moment: int) -> None:
+        """Times go forward, and one that goes on is kept once."""
+        if not self._since or (since > self._since[-1] and moment != self._moments[-1]):
+            self._since.append(since)
+            self._moments.append(moment)
 
     def _skip(self, offset: int, gaps: Sequence[Gap]) -> None:
         """Move over bytes that do not exist; forget everything when the node does not say why."""
@@ -65,6 +90,7 @@ class ConsoleRing:
             self._pieces.clear()
             self._starts.clear()
             self._gaps.clear()
+            del self._since[:], self._moments[:]
             self.size = 0
             self.begin = self.end = offset
             self.shared.clear()
@@ -97,9 +123,10 @@ class ConsoleRing:
         if surplus:
             self.begin = self._starts[0]
             self._gaps = [gap for gap in self._gaps if gap.to_offset > self.begin]
-        if surplus or len(self._times) > _MAX_TIMES:
-            keep = bisect.bisect_right(self._times, self.begin, key=lambda entry: entry[0]) - 1
-            del self._times[: max(keep, len(self._times) - _MAX_TIMES)]
+        if surplus or len(self._since) > _MAX_TIMES:
+            keep = bisect.bisect_right(self._since, self.begin) - 1
+            gone = max(keep, len(self._since) - _MAX_TIMES, 0)
+            del self._since[:gone], self._moments[:gone]
 
     def shrink(self, capacity: int) -> None:
         """Hold less from now on."""
@@ -131,12 +158,17 @@ class ConsoleRing:
             next_offset = max(after, self.end)
         return Stretch(
             pieces=tuple(found),
-            times=self._times,
+            times=self._times(after, next_offset),
             gaps=tuple(g for g in self._gaps if g.to_offset > after and g.from_offset < next_offset),
             first_offset=self.begin,
             end_offset=self.end,
             next_offset=next_offset,
         )
+
+    def _times(self, after: int, before: int) -> list[tuple[int, int]]:
+        first = max(0, bisect.bisect_right(self._since, after) - 1)
+        last = bisect.bisect_left(self._since, before)
+        return list(zip(self._since[first:last], self._moments[first:last], strict=True))
 
     def newest(self, lines: int) -> int:
         """Where the last `lines` lines begin, as far as they are here."""

@@ -73,9 +73,9 @@ class Rings:
         self._shrink(ring, ring.capacity // 2)
 
     def _shrink(self, ring: ConsoleRing, capacity: int) -> None:
-        before = ring.size
+        before = ring.memory
         ring.shrink(capacity)
-        self.bytes -= before - ring.size
+        self.bytes -= before - ring.memory
 
     def settle(self, id: InstanceId) -> None:
         """The instance changed: rings of runs that have ended shrink."""
@@ -87,7 +87,7 @@ class Rings:
         ring = self._rings.pop(run, None)
         if ring is None:
             return
-        self.bytes -= ring.size
+        self.bytes -= ring.memory
         self._runs[run[0]].remove(run[1])
         if not self._runs[run[0]]:
             del self._runs[run[0]]

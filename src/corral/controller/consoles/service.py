@@ -24,6 +24,7 @@ from corral.domain.events import Cursor, Event, EventType
 from corral.domain.ids import Incarnation, InstanceId, NodeId
 from corral.domain.instance_records import InstanceRecord, live
 from corral.domain.instance_states import InstanceState
+from corral.errors import CorralError
 from corral.system.clock import Clock
 from corral.system.entropy import Entropy
 from corral.wire.v1.instance_pb2 import (
@@ -79,17 +80,17 @@ class Consoles:
                 self._watchers.wake(id)
 
     def receive_line(self, node_id: NodeId, line: ConsoleOutput) -> None:
-        """A single line of a daemon that knows no batches, and perhaps no offsets either."""
+        """A single line of a daemon that knows no batches, and perhaps no offsets either. It comes as text,
+        so its length is not what it was on the node: where it begins there does not matter after the first."""
         id = InstanceId(line.instance_id)
         stored = self._state.instances.find(id)
         if stored is None or not self._belongs(node_id, id):
             return
         run = (id, Incarnation(line.incarnation) or stored.record.incarnation)
         ring = self.rings.writing(run, begin=line.offset)
-        before = ring.size
-        offset = line.offset or ring.end
-        ring.append(offset, line.line.encode() + b"\n", times=[(offset, line.timestamp_ms)])
-        self.rings.grown(ring.size - before)
+        before = ring.memory
+        ring.append(ring.end, line.line.encode() + b"\n", times=[(ring.end, line.timestamp_ms)])
+        self.rings.grown(ring.memory - before)
         self._watchers.wake(id)
 
     def query_failed(self, node_id: NodeId, failed: ConsoleQueryFailed) -> None:
@@ -102,16 +103,18 @@ class Consoles:
         known = self._belongs(node_id, id)
         if known:
             ring = self.rings.writing((id, incarnation), begin=block.offset)
-            before = ring.size
+            before = ring.memory
             ring.append(
                 block.offset,
                 block.data,
                 times=[(entry.offset, entry.timestamp_ms) for entry in block.times]
                 or [(block.offset, self._now_ms())],
-                gaps=[Gap(gap.from_offset, gap.to_offset, gap.reason) for gap in block.gaps],
+                gaps=[Gap(gap.from_offset, gap.to_offset, gap.reason) for gap in block.gaps]
+                if block.gaps
+                else (),
             )
             reached = ring.end
-            self.rings.grown(ring.size - before)
+            self.rings.grown(ring.memory - before)
         confirm(self._position((id, incarnation), reached))
         return id if known else None
 
@@ -214,8 +217,14 @@ class Consoles:
         query = ConsoleQuery(
             instance_id=record.id, incarnation=incarnation, max_bytes=ANSWER_BYTES, newest=True
         )
-        found = await self.history.ask(record.node, query)
-        return _last_lines(found, limit)
+        try:
+            return _last_lines(await self.history.ask(record.node, query), limit)
+        except CorralError:
+            ring = self.rings.find((record.id, incarnation))
+            if ring is None:
+                raise
+            begin = ring.newest(limit)
+            return ring.stretch(begin, max_bytes=ANSWER_BYTES), begin
 
     async def search(
         self, record: InstanceRecord, incarnation: Incarnation, *, pattern: str, after: int, limit: int

@@ -73,7 +73,10 @@ EMPTY: Final = Stretch(pieces=(), times=(), gaps=(), first_offset=0, end_offset=
 
 def moment(ms: int) -> dt.datetime:
     """A node's milliseconds as a time that exists."""
-    return _EPOCH + dt.timedelta(milliseconds=min(max(0, ms), _LATEST_MS))
+    if not 0 <= ms <= _LATEST_MS:
+        ms = min(max(0, ms), _LATEST_MS)
+    seconds, rest = divmod(ms, 1000)
+    return _EPOCH + dt.timedelta(0, seconds, rest * 1000)
 
 
 def runs(pieces: Sequence[Piece]) -> list[Piece]:

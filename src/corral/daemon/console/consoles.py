@@ -34,6 +34,8 @@ class Consoles:
         self._clock = clock
         self._feeds: dict[Key, Feed] = {}
         self._watch: GrowthWatch[Feed] = GrowthWatch(self._grown)
+        self._known: dict[Key, ConsolePosition] = {}
+        """What the controller of the present connection had when it began."""
         self._sender: Sender | None = None
         self._queries: Queries | None = None
         self._acknowledging = False
@@ -60,8 +62,8 @@ class Consoles:
         if key in self._feeds:
             return
         feed = self._feeds[key] = Feed(key, directory, ended=ended)
-        if self._sender is not None and not ended:
-            self._begin(feed, None)
+        if self._sender is not None and (not ended or key in self._known):
+            self._begin(feed)
 
     def ended(self, instance_id: str, incarnation: int) -> None:
         """Its last byte is on disk: the rest of it is sent, then it is only kept for questions."""
@@ -90,10 +92,10 @@ class Consoles:
             self._sender = LineSender(connection, self._watch)
         if self._acknowledging and features.DATA in connection.features:
             self._queries = Queries(connection)
-        known = {Key(p.instance_id, p.incarnation): p for p in connection.ack.consoles}
+        self._known = {Key(p.instance_id, p.incarnation): p for p in connection.ack.consoles}
         for feed in self._feeds.values():
-            if not feed.ended or feed.key in known or (feed.sent >= 0 and not feed.settled):
-                self._begin(feed, known.get(feed.key))
+            if not feed.ended or feed.key in self._known or (feed.sent >= 0 and not feed.settled):
+                self._begin(feed)
         self._floor = asyncio.get_running_loop().call_later(FLOOR_SECONDS, self._look_at_all)
 
     def on_disconnected(self) -> None:
@@ -132,8 +134,9 @@ class Consoles:
         feed = self._feeds.get(Key(query.instance_id, query.incarnation))
         self._queries.answer(query, feed.directory if feed is not None else None)
 
-    def _begin(self, feed: Feed, position: ConsolePosition | None) -> None:
+    def _begin(self, feed: Feed) -> None:
         assert self._sender is not None
+        position = self._known.get(feed.key)
         try:
             if self._acknowledging or feed.sent < 0:
                 feed.begin(position)
@@ -151,6 +154,6 @@ class Consoles:
         assert self._sender is not None
         self._floor = asyncio.get_running_loop().call_later(FLOOR_SECONDS, self._look_at_all)
         for feed in self._feeds.values():
-            if feed.sent < 0 and not feed.ended:
-                self._begin(feed, None)  # it could not be read when its time came
+            if feed.sent < 0 and (not feed.ended or feed.key in self._known):
+                self._begin(feed)  # it could not be read when its time came
         self._sender.look_at_all([feed for feed in self._feeds.values() if feed.sent >= 0])

@@ -36,7 +36,7 @@ class Feed:
         self.acknowledged = 0
         self._settled = False
         self._fingerprint: tuple[int, ...] = ()
-        self.empty_looks = 0
+        self.grew_at = 0.0
         self._log = ConsoleLog(directory)
         self._under_way: deque[tuple[int, Departure]] = deque()
 
@@ -51,6 +51,7 @@ class Feed:
     def begin(self, position: ConsolePosition | None) -> None:
         """A new connection: go on at what the controller has, or a little before the end."""
         self._under_way.clear()
+        self.sent = -1  # until it is known: what the last connection sent may never have arrived
         end = self._log.end_offset
         if position is not None and position.offset <= end:
             self.sent = position.offset
@@ -62,19 +63,20 @@ class Feed:
         self.acknowledged = self.sent
         self._settled = False
 
-    def add_block(self, batch: ConsoleBatch, limit: int) -> int:
+    def add_block(self, batch: ConsoleBatch, limit: int, *, thorough: bool = False) -> int:
         """Put what comes next into the batch, cut at the last line break where there is one; how many
-        bytes that is, 0 when there is nothing."""
-        block = self._log.read(self.sent, limit)
+        bytes that is, 0 when there is nothing. Only a `thorough` look can be relied on to find it."""
+        block = self._log.read(self.sent, limit) if thorough else self._log.read_on(self.sent, limit)
         if not block.data and block.gap_before is None:
             return 0
         cut = block.data.rfind(b"\n") + 1 or len(block.data)
         data = block.data if cut == len(block.data) else block.data[:cut]
+        stamps = self._log.times(block.offset, block.offset + cut)  # may fail: nothing has departed then
         message = batch.blocks.add(
             instance_id=self.key.instance_id, incarnation=self.key.incarnation, offset=block.offset, data=data
         )
         self.sent = block.offset + cut
-        for stamp in self._log.times(block.offset, self.sent):
+        for stamp in stamps:
             message.times.add(offset=stamp.offset, timestamp_ms=stamp.timestamp_ms)
         if (gap := block.gap_before) is not None:
             message.gaps.add(from_offset=gap.from_offset, to_offset=gap.to_offset, reason=gap.reason)

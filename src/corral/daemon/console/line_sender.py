@@ -46,7 +46,7 @@ class LineSender:
     def look_at_all(self, feeds: list[Feed]) -> None:
         """The floor; a line that was not finished within it is sent as it is."""
         for feed in feeds:
-            if feed not in self._growing:
+            if feed not in self._growing and not feed.settled:
                 if self._has_room():
                     self._send(feed, partial=True)
                 self.grown(feed)

@@ -1,8 +1,8 @@
 """Sends consoles over one connection: in order, each byte once, fair among them, under the credit.
 
-A console that grew is looked at at once if it was quiet, and then by the clock until two looks in a row
-find nothing: every few milliseconds while somebody watches it, less often otherwise. What was not
-acknowledged when the connection ends is sent again by the next one.
+A console that grew is looked at at once if it was quiet, and then by the clock until nothing was found for
+a while: every few milliseconds while somebody watches it, less often otherwise. What was not acknowledged
+when the connection ends is sent again by the next one.
 """
 
 from __future__ import annotations
@@ -24,6 +24,8 @@ WATCHED_SECONDS: Final = 0.005
 UNWATCHED_SECONDS: Final = 0.02
 SLOWEST_WATCHED_SECONDS: Final = 0.02
 SLOWEST_SECONDS: Final = 0.05
+COLD_SECONDS: Final = 0.1
+"""A console that did not grow for so long is left to the watch."""
 BATCH_BYTES: Final = 120 * 1024
 """A batch and what surrounds it fit into one frame of the link."""
 _SMALLEST_SHARE: Final = 4096
@@ -69,8 +71,8 @@ class BatchSender:
         self.credit = Credit()
 
     def grown(self, feed: Feed) -> None:
-        feed.empty_looks = 0
         if feed not in self._growing:
+            feed.grew_at = self._clock.monotonic()
             self._growing[feed] = None
             self._schedule(self._due(watched=feed.watched))
 
@@ -166,10 +168,11 @@ class BatchSender:
         del self._growing[feed]
         try:
             size = feed.add_block(message.console_batch, limit)
-            if not size and self._grows_cold(feed):
+            if not size and self._swept_at - feed.grew_at >= COLD_SECONDS:
                 self._watch.arm(feed, feed.directory)
                 feed.note_quiet()
-                size = feed.add_block(message.console_batch, limit)  # what came before the watch was there
+                # what came before the watch was there
+                size = feed.add_block(message.console_batch, limit, thorough=True)
                 if not size:
                     feed.release()
                     return 0
@@ -179,11 +182,6 @@ class BatchSender:
             return 0  # the floor tries again
         self._growing[feed] = None
         if size:
-            feed.empty_looks = 0
+            feed.grew_at = self._swept_at
             feed.departed(self.credit.departed(size, self._swept_at))
         return size
-
-    @staticmethod
-    def _grows_cold(feed: Feed) -> bool:
-        feed.empty_looks += 1
-        return feed.empty_looks > 1
