@@ -15,10 +15,9 @@ import time
 from collections.abc import AsyncIterator, Callable
 from typing import Any, Self
 
-from corral.testing.reaper import reap
-
 from corral.testing.ports import free_addresses
 from corral.testing.processes import ProcessCluster, ServiceProcess
+from corral.testing.reaper import reap
 
 DEADLINE = 90.0
 

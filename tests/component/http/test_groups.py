@@ -115,7 +115,9 @@ async def test_an_empty_group_is_gone_at_once(client: httpx.AsyncClient) -> None
 
 async def test_restarting_a_group_orders_every_instance(client: httpx.AsyncClient, rig: Rig) -> None:
     first, second = await rig.instance(), await rig.instance()
-    assert (await client.post(f"{GROUPS}/lobby/restart")).status_code == 200
+    restarted = await client.post(f"{GROUPS}/lobby/restart")
+    assert restarted.status_code == 200
+    assert restarted.json()["revision"] == (await client.get(f"{GROUPS}/lobby")).json()["revision"]
     for id in (first.id, second.id):
         assert (await client.get(f"/api/v1/instances/{id}")).json()["wanted"] == "stop"
 

@@ -11,7 +11,7 @@ import pytest
 from http_rig import Rig
 
 from corral.controller.collections import CRASHES
-from corral.domain.instance_records import CrashRecord, ExitRecord, StartFailure
+from corral.domain.instance_records import CrashRecord, ExitRecord, Readiness, StartFailure
 from corral.domain.instance_states import InstanceState
 from corral.store.port import ABSENT
 from corral.testing.waiting import eventually
@@ -96,7 +96,59 @@ async def test_a_list_is_filtered_and_paged(client: httpx.AsyncClient, rig: Rig)
     ):
         found = (await client.get(INSTANCES, params=params)).json()["items"]
         assert len(found) == count, params
-    assert (await client.get(INSTANCES, params={"state": "RUN"})).status_code == 400
+
+
+@pytest.mark.parametrize(
+    ("method", "params", "known"),
+    [
+        ("GET", {"state": "RUN"}, "RUNNING"),
+        ("GET", {"wanted": "x"}, "run"),
+        ("POST", {"wait": "x"}, "running"),
+    ],
+)
+async def test_an_unknown_word_is_refused_with_those_that_are_known(
+    client: httpx.AsyncClient, method: str, params: dict[str, str], known: str
+) -> None:
+    body = {"group": "lobby"} if method == "POST" else None
+    refused = await client.request(method, INSTANCES, params=params, json=body)
+    assert refused.status_code == 400
+    error = refused.json()["error"]
+    assert (error["code"], error["field"]) == ("INVALID_FIELD", *params)
+    assert known in error["hint"]
+
+
+async def test_what_is_out_of_reach_or_going_is_not_ready(client: httpx.AsyncClient, rig: Rig) -> None:
+    record = await rig.instance()
+    await rig.report(record.id, state=InstanceState.RUNNING, readiness=Readiness.READY)
+    assert (await client.get(f"{INSTANCES}/{record.id}")).json()["ready"] is True
+    assert (await client.get("/api/v1/groups/lobby")).json()["status"]["ready"] == 1
+    for state in (InstanceState.OFFLINE, InstanceState.STOPPING):
+        await rig.report(record.id, state=state)
+        assert (await client.get(f"{INSTANCES}/{record.id}")).json()["ready"] is False
+        assert (await client.get("/api/v1/groups/lobby")).json()["status"]["ready"] == 0
+
+
+async def test_waiting_tells_how_the_run_ended_and_not_why_an_attempt_before_it_was_refused(
+    client: httpx.AsyncClient, rig: Rig
+) -> None:
+    await rig.online()
+    await rig.group()
+    starting = asyncio.create_task(
+        client.post(INSTANCES, json={"group": "lobby"}, params={"wait": "running", "timeout": 20})
+    )
+    (stored,) = await eventually(lambda: list(rig.state.instances))
+    failure = StartFailure(stage="VALIDATION", code="PORT_IN_USE", message="taken", permanent=False)
+    now = dt.datetime.now(dt.UTC)
+    await rig.report(
+        stored.record.id,
+        state=InstanceState.CRASHED,
+        start_failure=failure,
+        started_at=now,
+        exit=ended(3),
+    )
+    told = (await starting).json()["error"]["message"]
+    assert "exit code 3" in told
+    assert "PORT_IN_USE" not in told
 
 
 async def test_without_a_node_a_start_is_refused_with_the_reason(client: httpx.AsyncClient, rig: Rig) -> None:

@@ -55,6 +55,8 @@ class PretendNode:
         self._written = 0
         self._link: ScriptedDaemon | None = None
         self._task: asyncio.Task[None] | None = None
+        self._writing = asyncio.Lock()
+        """A stream takes one write at a time, and both the orders and the test make us speak."""
 
     @classmethod
     async def enrol(cls, controller: Any, directory: pathlib.Path, name: str, **handshake: Any) -> Self:
@@ -85,6 +87,12 @@ class PretendNode:
             await self._link.send(message)
         self._task = asyncio.create_task(self._serve(self._link), name=f"pretend/{self.id}")
 
+    def forget_everything(self) -> None:
+        """Its disk is new: no runs, no spool."""
+        self.runs.clear()
+        self._spool.clear()
+        self._written = 0
+
     async def drop(self) -> None:
         """Lose the stream; everything else stays."""
         link, self._link = self._link, None
@@ -106,12 +114,12 @@ class PretendNode:
                 frame = await link.read()
                 batch = frame.batch.messages if frame.WhichOneof("payload") == "batch" else [frame]
                 for message in batch:
-                    await self._obey(link, message)
+                    await self._obey(message)
 
-    async def _obey(self, link: ScriptedDaemon, message: ControllerMessage) -> None:
+    async def _obey(self, message: ControllerMessage) -> None:
         match message.WhichOneof("payload"):
             case "ping":
-                await link.send(DaemonMessage(pong=Pong(sequence=message.ping.sequence)))
+                await self.tell(DaemonMessage(pong=Pong(sequence=message.ping.sequence)))
             case "spool_ack":
                 self._spool = {n: m for n, m in self._spool.items() if n > message.spool_ack.sequence}
             case "start_instance":
@@ -192,8 +200,9 @@ class PretendNode:
     # reports
 
     async def tell(self, message: DaemonMessage) -> None:
-        if self._link is not None:
-            await self._link.send(message)
+        async with self._writing:
+            if self._link is not None:
+                await self._link.send(message)
 
     async def spool(self, message: DaemonMessage) -> None:
         """Keep it until it is confirmed, and send it if somebody is there."""

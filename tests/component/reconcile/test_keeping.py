@@ -233,7 +233,6 @@ async def test_transient_refusals_are_tried_elsewhere_and_bounded(fleet):
     await fleet.controller.call("POST", "/api/v1/instances", {"group": "lobby"})
     record = await fleet.reaches("lobby-1", "CRASHED")
     starts = [start for node in nodes for start in node.starts]
-    assert len(starts) == 5
     assert len({start.incarnation for start in starts}) == 5
     assert all(node.starts for node in nodes)
     assert record.start_failure.code == "SPAWN_FAILED"

@@ -99,6 +99,22 @@ async def test_a_deposed_leader_decides_nothing_and_sends_nothing(fleet):
     assert len(node.starts) == 1
 
 
+@pytest.mark.trap("T15")
+async def test_the_reconciler_of_a_deposed_leader_sends_nothing_of_what_it_cannot_store(fleet):
+    await fleet.begin()
+    node = await fleet.node("n1")
+    await fleet.group(min=1, crash_loop={"failures": 1, "pause_seconds": 2})
+    await fleet.running(1)
+    await node.crash("lobby-1")
+    await eventually(lambda: fleet.group_record().paused)
+    term, store = fleet.term, fleet.controller.app._store
+    await store.raise_epoch(await store.read_lease("leader"), by=5)
+    await eventually(lambda: fleet.controller.app.place.term is not term)  # the end of the pause told it
+    assert term.fenced.is_set()
+    assert len(node.starts) == 1
+    assert term.state.instances.find("lobby-2") is None
+
+
 @pytest.mark.trap("T36")
 async def test_a_restarted_controller_looks_before_it_acts_and_changes_nothing(fleet):
     await fleet.begin()

@@ -177,3 +177,16 @@ async def test_a_cursor_that_only_the_store_can_judge_is_not_guessed_at() -> Non
     assert made.follow(after=Cursor(1, 4), wanted=Wanted()).take() is None
     assert made.follow(after=Cursor(1, 9), wanted=Wanted()).take() is None
     await made.close()
+
+
+async def test_a_close_that_is_cancelled_leaves_no_subscriber_behind() -> None:
+    made = hub()
+    recorder = Recorder()
+    subscription = made.subscribe(
+        name="left", types=None, on_event=recorder.on_event, on_resync=recorder.on_resync
+    )
+    closing = asyncio.create_task(made.close())
+    await asyncio.sleep(0)  # it has begun, and those it waits for have not
+    closing.cancel()
+    await asyncio.gather(closing, return_exceptions=True)
+    await eventually(subscription._task.done)

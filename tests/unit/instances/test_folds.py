@@ -11,6 +11,7 @@ from world import N1, World, spec
 from corral.controller.instances.commands import Commands
 from corral.controller.instances.crash_loops import end_pause, pause_of
 from corral.controller.instances.group_changes import create_group
+from corral.controller.instances.handshakes import fold_judgement, fold_opening
 from corral.controller.instances.instance_changes import (
     kill_instance,
     restart_instance,
@@ -28,6 +29,7 @@ from corral.domain.instance_states import INSTANCE_LIFECYCLE, InstanceState, rep
 from corral.store.port import Put
 from corral.wire.v1 import instance_pb2 as wire
 from corral.wire.v1.link_pb2 import DaemonMessage
+from corral.wire.v1.node_pb2 import Handshake
 
 S = wire.InstanceState
 
@@ -222,3 +224,44 @@ def test_exit_codes_and_signals_are_told_apart():
     by_signal = exit_record(wire.ExitStatus(known=True, signal=9), crashed=True, now=dt.datetime.now(dt.UTC))
     assert (by_code.code, by_code.signal) == (137, None)
     assert (by_signal.code, by_signal.signal) == (None, 9)
+
+
+def handshake(*entries: wire.RunningInstance) -> Handshake:
+    return Handshake(node_id="n1", running_instances=entries)
+
+
+def listed(id, incarnation, state) -> wire.RunningInstance:
+    return wire.RunningInstance(instance_id=id, group="lobby", incarnation=incarnation, state=state)
+
+
+def test_the_end_of_an_earlier_run_does_not_stand_for_the_one_that_should_be_there(world):
+    first = world.record("lobby-1").incarnation
+    world.do(lambda ws: fold_crash(ws, N1, crash(world, restarted_as=first + 1)))
+    assert world.record("lobby-1").incarnation == first + 1
+    hello = handshake(listed("lobby-1", first, S.INSTANCE_STATE_CRASHED))
+    world.do(lambda ws: fold_judgement(ws, N1, hello))
+    assert world.record("lobby-1").state is InstanceState.STOPPED
+    assert world.record("lobby-1").exit.outcome == "never_started"
+
+
+def test_an_adopted_start_that_its_node_lost_is_over_for_nobody_can_send_it_again(world):
+    hello = handshake(listed("lobby-5", 900 * 1024, S.INSTANCE_STATE_SCHEDULED))
+    world.do(lambda ws: fold_opening(ws, N1, hello))
+    assert world.record("lobby-5").adopted
+    world.do(lambda ws: fold_judgement(ws, N1, handshake()))
+    assert world.record("lobby-5").state is InstanceState.STOPPED
+    assert world.record("lobby-1").state is InstanceState.SCHEDULED, "ours is sent again"
+
+
+def test_views_of_nodes_that_a_transaction_did_not_touch_are_made_once(world):
+    world.add_node(NodeId("n2"))
+    ws = world.workspace()
+    before = {view.id: view for view in ws.nodes()}
+    start_instance(ws, "lobby", node="n1")
+    after = {view.id: view for view in ws.nodes()}
+    assert after["n2"] is before["n2"]
+    assert after["n1"].usage.memory_mb == before["n1"].usage.memory_mb + 100
+    mark = ws.mark()
+    start_instance(ws, "lobby", node="n2")
+    ws.back_to(mark)
+    assert {view.id: view.usage for view in ws.nodes()} == {id: view.usage for id, view in after.items()}

@@ -117,4 +117,6 @@ class EventHub:
         for wakeup in self._journals.values():
             wakeup.wake()
         subscriptions, self._subscriptions = self._subscriptions, set()
+        for subscription in subscriptions:
+            subscription.end()  # before the first wait: whoever cancels us must not leave them behind
         await asyncio.gather(*(subscription.close() for subscription in subscriptions))

@@ -46,9 +46,13 @@ class Subscription:
         self._cursor = ring.head
         self._task = asyncio.create_task(self._deliver(), name=f"events/deliver/{name}")
 
+    def end(self) -> None:
+        """Ask it to end; `close` waits until it has."""
+        self._task.cancel()
+
     async def close(self) -> None:
         """No handler of this subscriber runs any more when this returns."""
-        self._task.cancel()
+        self.end()
         await asyncio.gather(self._task, return_exceptions=True)
 
     async def _deliver(self) -> None:

@@ -11,7 +11,7 @@ from typing import Any, Final, TypeVar
 import msgspec
 from msgspec import inspect
 
-from corral.errors import Code, Rejected, nearest
+from corral.errors import Code, Rejected, nearest, unknown_choice
 
 T = TypeVar("T")
 
@@ -19,6 +19,7 @@ _MAX_PARAMETERS: Final = 100
 _AT: Final = re.compile(r" - at `(?:key in )?`?\$(?P<path>[^`]*)`$")
 _UNKNOWN: Final = re.compile(r"Object contains unknown field `(?P<name>.*)`$", re.DOTALL)
 _MISSING: Final = re.compile(r"Object missing required field `(?P<name>.*)`$")
+_CHOICE: Final = re.compile(r"Invalid enum value '(?P<word>.*)'$", re.DOTALL)
 _STEP: Final = re.compile(r"\.([^.\[]+)|\[(\d+|\.\.\.)\]")
 
 
@@ -117,6 +118,11 @@ def _invalid(message: str, type: Any, *, where: str) -> Rejected:
         return Rejected(Code.MISSING_FIELD, f"{noun} '{field}' is missing", field=field)
     field = path.removeprefix(".")
     subject = f"{noun} '{field}'" if field else f"the {where}"
+    choice = _CHOICE.search(said)
+    if choice and (choices := _choices_at(inspect.type_info(type), path)):
+        return unknown_choice(
+            f"value of {subject}:", choice["word"][:80], choices, code=Code.INVALID_FIELD, field=field or None
+        )
     return Rejected(
         Code.INVALID_FIELD, f"{subject} is invalid: {said.replace('`', '')[:300]}", field=field or None
     )
@@ -128,28 +134,43 @@ def _joined(path: str, name: str) -> str:
 
 def _fields_at(info: inspect.Type, path: str) -> list[str]:
     """The names of the fields a struct at this place of a type has."""
-    structs = list(_structs([info]))
-    for name, _ in _STEP.findall(path):
-        found: list[inspect.Type] = []
-        for struct in structs:
-            found += [field.type for field in struct.fields if not name or field.encode_name == name]
-        structs = list(_structs(found)) if name else structs
+    structs = [info for info in _types_at(info, path) if isinstance(info, inspect.StructType)]
     return sorted({field.encode_name for struct in structs for field in struct.fields})
 
 
-def _structs(infos: Iterable[inspect.Type]) -> Iterable[inspect.StructType]:
-    """The struct types these types may hold, looking through unions and containers."""
+def _choices_at(info: inspect.Type, path: str) -> list[str]:
+    """The words that are accepted at this place of a type."""
+    found: set[str] = set()
+    for each in _types_at(info, path):
+        if isinstance(each, inspect.EnumType):
+            found |= {str(member.value) for member in each.cls}
+        elif isinstance(each, inspect.LiteralType):
+            found |= {str(value) for value in each.values}
+    return sorted(found)
+
+
+def _types_at(info: inspect.Type, path: str) -> list[inspect.Type]:
+    """What a value at this place may be."""
+    types = list(_plain([info]))
+    for name, _ in _STEP.findall(path):
+        if name:
+            structs = [each for each in types if isinstance(each, inspect.StructType)]
+            fields = [field for struct in structs for field in struct.fields if field.encode_name == name]
+            types = list(_plain(field.type for field in fields))
+    return types
+
+
+def _plain(infos: Iterable[inspect.Type]) -> Iterable[inspect.Type]:
+    """The types these types may hold, looking through unions and containers."""
     for info in infos:
         match info:
-            case inspect.StructType():
-                yield info
             case inspect.UnionType(types=types):
-                yield from _structs(types)
+                yield from _plain(types)
             case inspect.ListType(item_type=item) | inspect.VarTupleType(item_type=item):
-                yield from _structs([item])
+                yield from _plain([item])
             case inspect.DictType(value_type=value):
-                yield from _structs([value])
+                yield from _plain([value])
             case inspect.Metadata(type=inner):
-                yield from _structs([inner])
+                yield from _plain([inner])
             case _:
-                pass
+                yield info

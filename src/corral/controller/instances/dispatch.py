@@ -97,6 +97,9 @@ class Dispatcher:
 
     def judged(self, node_id: NodeId, session_id: SessionId) -> None:
         """All is taken in that the node knew when it connected: from now on it may be told to start."""
+        session = self._sessions.find(node_id)
+        if session is None or session.facts.id != session_id:
+            return  # a newer session has begun, and is judged by itself
         self._judged[node_id] = session_id
         for stored in self._state.instances.of_node(node_id):
             sending = self._sendings.get(stored.record.id)

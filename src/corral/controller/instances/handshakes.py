@@ -7,6 +7,8 @@ decided, for only then is everything known that the node knows.
 
 from __future__ import annotations
 
+from typing import Final
+
 import msgspec
 
 from corral.controller.instances.answers import end_missing
@@ -24,7 +26,6 @@ from corral.domain.ids import (
     NodeId,
     group_name,
     instance_id,
-    same_start,
 )
 from corral.domain.instance_records import InstanceRecord, Readiness, live
 from corral.domain.instance_states import InstanceState, Wanted
@@ -33,6 +34,8 @@ from corral.wire.v1.instance_pb2 import RunningInstance
 from corral.wire.v1.node_pb2 import Handshake
 
 Listed = dict[str, list[tuple[RunReport, RunningInstance]]]
+
+_OURS: Final = (Kinship.SAME, Kinship.RESTARTED)
 
 
 def listed_runs(hello: Handshake) -> Listed:
@@ -137,7 +140,7 @@ def fold_judgement(ws: Workspace, node: NodeId, hello: Handshake) -> None:
         record = ws.instance(stored.record.id)
         if record is None or record.node != node or not live(record.state):
             continue
-        own = [r for r, _ in listed.get(record.id, ()) if _same(record, r.incarnation)]
+        own = [r for r, _ in listed.get(record.id, ()) if kinship(record, r.incarnation) in _OURS]
         if own:
             if not live(own[0].state):
                 fold_report(ws, node, own[0])
@@ -145,14 +148,10 @@ def fold_judgement(ws: Workspace, node: NodeId, hello: Handshake) -> None:
             _judge_missing(ws, record)
 
 
-def _same(record: InstanceRecord, incarnation: int) -> bool:
-    return incarnation == 0 or same_start(record.incarnation, Incarnation(incarnation))
-
-
 def _judge_missing(ws: Workspace, record: InstanceRecord) -> None:
     state = record.state_before_offline or record.state
-    ordered = record.incarnation % RESTARTS_PER_START == 0
-    if state is InstanceState.SCHEDULED and ordered and record.wanted is Wanted.RUN:
+    sendable = record.incarnation % RESTARTS_PER_START == 0 and not record.adopted
+    if state is InstanceState.SCHEDULED and sendable and record.wanted is Wanted.RUN:
         if record.state is InstanceState.OFFLINE:
             back = msgspec.structs.replace(
                 record, state=state, state_before_offline=None, reason="its node is back"

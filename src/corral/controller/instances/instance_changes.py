@@ -8,7 +8,7 @@ from __future__ import annotations
 import msgspec
 
 from corral.controller.instances.endings import restart_run
-from corral.controller.instances.starts import StartRequest, free_instance_id, start_run
+from corral.controller.instances.starts import StartRequest, free_instance_ids, start_run
 from corral.controller.instances.workspace import Workspace
 from corral.controller.placement.placing import Refused, place
 from corral.domain.decisions import DecisionKind
@@ -33,7 +33,7 @@ def start_instance(ws: Workspace, group: str, *, node: str | None = None) -> Ins
             hint="raise max, or stop one of them",
         )
     request = StartRequest(
-        id=free_instance_id(ws, GroupName(group)), reason=f"asked for by {ws.cause}", only=node
+        id=next(free_instance_ids(ws, GroupName(group))), reason=f"asked for by {ws.cause}", only=node
     )
     started = start_run(ws, record, request)
     if isinstance(started, Refused):

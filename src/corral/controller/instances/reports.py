@@ -193,8 +193,12 @@ def fold_crash(ws: Workspace, node: NodeId, report: CrashReport) -> Stray | None
             restarted_as=report.restarted_as,
         )
     )
-    if record is not None and record.node == node and kinship(record, incarnation) is Kinship.SAME:
-        _end_by_crash(ws, record, report, exit)
+    if record is not None and record.node == node:
+        kin = kinship(record, incarnation)
+        if kin is Kinship.SAME:
+            _end_by_crash(ws, record, report, exit)
+        elif kin is Kinship.EARLIER:  # of a run that its node, when it connected, had restarted already
+            _announce_crash(ws, record, incarnation, exit, restarted_as=report.restarted_as)
     return None
 
 
@@ -202,19 +206,26 @@ def _end_by_crash(ws: Workspace, record: InstanceRecord, report: CrashReport, ex
     reason = cut(exit.summary or "crashed")
     again = report.restarted_as
     if again > record.incarnation and same_start(record.incarnation, Incarnation(again)):
-        ws.event(
-            EventType.INSTANCE_CRASHED,
-            record.id,
-            group=record.group,
-            node=record.node,
-            incarnation=record.incarnation,
-            reason=reason,
-            exit=msgspec.to_builtins(exit),
-            restarted_as=again,
-        )
+        _announce_crash(ws, record, record.incarnation, exit, restarted_as=again)
         pause = f" in {report.restart_in_ms / 1000:g} s" if report.restart_in_ms > 0 else ""
         restarted_by_node(ws, record, again, reason=f"{reason}; its node restarts it{pause}")
     elif live(record.state):
         end_run(ws, record, InstanceState.CRASHED, exit, reason=reason)
     else:
         learn_exit(ws, record, exit)
+
+
+def _announce_crash(
+    ws: Workspace, record: InstanceRecord, incarnation: int, exit: ExitRecord, *, restarted_as: int
+) -> None:
+    """A run crashed and its node runs another one in its place."""
+    ws.event(
+        EventType.INSTANCE_CRASHED,
+        record.id,
+        group=record.group,
+        node=record.node,
+        incarnation=incarnation,
+        reason=cut(exit.summary or "crashed"),
+        exit=msgspec.to_builtins(exit),
+        restarted_as=restarted_as,
+    )

@@ -38,15 +38,12 @@ class Incarnations:
         self._next += 1
         return first_incarnation(number)
 
-    def covers(self, incarnation: int) -> bool:
-        """Was this number given out, or reserved, by some leader? Others must be stepped over."""
-        stored = self._ledger.state.sequences.find(STARTS)
-        return stored is not None and incarnation // RESTARTS_PER_START <= stored.record.reserved
-
     async def step_over(self, incarnation: int) -> None:
-        """A node has a run with this number and the store does not know it: begin behind it."""
-        if not self.covers(incarnation):
-            await self._reserve(beyond=incarnation // RESTARTS_PER_START)
+        """A node has a run with this number: begin behind it, unless we are there already. The store may
+        have been put back to an earlier state, so that a node knows numbers which we have yet to give."""
+        number = incarnation // RESTARTS_PER_START
+        if number >= self._next:
+            await self._reserve(beyond=number)
 
     async def refill(self) -> None:
         """Reserve another block when the present one runs low. Raises what `commit` raises."""
@@ -65,5 +62,6 @@ class Incarnations:
                 )
             except Conflict:
                 continue
-            self._next, self._end = used + 1, used + self._block + 1
+            if used >= self._next - 1:  # else a later block came while this one was being stored
+                self._next, self._end = used + 1, used + self._block + 1
             return

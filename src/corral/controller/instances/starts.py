@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import itertools
+from collections.abc import Iterator
 
 import msgspec
 
@@ -40,9 +41,9 @@ class StartRequest(msgspec.Struct, frozen=True, kw_only=True):
     """Of the first run under this id; None: this is it."""
 
 
-def free_instance_id(ws: Workspace, group: GroupName) -> InstanceId:
-    """`GROUP-N` with the lowest N that no record has."""
-    return next(InstanceId(id) for n in itertools.count(1) if ws.instance(id := f"{group}-{n}") is None)
+def free_instance_ids(ws: Workspace, group: GroupName) -> Iterator[InstanceId]:
+    """`GROUP-N` with the lowest N that no record has, then with the next ones."""
+    return (InstanceId(id) for n in itertools.count(1) if ws.instance(id := f"{group}-{n}") is None)
 
 
 def start_run(ws: Workspace, group: GroupRecord, request: StartRequest) -> InstanceRecord | Refused:

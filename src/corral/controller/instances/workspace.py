@@ -27,7 +27,7 @@ from corral.controller.collections import (
 from corral.controller.fleet_mirrors import Usage, usage_of
 from corral.controller.ledger import Step
 from corral.controller.mirrors import Mirror
-from corral.controller.placement.nodes import NodeView, node_views, port_space
+from corral.controller.placement.nodes import NodeView, by_space, port_space, views_of_space
 from corral.domain.decisions import Alternative, DecisionKind
 from corral.domain.events import Draft, EventType
 from corral.domain.ids import DecisionId, Epoch, Incarnation, NodeId
@@ -39,7 +39,7 @@ from corral.domain.instance_records import (
     NodeLedger,
     PlanRecord,
 )
-from corral.domain.records import Record
+from corral.domain.records import NodeRecord, Record
 from corral.errors import Code, Rejected, nearest
 from corral.store.port import Append
 from corral.system.entropy import Entropy, new_id
@@ -104,6 +104,9 @@ class Workspace:
         self._plans: dict[str, PlanRecord] = {}
         self._events: list[Draft] = []
         self._entries: list[Append] = []
+        self._spaces: dict[str, list[NodeRecord]] | None = None
+        self._views: dict[str, list[NodeView]] = {}
+        """By port space. What a change of a ledger made old is not here."""
 
     # what is read
 
@@ -143,7 +146,15 @@ class Workspace:
         return usage_of(changed) if isinstance(changed, NodeLedger) else self.state.node_ledgers.usage(node)
 
     def nodes(self) -> list[NodeView]:
-        return node_views((stored.record for stored in self.state.nodes), self, self.now)
+        for space, records in self._by_space().items():
+            if space not in self._views:
+                self._views[space] = views_of_space(records, self, self.now)
+        return [view for views in self._views.values() for view in views]
+
+    def _by_space(self) -> dict[str, list[NodeRecord]]:
+        if self._spaces is None:
+            self._spaces = by_space(stored.record for stored in self.state.nodes)
+        return self._spaces
 
     # what is changed
 
@@ -164,6 +175,9 @@ class Workspace:
 
     def put_ledger(self, ledger: NodeLedger) -> None:
         self._overlays[NODE_LEDGERS.name].changed[ledger.node] = ledger
+        stored = self.state.nodes.find(ledger.node)
+        if stored is not None:
+            self._views.pop(port_space(stored.record), None)
 
     def insist_on_neighbours(self, node: str) -> None:
         """Make the transaction fail when ports were leased meanwhile on a node of the same address.
@@ -172,10 +186,7 @@ class Workspace:
         """
         stored = self.state.nodes.find(node)
         space = port_space(stored.record) if stored else ""
-        shared = any(
-            other.record.id != node and port_space(other.record) == space for other in self.state.nodes
-        )
-        if shared:
+        if len(self._by_space().get(space, ())) > 1:
             self.put_ledger(NodeLedger(node=NodeId(f"@{space}")))
 
     def put_plan(self, plan: PlanRecord) -> None:
@@ -237,6 +248,7 @@ class Workspace:
         """Forget what was changed since."""
         for name, changed in mark.changed.items():
             self._overlays[name].changed = dict(changed)
+        self._views.clear()
         self._plans = dict(mark.plans)
         self._events = list(mark.events)
         self._entries = list(mark.entries)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, Protocol
 
 import msgspec
@@ -32,6 +32,8 @@ class NodeView(msgspec.Struct, frozen=True, kw_only=True):
     usage: Usage = Usage()
     leased: frozenset[PortKey] = frozenset()
     """On this node and on all others that have its address."""
+    leased_numbers: tuple[int, ...] = ()
+    """Those of `leased`, sorted."""
     refused: frozenset[PortKey] = frozenset()
 
 
@@ -45,14 +47,27 @@ class Ledgers(Protocol):
 
 def node_views(nodes: Iterable[NodeRecord], ledgers: Ledgers, now: dt.datetime) -> list[NodeView]:
     """All nodes; two that advertise one address share its ports."""
-    records = list(nodes)
-    leased: dict[str, frozenset[PortKey]] = {}
-    refused: dict[str, frozenset[PortKey]] = {}
-    for record in records:
-        space = port_space(record)
-        usage = ledgers.usage(record.id)
-        leased[space] = leased.get(space, frozenset()) | usage.ports
-        refused[space] = refused.get(space, frozenset()) | refused_ports(ledgers.ledger(record.id), now)
+    return [view for space in by_space(nodes).values() for view in views_of_space(space, ledgers, now)]
+
+
+def by_space(nodes: Iterable[NodeRecord]) -> dict[str, list[NodeRecord]]:
+    """The nodes whose ports are the same ports."""
+    spaces: dict[str, list[NodeRecord]] = {}
+    for record in nodes:
+        spaces.setdefault(port_space(record), []).append(record)
+    return spaces
+
+
+def views_of_space(records: Sequence[NodeRecord], ledgers: Ledgers, now: dt.datetime) -> list[NodeView]:
+    """The nodes of one address, all of them."""
+    usages = [ledgers.usage(record.id) for record in records]
+    leased, numbers = usages[0].ports, usages[0].numbers
+    if len(usages) > 1:
+        leased = leased.union(*(usage.ports for usage in usages[1:]))
+        numbers = tuple(sorted(number for number, _ in leased))
+    refused = frozenset[PortKey]().union(
+        *(refused_ports(ledgers.ledger(record.id), now) for record in records)
+    )
     return [
         NodeView(
             id=record.id,
@@ -63,11 +78,12 @@ def node_views(nodes: Iterable[NodeRecord], ledgers: Ledgers, now: dt.datetime) 
             runtimes=frozenset(record.runtimes),
             memory_mb=record.memory_mb,
             cpus=record.cpus,
-            usage=ledgers.usage(record.id),
-            leased=leased[port_space(record)],
-            refused=refused[port_space(record)],
+            usage=usage,
+            leased=leased,
+            leased_numbers=numbers,
+            refused=refused,
         )
-        for record in records
+        for record, usage in zip(records, usages, strict=True)
     ]
 
 

@@ -45,7 +45,7 @@ class Placement(msgspec.Struct, frozen=True, kw_only=True):
     score: float
     refusals: tuple[NodeRefusal, ...]
     others: tuple[tuple[str, float], ...]
-    """Nodes that could have taken it, with their lower scores."""
+    """Nodes that come after it, with their lower scores; whether they have ports was not asked."""
 
 
 class Refused(msgspec.Struct, frozen=True, kw_only=True):
@@ -80,36 +80,29 @@ def place(
     `only` is a hard filter, `avoid` a node to take when no other can, `prefer` one to take if it can.
     """
     refusals: list[NodeRefusal] = []
-    fits: list[tuple[float, str, tuple[LeasedPort, ...]]] = []
-    for node in sorted(nodes, key=lambda each: each.id):
-        judged = _judge(spec, node, only)
-        if isinstance(judged, NodeRefusal):
-            refusals.append(judged)
+    fits: list[tuple[float, str, NodeView]] = []
+    for node in nodes:
+        found = _obstacle(spec, node, only)
+        if found is not None:
+            refusals.append(NodeRefusal(node=node.id, obstacle=found[0], reason=found[1]))
         else:
             bias = (1.0 if node.id == prefer else 0.0) - (1.0 if node.id == avoid else 0.0)
-            fits.append((_score(spec, node) + bias, node.id, judged))
-    if not fits:
-        return _refused(refusals)
-    fits.sort(key=lambda fit: (-fit[0], fit[1]))
-    score, node_id, ports = fits[0]
-    return Placement(
-        node=node_id,
-        ports=ports,
-        score=score,
-        refusals=tuple(refusals),
-        others=tuple((id, worse) for worse, id, _ in fits[1:]),
-    )
-
-
-def _judge(spec: GroupSpec, node: NodeView, only: str | None) -> tuple[LeasedPort, ...] | NodeRefusal:
-    """The ports the run would get there, or the first obstacle."""
-    found = _obstacle(spec, node, only)
-    if found is None:
+            fits.append((-_score(spec, node) - bias, node.id, node))
+    fits.sort(key=lambda fit: fit[:2])
+    for place, (score, id, node) in enumerate(fits):
+        # Only of those that come into question: looking for ports costs more than all the rest.
         try:
-            return choose_ports(spec.ports, leased=node.leased, refused=node.refused)
+            ports = choose_ports(spec.ports, leased=node.leased, refused=node.refused)
         except NoPort as error:
-            found = Obstacle.PORTS, str(error)
-    return NodeRefusal(node=node.id, obstacle=found[0], reason=found[1])
+            refusals.append(NodeRefusal(node=id, obstacle=Obstacle.PORTS, reason=str(error)))
+            continue
+        others = tuple((other, -worse) for worse, other, _ in fits[place + 1 :])
+        return Placement(node=id, ports=ports, score=-score, refusals=_by_id(refusals), others=others)
+    return _refused(_by_id(refusals))
+
+
+def _by_id(refusals: Sequence[NodeRefusal]) -> tuple[NodeRefusal, ...]:
+    return tuple(sorted(refusals, key=lambda refusal: refusal.node))
 
 
 def _obstacle(spec: GroupSpec, node: NodeView, only: str | None) -> tuple[Obstacle, str] | None:
@@ -143,7 +136,7 @@ def _score(spec: GroupSpec, node: NodeView) -> float:
         memory = max(0.0, 1.0 - (node.usage.memory_mb + spec.memory_mb) / node.memory_mb)
     cpu = max(0.0, 1.0 - (node.usage.cpu + spec.cpu) / node.cpus) if node.cpus else 0.0
     fewness = 1.0 / (1.0 + node.usage.runs)
-    ports = free_share(spec.ports, node.leased)
+    ports = free_share(spec.ports, node.leased_numbers)
     return round(0.45 * memory + 0.2 * cpu + 0.25 * fewness + 0.1 * ports, 6)
 
 

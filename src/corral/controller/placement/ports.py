@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Set
+import bisect
+from collections.abc import Mapping, Sequence, Set
 
 from corral.controller.fleet_mirrors import PortKey, port_keys
 from corral.domain.groups import PortProtocol, PortSpec
@@ -30,9 +31,9 @@ def choose_ports(
 
 def _lowest_free(spec: PortSpec, *occupied: Set[PortKey]) -> int | None:
     low, high = spec.bounds()
+    transports = [transport for _, transport in port_keys(low, spec.protocol)]
     for number in range(low, high + 1):
-        keys = port_keys(number, spec.protocol)
-        if not any(key in some for key in keys for some in occupied):
+        if all((number, transport) not in some for transport in transports for some in occupied):
             return number
     return None
 
@@ -48,12 +49,12 @@ def _why(name: str, spec: PortSpec, leased: Set[PortKey], refused: Set[PortKey])
     return f"{text} ({spec.protocol}) is taken: {', '.join(parts) or 'by this instance itself'}"
 
 
-def free_share(wanted: Mapping[str, PortSpec], leased: Set[PortKey]) -> float:
-    """How much of the scarcest range is free, from 0 to 1."""
+def free_share(wanted: Mapping[str, PortSpec], numbers: Sequence[int]) -> float:
+    """How much of the scarcest range is free, from 0 to 1; `numbers` are the leased ones, sorted."""
     share = 1.0
     for spec in wanted.values():
         low, high = spec.bounds()
-        used = sum(1 for number, _ in leased if low <= number <= high)
+        used = bisect.bisect_right(numbers, high) - bisect.bisect_left(numbers, low)
         per_port = 2 if spec.protocol is PortProtocol.BOTH else 1
         share = min(share, 1.0 - min(1.0, used / ((high - low + 1) * per_port)))
     return share

@@ -6,7 +6,7 @@ import msgspec
 
 from corral.controller.instances.crash_loops import end_pause
 from corral.controller.instances.group_changes import drop_group
-from corral.controller.instances.starts import StartRequest, free_instance_id, passed_over, start_run
+from corral.controller.instances.starts import StartRequest, free_instance_ids, passed_over, start_run
 from corral.controller.instances.workspace import Workspace
 from corral.controller.placement.placing import Refused
 from corral.controller.reconcile.planner import GroupPlan, Need, plan_group
@@ -36,10 +36,10 @@ def keep_group(ws: Workspace, name: str, *, pause_over: bool, budget: int) -> tu
 def _start(ws: Workspace, group: GroupRecord, plan: GroupPlan, budget: int) -> tuple[int, bool]:
     if budget <= 0:
         return 0, True
-    name = GroupName(group.spec.name)
+    ids = free_instance_ids(ws, GroupName(group.spec.name))
     count = min(plan.missing, budget)
     for started in range(count):
-        request = StartRequest(id=free_instance_id(ws, name), reason=plan.reason)
+        request = StartRequest(id=next(ids), reason=plan.reason)
         found = start_run(ws, group, request)
         if isinstance(found, Refused):
             _fall_short(ws, group, plan, found)

@@ -63,6 +63,7 @@ class Reconciler:
         self._capacity_changed = False
         self._swept_at = 0.0
         self._floor_at = 0.0
+        self._collected_at = 0.0
         self._pauses: dict[str, tuple[dt.datetime, float]] = {}
         self._lost: dict[str, float] = {}
         self._wake = asyncio.Event()
@@ -179,7 +180,7 @@ class Reconciler:
 
     def _collect(self) -> None:
         """Add the groups whose time has come."""
-        now = self._clock.monotonic()
+        now = self._collected_at = self._clock.monotonic()
         if now >= self._floor_at:
             self._floor_at = now + self._config.floor_seconds
             for name, _ in self._ledger.state.groups.items():
@@ -199,7 +200,9 @@ class Reconciler:
         moments = [self._floor_at] if not self.observing else []
         moments += self._lost.values()
         if not self.observing:
-            moments += [deadline for _, deadline in self._pauses.values()]
+            # A pause that was over when we last looked was acted upon, or cannot be: no reason to hurry.
+            ends = (deadline for _, deadline in self._pauses.values())
+            moments += [deadline for deadline in ends if deadline > self._collected_at]
             if self._capacity_changed and self._short:
                 moments.append(self._swept_at + _SHORT_SWEEP_SECONDS)
         return max(0.0, min(moments, default=now + self._config.floor_seconds) - now)

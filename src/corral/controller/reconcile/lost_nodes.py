@@ -8,7 +8,7 @@ from corral.controller.instances.endings import end_run
 from corral.controller.instances.wire_values import exit_record
 from corral.controller.instances.workspace import Workspace
 from corral.domain.events import EventType
-from corral.domain.instance_records import live
+from corral.domain.instance_records import AfterStop, live
 from corral.domain.instance_states import INSTANCE_LIFECYCLE, InstanceState, InstanceTrigger, Wanted
 
 
@@ -43,7 +43,10 @@ def lose_node(ws: Workspace, node: str, *, limit: int) -> bool:
 
 
 def forget_node(ws: Workspace, node: str, *, limit: int) -> bool:
-    """The node is no member any more: nobody will ever tell what became of its instances."""
+    """The node is no member any more: nobody will ever tell what became of its instances.
+
+    They may be alive where they are, so none is restarted: whatever replaces them has an id of its own.
+    """
     ended = 0
     for stored in ws.state.instances.of_node(node):
         record = stored.record
@@ -55,5 +58,6 @@ def forget_node(ws: Workspace, node: str, *, limit: int) -> bool:
         wanted = record.wanted is Wanted.RUN
         exit = exit_record(None, crashed=wanted, now=ws.now)
         state = InstanceState.CRASHED if wanted else InstanceState.STOPPED
-        end_run(ws, record, state, exit, reason=f"node '{node}' was removed")
+        lost = msgspec.structs.replace(record, after_stop=AfterStop.END)
+        end_run(ws, lost, state, exit, reason=f"node '{node}' was removed")
     return False

@@ -13,13 +13,14 @@ from corral.controller.cluster_state import ClusterState, Stored
 from corral.controller.http.call import Body, Call, NoQuery, Query
 from corral.controller.http.paging import Page, PageQuery, page_of
 from corral.controller.http.resources.changing import workspace
+from corral.controller.http.resources.instance_shapes import is_ready
 from corral.controller.http.route_table import Mutate, Read, Route
 from corral.controller.http.setting import Leading
 from corral.controller.instances import group_changes, instance_changes
 from corral.controller.instances.workspace import Workspace
 from corral.controller.mutations import Mutation
 from corral.domain.groups import Count, GroupSpec
-from corral.domain.instance_records import CrashLoop, GroupRecord, Readiness, live
+from corral.domain.instance_records import CrashLoop, GroupRecord, live
 from corral.domain.instance_states import Wanted
 from corral.domain.permissions import Permission
 
@@ -89,7 +90,7 @@ def group_shape(state: ClusterState, stored: Stored[GroupRecord]) -> GroupShape:
         wanted=record.wanted_count,
         target=record.target,
         instances=len(living),
-        ready=sum(each.readiness is Readiness.READY for each in living),
+        ready=sum(is_ready(each) for each in living),
         reason=record.reason,
         paused=record.paused,
         deleting=record.deleting,
@@ -142,10 +143,12 @@ def restart_group(leading: Leading, call: Call[None, NoQuery]) -> Mutation:
     name = call.path["name"]
 
     def restart(ws: Workspace) -> GroupRecord:
+        record = ws.require_group(name)
         for instance in ws.instances_of(name):
             if live(instance.state) and instance.wanted is Wanted.RUN:
                 instance_changes.restart_instance(ws, instance.id, reason="the group is restarted")
-        return ws.require_group(name)
+                ws.put_group(record)  # the revision in the answer is the group's own
+        return record
 
     return _changing(leading, call, "groups.restart", restart)
 

@@ -69,7 +69,7 @@ def instance_shape(leading: Leading, stored: Stored[InstanceRecord]) -> Instance
         node=record.node,
         state=record.state,
         wanted=record.wanted,
-        ready=record.readiness is Readiness.READY and live(record.state),
+        ready=is_ready(record),
         port=ports.get(PRIMARY, next(iter(ports.values()), None)),
         ports=ports,
         pid=record.pid or None,
@@ -91,6 +91,11 @@ def instance_shape(leading: Leading, stored: Stored[InstanceRecord]) -> Instance
         start_failure=record.start_failure,
         revision=stored.revision,
     )
+
+
+def is_ready(record: InstanceRecord) -> bool:
+    """Can it be used? Not while it is going, and nobody knows while its node is out of reach."""
+    return record.readiness is Readiness.READY and record.state is InstanceState.RUNNING
 
 
 def exit_shape(record: ExitRecord) -> ExitShape:

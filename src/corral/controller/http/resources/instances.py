@@ -259,7 +259,7 @@ async def _until(
 
 def _start_failed(record: InstanceRecord) -> Rejected:
     failure = record.start_failure
-    if failure is not None:
+    if failure is not None and record.started_at is None:  # else it is of an attempt before this run
         why = f"{failure.code} at {failure.stage}: {failure.message}"
     else:
         why = record.exit.summary if record.exit else record.reason or f"it is {record.state}"
