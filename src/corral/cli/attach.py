@@ -13,13 +13,13 @@ import queue
 import select
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 from corral.cli import sse
 from corral.cli.client import Client, segment
 from corral.cli.console_text import Neutraliser
-from corral.cli.failure import Failure, note, printable
+from corral.cli.failure import Failure, Unreachable, note, printable
 from corral.cli.line_editor import LineEditor
 
 _QUIET_SECONDS: Final = 0.5
@@ -49,7 +49,16 @@ class Feed:
 
     def start(self) -> None:
         for work in (self._follow, self._send):
-            threading.Thread(target=work, name=f"cli/console{work.__name__}", daemon=True).start()
+            name = f"cli/console{work.__name__}"
+            threading.Thread(target=self._guarded, args=(work,), name=name, daemon=True).start()
+
+    def _guarded(self, work: Callable[[], None]) -> None:
+        """Leaving closes the connection under these threads, and one that complains while the
+        interpreter ends takes the whole process down: whatever breaks is told here, or to nobody."""
+        try:
+            work()
+        except Exception as error:
+            self._put(FAILED, Unreachable(f"the console broke off: {error}"))
 
     def fileno(self) -> int:
         return self._ours

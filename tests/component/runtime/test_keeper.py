@@ -112,7 +112,7 @@ async def test_no_request_ends_it(house: ProcessHouse, request_bytes: bytes) -> 
             client.sendall(request_bytes[2:])
             client.shutdown(socket.SHUT_WR)
     assert await house.provider.start_keeper() == before
-    await eventually(lambda: len(open_files(before.pid)) == held)
+    await eventually(lambda: len(open_files(before.pid)) <= held)
 
 
 async def test_a_run_is_not_spawned_without_its_lock(house: ProcessHouse) -> None:
