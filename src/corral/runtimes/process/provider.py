@@ -124,9 +124,9 @@ class ProcessRuntime:
         record = executed(spec.run_directory)
         if record is not None and record.boot == boot_id() and not run_files.is_empty(spec.run_directory):
             raise _exists(spec)
-        earlier = self._runs.pop(spec.run_directory, None)
+        earlier = self._runs.get(spec.run_directory)
         if earlier is not None:
-            await earlier.close()
+            await self._let_go_of(spec.run_directory, earlier)
         if self._cgroups.exists(spec.run_name):
             await remove_group(self._cgroups, spec.run_name)
 
@@ -253,10 +253,14 @@ class ProcessRuntime:
         await asyncio.shield(run.emptied)
         ended = self._exit(run, await asyncio.shield(run.ended))
         await remove_group(self._cgroups, handle.run_name)
-        if self._runs.get(handle.run_directory) is run:
-            del self._runs[handle.run_directory]
-        await run.close()
+        await self._let_go_of(handle.run_directory, run)
         return ended
+
+    async def _let_go_of(self, directory: str, run: LiveRun) -> None:
+        """Closed before it is forgotten: if this is cancelled in between, `close` finishes it."""
+        await run.close()
+        if self._runs.get(directory) is run:
+            del self._runs[directory]
 
     async def stats(self, handle: RunHandle) -> RunStats:
         usage = self._cgroups.usage(handle.run_name)
