@@ -13,7 +13,8 @@ from typing import Final
 
 from corral.errors import Code, CorralError, Retryable
 from corral.runtimes.cgroups import control_files, unified
-from corral.runtimes.cgroups.port import CgroupFacts, WorkUsage
+from corral.runtimes.cgroups.one_tree import RunsInOneTree
+from corral.runtimes.cgroups.port import CgroupFacts
 from corral.runtimes.cgroups.proof import proven_facts
 from corral.runtimes.cgroups.run_names import escaped, is_keeper_name, keeper_name, unescaped
 from corral.runtimes.cgroups.systemd_bus import manager_group, start_scope, stop_unit
@@ -42,7 +43,7 @@ def open_systemd(mount: str, owner: str) -> SystemdCgroups:
     return SystemdCgroups(f"{path}/{SLICE}", owner)
 
 
-class SystemdCgroups:
+class SystemdCgroups(RunsInOneTree):
     """Scopes `corral-<run>[:<owner>].scope` in `corral.slice`."""
 
     name = "systemd"
@@ -67,40 +68,6 @@ class SystemdCgroups:
                 Code.SPAWN_FAILED, f"cannot divide the control group of run '{run}' ({unit}): {error}"
             ) from error
         return (f"{work}/cgroup.procs",)
-
-    def environment(self, run: str) -> dict[str, str]:  # noqa: ARG002  # the port
-        return {}
-
-    def know(self, run: str, *, shim_pid: int, pid: int) -> None:
-        """The kernel knows."""
-
-    def exists(self, run: str) -> bool:
-        return pathlib.Path(self._group(run)).is_dir()
-
-    def pids(self, run: str) -> list[int]:
-        return unified.pids(self._work(run))
-
-    async def signal(self, run: str, number: int) -> None:
-        unified.send(self._work(run), number)
-
-    async def kill(self, run: str) -> None:
-        await unified.kill(self._work(run), run)
-
-    async def set_frozen(self, run: str, frozen: bool) -> None:
-        await unified.set_frozen(self._work(run), run, frozen)
-
-    def usage(self, run: str) -> WorkUsage:
-        return unified.usage(self._work(run))
-
-    def oom_killed(self, run: str) -> bool:
-        """False also when the scope is gone: `oom_file` is to be read before."""
-        return unified.oom_killed(self._work(run))
-
-    def oom_file(self, run: str) -> str:
-        return f"{self._work(run)}/memory.events"
-
-    def limits_in_force(self, run: str) -> frozenset[str]:
-        return unified.limits_in_force(self._work(run))
 
     async def remove(self, run: str) -> None:
         """An empty scope goes by itself; stopping it only makes sure. The manager kills what a scope
@@ -133,6 +100,3 @@ class SystemdCgroups:
 
     def _group(self, run: str) -> str:
         return f"{self._directory}/{self._unit(run)}"
-
-    def _work(self, run: str) -> str:
-        return f"{self._group(run)}/work"

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import pathlib
-
 from corral.errors import Code, Retryable
 from corral.runtimes.cgroups import control_files, unified
-from corral.runtimes.cgroups.port import CgroupFacts, WorkUsage
+from corral.runtimes.cgroups.one_tree import RunsInOneTree
+from corral.runtimes.cgroups.port import CgroupFacts
 from corral.runtimes.cgroups.proof import proven_facts
 from corral.runtimes.cgroups.root_groups import RUN, RootGroup
 from corral.runtimes.cgroups.run_names import escaped, unescaped
 from corral.sdk.runtime import RunLimits
 
 
-class UnifiedCgroups:
+class UnifiedCgroups(RunsInOneTree):
     """Groups `<mount>/<root>/run-<run>`."""
 
     name = "v2"
@@ -38,39 +37,6 @@ class UnifiedCgroups:
             ) from error
         return (f"{work}/cgroup.procs",)
 
-    def environment(self, run: str) -> dict[str, str]:  # noqa: ARG002  # the port
-        return {}
-
-    def know(self, run: str, *, shim_pid: int, pid: int) -> None:
-        """The kernel knows."""
-
-    def exists(self, run: str) -> bool:
-        return pathlib.Path(self._group(run)).is_dir()
-
-    def pids(self, run: str) -> list[int]:
-        return unified.pids(self._work(run))
-
-    async def signal(self, run: str, number: int) -> None:
-        unified.send(self._work(run), number)
-
-    async def kill(self, run: str) -> None:
-        await unified.kill(self._work(run), run)
-
-    async def set_frozen(self, run: str, frozen: bool) -> None:
-        await unified.set_frozen(self._work(run), run, frozen)
-
-    def usage(self, run: str) -> WorkUsage:
-        return unified.usage(self._work(run))
-
-    def oom_killed(self, run: str) -> bool:
-        return unified.oom_killed(self._work(run))
-
-    def oom_file(self, run: str) -> str:
-        return f"{self._work(run)}/memory.events"
-
-    def limits_in_force(self, run: str) -> frozenset[str]:
-        return unified.limits_in_force(self._work(run))
-
     async def remove(self, run: str) -> None:
         control_files.remove_empty(self._group(run), run)
 
@@ -91,6 +57,3 @@ class UnifiedCgroups:
 
     def _group(self, run: str) -> str:
         return f"{self._root.path}/{RUN}{escaped(run)}"
-
-    def _work(self, run: str) -> str:
-        return f"{self._group(run)}/work"
