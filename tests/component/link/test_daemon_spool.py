@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import pathlib
 import shutil
 import sqlite3
 
@@ -52,6 +53,22 @@ async def test_a_spool_that_cannot_be_read_for_a_while_delays_its_records_and_no
     assert [line["event"] for line in logged].count("spool.sending_delayed") == 1
 
 
+async def off(disk: pathlib.Path) -> None:
+    """Until nothing of a stopped node writes there: its keeper goes a moment after its daemon."""
+    await eventually(lambda: not any(path.is_socket() for path in disk.rglob("*")))
+
+
+async def copy_disk(source: pathlib.Path, target: pathlib.Path) -> None:
+    await off(source)
+    shutil.copytree(source, target)
+
+
+async def put_back(copy: pathlib.Path, disk: pathlib.Path) -> None:
+    await off(disk)
+    shutil.rmtree(disk)
+    shutil.copytree(copy, disk)
+
+
 async def run_on(cluster, controller, daemon, messages: list[str]) -> None:
     """A life of the daemon in which it says this, and has it confirmed."""
     again = await cluster.restart(daemon)
@@ -68,12 +85,11 @@ async def test_a_node_restored_from_an_older_copy_of_its_disk_loses_and_doubles_
     daemon = await cluster.daemon("n1", controller)
     early = [f"before the copy {number}" for number in range(5)]
     await run_on(cluster, controller, daemon, early)
-    shutil.copytree(scratch / "n1", scratch / "copy")
+    await copy_disk(scratch / "n1", scratch / "copy")
     later = [f"after the copy {number}" for number in range(300)]
     await run_on(cluster, controller, daemon, later)
 
-    shutil.rmtree(scratch / "n1")
-    shutil.copytree(scratch / "copy", scratch / "n1")
+    await put_back(scratch / "copy", scratch / "n1")
     restored = await cluster.restart(daemon)
     former = restored.app._spool.spool_id
     again = [f"restored {number}" for number in range(400)]
@@ -94,12 +110,11 @@ async def test_a_restored_node_that_said_more_than_it_had_lost_before_it_could_c
         controller = await cluster.controller(via=proxy)
         daemon = await cluster.daemon("n1", controller)
         await daemon.app.stop()
-        shutil.copytree(scratch / "n1", scratch / "copy")
+        await copy_disk(scratch / "n1", scratch / "copy")
         later = [f"after the copy {number}" for number in range(20)]
         await run_on(cluster, controller, daemon, later)
 
-        shutil.rmtree(scratch / "n1")
-        shutil.copytree(scratch / "copy", scratch / "n1")
+        await put_back(scratch / "copy", scratch / "n1")
         await proxy.cut(refuse=True)
         again = [f"restored {number}" for number in range(90)]
         for life in range(3):  # its numbers pass those of the other life while nobody hears it
