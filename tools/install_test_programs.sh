@@ -6,6 +6,9 @@ missing=()
 [ -e /usr/lib/x86_64-linux-gnu/faketime/libfaketime.so.1 ] ||
   compgen -G '/usr/lib/*/faketime/libfaketime.so.1' >/dev/null || missing+=(libfaketime)
 command -v tmux >/dev/null || missing+=(tmux)
+command -v screen >/dev/null || missing+=(screen)
+command -v javac >/dev/null || missing+=(default-jdk-headless)
+[ -x /usr/games/openttd ] || missing+=(openttd openttd-opengfx)
 [ -x /lib/systemd/systemd ] || missing+=(systemd)
 command -v dbus-daemon >/dev/null || missing+=(dbus)
 

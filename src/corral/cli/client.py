@@ -7,11 +7,12 @@ nothing between us and the controller does it twice.
 
 from __future__ import annotations
 
+import contextlib
 import http.client
 import json
 import ssl
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Final
 from urllib.parse import SplitResult, quote, urlencode, urlsplit
 
@@ -21,6 +22,8 @@ from corral.version import VERSION
 ATTEMPTS: Final = 3
 PAUSE_SECONDS: Final = 0.1
 TIMEOUT_SECONDS: Final = 15.0
+UPLOAD_SECONDS: Final = 300.0
+"""How long a controller may take to look through what it was sent."""
 STREAM_SILENCE_SECONDS: Final = 60.0
 """Longer than any heartbeat: a stream this quiet is dead."""
 PAGE: Final = 500
@@ -58,14 +61,55 @@ class Client:
                 time.sleep(PAUSE_SECONDS * attempt)
         raise AssertionError("unreachable")
 
-    def post(self, path: str, body: Params | None = None) -> Any:
-        return self._exchange("POST", self._target(path, None), body)
+    def post(self, path: str, body: Params | None = None, *, timeout: float | None = None) -> Any:
+        """`timeout`: how long the answer may take, when it is known to take long."""
+        if timeout is None:
+            return self._exchange("POST", self._target(path, None), body)
+        usual, self._timeout = self._timeout, timeout
+        self.close()
+        try:
+            return self._exchange("POST", self._target(path, None), body)
+        finally:
+            self._timeout = usual
+            self.close()
 
     def patch(self, path: str, body: Params) -> Any:
         return self._exchange("PATCH", self._target(path, None), body)
 
     def put(self, path: str, body: Params) -> Any:
         return self._exchange("PUT", self._target(path, None), body)
+
+    def upload(
+        self,
+        path: str,
+        source: Iterable[bytes],
+        *,
+        size: int,
+        content_type: str = "application/octet-stream",
+        params: Params | None = None,
+    ) -> Any:
+        """PUT bytes of any length on a connection of its own. A controller that refuses them while they
+        are still being sent is heard."""
+        headers = {
+            **self._headers(),
+            "Content-Type": content_type,
+            "Content-Length": str(size),
+            "Idempotency-Key": _new_key(),
+        }
+        connection = self._connect(UPLOAD_SECONDS)
+        try:
+            # Cut off while sending: it does not want the rest, and what it says is in the answer.
+            with contextlib.suppress(BrokenPipeError, ConnectionResetError):
+                connection.request("PUT", self._target(path, params), body=source, headers=headers)
+            response = connection.getresponse()
+            content = response.read(_MAX_BODY)
+        except (OSError, http.client.HTTPException) as error:
+            raise self._unreachable(error, changed=True) from error
+        finally:
+            connection.close()
+        if not 200 <= response.status < 300:
+            self._refuse(response, content)
+        return self._decoded(content)
 
     def delete(self, path: str, params: Params | None = None) -> Any:
         return self._exchange("DELETE", self._target(path, params), None)

@@ -9,6 +9,7 @@ import click
 from corral.cli.client import segment
 from corral.cli.confirm import confirm, yes_option
 from corral.cli.failure import Refused, WrongUsage
+from corral.cli.noun import Noun
 from corral.cli.output import Column, Item, list_table, plain, show_done, show_list, show_one, state_column
 from corral.cli.session import Session, api_command
 from corral.cli.values import age
@@ -53,7 +54,7 @@ def _counts(group: Item) -> str:
     return f"{status.get('ready', 0)}/{status.get('wanted', 0)}"
 
 
-@click.group()
+@click.group(cls=Noun)
 def group() -> None:
     """What shall run, and how many of it."""
 
@@ -97,6 +98,9 @@ def _rows(found: Item) -> list[tuple[str, str]]:
         ("Paused until", plain(paused.get("until"))),
         ("Runtime", plain(found.get("runtime"))),
         ("Command", " ".join([*found.get("command", []), *found.get("args", [])]) or "-"),
+        ("Templates", plain(found.get("templates"))),
+        ("Artifact", _artifact(found.get("artifact") or {})),
+        ("Static", plain(found.get("static"))),
         ("Min", str(found.get("min", 0))),
         ("Max", plain(found.get("max"))),
         ("Ports", plain({name: _port(port) for name, port in (found.get("ports") or {}).items()})),
@@ -107,6 +111,10 @@ def _rows(found: Item) -> list[tuple[str, str]]:
         ("Updated", plain(status.get("updated_at"))),
         ("Revision", plain(found.get("revision"))),
     ]
+
+
+def _artifact(found: Item) -> str:
+    return f"{found['platform']} {found.get('version')}" if found.get("platform") else plain(found.get("url"))
 
 
 def _port(port: Item) -> str:

@@ -9,10 +9,12 @@ import click
 from corral.cli.client import segment
 from corral.cli.confirm import confirm, yes_option
 from corral.cli.instance_console import console, download, logs, search
+from corral.cli.instance_files import plan, save
 from corral.cli.instance_waits import INSTANCES, until_ended, until_running
+from corral.cli.noun import Noun
 from corral.cli.output import Column, Item, list_table, plain, show_done, show_list, show_one, state_column
 from corral.cli.session import Session, api_command
-from corral.cli.values import age
+from corral.cli.values import age, pairs
 from corral.cli.waiting import wait_options
 
 STATES: Final = (
@@ -33,6 +35,7 @@ COLUMNS: Final = (
     Column("READY", "ready"),
     Column("NODE", "node"),
     Column("PORT", "port"),
+    Column("PLAYERS", "players"),
     Column("PID", "pid"),
     Column("UPTIME", lambda instance: _uptime(instance)),
     Column("RESTARTS", lambda instance: str(instance.get("restarts", 0))),
@@ -53,7 +56,14 @@ def _reason(instance: Item) -> str:
     return plain(instance.get("reason"))
 
 
-@click.group()
+def _players(found: Item) -> str:
+    if found.get("players") is None:
+        return "-"
+    most = found.get("max_players")
+    return f"{found['players']} of {most}" if most else str(found["players"])
+
+
+@click.group(cls=Noun)
 def instance() -> None:
     """What runs: start it, stop it, read and write its console."""
 
@@ -100,6 +110,8 @@ def _rows(found: Item) -> list[tuple[str, str]]:
         ("Wanted", plain(found.get("wanted"))),
         ("Ready", plain(found.get("ready"))),
         ("Reason", plain(found.get("reason"))),
+        ("Stage", plain(found.get("stage"))),
+        ("Players", _players(found)),
         ("Node", plain(found.get("node"))),
         ("Ports", plain(found.get("ports"))),
         ("Pid", plain(found.get("pid"))),
@@ -112,6 +124,8 @@ def _rows(found: Item) -> list[tuple[str, str]]:
         ("Start failure", f"{failure['code']}: {failure['message']}" if failure else "-"),
         ("Memory", f"{found['memory_mb']} MB" if found.get("memory_mb") else "-"),
         ("Runtime", plain(found.get("runtime"))),
+        ("Variables", plain(found.get("variables"))),
+        ("Plan", plain(found.get("plan_hash"))),
         ("Last seen", age(found.get("last_seen"))),
     ]
 
@@ -119,11 +133,17 @@ def _rows(found: Item) -> list[tuple[str, str]]:
 @instance.command()
 @click.argument("group")
 @click.option("--node", metavar="ID", help="Only on this node.")
+@click.option("--var", "variables", multiple=True, metavar="K=V", help="A variable of this instance.")
 @wait_options()
 @api_command
-def start(session: Session, group: str, node: str | None, wait: bool, timeout: int) -> None:
+def start(
+    session: Session, group: str, node: str | None, variables: tuple[str, ...], wait: bool, timeout: int
+) -> None:
     """Start one more instance of GROUP."""
-    made = session.client.post(INSTANCES, {"group": group, **({"node": node} if node else {})})
+    body: dict[str, Any] = {"group": group, **({"node": node} if node else {})}
+    if variables:
+        body["variables"] = pairs(variables)
+    made = session.client.post(INSTANCES, body)
     if wait:
         made = until_running(session, made, timeout)
     show_done(session.output, made, f"instance '{made['id']}' is {made['state']} on node '{made['node']}'")
@@ -207,5 +227,5 @@ def delete(session: Session, id: str, yes: bool) -> None:
     show_done(session.output, {"id": id}, f"instance '{id}' is forgotten")
 
 
-for extra in (console, logs, search, download):
+for extra in (console, logs, search, download, plan, save):
     instance.add_command(extra)

@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import pathlib
 import sys
-from collections.abc import Iterator
 from typing import Any, Final
 
 import click
 
 from corral.cli.client import segment
-from corral.cli.failure import Failure, Refused, WrongUsage, note
+from corral.cli.failure import WrongUsage, note
 from corral.cli.instance_waits import INSTANCES
 from corral.cli.output import Item, show_streamed
 from corral.cli.session import Session, api_command
 
 _PAGE: Final = 5000
-_COPY_BYTES: Final = 256 * 1024
 
 run_option = click.option(
     "--incarnation", type=click.IntRange(1), metavar="N", help="An earlier run; without it the newest."
@@ -198,46 +195,10 @@ def search(session: Session, id: str, pattern: str, since: int, limit: int, inca
 @api_command
 def download(session: Session, id: str, path: str | None, since: int, incarnation: int | None) -> None:
     """Save a console byte by byte, as it was written."""
-    from corral.cli.waiting import Progress
+    from corral.cli.saving import save
 
     target = path or f"{pathlib.PurePath(id).name}.log"
     params = {"after": str(since), "incarnation": incarnation}
-    progress = Progress()
-    with session.client.download(f"{_path(id)}/download", params) as response, _opened(target) as file:
-        size = 0
-        for piece in _pieces(response):
-            file.write(piece)
-            size += len(piece)
-            progress.tell(f"{size / 1_048_576:.1f} MiB")
-    progress.done()
+    response = session.client.download(f"{_path(id)}/download", params)
+    size = save(response, target, what=f"console of {id}")
     note(f"{size} bytes of '{id}' are in {'stdout' if target == '-' else target}")
-
-
-def _pieces(response: Any) -> Iterator[bytes]:
-    import http.client
-
-    while True:
-        try:
-            piece = response.read1(_COPY_BYTES)
-        except (OSError, http.client.HTTPException) as error:
-            raise Refused(
-                f"the download broke off: {str(error) or type(error).__name__}",
-                hint="what was saved is not whole; try again",
-            ) from error
-        if not piece:
-            return
-        yield piece
-
-
-@contextlib.contextmanager
-def _opened(target: str) -> Iterator[Any]:
-    if target == "-":
-        yield sys.stdout.buffer
-        sys.stdout.buffer.flush()
-        return
-    try:
-        file = pathlib.Path(target).open("wb")  # noqa: SIM115 - closed below
-    except OSError as error:
-        raise Failure(f"cannot write {target}: {error.strerror}") from error
-    with file:
-        yield file

@@ -27,7 +27,10 @@ DAEMON_SECONDS: Final = 60.0
 STOP_SECONDS: Final = 20.0
 _POLL_SECONDS: Final = 0.1
 _JOIN_SECONDS: Final = 600
-_DEVELOPMENT: Final = {"CORRAL_INSTANCES_DEVELOPMENT": "true"}
+_DEVELOPMENT: Final = {
+    "CORRAL_INSTANCES_DEVELOPMENT": "true",
+    "CORRAL_DOWNLOADS_ALLOW_PRIVATE": "true",
+}
 _WILDCARDS: Final = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - not bound here, replaced
 
 

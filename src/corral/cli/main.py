@@ -13,6 +13,8 @@ from corral.cli.lazy import LazyGroup
 NOUNS: Final = {
     "group": ("corral.cli.group:group", "What shall run, and how many: create, change, scale, delete."),
     "instance": ("corral.cli.instance:instance", "What runs: start, stop, console, logs, commands."),
+    "template": ("corral.cli.template:template", "File trees of instances: upload, edit, diff, roll back."),
+    "catalog": ("corral.cli.catalog:catalog", "Programs by platform and version: add, list, remove."),
     "crash": ("corral.cli.crash:crash", "What ended without being asked to."),
     "why": ("corral.cli.why:why", "Why an instance or a group is as it is."),
     "node": ("corral.cli.node:node", "Hosts that run instances: list, cordon, enrol, revoke."),

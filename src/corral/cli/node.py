@@ -10,6 +10,8 @@ from corral.cli.client import segment
 from corral.cli.confirm import confirm, yes_option
 from corral.cli.failure import Refused, WaitRanOut
 from corral.cli.join_token import join_token, join_token_revoke, join_tokens
+from corral.cli.node_cache import cache, prewarm
+from corral.cli.noun import Noun
 from corral.cli.output import Column, Item, list_table, plain, show_done, show_list, show_one, state_column
 from corral.cli.session import Session, api_command
 from corral.cli.values import Span, age
@@ -43,7 +45,7 @@ def _cpu(node: Item) -> str:
     return f"{usage * 100:.0f}% of {cpus}"
 
 
-@click.group()
+@click.group(cls=Noun)
 def node() -> None:
     """Hosts that run instances."""
 
@@ -173,5 +175,5 @@ def remove(session: Session, id: str, yes: bool) -> None:
     show_done(session.output, {"id": id}, f"node '{id}' is removed")
 
 
-for command in (join_token, join_tokens, join_token_revoke):
+for command in (join_token, join_tokens, join_token_revoke, cache, prewarm):
     node.add_command(command)

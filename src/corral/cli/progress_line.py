@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import sys
+import time
 from types import TracebackType
-from typing import Self
+from typing import Final, Self
 
 from corral.cli.failure import printable
+
+_WIDTH: Final = 24
+_PAUSE_SECONDS: Final = 0.1
+_MIB: Final = 1_048_576
 
 
 class ProgressLine:
@@ -30,3 +35,31 @@ class ProgressLine:
             self._shown = text
             sys.stderr.write(f"\r\x1b[K{printable(text)}")
             sys.stderr.flush()
+
+
+class Bar(ProgressLine):
+    """How much of so many bytes is done, and how fast; without a total only how much."""
+
+    def __init__(self, what: str, total: int) -> None:
+        super().__init__()
+        self._what = what
+        self._total = total
+        self._began = time.monotonic()
+        self._drawn = 0.0
+        self.done = 0
+
+    def add(self, count: int) -> None:
+        self.done += count
+        now = time.monotonic()
+        if now - self._drawn >= _PAUSE_SECONDS or self.done == self._total:
+            self._drawn = now
+            self.show(self._text(now - self._began))
+
+    def _text(self, seconds: float) -> str:
+        speed = f"{self.done / _MIB / max(seconds, 0.001):.1f} MiB/s"
+        if not self._total:
+            return f"{self._what} {self.done / _MIB:.1f} MiB, {speed}"
+        part = min(1.0, self.done / self._total)
+        filled = round(part * _WIDTH)
+        bar = "#" * filled + "." * (_WIDTH - filled)
+        return f"{self._what} [{bar}] {part:4.0%} of {self._total / _MIB:.1f} MiB, {speed}"

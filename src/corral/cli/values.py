@@ -7,6 +7,8 @@ from typing import Any, Final
 
 import click
 
+from corral.cli.failure import WrongUsage
+
 _PART: Final = re.compile(r"([0-9]+)([smhdw])")
 _UNITS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
 
@@ -55,3 +57,24 @@ def _length(seconds: int) -> str:
     if seconds < 172_800:
         return f"{seconds // 3600}h"
     return f"{seconds // 86_400}d"
+
+
+def size_text(size: Any) -> str:
+    """Bytes as people read them."""
+    value = float(size or 0)
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if value < 1024 or unit == "GiB":
+            return f"{value:.0f} {unit}" if unit == "B" else f"{value:.1f} {unit}"
+        value /= 1024
+    return ""
+
+
+def pairs(given: tuple[str, ...]) -> dict[str, str]:
+    """`K=V` each."""
+    found: dict[str, str] = {}
+    for text in given:
+        key, equals, value = text.partition("=")
+        if not key or not equals:
+            raise WrongUsage(f"'{text}' is not NAME=VALUE")
+        found[key] = value
+    return found

@@ -116,6 +116,7 @@ class ControllerApp:
             set_log_level=self._logs.set_level,
             scrape_networks=[ipaddress.ip_network(n) for n in self._config.metrics.scrape_networks],
             body_limit=self._config.http.body_limit_bytes,
+            templates=self._config.templates,
         )
 
     async def _start_http(self) -> None:

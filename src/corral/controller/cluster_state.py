@@ -11,6 +11,7 @@ from typing import Final
 from corral.controller.collections import (
     ADMIN_CERTIFICATES,
     AUTHORITY,
+    CATALOG,
     CLUSTER,
     CRASHES,
     GROUPS,
@@ -25,6 +26,7 @@ from corral.controller.collections import (
 )
 from corral.controller.fleet_mirrors import InstanceMirror, LedgerMirror
 from corral.controller.mirrors import Mirror, Stored
+from corral.controller.template_mirror import TemplateMirror
 from corral.domain.records import AuthorityRecord, ClusterRecord, Record
 from corral.errors import Bug
 from corral.store.port import Commit, Snapshot
@@ -50,6 +52,8 @@ class ClusterState:
         self.node_ledgers: Final = LedgerMirror()
         self.plans: Final = Mirror(PLANS, "plan")
         self.crashes: Final = Mirror(CRASHES, "crash")
+        self.templates: Final = TemplateMirror()
+        self.catalog: Final = Mirror(CATALOG, "catalog entry")
         self.sequences: Final = Mirror(SEQUENCES, "sequence")
         mirrors: tuple[Mirror[Record], ...] = (  # type: ignore[assignment]  # each folds its own type
             self.cluster,
@@ -65,6 +69,8 @@ class ClusterState:
             self.node_ledgers,
             self.plans,
             self.crashes,
+            self.templates,
+            self.catalog,
             self.sequences,
         )
         self._mirrors = {mirror.collection.name: mirror for mirror in mirrors}

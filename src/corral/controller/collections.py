@@ -6,6 +6,7 @@ from typing import Final, Generic, TypeVar
 
 import msgspec
 
+from corral.domain.catalog import CatalogRecord
 from corral.domain.instance_records import (
     CrashRecord,
     DecisionRecord,
@@ -28,6 +29,7 @@ from corral.domain.records import (
     Record,
     SpoolPosition,
 )
+from corral.domain.templates import TemplateRecord
 from corral.store.port import Append, Delete, Put, encode
 
 R = TypeVar("R", bound=Record)
@@ -75,6 +77,8 @@ INSTANCES: Final = Collection("instances", InstanceRecord)
 NODE_LEDGERS: Final = Collection("node_ledgers", NodeLedger)
 PLANS: Final = Collection("plans", PlanRecord)
 CRASHES: Final = Collection("crashes", CrashRecord)
+TEMPLATES: Final = Collection("templates", TemplateRecord)
+CATALOG: Final = Collection("catalog", CatalogRecord)
 SEQUENCES: Final = Collection("sequences", SequenceRecord)
 
 ONLY: Final = "only"

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import datetime as dt
-from collections.abc import Callable
+import itertools
+from collections.abc import Callable, Iterator
 from typing import Final, Self
 
+import msgspec
 import structlog
 
+from corral.controller.cluster_state import ClusterState
 from corral.controller.collections import (
     ADMIN_CERTIFICATES,
     AUDIT,
@@ -18,10 +21,14 @@ from corral.controller.collections import (
     INSTANCE_DECISIONS_PREFIX,
     JOIN_TOKENS,
     NODE_LOG_PREFIX,
+    TEMPLATES,
 )
 from corral.controller.http.idempotency import expired
 from corral.controller.instances.forgetting import forgotten
 from corral.controller.ledger import Ledger, Step
+from corral.controller.templates.changes import kept_versions
+from corral.controller.templates.collection import BlobCollector
+from corral.controller.templates.usage import hashes_in_use
 from corral.domain.ids import Epoch
 from corral.errors import CorralError
 from corral.store.port import Adapter
@@ -48,6 +55,7 @@ class Housekeeping:
         self._ledger = ledger
         self._clock = clock
         self._instances = config.instances
+        self._keep_versions = config.templates.keep_versions
         policy = RetentionPolicy(
             events=config.retention.events,
             journals={
@@ -56,6 +64,7 @@ class Housekeeping:
                 DECISIONS_PREFIX: config.instances.decisions_per_subject,
             },
         )
+        self._collector = BlobCollector(store, config=config.templates, clock=clock)
         self._retention = Retention(store, epoch=epoch, policy=policy)
         self._tasks: list[asyncio.Task[None]] = []
 
@@ -63,6 +72,7 @@ class Housekeeping:
         self._tasks = [
             asyncio.create_task(self._retention.run(every=_SWEEP_SECONDS), name="housekeeping/retention"),
             asyncio.create_task(self._sweep_for_ever(), name="housekeeping/sweep"),
+            asyncio.create_task(self._collect_for_ever(), name="housekeeping/collect"),
         ]
         return self
 
@@ -80,6 +90,15 @@ class Housekeeping:
             except CorralError as error:
                 _log.warning("housekeeping.postponed", reason=str(error))
             await asyncio.sleep(_SWEEP_SECONDS)
+
+    async def _collect_for_ever(self) -> None:
+        """Apart from the sweeps: to look at every content of a large store takes its time."""
+        while True:
+            await asyncio.sleep(_SWEEP_SECONDS)
+            try:
+                await self._collector.collect(self._ledger.state)
+            except CorralError as error:
+                _log.warning("housekeeping.collection_postponed", reason=str(error))
 
     async def sweep(self) -> int:
         """Remove some of what has expired; returns how much, 0 when nothing is left to do."""
@@ -120,5 +139,18 @@ class Housekeeping:
             if stored.record.expires_at + _JOIN_TOKEN_MEMORY < now:
                 steps.append(JOIN_TOKENS.delete(token_id, expect=stored.revision))
         steps = steps[:_PER_COMMIT]
+        steps += itertools.islice(surplus_versions(state, keep=self._keep_versions), _PER_COMMIT)
         steps += forgotten(state, config=self._instances, now=now, limit=_PER_COMMIT)
         return steps
+
+
+def surplus_versions(state: ClusterState, *, keep: int) -> Iterator[Step]:
+    """Versions that were kept beside the newest for what ran by them, and are needed no more."""
+    for name, stored in state.templates.items():
+        record = stored.record
+        if len(record.versions) <= keep:
+            continue
+        in_use = hashes_in_use(state, name)
+        kept = kept_versions(record.versions, keep=keep, current=record.current, in_use=in_use)
+        if len(kept) < len(record.versions):
+            yield TEMPLATES.put(name, msgspec.structs.replace(record, versions=kept), expect=stored.revision)

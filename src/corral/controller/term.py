@@ -16,6 +16,7 @@ import structlog
 
 from corral.controller.cluster_state import ClusterState
 from corral.controller.consoles.service import Consoles
+from corral.controller.distribution.service import Distribution
 from corral.controller.enrolment import Enrolment
 from corral.controller.events.hub import EventHub
 from corral.controller.founding import found_cluster, open_authority, trusted_ca_pem
@@ -30,8 +31,11 @@ from corral.controller.sessions.door import LinkTerm
 from corral.controller.sessions.fetches import Fetches
 from corral.controller.sessions.registry import Sessions
 from corral.controller.sessions.uploads import Uploads
+from corral.controller.templates.library import TemplateLibrary
+from corral.controller.workload.service import Workloads
+from corral.controller.workload.tokens import workload_key
 from corral.domain.events import Draft, EventType
-from corral.domain.ids import Epoch
+from corral.domain.ids import Epoch, NodeId
 from corral.errors import Code, Retryable
 from corral.pki.authority import Authority
 from corral.store.port import Adapter, Commit, Fenced
@@ -88,6 +92,10 @@ class LeaderTerm:
         self.ledger = Ledger(self.writer, self.state)
         self.hub: EventHub
         self.sessions: Sessions
+        self.uploads: Uploads
+        self.templates: TemplateLibrary
+        self.distribution: Distribution
+        self.workload: Workloads
         self.instances: InstanceService
         self.reconciler: Reconciler
         self.authority: Authority
@@ -98,6 +106,8 @@ class LeaderTerm:
         """Memory first, then everybody who looks at memory."""
         self.state.apply(commit)
         self.sessions.follow(commit)
+        self.workload.follow(commit)
+        self.distribution.follow(commit)
         self.instances.follow(commit)
         self.reconciler.follow(commit)
         self.hub.publish(commit)
@@ -124,6 +134,7 @@ class LeaderTerm:
         metrics = self._setting.metrics.registry
         self.sessions = Sessions(ledger=self.ledger, clock=self._clock, metrics=metrics)
         self._stack.callback(self.sessions.forget_metrics, metrics)
+        self._make_suppliers()
         self._make_keepers()
         self.writer.start()
         self._stack.push_async_callback(self.writer.close)
@@ -146,8 +157,32 @@ class LeaderTerm:
             clock=self._clock,
         )
         await self._stack.enter_async_context(housekeeping)
+        self._keep_running("distribution/warm", self.distribution.run)
         self._keep_running("dispatch/repeat", self.instances.dispatcher.run)
         self._keep_running("reconcile/run", self.reconciler.run)
+
+    def _make_suppliers(self) -> None:
+        """Those who have what instances are made of, and speak with what runs."""
+        data = self._config.data
+        self.uploads = self._stack.enter_context(Uploads(self._store, directory=data / "incoming"))
+        self.templates = TemplateLibrary(
+            self._store, config=self._config.templates, directory=data / "uploads", clock=self._clock
+        )
+        self.distribution = Distribution(
+            state=self.state,
+            library=self.templates,
+            links=self.sessions,
+            uploads=self.uploads,
+            limits=self._config.templates,
+            entropy=self._entropy,
+        )
+        self.workload = Workloads(
+            state=self.state,
+            links=self.sessions,
+            key=lambda: workload_key(self.state, self._config.cluster_key_path),
+            clock=self._clock,
+            life=dt.timedelta(seconds=self._config.workload.token_seconds),
+        )
 
     def _make_keepers(self) -> None:
         """Those who keep instances. They see every commit, so they are there before the first."""
@@ -157,6 +192,7 @@ class LeaderTerm:
             epoch=self.epoch,
             clock=self._clock,
             entropy=self._entropy,
+            tokens=self.workload.tokens,
             api_url=self._api_url,
             resend_seconds=self._config.reconcile.resend_seconds,
         )
@@ -169,6 +205,11 @@ class LeaderTerm:
             clock=self._clock,
         )
         self.reconciler.begin()
+
+    def _judged(self, node_id: NodeId) -> None:
+        """A node's session has begun in earnest: it counts, and it gets what it will need."""
+        self.reconciler.judged(node_id)
+        self.distribution.joined(node_id)
 
     def _keep_running(self, name: str, run: Callable[[], Awaitable[None]]) -> None:
         """A task of this term. A bug in it is logged, and must not leave instances without a keeper."""
@@ -199,12 +240,11 @@ class LeaderTerm:
 
     def _open_doors(self) -> None:
         self.authority = open_authority(self.state, key_path=self._config.cluster_key_path, clock=self._clock)
-        uploads = self._stack.enter_context(Uploads(self._store, directory=self._config.data / "incoming"))
         consoles = Consoles(
             state=self.state,
             hub=self.hub,
             links=self.sessions,
-            uploads=uploads,
+            uploads=self.uploads,
             clock=self._clock,
             entropy=self._entropy,
         )
@@ -219,8 +259,13 @@ class LeaderTerm:
             cluster=self._cluster,
             instances=self.instances,
             consoles=consoles,
+            blobs=self._store,
+            templates=self.templates,
+            distribution=self.distribution,
+            workload=self.workload,
         )
         self._stack.push_async_callback(self.http.close)
+        self._stack.push_async_callback(self.distribution.close)
         self.link = LinkTerm(
             epoch=self.epoch,
             ledger=self.ledger,
@@ -232,15 +277,18 @@ class LeaderTerm:
                 certificate_life=dt.timedelta(days=self._config.pki.node_certificate_days),
             ),
             fetches=Fetches(self._store),
-            uploads=uploads,
+            uploads=self.uploads,
             reports=InstanceReports(
+                state=self.state,
                 workspace=lambda cause: self.instances.workspace(cause=cause),
                 numbers=self.instances.numbers,
                 dispatcher=self.instances.dispatcher,
                 commands=self.instances.commands,
-                on_judged=self.reconciler.judged,
+                vitals=self.workload.vitals,
+                on_judged=self._judged,
             ),
             consoles=consoles,
+            files=self.distribution,
             trusted_ca_pem=trusted_ca_pem(self.state),
         )
         reason = Retryable(Code.NOT_LEADER, "this controller no longer leads", retry_after=1.0)

@@ -10,7 +10,9 @@ from typing import Final
 import structlog
 
 from corral.daemon import host
+from corral.daemon.cache.cache import NodeCache
 from corral.daemon.console.consoles import Consoles
+from corral.daemon.downloads.downloads import Downloads
 from corral.daemon.enrol import enrol
 from corral.daemon.identity import Identity, load_identity
 from corral.daemon.link.link import Link, Order
@@ -18,7 +20,9 @@ from corral.daemon.link.log_forwarding import LogForwarding
 from corral.daemon.link.memory import LinkMemory
 from corral.daemon.link.spool import Spool
 from corral.daemon.supervise.link_orders import LinkOrders
+from corral.daemon.supervise.live_figures import LiveFigures
 from corral.daemon.supervise.local_socket import LocalSocket
+from corral.daemon.supervise.save_orders import SaveOrders
 from corral.daemon.supervise.supervision import NodeRuntime, Supervision
 from corral.daemon.supervise.supervisor import running_instances
 from corral.domain.ids import NodeId
@@ -33,10 +37,12 @@ from corral.system.loop_watch import LoopWatch
 from corral.system.service import run_service
 from corral.system.shutdown import Stage, run_stages
 from corral.version import PROTOCOL_VERSION, VERSION
+from corral.wire.v1.link_pb2 import DaemonMessage
 from corral.wire.v1.node_pb2 import Handshake, NodeStatus
 
 _log = structlog.get_logger("corral.daemon")
 DAEMON_ROLE: Final = "daemon"
+DEFAULT_RUNTIME: Final = "process"
 
 
 class HostFacts:
@@ -63,7 +69,7 @@ class HostFacts:
         self._spool = spool
 
     def handshake(self) -> Handshake:
-        runtime = self._supervision.services.runtime
+        runtimes = self._supervision.services.runtimes
         return Handshake(
             version=VERSION,
             total_memory_mb=host.total_memory_mb(),
@@ -76,8 +82,8 @@ class HostFacts:
             machine_id=self._machine_id,
             boot_id=self._boot_id,
             run_id=self._run_id,
-            runtimes=[runtime.name],
-            capabilities=runtime.capabilities().names(),
+            runtimes=runtimes.names(),
+            capabilities=runtimes.get(DEFAULT_RUNTIME).capabilities().names(),
         )
 
     def status(self) -> NodeStatus:
@@ -124,7 +130,9 @@ class DaemonApp:
         self._running: asyncio.Task[None] | None = None
         self._spool: Spool | None = None
         self._orders: LinkOrders | None = None
+        self._saves: SaveOrders | None = None
         self.supervision: Supervision | None = None
+        self.cache: NodeCache
         self.link: Link
         self.identity: Identity
 
@@ -155,8 +163,12 @@ class DaemonApp:
             self._spool = open_spool(self._config, self._entropy)
             self._stack.callback(self._logs.add_sink(LogForwarding(self._spool)))
             consoles = await self._stack.enter_async_context(Consoles(self._clock))
+            self.cache = await self._stack.enter_async_context(
+                open_cache(self._config, self._clock, self._entropy)
+            )
             supervision = await self._supervise(runtime, self._spool, consoles)
             self._orders = LinkOrders(supervision.supervisor)
+            self._saves = SaveOrders(supervision.supervisor, supervision.directories, entropy=self._entropy)
             self.link = Link(
                 data=data,
                 identity=self.identity,
@@ -173,8 +185,13 @@ class DaemonApp:
                 settings=self._config.link,
                 clock=self._clock,
                 entropy=self._entropy,
-                orders={**self._orders.handlers, **console_orders(consoles)},
-                listeners=[consoles],
+                orders={
+                    **self._orders.handlers,
+                    **self._saves.handlers,
+                    **console_orders(consoles),
+                    **self.cache.handlers,
+                },
+                listeners=[consoles, self.cache, self._saves, LiveFigures(supervision.supervisor)],
             )
             await self._doors.enter_async_context(LocalSocket(data, supervision.supervisor))
             _log.info("daemon.started", node=self.node_id, version=VERSION, data=str(data))
@@ -185,18 +202,23 @@ class DaemonApp:
 
     async def _supervise(self, runtime: NodeRuntime, spool: Spool, consoles: Consoles) -> Supervision:
         self.supervision = Supervision(
-            data=self._config.data,
-            settings=self._config.instances,
+            config=self._config,
             node_id=self.node_id,
             address=advertised_address(self._config),
             runtime=runtime,
+            cache=self.cache,
             spool=spool,
             consoles=consoles,
             clock=self._clock,
             entropy=self._entropy,
+            send=self._send,
         )
         await self.supervision.begin()
         return self.supervision
+
+    def _send(self, message: DaemonMessage) -> bool:
+        """To the controller there is; before the link is made there is none."""
+        return self._running is not None and self.link.send(message)
 
     async def _identify(self, memory: LinkMemory, machine_id: str) -> Identity:
         data = self._config.data
@@ -253,6 +275,8 @@ class DaemonApp:
     async def _let_go(self) -> None:
         if self._orders is not None:
             await self._orders.close()
+        if self._saves is not None:
+            await self._saves.close()
         if self.supervision is not None:
             await self.supervision.end()
 
@@ -270,6 +294,12 @@ def open_spool(config: DaemonConfig, entropy: Entropy) -> Spool:
         log_bytes=config.spool.log_bytes,
         max_bytes=config.spool.max_bytes,
     )
+
+
+def open_cache(config: DaemonConfig, clock: Clock, entropy: Entropy) -> NodeCache:
+    """To be entered."""
+    downloads = Downloads(settings=config.downloads, clock=clock, entropy=entropy)
+    return NodeCache(root=config.data / "cache", settings=config.cache, downloads=downloads, clock=clock)
 
 
 def run_daemon(config: DaemonConfig, *, join: str | None = None, parent_fd: int | None = None) -> int:

@@ -15,6 +15,7 @@ import asyncio
 import datetime as dt
 import json
 import os
+import pathlib
 import random
 import signal
 import struct
@@ -263,10 +264,13 @@ def main() -> int:
     parser.add_argument("--host", default="0.0.0.0", help="address to listen on")  # noqa: S104
     parser.add_argument("--max-players", type=int, default=20)
     parser.add_argument("--motd", default="A Corral demo server", help="text of the server list")
+    parser.add_argument("--motd-file", type=pathlib.Path, help="file that holds that text instead")
     parser.add_argument("--bots", action="store_true", help="let names come and go as players would")
     parser.add_argument("--pace", type=float, default=7.0, help="seconds between them, on average")
     parser.add_argument("--seed", default=None, help="same seed, same comings and goings")
     options = parser.parse_args()
+    if options.motd_file is not None:
+        options.motd = options.motd_file.read_text(encoding="utf-8").strip()
     bots = random.Random(options.seed) if options.bots else None  # noqa: S311 - a game
     return asyncio.run(serve(options, bots))
 

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Mapping
 from typing import Any, Final
 
 import msgspec
+from msgspec import inspect
 
-from corral.domain.groups import GroupSpec, check_group
+from corral.domain.group_checks import check_group
+from corral.domain.groups import GroupSpec
 from corral.errors import Code, Rejected, nearest
 
 _AT: Final = re.compile(r" - at `(?:key in )?`?\$(?P<path>[^`]*)`$")
 _UNKNOWN: Final = re.compile(r"unknown field `(?P<name>.*)`$", re.DOTALL)
 _MISSING: Final = re.compile(r"missing required field `(?P<name>.*)`$")
+_STEP: Final = re.compile(r"[^.\[\]]+|\.\.\.")
 _MAX_DEPTH: Final = 16
 
 
@@ -68,7 +72,7 @@ def _refusal(message: str) -> Rejected:
     said = message[: at.start()] if at else message
     if unknown := _UNKNOWN.search(said):
         name = unknown["name"][:80]
-        guess = nearest(name, GroupSpec.__struct_fields__) if not path else None
+        guess = nearest(name, _fields_at(path))
         hint = f"did you mean '{guess}'?" if guess else None
         return Rejected(Code.UNKNOWN_FIELD, f"unknown field '{name}'", field=_joined(path, name), hint=hint)
     if missing := _MISSING.search(said):
@@ -78,6 +82,37 @@ def _refusal(message: str) -> Rejected:
     return Rejected(
         Code.INVALID_FIELD, f"{subject} is invalid: {said.replace('`', '')[:300]}", field=path or None
     )
+
+
+def _fields_at(path: str) -> tuple[str, ...]:
+    """The fields known at a path such as `probes[0]` or `ports[...]`; none when it leads nowhere."""
+    here: inspect.Type = _group_type()
+    for step in _STEP.findall(path):
+        here = _into(here, step)
+    found = next((part for part in _parts(here) if isinstance(part, inspect.StructType)), None)
+    return tuple(field.encode_name for field in found.fields) if found else ()
+
+
+@functools.cache
+def _group_type() -> inspect.Type:
+    return inspect.type_info(GroupSpec)
+
+
+def _into(kind: inspect.Type, step: str) -> inspect.Type:
+    for part in _parts(kind):
+        if isinstance(part, inspect.StructType):
+            for field in part.fields:
+                if field.encode_name == step:
+                    return field.type
+        elif isinstance(part, inspect.DictType):
+            return part.value_type
+        elif isinstance(part, inspect.VarTupleType):
+            return part.item_type
+    return inspect.AnyType()
+
+
+def _parts(kind: inspect.Type) -> tuple[inspect.Type, ...]:
+    return kind.types if isinstance(kind, inspect.UnionType) else (kind,)
 
 
 def _joined(path: str, name: str) -> str:

@@ -1,6 +1,6 @@
 """What an operator says about a group: the document of the API, of files and of the store.
 
-Parsed strictly, an unknown key is an error. What the types cannot say is checked by `check_group`.
+Parsed strictly, an unknown key is an error. What the types cannot say is checked by `group_checks`.
 """
 
 from __future__ import annotations
@@ -10,27 +10,26 @@ from typing import Annotated, Final
 
 import msgspec
 
-from corral.domain.ids import group_name, node_id
-from corral.errors import Code, Rejected, unknown_choice
-
-Count = Annotated[int, msgspec.Meta(ge=0, le=10_000)]
-Seconds = Annotated[int, msgspec.Meta(ge=0, le=31_536_000)]
-Milliseconds = Annotated[int, msgspec.Meta(ge=0, le=86_400_000)]
-PortNumber = Annotated[int, msgspec.Meta(ge=1, le=65_535)]
-Argument = Annotated[str, msgspec.Meta(max_length=131_072)]
+from corral.domain.group_files import (
+    ArtifactSpec,
+    Category,
+    ConfigFormat,
+    ExtensionSpec,
+    JvmSpec,
+    PatchSpec,
+    TemplateSelection,
+    WarmupSpec,
+)
+from corral.domain.probes import ProbeSpec
+from corral.domain.spec import Argument, Count, Milliseconds, PathText, PortNumber, Seconds, Spec
+from corral.domain.variable_types import VariableSpec
 
 PRIMARY: Final = "primary"
 BLOCKED_VARIABLES: Final = frozenset({"LD_PRELOAD", "LD_AUDIT", "LD_LIBRARY_PATH"})
 """Refused in `env`: they change what other programs of the run load before they can say no."""
 RESERVED_PREFIX: Final = "CORRAL_"
 SIGNALS: Final = ("SIGTERM", "SIGINT", "SIGHUP", "SIGQUIT", "SIGUSR1", "SIGUSR2", "SIGKILL")
-_MAX_ARGUMENT: Final = 128 * 1024
-_MAX_NAME: Final = 56
-"""So that `NAME-NUMBER` is a valid instance id."""
-
-
-class Spec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=False):
-    """Base of the parts of a group document."""
+RUNTIMES: Final = ("process", "tmux", "screen")
 
 
 class PortProtocol(enum.StrEnum):
@@ -106,9 +105,31 @@ class GroupSpec(Spec, frozen=True, kw_only=True):
     runtime: str = "process"
     command: tuple[Argument, ...] = ()
     args: tuple[Argument, ...] = ()
-    env: dict[str, Argument] = {}
-    variables: dict[str, Argument] = {}
-    templates: tuple[str, ...] = ()
+    env: dict[str, Argument] = msgspec.field(default_factory=dict)
+    variables: dict[str, Argument] = msgspec.field(default_factory=dict)
+    variable_types: dict[str, VariableSpec] = msgspec.field(default_factory=dict)
+    strict_variables: bool = False
+    """A `%NAME%` that nobody defines stops the start, with its file and line."""
+    substitute: tuple[PathText, ...] = ()
+    """Globs of the files in which `%NAME%` is replaced."""
+    templates: tuple[Annotated[str, msgspec.Meta(max_length=127)], ...] = ()
+    """The chain: in this order, later ones win."""
+    template_selection: TemplateSelection = TemplateSelection()
+    merge: tuple[PathText, ...] = ()
+    """Globs of YAML, JSON, TOML and properties files whose layers are merged instead of replaced."""
+    patches: tuple[PatchSpec, ...] = ()
+    artifact: ArtifactSpec | None = None
+    extensions: tuple[ExtensionSpec, ...] = ()
+    jvm: JvmSpec | None = None
+    warmup: WarmupSpec = WarmupSpec()
+    category: Category = Category.NONE
+    config_format: ConfigFormat = ConfigFormat.NONE
+    static: bool = False
+    """Each instance keeps its directory, one an ordinal; templates seed it once."""
+    protected_paths: tuple[PathText, ...] = ()
+    """Globs of files in a static directory that no later start overwrites."""
+    probes: tuple[ProbeSpec, ...] = ()
+    """Empty: an instance is ready as soon as its process has lived for `min_alive_ms`."""
     min: Count = 0
     max: Count | None = None
     """None: no upper bound."""
@@ -116,12 +137,16 @@ class GroupSpec(Spec, frozen=True, kw_only=True):
     """Reserved on the node and enforced there; 0: neither."""
     cpu: Annotated[float, msgspec.Meta(ge=0, le=4096)] = 0.0
     pids: Annotated[int, msgspec.Meta(ge=0, le=4_194_304)] = 0
+    disk_mb: Annotated[int, msgspec.Meta(ge=0, le=1_073_741_824)] = 0
+    """Free space a node must have, beside its reserve, before it prepares an instance."""
     console_mb: Annotated[int, msgspec.Meta(ge=1, le=1_048_576)] = 256
-    ports: dict[str, PortSpec] = {}
+    ports: dict[str, PortSpec] = msgspec.field(default_factory=dict)
     max_players: Count = 0
+    host_address: Annotated[str, msgspec.Meta(max_length=255)] = ""
+    """Where instances listen, as `%HOST_ADDRESS%` says it; may hold `%NAME%`. Empty: the node's address."""
     nodes: tuple[str, ...] = ()
     """Only on these nodes; empty: on any."""
-    node_labels: dict[str, str] = {}
+    node_labels: dict[str, str] = msgspec.field(default_factory=dict)
     run_as: str = ""
     isolate: Isolation = Isolation.SHARED
     stdin: StdinMode = StdinMode.FIFO
@@ -134,81 +159,5 @@ class GroupSpec(Spec, frozen=True, kw_only=True):
     crash_keep_seconds: Seconds = 3600
     restart: RestartSpec = RestartSpec()
     crash_loop: CrashLoopSpec = CrashLoopSpec()
-    labels: dict[str, str] = {}
-    properties: dict[str, str] = {}
-
-
-def check_group(spec: GroupSpec) -> GroupSpec:
-    """Refuse what cannot work, naming the field."""
-    group_name(spec.name)
-    if len(spec.name) > _MAX_NAME:
-        raise _invalid("name", f"it has {len(spec.name)} characters", f"use at most {_MAX_NAME}")
-    if spec.runtime != "process":
-        raise unknown_choice(
-            "runtime", spec.runtime[:80], ("process",), code=Code.INVALID_FIELD, field="runtime"
-        )
-    if not spec.command:
-        raise _invalid("command", "a group needs a command", 'for example ["python3", "server.py"]')
-    _check_texts(spec)
-    if spec.templates:
-        raise _invalid("templates", f"template '{spec.templates[0][:80]}' does not exist", "leave it out")
-    if spec.max is not None and spec.max < spec.min:
-        raise _invalid("max", f"max {spec.max} is less than min {spec.min}", "raise max, or leave it out")
-    _check_ports(spec)
-    _check_stop(spec)
-    for position, id in enumerate(spec.nodes):
-        node_id(id, field=f"nodes/{position}")
-    if spec.startup_timeout_seconds and spec.min_alive_ms >= spec.startup_timeout_seconds * 1000:
-        raise _invalid(
-            "min_alive_ms", "no instance could be ready before startup_timeout_seconds", "make it shorter"
-        )
-    return spec
-
-
-def _check_texts(spec: GroupSpec) -> None:
-    for field, values in (("command", spec.command), ("args", spec.args)):
-        for position, value in enumerate(values):
-            _check_text(f"{field}/{position}", value)
-    if not spec.command[0]:
-        raise _invalid("command/0", "the program has no name", "name a program or its path")
-    for name, value in spec.env.items():
-        if not name or "=" in name or "\0" in name or len(name) > 256:
-            raise _invalid("env", f"'{name[:80]}' cannot be the name of a variable", "use A-Z, 0-9 and _")
-        if name in BLOCKED_VARIABLES or name.startswith(RESERVED_PREFIX):
-            raise _invalid(f"env/{name[:80]}", f"'{name[:80]}' may not be set", "choose another name")
-        _check_text(f"env/{name}", value)
-
-
-def _check_text(field: str, value: str) -> None:
-    if "\0" in value:
-        raise _invalid(field, "it holds a NUL character", "leave it out")
-    if len(value.encode(errors="surrogatepass")) > _MAX_ARGUMENT:
-        raise _invalid(field, "it is longer than 128 KiB", "put long values into a file")
-
-
-def _check_ports(spec: GroupSpec) -> None:
-    for name, port in spec.ports.items():
-        field = f"ports/{name[:80]}"
-        group_name(name, field=field)
-        if (port.range is None) == (port.port is None):
-            raise _invalid(field, "a port is either a range or a number", '{"range": [30000, 30100]}')
-        low, high = port.bounds()
-        if low > high:
-            raise _invalid(f"{field}/range", f"{low} is above {high}", "the lower bound comes first")
-
-
-def _check_stop(spec: GroupSpec) -> None:
-    for position, rung in enumerate(spec.stop):
-        field = f"stop/{position}"
-        if (rung.command is None) == (rung.signal is None):
-            raise _invalid(field, "a rung is either a command or a signal", '{"signal": "SIGTERM"}')
-        if rung.signal is not None and rung.signal not in SIGNALS:
-            raise unknown_choice(
-                "signal", rung.signal[:80], SIGNALS, code=Code.INVALID_FIELD, field=f"{field}/signal"
-            )
-        if rung.command is not None and ("\n" in rung.command or "\0" in rung.command):
-            raise _invalid(f"{field}/command", "a command is one line", "use one rung a line")
-
-
-def _invalid(field: str, why: str, hint: str) -> Rejected:
-    return Rejected(Code.INVALID_FIELD, f"{field}: {why}", hint=hint, field=field)
+    labels: dict[str, str] = msgspec.field(default_factory=dict)
+    properties: dict[str, str] = msgspec.field(default_factory=dict)

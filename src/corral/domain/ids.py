@@ -33,7 +33,8 @@ _NAME: Final = re.compile(r"[a-z0-9](?:[a-z0-9._-]{0,61}[a-z0-9])?")
 _RULE: Final = "use 1 to 63 of a-z, 0-9, '.', '_' and '-', beginning and ending with a letter or digit"
 
 
-def _checked(value: str, kind: str, field: str) -> str:
+def checked_name(value: str, kind: str, field: str) -> str:
+    """The name itself; INVALID_FIELD says what a name of this kind is made of."""
     if _NAME.fullmatch(value) is None or ".." in value:
         shown = value if len(value) <= 80 else value[:77] + "..."
         raise Rejected(Code.INVALID_FIELD, f"{shown!r} is not a valid {kind}", hint=_RULE, field=field)
@@ -41,15 +42,15 @@ def _checked(value: str, kind: str, field: str) -> str:
 
 
 def node_id(value: str, *, field: str = "node_id") -> NodeId:
-    return NodeId(_checked(value, "node id", field))
+    return NodeId(checked_name(value, "node id", field))
 
 
 def group_name(value: str, *, field: str = "name") -> GroupName:
-    return GroupName(_checked(value, "group name", field))
+    return GroupName(checked_name(value, "group name", field))
 
 
 def instance_id(value: str, *, field: str = "instance_id") -> InstanceId:
-    return InstanceId(_checked(value, "instance id", field))
+    return InstanceId(checked_name(value, "instance id", field))
 
 
 RESTARTS_PER_START: Final = 1024

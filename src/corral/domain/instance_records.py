@@ -125,6 +125,10 @@ class InstanceRecord(Record, frozen=True, kw_only=True):
     """How often nodes have refused this start for a reason that may pass."""
     pinned: bool = False
     """Whoever asked for it chose the node."""
+    variables: dict[str, str] = msgspec.field(default_factory=dict)
+    """Its own layer, above the group's."""
+    home: str = ""
+    """Of a static instance: the node that has its directory; it runs nowhere else."""
 
 
 class Reservation(Record, frozen=True, kw_only=True):

@@ -9,6 +9,8 @@ from typing import Final
 
 class Permission(enum.StrEnum):
     AUDIT_READ = "audit.read"
+    CATALOG_MANAGE = "catalog.manage"
+    CATALOG_READ = "catalog.read"
     CLUSTER_MANAGE = "cluster.manage"
     CLUSTER_READ = "cluster.read"
     CRASHES_READ = "crashes.read"
@@ -27,6 +29,9 @@ class Permission(enum.StrEnum):
     NODES_MANAGE = "nodes.manage"
     NODES_READ = "nodes.read"
     SELF_READ = "self.read"
+    TEMPLATES_CONTENT = "templates.content"
+    TEMPLATES_MANAGE = "templates.manage"
+    TEMPLATES_READ = "templates.read"
     TOKENS_MANAGE = "tokens.manage"
     TOKENS_READ = "tokens.read"
 
@@ -39,6 +44,7 @@ class Role(enum.StrEnum):
 
 _VIEWER: Final = frozenset(
     {
+        Permission.CATALOG_READ,
         Permission.CLUSTER_READ,
         Permission.CRASHES_READ,
         Permission.DECISIONS_READ,
@@ -48,9 +54,11 @@ _VIEWER: Final = frozenset(
         Permission.METRICS_READ,
         Permission.NODES_READ,
         Permission.SELF_READ,
+        Permission.TEMPLATES_READ,
     }
 )
 _OPERATOR: Final = _VIEWER | {
+    Permission.CATALOG_MANAGE,
     Permission.GROUPS_MANAGE,
     Permission.INSTANCES_COMMAND,
     Permission.INSTANCES_CONSOLE,
@@ -58,6 +66,8 @@ _OPERATOR: Final = _VIEWER | {
     Permission.LOGS_MANAGE,
     Permission.LOGS_READ,
     Permission.NODES_MANAGE,
+    Permission.TEMPLATES_CONTENT,
+    Permission.TEMPLATES_MANAGE,
 }
 
 GRANTS: Final[Mapping[Role, frozenset[Permission]]] = {

@@ -1,6 +1,7 @@
 """The plan of a run: what exactly is started, in a form whose hash two sides compute alike.
 
-A plan holds nothing of a single run (id, ports, token): runs of one group share theirs.
+A plan holds nothing of a single run (id, ports, token): runs of one group share theirs, unless
+templates were drawn for them. Secrets are in it by reference only.
 """
 
 from __future__ import annotations
@@ -10,27 +11,91 @@ from typing import Final
 
 import msgspec
 
-from corral.domain.groups import GroupSpec, RestartSpec, StopRungSpec
+from corral.domain.group_files import Category, ConfigFormat, PatchSpec
+from corral.domain.groups import RestartSpec, StopRungSpec
 from corral.domain.instance_records import PlanRecord
+from corral.domain.probes import ProbeSpec
+from corral.domain.variable_types import VariableSpec
 
+PLAN_VERSION: Final = 2
 _ENCODER: Final = msgspec.json.Encoder(order="sorted")
+
+
+class PlanTemplate(msgspec.Struct, frozen=True, kw_only=True):
+    """A layer of the working directory."""
+
+    name: str
+    version: int
+    hash: str
+    override: bool = True
+
+
+class PlanArtifact(msgspec.Struct, frozen=True, kw_only=True):
+    """A file that the node fetches and checks."""
+
+    platform: str = ""
+    version: str = ""
+    file: str
+    """Its place in the working directory."""
+    url: str = ""
+    """Empty: from the controller, by its digest."""
+    sha256: str
+    size: int = 0
+
+
+class PlanExtension(msgspec.Struct, frozen=True, kw_only=True):
+    """`artifact.file` is where it goes, its install path included."""
+
+    id: str
+    variant: str = ""
+    module: str = ""
+    artifact: PlanArtifact
+
+
+class PlanJvm(msgspec.Struct, frozen=True, kw_only=True):
+    jar: str
+    args: tuple[str, ...] = ()
+    java: str = ""
+    heap_mb: int = 0
+    """0: the virtual machine decides."""
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
     """What a run is started with."""
 
-    version: int = 1
+    version: int = PLAN_VERSION
     group: str
     runtime: str
     command: tuple[str, ...]
+    """Empty: `jvm` says what is executed."""
     args: tuple[str, ...]
     env: dict[str, str]
     variables: dict[str, str]
+    """All layers that are known before a start, merged; of a secret only its reference."""
+    variable_types: dict[str, VariableSpec] = {}
+    strict_variables: bool = False
+    substitute: tuple[str, ...] = ()
+    templates: tuple[PlanTemplate, ...] = ()
+    """Parents included, in the order in which they are laid."""
+    merge: tuple[str, ...] = ()
+    patches: tuple[PatchSpec, ...] = ()
+    artifact: PlanArtifact | None = None
+    extensions: tuple[PlanExtension, ...] = ()
+    jvm: PlanJvm | None = None
+    warm_paths: tuple[str, ...] = ()
+    category: Category = Category.NONE
+    config_format: ConfigFormat = ConfigFormat.NONE
+    static: bool = False
+    protected_paths: tuple[str, ...] = ()
+    probes: tuple[ProbeSpec, ...] = ()
     memory_mb: int
     cpu: float
     pids: int
+    disk_mb: int = 0
     console_mb: int
     max_players: int
+    host_address: str = ""
+    """May hold `%NAME%`; empty: the node's."""
     run_as: str
     isolate: str
     stdin: str
@@ -44,34 +109,15 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     restart: RestartSpec
 
 
-def plan_of(spec: GroupSpec) -> PlanRecord:
-    """The group's plan as canonical JSON (sorted keys, no white space) with its SHA-256."""
-    plan = Plan(
-        group=spec.name,
-        runtime=spec.runtime,
-        command=spec.command,
-        args=spec.args,
-        env=spec.env,
-        variables={**spec.properties, **spec.variables},
-        memory_mb=spec.memory_mb,
-        cpu=spec.cpu,
-        pids=spec.pids,
-        console_mb=spec.console_mb,
-        max_players=spec.max_players,
-        run_as=spec.run_as,
-        isolate=spec.isolate.value,
-        stdin=spec.stdin.value,
-        tty=spec.tty,
-        line_buffered=spec.line_buffered,
-        stop=spec.stop,
-        startup_timeout_seconds=spec.startup_timeout_seconds,
-        min_alive_ms=spec.min_alive_ms,
-        max_lifetime_seconds=spec.max_lifetime_seconds,
-        crash_keep_seconds=spec.crash_keep_seconds,
-        restart=spec.restart,
-    )
+def encode_plan(plan: Plan) -> PlanRecord:
+    """As canonical JSON (sorted keys, no white space) with its SHA-256."""
     body = _ENCODER.encode(plan)
-    return PlanRecord(hash=hashlib.sha256(body).hexdigest(), body=body.decode())
+    return PlanRecord(hash=plan_hash(body), body=body.decode())
+
+
+def plan_hash(body: bytes) -> str:
+    """Of the canonical JSON; computed by the controller and again by the node."""
+    return hashlib.sha256(body).hexdigest()
 
 
 def read_plan(record: PlanRecord) -> Plan:

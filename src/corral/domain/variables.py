@@ -1,4 +1,4 @@
-"""`%NAME%` in a command, an argument or a variable of the environment.
+"""`%NAME%` in a command, an argument, a variable of the environment, an address or a file.
 
 A name that nobody defines stays as it is and is reported: the text may simply hold percent signs.
 Values are not looked at again, so one that holds `%X%` itself cannot bring in another.
@@ -12,10 +12,12 @@ from typing import Final
 
 import msgspec
 
-_NAME: Final = re.compile(r"%([A-Z][A-Z0-9_]{0,127})%")
-_NOT_IN_NAMES: Final = re.compile(r"[^A-Z0-9_]")
+from corral.domain.variable_layers import variable_name
+
+_NAME: Final = re.compile(rb"%([A-Z][A-Z0-9_]{0,127})%")
 
 ALIASES: Final[Mapping[str, str]] = {
+    "NODE_PORT": "PORT",
     "MASTER_IP": "CONTROLLER_ADDRESS",
     "MASTER_ADDRESS": "CONTROLLER_ADDRESS",
     "MASTER_PORT": "CONTROLLER_API_PORT",
@@ -24,7 +26,7 @@ ALIASES: Final[Mapping[str, str]] = {
     "INSTANCE_GROUPS": "GROUP",
     "RAM_MB": "MEMORY_MB",
 }
-"""What migrants know these values as."""
+"""What migrants know these values as, and the port as the node sees it."""
 
 
 class InstanceFacts(msgspec.Struct, frozen=True, kw_only=True):
@@ -34,6 +36,8 @@ class InstanceFacts(msgspec.Struct, frozen=True, kw_only=True):
     group: str
     node_id: str
     node_address: str
+    host_address: str = ""
+    """Where the workload listens; empty: at the node's address."""
     controller_address: str = ""
     controller_api_port: int = 0
     port: int = 0
@@ -51,7 +55,7 @@ def built_in(facts: InstanceFacts) -> dict[str, str]:
         "GROUP": facts.group,
         "NODE_ID": facts.node_id,
         "NODE_ADDRESS": facts.node_address,
-        "HOST_ADDRESS": facts.node_address,
+        "HOST_ADDRESS": facts.host_address or facts.node_address,
         "CONTROLLER_ADDRESS": facts.controller_address,
         "CONTROLLER_API_PORT": facts.controller_api_port,
         "PORT": facts.port,
@@ -64,7 +68,7 @@ def built_in(facts: InstanceFacts) -> dict[str, str]:
 
 def port_variable(name: str) -> str:
     """A port's name as part of a variable's: `query-2` is `PORT_QUERY_2`."""
-    return _NOT_IN_NAMES.sub("_", name.upper())
+    return variable_name(name)
 
 
 class Substituted(msgspec.Struct, frozen=True):
@@ -72,16 +76,28 @@ class Substituted(msgspec.Struct, frozen=True):
     unresolved: tuple[str, ...] = ()
 
 
+class Unresolved(msgspec.Struct, frozen=True):
+    """A name that nobody defines, and the line (from 1) where it is first met."""
+
+    name: str
+    line: int
+
+
+class SubstitutedBytes(msgspec.Struct, frozen=True):
+    data: bytes
+    unresolved: tuple[Unresolved, ...] = ()
+    """Each name once, in the order of the data."""
+    replaced: int = 0
+    """0: `data` is what was given."""
+
+
 def substitute(text: str, values: Mapping[str, str]) -> Substituted:
     """The text with every known `%NAME%` replaced, and the names nobody knows."""
-    unresolved: dict[str, None] = {}
-
-    def value(match: re.Match[str]) -> str:
-        if match[1] not in values:
-            unresolved[match[1]] = None
-        return values.get(match[1], match[0])
-
-    return Substituted(_NAME.sub(value, text), tuple(unresolved))
+    if "%" not in text:
+        return Substituted(text)
+    result = substitute_bytes(text.encode(errors="surrogatepass"), values)
+    found = result.data.decode(errors="surrogatepass") if result.replaced else text
+    return Substituted(found, tuple(each.name for each in result.unresolved))
 
 
 def substitute_all(texts: Iterable[str], values: Mapping[str, str]) -> tuple[list[str], tuple[str, ...]]:
@@ -89,3 +105,36 @@ def substitute_all(texts: Iterable[str], values: Mapping[str, str]) -> tuple[lis
     results = [substitute(text, values) for text in texts]
     names = dict.fromkeys(name for result in results for name in result.unresolved)
     return [result.text for result in results], tuple(names)
+
+
+def substitute_bytes(data: bytes, values: Mapping[str, str]) -> SubstitutedBytes:
+    """The same for a file of any encoding that extends ASCII: bytes that are no `%NAME%` stay untouched.
+
+    Whether an unresolved name is an error is the caller's to say.
+    """
+    pieces: list[bytes] = []
+    missing: dict[str, int] = {}
+    copied = position = lines = counted = replaced = 0
+    shared = -1
+    while (match := _NAME.search(data, position)) is not None:
+        name = match[1].decode()
+        value = values.get(name)
+        if value is not None:
+            pieces += (data[copied : match.start()], value.encode(errors="surrogatepass"))
+            replaced += 1
+            copied = position = match.end()
+            continue
+        if match.start() != shared and name not in missing:
+            lines += data.count(b"\n", counted, match.start())
+            counted = match.start()
+            missing[name] = lines + 1
+        # The sign that ends an unknown name may begin a known one, as in `100%OFF%PORT%`.
+        position = shared = match.end() - 1
+    if not replaced:
+        return SubstitutedBytes(data, _listed(missing))
+    pieces.append(data[copied:])
+    return SubstitutedBytes(b"".join(pieces), _listed(missing), replaced)
+
+
+def _listed(missing: Mapping[str, int]) -> tuple[Unresolved, ...]:
+    return tuple(Unresolved(name, line) for name, line in missing.items())

@@ -13,6 +13,7 @@ from cryptography.exceptions import InvalidSignature, InvalidTag
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from cryptography.x509.oid import NameOID
 
 from corral.errors import Code, Rejected
@@ -85,6 +86,7 @@ class ClusterKey:
     VERSION: Final = 1
 
     def __init__(self, key: bytes) -> None:
+        self._key = key
         self._cipher = AESGCM(key)
 
     @classmethod
@@ -108,6 +110,11 @@ class ClusterKey:
         held = _KeyFile(key=base64.b64encode(key).decode())
         write_versioned(path, held, name=cls.FORMAT, version=cls.VERSION)
         return cls(key)
+
+    def derive(self, purpose: str) -> bytes:
+        """A key of its own for one purpose (HKDF-SHA256): who learns it learns no other."""
+        info = b"corral " + purpose.encode()
+        return HKDF(algorithm=hashes.SHA256(), length=32, salt=None, info=info).derive(self._key)
 
     def seal(self, secret: bytes, *, purpose: str, entropy: Entropy) -> str:
         nonce = entropy.secret(_NONCE)

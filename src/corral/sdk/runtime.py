@@ -100,6 +100,15 @@ class Adoption(msgspec.Struct, frozen=True, kw_only=True):
     exit: RunExit | None = None
 
 
+class Execution(msgspec.Struct, frozen=True, kw_only=True):
+    """How a program that was run beside a workload ended."""
+
+    code: int
+    """Its exit code; 128 and more for a signal, as shells count."""
+    output: str = ""
+    """The last part of what it wrote, at most 4 KiB."""
+
+
 class RunStats(msgspec.Struct, frozen=True, kw_only=True):
     processes: int
     memory_bytes: int
@@ -171,6 +180,11 @@ class RuntimeProvider(Protocol):
         descriptors) are released."""
 
     async def stats(self, handle: RunHandle) -> RunStats: ...
+
+    async def execute(self, handle: RunHandle, command: tuple[str, ...], *, timeout: float) -> Execution:
+        """Run a program beside the workload, with its user, directory, environment and limits, and wait
+        for it. TIMEOUT when it takes longer; then, and when the run ends, it is killed with all it
+        started. The errors of `start` when it cannot be executed; NOT_RUNNING when the run has ended."""
 
     async def set_frozen(self, handle: RunHandle, frozen: bool) -> None:
         """Freeze or thaw the workload; NOT_SUPPORTED where the node cannot."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence
 
 from corral.domain.events import Cursor, Event
 from corral.domain.ids import Epoch
@@ -11,6 +11,7 @@ from corral.store.port import (
     BatchOutcome,
     BlobEngine,
     BlobInfo,
+    BlobStamp,
     Change,
     CommitEngine,
     Document,
@@ -141,3 +142,21 @@ class ComposedStore:
 
     async def delete_blob(self, digest: str) -> bool:
         return await self._blobs.delete_blob(digest)
+
+    async def put_blobs(self, contents: Sequence[bytes]) -> list[BlobInfo]:
+        return await self._blobs.put_blobs(contents)
+
+    async def blob_sizes(self, digests: Collection[str]) -> dict[str, int]:
+        return await self._blobs.blob_sizes(digests)
+
+    def read_blobs(self, digests: Sequence[str]) -> AsyncIterator[bytes]:
+        return self._blobs.read_blobs(digests)
+
+    async def touch_blobs(self, digests: Collection[str], *, at: dt.datetime) -> set[str]:
+        return await self._blobs.touch_blobs(digests, at=at)
+
+    async def blob_stamps(self, *, after: str = "", limit: int) -> list[BlobStamp]:
+        return await self._blobs.blob_stamps(after=after, limit=limit)
+
+    async def drop_blobs(self, digests: Collection[str], *, before: dt.datetime) -> int:
+        return await self._blobs.drop_blobs(digests, before=before)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from typing import Final
 
 from corral.errors import Code, Rejected
@@ -19,6 +20,11 @@ def check_digest(digest: str) -> None:
             hint="use 64 lower-case hexadecimal digits",
             field="digest",
         )
+
+
+def check_digests(digests: Iterable[str]) -> None:
+    for digest in digests:
+        check_digest(digest)
 
 
 def mismatch(*, expect: str, found: str) -> Rejected:

@@ -12,7 +12,7 @@ Three ideas carry everything:
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Collection, Sequence
 from typing import Any, Final, Protocol
 
 import msgspec
@@ -150,6 +150,14 @@ class LeaseRow(msgspec.Struct, frozen=True, kw_only=True):
 class BlobInfo(msgspec.Struct, frozen=True, kw_only=True):
     digest: str
     size: int
+
+
+class BlobStamp(msgspec.Struct, frozen=True, kw_only=True):
+    """A blob and when somebody last said that they need it."""
+
+    digest: str
+    size: int
+    at: dt.datetime
 
 
 class Conflict(Rejected):
@@ -305,6 +313,27 @@ class BlobEngine(Protocol):
         """The bytes from `offset`, in chunks; NOT_FOUND when there is no such blob."""
 
     async def delete_blob(self, digest: str) -> bool: ...
+
+    async def put_blobs(self, contents: Sequence[bytes]) -> list[BlobInfo]:
+        """Store many small ones, at most some MiB in all, for little more than one costs; idempotent."""
+
+    async def blob_sizes(self, digests: Collection[str]) -> dict[str, int]:
+        """Those of them that are there."""
+
+    def read_blobs(self, digests: Sequence[str]) -> AsyncIterator[bytes]:
+        """One blob after the other, in this order, as one stream of bytes; NOT_FOUND names the first
+        that is missing."""
+
+    async def touch_blobs(self, digests: Collection[str], *, at: dt.datetime) -> set[str]:
+        """Say that they are needed; those that are not there (any more) are returned. What was stamped
+        is safe from `drop_blobs` with an older `before`: so a caller stamps what it finds, then commits
+        the record that names it. A put stamps by itself."""
+
+    async def blob_stamps(self, *, after: str = "", limit: int) -> list[BlobStamp]:
+        """All blobs in the order of their digests."""
+
+    async def drop_blobs(self, digests: Collection[str], *, before: dt.datetime) -> int:
+        """Delete those whose stamp is older, judged and deleted in one step; returns how many."""
 
 
 class Adapter(CommitEngine, ReadEngine, LeaseEngine, BlobEngine, Protocol):

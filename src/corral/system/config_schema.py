@@ -118,6 +118,23 @@ class ReconcileSection(Section, frozen=True, kw_only=True):
     ] = 5
 
 
+class TemplatesSection(Section, frozen=True, kw_only=True):
+    max_bytes: Annotated[kind.Bytes, _says("Largest tree of one version, unpacked.")] = 8_589_934_592
+    max_files: Annotated[kind.Count, _says("Most files of one version.")] = 100_000
+    keep_versions: Annotated[
+        int, Meta(ge=1, le=1000), _says("Versions kept of each template; those in use stay beside them.")
+    ] = 20
+    collect_after_seconds: Annotated[
+        kind.Seconds, _says("How long contents that nothing names any more stay in the store.")
+    ] = 3600
+
+
+class WorkloadSection(Section, frozen=True, kw_only=True):
+    token_seconds: Annotated[
+        kind.Seconds, _says("How long an instance's token holds before it must be renewed.")
+    ] = 3600
+
+
 class InstanceRetentionSection(Section, frozen=True, kw_only=True):
     ended_seconds: Annotated[kind.Seconds, _says("How long records of ended instances stay.")] = 86_400
     ended_per_group: Annotated[int, Meta(ge=1, le=10_000), _says("How many of them a group keeps.")] = 20
@@ -145,6 +162,8 @@ class ControllerConfig(Section, frozen=True, kw_only=True):
     retention: RetentionSection = RetentionSection()
     reconcile: ReconcileSection = ReconcileSection()
     instances: InstanceRetentionSection = InstanceRetentionSection()
+    templates: TemplatesSection = TemplatesSection()
+    workload: WorkloadSection = WorkloadSection()
     shutdown: ShutdownSection = ShutdownSection()
 
     @property
@@ -210,6 +229,39 @@ class InstancesSection(Section, frozen=True, kw_only=True):
     )
 
 
+class CacheSection(Section, frozen=True, kw_only=True):
+    quota_bytes: Annotated[
+        kind.Bytes, _says("What templates, artifacts and first-run results may take; oldest used go first.")
+    ] = 21_474_836_480
+    warm_trees: Annotated[
+        int, Meta(ge=0, le=64), _says("Prepared directories kept ahead of the next start of a plan.")
+    ] = 1
+
+
+class DownloadsSection(Section, frozen=True, kw_only=True):
+    allow_hosts: Annotated[
+        tuple[str, ...], _says("Hosts artifacts may come from, `*.example.org` included; empty: any public one.")
+    ] = ()
+    allow_private: Annotated[
+        bool, _says("Also from loopback, link-local and private addresses; for development.")
+    ] = False
+    timeout_seconds: Annotated[kind.Seconds, _says("Longest silence of a server during a download.")] = 30
+    max_bytes: Annotated[kind.Bytes, _says("Largest artifact.")] = 8_589_934_592
+    attempts: Annotated[int, Meta(ge=1, le=20), _says("How often a broken download is taken up again.")] = 4
+
+
+class JavaSection(Section, frozen=True, kw_only=True):
+    path: Annotated[
+        kind.OptionalPath, _says("The `java` for groups that name none; empty: the one on PATH.")
+    ] = ""
+
+
+class DiskSection(Section, frozen=True, kw_only=True):
+    reserve_mb: Annotated[
+        int, Meta(ge=0, le=1_073_741_824), _says("Free space that no preparation may touch.")
+    ] = 256
+
+
 class DaemonConfig(Section, frozen=True, kw_only=True):
     """What a daemon was told. Construct it through `load_daemon`, which checks."""
 
@@ -221,6 +273,10 @@ class DaemonConfig(Section, frozen=True, kw_only=True):
     link: DaemonLinkSection = DaemonLinkSection()
     spool: SpoolSection = SpoolSection()
     instances: InstancesSection = InstancesSection()
+    cache: CacheSection = CacheSection()
+    downloads: DownloadsSection = DownloadsSection()
+    java: JavaSection = JavaSection()
+    disk: DiskSection = DiskSection()
     log: LogSection = LogSection()
     shutdown: ShutdownSection = ShutdownSection()
 

@@ -32,6 +32,7 @@ _TEXTS: Final = (
     # API tokens; a metric's name has neither digit nor capital, so it stays readable
     (re.compile(r"corral_(?=[a-z_]*[A-Z0-9-])[A-Za-z0-9_.-]{12,}"), f"corral_{MASK}"),
     (re.compile(r"corral-join-[0-9]+\.[A-Za-z0-9_=-]+"), f"corral-join-{MASK}"),
+    (re.compile(r"cw1\.[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+"), f"cw1.{MASK}"),  # of a run
     (re.compile(r"(?i)\b(bearer|basic)\s+[A-Za-z0-9._~+/=-]{8,}"), rf"\1 {MASK}"),
     (re.compile(r"(?i)(\b[a-z][a-z0-9+.-]*://[^\s:/@]*):[^\s/@]+@"), rf"\1:{MASK}@"),
     (
@@ -39,7 +40,7 @@ _TEXTS: Final = (
         rf"-----BEGIN \1----- {MASK}",
     ),
 )
-_HINTS: Final = ("corral", "earer ", "asic ", "://", "BEARER", "BASIC", "PRIVATE KEY")
+_HINTS: Final = ("corral", "cw1.", "earer ", "asic ", "://", "BEARER", "BASIC", "PRIVATE KEY")
 
 
 def is_secret_name(name: str) -> bool:

@@ -17,8 +17,13 @@ DATA: Final = "data"
 """Bulk transfer by DataService on a second channel."""
 CONSOLE: Final = "console"
 """Console batches with offsets and acknowledgements, and queries; else one ConsoleOutput a line."""
+TEMPLATES: Final = "templates"
+"""Template versions by hash, manifests and deltas, bundles of contents, saving files back; else whole
+TemplateData frames. Needs DATA."""
+WORKLOAD: Final = "workload"
+"""The controller hands on what workloads say about themselves."""
 
-FEATURES: Final = (BATCH, SPOOL, RENEW, LOG_LEVEL, DATA, CONSOLE)
+FEATURES: Final = (BATCH, SPOOL, RENEW, LOG_LEVEL, DATA, CONSOLE, TEMPLATES, WORKLOAD)
 
 
 def common(theirs: Iterable[str]) -> frozenset[str]:

@@ -53,8 +53,16 @@ class Request:
         self.body = body
 
 
-Answer = tuple[int, Any] | Iterator[bytes] | bytes | None
-"""Status and JSON; or frames of an event stream; or raw bytes in place of HTTP; or a hung-up."""
+class File:
+    """A download; `cut`: the connection breaks before its end."""
+
+    def __init__(self, content: bytes, *, cut: bool = False) -> None:
+        self.content = content
+        self.cut = cut
+
+
+Answer = tuple[int, Any] | Iterator[bytes] | bytes | File | None
+"""Status and JSON; or frames of an event stream; or raw bytes in place of HTTP; or a file; or a hung-up."""
 Handler = Callable[[Request], Answer]
 
 
@@ -70,7 +78,7 @@ class StandIn:
     """Answers by (method, path); what is not listed is a 404 in the API's shape."""
 
     def __init__(self) -> None:
-        self.answers: dict[tuple[str, str], Handler | tuple[int, Any]] = {}
+        self.answers: dict[tuple[str, str], Handler | File | tuple[int, Any]] = {}
         self.requests: list[Request] = []
         self._server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
         self._server.daemon_threads = False
@@ -89,6 +97,8 @@ class StandIn:
     def answer(self, request: Request) -> Answer:
         self.requests.append(request)
         found = self.answers.get((request.method, request.path))
+        if isinstance(found, File):
+            return found
         if found is None:
             return refused(404, "NOT_FOUND", f"there is nothing at {request.path}")
         return found(request) if callable(found) else found
@@ -102,7 +112,9 @@ class StandIn:
 
             def handle_any(self) -> None:
                 length = int(self.headers.get("Content-Length") or 0)
-                body = json.loads(self.rfile.read(length)) if length else None
+                raw = self.rfile.read(length)
+                is_json = self.headers.get("Content-Type", "").startswith("application/json")
+                body = (json.loads(raw) if is_json else raw) if length else None
                 request = Request(
                     method=self.command, target=self.path, headers=dict(self.headers.items()), body=body
                 )
@@ -120,7 +132,13 @@ class StandIn:
                     self.wfile.write(content)
                     return
                 self.close_connection = True
-                if isinstance(answer, bytes):
+                if isinstance(answer, File):
+                    self.send_response(200)
+                    self.send_header("Content-Type", "application/octet-stream")
+                    self.send_header("Content-Length", str(len(answer.content) + answer.cut))
+                    self.end_headers()
+                    self.wfile.write(answer.content)
+                elif isinstance(answer, bytes):
                     self.wfile.write(answer)
                 elif answer is not None:
                     self._stream(answer)

@@ -141,8 +141,8 @@ def test_instances_are_listed_with_filters(corral: Corral, server: StandIn) -> N
     done = corral(
         "instance", "list", "--group", "lobby", "--node", "web-1", "--state", "running", "--wanted", "run"
     )
-    assert done.stdout.splitlines()[1].split()[:7] == [
-        "lobby-1", "lobby", "RUNNING", "yes", "web-1", "30000", "4711",
+    assert done.stdout.splitlines()[1].split()[:8] == [
+        "lobby-1", "lobby", "RUNNING", "yes", "web-1", "30000", "0", "4711",
     ]  # fmt: skip
     sent = server.requests[0].query
     assert (sent["group"], sent["node"], sent["state"], sent["wanted"]) == (

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import io
 import json
 import pathlib
+import tarfile
 
 import msgspec
 
-from corral.cli.demo_group import demo_document
-from corral.domain.groups import GroupSpec, check_group
+from corral.cli.demo_group import demo_archive, demo_document
+from corral.domain.group_checks import check_group
+from corral.domain.groups import GroupSpec
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 
@@ -17,9 +20,9 @@ def test_the_demo_group_runs_a_program_that_is_there() -> None:
     spec = check_group(msgspec.convert(demo_document(), GroupSpec))
     assert (spec.name, spec.min) == ("lobby", 2)
     assert spec.ports["primary"].bounds() == (30_000, 30_100)
-    program, script = spec.command[0], spec.command[2]
-    assert pathlib.Path(program).is_absolute()
-    assert pathlib.Path(script).is_file()
+    assert pathlib.Path(spec.command[0]).is_absolute()
+    with tarfile.open(fileobj=io.BytesIO(demo_archive())) as tar:
+        assert {spec.command[2], *spec.substitute} == set(tar.getnames())
 
 
 def test_the_example_is_a_group_that_does_not_get_in_the_way_of_the_demo() -> None:

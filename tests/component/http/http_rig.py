@@ -6,13 +6,16 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import datetime as dt
+import io
 import ipaddress
 import pathlib
-from collections.abc import AsyncIterator, Sequence
+import tarfile
+from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Any
 
 import httpx
 import msgspec
+from stand_in_distribution import StandInDistribution
 from stand_in_node import StandInNode
 
 from corral.controller.cluster_state import ClusterState
@@ -28,6 +31,9 @@ from corral.controller.http.setting import IssuedCertificate, LeaderView, Leadin
 from corral.controller.instances.service import InstanceService
 from corral.controller.ledger import Actor, Ledger
 from corral.controller.sessions.live import LiveNode
+from corral.controller.templates.library import TemplateLibrary
+from corral.controller.workload.service import Workloads
+from corral.controller.workload.tokens import workload_key
 from corral.domain.events import Draft, EventType
 from corral.domain.ids import Epoch, NodeId, SessionId
 from corral.domain.instance_records import InstanceRecord, Readiness
@@ -41,11 +47,30 @@ from corral.store.opening import open_store
 from corral.store.port import ABSENT, Adapter, Commit
 from corral.store.writer import Writer, WriterTiming
 from corral.system.clock import SystemClock
+from corral.system.config_schema import TemplatesSection
 from corral.system.entropy import SystemEntropy
 from corral.testing.failing_store import FailingStore
 from corral.testing.recorded_log import RecordedLog
 
 DEADLINE = 15.0
+TOKEN_LIFE = dt.timedelta(minutes=5)
+
+
+SMALL = TemplatesSection(max_bytes=4 * 1024 * 1024, max_files=200, keep_versions=5)
+
+
+def tar_gz(files: Mapping[str, bytes | tarfile.TarInfo]) -> bytes:
+    """An archive of these contents; what is an entry already goes in as it is."""
+    packed = io.BytesIO()
+    with tarfile.open(fileobj=packed, mode="w:gz") as archive:
+        for name, content in files.items():
+            if isinstance(content, tarfile.TarInfo):
+                archive.addfile(content)
+                continue
+            entry = tarfile.TarInfo(name)
+            entry.size = len(content)
+            archive.addfile(entry, io.BytesIO(content))
+    return packed.getvalue()
 
 
 class ShiftedClock(SystemClock):
@@ -165,6 +190,15 @@ class Rig:
         self.leading: Leading
         self.instances: InstanceService
         self.consoles: Consoles
+        self.templates: TemplateLibrary
+        self.distribution: StandInDistribution
+        self.workload = Workloads(
+            state=self.state,
+            links=self.sessions,
+            key=lambda: workload_key(self.state, data / "ca" / "cluster.key"),
+            clock=self.clock,
+            life=TOKEN_LIFE,
+        )
         self.server: HttpServer
         self.setting: Setting
 
@@ -174,6 +208,7 @@ class Rig:
     def fold(self, commit: Commit) -> None:
         self.state.apply(commit)
         self.commits.append(commit)
+        self.workload.follow(commit)
         self.instances.follow(commit)
         self.hub.publish(commit)
 
@@ -248,6 +283,14 @@ class Rig:
         }
         return await self.report(answer.json()["id"], **{**running, **fields})
 
+    async def template(self, name: str = "base", files: Mapping[str, bytes] | None = None) -> dict[str, Any]:
+        """Upload a template."""
+        async with self.client() as client:
+            body = tar_gz(files if files is not None else {"a.txt": b"a"})
+            answer = await client.put(f"/api/v1/templates/{name}", content=body)
+        assert answer.status_code in (200, 201), answer.text
+        return answer.json()
+
     async def report(self, id: str, **fields: Any) -> InstanceRecord:
         """Something about an instance has changed; an event says so, as always."""
         stored = self.state.instances.require(id)
@@ -274,6 +317,8 @@ async def http_rig(
     ring_bytes: int = RING_BYTES,
     heartbeat_seconds: float = 15.0,
     body_limit: int = 1024 * 1024,
+    templates: TemplatesSection = SMALL,
+    upload_idle_seconds: float = 30.0,
     scrape_networks: Sequence[str] = (),
     max_streams: int = 2000,
     ping_seconds: float = 20.0,
@@ -293,7 +338,13 @@ async def http_rig(
             scrape_networks=[ipaddress.ip_network(network) for network in scrape_networks],
             heartbeat_seconds=heartbeat_seconds,
             body_limit=body_limit,
+            templates=templates,
+            upload_idle_seconds=upload_idle_seconds,
         )
+        rig.templates = TemplateLibrary(
+            rig.store, config=templates, directory=data / "uploads", clock=rig.clock
+        )
+        rig.distribution = StandInDistribution(rig.state)
         rig.consoles = Consoles(
             state=rig.state,
             hub=rig.hub,
@@ -313,6 +364,10 @@ async def http_rig(
             cluster=rig.cluster,
             instances=rig.instances,
             consoles=rig.consoles,
+            blobs=rig.store,
+            templates=rig.templates,
+            distribution=rig.distribution,
+            workload=rig.workload,
             max_streams=max_streams,
         )
         api = Api(setting=rig.setting, gate=rig.gate, routes=routes)
@@ -347,7 +402,12 @@ async def _lead(rig: Rig, stack: contextlib.AsyncExitStack, *, ring_events: int,
     )
     rig.ledger = Ledger(rig.writer, rig.state)
     rig.instances = InstanceService(
-        ledger=rig.ledger, sessions=rig.sessions, epoch=term.epoch, clock=rig.clock, entropy=rig.entropy
+        ledger=rig.ledger,
+        sessions=rig.sessions,
+        epoch=term.epoch,
+        clock=rig.clock,
+        entropy=rig.entropy,
+        tokens=rig.workload.tokens,
     )
     await stack.enter_async_context(rig.writer)
     await found_cluster(

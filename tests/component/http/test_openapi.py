@@ -20,8 +20,9 @@ from schemathesis.specs.openapi.checks import (
     status_code_conformance,
 )
 
-from corral.controller.http.route_table import Stream
+from corral.controller.http.route_table import PUBLIC, Stream
 from corral.controller.http.routes import ROUTES
+from corral.domain.permissions import Permission
 
 PATH = "/api/v1/openapi.json"
 EXAMPLES = 8
@@ -46,9 +47,9 @@ async def test_every_route_is_described_with_its_permission(client: httpx.AsyncC
     for route in ROUTES:
         operation = found[route.name]
         assert operation["summary"] == route.summary
-        assert operation.get("x-permission") == (
-            getattr(route.permission, "value", None) if operation["security"] else None
-        )
+        named = route.permission.value if isinstance(route.permission, Permission) else None
+        assert operation.get("x-permission") == named
+        assert bool(operation["security"]) == (route.permission is not PUBLIC)
     ids = [operation["operationId"] for operation in found.values()]
     assert len(set(ids)) == len(ids)
 

@@ -11,10 +11,13 @@ from http_rig import Rig
 from corral.controller.http.answers import Answer
 from corral.controller.http.route_table import (
     PUBLIC,
+    WORKLOAD,
     Act,
+    Change,
     Mutate,
     Probe,
     Read,
+    Report,
     Route,
     check_table,
     public_routes,
@@ -29,6 +32,8 @@ ANSWERS_WITHOUT_CREDENTIALS = {
     "GET /api/v1/events/stream",  # with a ticket
 }
 GUARDED = [route for route in ROUTES if route.permission is not PUBLIC]
+FOR_CALLERS = [route for route in GUARDED if route.permission is not WORKLOAD]
+FOR_WORKLOADS = [route for route in GUARDED if route.permission is WORKLOAD]
 
 
 def probe(**changed: Any) -> Probe:
@@ -76,7 +81,7 @@ def test_a_table_with_two_routes_for_one_request_is_refused() -> None:
 
 def test_only_reads_and_streams_use_get_and_everything_else_mutates_or_is_a_ticket() -> None:
     writing = [route for route in ROUTES if route.method != "GET"]
-    others = [route.name for route in writing if not isinstance(route, Mutate | Act)]
+    others = [route.name for route in writing if not isinstance(route, Change | Act | Report)]
     assert others == ["POST /api/v1/events/tickets"]
     assert all(isinstance(route, Read) for route in writing if route.name in others)
 
@@ -100,12 +105,27 @@ async def test_every_guarded_route_refuses_a_role_that_does_not_grant_its_permis
     for role in (Role.VIEWER, Role.OPERATOR):
         _, token = await rig.token(role)
         async with rig.client(token) as caller:
-            for route in GUARDED:
+            for route in FOR_CALLERS:
                 if route.permission in GRANTS[role]:
                     continue
                 answer = await caller.request(route.method, concrete(route))
                 assert (answer.status_code, answer.json()["error"]["code"]) == (403, "FORBIDDEN"), route.name
                 assert str(route.permission) in answer.json()["error"]["message"]
+
+
+async def test_no_token_of_a_caller_speaks_for_a_workload(client: httpx.AsyncClient) -> None:
+    assert len(FOR_WORKLOADS) == 4
+    for route in FOR_WORKLOADS:
+        answer = await client.request(route.method, route.path)
+        assert (answer.status_code, answer.json()["error"]["code"]) == (401, "WORKLOAD_TOKEN_INVALID")
+
+
+def test_only_reports_are_for_workloads() -> None:
+    common: dict[str, Any] = {"method": "POST", "path": "/x", "summary": "s", "handler": lambda *_: None}
+    with pytest.raises(ValueError, match="mixes up"):
+        Read(permission=WORKLOAD, **common)
+    with pytest.raises(ValueError, match="mixes up"):
+        Report(permission=Permission.NODES_READ, **common)
 
 
 async def test_a_literal_path_wins_over_a_pattern(client: httpx.AsyncClient, rig: Rig) -> None:

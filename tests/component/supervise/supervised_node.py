@@ -14,11 +14,14 @@ from corral.daemon.link.spool import Spool
 from corral.daemon.supervise.link_orders import LinkOrders
 from corral.daemon.supervise.run import Run
 from corral.daemon.supervise.supervision import NodeRuntime, Supervision
+from corral.domain.groups import RestartSpec, StopRungSpec
 from corral.domain.ids import first_incarnation
+from corral.domain.plans import Plan, encode_plan
 from corral.runtimes.console.log import ConsoleLog
 from corral.system.clock import Clock, SystemClock
-from corral.system.config_schema import InstancesSection
+from corral.system.config_schema import DaemonConfig, InstancesSection
 from corral.system.entropy import Entropy, SystemEntropy
+from corral.testing.shelf_cache import ShelfCache
 from corral.testing.waiting import eventually
 from corral.wire.v1.instance_pb2 import (
     InstanceState,
@@ -29,6 +32,7 @@ from corral.wire.v1.instance_pb2 import (
     StopRung,
 )
 from corral.wire.v1.link_pb2 import ControllerMessage, DaemonMessage
+from corral.wire.v1.plan_pb2 import CompositionPlan
 
 FIRST = first_incarnation(1)
 SETTINGS = InstancesSection(development=True)
@@ -49,6 +53,54 @@ def start_frame(
     )
 
 
+def base_plan(command: Sequence[str] = (), **fields: Any) -> Plan:
+    """A plan with a short stop ladder and no restarts, unless told otherwise."""
+    values: dict[str, Any] = {
+        "group": "test",
+        "runtime": "process",
+        "command": tuple(command),
+        "args": (),
+        "env": {},
+        "variables": {},
+        "memory_mb": 0,
+        "cpu": 0.0,
+        "pids": 0,
+        "console_mb": 16,
+        "max_players": 0,
+        "run_as": "",
+        "isolate": "shared",
+        "stdin": "fifo",
+        "tty": False,
+        "line_buffered": False,
+        "stop": (
+            StopRungSpec(command="stop", wait_seconds=0.3),
+            StopRungSpec(signal="SIGTERM", wait_seconds=0.3),
+        ),
+        "startup_timeout_seconds": 60,
+        "min_alive_ms": 0,
+        "max_lifetime_seconds": 0,
+        "crash_keep_seconds": 3600,
+        "restart": RestartSpec(attempts=0),
+    }
+    return Plan(**{**values, **fields})
+
+
+def plan_frame(id: str, plan: Plan, *, incarnation: int = FIRST, **fields: Any) -> ControllerMessage:
+    """A StartInstance that carries this plan as our controller sends it."""
+    record = encode_plan(plan)
+    composition = CompositionPlan(plan_hash=record.hash, canonical_json=record.body.encode())
+    return ControllerMessage(
+        start_instance=StartInstance(
+            instance_id=id,
+            group=plan.group,
+            incarnation=incarnation,
+            plan_hash=record.hash,
+            composition_plan=composition,
+            **fields,
+        )
+    )
+
+
 class SupervisedNode:
     """`open`, orders, `close`; `open` again is the next daemon on the same directory."""
 
@@ -59,7 +111,7 @@ class SupervisedNode:
         settings: InstancesSection = SETTINGS,
         clock: Clock | None = None,
         entropy: Entropy | None = None,
-        more_stages: Sequence[Any] = (),
+        config: DaemonConfig | None = None,
         spool_bytes: int = 1 << 26,
     ) -> None:
         self.data = data
@@ -67,7 +119,9 @@ class SupervisedNode:
         self.settings = settings
         self._clock = clock or SystemClock()
         self._entropy = entropy or SystemEntropy()
-        self._more_stages = more_stages
+        self._config = config or DaemonConfig()
+        self.cache = ShelfCache(data.parent / f"{data.name}-shelf")
+        self.sent: list[DaemonMessage] = []
         self.answers: list[DaemonMessage] = []
         self.supervision: Supervision
         self._opened = False
@@ -80,16 +134,16 @@ class SupervisedNode:
         )
         self._consoles = await Consoles(self._clock).__aenter__()
         self.supervision = Supervision(
-            data=self.data,
-            settings=self.settings,
+            config=msgspec.structs.replace(self._config, data=self.data, instances=self.settings),
             node_id="node-1",
             address="node-1.example",
             runtime=self.runtime,
+            cache=self.cache,
             spool=self.spool,
             consoles=self._consoles,
             clock=self._clock,
             entropy=self._entropy,
-            more_stages=self._more_stages,
+            send=self._send,
         )
         await self.supervision.begin()
         self.orders = LinkOrders(self.supervision.supervisor)
@@ -127,6 +181,10 @@ class SupervisedNode:
         assert kind is not None
         self.orders.handlers[kind](self._keep, frame)
 
+    def _send(self, message: DaemonMessage) -> bool:
+        self.sent.append(message)
+        return True
+
     def _keep(self, message: DaemonMessage) -> bool:
         self.answers.append(message)
         return True
@@ -146,6 +204,10 @@ class SupervisedNode:
 
     async def start(self, id: str, command: Sequence[str], **fields: Any) -> Any:
         return await self.answer(start_frame(id, command, **fields), "start_instance_ack")
+
+    async def begin(self, id: str, plan: Plan, **fields: Any) -> Any:
+        """Start by a plan, and wait for the answer."""
+        return await self.answer(plan_frame(id, plan, **fields), "start_instance_ack")
 
     async def stop(self, id: str, *, incarnation: int = 0, force: bool = False) -> Any:
         order = StopInstance(instance_id=id, incarnation=incarnation, force=force, reason="the test says so")

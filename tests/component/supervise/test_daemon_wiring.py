@@ -68,7 +68,7 @@ async def test_an_instance_is_started_watched_and_stopped_over_the_link(scratch)
         settings = {"controllers": [controller.address], "instances__development": True}
         daemon = await cluster.daemon("n1", None, **settings)
         greeting = script.greetings[0]
-        assert list(greeting.runtimes) == ["process"]
+        assert "process" in greeting.runtimes
         assert not greeting.running_instances
         script.orders.put_nowait(start_frame("one", workloads.reading_commands()))
         await eventually(lambda: script.states() == ["PREPARING", "STARTING", "RUNNING"], state=script.states)

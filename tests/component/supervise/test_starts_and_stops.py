@@ -9,7 +9,7 @@ import pathlib
 import signal
 
 import pytest
-from supervised_node import FIRST, SupervisedNode, start_frame, with_settings
+from supervised_node import FIRST, SupervisedNode, base_plan, plan_frame, start_frame, with_settings
 
 from corral.testing import workloads
 from corral.testing.waiting import eventually
@@ -134,58 +134,33 @@ async def test_a_repeated_start_is_answered_with_the_state_as_it_is(node):
     assert (again.accepted, again.pid, again.state) == (True, first.pid, RUNNING)
 
 
-class SlowStage:
-    """A stage of the preparation that takes for ever."""
-
-    def __init__(self) -> None:
-        self.reached = asyncio.Event()
-        self.given_up = False
-
-    async def __call__(self, _) -> None:
-        self.reached.set()
-        try:
-            await asyncio.Event().wait()
-        except asyncio.CancelledError:
-            self.given_up = True
-            raise
-
-
 @pytest.mark.trap("T12")
 @pytest.mark.parametrize("force", [False, True], ids=["stop", "kill"])
-async def test_a_stop_during_the_preparation_stops_it_and_says_so(scratch, force):
-    stage = SlowStage()
-    node = SupervisedNode(scratch / "node", more_stages=[("TEMPLATE_APPLY", stage)])
-    await node.open()
-    try:
-        node.give(start_frame("one", workloads.silent()))
-        await stage.reached.wait()
-        answer = await node.stop("one", force=force)
-        run = await node.settled("one")
-        assert answer.accepted
-        assert stage.given_up
-        assert (run.state, run.outcome.outcome) == ("STOPPED", "never_started")
-        assert await node.told("one") == ["PREPARING:0", "STOPPING:0", "STOPPED:0"]
-        ack = next(a.start_instance_ack for a in node.answers if a.HasField("start_instance_ack"))
-        assert (ack.accepted, ack.error_code) == (False, "START_INTERRUPTED")
-        again = await node.start("one", workloads.silent())
-        assert again.error_code == "START_INTERRUPTED"
-    finally:
-        await node.clear()
+async def test_a_stop_during_the_preparation_stops_it_and_says_so(node, force):
+    node.cache.shut = asyncio.Event()
+    plan = base_plan(workloads.silent(), templates=(node.cache.template("base", {"a": b"a"}),))
+    node.give(plan_frame("one", plan))
+    await node.cache.reached.wait()
+    answer = await node.stop("one", force=force)
+    run = await node.settled("one")
+    assert answer.accepted
+    assert node.cache.uses == 0
+    assert (run.state, run.outcome.outcome) == ("STOPPED", "never_started")
+    assert await node.told("one") == ["PREPARING:0", "STOPPING:0", "STOPPED:0"]
+    ack = next(a.start_instance_ack for a in node.answers if a.HasField("start_instance_ack"))
+    assert (ack.accepted, ack.error_code) == (False, "START_INTERRUPTED")
+    again = await node.begin("one", plan)
+    assert again.error_code == "START_INTERRUPTED"
 
 
-async def test_a_start_that_never_ends_is_given_up_at_its_timeout(scratch):
-    stage = SlowStage()
-    node = SupervisedNode(scratch / "node", more_stages=[("TEMPLATE_APPLY", stage)])
-    await node.open()
-    try:
-        ack = await node.start("one", workloads.silent(), startup_timeout_seconds=1)
-        assert (ack.accepted, ack.error_code, ack.failure_disposition) == (
-            False,
-            "STARTUP_TIMEOUT",
-            TRANSIENT,
-        )
-    finally:
-        await node.clear()
+async def test_a_start_that_never_ends_is_given_up_at_its_timeout(node):
+    node.cache.shut = asyncio.Event()
+    template = node.cache.template("base", {"a": b"a"})
+    plan = base_plan(workloads.silent(), templates=(template,), startup_timeout_seconds=1)
+    ack = await node.begin("one", plan)
+    assert (ack.accepted, ack.error_code, ack.failure_disposition) == (False, "STARTUP_TIMEOUT", TRANSIENT)
+    assert ack.stage == 2
+    assert "TEMPLATE_APPLY" in ack.error_message
 
 
 async def test_a_program_that_is_not_there_is_refused_for_good_and_remembered(node):

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 
+from corral.daemon.prepare.start_order import StartOrder, usual_ladder
+from corral.daemon.probes.console_growth import ConsoleGrowth
 from corral.daemon.supervise.minding import Minding
+from corral.daemon.supervise.readiness import ReadyWatch
 from corral.daemon.supervise.run_files import RunFiles, StopOrder
-from corral.daemon.supervise.start_order import StartOrder, usual_ladder
 from corral.daemon.supervise.stop_request import StopRequest
 from corral.domain.ids import Incarnation, InstanceId
 from corral.sdk.runtime import RunExit, RunHandle, RuntimeCapabilities
@@ -59,13 +61,24 @@ async def test_a_runtime_that_cannot_say_whether_it_lives_is_no_reason_to_end_it
     )
     clock = SystemClock()
     ready = asyncio.Event()
+    watch = ReadyWatch(
+        order=order,
+        files=RunFiles(tmp_path),
+        handle=HANDLE,
+        runtime=runtime,  # type: ignore[arg-type]  # no probe asks it
+        growth=ConsoleGrowth(),
+        players=lambda _: None,
+        ready=False,
+    )
     minding = Minding(
         runtime=runtime,  # type: ignore[arg-type]  # what minding asks of one
         handle=HANDLE,
         order=order,
         stop=StopRequest(RunFiles(tmp_path)),
+        began_at=clock.boottime(),
         started_at=clock.boottime(),
         clock=clock,
+        watch=watch,
         ready=False,
         in_time=True,
         now_ready=ready.set,

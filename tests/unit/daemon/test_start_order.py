@@ -5,8 +5,9 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from corral.daemon.supervise.start_order import Rung, StartOrder, read_start
+from corral.daemon.prepare.start_order import Rung, StartOrder, read_start
 from corral.domain.groups import PortProtocol
+from corral.domain.plans import PlanJvm
 from corral.errors import Code, Rejected
 from corral.wire.v1.instance_pb2 import Limits, NamedPort, StartInstance, StopRung
 
@@ -65,7 +66,8 @@ def test_a_published_peer_needs_no_field_of_ours():
             shutdown_grace_seconds=7,
         )
     )
-    assert order.command == ("java", "-Xmx1G", "-jar", "server.jar")
+    assert order.command == ()
+    assert order.plan.jvm == PlanJvm(jar="server.jar", args=("-Xmx1G",), heap_mb=1024)
     assert order.primary_port == 25565
     assert order.ports[0].protocol is PortProtocol.BOTH
     assert order.limits.memory_mb == 1024

@@ -6,9 +6,9 @@ import os
 
 import pytest
 
-from corral.daemon.supervise.environment import build_environment
-from corral.daemon.supervise.start_order import StartOrder
-from corral.daemon.supervise.users import WorkloadUsers
+from corral.daemon.prepare.environment import build_environment
+from corral.daemon.prepare.start_order import StartOrder
+from corral.daemon.prepare.users import WorkloadUsers
 from corral.domain.groups import PortProtocol
 from corral.domain.ids import Incarnation, InstanceId
 from corral.domain.instance_records import LeasedPort

@@ -11,7 +11,7 @@ from corral.controller.instances.group_changes import create_group, delete_group
 from corral.controller.instances.instance_changes import remove_instance, restart_instance, start_instance
 from corral.domain.group_documents import parse_group
 from corral.domain.groups import PortSpec
-from corral.domain.plans import plan_of, read_plan
+from corral.domain.plans import read_plan
 from corral.errors import Code, Rejected
 from corral.system.config_schema import InstanceRetentionSection
 
@@ -89,7 +89,10 @@ def test_a_group_name_leaves_room_for_its_instances_numbers():
     assert parse_group({"name": "a" * 56, "command": ["x"]}).name == "a" * 56
 
 
-def test_plans_have_one_hash_for_equal_content_and_hold_nothing_of_a_single_run():
+def test_plans_have_one_hash_for_equal_content_and_hold_nothing_of_a_single_run(world):
+    def plan_of(group):
+        return world.workspace().resolve(group).record
+
     one = plan_of(spec(env={"a": "1", "b": "2"}, min=1))
     two = plan_of(spec(env={"b": "2", "a": "1"}, min=5))
     assert one == two

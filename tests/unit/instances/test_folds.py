@@ -22,6 +22,7 @@ from corral.controller.instances.node_reports import InstanceReports
 from corral.controller.instances.orders import OrderKind, first_delay, order_for
 from corral.controller.instances.reports import Kinship, fold_crash, fold_report, kinship
 from corral.controller.instances.wire_values import exit_record, report_of
+from corral.controller.workload.vitals import Vitals
 from corral.domain.groups import CrashLoopSpec
 from corral.domain.ids import NodeId
 from corral.domain.instance_records import StartFailure
@@ -58,6 +59,8 @@ def reports(world) -> InstanceReports:
         raise AssertionError("not in a fold")
 
     return InstanceReports(
+        state=world.state,
+        vitals=Vitals(world.state),
         workspace=world.workspace,
         numbers=unused,
         dispatcher=unused,

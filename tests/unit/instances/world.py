@@ -7,14 +7,16 @@ import itertools
 from collections.abc import Sequence
 
 from corral.controller.cluster_state import ClusterState
-from corral.controller.collections import NODES
+from corral.controller.collections import CATALOG, NODES, TEMPLATES
 from corral.controller.instances.workspace import Workspace
 from corral.controller.ledger import Step
+from corral.domain.catalog import CatalogRecord
 from corral.domain.events import Cursor, Draft, Event
 from corral.domain.groups import GroupSpec
 from corral.domain.ids import Epoch, NodeId, first_incarnation
 from corral.domain.node_states import NodeState
 from corral.domain.records import NodeRecord
+from corral.domain.templates import TemplateRecord, TemplateSettings, TemplateVersion
 from corral.store.port import Append, Change, Commit, Delete, Put
 from corral.system.entropy import SystemEntropy
 
@@ -54,6 +56,39 @@ class World:
             runtimes=("process",),
         )
         self.apply([NODES.put(id, record, expect=None)])
+
+    def add_template(self, name: str, *hashes: str, **settings) -> TemplateRecord:
+        """A template with a version for each hash; the last is the current one."""
+        versions = tuple(
+            TemplateVersion(
+                number=number,
+                manifest=f"{number:064x}",
+                hash=hash,
+                archive_size=100,
+                files=1,
+                size=1,
+                settings=TemplateSettings(**settings),
+                created_at=NOW,
+            )
+            for number, hash in enumerate(hashes or (f"hash-of-{name}",), 1)
+        )
+        count = len(versions)
+        record = TemplateRecord(
+            name=name, current=count, last=count, versions=versions, created_at=NOW, updated_at=NOW
+        )
+        self.apply([TEMPLATES.put(name, record, expect=None)])
+        return record
+
+    def add_artifact(self, platform: str, version: str, **fields) -> CatalogRecord:
+        record = CatalogRecord(
+            platform=platform,
+            version=version,
+            created_at=NOW,
+            updated_at=NOW,
+            **{"file": f"{platform}.jar", "url": "https://example.org/a.jar", "sha256": "a" * 64, **fields},
+        )
+        self.apply([CATALOG.put(record.id, record, expect=None)])
+        return record
 
     def workspace(self, cause: str = "test") -> Workspace:
         return Workspace(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import urllib.parse
 from typing import Any, Final
 
 import msgspec
@@ -23,6 +24,7 @@ SECURITY_HEADERS: Final[Headers] = (
 )
 
 _ENCODER: Final = msgspec.json.Encoder()
+_UNQUOTABLE: Final = str.maketrans({'"': "_", "\\": "_", "/": "_"})
 
 
 class ErrorDetail(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -81,6 +83,16 @@ def refusal(error: CorralError, *, headers: Headers = ()) -> Answer:
         )
     )
     return Answer(status=status, body=encode(shape), headers=headers)
+
+
+def attachment(filename: str) -> bytes:
+    """The disposition of a file that is to be saved and never shown, whatever its name (RFC 6266)."""
+    plain = "".join(char if char.isascii() and char.isprintable() else "_" for char in filename)
+    plain = plain.translate(_UNQUOTABLE) or "download"
+    said = f'attachment; filename="{plain}"'
+    if plain != filename:
+        said += f"; filename*=UTF-8''{urllib.parse.quote(filename, safe='')}"
+    return said.encode()
 
 
 def internal_error(error_id: str) -> Answer:

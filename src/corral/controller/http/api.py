@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from starlette.routing import BaseRoute, Router, WebSocketRoute
+from starlette.routing import BaseRoute, Match, Router, WebSocketRoute
 from starlette.routing import Route as PathPattern
 
 from corral.controller.events.hub import EventHub
 from corral.controller.http.answers import refusal
 from corral.controller.http.endpoint import Endpoint
+from corral.controller.http.metrics import Players
 from corral.controller.http.mutating import Mutator
 from corral.controller.http.request import Receive, Request, Scope, Send
 from corral.controller.http.route_table import Route, Socket, check_table
@@ -30,6 +31,7 @@ class Api:
         self._setting = setting
         self._gate = gate
         setting.metrics.watch_hub(self._hub)
+        setting.metrics.watch_players(self._players)
         mutator = Mutator()
         by_path: dict[str, list[Route]] = {}
         for route in routes:
@@ -41,7 +43,9 @@ class Api:
         # A literal path beats a pattern, and most requests are found without any matching.
         self._literal = {path: endpoint for path, endpoint in endpoints.items() if "{" not in path}
         patterns: list[BaseRoute] = [
-            PathPattern(path, endpoint) for path, endpoint in endpoints.items() if "{" in path
+            PathPattern(by_path[path][0].pattern, endpoint)
+            for path, endpoint in endpoints.items()
+            if "{" in path
         ]
         patterns += [
             WebSocketRoute(path, endpoints[path])
@@ -54,10 +58,19 @@ class Api:
         if scope["type"] not in ("http", "websocket"):
             raise RuntimeError(f"cannot serve '{scope['type']}'")
         endpoint = self._literal.get(scope["path"])
-        if endpoint is not None and scope["type"] == "http":
+        if endpoint is not None and scope["type"] == "http" and self._is_meant(endpoint, scope):
             await endpoint(scope, receive, send)
         else:
             await self._patterns(scope, receive, send)
+
+    def _is_meant(self, endpoint: Endpoint, scope: Scope) -> bool:
+        """A literal path means itself, unless it has no such method and a pattern of its form has:
+        `import` is an operation on templates, and may be the name of one."""
+        if endpoint.takes(scope["method"]) or scope["method"] == "OPTIONS":
+            return True
+        found = [route for route in self._patterns.routes if route.matches(scope)[0] is Match.FULL]
+        others = [route.endpoint for route in found if isinstance(route, PathPattern)]
+        return not any(isinstance(each, Endpoint) and each.takes(scope["method"]) for each in others)
 
     async def _not_found(self, scope: Scope, receive: Receive, send: Send) -> None:
         request = Request(scope, receive, entropy=self._setting.entropy)
@@ -74,3 +87,7 @@ class Api:
     def _hub(self) -> EventHub | None:
         leading = self._gate()
         return leading.hub if leading else None
+
+    def _players(self) -> list[Players]:
+        leading = self._gate()
+        return leading.workload.vitals.all_players() if leading else []

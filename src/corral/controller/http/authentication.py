@@ -10,22 +10,29 @@ from corral.controller.api_tokens import is_expired, verify
 from corral.controller.http.call import Caller
 from corral.controller.http.request import Request
 from corral.controller.http.setting import Leading, Network
+from corral.controller.workload.tokens import WorkloadRun
 from corral.domain.permissions import Permission, allows
 from corral.errors import Code, Rejected
 
 
 def authenticate(leading: Leading, request: Request, *, now: dt.datetime) -> Caller:
     """The caller behind the bearer token; UNAUTHENTICATED without a good one."""
-    scheme, _, text = (request.header(b"authorization") or "").partition(" ")
-    if scheme.lower() != "bearer" or not text:
-        raise Rejected(
-            Code.UNAUTHENTICATED,
-            "the request carries no token",
-            hint="send 'Authorization: Bearer corral_…'",
-        )
-    credential = text.strip()
+    credential = _bearer(request, "send 'Authorization: Bearer corral_…'")
     token = verify(leading.state.tokens, credential, now=now)
     return Caller(token=token, address=request.address, credential=credential)
+
+
+def authenticate_workload(leading: Leading, request: Request, *, late: bool) -> WorkloadRun:
+    """The run behind the bearer token; UNAUTHENTICATED, WORKLOAD_TOKEN_INVALID, RATE_LIMITED."""
+    text = _bearer(request, "send 'Authorization: Bearer ' and the value of CORRAL_INSTANCE_TOKEN")
+    return leading.workload.admit(text, late=late)
+
+
+def _bearer(request: Request, hint: str) -> str:
+    scheme, _, text = (request.header(b"authorization") or "").partition(" ")
+    if scheme.lower() != "bearer" or not text.strip():
+        raise Rejected(Code.UNAUTHENTICATED, "the request carries no token", hint=hint)
+    return text.strip()
 
 
 def redeem(leading: Leading, request: Request, ticket: str, *, now: dt.datetime) -> Caller:

@@ -13,7 +13,7 @@ from corral.controller.http.request import AsgiApp, Message, Receive, Scope, Sen
 
 _METHODS: Final = b"GET, HEAD, POST, PUT, PATCH, DELETE"
 _HEADERS: Final = b"Authorization, Content-Type, Idempotency-Key, If-Match, Last-Event-ID"
-_EXPOSED: Final = b"ETag, Idempotency-Replayed, Retry-After, X-Request-Id"
+_EXPOSED: Final = b"Content-Disposition, ETag, Idempotency-Replayed, Retry-After, X-Request-Id"
 _MAX_AGE: Final = b"600"
 
 Headers = list[tuple[bytes, bytes]]

@@ -6,13 +6,16 @@ from collections.abc import Callable, Iterable
 from typing import Final
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
-from prometheus_client.core import CounterMetricFamily
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4, generate_latest
 from prometheus_client.registry import Collector
 
 from corral.controller.events.hub import EventHub
 
 _BUCKETS: Final = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0)
+
+Players = tuple[str, str, int]
+"""Group, instance, how many."""
 
 CONTENT_TYPE: Final = CONTENT_TYPE_PLAIN_0_0_4.encode()
 
@@ -59,8 +62,32 @@ class HttpMetrics:
         """Show what the present term's hub has published."""
         self.registry.register(_HubCollector(hub))
 
+    def watch_players(self, players: Callable[[], Iterable[Players]]) -> None:
+        """Show how many play on the instances of the present term that have said so."""
+        self.registry.register(_PlayersCollector(players))
+
     def exposition(self) -> bytes:
         return generate_latest(self.registry)
+
+
+class _PlayersCollector(Collector):
+    def __init__(self, players: Callable[[], Iterable[Players]]) -> None:
+        self._players = players
+
+    def describe(self) -> Iterable[GaugeMetricFamily]:
+        return [self._family()]
+
+    def collect(self) -> Iterable[GaugeMetricFamily]:
+        family = self._family()
+        for group, instance, count in self._players():
+            family.add_metric([group, instance], count)
+        return [family]
+
+    @staticmethod
+    def _family() -> GaugeMetricFamily:
+        return GaugeMetricFamily(
+            "corral_instance_players", "Players of an instance that says so.", labels=["group", "instance"]
+        )
 
 
 class _HubCollector(Collector):

@@ -2,7 +2,8 @@
 
 The handler's steps, the audit entry and the idempotency record are committed together. When
 somebody else was faster, everything is judged again from the new state: a caller who insisted on
-a revision is then refused, for any other one the handler describes the change anew.
+a revision is then refused, for any other one the handler describes the change anew. Contents that a
+change names are stored before, by a `Build` or an `Upload`: only the change itself is repeated.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from corral.controller.http.answers import Answer, Headers, revision_of, shaped
 from corral.controller.http.call import Call
 from corral.controller.http.idempotency import Guard
 from corral.controller.http.preconditions import Match
-from corral.controller.http.route_table import Act, Mutate
+from corral.controller.http.route_table import Act, Build, Change, Describe, Mutate, Upload
 from corral.controller.http.setting import Leading
 from corral.controller.ledger import Step, audit
 from corral.controller.mutations import Mutation
@@ -52,13 +53,52 @@ class Mutator:
         match: Match | None,
     ) -> Answer:
         """Commit what the handler describes. Every error leaves the store as it was."""
-        if match is not None and route.revises is None:
-            raise Rejected(
-                Code.BAD_REQUEST,
-                f"If-Match means nothing to {route.name}: it changes nothing that exists",
-                field="If-Match",
-            )
-        body, answered = await self._attempts(route, leading, call, guard=guard, match=match)
+
+        async def describe() -> Mutation:
+            return route.handler(leading, call)
+
+        return await self._commit(route, leading, call, describe, guard=guard, match=match)
+
+    async def build(
+        self,
+        route: Build,
+        leading: Leading,
+        call: Call[Any, Any],
+        *,
+        guard: Guard | None,
+        match: Match | None,
+    ) -> Answer:
+        """Let the handler store contents, then commit what it describes."""
+        if guard is not None and (stored := guard.find(leading.state, call.now)) is not None:
+            return _replay(route, guard, stored)[1]
+        require(route, leading, call, match)
+        describe = await route.handler(leading, call)
+        return await self._commit(route, leading, call, describe, guard=guard, match=match)
+
+    async def commit_upload(
+        self,
+        route: Upload,
+        leading: Leading,
+        call: Call[Any, Any],
+        describe: Describe,
+        *,
+        guard: Guard | None,
+        match: Match | None,
+    ) -> Answer:
+        """Commit what is described for an upload that came in whole."""
+        return await self._commit(route, leading, call, describe, guard=guard, match=match)
+
+    async def _commit(
+        self,
+        route: Change,
+        leading: Leading,
+        call: Call[Any, Any],
+        describe: Describe,
+        *,
+        guard: Guard | None,
+        match: Match | None,
+    ) -> Answer:
+        body, answered = await self._attempts(route, leading, call, describe, guard=guard, match=match)
         if route.settle is not None:
             settled = await route.settle(leading, call, body)
             answered = shaped(settled, status=answered.status, headers=_kept(answered))
@@ -66,9 +106,10 @@ class Mutator:
 
     async def _attempts(
         self,
-        route: Mutate,
+        route: Change,
         leading: Leading,
         call: Call[Any, Any],
+        describe: Describe,
         *,
         guard: Guard | None,
         match: Match | None,
@@ -76,7 +117,7 @@ class Mutator:
         for _ in range(_ATTEMPTS):
             try:
                 async with route.turn(leading) if route.turn is not None else _AT_ONCE:
-                    recorded = await self._attempt(route, leading, call, guard=guard, match=match)
+                    recorded = await self._attempt(route, leading, call, describe, guard=guard, match=match)
             except Conflict:
                 continue  # look again: a caller who insists on a revision is told by the precondition
             return recorded
@@ -89,20 +130,20 @@ class Mutator:
 
     @staticmethod
     async def _attempt(
-        route: Mutate,
+        route: Change,
         leading: Leading,
         call: Call[Any, Any],
+        describe: Describe,
         *,
         guard: Guard | None,
         match: Match | None,
     ) -> tuple[Any, Answer]:
         if guard is not None and (stored := guard.find(leading.state, call.now)) is not None:
             return _replay(route, guard, stored)
-        if route.revises is not None:
-            resource = route.revises(leading.state, call.path)
-            if match is not None:
-                match.require(resource.revision)
-        mutation = route.handler(leading, call)
+        require(route, leading, call, match)
+        mutation = await describe()
+        if match is not None:
+            require(route, leading, call, match)  # a description may have waited for something
         recorded = await _record(leading, call, mutation, guard=guard, always=False)
         if route.effect is not None:
             route.effect(leading, call)
@@ -144,6 +185,30 @@ class Mutator:
                 del self._present[guard.id], self._acting[guard.id]
 
 
+def require(route: Change, leading: Leading, call: Call[Any, Any], match: Match | None) -> None:
+    """The resource is there and as the caller insists; NOT_FOUND, REVISION_MISMATCH."""
+    if route.revises is None:
+        if match is not None:
+            raise Rejected(
+                Code.BAD_REQUEST,
+                f"If-Match means nothing to {route.name}: it changes nothing that exists",
+                field="If-Match",
+            )
+        return
+    if route.creates and match is None:
+        return
+    try:
+        resource = route.revises(leading.state, call.path)
+    except Rejected as error:
+        if not route.creates or error.code.status != 404:
+            raise
+        raise Rejected(
+            Code.REVISION_MISMATCH, f"{error.message}, so it has no revision", hint="leave If-Match out"
+        ) from None
+    if match is not None:
+        match.require(resource.revision)
+
+
 async def _record(
     leading: Leading, call: Call[Any, Any], mutation: Mutation, *, guard: Guard | None, always: bool
 ) -> tuple[Any, Answer]:
@@ -179,7 +244,7 @@ async def _record(
     return body, shaped(body, status=mutation.status)
 
 
-def _replay(route: Mutate | Act, guard: Guard, stored: Stored[IdempotencyRecord]) -> tuple[Any, Answer]:
+def _replay(route: Change | Act, guard: Guard, stored: Stored[IdempotencyRecord]) -> tuple[Any, Answer]:
     """The stored answer. Documents of one transaction share its number: so does the answer's revision."""
     raw = guard.open(stored.record)
     body = _filled(msgspec.json.decode(raw, type=route.response) if raw else None, stored.revision)

@@ -9,7 +9,18 @@ import msgspec
 
 from corral.controller.http.answers import Answer, ErrorShape, encode
 from corral.controller.http.call import NoQuery
-from corral.controller.http.route_table import PUBLIC, Act, Download, Mutate, Probe, Route, Socket, Stream
+from corral.controller.http.route_table import (
+    PUBLIC,
+    WORKLOAD,
+    Act,
+    Change,
+    Download,
+    Probe,
+    Route,
+    Socket,
+    Stream,
+    Upload,
+)
 from corral.controller.http.setting import Gate, Setting
 from corral.domain.permissions import Permission
 from corral.version import VERSION
@@ -73,6 +84,11 @@ def describe(routes: Sequence[Route]) -> OpenApiShape:
             "schemas": {name: schema for name, schema in components.items() if name not in queries},
             "securitySchemes": {
                 "token": {"type": "http", "scheme": "bearer"},
+                "workload": {
+                    "type": "http",
+                    "scheme": "bearer",
+                    "description": "The token of a run, as in CORRAL_INSTANCE_TOKEN.",
+                },
                 "ticket": {"type": "apiKey", "in": "query", "name": "ticket"},
             },
         },
@@ -90,29 +106,36 @@ def _operation(route: Route, by_type: dict[int, Any], components: dict[str, Any]
         "summary": route.summary,
         "tags": [_tag(route)],
         "parameters": [*_path_parameters(route), *_query_parameters(route, components), *_headers(route)],
-        "responses": {
-            "101" if isinstance(route, Socket) else str(route.status): _success(route, by_type),
-            "default": {
-                "description": "A refusal",
-                "content": {_JSON: {"schema": by_type[id(ErrorShape)]}},
-            },
-        },
+        "responses": _responses(route, by_type),
         "security": _security(route),
     }
-    if route.permission is not PUBLIC:
+    if isinstance(route.permission, Permission):
         operation["x-permission"] = route.permission.value
+    if isinstance(route, Upload):
+        binary = {"schema": {"type": "string", "format": "binary"}}
+        operation["requestBody"] = {"required": True, "content": dict.fromkeys(route.media, binary)}
     if route.body is not None:
-        required = any(field.required for field in msgspec.structs.fields(route.body))
+        optional = isinstance(route.body, type) and not any(
+            field.required for field in msgspec.structs.fields(route.body)
+        )
         operation["requestBody"] = {
-            "required": required,
+            "required": not optional,
             "content": {_JSON: {"schema": by_type[id(route.body)]}},
         }
     return operation
 
 
+def _responses(route: Route, by_type: dict[int, Any]) -> dict[str, Any]:
+    good = {101} if isinstance(route, Socket) else {route.status}
+    if isinstance(route, Change) and route.creates:
+        good.add(201)
+    refused = {"description": "A refusal", "content": {_JSON: {"schema": by_type[id(ErrorShape)]}}}
+    return {**{str(status): _success(route, by_type) for status in sorted(good)}, "default": refused}
+
+
 def _operation_id(route: Route) -> str:
     words = route.path.removeprefix("/api/v1").replace("-", "_").replace(".", "_").split("/")
-    named = [word.strip("{}") if word.startswith("{") else word for word in words if word]
+    named = [word.strip("{}") if word.startswith("{") else word for word in words if word.strip("_")]
     return "_".join([route.method.lower(), *named])
 
 
@@ -124,6 +147,8 @@ def _tag(route: Route) -> str:
 def _security(route: Route) -> list[dict[str, list[str]]]:
     if route.permission is PUBLIC:
         return []
+    if route.permission is WORKLOAD:
+        return [{"workload": []}]
     schemes: list[dict[str, list[str]]] = [{"token": []}]
     if isinstance(route, Stream) and route.ticketed:
         schemes.append({"ticket": []})
@@ -160,10 +185,10 @@ def _not_null(schema: dict[str, Any]) -> dict[str, Any]:
 
 def _headers(route: Route) -> list[dict[str, Any]]:
     found = []
-    if isinstance(route, Mutate | Act):
+    if isinstance(route, Change | Act):
         key = {"type": "string", "minLength": 1, "maxLength": 255, "pattern": "^[!-~]+$"}
         found.append(_header("Idempotency-Key", "The same key takes effect once.", key))
-    if isinstance(route, Mutate) and route.revises is not None:
+    if isinstance(route, Change) and route.revises is not None:
         match = {"type": "string", "pattern": '^(\\*|"[0-9]+")$'}
         found.append(_header("If-Match", "Only if the revision is still this ETag.", match))
     if isinstance(route, Stream):

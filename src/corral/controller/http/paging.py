@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import binascii
 import bisect
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Annotated, Final, Generic, TypeVar
 
 import msgspec
@@ -17,6 +17,7 @@ from corral.errors import Code, Rejected
 
 T = TypeVar("T")
 R = TypeVar("R", bound=Record)
+S = TypeVar("S")
 
 Limit = Annotated[int, msgspec.Meta(ge=1, le=500, description="Most items of a page.")]
 PageCursor = Annotated[
@@ -82,6 +83,25 @@ def page_of(
             return Page(items=found, next=encode_cursor(mirror.collection.name, items[index - 1][0]))
         found.append(shape(stored))
     return Page(items=found, next=None)
+
+
+def page_of_sorted(
+    items: Sequence[S],
+    query: PageQuery,
+    *,
+    kind: str,
+    key: Callable[[S], str],
+    shape: Callable[[S], T],
+) -> Page[T]:
+    """A page of things that are not documents, sorted by `key`, each with one of its own."""
+    after = decode_cursor(kind, query.cursor)
+    begin = 0 if after is None else bisect.bisect_right(items, after, key=key)
+    shown = items[begin : begin + query.limit]
+    more = begin + query.limit < len(items)
+    return Page(
+        items=[shape(item) for item in shown],
+        next=encode_cursor(kind, key(shown[-1])) if more else None,
+    )
 
 
 def everything(_: object) -> bool:

@@ -62,9 +62,7 @@ class Request:
 
     async def read_body(self, *, limit: int) -> bytes:
         """The whole body. Never holds more than `limit` and one network read of it."""
-        declared = self.header(b"content-length")
-        if declared is not None and declared.isdecimal() and (len(declared) > 18 or int(declared) > limit):
-            raise _too_large(limit)
+        self.refuse_declared(limit)
         try:
             async with asyncio.timeout(_BODY_SECONDS):
                 return await self._collect(limit)
@@ -72,6 +70,12 @@ class Request:
             raise Rejected(
                 Code.BAD_REQUEST, f"the body did not arrive within {_BODY_SECONDS:g} seconds"
             ) from None
+
+    def refuse_declared(self, limit: int) -> None:
+        """BODY_TOO_LARGE when the caller says himself that it is."""
+        declared = self.header(b"content-length")
+        if declared is not None and declared.isdecimal() and (len(declared) > 18 or int(declared) > limit):
+            raise too_large(limit)
 
     async def _collect(self, limit: int) -> bytes:
         parts: list[bytes] = []
@@ -83,10 +87,23 @@ class Request:
             part: bytes = message.get("body", b"")
             size += len(part)
             if size > limit:
-                raise _too_large(limit)
+                raise too_large(limit)
             parts.append(part)
             if not message.get("more_body", False):
                 return b"".join(parts)
+
+    def require_bytes(self) -> None:
+        """Refuse a body that wraps what is uploaded: it would be stored wrapped."""
+        kind = (self.header(b"content-type") or "").partition(";")[0].strip().lower()
+        coding = (self.header(b"content-encoding") or "identity").lower()
+        if kind.startswith("multipart/") or coding != "identity":
+            raise Rejected(
+                Code.UNSUPPORTED_MEDIA_TYPE,
+                f"cannot take a body of type '{kind[:80]}'"
+                if coding == "identity"
+                else f"cannot take a body with Content-Encoding '{coding[:40]}'",
+                hint="send the bytes of the file themselves as the body",
+            )
 
     def require_json(self) -> None:
         """Refuse a body that does not say it is JSON: browsers send forms without asking."""
@@ -105,5 +122,5 @@ class Request:
         )
 
 
-def _too_large(limit: int) -> Rejected:
+def too_large(limit: int) -> Rejected:
     return Rejected(Code.BODY_TOO_LARGE, f"the body is larger than {limit} bytes")

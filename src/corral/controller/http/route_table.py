@@ -1,9 +1,13 @@
 """Routes as data. Every route names its permission; without one it cannot be constructed.
 
-The kind of a route says what it may do: a `Probe` answers in any role, a `Read` looks, a
-`Mutate` describes a change that the framework commits, an `Act` has an effect outside the
-store before it is recorded, a `Stream` does not end by itself, a `Download` is as long as it is,
-and a `Socket` speaks both ways.
+The kind of a route says what it may do:
+
+- a `Probe` answers in any role, a `Read` looks;
+- a `Mutate` describes a change that the framework commits, a `Build` stores contents first and then
+  describes the change that names them, an `Upload` does so with a body that is streamed to it;
+- an `Act` has an effect outside the store before it is recorded;
+- a `Stream` does not end by itself, a `Download` is as long as it is, a `Socket` speaks both ways;
+- a `Report` comes from a workload, by the token of its run, and is neither stored nor audited.
 """
 
 from __future__ import annotations
@@ -11,15 +15,16 @@ from __future__ import annotations
 import asyncio
 import enum
 import re
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Final, Protocol
 
 from corral.controller.cluster_state import ClusterState, Stored
 from corral.controller.http.answers import Answer
-from corral.controller.http.call import Body, Call, NoQuery, Query
+from corral.controller.http.call import Call, NoQuery, Query
 from corral.controller.http.setting import Gate, Leading, Setting
 from corral.controller.mutations import Mutation
+from corral.controller.workload.tokens import WorkloadRun
 from corral.domain.permissions import Permission
 
 
@@ -30,6 +35,15 @@ class Public(enum.Enum):
 
 
 PUBLIC: Final = Public.PUBLIC
+
+
+class Itself(enum.Enum):
+    """Stands where a permission would: a workload may, and for itself alone."""
+
+    WORKLOAD = "WORKLOAD"
+
+
+WORKLOAD: Final = Itself.WORKLOAD
 
 _PARAMETER: Final = re.compile(r"\{([a-z_]+)\}")
 _METHODS: Final = frozenset({"GET", "POST", "PUT", "PATCH", "DELETE"})
@@ -44,6 +58,15 @@ ProbeHandler = Callable[[Setting, Gate], Answer]
 ReadHandler = Callable[[Leading, Call[Any, Any]], Awaitable[object]]
 MutateHandler = Callable[[Leading, Call[Any, Any]], Mutation]
 ActHandler = Callable[[Leading, Call[Any, Any]], Awaitable[Mutation]]
+Describe = Callable[[], Awaitable[Mutation]]
+"""Describes a change for contents that are stored; asked again when somebody else was faster. Between
+its last look at the state and its answer it waits for nothing: what it looked at still holds then.
+`Conflict` means: start over with me."""
+
+BuildHandler = Callable[[Leading, Call[Any, Any]], Awaitable[Describe]]
+UploadHandler = Callable[[Leading, Call[Any, Any], AsyncIterator[bytes]], Awaitable[Describe]]
+UploadLimit = Callable[[Leading], int]
+ReportHandler = Callable[[Leading, WorkloadRun, Any], object]
 StreamHandler = Callable[[Leading, Call[Any, Any]], Awaitable[Pump]]
 Effect = Callable[[Leading, Call[Any, Any]], None]
 Settle = Callable[[Leading, Call[Any, Any], Any], Awaitable[object]]
@@ -57,6 +80,9 @@ class Content:
     pump: Pump
     content_type: bytes
     filename: str
+    """Any text; the header is made safe."""
+    length: int | None = None
+    """Where it is known before."""
 
 
 class Dialogue(Protocol):
@@ -85,19 +111,24 @@ class Route:
 
     method: str
     path: str
-    permission: Permission | Public
+    permission: Permission | Public | Itself
     summary: str
     response: Any = None
     """The type of the answer's body; None for an answer without one."""
     status: int = 200
     query: type[Query] = NoQuery
-    body: type[Body] | None = None
+    body: Any = None
+    """The type of the request's body: a `Body`, or a bounded mapping; None for a request without one."""
+    rest: bool = False
+    """The last parameter takes the rest of the path, slashes included."""
 
     mutates: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
-        if not isinstance(self.permission, Permission | Public):
+        if not isinstance(self.permission, Permission | Public | Itself):
             raise ValueError(f"{self.name} names no permission")
+        if (self.permission is WORKLOAD) != isinstance(self, Report):
+            raise ValueError(f"{self.name} mixes up callers and workloads")
         if self.method not in _METHODS or not self.path.startswith("/") or not self.summary:
             raise ValueError(f"{self.name} is not a well-formed route")
         if self.mutates and (self.method == "GET" or self.permission is PUBLIC):
@@ -111,6 +142,11 @@ class Route:
     def parameters(self) -> list[str]:
         """The names in braces of the path."""
         return _PARAMETER.findall(self.path)
+
+    @property
+    def pattern(self) -> str:
+        """The path as the router reads it."""
+        return f"{self.path[:-1]}:path}}" if self.rest else self.path
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -131,12 +167,13 @@ class Read(Route):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Mutate(Route):
-    """Changes the state by a pure description, which may be asked for several times."""
+class Change(Route):
+    """What all kinds that commit a description have in common."""
 
-    handler: MutateHandler
     revises: Resource | None = None
     """The resource that `If-Match` speaks about; None for a creation."""
+    creates: bool = False
+    """What it changes need not exist, unless `If-Match` says so; 201 says that it did not."""
     effect: Effect | None = None
     """What happens right after the commit; idempotent, and lost if the process dies in between."""
     settle: Settle | None = None
@@ -145,6 +182,34 @@ class Mutate(Route):
     """Held from the description to the commit, where many at once would only refuse one another."""
 
     mutates: ClassVar[bool] = True
+
+
+@dataclass(frozen=True, kw_only=True)
+class Mutate(Change):
+    """Changes the state by a pure description, which may be asked for several times."""
+
+    handler: MutateHandler
+
+
+@dataclass(frozen=True, kw_only=True)
+class Build(Change):
+    """Stores contents that nothing names yet, then describes the change that names them. Contents
+    whose change was never committed are collected by themselves."""
+
+    handler: BuildHandler
+
+
+@dataclass(frozen=True, kw_only=True)
+class Upload(Change):
+    """A `Build` of the request's body, which may be as large as `limit` says and is never held whole.
+
+    The caller is checked before the first byte is read. An idempotency key speaks for these bytes: a
+    repetition has to send them again."""
+
+    handler: UploadHandler
+    limit: UploadLimit
+    media: tuple[str, ...] = ("application/octet-stream",)
+    """What the description says may be sent; bytes are judged by what they are."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -180,6 +245,15 @@ class Socket(Route):
     """A WebSocket: server and client send JSON texts. A ticket may come as a subprotocol, in a header."""
 
     handler: SocketHandler
+
+
+@dataclass(frozen=True, kw_only=True)
+class Report(Route):
+    """What a workload says about itself."""
+
+    handler: ReportHandler
+    late: bool = False
+    """Also with a token that has expired, as long as its run lives."""
 
 
 def check_table(routes: Sequence[Route]) -> None:

@@ -7,18 +7,24 @@ from typing import Final
 from corral.controller.http.openapi import with_description
 from corral.controller.http.resources import (
     audit,
+    catalog,
     cluster,
     consoles,
     crashes,
     decisions,
     events,
     groups,
+    instance_files,
     instances,
     join_tokens,
     logs,
+    node_caches,
     nodes,
     probes,
+    template_files,
+    templates,
     tokens,
+    workload,
 )
 from corral.controller.http.route_table import Route
 
@@ -28,14 +34,20 @@ ROUTES: Final[tuple[Route, ...]] = with_description(
         *tokens.ROUTES,
         *join_tokens.ROUTES,
         *nodes.ROUTES,
+        *node_caches.ROUTES,
         *groups.ROUTES,
         *instances.ROUTES,
+        *instance_files.ROUTES,
         *consoles.ROUTES,
+        *templates.ROUTES,
+        *template_files.ROUTES,
+        *catalog.ROUTES,
         *crashes.ROUTES,
         *decisions.ROUTES,
         *events.ROUTES,
         *logs.ROUTES,
         *audit.ROUTES,
         *cluster.ROUTES,
+        *workload.ROUTES,
     )
 )

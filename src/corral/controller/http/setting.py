@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import datetime as dt
 import ipaddress
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Protocol
 
@@ -13,6 +14,7 @@ import msgspec
 
 from corral.controller.cluster_state import ClusterState, Stored
 from corral.controller.consoles.service import Consoles
+from corral.controller.distribution.reports import CacheReport, SyncAnswer
 from corral.controller.events.hub import EventHub
 from corral.controller.http.log_sources import LogRing
 from corral.controller.http.metrics import HttpMetrics
@@ -21,11 +23,14 @@ from corral.controller.http.tickets import Tickets
 from corral.controller.instances.workspace import Workspace
 from corral.controller.ledger import Actor, Ledger
 from corral.controller.sessions.live import LiveNodes
+from corral.controller.templates.library import TemplateLibrary
+from corral.controller.workload.service import Workloads
 from corral.domain.events import EventType
 from corral.domain.ids import Epoch
 from corral.domain.instance_records import InstanceRecord
-from corral.store.port import ReadEngine
+from corral.store.port import BlobEngine, ReadEngine
 from corral.system.clock import Clock
+from corral.system.config_schema import TemplatesSection
 from corral.system.entropy import Entropy
 from corral.version import VERSION
 
@@ -46,6 +51,9 @@ class Setting:
     metrics: HttpMetrics = field(default_factory=HttpMetrics)
     scrape_networks: Sequence[Network] = ()
     body_limit: int = BODY_LIMIT
+    upload_idle_seconds: float = 30.0
+    """How long an upload may pause."""
+    templates: TemplatesSection = field(default_factory=TemplatesSection)
     heartbeat_seconds: float = 15.0
     version: str = VERSION
 
@@ -127,6 +135,29 @@ class InstanceControl(Protocol):
         """The record as soon as it is as wanted, its run has ended or another took its place. TIMEOUT."""
 
 
+class Distribution(Protocol):
+    """What the API asks of those who bring files to nodes and fetch them from there."""
+
+    async def sync(self, name: str, nodes: Sequence[str] | None = None) -> list[SyncAnswer]:
+        """A template's current version into the caches of these nodes, or of all that are connected.
+        NOT_FOUND for a template or a node that is not there; everything else is told per node."""
+
+    async def cache_status(self, node: str) -> CacheReport:
+        """What a node holds. NOT_FOUND, NODE_OFFLINE, TIMEOUT."""
+
+    async def prewarm(self, node: str, group: str | None = None) -> CacheReport:
+        """Let a node fetch what a group, or all groups, need there; what failed is in the report."""
+
+    async def prewarm_all(self, group: str | None = None) -> list[SyncAnswer]:
+        """The same on every connected node."""
+
+    def save_files(
+        self, id: str, paths: Sequence[str]
+    ) -> contextlib.AbstractAsyncContextManager[AsyncIterator[bytes]]:
+        """Chosen files of an instance's working directory as a tar.gz. NODE_OFFLINE, TIMEOUT, NOT_FOUND,
+        PATH_REFUSED, ARCHIVE_TOO_LARGE."""
+
+
 class Leading:
     """Everything a leading controller answers from. One per term; `close` ends the term's streams."""
 
@@ -143,6 +174,10 @@ class Leading:
         cluster: ClusterControl,
         instances: InstanceControl,
         consoles: Consoles,
+        blobs: BlobEngine,
+        templates: TemplateLibrary,
+        distribution: Distribution,
+        workload: Workloads,
         max_streams: int = 2000,
     ) -> None:
         self.setting = setting
@@ -155,6 +190,10 @@ class Leading:
         self.cluster = cluster
         self.instances = instances
         self.consoles = consoles
+        self.blobs = blobs
+        self.templates = templates
+        self.distribution = distribution
+        self.workload = workload
         self.tickets = Tickets(clock=setting.clock, entropy=setting.entropy)
         self.streams = OpenStreams(clock=setting.clock, tokens=state.tokens, limit=max_streams)
         hub.subscribe(

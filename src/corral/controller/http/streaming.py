@@ -9,7 +9,7 @@ from typing import Any, Final
 import structlog
 
 from corral.controller.events.frames import comment_frame
-from corral.controller.http.answers import EVENT_STREAM, SECURITY_HEADERS, Headers
+from corral.controller.http.answers import EVENT_STREAM, SECURITY_HEADERS, Headers, attachment
 from corral.controller.http.open_streams import OpenStream
 from corral.controller.http.request import Request, Send
 from corral.controller.http.route_table import Content, Pump, Write
@@ -48,14 +48,16 @@ async def serve_stream(
 async def serve_download(
     *, request: Request, send: Send, stream: OpenStream, content: Content, headers: Headers
 ) -> None:
-    """Send bytes of unknown length. What could not be sent whole ends as a broken connection."""
+    """Send bytes. What could not be sent whole ends as a broken connection."""
+    if content.length is not None:
+        headers = ((b"content-length", b"%d" % content.length), *headers)
     await send(
         {
             "type": "http.response.start",
             "status": 200,
             "headers": [
                 (b"content-type", content.content_type),
-                (b"content-disposition", f'attachment; filename="{content.filename}"'.encode()),
+                (b"content-disposition", attachment(content.filename)),
                 *SECURITY_HEADERS,
                 *headers,
             ],

@@ -81,20 +81,18 @@ def _try_again(ws: Workspace, record: InstanceRecord, failure: StartFailure, att
     """Another run under the same id: elsewhere if possible, with other ports where those were taken."""
     group = ws.group(record.group)
     if group is None or group.deleting:
-        return Refused(code=Code.NO_CAPACITY, summary="the group is gone", refusals=())
+        return Refused(code=Code.NO_CAPACITY, summary="the group is gone")
     mark = ws.mark()
     release(ws, record)
     busy = failure.code == Code.PORT_IN_USE.name
-    request = StartRequest(
-        id=record.id,
+    request = StartRequest.after(
+        record,
         kind=DecisionKind.RESTART,
         reason=f"start {attempts} was refused: {failure.message}",
-        only=record.node if record.pinned else None,
         prefer=record.node if busy else None,
         avoid=None if busy else record.node,
         attempts=attempts,
         failure=failure,
-        created_at=record.created_at,
     )
     started = start_run(ws, group, request)
     if isinstance(started, Refused):

@@ -7,10 +7,9 @@ answer is repeated with growing pauses, a bounded number of times a session; rep
 from __future__ import annotations
 
 import asyncio
-import base64
 import contextlib
 import heapq
-from typing import Final
+from typing import Final, Protocol
 
 import msgspec
 import structlog
@@ -22,18 +21,17 @@ from corral.controller.instances.orders import (
     OrderKind,
     first_delay,
     order_for,
-    start_message,
     stop_message,
 )
+from corral.controller.instances.plan_use import decoded
 from corral.controller.instances.reports import Stray
+from corral.controller.instances.start_messages import start_message
 from corral.controller.sessions.registry import Sessions
 from corral.controller.sessions.session import Session
-from corral.domain.ids import NodeId, SessionId
+from corral.domain.ids import Incarnation, InstanceId, NodeId, SessionId
 from corral.domain.instance_records import InstanceRecord
-from corral.domain.plans import read_plan
 from corral.store.port import Commit
 from corral.system.clock import Clock
-from corral.system.entropy import Entropy
 from corral.wire.v1.link_pb2 import ControllerMessage
 
 MAX_SENDINGS: Final = 8
@@ -48,10 +46,17 @@ class Sending(msgspec.Struct, kw_only=True):
     held_until: float
     """Nodes have refused this start before: not earlier than this."""
     token: str = ""
+    """The same in every sending to one session: whichever arrives, it is one order."""
     sent: int = 0
     due: float = 0.0
     """When it is sent again, once it was sent."""
     answered: bool = False
+
+
+class RunTokens(Protocol):
+    """Gives each run the means to speak for itself."""
+
+    def mint(self, id: InstanceId, incarnation: Incarnation, /) -> str: ...
 
 
 class Dispatcher:
@@ -63,14 +68,14 @@ class Dispatcher:
         state: ClusterState,
         sessions: Sessions,
         clock: Clock,
-        entropy: Entropy,
+        tokens: RunTokens,
         api_url: str,
         resend_seconds: float,
     ) -> None:
         self._state = state
         self._sessions = sessions
         self._clock = clock
-        self._entropy = entropy
+        self._tokens = tokens
         self._api_url = api_url
         self._resend_seconds = resend_seconds
         self._sendings: dict[str, Sending] = {}
@@ -92,7 +97,7 @@ class Dispatcher:
         for stored in self._state.instances.of_node(node_id):
             sending = self._sendings.get(stored.record.id)
             if sending is not None:
-                sending.sent, sending.answered = 0, False
+                sending.sent, sending.answered, sending.token = 0, False, ""
             self._consider(stored.record.id, again=True)
 
     def judged(self, node_id: NodeId, session_id: SessionId) -> None:
@@ -182,10 +187,16 @@ class Dispatcher:
         if plan is None:
             _log.error("instance.plan_missing", instance=record.id, plan=record.plan_hash)
             return None
-        sending.token = sending.token or base64.urlsafe_b64encode(self._entropy.secret(32)).decode().rstrip(
-            "="
+        node = self._state.nodes.find(record.node)
+        sending.token = sending.token or self._tokens.mint(record.id, record.incarnation)
+        return start_message(
+            record,
+            plan.record,
+            decoded(plan.record),
+            labels=node.record.labels if node else {},
+            token=sending.token,
+            api_url=self._api_url,
         )
-        return start_message(record, read_plan(plan.record), token=sending.token, api_url=self._api_url)
 
     def _set_timer(self, due: float, id: str) -> None:
         heapq.heappush(self._timers, (due, id))

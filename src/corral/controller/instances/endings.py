@@ -10,7 +10,14 @@ from corral.controller.instances.workspace import Workspace
 from corral.controller.placement.placing import Refused
 from corral.domain.decisions import DecisionKind
 from corral.domain.events import EventType
-from corral.domain.instance_records import AfterStop, ExitRecord, InstanceRecord, Readiness, StartFailure
+from corral.domain.instance_records import (
+    AfterStop,
+    ExitRecord,
+    GroupRecord,
+    InstanceRecord,
+    Readiness,
+    StartFailure,
+)
 from corral.domain.instance_states import InstanceState, Wanted
 
 NOT_THE_WORKLOADS_FAULT = frozenset({"host_rebooted", "unknown", "never_started"})
@@ -58,20 +65,20 @@ def end_run(
     return ended
 
 
+def run_again(ws: Workspace, group: GroupRecord, ended: InstanceRecord) -> InstanceRecord | Refused:
+    """A new run under the id of one that ended, where it was if that node can take it. It is planned
+    anew: what templates and catalog hold by now is what it gets."""
+    reason = "restarted after its stop" if ended.after_stop is AfterStop.RESTART else "started again"
+    request = StartRequest.after(ended, kind=DecisionKind.RESTART, reason=reason, prefer=ended.node)
+    return start_run(ws, group, request)
+
+
 def restart_run(ws: Workspace, ended: InstanceRecord) -> InstanceRecord:
-    """A new run under the id of one that ended, where it was if that node can take it."""
+    """As `run_again`; refused, the ended record says why and stays."""
     group = ws.group(ended.group)
     if group is None or group.deleting:
         return ended
-    request = StartRequest(
-        id=ended.id,
-        kind=DecisionKind.RESTART,
-        reason="restarted after its stop" if ended.after_stop is AfterStop.RESTART else "started again",
-        only=ended.node if ended.pinned else None,
-        prefer=ended.node,
-        created_at=ended.created_at,
-    )
-    started = start_run(ws, group, request)
+    started = run_again(ws, group, ended)
     if isinstance(started, Refused):
         kept = msgspec.structs.replace(
             ended, after_stop=AfterStop.END, reason=f"could not be restarted: {started.summary}"

@@ -39,11 +39,19 @@ def _ended_instances(
             ended.setdefault(stored.record.group, []).append(stored)
     for group, records in ended.items():
         records.sort(key=lambda stored: stored.record.ended_at or stored.record.created_at, reverse=True)
-        known = state.groups.find(group) is not None
+        found = state.groups.find(group)
+        known = found is not None
+        if found is not None and found.record.spec.static:
+            records = [stored for stored in records if not _has_a_world(state, stored.record)]
         for place, stored in enumerate(records):
             at = stored.record.ended_at or stored.record.created_at
             if place >= config.ended_per_group or at < oldest or not known:
                 yield _removal(stored)
+
+
+def _has_a_world(state: ClusterState, record: InstanceRecord) -> bool:
+    """A node keeps its directory: only its record says which one, when it is started again."""
+    return bool(record.home) and state.nodes.find(record.home) is not None
 
 
 def _removal(stored: Stored[InstanceRecord]) -> list[Step]:

@@ -11,8 +11,9 @@ from corral.controller.instances.instance_changes import order_stop, refuse_dele
 from corral.controller.instances.workspace import Workspace
 from corral.domain.decisions import DecisionKind
 from corral.domain.events import EventType
+from corral.domain.group_checks import check_group
 from corral.domain.group_documents import changed_fields, patched
-from corral.domain.groups import GroupSpec, check_group
+from corral.domain.groups import GroupSpec
 from corral.domain.instance_records import GroupRecord, live
 from corral.errors import Code, Rejected
 
@@ -27,6 +28,7 @@ def create_group(ws: Workspace, spec: GroupSpec) -> GroupRecord:
             hint="change it, or choose another name",
             field="name",
         )
+    ws.resolve(spec)  # refused here, with its field, rather than at every start
     record = GroupRecord(spec=spec, created_at=ws.now, updated_at=ws.now)
     ws.put_group(record)
     ws.event(EventType.GROUP_CREATED, spec.name, min=spec.min, max=spec.max)
@@ -41,11 +43,26 @@ def patch_group(ws: Workspace, name: str, patch: Mapping[str, object]) -> GroupR
     fields = changed_fields(record.spec, spec)
     if not fields:
         return record
+    _refuse_unresolvable(ws, record.spec, spec)
     target = record.target if spec.max is None else min(record.target, spec.max)
     changed = msgspec.structs.replace(record, spec=spec, target=target, updated_at=ws.now)
     ws.put_group(changed)
     ws.event(EventType.GROUP_UPDATED, name, changed=fields)
     return changed
+
+
+def _refuse_unresolvable(ws: Workspace, old: GroupSpec, new: GroupSpec) -> None:
+    """A patch may not break a group. One that is broken already, by what was removed since, can still
+    be scaled down, or mended in several steps."""
+    try:
+        ws.resolve(new)
+    except Rejected as error:
+        try:
+            ws.resolve(old)
+        except Rejected as before:
+            if (before.code, before.message) == (error.code, error.message):
+                return
+        raise
 
 
 def delete_group(ws: Workspace, name: str, *, cascade: bool) -> GroupRecord | None:

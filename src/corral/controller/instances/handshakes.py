@@ -120,6 +120,7 @@ def _adopt(ws: Workspace, node: NodeId, report: RunReport, entry: RunningInstanc
         started_at=report.started_at,
         console_end=report.console_end,
         adopted=True,
+        home=node if _static(ws, entry.group) else "",
     )
     ws.put_instance(record)
     reserve(ws, record, cpu=0.0)
@@ -131,6 +132,11 @@ def _adopt(ws: Workspace, node: NodeId, report: RunReport, entry: RunningInstanc
         incarnation=record.incarnation,
         state=record.state.value,
     )
+
+
+def _static(ws: Workspace, group: str) -> bool:
+    found = ws.group(group)
+    return found is not None and found.spec.static
 
 
 def fold_judgement(ws: Workspace, node: NodeId, hello: Handshake) -> None:

@@ -5,22 +5,31 @@ An order that is already so changes nothing and is answered with the present rec
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Final
+
 import msgspec
 
-from corral.controller.instances.endings import restart_run
-from corral.controller.instances.starts import StartRequest, free_instance_ids, start_run
+from corral.controller.instances.endings import run_again
+from corral.controller.instances.starts import StartRequest, next_requests, start_run
 from corral.controller.instances.workspace import Workspace
-from corral.controller.placement.placing import Refused, place
+from corral.controller.placement.placing import Refused
 from corral.domain.decisions import DecisionKind
 from corral.domain.events import EventType
-from corral.domain.ids import GroupName
 from corral.domain.instance_records import AfterStop, GroupRecord, InstanceRecord, live
 from corral.domain.instance_states import Wanted
+from corral.domain.plan_resolution import check_instance_variables
 from corral.errors import Code, Rejected
 
+_VARIABLES: Final = 64 * 1024
+"""Of one instance, in all: they travel with its order."""
 
-def start_instance(ws: Workspace, group: str, *, node: str | None = None) -> InstanceRecord:
-    """One more instance, whatever the group wants. GROUP_FULL, NO_CAPACITY, PORT_RANGE_EXHAUSTED."""
+
+def start_instance(
+    ws: Workspace, group: str, *, node: str | None = None, variables: Mapping[str, str] | None = None
+) -> InstanceRecord:
+    """One more instance, whatever the group wants. GROUP_FULL, NO_CAPACITY, PORT_RANGE_EXHAUSTED,
+    VARIABLE_INVALID, and what keeps a plan from being made."""
     record = ws.require_group(group)
     if node is not None:
         ws.require_node(node)
@@ -32,13 +41,36 @@ def start_instance(ws: Workspace, group: str, *, node: str | None = None) -> Ins
             f"group '{group}' has {present} instances, its max is {record.spec.max}",
             hint="raise max, or stop one of them",
         )
-    request = StartRequest(
-        id=next(free_instance_ids(ws, GroupName(group))), reason=f"asked for by {ws.cause}", only=node
-    )
-    started = start_run(ws, record, request)
+    if variables:
+        _check_size(variables)
+        check_instance_variables(ws.resolve(record.spec).plan, variables)
+    started = start_run(ws, record, _request(ws, record, node, variables))
     if isinstance(started, Refused):
         raise started.error(group)
     return started
+
+
+def _check_size(variables: Mapping[str, str]) -> None:
+    size = sum(len(text.encode(errors="surrogatepass")) for item in variables.items() for text in item)
+    if size > _VARIABLES:
+        raise Rejected(
+            Code.BODY_TOO_LARGE,
+            f"the instance's variables have {size} bytes",
+            hint=f"keep them below {_VARIABLES}: put long values into files",
+            field="variables",
+        )
+
+
+def _request(
+    ws: Workspace, group: GroupRecord, node: str | None, variables: Mapping[str, str] | None
+) -> StartRequest:
+    """The first that may run there: an ordinal whose directory is elsewhere may not."""
+    reason = f"asked for by {ws.cause}"
+    requests = next_requests(ws, group, reason=reason)
+    chosen = next(each for each in requests if node is None or each.home in ("", node))
+    if node is not None:
+        chosen = msgspec.structs.replace(chosen, only=node, pinned=True)
+    return msgspec.structs.replace(chosen, variables=variables) if variables else chosen
 
 
 def running_count(ws: Workspace, group: str) -> int:
@@ -79,12 +111,10 @@ def restart_instance(ws: Workspace, id: str, *, reason: str) -> InstanceRecord:
     if live(record.state):
         return _ordered(ws, record, reason, after=AfterStop.RESTART)
     _refuse_over_max(ws, group)
-    started = restart_run(ws, record)
-    if live(started.state):
-        return started
-    refused = place(group.spec, ws.nodes(), only=record.node if record.pinned else None)
-    assert isinstance(refused, Refused), "a restart that was refused is refused again"
-    raise refused.error(record.group)
+    started = run_again(ws, group, record)
+    if isinstance(started, Refused):
+        raise started.error(record.group)
+    return started
 
 
 def _refuse_over_max(ws: Workspace, group: GroupRecord) -> None:

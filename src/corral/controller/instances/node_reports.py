@@ -6,19 +6,21 @@ from collections.abc import Callable, Sequence
 
 import structlog
 
+from corral.controller.cluster_state import ClusterState
 from corral.controller.instances.answers import fold_start_answer, fold_stop_answer
 from corral.controller.instances.commands import Commands
 from corral.controller.instances.dispatch import Dispatcher
 from corral.controller.instances.handshakes import fold_judgement, fold_opening
 from corral.controller.instances.reports import Stray, fold_crash, fold_report
 from corral.controller.instances.sequence import Incarnations
-from corral.controller.instances.wire_values import report_of
+from corral.controller.instances.wire_values import report_of, stage_name
 from corral.controller.instances.workspace import Workspace
 from corral.controller.sessions.reporting import Reported
+from corral.controller.workload.vitals import Vitals
 from corral.domain.decisions import DecisionKind
 from corral.domain.ids import NodeId, SessionId
 from corral.store.port import StoreUnavailable
-from corral.wire.v1.instance_pb2 import SendCommandAck
+from corral.wire.v1.instance_pb2 import InstanceStatusUpdate, SendCommandAck
 from corral.wire.v1.link_pb2 import DaemonMessage
 from corral.wire.v1.node_pb2 import Handshake
 
@@ -31,16 +33,20 @@ class InstanceReports:
     def __init__(
         self,
         *,
+        state: ClusterState,
         workspace: Callable[[str], Workspace],
         numbers: Incarnations,
         dispatcher: Dispatcher,
         commands: Commands,
+        vitals: Vitals,
         on_judged: Callable[[NodeId], None],
     ) -> None:
+        self._state = state
         self._workspace = workspace
         self._numbers = numbers
         self._dispatcher = dispatcher
         self._commands = commands
+        self._vitals = vitals
         self._on_judged = on_judged
 
     async def before_opening(self, hello: Handshake) -> None:
@@ -84,6 +90,21 @@ class InstanceReports:
     def judged(self, node_id: NodeId, session_id: SessionId) -> None:
         self._dispatcher.judged(node_id, session_id)
         self._on_judged(node_id)
+
+    def heard(self, node_id: NodeId, update: InstanceStatusUpdate) -> None:
+        stored = self._state.instances.find(update.instance_id)
+        if stored is None or stored.record.node != node_id:
+            return
+        incarnation = update.incarnation or stored.record.incarnation
+        if update.stage:
+            self._vitals.stage(update.instance_id, incarnation, stage_name(update.stage))
+        if update.players_known or update.player_count > 0:
+            self._vitals.players(
+                update.instance_id,
+                incarnation,
+                count=max(0, update.player_count),
+                maximum=max(0, update.max_players),
+            )
 
     def order_answered(self, message: DaemonMessage) -> None:
         if message.WhichOneof("payload") == "start_instance_ack":

@@ -33,6 +33,9 @@ EVENT_OF_STATE: Final = {
 }
 
 
+_PREPARED: Final = frozenset({InstanceState.STARTING, InstanceState.RUNNING})
+
+
 class Stray(msgspec.Struct, frozen=True, kw_only=True):
     """A run that is alive on a node and wanted by nobody."""
 
@@ -107,6 +110,7 @@ def _advance(ws: Workspace, record: InstanceRecord, report: RunReport) -> Stray 
         started_at=report.started_at or record.started_at,
         readiness=report.readiness or record.readiness,
         console_end=max(record.console_end, report.console_end),
+        home=record.home or _home_of(ws, record, state),
         reason=report.reason if state is not record.state else record.reason,
     )
     if changed != msgspec.structs.replace(record, console_end=changed.console_end):
@@ -114,6 +118,14 @@ def _advance(ws: Workspace, record: InstanceRecord, report: RunReport) -> Stray 
     if state is not record.state:
         announce(ws, changed)
     return None
+
+
+def _home_of(ws: Workspace, record: InstanceRecord, state: InstanceState) -> str:
+    """The node has its directory once it has prepared it."""
+    if state not in _PREPARED:
+        return ""
+    group = ws.group(record.group)
+    return record.node if group is not None and group.spec.static else ""
 
 
 def announce(ws: Workspace, record: InstanceRecord) -> None:

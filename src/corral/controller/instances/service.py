@@ -7,7 +7,7 @@ import datetime as dt
 from collections.abc import Callable
 
 from corral.controller.instances.commands import Commands
-from corral.controller.instances.dispatch import Dispatcher
+from corral.controller.instances.dispatch import Dispatcher, RunTokens
 from corral.controller.instances.sequence import Incarnations
 from corral.controller.instances.waiting import Waiters
 from corral.controller.instances.workspace import Workspace
@@ -32,6 +32,7 @@ class InstanceService:
         epoch: Epoch,
         clock: Clock,
         entropy: Entropy,
+        tokens: RunTokens,
         api_url: str = "",
         resend_seconds: float = 5.0,
     ) -> None:
@@ -46,7 +47,7 @@ class InstanceService:
             state=ledger.state,
             sessions=sessions,
             clock=clock,
-            entropy=entropy,
+            tokens=tokens,
             api_url=api_url,
             resend_seconds=resend_seconds,
         )

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import datetime as dt
 import itertools
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 import msgspec
 
@@ -21,9 +22,11 @@ from corral.domain.instance_records import (
     LeasedPort,
     Reservation,
     StartFailure,
+    live,
 )
 from corral.domain.instance_states import InstanceState, Wanted
-from corral.domain.plans import plan_of
+from corral.domain.plan_resolution import check_instance_variables
+from corral.errors import Rejected
 
 
 class StartRequest(msgspec.Struct, frozen=True, kw_only=True):
@@ -39,6 +42,24 @@ class StartRequest(msgspec.Struct, frozen=True, kw_only=True):
     failure: StartFailure | None = None
     created_at: dt.datetime | None = None
     """Of the first run under this id; None: this is it."""
+    variables: Mapping[str, str] = {}
+    """Its own layer, above the group's."""
+    pinned: bool = False
+    """Whoever asked for it chose the node."""
+    home: str = ""
+    """Of a static instance that has run before: where its directory is."""
+
+    @classmethod
+    def after(cls, record: InstanceRecord, **facts: Any) -> StartRequest:
+        """Another run under the id of one before it, with what belongs to the id."""
+        return cls(
+            id=record.id,
+            created_at=record.created_at,
+            variables=record.variables,
+            pinned=record.pinned,
+            home=record.home,
+            **{"only": record.node if record.pinned else None, **facts},
+        )
 
 
 def free_instance_ids(ws: Workspace, group: GroupName) -> Iterator[InstanceId]:
@@ -46,12 +67,34 @@ def free_instance_ids(ws: Workspace, group: GroupName) -> Iterator[InstanceId]:
     return (InstanceId(id) for n in itertools.count(1) if ws.instance(id := f"{group}-{n}") is None)
 
 
+def next_requests(ws: Workspace, group: GroupRecord, *, reason: str) -> Iterator[StartRequest]:
+    """The next instances of a group. Those of a static one are its ordinals: the lowest that does not
+    run comes first, under its own id, so that each directory is taken up again."""
+    name = group.spec.name
+    if not group.spec.static:
+        yield from (StartRequest(id=id, reason=reason) for id in free_instance_ids(ws, GroupName(name)))
+        return
+    for number in itertools.count(1):
+        record = ws.instance(f"{name}-{number}")
+        if record is None:
+            yield StartRequest(id=InstanceId(f"{name}-{number}"), reason=reason)
+        elif not live(record.state):
+            yield StartRequest.after(record, reason=reason)
+
+
 def start_run(ws: Workspace, group: GroupRecord, request: StartRequest) -> InstanceRecord | Refused:
-    """Place and reserve a new run. When no node can take it, nothing is changed."""
-    found = place(group.spec, ws.nodes(), only=request.only, avoid=request.avoid, prefer=request.prefer)
+    """Plan, place and reserve a new run. When there is no plan or no node, nothing is changed."""
+    try:
+        resolved = ws.resolve(group.spec)
+        check_instance_variables(resolved.plan, request.variables)
+    except Rejected as error:
+        return Refused.without_plan(error)
+    plan, home = resolved.record, _home(ws, group, request)
+    found = place(
+        group.spec, ws.nodes(), only=home or request.only, avoid=request.avoid, prefer=request.prefer
+    )
     if isinstance(found, Refused):
         return found
-    plan = plan_of(group.spec)
     decision = ws.decide(
         request.kind,
         group=group.spec.name,
@@ -64,6 +107,7 @@ def start_run(ws: Workspace, group: GroupRecord, request: StartRequest) -> Insta
             "ports": ", ".join(f"{port.name}={port.port}/{port.protocol}" for port in found.ports),
             "plan": plan.hash,
             "attempts": request.attempts,
+            **({"picks": ", ".join(resolved.picks)} if resolved.picks else {}),
         },
         rejected=passed_over(found),
     )
@@ -82,7 +126,9 @@ def start_run(ws: Workspace, group: GroupRecord, request: StartRequest) -> Insta
         created_at=request.created_at or ws.now,
         start_failure=request.failure,
         attempts=request.attempts,
-        pinned=request.only is not None,
+        pinned=request.pinned,
+        variables=dict(request.variables),
+        home=home,
     )
     ws.put_plan(plan)
     ws.put_instance(record)
@@ -96,6 +142,12 @@ def start_run(ws: Workspace, group: GroupRecord, request: StartRequest) -> Insta
         decision=decision,
     )
     return record
+
+
+def _home(ws: Workspace, group: GroupRecord, request: StartRequest) -> str:
+    """Where its directory is, as long as that node is a member: on another it would begin anew."""
+    kept = group.spec.static and ws.state.nodes.find(request.home) is not None
+    return request.home if kept else ""
 
 
 def passed_over(found: Placement | Refused) -> list[Alternative]:

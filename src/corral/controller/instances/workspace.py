@@ -25,11 +25,13 @@ from corral.controller.collections import (
     instance_decisions,
 )
 from corral.controller.fleet_mirrors import Usage, usage_of
+from corral.controller.instances.plan_sources import StateSources
 from corral.controller.ledger import Step
 from corral.controller.mirrors import Mirror
 from corral.controller.placement.nodes import NodeView, by_space, port_space, views_of_space
 from corral.domain.decisions import Alternative, DecisionKind
 from corral.domain.events import Draft, EventType
+from corral.domain.groups import GroupSpec
 from corral.domain.ids import DecisionId, Epoch, Incarnation, NodeId
 from corral.domain.instance_records import (
     CrashRecord,
@@ -39,6 +41,7 @@ from corral.domain.instance_records import (
     NodeLedger,
     PlanRecord,
 )
+from corral.domain.plan_resolution import ResolvedPlan, resolve_plan
 from corral.domain.records import NodeRecord, Record
 from corral.errors import Code, Rejected, nearest
 from corral.store.port import Append
@@ -46,6 +49,8 @@ from corral.system.entropy import Entropy, new_id
 
 _REJECTED: Final = 20
 _REASON: Final = 1000
+_PLAN: Final = 768 * 1024
+"""An order holds a plan's values more than once, and must fit into one frame of the link."""
 
 
 class StartNumbers(Protocol):
@@ -102,6 +107,7 @@ class Workspace:
             CRASHES.name: _Overlay(state.crashes),
         }
         self._plans: dict[str, PlanRecord] = {}
+        self._resolved: dict[str, tuple[GroupSpec, ResolvedPlan]] = {}
         self._events: list[Draft] = []
         self._entries: list[Append] = []
         self._spaces: dict[str, list[NodeRecord]] | None = None
@@ -195,6 +201,29 @@ class Workspace:
 
     def event(self, type: EventType, subject: str, **data: Any) -> None:
         self._events.append(Draft(type=type, subject=subject, data=data))
+
+    def resolve(self, spec: GroupSpec) -> ResolvedPlan:
+        """What an instance of this group is started with now. Raises what `resolve_plan` raises.
+
+        Starts of one transaction share a plan, unless something was drawn for it.
+        """
+        known = self._resolved.get(spec.name)
+        if known is not None and known[0] is spec:
+            return known[1]
+        resolved = resolve_plan(spec, StateSources(self.state), self._draw)
+        if (size := len(resolved.record.body.encode())) > _PLAN:
+            raise Rejected(
+                Code.BODY_TOO_LARGE,
+                f"the plan of group '{spec.name}' has {size} bytes",
+                hint=f"keep it below {_PLAN}: put long values into files of a template",
+            )
+        if not resolved.picks:
+            self._resolved[spec.name] = spec, resolved
+        return resolved
+
+    def _draw(self, count: int) -> int:
+        """One of so many, from 0."""
+        return min(int(self._entropy.fraction() * count), count - 1)
 
     def next_incarnation(self) -> Incarnation:
         return self._numbers.take()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import collections
 import enum
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Final
 
 import msgspec
@@ -54,9 +54,20 @@ class Refused(msgspec.Struct, frozen=True, kw_only=True):
     code: Code
     summary: str
     """Counts by obstacle: it changes only when something of weight does."""
-    refusals: tuple[NodeRefusal, ...]
+    refusals: tuple[NodeRefusal, ...] = ()
+    cause: Rejected | None = None
+    """No node was asked: there is no plan, for this reason."""
+
+    @classmethod
+    def without_plan(cls, error: Rejected) -> Refused:
+        """What the group's document names is not there, or does not fit together."""
+        return cls(code=error.code, summary=error.message, cause=error)
 
     def error(self, group: str) -> Rejected:
+        if self.cause is not None:
+            return Rejected(
+                self.code, f"group '{group}' cannot be started: {self.summary}", hint=self.cause.hint
+            )
         told = "; ".join(f"{each.node}: {each.reason}" for each in self.refusals[:_LISTED])
         more = len(self.refusals) - _LISTED
         told += f"; and {more} more" if more > 0 else ""
@@ -112,20 +123,30 @@ def _obstacle(spec: GroupSpec, node: NodeView, only: str | None) -> tuple[Obstac
         return Obstacle.ADMISSION, f"it is {node.admission}"
     if only is not None and node.id != only:
         return Obstacle.CHOICE, f"node '{only}' was asked for"
-    if spec.nodes and node.id not in spec.nodes:
-        return Obstacle.CHOICE, "it is not in the group's 'nodes'"
-    for key, value in sorted(spec.node_labels.items()):
-        if node.labels.get(key) != value:
-            has = f"is '{node.labels[key]}'" if key in node.labels else "is missing"
-            return Obstacle.LABELS, f"label '{key}' {has}, '{value}' is wanted"
-    if spec.runtime not in node.runtimes:
-        return Obstacle.RUNTIME, f"it has no runtime '{spec.runtime}'"
+    foreign = unsuited(spec, node.id, labels=node.labels, runtimes=node.runtimes)
+    if foreign is not None:
+        return foreign
     free = node.memory_mb - node.usage.memory_mb
     if spec.memory_mb > max(0, free):
         return (
             Obstacle.MEMORY,
             f"{spec.memory_mb} MB are wanted, {max(0, free)} of {node.memory_mb} MB are free",
         )
+    return None
+
+
+def unsuited(
+    spec: GroupSpec, node: str, *, labels: Mapping[str, str], runtimes: Collection[str]
+) -> tuple[Obstacle, str] | None:
+    """Why a group never runs on such a node, however much room it has; None: it may."""
+    if spec.nodes and node not in spec.nodes:
+        return Obstacle.CHOICE, "it is not in the group's 'nodes'"
+    for key, value in sorted(spec.node_labels.items()):
+        if labels.get(key) != value:
+            has = f"is '{labels[key]}'" if key in labels else "is missing"
+            return Obstacle.LABELS, f"label '{key}' {has}, '{value}' is wanted"
+    if spec.runtime not in runtimes:
+        return Obstacle.RUNTIME, f"it has no runtime '{spec.runtime}'"
     return None
 
 

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import itertools
+
 import msgspec
 
 from corral.controller.instances.crash_loops import end_pause
 from corral.controller.instances.group_changes import drop_group
-from corral.controller.instances.starts import StartRequest, free_instance_ids, passed_over, start_run
+from corral.controller.instances.starts import next_requests, passed_over, start_run
 from corral.controller.instances.workspace import Workspace
 from corral.controller.placement.placing import Refused
 from corral.controller.reconcile.planner import GroupPlan, Need, plan_group
 from corral.domain.decisions import DecisionKind
 from corral.domain.events import EventType
-from corral.domain.ids import GroupName
 from corral.domain.instance_records import GroupRecord
 
 
@@ -36,10 +37,9 @@ def keep_group(ws: Workspace, name: str, *, pause_over: bool, budget: int) -> tu
 def _start(ws: Workspace, group: GroupRecord, plan: GroupPlan, budget: int) -> tuple[int, bool]:
     if budget <= 0:
         return 0, True
-    ids = free_instance_ids(ws, GroupName(group.spec.name))
     count = min(plan.missing, budget)
-    for started in range(count):
-        request = StartRequest(id=next(ids), reason=plan.reason)
+    requests = itertools.islice(next_requests(ws, group, reason=plan.reason), count)
+    for started, request in enumerate(requests):
         found = start_run(ws, group, request)
         if isinstance(found, Refused):
             _fall_short(ws, group, plan, found)

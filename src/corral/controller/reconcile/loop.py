@@ -15,7 +15,7 @@ from typing import Final
 
 import structlog
 
-from corral.controller.collections import GROUPS, INSTANCES, NODE_LEDGERS, NODES
+from corral.controller.collections import CATALOG, GROUPS, INSTANCES, NODE_LEDGERS, NODES, TEMPLATES
 from corral.controller.instances.service import InstanceService
 from corral.controller.instances.workspace import Workspace
 from corral.controller.ledger import Ledger
@@ -36,6 +36,8 @@ _PER_COMMIT: Final = 200
 _SHORT_SWEEP_SECONDS: Final = 0.2
 _RETRY_SECONDS: Final = 1.0
 _FLOOR: Final = "the periodic look at every group"
+_MAY_MEND: Final = frozenset({NODE_LEDGERS.name, TEMPLATES.name, CATALOG.name})
+"""A change of these may give a group that fell short what it lacked."""
 _log = structlog.get_logger("corral.controller.reconcile")
 
 
@@ -92,7 +94,7 @@ class Reconciler:
                 self._note_node(change.id)
                 self._capacity_changed = True
                 self._wake.set()
-            elif change.collection == NODE_LEDGERS.name:
+            elif change.collection in _MAY_MEND:
                 self._capacity_changed = True
                 self._wake.set()
 

@@ -146,6 +146,7 @@ class DaemonService(DaemonServiceServicer):
             intake_of=intake_of,
             reports=leading.reports,
             consoles=leading.consoles,
+            files=leading.files,
             renew=renew,
             heartbeat_seconds=self._settings.heartbeat_seconds,
             missed_pongs=self._settings.missed_pongs,

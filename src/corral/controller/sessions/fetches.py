@@ -3,47 +3,73 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable
+import contextlib
+import re
+from collections.abc import AsyncGenerator, Awaitable, Mapping
 from typing import Any, Final, TypeVar
 
+import msgspec
+
 from corral.errors import Code, Rejected, Retryable
-from corral.store.port import BlobEngine, BlobInfo
+from corral.store.port import BlobEngine
 from corral.wire.transfer import CHUNK, CreditWindow
 from corral.wire.v1.data_pb2 import (
     DataChunk,
     FetchMessage,
+    FetchOpen,
 )
 
 T = TypeVar("T")
 
 STALL_SECONDS: Final = 30.0
+MAX_DIGESTS: Final = 4096
+"""Of one bundle; who needs more asks again."""
+_SINGLE: Final = frozenset({"", "blob", "manifest"})
+_DIGEST: Final = re.compile(r"[0-9a-f]{64}")
+
+
+class Wanted(msgspec.Struct, frozen=True, kw_only=True):
+    """Blobs, one after the other, as one run of bytes."""
+
+    digests: tuple[str, ...]
+    sizes: Mapping[str, int]
+
+    @property
+    def size(self) -> int:
+        return sum(self.sizes[digest] for digest in self.digests)
+
+    def behind(self, offset: int) -> tuple[tuple[str, ...], int]:
+        """Those that are still to be sent from this offset on, and how far into the first it lies."""
+        for place, digest in enumerate(self.digests):
+            if offset < self.sizes[digest]:
+                return self.digests[place:], offset
+            offset -= self.sizes[digest]
+        return (), 0
 
 
 class Fetches:
-    """Serves the store's blobs."""
+    """Serves the store's blobs, one or a bundle of them."""
 
     def __init__(self, blobs: BlobEngine) -> None:
         self._blobs = blobs
 
     async def fetch(self, context: Any) -> None:
-        """Send a blob from an offset, never more under way than the daemon granted."""
+        """Send what was asked for from an offset, never more under way than the daemon granted."""
         first = await within(context.read())
         if not isinstance(first, FetchMessage) or first.WhichOneof("payload") != "open":
             raise Rejected(Code.BAD_REQUEST, "a fetch begins with FetchOpen")
         request = first.open
-        if request.kind not in ("", "blob"):
+        wanted = await self._find(request)
+        if not 0 <= request.offset <= wanted.size:
             raise Rejected(
-                Code.INVALID_FIELD, f"there is no data of kind '{request.kind[:40]}'", field="kind"
+                Code.INVALID_FIELD,
+                f"offset {request.offset} is outside the {wanted.size} bytes",
+                field="offset",
             )
-        info = await self._blobs.blob_info(request.digest)
-        if info is None:
-            raise Rejected(Code.NOT_FOUND, f"there is no blob '{request.digest[:80]}'")
-        if not 0 <= request.offset <= info.size:
-            raise Rejected(Code.INVALID_FIELD, f"offset {request.offset} is outside the blob", field="offset")
         window = CreditWindow(request.credit)
         reader = asyncio.create_task(self._read_grants(context, window), name="fetch/grants")
         try:
-            await self._send(context, info, request.offset, window)
+            await self._send(context, wanted, request.offset, window)
         except Retryable:
             if reader.done() and not reader.cancelled() and (refused := reader.exception()) is not None:
                 raise refused from None  # a grant that is out of bounds ended it
@@ -51,6 +77,15 @@ class Fetches:
         finally:
             reader.cancel()
             await asyncio.gather(reader, return_exceptions=True)
+
+    async def _find(self, request: FetchOpen) -> Wanted:
+        """What is asked for, all of it there. A part of a bundle is no use to anybody."""
+        digests = _digests(request)
+        sizes = await within(self._blobs.blob_sizes(set(digests)))
+        missing = next((digest for digest in digests if digest not in sizes), None)
+        if missing is not None:
+            raise Rejected(Code.NOT_FOUND, f"there is no blob '{missing[:80]}'")
+        return Wanted(digests=digests, sizes=sizes)
 
     @staticmethod
     async def _read_grants(context: Any, window: CreditWindow) -> None:
@@ -60,23 +95,69 @@ class Fetches:
         finally:
             window.close()
 
-    async def _send(self, context: Any, info: BlobInfo, offset: int, window: CreditWindow) -> None:
-        if offset == info.size:
-            await context.write(DataChunk(offset=offset, total_size_bytes=info.size, last=True))
+    async def _send(self, context: Any, wanted: Wanted, offset: int, window: CreditWindow) -> None:
+        size = wanted.size
+        if offset == size:
+            await within(context.write(DataChunk(offset=offset, total_size_bytes=size, last=True)))
             return
-        async for block in self._blobs.read_blob(info.digest, offset=offset, chunk=CHUNK):
-            view = memoryview(block)
-            while view:
-                room = await within(window.take(len(view)))
-                if not room:
-                    raise Retryable(Code.TRANSFER_INTERRUPTED, "the daemon ended the transfer")
-                last = offset + room == info.size
-                chunk = DataChunk(
-                    offset=offset, data=bytes(view[:room]), total_size_bytes=info.size, last=last
-                )
-                await within(context.write(chunk))
-                offset += room
-                view = view[room:]
+        async with contextlib.aclosing(_chunks(self._blocks(wanted, offset))) as blocks:
+            async for block in blocks:
+                view = memoryview(block)
+                while view:
+                    room = await within(window.take(len(view)))
+                    if not room:
+                        raise Retryable(Code.TRANSFER_INTERRUPTED, "the daemon ended the transfer")
+                    last = offset + room == size
+                    chunk = DataChunk(
+                        offset=offset, data=bytes(view[:room]), total_size_bytes=size, last=last
+                    )
+                    await within(context.write(chunk))
+                    offset += room
+                    view = view[room:]
+
+    async def _blocks(self, wanted: Wanted, offset: int) -> AsyncGenerator[bytes]:
+        """The bytes from there on, as the store gives them."""
+        digests, skip = wanted.behind(offset)
+        if skip or len(digests) == 1:
+            async for block in self._blobs.read_blob(digests[0], offset=skip, chunk=CHUNK):
+                yield block
+            digests = digests[1:]
+        if digests:
+            async for block in self._blobs.read_blobs(digests):
+                yield block
+
+
+def _digests(request: FetchOpen) -> tuple[str, ...]:
+    if request.kind in _SINGLE:
+        return (request.digest,)
+    if request.kind != "bundle":
+        raise Rejected(Code.INVALID_FIELD, f"there is no data of kind '{request.kind[:40]}'", field="kind")
+    if not 0 < len(request.digests) <= MAX_DIGESTS:
+        raise Rejected(
+            Code.INVALID_FIELD,
+            f"a bundle of {len(request.digests)} digests was asked for",
+            hint=f"ask for 1 to {MAX_DIGESTS} at a time",
+            field="digests",
+        )
+    for digest in request.digests:
+        if _DIGEST.fullmatch(digest) is None:
+            raise Rejected(Code.INVALID_FIELD, f"'{digest[:80]}' is not a digest", field="digests")
+    return tuple(request.digests)
+
+
+async def _chunks(blocks: AsyncGenerator[bytes]) -> AsyncGenerator[bytes]:
+    """The same bytes in chunks of one size: a bundle of ten thousand small files is not ten thousand
+    messages."""
+    held = bytearray()
+    async with contextlib.aclosing(blocks):
+        async for block in blocks:
+            held += block
+            whole = len(held) - len(held) % CHUNK
+            for start in range(0, whole, CHUNK):
+                yield bytes(held[start : start + CHUNK])
+            del held[:whole]
+    if held:
+        yield bytes(held)
 
 
 async def within(waiting: Awaitable[T]) -> T:

@@ -116,6 +116,13 @@ def check_node_name(handshake: Handshake, peer: Peer) -> NodeId:
     return NodeId(peer.name)
 
 
+def _runtimes(handshake: Handshake) -> tuple[str, ...]:
+    """What the node can run things with. A published daemon does not say: it starts processes."""
+    if not handshake.runtimes and not handshake.features:
+        return ("process",)
+    return tuple(sorted(handshake.runtimes))
+
+
 def opened(
     stored: Stored[NodeRecord], handshake: Handshake, *, session: SessionId, now: dt.datetime
 ) -> tuple[NodeRecord, list[Draft]]:
@@ -134,7 +141,7 @@ def opened(
         labels=dict(handshake.labels),
         memory_mb=max(0, handshake.total_memory_mb),
         cpus=max(0, handshake.available_cpus),
-        runtimes=tuple(sorted(handshake.runtimes)),
+        runtimes=_runtimes(handshake),
         capabilities=tuple(sorted(handshake.capabilities)),
         host_info=_host_info(handshake),
     )

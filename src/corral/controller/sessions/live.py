@@ -9,7 +9,14 @@ from typing import Protocol
 import msgspec
 
 from corral.domain.ids import NodeId, SessionId
-from corral.wire.v1.instance_pb2 import ConsoleBatch, ConsoleOutput, ConsolePosition, ConsoleQueryFailed
+from corral.wire.v1.instance_pb2 import (
+    ConsoleBatch,
+    ConsoleOutput,
+    ConsolePosition,
+    ConsoleQueryFailed,
+    SaveFilesFailed,
+)
+from corral.wire.v1.plan_pb2 import CacheStatus, TemplateRequest
 
 
 class LiveNode(msgspec.Struct, frozen=True, kw_only=True):
@@ -51,3 +58,16 @@ class ConsoleSink(Protocol):
         """How far the consoles of a connecting node are kept here."""
 
     def query_failed(self, node_id: NodeId, failed: ConsoleQueryFailed) -> None: ...
+
+
+class FileTraffic(Protocol):
+    """Takes what nodes say about templates, caches and files. Every call returns at once."""
+
+    def template_requested(self, node_id: NodeId, request: TemplateRequest) -> None:
+        """A node wants a version; the answer goes to its session when it is ready."""
+
+    def cache_told(self, node_id: NodeId, status: CacheStatus) -> None:
+        """What a node's cache holds: the answer to a question, or on its own account."""
+
+    def save_failed(self, node_id: NodeId, failed: SaveFilesFailed) -> None:
+        """A node cannot give the files that it was asked for."""

@@ -10,12 +10,22 @@ import msgspec
 from corral.controller.ledger import Step
 from corral.domain.ids import NodeId, SessionId
 from corral.errors import Code, Rejected
-from corral.wire.v1.instance_pb2 import SendCommandAck
+from corral.wire.v1.instance_pb2 import InstanceStatusUpdate, SendCommandAck
 from corral.wire.v1.link_pb2 import DaemonMessage
 from corral.wire.v1.node_pb2 import Handshake
 
 REPORTS: Final = frozenset({"instance_status", "crash_report", "start_instance_ack", "stop_instance_ack"})
 """Messages about instances. All are taken in in order, whether or not the node keeps them on disk."""
+
+
+def passing(message: DaemonMessage) -> bool:
+    """Is this report about the moment alone? A stage is: its state comes by itself, to be kept."""
+    return (
+        message.WhichOneof("payload") == "instance_status"
+        and not message.spool_sequence
+        and bool(message.instance_status.stage)
+    )
+
 
 _REQUIRED: Final = {
     "instance_status": ("instance_id", "state"),
@@ -55,6 +65,9 @@ class NodeReports(Protocol):
 
     def judged(self, node_id: NodeId, session_id: SessionId) -> None:
         """The judgement is committed: the records say what the node has."""
+
+    def heard(self, node_id: NodeId, update: InstanceStatusUpdate) -> None:
+        """What a report says about the moment alone: stage and players. Nothing of it is stored."""
 
     def order_answered(self, message: DaemonMessage) -> None:
         """A node answered an order; what it said about the run is folded apart."""

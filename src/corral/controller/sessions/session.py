@@ -14,8 +14,8 @@ import msgspec
 import structlog
 
 from corral.controller.sessions.intake import Intake
-from corral.controller.sessions.live import ConsoleSink, LiveNode
-from corral.controller.sessions.reporting import REPORTS, NodeReports, missing_field
+from corral.controller.sessions.live import ConsoleSink, FileTraffic, LiveNode
+from corral.controller.sessions.reporting import REPORTS, NodeReports, missing_field, passing
 from corral.domain.ids import Epoch, NodeId, SessionId
 from corral.errors import Code, CorralError, Rejected, Retryable
 from corral.system.clock import Clock
@@ -67,6 +67,7 @@ class Session:
         intake_of: Callable[[Callable[[int], None]], Intake],
         reports: NodeReports,
         consoles: ConsoleSink,
+        files: FileTraffic,
         renew: Renew,
         heartbeat_seconds: float,
         missed_pongs: int,
@@ -77,6 +78,7 @@ class Session:
         self._clock = clock
         self._reports = reports
         self._consoles = consoles
+        self._files = files
         self._renew = renew
         self._heartbeat_seconds = heartbeat_seconds
         self._missed_pongs = missed_pongs
@@ -185,6 +187,8 @@ class Session:
         kind = message.WhichOneof("payload")
         if kind in REPORTS:
             self._report_received(message)
+            if passing(message):
+                return
         if message.spool_sequence or kind in _TAKEN_IN:
             self._intake.offer(message)
             return
@@ -202,6 +206,8 @@ class Session:
         complaint = missing_field(message)
         if complaint is not None:
             self.report(complaint, context="instances")
+        elif message.WhichOneof("payload") == "instance_status":
+            self._reports.heard(self.facts.node_id, message.instance_status)
         self._reports.order_answered(message)
 
     def _command_answered(self, message: DaemonMessage) -> None:
@@ -215,6 +221,21 @@ class Session:
 
     def _console_query_failed(self, message: DaemonMessage) -> None:
         self._consoles.query_failed(self.facts.node_id, message.console_query_failed)
+
+    def _template_request(self, message: DaemonMessage) -> None:
+        if not message.template_request.template_name:
+            complaint = Rejected(
+                Code.MISSING_FIELD, "template_request.template_name is empty", field="template_name"
+            )
+            self.report(complaint, context="templates")
+            return
+        self._files.template_requested(self.facts.node_id, message.template_request)
+
+    def _cache_status(self, message: DaemonMessage) -> None:
+        self._files.cache_told(self.facts.node_id, message.cache_status)
+
+    def _save_files_failed(self, message: DaemonMessage) -> None:
+        self._files.save_failed(self.facts.node_id, message.save_files_failed)
 
     def _confirm_console(self, position: ConsolePosition) -> None:
         key = f"console:{position.instance_id}:{position.incarnation}"
@@ -291,4 +312,7 @@ _HANDLERS: Final[dict[str, Callable[[Session, DaemonMessage], None]]] = {
     "console_batch": Session._console_batch,
     "console_output": Session._console_output,
     "console_query_failed": Session._console_query_failed,
+    "template_request": Session._template_request,
+    "cache_status": Session._cache_status,
+    "save_files_failed": Session._save_files_failed,
 }

@@ -35,6 +35,8 @@ class Expected(msgspec.Struct, frozen=True, kw_only=True):
     """Set for what becomes a blob."""
     held: asyncio.Future[bytes] | None = None
     """Set for what stays in memory."""
+    filed: asyncio.Future[pathlib.Path] | None = None
+    """Set for what stays a file."""
     receiving: asyncio.Lock
 
 
@@ -45,6 +47,8 @@ class Uploads:
         self._blobs = blobs
         self._directory = directory
         self._expected: dict[str, Expected] = {}
+        self._parts: dict[str, pathlib.Path] = {}
+        """Of uploads that stay files, what has come so far."""
 
     def __enter__(self) -> Uploads:
         shutil.rmtree(self._directory, ignore_errors=True)
@@ -73,6 +77,26 @@ class Uploads:
         held.add_done_callback(lambda _: self._expected.pop(transfer_id, None))
         return held
 
+    def expect_file(
+        self, transfer_id: str, *, node_id: NodeId, max_bytes: int
+    ) -> asyncio.Future[pathlib.Path]:
+        """Allow this node one upload that stays a file; the future holds its path once it is whole and
+        verified, and whoever waits for it removes it. Ending the future in another way ends the
+        permission, and what has come by then is removed."""
+        filed: asyncio.Future[pathlib.Path] = asyncio.get_running_loop().create_future()
+        self._expected[transfer_id] = Expected(
+            node_id=node_id, max_bytes=max_bytes, filed=filed, receiving=asyncio.Lock()
+        )
+
+        def over(ended: asyncio.Future[pathlib.Path]) -> None:
+            self._expected.pop(transfer_id, None)
+            part = self._parts.pop(transfer_id, None)
+            if part is not None and (ended.cancelled() or ended.exception() is not None):
+                part.unlink(missing_ok=True)
+
+        filed.add_done_callback(over)
+        return filed
+
     async def push(self, context: Any, node_id: NodeId) -> None:
         """Take one attempt at an expected upload, from where the last one stopped."""
         first = await within(context.read())
@@ -85,6 +109,8 @@ class Uploads:
         async with expected.receiving:
             if expected.held is not None:
                 info = await _hold(context, opening, expected.held)
+            elif expected.filed is not None:
+                info = await self._file(context, opening, expected.filed)
             else:
                 info = await self._receive(context, opening)
         if expected.stored is not None and not expected.stored.done():
@@ -103,13 +129,34 @@ class Uploads:
             )
         return expected
 
-    async def _receive(self, context: Any, opening: PushOpen) -> BlobInfo:
+    def _place(self, opening: PushOpen) -> pathlib.Path:
         name = hashlib.sha256(f"{opening.transfer_id}\0{opening.digest}".encode()).hexdigest()
-        part = self._directory / name
+        return self._directory / name
+
+    async def _part(self, context: Any, opening: PushOpen) -> pathlib.Path:
+        """Take what is missing of an upload; the file that holds all of it."""
+        part = self._place(opening)
         with part.open("ab") as file:
             if file.tell() > opening.size_bytes:
                 file.truncate(0)
             await _append(context, opening, file)
+        return part
+
+    async def _file(self, context: Any, opening: PushOpen, filed: asyncio.Future[pathlib.Path]) -> BlobInfo:
+        part = self._parts[opening.transfer_id] = self._place(opening)
+        await self._part(context, opening)
+        found = "" if filed.done() else await asyncio.to_thread(_digest_of, part)
+        if filed.done():
+            part.unlink(missing_ok=True)
+            raise Retryable(Code.TRANSFER_INTERRUPTED, "nobody waits for this transfer any more")
+        if found != opening.digest:
+            part.unlink()
+            raise mismatch(expect=opening.digest, found=found)
+        filed.set_result(part)
+        return BlobInfo(digest=found, size=opening.size_bytes)
+
+    async def _receive(self, context: Any, opening: PushOpen) -> BlobInfo:
+        part = await self._part(context, opening)
         try:
             return await self._blobs.put_blob(_blocks(part), expect=opening.digest)
         finally:
@@ -146,6 +193,11 @@ async def _append(context: Any, opening: PushOpen, file: BinaryIO) -> None:
         received += len(data)
         if (grant := regrant.consumed(len(data))) > 0:
             await within(context.write(PushReply(credit=Credit(bytes=grant))))
+
+
+def _digest_of(path: pathlib.Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 async def _blocks(path: pathlib.Path) -> AsyncIterator[bytes]:

@@ -7,7 +7,7 @@ import contextlib
 import hashlib
 import os
 import pathlib
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Sequence
 from typing import Any, BinaryIO, Final
 
 import grpc
@@ -105,22 +105,44 @@ class DataChannel:
         return size
 
     async def _receive(self, digest: str, file: BinaryIO, hasher: Any) -> int:
-        offset = file.tell()
-        regrant = Regrant(CREDIT)
+        opening = FetchOpen(kind="blob", digest=digest, offset=file.tell(), credit=CREDIT)
+        async with contextlib.aclosing(self._chunks(opening)) as chunks:
+            async for data in chunks:
+                file.write(data)
+                hasher.update(data)
+        return file.tell()
+
+    async def bundle(self, digests: Sequence[str], *, offset: int = 0) -> AsyncGenerator[bytes, None]:
+        """Blobs one after the other as one stream of bytes, from an offset into all of them together.
+        NOT_FOUND when one of them is not there, and then nothing is sent. The receiver knows their sizes
+        and checks their digests. Close it (`contextlib.aclosing`): that ends the transfer."""
+        opening = FetchOpen(kind="bundle", digests=digests, offset=offset, credit=CREDIT)
+        async with contextlib.aclosing(self._chunks(opening)) as chunks:
+            async for data in chunks:
+                yield data
+
+    async def _chunks(self, opening: FetchOpen) -> AsyncGenerator[bytes, None]:
+        """What the controller sends for this, to the last byte. It may send more only when the consumer
+        comes back for it: so much and no more is in memory."""
+        offset, allowed, total = opening.offset, opening.offset + opening.credit, 0
+        regrant = Regrant(opening.credit)
         call = self._stub.Fetch(metadata=self._metadata)
         try:
-            await call.write(
-                FetchMessage(open=FetchOpen(kind="blob", digest=digest, offset=offset, credit=CREDIT))
-            )
+            await call.write(FetchMessage(open=opening))
             while isinstance(chunk := await _within(call.read()), DataChunk):
                 if chunk.offset != offset:
                     raise Rejected(Code.INVALID_FIELD, f"expected offset {offset}, got {chunk.offset}")
-                file.write(chunk.data)
-                hasher.update(chunk.data)
                 offset += len(chunk.data)
+                total = chunk.total_size_bytes or total
+                if chunk.data:
+                    yield chunk.data
                 if chunk.last:
-                    return offset
-                if (grant := regrant.consumed(len(chunk.data))) > 0:
+                    return
+                grant = regrant.consumed(len(chunk.data))
+                # Who may send the rest already may have ended the call as well: then a write would break
+                # it, and lose what has arrived and was not read yet.
+                if grant and (total > allowed or not total):
+                    allowed += grant
                     await call.write(FetchMessage(credit=Credit(bytes=grant)))
             raise await self._ending(call)
         except grpc.aio.AioRpcError as error:

@@ -28,6 +28,7 @@ class Life(msgspec.Struct, frozen=True, kw_only=True):
     stop: StopOrder | None = None
     ready: bool = True
     """False: we ended it because it did not become ready."""
+    waited_for: str = ""
     tail: Sequence[str] = ()
     tail_offset: int = 0
 
@@ -80,7 +81,8 @@ def _crash_outcome(exit: RunExit, kind: CrashClass) -> str:
 
 def _crash_summary(exit: RunExit, life: Life) -> str:
     if not life.ready:
-        return f"was not ready in time and {ending(exit)}"
+        what = f" ({life.waited_for})" if life.waited_for else ""
+        return f"was not ready in time{what} and {ending(exit)}"
     after = f" after {life.uptime_ms / 1000:.1f} s" if life.uptime_ms else ""
     return f"{ending(exit)}{after} without being asked to"
 

@@ -72,7 +72,7 @@ class Housekeeping:
         """Working directories of instances that ended: at once after a stop, later after a crash."""
         for instance in self._supervisor.instances():
             if not instance.active and _is_due(instance):
-                self._services.directories.discard(instance.id)
+                self._services.directories.discard(instance.id, instance.current.order.incarnation)
 
     async def _remove_old_runs(self) -> None:
         needed = {run.name for run in self._supervisor.runs() if not run.ended}
@@ -91,8 +91,8 @@ class Housekeeping:
             return
         self._supervisor.forget(gone.instance_id)
         if not last.order.static:
-            self._services.directories.discard(gone.instance_id)
-        if not self._services.directories.path(gone.instance_id).exists():
+            self._services.directories.discard(gone.instance_id, gone.incarnation)
+        if not self._services.directories.present(gone.instance_id):
             await asyncio.to_thread(self._services.forget_uid, gone.instance_id)
 
     async def _end_orphans(self) -> None:

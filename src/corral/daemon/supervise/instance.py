@@ -120,7 +120,8 @@ class Instance:
         run, pause = self.current, _RETRY_SECONDS
         while found is None:
             try:
-                found = await self._services.runtime.adopt(str(run.files.directory))
+                directory = str(run.files.directory)
+                found = await self._services.runtimes.of(directory).adopt(directory)
             except (CorralError, OSError) as error:
                 _log.error("instance.not_adopted", run=run.name, reason=str(error))
                 await asyncio.sleep(pause)
@@ -144,6 +145,7 @@ class Instance:
             accepted_at_ms=self._services.now_ms(),
             crashes=outcome.crashes,
             due=self._services.clock.boottime() + delay if delay else 0.0,
+            anew=outcome.outcome == "host_rebooted",
             reason=f"{again}: run {ended.order.incarnation} {outcome.summary}",
         )
         return Run(self._services, self._services.runs.files(order.instance_id, order.incarnation), intent)
@@ -152,7 +154,7 @@ class Instance:
         """A directory that nobody needs goes at once; after a crash it stays for a while. No other run
         of this id can have begun: it would have to wait for this one's end."""
         if outcome.state is InstanceState.STOPPED and not self.current.order.static:
-            self._services.directories.discard(self.id)
+            self._services.directories.discard(self.id, self.current.order.incarnation)
 
     def _tell(self, run: Run, outcome: Outcome) -> None:
         """A crash with its report; an end that is followed by a run here is told by that run's state."""

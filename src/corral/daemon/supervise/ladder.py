@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import structlog
 
-from corral.daemon.supervise.start_order import Rung
+from corral.daemon.prepare.start_order import Rung
 from corral.errors import CorralError
 from corral.sdk.runtime import RunHandle, RuntimeProvider
 

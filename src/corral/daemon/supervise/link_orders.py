@@ -8,11 +8,11 @@ from typing import Any
 
 import structlog
 
+from corral.daemon.prepare.stages import PROCESS_START, VALIDATION
+from corral.daemon.prepare.start_order import read_start
 from corral.daemon.supervise.endings import failed_start
-from corral.daemon.supervise.preparation import PROCESS_START, VALIDATION
 from corral.daemon.supervise.run import Run
 from corral.daemon.supervise.run_files import FailedStart, StopOrder
-from corral.daemon.supervise.start_order import read_start
 from corral.daemon.supervise.supervisor import Refusal, Supervisor
 from corral.daemon.supervise.wire_forms import cut, start_accepted, start_refused, stop_ack
 from corral.domain.instance_states import InstanceState
@@ -38,6 +38,7 @@ class LinkOrders:
             "start_instance": self._start,
             "stop_instance": self._stop,
             "send_command": self._send_command,
+            "workload_report": self._workload_report,
         }
 
     async def close(self) -> None:
@@ -96,6 +97,12 @@ class LinkOrders:
                 error=problem,
             )
         )
+
+    def _workload_report(self, _: Reply, message: ControllerMessage) -> None:
+        """Players and figures it told the controller are with the controller already."""
+        said = message.workload_report
+        if said.ready:
+            self._supervisor.workload_said_ready(said.instance_id, said.incarnation)
 
     def _send_command(self, reply: Reply, message: ControllerMessage) -> None:
         id = message.send_command.instance_id

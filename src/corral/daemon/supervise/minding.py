@@ -12,9 +12,10 @@ from typing import Any, Final
 import msgspec
 import structlog
 
+from corral.daemon.prepare.start_order import StartOrder
 from corral.daemon.supervise.ladder import KILL, descend, first_of
+from corral.daemon.supervise.readiness import ReadyWatch
 from corral.daemon.supervise.run_files import StopOrder
-from corral.daemon.supervise.start_order import StartOrder
 from corral.daemon.supervise.stop_request import StopRequest
 from corral.errors import CorralError
 from corral.sdk.runtime import RunExit, RunHandle, RuntimeProvider
@@ -33,6 +34,8 @@ class Ending(msgspec.Struct, frozen=True, kw_only=True):
     """What of the stop ladder ended it; empty: it ended by itself."""
     ready: bool = True
     """False: it was ended because it did not become ready."""
+    waited_for: str = ""
+    """What was missing then."""
 
 
 class Minding:
@@ -45,8 +48,10 @@ class Minding:
         handle: RunHandle,
         order: StartOrder,
         stop: StopRequest,
+        began_at: float,
         started_at: float,
         clock: Clock,
+        watch: ReadyWatch,
         ready: bool,
         in_time: bool,
         now_ready: Callable[[], None],
@@ -56,8 +61,11 @@ class Minding:
         self._handle = handle
         self._order = order
         self._stop = stop
+        self._began_at = began_at
         self._started_at = started_at
-        """By `Clock.boottime`, which nobody sets."""
+        """When its preparation and its process began; by `Clock.boottime`, which nobody sets."""
+        self._watched = watch
+        self._waited_for = ""
         self._clock = clock
         self._in_time = in_time
         self._ready = ready
@@ -69,6 +77,7 @@ class Minding:
         ended = asyncio.create_task(self._word(self._runtime.wait_exit), name=f"supervise/exit/{name}")
         empty = asyncio.create_task(self._word(self._runtime.wait_empty), name=f"supervise/empty/{name}")
         try:
+            self._watched.begin()
             reason = await self._watch(ended)
             rung = KILL if self._stop.killing.is_set() else ""
             if ended.done():
@@ -84,10 +93,11 @@ class Minding:
                 )
             exit = await self._clear(empty, kill=rung == KILL)
         finally:
+            await self._watched.close()
             for task in (ended, empty):
                 task.cancel()
             await asyncio.gather(ended, empty, return_exceptions=True)
-        return Ending(exit=exit, rung=rung, ready=self._in_time)
+        return Ending(exit=exit, rung=rung, ready=self._in_time, waited_for=self._waited_for)
 
     async def _watch(self, ended: asyncio.Future[RunExit]) -> str:
         """Until its main process has ended, or it shall end; why, when it is we who want it."""
@@ -95,7 +105,7 @@ class Minding:
             due, reason = self._next_deadline()
             left = due - self._clock.boottime()
             if left > 0:
-                await first_of(ended, self._stop.wanted, seconds=None if due == math.inf else left)
+                await self._something(ended, seconds=None if due == math.inf else left)
             elif not reason:
                 self._ready = True
                 self._now_ready()
@@ -103,7 +113,8 @@ class Minding:
                 await self._stop.make(StopOrder(reason=reason))
             else:
                 self._in_time = False
-                return reason
+                self._waited_for = self._watched.last_seen if not self._watched.probed.is_set() else ""
+                return f"{reason}: {self._waited_for}" if self._waited_for else reason
         return self._stop.order.reason if self._stop.order else "it did not start in time"
 
     def _next_deadline(self) -> tuple[float, str]:
@@ -116,10 +127,26 @@ class Minding:
                 if life
                 else (math.inf, "")
             )
-        limit = order.startup_timeout_seconds
-        if order.min_alive_seconds <= limit:
-            return self._started_at + order.min_alive_seconds, ""
-        return self._started_at + limit, f"it was not ready within {limit:g} s"
+        limit = self._began_at + order.startup_timeout_seconds
+        lived = self._started_at + order.min_alive_seconds
+        if self._watched.probed.is_set() and lived <= limit:
+            return lived, ""
+        return limit, f"it was not ready within {order.startup_timeout_seconds:g} s"
+
+    async def _something(self, ended: asyncio.Future[RunExit], *, seconds: float | None) -> None:
+        """Until it has ended, shall end, or its probes have succeeded; or the time is up."""
+        probed = self._watched.probed
+        if self._ready or probed.is_set():
+            await first_of(ended, self._stop.wanted, seconds=seconds)
+            return
+        events = [asyncio.ensure_future(event.wait()) for event in (probed, self._stop.wanted)]
+        waited: set[asyncio.Future[Any]] = {ended, *events}
+        try:
+            await asyncio.wait(waited, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for event in events:
+                event.cancel()
+            await asyncio.gather(*events, return_exceptions=True)
 
     async def _clear(self, empty: asyncio.Future[RunExit], *, kill: bool) -> RunExit:
         """Until nothing of it is left. What outlives the main process is asked, then killed."""

@@ -11,7 +11,7 @@ import contextlib
 
 import structlog
 
-from corral.daemon.app import DAEMON_ROLE, open_spool
+from corral.daemon.app import DAEMON_ROLE, open_cache, open_spool
 from corral.daemon.console.consoles import Consoles
 from corral.daemon.identity import load_identity
 from corral.daemon.supervise.run import Run
@@ -42,11 +42,11 @@ async def stop_everything(config: DaemonConfig, *, force: bool) -> list[Run]:
         consoles = await stack.enter_async_context(Consoles(clock))
         identity = load_identity(data)
         supervision = Supervision(
-            data=data,
-            settings=config.instances,
+            config=config,
             node_id=identity.node_id if identity else "",
             address="",
             runtime=runtime,
+            cache=await stack.enter_async_context(open_cache(config, clock, entropy)),
             spool=spool,
             consoles=consoles,
             clock=clock,

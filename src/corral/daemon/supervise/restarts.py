@@ -7,8 +7,8 @@ from typing import Final
 
 import msgspec
 
+from corral.daemon.prepare.start_order import RestartRule, StartOrder
 from corral.daemon.supervise.run_files import Outcome, StopOrder
-from corral.daemon.supervise.start_order import RestartRule, StartOrder
 from corral.domain.ids import restart_incarnation
 
 _SECOND_DELAY: Final = 1.0

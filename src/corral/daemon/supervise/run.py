@@ -9,36 +9,35 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable
-from typing import Final, TypeVar
+from collections.abc import Callable
+from typing import Final
 
 import msgspec
 import structlog
 
+from corral.daemon.prepare.stages import VALIDATION, StageFailed
+from corral.daemon.probes.players import PlayerCount
+from corral.daemon.supervise.beginning import Beginning, Interrupted
 from corral.daemon.supervise.endings import Life, judge, never_started, start_failed
 from corral.daemon.supervise.minding import Ending, Minding, kill_run
-from corral.daemon.supervise.preparation import PROCESS_START, VALIDATION, StageFailed
+from corral.daemon.supervise.readiness import ReadyWatch
 from corral.daemon.supervise.restarts import with_restart
 from corral.daemon.supervise.run_age import process_started
 from corral.daemon.supervise.run_files import Intent, Outcome, RunFiles, StopOrder
 from corral.daemon.supervise.services import Services, read_tail
+from corral.daemon.supervise.stage_reports import StageReports
 from corral.daemon.supervise.stop_request import StopRequest
-from corral.daemon.supervise.wire_forms import status_update
+from corral.daemon.supervise.wire_forms import stage_update, status_update
 from corral.domain.ids import RESTARTS_PER_START
 from corral.domain.instance_states import INSTANCE_LIFECYCLE, InstanceState, InstanceTrigger
-from corral.errors import Code, CorralError, Rejected, Retryable
-from corral.sdk.runtime import AdoptionKind, RunExit, RunHandle
+from corral.errors import Code, CorralError, Rejected
+from corral.sdk.runtime import RunExit, RunHandle, RuntimeProvider
 
 TAIL_LINES: Final = 100
 _RETRY_SECONDS: Final = 1.0
 _CLOCK_MARGIN_MS: Final = 1000
 _log = structlog.get_logger("corral.daemon.supervise")
-T = TypeVar("T")
 _State, _Trigger = InstanceState, InstanceTrigger
-
-
-class Interrupted(Exception):
-    """A stop came before the workload was executed."""
 
 
 class Run:
@@ -65,8 +64,14 @@ class Run:
         """How the runtime knows it; None before its start and after its end."""
         self.outcome: Outcome | None = None
         self.tail: tuple[str, ...] = ()
+        self.players: PlayerCount | None = None
+        """As its probe counted them last; None: nobody knows."""
+        self._ready_watch: ReadyWatch | None = None
+        self._said_ready = False
+        self._keeping: asyncio.Task[None] | None = None
         self._services = services
         self._begun = begun
+        self._began_at: float | None = None
         self._started_at: float | None = None
         self._ended_at = 0.0
         self._in_time = True
@@ -78,6 +83,13 @@ class Run:
     @property
     def ended(self) -> bool:
         return self.outcome is not None
+
+    @property
+    def runtime(self) -> RuntimeProvider:
+        """Who minds it, by the mark in its directory; before there is one, as it was ordered."""
+        if self.handle is not None:
+            return self._services.runtimes.of(str(self.files.directory))
+        return self._services.runtimes.get(self.order.runtime)
 
     @property
     def uptime_ms(self) -> int:
@@ -105,17 +117,21 @@ class Run:
             return
         self.stop.take(order)
         if order.force and self.handle is not None:
-            await kill_run(self._services.runtime, self.handle)
+            await kill_run(self.runtime, self.handle)
         await self.stop.make(order)
         if not self.ended:
             self._now_stopping(order.reason)
 
     async def live(self) -> Outcome:
         """Write the intent down, start it, and mind it to its end. Cancelled, it detaches."""
+        stages = StageReports(lambda stage: self._services.send(stage_update(self, stage)))
+        beginning = Beginning(self._services, self.files, self.intent, self.stop, stages)
         try:
-            if not self.files.has_intent():
-                await self._write_intent()
-            handle = await self._begin()
+            await beginning.write_intent()
+            await beginning.wait_for_turn()
+            self._enter(_Trigger.PREPARE)
+            self._began_at = self._services.clock.boottime()
+            handle, self._in_time = await beginning.spawn()
         except StageFailed as failed:
             return await self._end(start_failed(failed.stage, failed.error, now_ms=self._services.now_ms()))
         except Interrupted:
@@ -132,7 +148,7 @@ class Run:
         """Like `live`, for an intent that a daemon before us left behind without executing it. One that
         could not be read says nothing that could be started."""
         self.stop.restore()
-        if self.order.command:
+        if self.order.command or self.order.plan is not None:
             return await self.live()
         damaged = Rejected(Code.FORMAT_INVALID, "what was to be started cannot be read any more")
         return await self._end(start_failed(VALIDATION, damaged, now_ms=self._services.now_ms()))
@@ -141,8 +157,8 @@ class Run:
         """It lives, started by a daemon before us; `resume` follows."""
         self.stop.restore()
         self._take(handle)
-        alive = self.uptime_ms / 1000 >= self.order.min_alive_seconds
-        self.state = _State.RUNNING if alive else _State.STARTING
+        lived = not self.order.probes and self.uptime_ms / 1000 >= self.order.min_alive_seconds
+        self.state = _State.RUNNING if lived or self.files.was_ready() else _State.STARTING
         if self.stop.order is not None:
             self.state = _State.STOPPING
 
@@ -175,74 +191,13 @@ class Run:
         """Begun by an order, and not by the end of the run before."""
         return self.order.incarnation % RESTARTS_PER_START == 0
 
-    async def _write_intent(self) -> None:
-        """An order that cannot be written down is refused. A restart is owed, whatever the disk says: it
-        waits until it can be, or until nobody wants it any more."""
-        while True:
-            async with self.stop.writing:
-                try:
-                    await asyncio.to_thread(self.files.make, self.intent)
-                except CorralError as error:
-                    if self._is_ordered:
-                        raise StageFailed(VALIDATION, error) from error
-                    _log.error("instance.intent_not_stored", run=self.name, reason=str(error))
-                else:
-                    return
-            with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self.stop.wanted.wait(), _RETRY_SECONDS)
-            if self.stop.wanted.is_set():
-                raise Interrupted
-
-    async def _begin(self) -> RunHandle:
-        await self._wait_for_turn()
-        self._enter(_Trigger.PREPARE)
-        limit = self.order.startup_timeout_seconds
-        prepare = self._services.preparer.prepare
-        try:
-            async with asyncio.timeout(limit):
-                spec = await self._unless_stopped(prepare(self.order, self.files.directory))
-                return await self._services.runtime.start(spec)
-        except TimeoutError:
-            return await self._judge_timeout(limit)
-        except CorralError as error:
-            raise StageFailed(PROCESS_START, error) from error
-
-    async def _judge_timeout(self, limit: float) -> RunHandle:
-        """The time was up in the middle of something: what exists is minded to its end, else it failed."""
-        found = await self._services.runtime.adopt(str(self.files.directory))
-        if found.kind is AdoptionKind.ALIVE and found.handle is not None:
-            self._in_time = False
-            return found.handle
-        late = Retryable(Code.STARTUP_TIMEOUT, f"it was not started within {limit:g} s", retry_after=5.0)
-        raise StageFailed(PROCESS_START, late)
-
-    async def _wait_for_turn(self) -> None:
-        due = self.intent.due if self.intent.boot_id == self._services.boot_id else 0.0
-        if (left := due - self._services.clock.boottime()) > 0:
-            with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self.stop.wanted.wait(), left)
-        if self.stop.wanted.is_set():
-            raise Interrupted
-
-    async def _unless_stopped(self, work: Awaitable[T]) -> T:
-        task = asyncio.ensure_future(work)
-        stop = asyncio.ensure_future(self.stop.wanted.wait())
-        try:
-            await asyncio.wait({task, stop}, return_when=asyncio.FIRST_COMPLETED)
-            if self.stop.wanted.is_set():
-                raise Interrupted
-            return task.result()
-        finally:
-            task.cancel()
-            stop.cancel()
-            await asyncio.gather(task, stop, return_exceptions=True)
-
     def _take(self, handle: RunHandle) -> None:
         self.handle = handle
         self.pid, self.started_at_ms = handle.pid, handle.started_at_ms
         self._started_at = process_started(handle.pid) or self._services.clock.boottime()
         with contextlib.suppress(CorralError):  # it has them, whoever else may believe so
             self._services.ports.take(self.name, self.order.ports)
+        self._services.directories.hold(self.order.instance_id, self.order.incarnation)
         self._follow_console()
 
     def _follow_console(self) -> None:
@@ -252,19 +207,65 @@ class Run:
 
     async def _mind(self, handle: RunHandle) -> Outcome:
         assert self._started_at is not None
+        watch = self._ready_watch = ReadyWatch(
+            order=self.order,
+            files=self.files,
+            handle=handle,
+            runtime=self.runtime,
+            growth=self._services.growth,
+            players=self._counted,
+            ready=self.state is _State.RUNNING,
+        )
+        if self._said_ready:
+            watch.workload_said_ready()
         minding = Minding(
-            runtime=self._services.runtime,
+            runtime=self.runtime,
             handle=handle,
             order=self.order,
             stop=self.stop,
+            began_at=self._began_at if self._began_at is not None else self._started_at,
             started_at=self._started_at,
             clock=self._services.clock,
+            watch=watch,
             ready=self.state is _State.RUNNING,
             in_time=self._in_time,
-            now_ready=lambda: self._enter(_Trigger.READY),
+            now_ready=self._now_ready,
             now_stopping=self._now_stopping,
         )
-        return await self._judge(await minding.until_ended())
+        try:
+            ending = await minding.until_ended()
+        finally:
+            self._ready_watch = None
+            await self._stop_keeping()
+        return await self._judge(ending)
+
+    def workload_said_ready(self) -> None:
+        """Its own call, handed on by the controller; it may come before anybody waits for it."""
+        self._said_ready = True
+        if self._ready_watch is not None:
+            self._ready_watch.workload_said_ready()
+
+    def _counted(self, players: PlayerCount | None) -> None:
+        self.players = players
+        self._services.send(status_update(self))
+
+    def _now_ready(self) -> None:
+        if self.order.probes:
+            self.files.mark_ready()
+        self._enter(_Trigger.READY)
+        if self.order.plan is not None and self.order.plan.warm_paths:
+            self._keeping = asyncio.create_task(self._keep_first_run(), name=f"supervise/keep/{self.name}")
+
+    async def _keep_first_run(self) -> None:
+        try:
+            await self._services.preparer.keep_first_run(self.order)
+        except (CorralError, OSError) as error:
+            _log.warning("instance.first_run_not_kept", run=self.name, reason=str(error))
+
+    async def _stop_keeping(self) -> None:
+        if self._keeping is not None:
+            self._keeping.cancel()
+            await asyncio.gather(self._keeping, return_exceptions=True)
 
     def _now_stopping(self, reason: str) -> None:
         if self.state is not _State.STOPPING:
@@ -284,6 +285,7 @@ class Run:
                 rung=ending.rung,
                 stop=self.stop.order,
                 ready=ending.ready,
+                waited_for=ending.waited_for,
                 tail=tail.lines,
                 tail_offset=tail.offset,
             )

@@ -1,7 +1,8 @@
 """What the supervision itself writes into a run's directory.
 
-`intent.json` before anything of the run exists, `order.json` before a stop begins, `outcome.json`
-before its end is told to anybody, `reported` once the end is in the spool. The runtime's files beside
+`intent.json` before anything of the run exists, `ready` when its probes have succeeded, `order.json`
+before a stop begins, `outcome.json` before its end is told to anybody, `reported` once the end is in the
+spool. The runtime's files beside
 them are the runtime's own.
 """
 
@@ -16,14 +17,16 @@ import msgspec
 import structlog
 
 from corral.daemon.durable import store
-from corral.daemon.supervise.start_order import StartOrder
+from corral.daemon.prepare.start_order import StartOrder
 from corral.domain.ids import Incarnation
 from corral.domain.instance_states import InstanceState
 from corral.errors import Code, Retryable
-from corral.sdk.runtime import RunExit
+from corral.sdk.runtime import RunExit, run_name
 from corral.system.files import read_versioned
 
 _VERSION: Final = 1
+_INTENT_VERSION: Final = 2
+"""2: the order holds its plan. What 1 wrote is read as an order without one."""
 _INTENT: Final = "corral-run-intent"
 _ORDER: Final = "corral-stop-order"
 _OUTCOME: Final = "corral-run-outcome"
@@ -42,6 +45,12 @@ class Intent(msgspec.Struct, frozen=True, kw_only=True):
     """Not before this time of that clock; a restart that waits its turn."""
     reason: str = ""
     """Why it exists, when it is a restart."""
+    anew: bool = False
+    """A restart that finds its directory as the end of the host left it: it is made again."""
+
+    @property
+    def name(self) -> str:
+        return run_name(self.order.instance_id, self.order.incarnation)
 
 
 class StopOrder(msgspec.Struct, frozen=True, kw_only=True):
@@ -111,13 +120,13 @@ class RunFiles:
                 f"{self.directory} cannot be made: {error.strerror or error}",
                 hint="make room",
             ) from error
-        store(self.directory / "intent.json", intent, name=_INTENT, version=_VERSION)
+        store(self.directory / "intent.json", intent, name=_INTENT, version=_INTENT_VERSION)
 
     def has_intent(self) -> bool:
         return (self.directory / "intent.json").exists()
 
     def intent(self) -> Intent | None:
-        return read_versioned(self.directory / "intent.json", Intent, name=_INTENT, version=_VERSION)
+        return read_versioned(self.directory / "intent.json", Intent, name=_INTENT, version=_INTENT_VERSION)
 
     def write_order(self, order: StopOrder) -> None:
         store(self.directory / "order.json", order, name=_ORDER, version=_VERSION)
@@ -133,6 +142,15 @@ class RunFiles:
 
     def outcome(self) -> Outcome | None:
         return read_versioned(self.directory / "outcome.json", Outcome, name=_OUTCOME, version=_VERSION)
+
+    def mark_ready(self) -> None:
+        """Its probes have succeeded: no later daemon asks again. Not flushed: what this is lost with, the
+        end of the host, is the end of the run as well."""
+        with contextlib.suppress(OSError):  # then they are asked again
+            (self.directory / "ready").touch(0o600)
+
+    def was_ready(self) -> bool:
+        return (self.directory / "ready").exists()
 
     def mark_reported(self, spool_number: int) -> None:
         """The end is in the spool under this number. Not flushed: forgetting it costs a second report,

@@ -9,14 +9,16 @@ from typing import Protocol
 import msgspec
 
 from corral.daemon.ports.held import HeldPorts
-from corral.daemon.supervise.preparation import Preparer
+from corral.daemon.prepare.pipeline import Preparer
+from corral.daemon.prepare.working_directories import WorkingDirectories
+from corral.daemon.probes.console_growth import ConsoleGrowth
 from corral.daemon.supervise.reporter import Reporter
 from corral.daemon.supervise.run_files import RunDirectories
-from corral.daemon.supervise.working_directories import WorkingDirectories
 from corral.runtimes.console.log import ConsoleLog
 from corral.sdk.runtime import RuntimeProvider
 from corral.system.clock import Clock
 from corral.system.entropy import Entropy
+from corral.wire.v1.link_pb2 import DaemonMessage
 
 
 class Consoles(Protocol):
@@ -30,6 +32,18 @@ class Consoles(Protocol):
 
     def detach(self, instance_id: str, incarnation: int) -> None:
         """Its files go."""
+
+
+class RuntimeChoice(Protocol):
+    """The runtimes of this node."""
+
+    def names(self) -> tuple[str, ...]: ...
+
+    def get(self, name: str) -> RuntimeProvider:
+        """RUNTIME_UNAVAILABLE names those there are."""
+
+    def of(self, run_directory: str) -> RuntimeProvider:
+        """The one that a run was started with."""
 
 
 class ConsoleTail(msgspec.Struct, frozen=True):
@@ -49,7 +63,7 @@ def read_tail(directory: pathlib.Path, lines: int) -> ConsoleTail:
 
 
 class Services(msgspec.Struct, frozen=True, kw_only=True):
-    runtime: RuntimeProvider
+    runtimes: RuntimeChoice
     preparer: Preparer
     runs: RunDirectories
     directories: WorkingDirectories
@@ -58,7 +72,10 @@ class Services(msgspec.Struct, frozen=True, kw_only=True):
     consoles: Consoles
     clock: Clock
     entropy: Entropy
+    growth: ConsoleGrowth
     boot_id: str
+    send: Callable[[DaemonMessage], bool] = lambda _: False
+    """To the controller that is there now; what nobody needs to hear later."""
     forget_uid: Callable[[str], None] = lambda _: None
 
     def now_ms(self) -> int:

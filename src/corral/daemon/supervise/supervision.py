@@ -8,28 +8,36 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import pathlib
-from collections.abc import Sequence
+from collections.abc import Callable
 from typing import Final
 
 import structlog
 
 from corral.daemon import host
 from corral.daemon.ports.held import HeldPorts
+from corral.daemon.prepare.cache_port import FileCache
+from corral.daemon.prepare.pipeline import Preparer
+from corral.daemon.prepare.tree_making import TreeMaker
+from corral.daemon.prepare.users import WorkloadUsers
+from corral.daemon.prepare.values import NodeFacts
+from corral.daemon.prepare.warm_trees import WarmTrees
+from corral.daemon.prepare.working_directories import WorkingDirectories
+from corral.daemon.probes.console_growth import ConsoleGrowth
+from corral.daemon.secrets import Secrets
 from corral.daemon.supervise.housekeeping import Housekeeping
-from corral.daemon.supervise.preparation import NodeFacts, Preparer, StageAction
 from corral.daemon.supervise.reporter import Reporter, ReportSpool
 from corral.daemon.supervise.run_files import RunDirectories
 from corral.daemon.supervise.services import Consoles, Services
 from corral.daemon.supervise.supervisor import Supervisor
-from corral.daemon.supervise.users import WorkloadUsers
-from corral.daemon.supervise.working_directories import WorkingDirectories
 from corral.errors import CorralError
 from corral.runtimes.cgroups.opening import open_cgroups, owner_of
 from corral.runtimes.cgroups.port import Cgroups
+from corral.runtimes.opening import Runtimes, open_runtimes
 from corral.runtimes.process.provider import ProcessRuntime
 from corral.system.clock import Clock
-from corral.system.config_schema import InstancesSection
+from corral.system.config_schema import DaemonConfig, InstancesSection
 from corral.system.entropy import Entropy
+from corral.wire.v1.link_pb2 import DaemonMessage
 
 _QUIT_TRIES: Final = 6
 _QUIT_PAUSE: Final = 0.02
@@ -38,31 +46,36 @@ _log = structlog.get_logger("corral.daemon.supervise")
 
 
 class NodeRuntime:
-    """The runtime with the control groups beneath it. `open` early: its keeper shall be there before
+    """The runtimes with the control groups beneath them. `open` early: their keeper shall be there before
     threads are."""
 
-    def __init__(self, runtime: ProcessRuntime, cgroups: Cgroups) -> None:
-        self.runtime = runtime
+    def __init__(self, runtimes: Runtimes, cgroups: Cgroups) -> None:
+        self.runtimes = runtimes
         self.cgroups = cgroups
+
+    @property
+    def runtime(self) -> ProcessRuntime:
+        """The one that every node has."""
+        return self.runtimes.process
 
     @classmethod
     async def open(cls, data: pathlib.Path, settings: InstancesSection) -> NodeRuntime:
         cgroups = open_cgroups(settings.cgroups, settings.cgroup_root, owner=owner_of(str(data)))
-        runtime = ProcessRuntime(data, cgroups, settings.console_segment_bytes)
         try:
-            await runtime.start_keeper()
+            runtimes = await open_runtimes(data, cgroups, settings.console_segment_bytes)
         except BaseException:
             await cgroups.close()
             raise
-        _log.info("runtime.ready", cgroups=cgroups.name, capabilities=list(runtime.capabilities().names()))
-        return cls(runtime, cgroups)
+        capabilities = list(runtimes.process.capabilities().names())
+        _log.info("runtime.ready", cgroups=cgroups.name, capabilities=capabilities)
+        return cls(runtimes, cgroups)
 
     async def close(self) -> None:
         """Let go of every run. A keeper that has none to mind is not left behind."""
-        await self.runtime.close()
+        await self.runtimes.close()
         try:
             for _ in range(_QUIT_TRIES):  # a shim whose run has just ended may be there for a moment more
-                if await self.runtime.end_keeper():
+                if await self.runtimes.end_keeper():
                     break
                 await asyncio.sleep(_QUIT_PAUSE)
         except (CorralError, OSError) as error:
@@ -76,40 +89,58 @@ class Supervision:
     def __init__(
         self,
         *,
-        data: pathlib.Path,
-        settings: InstancesSection,
+        config: DaemonConfig,
         node_id: str,
         address: str,
         runtime: NodeRuntime,
+        cache: FileCache,
         spool: ReportSpool,
         consoles: Consoles,
         clock: Clock,
         entropy: Entropy,
-        more_stages: Sequence[tuple[str, StageAction]] = (),
+        send: Callable[[DaemonMessage], bool] = lambda _: False,
     ) -> None:
-        users = WorkloadUsers(settings, data=data)
-        directories = WorkingDirectories(data, entropy=entropy)
+        settings, data = config.instances, config.data
+        self._users = WorkloadUsers(settings, data=data)
+        self.directories = WorkingDirectories(data, entropy=entropy)
+        self._warm = WarmTrees(self.directories, entropy=entropy, each=config.cache.warm_trees)
+        self._growth = ConsoleGrowth()
+        self._open = contextlib.ExitStack()
         ports = HeldPorts()
-        self._users = users
-        self._directories = directories
         self.services = Services(
-            runtime=runtime.runtime,
+            runtimes=runtime.runtimes,
             preparer=Preparer(
-                node=NodeFacts(node_id=node_id, address=address, memory_mb=host.total_memory_mb()),
-                users=users,
-                directories=directories,
+                node=NodeFacts(
+                    node_id=node_id,
+                    address=address,
+                    memory_mb=host.total_memory_mb(),
+                    labels=config.node.labels,
+                ),
+                users=self._users,
+                directories=self.directories,
                 ports=ports,
-                more_stages=more_stages,
+                trees=TreeMaker(
+                    cache=cache,
+                    cache_root=data / "cache",
+                    directories=self.directories,
+                    warm=self._warm,
+                    reserve_mb=config.disk.reserve_mb,
+                ),
+                secrets=Secrets(data / "secrets"),
+                java=config.java.path,
+                reserve_mb=config.disk.reserve_mb,
             ),
             runs=RunDirectories(data),
-            directories=directories,
+            directories=self.directories,
             ports=ports,
             reporter=Reporter(spool),
             consoles=consoles,
             clock=clock,
             entropy=entropy,
+            growth=self._growth,
             boot_id=host.boot_id(),
-            forget_uid=users.forget,
+            send=send,
+            forget_uid=self._users.forget,
         )
         self.supervisor = Supervisor(self.services)
         self.housekeeping = Housekeeping(
@@ -123,7 +154,8 @@ class Supervision:
 
     async def begin(self) -> None:
         """On return every run that a daemon before us left is minded again."""
-        self._directories.open()
+        self.directories.open()
+        self._open.enter_context(self._growth)
         self._users.warn()
         self._tasks.append(asyncio.create_task(self.services.reporter.run(), name="supervise/report"))
         await self.supervisor.adopt()
@@ -133,6 +165,7 @@ class Supervision:
         """Let go of everything, and leave no report unwritten that the disk takes: an end that is not
         told is told by the next daemon. Nothing that runs is touched."""
         await self.supervisor.detach()
+        await self._warm.close()
         reporter = self.services.reporter
         try:
             if self._tasks:
@@ -146,3 +179,4 @@ class Supervision:
             with contextlib.suppress(asyncio.CancelledError):
                 await asyncio.gather(*self._tasks, return_exceptions=True)
             self._tasks.clear()
+            self._open.close()

@@ -13,15 +13,16 @@ from typing import Final
 
 import structlog
 
+from corral.daemon.prepare.stages import VALIDATION
+from corral.daemon.prepare.start_order import StartOrder
 from corral.daemon.supervise.adoption import Leftover, find_leftovers
 from corral.daemon.supervise.endings import failed_start
 from corral.daemon.supervise.instance import Instance
-from corral.daemon.supervise.preparation import VALIDATION
 from corral.daemon.supervise.run import Run
 from corral.daemon.supervise.run_files import FailedStart, Intent, StopOrder
 from corral.daemon.supervise.services import Services
-from corral.daemon.supervise.start_order import StartOrder
 from corral.daemon.supervise.wire_forms import running_instance
+from corral.domain.ids import RESTARTS_PER_START
 from corral.domain.instance_records import live
 from corral.errors import Code, CorralError, Rejected, Retryable
 from corral.wire.v1.instance_pb2 import RunningInstance
@@ -116,7 +117,7 @@ class Supervisor:
                 f"instance '{instance_id}' is {run.state} and reads no commands",
                 hint="wait until it is RUNNING",
             )
-        await self._services.runtime.send_command(run.handle, line)
+        await run.runtime.send_command(run.handle, line)
         return run
 
     def expect(self, instance_id: str, incarnation: int) -> Run:
@@ -130,6 +131,19 @@ class Supervisor:
                 hint="nothing was done",
             )
         return run
+
+    def workload_said_ready(self, instance_id: str, incarnation: int) -> bool:
+        """The word of a workload about the run it speaks for, or a restart of it: they share their token.
+        False when no such run is here."""
+        run = self.find(instance_id)
+        same = (
+            run is not None
+            and run.order.incarnation // RESTARTS_PER_START == incarnation // RESTARTS_PER_START
+        )
+        if run is None or not same or run.ended:
+            return False
+        run.workload_said_ready()
+        return True
 
     async def stop_all(self, order: StopOrder) -> None:
         """Stop everything and wait until nothing is left."""
@@ -177,7 +191,8 @@ class Supervisor:
             # The instance asks again, and says why it had to; no run keeps the others waiting.
             with contextlib.suppress(CorralError, OSError, TimeoutError):
                 async with asyncio.timeout(_ADOPT_SECONDS):
-                    found = await self._services.runtime.adopt(str(leftover.path))
+                    directory = str(leftover.path)
+                    found = await self._services.runtimes.of(directory).adopt(directory)
         _log.info("instance.adopted", run=run.name, found=found.kind if found else "unknown")
         if not leftover.newest:
             self._strays.append(instance)

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final, Protocol, cast
 
-from corral.daemon.supervise.preparation import stage_number
+from corral.daemon.prepare.stages import stage_number
+from corral.daemon.prepare.start_order import StartOrder
+from corral.daemon.probes.players import PlayerCount
 from corral.daemon.supervise.run_files import FailedStart, Outcome
-from corral.daemon.supervise.start_order import StartOrder
 from corral.domain.instance_states import InstanceState
 from corral.errors import CorralError
 from corral.wire.v1.instance_pb2 import (
@@ -38,6 +39,7 @@ class RunView(Protocol):
     pid: int
     started_at_ms: int
     outcome: Outcome | None
+    players: PlayerCount | None
 
     @property
     def uptime_ms(self) -> int: ...
@@ -64,8 +66,18 @@ def status_update(run: RunView) -> DaemonMessage:
             exit=exit_status(run.outcome),
             readiness=_readiness(run.state),
             reason=cut(run.reason),
+            players_known=run.players is not None,
+            player_count=run.players.online if run.players else 0,
+            max_players=run.players.maximum if run.players else 0,
         )
     )
+
+
+def stage_update(run: RunView, stage: str) -> DaemonMessage:
+    """Where its preparation is: for those who watch, and not worth keeping."""
+    message = status_update(run)
+    message.instance_status.stage = stage_number(stage)
+    return message
 
 
 def crash_report(run: RunView, outcome: Outcome, tail: Sequence[str]) -> DaemonMessage:

@@ -37,9 +37,9 @@ def lost_with_the_host() -> RunExit:
     return RunExit(known=False, host_rebooted=True, reason="the machine was restarted while it ran")
 
 
-def handle_of(record: Record, directory: str) -> RunHandle:
+def handle_of(record: Record, directory: str, *, runtime: str = RUNTIME) -> RunHandle:
     return RunHandle(
-        runtime=RUNTIME,
+        runtime=runtime,
         run_name=record.run,
         run_directory=directory,
         pid=record.pid,

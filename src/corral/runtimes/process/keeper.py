@@ -1,4 +1,5 @@
-"""The keeper: forks a shim for every run, and another pump for a run whose shim was killed.
+"""The keeper: forks a shim for every run, another pump for a run whose shim was killed, and an aide for
+each program that is run beside one.
 
 Single-threaded and small, for each shim is a copy of it. It holds the read end of every console FIFO
 (and the master of every terminal) of its runs, so that no byte is lost between a shim's death and its
@@ -17,6 +18,7 @@ import time
 from typing import Any
 
 from corral.runtimes.process import exit_file, framing, minding, run_files
+from corral.runtimes.process.aide import run_aide
 from corral.runtimes.process.keeper_log import Fatal, log, told
 from corral.runtimes.process.minded_run import MindedRun, open_run, reopen_run
 from corral.runtimes.process.proc_facts import raw_status, start_time
@@ -80,6 +82,8 @@ class Keeper:
         self._orphans: dict[tuple[int, int], str] = {}
         """Main processes whose shim is dead, by pid and start time: their run directory."""
         self._statuses: dict[tuple[int, int], int] = {}
+        self._aides: set[int] = set()
+        """They tell whoever asked by themselves; nobody asks us how they ended."""
         self._quitting = False
 
     def serve(self) -> None:
@@ -132,6 +136,8 @@ class Keeper:
         kind = request.get("do")
         if kind == "spawn":
             self._spawn(caller, request)
+        elif kind == "execute":
+            self._execute(caller, request)
         elif kind == "rescue":
             self._rescue_on_request(caller, request["run_directory"])
         elif kind == "quit":
@@ -166,6 +172,14 @@ class Keeper:
             return
         self._minded[pid] = run
 
+    def _execute(self, caller: Caller, request: dict[str, Any]) -> None:
+        pid = _fork()
+        if pid == 0:
+            with Fatal():
+                run_aide(request, caller.connection)
+        if pid > 0:
+            self._aides.add(pid)
+
     def _rescue_on_request(self, caller: Caller, directory: str) -> None:
         run = self._unminded.pop(directory, None)
         if run is None:
@@ -197,7 +211,9 @@ class Keeper:
                 return
             status = raw_status(ended.si_code, ended.si_status)
             run = self._minded.pop(ended.si_pid, None)
-            if run is None:
+            if ended.si_pid in self._aides:
+                self._aides.remove(ended.si_pid)
+            elif run is None:
                 self._inherited(ended.si_pid, status)
             os.waitpid(ended.si_pid, 0)
             if run is not None:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import ctypes
 import os
+import signal
 
+_SET_PDEATHSIG = 1
 _SET_CHILD_SUBREAPER = 36
 _SET_NO_NEW_PRIVS = 38
 _CAP_AMBIENT = 47
@@ -29,6 +31,13 @@ def set_name(name: bytes) -> None:
 def become_subreaper() -> None:
     """Every orphan among our descendants becomes our child."""
     _checked(_prctl(_SET_CHILD_SUBREAPER, 1, 0, 0, 0))
+
+
+def die_with_parent(parent: int) -> None:
+    """SIGKILL when our parent ends; a change of user before this is fine, one after it undoes it."""
+    _checked(_prctl(_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0))
+    if os.getppid() != parent:  # it ended before it could tell
+        os.kill(os.getpid(), signal.SIGKILL)
 
 
 def renounce_privileges() -> None:

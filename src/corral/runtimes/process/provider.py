@@ -17,19 +17,23 @@ from corral.runtimes.process import exit_file, run_files
 from corral.runtimes.process.command_input import write_command
 from corral.runtimes.process.descriptors import readable
 from corral.runtimes.process.endings import RUNTIME, exit_of, handle_of, lost_with_the_host
+from corral.runtimes.process.executing import Executions
 from corral.runtimes.process.finding import Found, executed, find_run
 from corral.runtimes.process.keeper_client import Dialogue, KeeperClient, KeeperFacts
 from corral.runtimes.process.live_run import LiveRun
-from corral.runtimes.process.proc_facts import boot_id, open_process
+from corral.runtimes.process.proc_facts import boot_id, has_ended, open_process
 from corral.runtimes.process.run_files import Failure
 from corral.runtimes.process.run_groups import remove_group, remove_group_if_empty
 from corral.runtimes.process.run_lock import try_lock, was_attempted
 from corral.runtimes.process.run_user import RunUser, look_up, own_user
+from corral.runtimes.process.runtime_mark import RuntimeMark, write_mark
 from corral.runtimes.process.spawn_plan import spawn_plan
 from corral.runtimes.process.start_failures import start_failure
+from corral.runtimes.process.surroundings import Surroundings, surroundings_of
 from corral.sdk.runtime import (
     Adoption,
     AdoptionKind,
+    Execution,
     RunExit,
     RunHandle,
     RunSpec,
@@ -47,8 +51,6 @@ class ProcessRuntime:
     """A `corral.sdk.runtime.RuntimeProvider`. `start_keeper` before anything else; `close` detaches: it
     ends neither keeper nor shims nor workloads. A cancelled `start` may have started: ask `adopt`."""
 
-    name = RUNTIME
-
     def __init__(
         self,
         data: pathlib.Path,
@@ -56,14 +58,22 @@ class ProcessRuntime:
         segment_bytes: int = SEGMENT_BYTES,
         *,
         facts: CgroupFacts | None = None,
+        name: str = RUNTIME,
     ) -> None:
-        """`facts` are what `cgroups.prove` said, if it was asked already."""
+        """`facts` are what `cgroups.prove` said, if it was asked already. `name` is another one for a
+        runtime that is made of this one."""
+        self.name = name
+        self.directory = data / "keeper"
+        """Of the keeper, and of what runs beside it for this node."""
         self._cgroups = cgroups
         self._segment_bytes = segment_bytes
         self._facts = facts
-        self._keeper = KeeperClient(data / "keeper", house=self._house)
+        self._keeper = KeeperClient(self.directory, house=self._house)
+        self._executions = Executions(self._keeper)
         self._runs: dict[str, LiveRun] = {}
         """By run directory."""
+        self._surroundings: dict[str, Surroundings] = {}
+        """Of those that were started here, by run directory."""
 
     async def start_keeper(self) -> KeeperFacts:
         """Find or start the keeper, and prove the control groups unless that was done."""
@@ -80,6 +90,11 @@ class ProcessRuntime:
         """Detach from every run. Idempotent."""
         runs, self._runs = list(self._runs.values()), {}
         await asyncio.gather(*(run.close() for run in runs))
+
+    @property
+    def facts(self) -> CgroupFacts | None:
+        """What was proven of the control groups; None before `start_keeper`."""
+        return self._facts
 
     def capabilities(self) -> RuntimeCapabilities:
         facts = self._facts
@@ -107,6 +122,8 @@ class ProcessRuntime:
         try:
             if attempted:
                 await self._make_way(spec)
+            mark = RuntimeMark(runtime=self.name, directory=spec.directory, user=user)
+            write_mark(spec.run_directory, mark)
             dialogue, hello = await self._keeper.ask(plan, lock=lock)
             async with dialogue:
                 await self._spawn(spec, user, dialogue, hello)
@@ -116,6 +133,9 @@ class ProcessRuntime:
         if found is None:
             await remove_group_if_empty(self._cgroups, spec.run_name)
             raise Retryable(Code.SPAWN_FAILED, f"the shim of run {spec.run_name} was killed before its start")
+        self._surroundings[spec.run_directory] = Surroundings(
+            user=user, directory=spec.directory, environment=plan["environment"]
+        )
         return self._watch(spec.run_directory, found)
 
     async def _make_way(self, spec: RunSpec) -> None:
@@ -190,12 +210,16 @@ class ProcessRuntime:
                     lost_with_the_host() if rebooted else RunExit(known=False, reason="its record is gone")
                 )
             await remove_group(self._cgroups, record.run)
-            return Adoption(kind=AdoptionKind.ENDED, handle=handle_of(record, run_directory), exit=ended)
+            return Adoption(
+                kind=AdoptionKind.ENDED,
+                handle=handle_of(record, run_directory, runtime=self.name),
+                exit=ended,
+            )
         self._watch(run_directory, found)
         return await self._adoption(self._runs[run_directory])
 
     async def _adoption(self, run: LiveRun) -> Adoption:
-        handle = handle_of(run.record, run.directory)
+        handle = handle_of(run.record, run.directory, runtime=self.name)
         if run_files.is_empty(run.directory):
             return Adoption(kind=AdoptionKind.ENDED, handle=handle, exit=await self.wait_empty(handle))
         ending = exit_file.read_exit(run.directory)
@@ -209,7 +233,7 @@ class ProcessRuntime:
         if run is None:
             run = self._runs[directory] = LiveRun(directory, found.record, self._keeper)
             self._make_known(run)
-        return handle_of(run.record, directory)
+        return handle_of(run.record, directory, runtime=self.name)
 
     def _make_known(self, run: LiveRun) -> None:
         """Only pids of processes that lived before and after they were looked at."""
@@ -252,6 +276,7 @@ class ProcessRuntime:
             return run
         await asyncio.shield(run.emptied)
         ended = self._exit(run, await asyncio.shield(run.ended))
+        await self._executions.settled(handle.run_directory)
         await remove_group(self._cgroups, handle.run_name)
         await self._let_go_of(handle.run_directory, run)
         return ended
@@ -261,12 +286,31 @@ class ProcessRuntime:
         await run.close()
         if self._runs.get(directory) is run:
             del self._runs[directory]
+            self._surroundings.pop(directory, None)
 
     async def stats(self, handle: RunHandle) -> RunStats:
         usage = self._cgroups.usage(handle.run_name)
         return RunStats(
             processes=usage.processes, memory_bytes=usage.memory_bytes, cpu_seconds=usage.cpu_seconds
         )
+
+    async def execute(self, handle: RunHandle, command: tuple[str, ...], *, timeout: float) -> Execution:
+        run = await self._run(handle)
+        if isinstance(run, RunExit) or run.process is None or has_ended(run.process):
+            raise Rejected(Code.NOT_RUNNING, f"run {handle.run_name} has ended")
+        directory = handle.run_directory
+        around = self._surroundings.get(directory) or surroundings_of(directory, run.record.pid)
+        if around is None:
+            raise Rejected(Code.NOT_RUNNING, f"run {handle.run_name} has ended")
+        return await self._executions.beside(directory, run.record, around, command, timeout)
+
+    async def execute_for_node(
+        self, command: tuple[str, ...], environment: dict[str, str], *, timeout: float
+    ) -> Execution:
+        """Run a program of this node's own in the keeper's directory, as the daemon's user; what it
+        leaves behind stays, outside the daemon's unit. The errors of `execute`."""
+        around = Surroundings(user=own_user(), directory=str(self.directory), environment=environment)
+        return await self._executions.for_node(command, around, timeout=timeout)
 
     async def set_frozen(self, handle: RunHandle, frozen: bool) -> None:
         if frozen and not (self._facts is not None and self._facts.freeze):

@@ -171,7 +171,11 @@ def write_record(directory: str, record: Record) -> None:
 
 def read_failure(directory: str) -> Failure | None:
     """None when the program was executed, or when that is not decided yet (see `undecided`)."""
-    content = read_content(directory, FAILED)
+    return parse_failure(read_content(directory, FAILED))
+
+
+def parse_failure(content: bytes | None) -> Failure | None:
+    """What `failed` says; None when it is blank, or being written."""
     if content is None or _blank(content):
         return None
     try:

@@ -42,6 +42,8 @@ def become_workload(
         stage = STAGE_USER
         _change_user(plan)
         linux_calls.renounce_privileges()
+        if "parent" in plan:  # a program beside the workload, which nobody minds but its parent
+            linux_calls.die_with_parent(plan["parent"])
         stage, path = STAGE_DIRECTORY, plan["directory"]
         os.chdir(path)
         stage, path = STAGE_EXEC, plan["command"][0]

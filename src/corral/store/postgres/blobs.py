@@ -7,25 +7,25 @@ so chunks without a blob whose lock is free are left-overs of a dead uploader: n
 
 from __future__ import annotations
 
+import datetime as dt
 import hashlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Collection, Sequence
 from typing import Any, Final
 
 import structlog
 
-from corral.errors import Code, Retryable
-from corral.store.digests import check_digest, mismatch, no_such_blob
-from corral.store.port import BlobInfo
+from corral.store.digests import check_digest, check_digests, mismatch, no_such_blob
+from corral.store.port import BlobInfo, BlobStamp
+from corral.store.postgres import blob_batches
+from corral.store.postgres.blob_batches import CHUNK, KEEP, read_chunk, removed
 from corral.store.postgres.connections import Server, close_connection
 from corral.store.postgres.faults import FAILURES, translated
+from corral.system.clock import Clock, SystemClock
 
 log = structlog.get_logger(__name__)
 
-CHUNK: Final = 256 * 1024
 _NAME: Final = "corral-upload"
 
-_KEEP: Final = """insert into blob (digest, size, upload) values ($1, $2, $3)
-    on conflict (digest) do nothing"""
 _DROP: Final = """delete from blob_chunk where upload = $1
     and not exists (select from blob where upload = $1)"""
 _LEFT_OVERS: Final = """select distinct upload from blob_chunk c
@@ -35,9 +35,10 @@ _LEFT_OVERS: Final = """select distinct upload from blob_chunk c
 class PostgresBlobs:
     """The `BlobEngine`."""
 
-    def __init__(self, server: Server, pool: Any) -> None:
+    def __init__(self, server: Server, pool: Any, *, clock: Clock | None = None) -> None:
         self._server = server
         self._pool = pool
+        self._clock = clock or SystemClock()
 
     async def sweep(self) -> None:
         """Drop the chunks of uploads whose uploader is gone."""
@@ -64,7 +65,7 @@ class PostgresBlobs:
                 await upload.write(block)
             if expect is not None and upload.digest != expect:
                 raise mismatch(expect=expect, found=upload.digest)
-            await upload.keep()
+            await upload.keep(self._clock.now())
             return BlobInfo(digest=upload.digest, size=upload.size)
         finally:
             await upload.end()
@@ -83,19 +84,12 @@ class PostgresBlobs:
             raise no_such_blob(digest)
         upload, size = row
         while offset < size:
-            content = await self._chunk(upload, offset // CHUNK)
+            content = await read_chunk(self._pool, upload, offset // CHUNK)
             if content is None:
-                raise Retryable(Code.TRANSFER_INTERRUPTED, f"artifact {digest} was removed while being read")
+                raise removed(digest)
             for start in range(offset % CHUNK, len(content), chunk):
                 yield content[start : start + chunk]
             offset += len(content) - offset % CHUNK
-
-    async def _chunk(self, upload: int, place: int) -> bytes | None:
-        with translated():
-            content: bytes | None = await self._pool.fetchval(
-                "select content from blob_chunk where upload = $1 and place = $2", upload, place
-            )
-            return content
 
     async def delete_blob(self, digest: str) -> bool:
         check_digest(digest)
@@ -108,6 +102,34 @@ class PostgresBlobs:
                     return False
                 await connection.execute("delete from blob_chunk where upload = $1", upload)
                 return True
+
+    async def put_blobs(self, contents: Sequence[bytes]) -> list[BlobInfo]:
+        at, number = self._clock.now(), self._server.token
+        with translated():
+            return await blob_batches.keep_all(self._pool, contents, at=at, number=number)
+
+    async def blob_sizes(self, digests: Collection[str]) -> dict[str, int]:
+        check_digests(digests)
+        with translated():
+            return await blob_batches.sizes(self._pool, digests)
+
+    def read_blobs(self, digests: Sequence[str]) -> AsyncIterator[bytes]:
+        check_digests(digests)
+        return blob_batches.read(self._pool, digests)
+
+    async def touch_blobs(self, digests: Collection[str], *, at: dt.datetime) -> set[str]:
+        check_digests(digests)
+        with translated():
+            return await blob_batches.touch(self._pool, digests, at=at)
+
+    async def blob_stamps(self, *, after: str = "", limit: int) -> list[BlobStamp]:
+        with translated():
+            return await blob_batches.stamps(self._pool, after=after, limit=limit)
+
+    async def drop_blobs(self, digests: Collection[str], *, before: dt.datetime) -> int:
+        check_digests(digests)
+        with translated():
+            return await blob_batches.drop(self._pool, digests, before=before)
 
 
 class _Upload:
@@ -142,11 +164,11 @@ class _Upload:
         self._places += 1
         self.size += len(block)
 
-    async def keep(self) -> None:
-        """Make it a blob, unless an identical one is there already."""
+    async def keep(self, at: dt.datetime) -> None:
+        """Make it a blob, or stamp the identical one that is there already."""
         with translated():
-            done = await self._connection.execute(_KEEP, self.digest, self.size, self._number)
-        self._kept = done == "INSERT 0 1"
+            rows = await self._connection.fetch(KEEP, [self.digest], [self.size], [self._number], [at])
+        self._kept = rows[0]["upload"] == self._number
 
     async def end(self) -> None:
         """Give connection and lock back. What cannot be dropped now is swept at the next open."""

@@ -4,23 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import concurrent.futures
+import datetime as dt
 import functools
-import hashlib
-import os
 import pathlib
-import shutil
-import tempfile
-import threading
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Collection, Sequence
 from typing import IO, Final, TypeVar
 
-from corral.store.digests import check_digest, mismatch, no_such_blob
-from corral.store.port import BlobInfo, StoreUnavailable
-from corral.system.files import sync_directory
+from corral.store.digests import check_digest, check_digests, mismatch, no_such_blob
+from corral.store.port import BlobInfo, BlobStamp, StoreUnavailable
+from corral.store.sqlite.blob_files import BlobFiles, Reading, Upload
+from corral.system.clock import Clock, SystemClock
 
 T = TypeVar("T")
 
-_INCOMING: Final = ".incoming"
 _HOP: Final = 256 * 1024
 """How much is gathered before a hop to a worker: a hop costs about as much as hashing 64 KiB."""
 
@@ -28,14 +24,14 @@ _HOP: Final = 256 * 1024
 class FileBlobs:
     """The `BlobEngine` of the embedded store. All file work runs on two threads of its own."""
 
-    def __init__(self, directory: pathlib.Path) -> None:
-        self._directory = directory
-        self._incoming = directory / _INCOMING
+    def __init__(self, directory: pathlib.Path, *, clock: Clock | None = None) -> None:
+        self._files = BlobFiles(directory)
+        self._clock = clock or SystemClock()
         self._workers = concurrent.futures.ThreadPoolExecutor(2, thread_name_prefix="corral/store/blob")
 
     async def open(self) -> None:
         """Make the directories; what an earlier process left half-written is removed."""
-        await self._work(self._prepare)
+        await self._work(self._files.prepare)
 
     def close(self) -> None:
         """Wait for the workers; what is queued is run, for it may be what closes a file."""
@@ -44,7 +40,7 @@ class FileBlobs:
     async def put_blob(self, chunks: AsyncIterator[bytes], *, expect: str | None = None) -> BlobInfo:
         if expect is not None:
             check_digest(expect)
-        upload = _Upload(self._incoming)
+        upload = Upload(self._files)
         try:
             gathered = bytearray()
             async for chunk in chunks:
@@ -55,23 +51,27 @@ class FileBlobs:
             await self._work(functools.partial(upload.write, bytes(gathered)))
             if expect is not None and upload.digest != expect:
                 raise mismatch(expect=expect, found=upload.digest)
-            await self._work(functools.partial(upload.keep, self._path(upload.digest)))
+            await self._work(functools.partial(upload.keep, self._clock.now()))
             return BlobInfo(digest=upload.digest, size=upload.size)
         finally:
             self._afterwards(upload.discard)
 
+    async def put_blobs(self, contents: Sequence[bytes]) -> list[BlobInfo]:
+        return await self._work(lambda: self._files.keep_all(contents, at=self._clock.now()))
+
     async def blob_info(self, digest: str) -> BlobInfo | None:
         check_digest(digest)
-        try:
-            found = await self._work(self._path(digest).stat)
-        except FileNotFoundError:
-            return None
-        return BlobInfo(digest=digest, size=found.st_size)
+        size = await self._work(functools.partial(self._files.size, digest))
+        return None if size is None else BlobInfo(digest=digest, size=size)
+
+    async def blob_sizes(self, digests: Collection[str]) -> dict[str, int]:
+        check_digests(digests)
+        return await self._work(functools.partial(self._files.sizes, digests))
 
     async def read_blob(self, digest: str, *, offset: int = 0, chunk: int = 65536) -> AsyncIterator[bytes]:
         check_digest(digest)
         try:
-            file: IO[bytes] = await self._work(lambda: self._path(digest).open("rb"))
+            file: IO[bytes] = await self._work(lambda: self._files.path(digest).open("rb"))
         except FileNotFoundError:
             raise no_such_blob(digest) from None
         try:
@@ -81,17 +81,29 @@ class FileBlobs:
         finally:
             self._afterwards(file.close)
 
+    async def read_blobs(self, digests: Sequence[str]) -> AsyncIterator[bytes]:
+        check_digests(digests)
+        reading = Reading(self._files, digests)
+        try:
+            while block := await self._work(functools.partial(reading.next, _HOP)):
+                yield block
+        finally:
+            self._afterwards(reading.close)
+
+    async def touch_blobs(self, digests: Collection[str], *, at: dt.datetime) -> set[str]:
+        check_digests(digests)
+        return await self._work(functools.partial(self._files.touch, digests, at=at))
+
+    async def blob_stamps(self, *, after: str = "", limit: int) -> list[BlobStamp]:
+        return await self._work(functools.partial(self._files.stamps, after=after, limit=limit))
+
+    async def drop_blobs(self, digests: Collection[str], *, before: dt.datetime) -> int:
+        check_digests(digests)
+        return await self._work(functools.partial(self._files.drop, digests, before=before))
+
     async def delete_blob(self, digest: str) -> bool:
         check_digest(digest)
-        return await self._work(functools.partial(_delete, self._path(digest)))
-
-    def _path(self, digest: str) -> pathlib.Path:
-        return self._directory / digest[:2] / digest
-
-    def _prepare(self) -> None:
-        self._directory.mkdir(mode=0o700, exist_ok=True)
-        shutil.rmtree(self._incoming, ignore_errors=True)
-        self._incoming.mkdir(mode=0o700, exist_ok=True)
+        return await self._work(functools.partial(self._files.delete, digest))
 
     def _afterwards(self, work: Callable[[], None]) -> None:
         """Clean up on a worker without waiting: the caller may be a generator being closed."""
@@ -108,61 +120,3 @@ class FileBlobs:
             if isinstance(error, FileNotFoundError):
                 raise
             raise StoreUnavailable(f"an artifact file failed: {error}") from error
-
-
-class _Upload:
-    """A blob on its way in: a private file that becomes the blob by a rename, or goes.
-
-    The lock is for a cancelled caller, whose last block is still being written on one worker
-    while another already discards the file.
-    """
-
-    def __init__(self, directory: pathlib.Path) -> None:
-        self._directory = directory
-        self._lock = threading.Lock()
-        self._file: IO[bytes] | None = None
-        self._hash = hashlib.sha256()
-        self._over = False
-        self.size = 0
-
-    @property
-    def digest(self) -> str:
-        return self._hash.hexdigest()
-
-    def write(self, block: bytes) -> None:
-        with self._lock:
-            if self._over:
-                return
-            if self._file is None:
-                self._file = tempfile.NamedTemporaryFile(dir=self._directory, delete=False)  # noqa: SIM115
-            self._file.write(block)
-            self._hash.update(block)
-            self.size += len(block)
-
-    def keep(self, path: pathlib.Path) -> None:
-        """Make the file the blob, durably: content first, then its name."""
-        with self._lock:
-            if self._file is None or self._over:
-                return
-            self._file.flush()
-            os.fsync(self._file.fileno())
-            path.parent.mkdir(mode=0o700, exist_ok=True)
-            sync_directory(path.parent.parent)
-            pathlib.Path(self._file.name).rename(path)
-            sync_directory(path.parent)
-
-    def discard(self) -> None:
-        with self._lock:
-            self._over = True
-            if self._file is not None:
-                pathlib.Path(self._file.name).unlink(missing_ok=True)
-                self._file.close()
-
-
-def _delete(path: pathlib.Path) -> bool:
-    try:
-        path.unlink()
-    except FileNotFoundError:
-        return False
-    sync_directory(path.parent)
-    return True

@@ -1,6 +1,7 @@
+from google.protobuf.internal import containers as _containers
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
-from collections.abc import Mapping as _Mapping
+from collections.abc import Iterable as _Iterable, Mapping as _Mapping
 from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 
 DESCRIPTOR: _descriptor.FileDescriptor
@@ -14,16 +15,18 @@ class FetchMessage(_message.Message):
     def __init__(self, open: _Optional[_Union[FetchOpen, _Mapping]] = ..., credit: _Optional[_Union[Credit, _Mapping]] = ...) -> None: ...
 
 class FetchOpen(_message.Message):
-    __slots__ = ("kind", "digest", "offset", "credit")
+    __slots__ = ("kind", "digest", "offset", "credit", "digests")
     KIND_FIELD_NUMBER: _ClassVar[int]
     DIGEST_FIELD_NUMBER: _ClassVar[int]
     OFFSET_FIELD_NUMBER: _ClassVar[int]
     CREDIT_FIELD_NUMBER: _ClassVar[int]
+    DIGESTS_FIELD_NUMBER: _ClassVar[int]
     kind: str
     digest: str
     offset: int
     credit: int
-    def __init__(self, kind: _Optional[str] = ..., digest: _Optional[str] = ..., offset: _Optional[int] = ..., credit: _Optional[int] = ...) -> None: ...
+    digests: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, kind: _Optional[str] = ..., digest: _Optional[str] = ..., offset: _Optional[int] = ..., credit: _Optional[int] = ..., digests: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class Credit(_message.Message):
     __slots__ = ("bytes",)

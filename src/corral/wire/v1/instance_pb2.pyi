@@ -392,7 +392,7 @@ class SendCommandAck(_message.Message):
     def __init__(self, request_id: _Optional[str] = ..., instance_id: _Optional[str] = ..., incarnation: _Optional[int] = ..., accepted: _Optional[bool] = ..., error_code: _Optional[str] = ..., error_message: _Optional[str] = ..., unread_bytes: _Optional[int] = ...) -> None: ...
 
 class InstanceStatusUpdate(_message.Message):
-    __slots__ = ("instance_id", "state", "port", "player_count", "uptime_ms", "incarnation", "pid", "started_at_ms", "console_offset", "exit", "readiness", "reason")
+    __slots__ = ("instance_id", "state", "port", "player_count", "uptime_ms", "incarnation", "pid", "started_at_ms", "console_offset", "exit", "readiness", "reason", "stage", "players_known", "max_players")
     INSTANCE_ID_FIELD_NUMBER: _ClassVar[int]
     STATE_FIELD_NUMBER: _ClassVar[int]
     PORT_FIELD_NUMBER: _ClassVar[int]
@@ -405,6 +405,9 @@ class InstanceStatusUpdate(_message.Message):
     EXIT_FIELD_NUMBER: _ClassVar[int]
     READINESS_FIELD_NUMBER: _ClassVar[int]
     REASON_FIELD_NUMBER: _ClassVar[int]
+    STAGE_FIELD_NUMBER: _ClassVar[int]
+    PLAYERS_KNOWN_FIELD_NUMBER: _ClassVar[int]
+    MAX_PLAYERS_FIELD_NUMBER: _ClassVar[int]
     instance_id: str
     state: InstanceState
     port: int
@@ -417,7 +420,10 @@ class InstanceStatusUpdate(_message.Message):
     exit: ExitStatus
     readiness: Readiness
     reason: str
-    def __init__(self, instance_id: _Optional[str] = ..., state: _Optional[_Union[InstanceState, str]] = ..., port: _Optional[int] = ..., player_count: _Optional[int] = ..., uptime_ms: _Optional[int] = ..., incarnation: _Optional[int] = ..., pid: _Optional[int] = ..., started_at_ms: _Optional[int] = ..., console_offset: _Optional[int] = ..., exit: _Optional[_Union[ExitStatus, _Mapping]] = ..., readiness: _Optional[_Union[Readiness, str]] = ..., reason: _Optional[str] = ...) -> None: ...
+    stage: StartPreparationStage
+    players_known: bool
+    max_players: int
+    def __init__(self, instance_id: _Optional[str] = ..., state: _Optional[_Union[InstanceState, str]] = ..., port: _Optional[int] = ..., player_count: _Optional[int] = ..., uptime_ms: _Optional[int] = ..., incarnation: _Optional[int] = ..., pid: _Optional[int] = ..., started_at_ms: _Optional[int] = ..., console_offset: _Optional[int] = ..., exit: _Optional[_Union[ExitStatus, _Mapping]] = ..., readiness: _Optional[_Union[Readiness, str]] = ..., reason: _Optional[str] = ..., stage: _Optional[_Union[StartPreparationStage, str]] = ..., players_known: _Optional[bool] = ..., max_players: _Optional[int] = ...) -> None: ...
 
 class CrashReport(_message.Message):
     __slots__ = ("instance_id", "group", "exit_code", "log_tail", "uptime_ms", "incarnation", "exit", "crash_class", "signature", "log_tail_offset", "restarted_as", "restart_in_ms", "pid", "started_at_ms")
@@ -560,6 +566,48 @@ class ConsoleQueryResult(_message.Message):
     def __init__(self, blocks: _Optional[_Iterable[_Union[ConsoleBlock, _Mapping]]] = ..., gaps: _Optional[_Iterable[_Union[ConsoleGap, _Mapping]]] = ..., first_offset: _Optional[int] = ..., end_offset: _Optional[int] = ..., next_offset: _Optional[int] = ...) -> None: ...
 
 class ConsoleQueryFailed(_message.Message):
+    __slots__ = ("request_id", "error_code", "error_message")
+    REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
+    ERROR_CODE_FIELD_NUMBER: _ClassVar[int]
+    ERROR_MESSAGE_FIELD_NUMBER: _ClassVar[int]
+    request_id: str
+    error_code: str
+    error_message: str
+    def __init__(self, request_id: _Optional[str] = ..., error_code: _Optional[str] = ..., error_message: _Optional[str] = ...) -> None: ...
+
+class WorkloadReport(_message.Message):
+    __slots__ = ("instance_id", "incarnation", "ready", "players_known", "player_count", "max_players")
+    INSTANCE_ID_FIELD_NUMBER: _ClassVar[int]
+    INCARNATION_FIELD_NUMBER: _ClassVar[int]
+    READY_FIELD_NUMBER: _ClassVar[int]
+    PLAYERS_KNOWN_FIELD_NUMBER: _ClassVar[int]
+    PLAYER_COUNT_FIELD_NUMBER: _ClassVar[int]
+    MAX_PLAYERS_FIELD_NUMBER: _ClassVar[int]
+    instance_id: str
+    incarnation: int
+    ready: bool
+    players_known: bool
+    player_count: int
+    max_players: int
+    def __init__(self, instance_id: _Optional[str] = ..., incarnation: _Optional[int] = ..., ready: _Optional[bool] = ..., players_known: _Optional[bool] = ..., player_count: _Optional[int] = ..., max_players: _Optional[int] = ...) -> None: ...
+
+class SaveFiles(_message.Message):
+    __slots__ = ("request_id", "instance_id", "incarnation", "paths", "max_bytes", "max_files")
+    REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
+    INSTANCE_ID_FIELD_NUMBER: _ClassVar[int]
+    INCARNATION_FIELD_NUMBER: _ClassVar[int]
+    PATHS_FIELD_NUMBER: _ClassVar[int]
+    MAX_BYTES_FIELD_NUMBER: _ClassVar[int]
+    MAX_FILES_FIELD_NUMBER: _ClassVar[int]
+    request_id: str
+    instance_id: str
+    incarnation: int
+    paths: _containers.RepeatedScalarFieldContainer[str]
+    max_bytes: int
+    max_files: int
+    def __init__(self, request_id: _Optional[str] = ..., instance_id: _Optional[str] = ..., incarnation: _Optional[int] = ..., paths: _Optional[_Iterable[str]] = ..., max_bytes: _Optional[int] = ..., max_files: _Optional[int] = ...) -> None: ...
+
+class SaveFilesFailed(_message.Message):
     __slots__ = ("request_id", "error_code", "error_message")
     REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
     ERROR_CODE_FIELD_NUMBER: _ClassVar[int]

@@ -24,19 +24,19 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x14\x63orral/v1/plan.proto\x12\tcorral.v1\"\xa6\x02\n\x0f\x43ompositionPlan\x12\x11\n\tplan_hash\x18\x01 \x01(\t\x12+\n\x07runtime\x18\x02 \x01(\x0b\x32\x1a.corral.v1.RuntimeArtifact\x12)\n\ttemplates\x18\x03 \x03(\x0b\x32\x16.corral.v1.TemplateRef\x12\x30\n\nextensions\x18\x04 \x03(\x0b\x32\x1c.corral.v1.ExtensionArtifact\x12.\n\x0e\x63onfig_patches\x18\x05 \x03(\x0b\x32\x16.corral.v1.ConfigPatch\x12.\n\tisolation\x18\x06 \x01(\x0b\x32\x1b.corral.v1.RuntimeIsolation\x12\x16\n\x0e\x63\x61nonical_json\x18\x64 \x01(\x0c\"\xd4\x01\n\x0fRuntimeArtifact\x12\x10\n\x08jar_file\x18\x01 \x01(\t\x12\x14\n\x0c\x64ownload_url\x18\x02 \x01(\t\x12\x0e\n\x06sha256\x18\x03 \x01(\t\x12\x10\n\x08platform\x18\x04 \x01(\t\x12\x18\n\x10platform_version\x18\x05 \x01(\t\x12-\n\x08\x63\x61tegory\x18\x06 \x01(\x0e\x32\x1b.corral.v1.InstanceCategory\x12.\n\rconfig_format\x18\x07 \x01(\x0e\x32\x17.corral.v1.ConfigFormat\")\n\x0bTemplateRef\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0c\n\x04hash\x18\x02 \x01(\t\"\x9f\x01\n\x11\x45xtensionArtifact\x12\x11\n\tmodule_id\x18\x01 \x01(\t\x12\x14\n\x0c\x65xtension_id\x18\x02 \x01(\t\x12\x12\n\nvariant_id\x18\x03 \x01(\t\x12\x11\n\tfile_name\x18\x04 \x01(\t\x12\x14\n\x0c\x64ownload_url\x18\x05 \x01(\t\x12\x0e\n\x06sha256\x18\x06 \x01(\t\x12\x14\n\x0cinstall_path\x18\x07 \x01(\t\"]\n\x0b\x43onfigPatch\x12\x0c\n\x04\x66ile\x18\x01 \x01(\t\x12\x0b\n\x03key\x18\x02 \x01(\t\x12\r\n\x05value\x18\x03 \x01(\t\x12$\n\x02op\x18\x04 \x01(\x0e\x32\x18.corral.v1.ConfigPatchOp\"H\n\x10RuntimeIsolation\x12\x17\n\x0f\x63pu_reservation\x18\x01 \x01(\x01\x12\x1b\n\x13\x64isk_reservation_mb\x18\x02 \x01(\x03\"<\n\x0fTemplateRequest\x12\x15\n\rtemplate_name\x18\x01 \x01(\t\x12\x12\n\nknown_hash\x18\x02 \x01(\t\"h\n\x0cTemplateData\x12\x15\n\rtemplate_name\x18\x01 \x01(\t\x12\x0c\n\x04hash\x18\x02 \x01(\t\x12\x0e\n\x06tar_gz\x18\x03 \x01(\x0c\x12#\n\x05offer\x18\x64 \x01(\x0b\x32\x14.corral.v1.DataOffer\")\n\x10TemplateUpToDate\x12\x15\n\rtemplate_name\x18\x01 \x01(\t\"=\n\tDataOffer\x12\x0e\n\x06\x64igest\x18\x01 \x01(\t\x12\x12\n\nsize_bytes\x18\x02 \x01(\x03\x12\x0c\n\x04kind\x18\x03 \x01(\t\"8\n\x0cPreWarmCache\x12(\n\x07\x65ntries\x18\x01 \x03(\x0b\x32\x17.corral.v1.PreWarmEntry\"\xa2\x01\n\x0cPreWarmEntry\x12\x10\n\x08platform\x18\x01 \x01(\t\x12\x18\n\x10platform_version\x18\x02 \x01(\t\x12.\n\rconfig_format\x18\x03 \x01(\x0e\x32\x17.corral.v1.ConfigFormat\x12\x10\n\x08jar_file\x18\x04 \x01(\t\x12\x14\n\x0c\x64ownload_url\x18\x05 \x01(\t\x12\x0e\n\x06sha256\x18\x06 \x01(\t\"\x14\n\x12RequestCacheStatus\"\xb5\x01\n\x0b\x43\x61\x63heStatus\x12\x30\n\ttemplates\x18\x01 \x03(\x0b\x32\x1d.corral.v1.TemplateCacheEntry\x12&\n\x04jars\x18\x02 \x03(\x0b\x32\x18.corral.v1.JarCacheEntry\x12\x32\n\nbootstraps\x18\x03 \x03(\x0b\x32\x1e.corral.v1.BootstrapCacheEntry\x12\x18\n\x10total_size_bytes\x18\x04 \x01(\x03\"Z\n\x12TemplateCacheEntry\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0c\n\x04hash\x18\x02 \x01(\t\x12\x12\n\nsize_bytes\x18\x03 \x01(\x03\x12\x14\n\x0clast_used_ms\x18\x04 \x01(\x03\"~\n\rJarCacheEntry\x12\x10\n\x08platform\x18\x01 \x01(\t\x12\x0f\n\x07version\x18\x02 \x01(\t\x12\x10\n\x08jar_file\x18\x03 \x01(\t\x12\x12\n\nsize_bytes\x18\x04 \x01(\x03\x12\x0e\n\x06sha256\x18\x05 \x01(\t\x12\x14\n\x0c\x63\x61\x63hed_at_ms\x18\x06 \x01(\x03\"{\n\x13\x42ootstrapCacheEntry\x12.\n\rconfig_format\x18\x01 \x01(\x0e\x32\x17.corral.v1.ConfigFormat\x12\x0f\n\x07version\x18\x02 \x01(\t\x12\x0f\n\x07has_cds\x18\x03 \x01(\x08\x12\x12\n\nsize_bytes\x18\x04 \x01(\x03*p\n\x10InstanceCategory\x12!\n\x1dINSTANCE_CATEGORY_UNSPECIFIED\x10\x00\x12\x1c\n\x18INSTANCE_CATEGORY_SERVER\x10\x01\x12\x1b\n\x17INSTANCE_CATEGORY_PROXY\x10\x02*\xb4\x01\n\x0c\x43onfigFormat\x12\x1d\n\x19\x43ONFIG_FORMAT_UNSPECIFIED\x10\x00\x12\x17\n\x13\x43ONFIG_FORMAT_PAPER\x10\x01\x12\x18\n\x14\x43ONFIG_FORMAT_SPIGOT\x10\x02\x12\x1a\n\x16\x43ONFIG_FORMAT_VELOCITY\x10\x03\x12\x1c\n\x18\x43ONFIG_FORMAT_BUNGEECORD\x10\x04\x12\x18\n\x14\x43ONFIG_FORMAT_GEYSER\x10\x05*`\n\rConfigPatchOp\x12\x17\n\x13\x43ONFIG_PATCH_OP_SET\x10\x00\x12\x1b\n\x17\x43ONFIG_PATCH_OP_REPLACE\x10\x01\x12\x19\n\x15\x43ONFIG_PATCH_OP_REGEX\x10\x02\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x14\x63orral/v1/plan.proto\x12\tcorral.v1\"\xa6\x02\n\x0f\x43ompositionPlan\x12\x11\n\tplan_hash\x18\x01 \x01(\t\x12+\n\x07runtime\x18\x02 \x01(\x0b\x32\x1a.corral.v1.RuntimeArtifact\x12)\n\ttemplates\x18\x03 \x03(\x0b\x32\x16.corral.v1.TemplateRef\x12\x30\n\nextensions\x18\x04 \x03(\x0b\x32\x1c.corral.v1.ExtensionArtifact\x12.\n\x0e\x63onfig_patches\x18\x05 \x03(\x0b\x32\x16.corral.v1.ConfigPatch\x12.\n\tisolation\x18\x06 \x01(\x0b\x32\x1b.corral.v1.RuntimeIsolation\x12\x16\n\x0e\x63\x61nonical_json\x18\x64 \x01(\x0c\"\xd4\x01\n\x0fRuntimeArtifact\x12\x10\n\x08jar_file\x18\x01 \x01(\t\x12\x14\n\x0c\x64ownload_url\x18\x02 \x01(\t\x12\x0e\n\x06sha256\x18\x03 \x01(\t\x12\x10\n\x08platform\x18\x04 \x01(\t\x12\x18\n\x10platform_version\x18\x05 \x01(\t\x12-\n\x08\x63\x61tegory\x18\x06 \x01(\x0e\x32\x1b.corral.v1.InstanceCategory\x12.\n\rconfig_format\x18\x07 \x01(\x0e\x32\x17.corral.v1.ConfigFormat\")\n\x0bTemplateRef\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0c\n\x04hash\x18\x02 \x01(\t\"\x9f\x01\n\x11\x45xtensionArtifact\x12\x11\n\tmodule_id\x18\x01 \x01(\t\x12\x14\n\x0c\x65xtension_id\x18\x02 \x01(\t\x12\x12\n\nvariant_id\x18\x03 \x01(\t\x12\x11\n\tfile_name\x18\x04 \x01(\t\x12\x14\n\x0c\x64ownload_url\x18\x05 \x01(\t\x12\x0e\n\x06sha256\x18\x06 \x01(\t\x12\x14\n\x0cinstall_path\x18\x07 \x01(\t\"]\n\x0b\x43onfigPatch\x12\x0c\n\x04\x66ile\x18\x01 \x01(\t\x12\x0b\n\x03key\x18\x02 \x01(\t\x12\r\n\x05value\x18\x03 \x01(\t\x12$\n\x02op\x18\x04 \x01(\x0e\x32\x18.corral.v1.ConfigPatchOp\"H\n\x10RuntimeIsolation\x12\x17\n\x0f\x63pu_reservation\x18\x01 \x01(\x01\x12\x1b\n\x13\x64isk_reservation_mb\x18\x02 \x01(\x03\"Q\n\x0fTemplateRequest\x12\x15\n\rtemplate_name\x18\x01 \x01(\t\x12\x12\n\nknown_hash\x18\x02 \x01(\t\x12\x13\n\x0bwanted_hash\x18\x64 \x01(\t\"w\n\x0cTemplateData\x12\x15\n\rtemplate_name\x18\x01 \x01(\t\x12\x0c\n\x04hash\x18\x02 \x01(\t\x12\x0e\n\x06tar_gz\x18\x03 \x01(\x0c\x12#\n\x05offer\x18\x64 \x01(\x0b\x32\x14.corral.v1.DataOffer\x12\r\n\x05\x64\x65lta\x18\x65 \x01(\x0c\"7\n\x10TemplateUpToDate\x12\x15\n\rtemplate_name\x18\x01 \x01(\t\x12\x0c\n\x04hash\x18\x64 \x01(\t\"e\n\x13TemplateUnavailable\x12\x15\n\rtemplate_name\x18\x01 \x01(\t\x12\x0c\n\x04hash\x18\x02 \x01(\t\x12\x12\n\nerror_code\x18\x03 \x01(\t\x12\x15\n\rerror_message\x18\x04 \x01(\t\"=\n\tDataOffer\x12\x0e\n\x06\x64igest\x18\x01 \x01(\t\x12\x12\n\nsize_bytes\x18\x02 \x01(\x03\x12\x0c\n\x04kind\x18\x03 \x01(\t\"w\n\x0cPreWarmCache\x12(\n\x07\x65ntries\x18\x01 \x03(\x0b\x32\x17.corral.v1.PreWarmEntry\x12)\n\ttemplates\x18\x64 \x03(\x0b\x32\x16.corral.v1.TemplateRef\x12\x12\n\nrequest_id\x18\x65 \x01(\t\"\xa2\x01\n\x0cPreWarmEntry\x12\x10\n\x08platform\x18\x01 \x01(\t\x12\x18\n\x10platform_version\x18\x02 \x01(\t\x12.\n\rconfig_format\x18\x03 \x01(\x0e\x32\x17.corral.v1.ConfigFormat\x12\x10\n\x08jar_file\x18\x04 \x01(\t\x12\x14\n\x0c\x64ownload_url\x18\x05 \x01(\t\x12\x0e\n\x06sha256\x18\x06 \x01(\t\"(\n\x12RequestCacheStatus\x12\x12\n\nrequest_id\x18\x64 \x01(\t\"\x89\x02\n\x0b\x43\x61\x63heStatus\x12\x30\n\ttemplates\x18\x01 \x03(\x0b\x32\x1d.corral.v1.TemplateCacheEntry\x12&\n\x04jars\x18\x02 \x03(\x0b\x32\x18.corral.v1.JarCacheEntry\x12\x32\n\nbootstraps\x18\x03 \x03(\x0b\x32\x1e.corral.v1.BootstrapCacheEntry\x12\x18\n\x10total_size_bytes\x18\x04 \x01(\x03\x12\x12\n\nrequest_id\x18\x64 \x01(\t\x12)\n\x08\x66\x61ilures\x18\x65 \x03(\x0b\x32\x17.corral.v1.CacheFailure\x12\x13\n\x0bquota_bytes\x18\x66 \x01(\x03\"J\n\x0c\x43\x61\x63heFailure\x12\x0f\n\x07subject\x18\x01 \x01(\t\x12\x12\n\nerror_code\x18\x02 \x01(\t\x12\x15\n\rerror_message\x18\x03 \x01(\t\"Z\n\x12TemplateCacheEntry\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0c\n\x04hash\x18\x02 \x01(\t\x12\x12\n\nsize_bytes\x18\x03 \x01(\x03\x12\x14\n\x0clast_used_ms\x18\x04 \x01(\x03\"~\n\rJarCacheEntry\x12\x10\n\x08platform\x18\x01 \x01(\t\x12\x0f\n\x07version\x18\x02 \x01(\t\x12\x10\n\x08jar_file\x18\x03 \x01(\t\x12\x12\n\nsize_bytes\x18\x04 \x01(\x03\x12\x0e\n\x06sha256\x18\x05 \x01(\t\x12\x14\n\x0c\x63\x61\x63hed_at_ms\x18\x06 \x01(\x03\"{\n\x13\x42ootstrapCacheEntry\x12.\n\rconfig_format\x18\x01 \x01(\x0e\x32\x17.corral.v1.ConfigFormat\x12\x0f\n\x07version\x18\x02 \x01(\t\x12\x0f\n\x07has_cds\x18\x03 \x01(\x08\x12\x12\n\nsize_bytes\x18\x04 \x01(\x03*p\n\x10InstanceCategory\x12!\n\x1dINSTANCE_CATEGORY_UNSPECIFIED\x10\x00\x12\x1c\n\x18INSTANCE_CATEGORY_SERVER\x10\x01\x12\x1b\n\x17INSTANCE_CATEGORY_PROXY\x10\x02*\xb4\x01\n\x0c\x43onfigFormat\x12\x1d\n\x19\x43ONFIG_FORMAT_UNSPECIFIED\x10\x00\x12\x17\n\x13\x43ONFIG_FORMAT_PAPER\x10\x01\x12\x18\n\x14\x43ONFIG_FORMAT_SPIGOT\x10\x02\x12\x1a\n\x16\x43ONFIG_FORMAT_VELOCITY\x10\x03\x12\x1c\n\x18\x43ONFIG_FORMAT_BUNGEECORD\x10\x04\x12\x18\n\x14\x43ONFIG_FORMAT_GEYSER\x10\x05*`\n\rConfigPatchOp\x12\x17\n\x13\x43ONFIG_PATCH_OP_SET\x10\x00\x12\x1b\n\x17\x43ONFIG_PATCH_OP_REPLACE\x10\x01\x12\x19\n\x15\x43ONFIG_PATCH_OP_REGEX\x10\x02\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'corral.v1.plan_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_INSTANCECATEGORY']._serialized_start=1969
-  _globals['_INSTANCECATEGORY']._serialized_end=2081
-  _globals['_CONFIGFORMAT']._serialized_start=2084
-  _globals['_CONFIGFORMAT']._serialized_end=2264
-  _globals['_CONFIGPATCHOP']._serialized_start=2266
-  _globals['_CONFIGPATCHOP']._serialized_end=2362
+  _globals['_INSTANCECATEGORY']._serialized_start=2365
+  _globals['_INSTANCECATEGORY']._serialized_end=2477
+  _globals['_CONFIGFORMAT']._serialized_start=2480
+  _globals['_CONFIGFORMAT']._serialized_end=2660
+  _globals['_CONFIGPATCHOP']._serialized_start=2662
+  _globals['_CONFIGPATCHOP']._serialized_end=2758
   _globals['_COMPOSITIONPLAN']._serialized_start=36
   _globals['_COMPOSITIONPLAN']._serialized_end=330
   _globals['_RUNTIMEARTIFACT']._serialized_start=333
@@ -50,25 +50,29 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_RUNTIMEISOLATION']._serialized_start=847
   _globals['_RUNTIMEISOLATION']._serialized_end=919
   _globals['_TEMPLATEREQUEST']._serialized_start=921
-  _globals['_TEMPLATEREQUEST']._serialized_end=981
-  _globals['_TEMPLATEDATA']._serialized_start=983
-  _globals['_TEMPLATEDATA']._serialized_end=1087
-  _globals['_TEMPLATEUPTODATE']._serialized_start=1089
-  _globals['_TEMPLATEUPTODATE']._serialized_end=1130
-  _globals['_DATAOFFER']._serialized_start=1132
-  _globals['_DATAOFFER']._serialized_end=1193
-  _globals['_PREWARMCACHE']._serialized_start=1195
-  _globals['_PREWARMCACHE']._serialized_end=1251
-  _globals['_PREWARMENTRY']._serialized_start=1254
-  _globals['_PREWARMENTRY']._serialized_end=1416
-  _globals['_REQUESTCACHESTATUS']._serialized_start=1418
-  _globals['_REQUESTCACHESTATUS']._serialized_end=1438
-  _globals['_CACHESTATUS']._serialized_start=1441
-  _globals['_CACHESTATUS']._serialized_end=1622
-  _globals['_TEMPLATECACHEENTRY']._serialized_start=1624
-  _globals['_TEMPLATECACHEENTRY']._serialized_end=1714
-  _globals['_JARCACHEENTRY']._serialized_start=1716
-  _globals['_JARCACHEENTRY']._serialized_end=1842
-  _globals['_BOOTSTRAPCACHEENTRY']._serialized_start=1844
-  _globals['_BOOTSTRAPCACHEENTRY']._serialized_end=1967
+  _globals['_TEMPLATEREQUEST']._serialized_end=1002
+  _globals['_TEMPLATEDATA']._serialized_start=1004
+  _globals['_TEMPLATEDATA']._serialized_end=1123
+  _globals['_TEMPLATEUPTODATE']._serialized_start=1125
+  _globals['_TEMPLATEUPTODATE']._serialized_end=1180
+  _globals['_TEMPLATEUNAVAILABLE']._serialized_start=1182
+  _globals['_TEMPLATEUNAVAILABLE']._serialized_end=1283
+  _globals['_DATAOFFER']._serialized_start=1285
+  _globals['_DATAOFFER']._serialized_end=1346
+  _globals['_PREWARMCACHE']._serialized_start=1348
+  _globals['_PREWARMCACHE']._serialized_end=1467
+  _globals['_PREWARMENTRY']._serialized_start=1470
+  _globals['_PREWARMENTRY']._serialized_end=1632
+  _globals['_REQUESTCACHESTATUS']._serialized_start=1634
+  _globals['_REQUESTCACHESTATUS']._serialized_end=1674
+  _globals['_CACHESTATUS']._serialized_start=1677
+  _globals['_CACHESTATUS']._serialized_end=1942
+  _globals['_CACHEFAILURE']._serialized_start=1944
+  _globals['_CACHEFAILURE']._serialized_end=2018
+  _globals['_TEMPLATECACHEENTRY']._serialized_start=2020
+  _globals['_TEMPLATECACHEENTRY']._serialized_end=2110
+  _globals['_JARCACHEENTRY']._serialized_start=2112
+  _globals['_JARCACHEENTRY']._serialized_end=2238
+  _globals['_BOOTSTRAPCACHEENTRY']._serialized_start=2240
+  _globals['_BOOTSTRAPCACHEENTRY']._serialized_end=2363
 # @@protoc_insertion_point(module_scope)

@@ -123,30 +123,48 @@ class RuntimeIsolation(_message.Message):
     def __init__(self, cpu_reservation: _Optional[float] = ..., disk_reservation_mb: _Optional[int] = ...) -> None: ...
 
 class TemplateRequest(_message.Message):
-    __slots__ = ("template_name", "known_hash")
+    __slots__ = ("template_name", "known_hash", "wanted_hash")
     TEMPLATE_NAME_FIELD_NUMBER: _ClassVar[int]
     KNOWN_HASH_FIELD_NUMBER: _ClassVar[int]
+    WANTED_HASH_FIELD_NUMBER: _ClassVar[int]
     template_name: str
     known_hash: str
-    def __init__(self, template_name: _Optional[str] = ..., known_hash: _Optional[str] = ...) -> None: ...
+    wanted_hash: str
+    def __init__(self, template_name: _Optional[str] = ..., known_hash: _Optional[str] = ..., wanted_hash: _Optional[str] = ...) -> None: ...
 
 class TemplateData(_message.Message):
-    __slots__ = ("template_name", "hash", "tar_gz", "offer")
+    __slots__ = ("template_name", "hash", "tar_gz", "offer", "delta")
     TEMPLATE_NAME_FIELD_NUMBER: _ClassVar[int]
     HASH_FIELD_NUMBER: _ClassVar[int]
     TAR_GZ_FIELD_NUMBER: _ClassVar[int]
     OFFER_FIELD_NUMBER: _ClassVar[int]
+    DELTA_FIELD_NUMBER: _ClassVar[int]
     template_name: str
     hash: str
     tar_gz: bytes
     offer: DataOffer
-    def __init__(self, template_name: _Optional[str] = ..., hash: _Optional[str] = ..., tar_gz: _Optional[bytes] = ..., offer: _Optional[_Union[DataOffer, _Mapping]] = ...) -> None: ...
+    delta: bytes
+    def __init__(self, template_name: _Optional[str] = ..., hash: _Optional[str] = ..., tar_gz: _Optional[bytes] = ..., offer: _Optional[_Union[DataOffer, _Mapping]] = ..., delta: _Optional[bytes] = ...) -> None: ...
 
 class TemplateUpToDate(_message.Message):
-    __slots__ = ("template_name",)
+    __slots__ = ("template_name", "hash")
     TEMPLATE_NAME_FIELD_NUMBER: _ClassVar[int]
+    HASH_FIELD_NUMBER: _ClassVar[int]
     template_name: str
-    def __init__(self, template_name: _Optional[str] = ...) -> None: ...
+    hash: str
+    def __init__(self, template_name: _Optional[str] = ..., hash: _Optional[str] = ...) -> None: ...
+
+class TemplateUnavailable(_message.Message):
+    __slots__ = ("template_name", "hash", "error_code", "error_message")
+    TEMPLATE_NAME_FIELD_NUMBER: _ClassVar[int]
+    HASH_FIELD_NUMBER: _ClassVar[int]
+    ERROR_CODE_FIELD_NUMBER: _ClassVar[int]
+    ERROR_MESSAGE_FIELD_NUMBER: _ClassVar[int]
+    template_name: str
+    hash: str
+    error_code: str
+    error_message: str
+    def __init__(self, template_name: _Optional[str] = ..., hash: _Optional[str] = ..., error_code: _Optional[str] = ..., error_message: _Optional[str] = ...) -> None: ...
 
 class DataOffer(_message.Message):
     __slots__ = ("digest", "size_bytes", "kind")
@@ -159,10 +177,14 @@ class DataOffer(_message.Message):
     def __init__(self, digest: _Optional[str] = ..., size_bytes: _Optional[int] = ..., kind: _Optional[str] = ...) -> None: ...
 
 class PreWarmCache(_message.Message):
-    __slots__ = ("entries",)
+    __slots__ = ("entries", "templates", "request_id")
     ENTRIES_FIELD_NUMBER: _ClassVar[int]
+    TEMPLATES_FIELD_NUMBER: _ClassVar[int]
+    REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
     entries: _containers.RepeatedCompositeFieldContainer[PreWarmEntry]
-    def __init__(self, entries: _Optional[_Iterable[_Union[PreWarmEntry, _Mapping]]] = ...) -> None: ...
+    templates: _containers.RepeatedCompositeFieldContainer[TemplateRef]
+    request_id: str
+    def __init__(self, entries: _Optional[_Iterable[_Union[PreWarmEntry, _Mapping]]] = ..., templates: _Optional[_Iterable[_Union[TemplateRef, _Mapping]]] = ..., request_id: _Optional[str] = ...) -> None: ...
 
 class PreWarmEntry(_message.Message):
     __slots__ = ("platform", "platform_version", "config_format", "jar_file", "download_url", "sha256")
@@ -181,20 +203,38 @@ class PreWarmEntry(_message.Message):
     def __init__(self, platform: _Optional[str] = ..., platform_version: _Optional[str] = ..., config_format: _Optional[_Union[ConfigFormat, str]] = ..., jar_file: _Optional[str] = ..., download_url: _Optional[str] = ..., sha256: _Optional[str] = ...) -> None: ...
 
 class RequestCacheStatus(_message.Message):
-    __slots__ = ()
-    def __init__(self) -> None: ...
+    __slots__ = ("request_id",)
+    REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
+    request_id: str
+    def __init__(self, request_id: _Optional[str] = ...) -> None: ...
 
 class CacheStatus(_message.Message):
-    __slots__ = ("templates", "jars", "bootstraps", "total_size_bytes")
+    __slots__ = ("templates", "jars", "bootstraps", "total_size_bytes", "request_id", "failures", "quota_bytes")
     TEMPLATES_FIELD_NUMBER: _ClassVar[int]
     JARS_FIELD_NUMBER: _ClassVar[int]
     BOOTSTRAPS_FIELD_NUMBER: _ClassVar[int]
     TOTAL_SIZE_BYTES_FIELD_NUMBER: _ClassVar[int]
+    REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
+    FAILURES_FIELD_NUMBER: _ClassVar[int]
+    QUOTA_BYTES_FIELD_NUMBER: _ClassVar[int]
     templates: _containers.RepeatedCompositeFieldContainer[TemplateCacheEntry]
     jars: _containers.RepeatedCompositeFieldContainer[JarCacheEntry]
     bootstraps: _containers.RepeatedCompositeFieldContainer[BootstrapCacheEntry]
     total_size_bytes: int
-    def __init__(self, templates: _Optional[_Iterable[_Union[TemplateCacheEntry, _Mapping]]] = ..., jars: _Optional[_Iterable[_Union[JarCacheEntry, _Mapping]]] = ..., bootstraps: _Optional[_Iterable[_Union[BootstrapCacheEntry, _Mapping]]] = ..., total_size_bytes: _Optional[int] = ...) -> None: ...
+    request_id: str
+    failures: _containers.RepeatedCompositeFieldContainer[CacheFailure]
+    quota_bytes: int
+    def __init__(self, templates: _Optional[_Iterable[_Union[TemplateCacheEntry, _Mapping]]] = ..., jars: _Optional[_Iterable[_Union[JarCacheEntry, _Mapping]]] = ..., bootstraps: _Optional[_Iterable[_Union[BootstrapCacheEntry, _Mapping]]] = ..., total_size_bytes: _Optional[int] = ..., request_id: _Optional[str] = ..., failures: _Optional[_Iterable[_Union[CacheFailure, _Mapping]]] = ..., quota_bytes: _Optional[int] = ...) -> None: ...
+
+class CacheFailure(_message.Message):
+    __slots__ = ("subject", "error_code", "error_message")
+    SUBJECT_FIELD_NUMBER: _ClassVar[int]
+    ERROR_CODE_FIELD_NUMBER: _ClassVar[int]
+    ERROR_MESSAGE_FIELD_NUMBER: _ClassVar[int]
+    subject: str
+    error_code: str
+    error_message: str
+    def __init__(self, subject: _Optional[str] = ..., error_code: _Optional[str] = ..., error_message: _Optional[str] = ...) -> None: ...
 
 class TemplateCacheEntry(_message.Message):
     __slots__ = ("name", "hash", "size_bytes", "last_used_ms")

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import builtins
 import datetime as dt
+import types
+import typing
 from collections.abc import Callable, Mapping
 from typing import Annotated, Any, Final
 
@@ -19,10 +22,13 @@ from corral.controller.http.setting import Leading
 from corral.controller.instances import group_changes, instance_changes
 from corral.controller.instances.workspace import Workspace
 from corral.controller.mutations import Mutation
-from corral.domain.groups import Count, GroupSpec
+from corral.domain.artifacts import shown_url
+from corral.domain.group_files import ArtifactSpec
+from corral.domain.groups import GroupSpec
 from corral.domain.instance_records import CrashLoop, GroupRecord, live
 from corral.domain.instance_states import Wanted
 from corral.domain.permissions import Permission
+from corral.domain.spec import Count, Spec
 
 
 class GroupStatus(msgspec.Struct, frozen=True, kw_only=True):
@@ -54,9 +60,9 @@ def _patch_type() -> type[Body]:
     """Every field of a group's document, each of them optional; null goes back to the default."""
     fields: list[tuple[str, Any, Any]] = []
     for field in msgspec.structs.fields(GroupSpec):
-        nested = field.name in ("env", "variables", "ports", "node_labels", "labels", "properties")
-        nested = nested or field.name in ("restart", "crash_loop")
-        kind = dict[str, Any] if nested else field.type  # a part of it may be given: it is merged in
+        kind = (
+            dict[str, Any] if _is_object(field.type) else field.type
+        )  # a part may be given: it is merged in
         fields.append((field.name, kind | None | UnsetType, UNSET))
     made: Any = msgspec.defstruct(
         "GroupPatch",
@@ -69,6 +75,15 @@ def _patch_type() -> type[Body]:
     )
     patch: type[Body] = made
     return patch
+
+
+def _is_object(type: Any) -> bool:
+    """Is it written as a JSON object?"""
+    kinds = typing.get_args(type) if isinstance(type, types.UnionType) else (type,)
+    return any(
+        typing.get_origin(kind) is dict or (isinstance(kind, builtins.type) and issubclass(kind, Spec))
+        for kind in kinds
+    )
 
 
 GroupPatch: Final = _patch_type()
@@ -196,11 +211,29 @@ def _changed(
 
 
 def _audited(record: GroupRecord) -> dict[str, object]:
-    """The document without the values of its variables: they may be secret, the audit is for many."""
-    document: dict[str, object] = msgspec.to_builtins(record.spec)
-    for field in ("env", "variables"):
-        document[field] = sorted(getattr(record.spec, field))
+    """The document without values that may be secret, for the audit is for many: of variables, of patches,
+    and of what a URL carries beside its host and path."""
+    spec = record.spec
+    document: dict[str, object] = msgspec.to_builtins(_with_shown_urls(spec))
+    for field in ("env", "variables", "properties"):
+        document[field] = sorted(getattr(spec, field))
+    document["patches"] = [
+        {"file": patch.file, "path": patch.path, "op": patch.op.value} for patch in spec.patches
+    ]
     return {**document, "target": record.target, "paused": record.paused is not None}
+
+
+def _with_shown_urls(spec: GroupSpec) -> GroupSpec:
+    def shown(artifact: ArtifactSpec) -> ArtifactSpec:
+        return msgspec.structs.replace(artifact, url=shown_url(artifact.url)) if artifact.url else artifact
+
+    return msgspec.structs.replace(
+        spec,
+        artifact=shown(spec.artifact) if spec.artifact else None,
+        extensions=tuple(
+            msgspec.structs.replace(each, artifact=shown(each.artifact)) for each in spec.extensions
+        ),
+    )
 
 
 def _operation(

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import datetime as dt
+from typing import Final
 
 import msgspec
 
 from corral.controller.cluster_state import Stored
 from corral.controller.http.setting import Leading
+from corral.controller.workload.vitals import Vital
 from corral.domain.groups import PRIMARY
 from corral.domain.instance_records import ExitRecord, InstanceRecord, Readiness, StartFailure, live
 from corral.domain.instance_states import InstanceState, Wanted
+
+_SILENT: Final = Vital(incarnation=0)
 
 
 class ExitShape(msgspec.Struct, frozen=True, kw_only=True):
@@ -29,7 +33,8 @@ class ExitShape(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class InstanceShape(msgspec.Struct, frozen=True, kw_only=True):
-    """An instance and its present or last run."""
+    """An instance and its present or last run. `stage` says what its node is doing while it is
+    prepared; `players` and `metrics` are what the run has said last."""
 
     id: str
     group: str
@@ -41,6 +46,9 @@ class InstanceShape(msgspec.Struct, frozen=True, kw_only=True):
     ports: dict[str, int]
     pid: int | None
     players: int
+    max_players: int
+    metrics: dict[str, float]
+    stage: str
     started_at: dt.datetime | None
     ended_at: dt.datetime | None
     exit: ExitShape | None
@@ -53,6 +61,8 @@ class InstanceShape(msgspec.Struct, frozen=True, kw_only=True):
     uptime_ms: int
     last_seen: dt.datetime | None
     memory_mb: int
+    static: bool
+    variables: dict[str, str]
     created_at: dt.datetime
     decision: str
     start_failure: StartFailure | None
@@ -62,6 +72,7 @@ class InstanceShape(msgspec.Struct, frozen=True, kw_only=True):
 def instance_shape(leading: Leading, stored: Stored[InstanceRecord]) -> InstanceShape:
     record = stored.record
     group = leading.state.groups.find(record.group)
+    vital = leading.workload.vitals.find(record.id) or _SILENT
     ports = {leased.name: leased.port for leased in record.ports}
     return InstanceShape(
         id=record.id,
@@ -73,7 +84,10 @@ def instance_shape(leading: Leading, stored: Stored[InstanceRecord]) -> Instance
         port=ports.get(PRIMARY, next(iter(ports.values()), None)),
         ports=ports,
         pid=record.pid or None,
-        players=0,
+        players=vital.players or 0,
+        max_players=vital.max_players or (group.record.spec.max_players if group else 0),
+        metrics=vital.metrics,
+        stage=vital.stage,
         started_at=record.started_at,
         ended_at=record.ended_at,
         exit=exit_shape(record.exit) if record.exit else None,
@@ -86,6 +100,8 @@ def instance_shape(leading: Leading, stored: Stored[InstanceRecord]) -> Instance
         uptime_ms=_uptime_ms(record, leading.setting.clock.now()),
         last_seen=_last_seen(leading, record),
         memory_mb=record.memory_mb,
+        static=group.record.spec.static if group else bool(record.home),
+        variables=record.variables,
         created_at=record.created_at,
         decision=record.decision,
         start_failure=record.start_failure,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import Annotated, Any, Final, Literal
 
 import msgspec
@@ -23,10 +24,12 @@ from corral.controller.mutations import Mutation
 from corral.domain.instance_records import InstanceRecord, live
 from corral.domain.instance_states import InstanceState, Wanted
 from corral.domain.permissions import Permission
+from corral.domain.spec import Argument
 from corral.errors import Code, Rejected, Retryable
 
 LINE_MAX: Final = 4095
 _NAME_MAX: Final = 63
+_VARIABLES: Final = 200
 
 NameFilter = Annotated[str, msgspec.Meta(max_length=_NAME_MAX)]
 WaitSeconds = Annotated[int, msgspec.Meta(ge=1, le=600, description="How long to wait.")]
@@ -52,6 +55,9 @@ class AwaitStopped(Query, frozen=True, kw_only=True):
 class NewInstance(Body, frozen=True, kw_only=True):
     group: Annotated[str, msgspec.Meta(max_length=_NAME_MAX)]
     node: Annotated[str, msgspec.Meta(max_length=_NAME_MAX, description="Only there.")] | None = None
+    variables: Annotated[
+        dict[str, Argument], msgspec.Meta(max_length=_VARIABLES, description="Above the group's own.")
+    ] = msgspec.field(default_factory=dict)
 
 
 class Why(Body, frozen=True, kw_only=True):
@@ -98,23 +104,35 @@ def the_instance(state: ClusterState, path: Mapping[str, str]) -> Stored[Instanc
 
 
 def start_instance(leading: Leading, call: Call[NewInstance, AwaitRunning]) -> Mutation:
-    return _started(leading, call, call.body.group, call.body.node)
+    asked = call.body
+    return _started(leading, call, asked.group, asked.node, asked.variables)
 
 
 def start_in_group(leading: Leading, call: Call[None, AwaitRunning]) -> Mutation:
     return _started(leading, call, leading.state.groups.require(call.path["name"]).record.spec.name, None)
 
 
-def _started(leading: Leading, call: Call[Any, Any], group: str, node: str | None) -> Mutation:
+def _started(
+    leading: Leading,
+    call: Call[Any, Any],
+    group: str,
+    node: str | None,
+    variables: Mapping[str, str] = MappingProxyType({}),
+) -> Mutation:
     ws = workspace(leading, call, "instances.start")
-    record = instance_changes.start_instance(ws, group, node=node)
+    record = instance_changes.start_instance(ws, group, node=node, variables=variables)
     return Mutation(
         action="instances.start",
         subject=record.id,
         steps=ws.steps(),
         body=instance_shape(leading, Stored(0, record)),
         status=201,
-        after={"group": record.group, "node": record.node, "incarnation": record.incarnation},
+        after={
+            "group": record.group,
+            "node": record.node,
+            "incarnation": record.incarnation,
+            "variables": sorted(record.variables),  # their values may be secret
+        },
     )
 
 

@@ -1,0 +1,21 @@
+"""Nouns: groups of verbs in which the usual words for "show me one" are one verb."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import click
+
+_SHOWING: Final = ("get", "info", "show")
+
+
+class Noun(click.Group):
+    """`get`, `info` and `show` find whichever of them the noun has; `ls` is `list`."""
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        found = super().get_command(ctx, cmd_name)
+        if found is not None:
+            return found
+        if cmd_name in _SHOWING:
+            return next((self.commands[name] for name in _SHOWING if name in self.commands), None)
+        return self.commands.get("list") if cmd_name == "ls" else None

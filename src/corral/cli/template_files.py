@@ -1,0 +1,175 @@
+"""`corral template upload|export|files|get|put|rm|edit`: the files of templates, to and fro."""
+
+from __future__ import annotations
+
+import os
+import pathlib
+import shlex
+import tempfile
+from typing import Any, Final
+
+import click
+
+from corral.cli.client import segment
+from corral.cli.failure import Failure, WrongUsage, note
+from corral.cli.output import Column, show_done, show_list
+from corral.cli.session import Session, api_command
+
+TEMPLATES: Final = "/api/v1/templates"
+_MODES: Final = ("644", "755", "444", "555")
+
+FILE_COLUMNS: Final = (
+    Column("MODE", lambda found: mode_text(found.get("mode"))),
+    Column("SIZE", lambda found: str(found.get("size", 0))),
+    Column("SHA-256", lambda found: str(found.get("digest", ""))[:12]),
+    Column("PATH", "path"),
+)
+
+version_option = click.option(
+    "--version", "number", type=click.IntRange(1), metavar="N", help="Of this version; else the current one."
+)
+note_option = click.option("--note", metavar="TEXT", help="What is new; shown with the version.")
+mode_option = click.option("--mode", type=click.Choice(_MODES), help="Its mode; else as it was, or 644.")
+
+
+def mode_text(mode: Any) -> str:
+    return f"{mode:o}" if isinstance(mode, int) else str(mode or "-")
+
+
+def template_path(name: str, *more: str) -> str:
+    """The address of a template, or of something in it."""
+    parts = name.split("/")
+    if len(parts) > 2 or not all(parts):
+        raise WrongUsage(f"'{name}' is no template name", hint="it is NAME or GROUP/NAME")
+    place = "/".join([TEMPLATES, *map(segment, parts)])
+    return "/".join([place, "-", *more]) if more else place
+
+
+def file_path(name: str, path: str) -> str:
+    return template_path(name, "files", *(segment(part) for part in path.split("/")))
+
+
+@click.command("upload")
+@click.argument("name")
+@click.argument("source", metavar="DIRECTORY|ARCHIVE")
+@note_option
+@api_command
+def upload(session: Session, name: str, source: str, note: str | None) -> None:
+    """Make a directory, a .tar.gz or a .zip the new version of a template."""
+    from corral.cli.packing import archive_of, blocks
+    from corral.cli.progress_line import Bar
+
+    place = template_path(name)
+    with archive_of(source) as (file, size, kind), Bar(f"uploading {name}", size) as bar:
+        made = session.client.upload(
+            place, blocks(file, bar), size=size, content_type=kind, params={"note": note}
+        )
+    same = ", as before" if made.get("unchanged") else f" with {made['files']} files"
+    show_done(session.output, made, f"template '{name}' is at version {made['version']}{same}", name="name")
+
+
+@click.command("export")
+@click.argument("name")
+@click.argument("target", required=False, metavar="[FILE]")
+@version_option
+@click.option("--format", "kind", type=click.Choice(("tar.gz", "zip")), help="Else by FILE's ending.")
+@api_command
+def export(session: Session, name: str, target: str | None, number: int | None, kind: str | None) -> None:
+    """Save a version as an archive; '-' writes to stdout."""
+    from corral.cli.saving import save
+
+    kind = kind or ("zip" if (target or "").endswith(".zip") else "tar.gz")
+    target = target or f"{name.replace('/', '-')}.{kind}"
+    response = session.client.download(template_path(name, "export"), {"version": number, "format": kind})
+    size = save(response, target, what=f"exporting {name}")
+    note(f"{size} bytes of template '{name}' are in {'stdout' if target == '-' else target}")
+
+
+@click.command("files")
+@click.argument("name")
+@version_option
+@api_command
+def files(session: Session, name: str, number: int | None) -> None:
+    """List the files of a version."""
+    found = session.client.pages(template_path(name, "files"), {"version": number})
+    show_list(session.output, found, columns=FILE_COLUMNS, name="path")
+
+
+@click.command("cat")
+@click.argument("name")
+@click.argument("path")
+@click.argument("target", required=False, default="-", metavar="[FILE]")
+@version_option
+@api_command
+def get_file(session: Session, name: str, path: str, target: str, number: int | None) -> None:
+    """Write one file of a template to stdout, or into FILE."""
+    from corral.cli.saving import save
+
+    response = session.client.download(file_path(name, path), {"version": number})
+    save(response, target, what=path)
+
+
+@click.command("put")
+@click.argument("name")
+@click.argument("path")
+@click.argument("source", metavar="FILE")
+@mode_option
+@note_option
+@api_command
+def put_file(session: Session, name: str, path: str, source: str, mode: str | None, note: str | None) -> None:
+    """Put FILE at PATH into a template; makes a new version."""
+    try:
+        content = pathlib.Path(source).expanduser().read_bytes()
+    except OSError as error:
+        raise WrongUsage(f"cannot read {source}: {error.strerror}") from error
+    made = _put(session, name, path, content, mode, note)
+    show_done(session.output, made, f"template '{name}' is at version {made['version']}", name="name")
+
+
+def _put(
+    session: Session, name: str, path: str, content: bytes, mode: str | None, said: str | None
+) -> dict[str, Any]:
+    made: dict[str, Any] = session.client.upload(
+        file_path(name, path), [content], size=len(content), params={"mode": mode, "note": said}
+    )
+    return made
+
+
+@click.command("rm")
+@click.argument("name")
+@click.argument("path")
+@api_command
+def remove_file(session: Session, name: str, path: str) -> None:
+    """Take one file out of a template; makes a new version."""
+    made = session.client.delete(file_path(name, path))
+    show_done(session.output, made, f"template '{name}' is at version {made['version']}", name="name")
+
+
+@click.command("edit")
+@click.argument("name")
+@click.argument("path")
+@note_option
+@api_command
+def edit_file(session: Session, name: str, path: str, note: str | None) -> None:
+    """Open one file in your editor (VISUAL, EDITOR); what you save becomes a new version."""
+    import subprocess
+
+    from corral.cli.saving import save
+
+    with tempfile.TemporaryDirectory(prefix="corral-edit-") as directory:
+        file = pathlib.Path(directory) / pathlib.PurePosixPath(path).name
+        save(session.client.download(file_path(name, path), {}), str(file), what=path)
+        before = file.read_bytes()
+        editor = os.environ.get("VISUAL") or os.environ.get("EDITOR") or "vi"
+        try:
+            ended = subprocess.run([*shlex.split(editor), str(file)], check=False)
+        except OSError as error:
+            raise Failure(f"cannot run {editor}: {error.strerror}", hint="set EDITOR") from error
+        if ended.returncode:
+            raise Failure(f"{editor} ended with {ended.returncode}; nothing was changed")
+        after = file.read_bytes()
+    if after == before:
+        click.echo("nothing was changed")
+        return
+    made = _put(session, name, path, after, None, note)
+    show_done(session.output, made, f"template '{name}' is at version {made['version']}", name="name")

@@ -1,0 +1,108 @@
+"""What nodes need before they can start something: the template versions and artifacts of groups."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+import structlog
+
+from corral.controller.cluster_state import ClusterState
+from corral.controller.collections import CATALOG, TEMPLATES
+from corral.controller.instances.plan_sources import StateSources
+from corral.controller.instances.start_messages import CONFIG_FORMATS
+from corral.controller.placement.placing import unsuited
+from corral.domain.group_files import ConfigFormat
+from corral.domain.groups import GroupSpec
+from corral.domain.plan_resolution import resolve_plan
+from corral.domain.plans import Plan, PlanArtifact
+from corral.domain.records import NodeRecord
+from corral.errors import Rejected
+from corral.store.port import Commit
+from corral.wire import features
+from corral.wire.v1.plan_pb2 import PreWarmCache, PreWarmEntry, TemplateRef
+
+MAX_ENTRIES: Final = 5000
+"""Of either kind, in one message."""
+_SOURCES: Final = frozenset({TEMPLATES.name, CATALOG.name})
+_log = structlog.get_logger("corral.controller.distribution")
+
+
+class Needs(msgspec.Struct, frozen=True, kw_only=True):
+    """What a plan names, to be had before it is carried out."""
+
+    templates: frozenset[tuple[str, str]] = frozenset()
+    """Names with hashes."""
+    artifacts: frozenset[tuple[PlanArtifact, ConfigFormat]] = frozenset()
+
+
+def needs_of(plan: Plan) -> Needs:
+    artifacts = [(each.artifact, ConfigFormat.NONE) for each in plan.extensions]
+    if plan.artifact is not None:
+        artifacts.append((plan.artifact, plan.config_format))
+    return Needs(
+        templates=frozenset((layer.name, layer.hash) for layer in plan.templates),
+        artifacts=frozenset(artifacts),
+    )
+
+
+def warm_message(needs: Needs, *, request_id: str, known: frozenset[str]) -> PreWarmCache:
+    """The order to fetch it all. A daemon without our features gets what it can fetch by itself."""
+    ours = features.TEMPLATES in known
+    entries = [
+        PreWarmEntry(
+            platform=artifact.platform,
+            platform_version=artifact.version,
+            config_format=CONFIG_FORMATS[format],
+            jar_file=artifact.file,
+            download_url=artifact.url,
+            sha256=artifact.sha256,
+        )
+        for artifact, format in sorted(needs.artifacts, key=lambda each: (each[0].sha256, each[1]))
+        if ours or artifact.url
+    ]
+    refs = [TemplateRef(name=name, hash=hash) for name, hash in sorted(needs.templates)]
+    return PreWarmCache(
+        entries=entries[:MAX_ENTRIES], templates=refs[:MAX_ENTRIES] if ours else [], request_id=request_id
+    )
+
+
+class GroupNeeds:
+    """The needs of groups as of now, worked out once until something of weight changes."""
+
+    def __init__(self, state: ClusterState) -> None:
+        self._state = state
+        self._known: dict[str, tuple[GroupSpec, Needs]] = {}
+
+    def follow(self, commit: Commit) -> None:
+        """Forget what a commit may have made old."""
+        if any(change.collection in _SOURCES for change in commit.changes):
+            self._known.clear()
+
+    def of_node(self, node: NodeRecord) -> Needs:
+        """What those of all groups need that may run on this node."""
+        templates: set[tuple[str, str]] = set()
+        artifacts: set[tuple[PlanArtifact, ConfigFormat]] = set()
+        for stored in self._state.groups:
+            spec = stored.record.spec
+            if unsuited(spec, node.id, labels=node.labels, runtimes=node.runtimes) is None:
+                needs = self._remembered(spec)
+                templates |= needs.templates
+                artifacts |= needs.artifacts
+        return Needs(templates=frozenset(templates), artifacts=frozenset(artifacts))
+
+    def of_group(self, spec: GroupSpec) -> Needs:
+        """What this group needs wherever it runs. Raises what keeps it from being planned."""
+        return needs_of(resolve_plan(spec, StateSources(self._state), lambda _: 0).plan)
+
+    def _remembered(self, spec: GroupSpec) -> Needs:
+        known = self._known.get(spec.name)
+        if known is not None and known[0] == spec:
+            return known[1]
+        try:
+            needs = self.of_group(spec)
+        except Rejected as error:  # its starts say so, too
+            _log.info("distribution.group_unresolved", group=spec.name, reason=str(error))
+            needs = Needs()
+        self._known[spec.name] = spec, needs
+        return needs

@@ -1,0 +1,95 @@
+"""Questions about caches: sent to a node, answered by a CacheStatus under the same id, or never."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any, Final
+
+import msgspec
+
+from corral.controller.distribution.ports import NodeLinks, offline
+from corral.domain.ids import NodeId
+from corral.errors import Code, Retryable
+from corral.system.entropy import Entropy, new_id
+from corral.wire import features
+from corral.wire.v1.link_pb2 import ControllerMessage
+from corral.wire.v1.plan_pb2 import CacheStatus
+
+MAX_WAITING: Final = 16
+"""Questions to one node that are open at a time."""
+
+
+class Question(msgspec.Struct, frozen=True, kw_only=True):
+    node_id: NodeId
+    nameless: bool
+    """The daemon knows no request ids: its next word about its cache is the answer."""
+    answer: asyncio.Future[CacheStatus]
+
+
+class CacheQuestions:
+    """What was asked and is not yet answered."""
+
+    def __init__(self, *, links: NodeLinks, entropy: Entropy) -> None:
+        self._links = links
+        self._entropy = entropy
+        self._open: dict[str, Question] = {}
+
+    async def ask(
+        self, node_id: NodeId, message_of: Callable[[str], ControllerMessage], *, timeout: float
+    ) -> CacheStatus:
+        """The node's answer to the message made for a new request id. NODE_OFFLINE when it is not, or
+        no longer, connected; TIMEOUT; RATE_LIMITED when too much was asked of it already."""
+        link = self._links.find(node_id)
+        if link is None:
+            raise offline(node_id)
+        if sum(1 for each in self._open.values() if each.node_id == node_id) >= MAX_WAITING:
+            raise Retryable(
+                Code.RATE_LIMITED,
+                f"node '{node_id}' has {MAX_WAITING} questions to answer already",
+                retry_after=5.0,
+            )
+        request_id = new_id("cache", self._entropy)
+        answer: asyncio.Future[CacheStatus] = asyncio.get_running_loop().create_future()
+        self._open[request_id] = Question(
+            node_id=node_id, nameless=features.TEMPLATES not in link.facts.features, answer=answer
+        )
+        over = asyncio.create_task(link.over.wait(), name=f"distribution/ask/{node_id}")
+        try:
+            if not link.send(message_of(request_id)):
+                raise offline(node_id)
+            ends: set[asyncio.Future[Any]] = {answer, over}
+            await asyncio.wait(ends, timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
+            if answer.done():
+                return answer.result()
+            if over.done():
+                raise offline(node_id)
+            raise Retryable(
+                Code.TIMEOUT,
+                f"node '{node_id}' did not answer within {timeout:g} s",
+                hint="it may be fetching still; ask for its cache later",
+            )
+        finally:
+            del self._open[request_id]
+            over.cancel()
+            answer.cancel()
+            await asyncio.gather(over, return_exceptions=True)
+
+    def told(self, node_id: NodeId, status: CacheStatus) -> bool:
+        """A node spoke of its cache; was it asked to?"""
+        question = self._open.get(status.request_id)
+        if question is None and not status.request_id:
+            mine = (each for each in self._open.values() if each.node_id == node_id and each.nameless)
+            question = next((each for each in mine if not each.answer.done()), None)
+        if question is None or question.node_id != node_id or question.answer.done():
+            return False
+        question.answer.set_result(status)
+        return True
+
+    def close(self) -> None:
+        """The term is over: nobody will answer."""
+        for question in self._open.values():
+            if not question.answer.done():
+                question.answer.set_exception(
+                    Retryable(Code.NOT_LEADER, "this controller no longer leads", retry_after=1.0)
+                )

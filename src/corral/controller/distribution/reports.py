@@ -1,0 +1,135 @@
+"""What a node's cache holds, and how a distribution went: values that the API shows as they are."""
+
+from __future__ import annotations
+
+import datetime as dt
+from typing import Final
+
+import msgspec
+
+from corral.controller.template_mirror import TemplateMirror
+from corral.domain.ids import NodeId
+from corral.wire.v1.plan_pb2 import CacheStatus, ConfigFormat
+
+_ENTRIES: Final = 10_000
+_TEXT: Final = 1000
+_NAME: Final = 255
+_FORMAT_PREFIX: Final = "CONFIG_FORMAT_"
+
+
+class CachedTemplate(msgspec.Struct, frozen=True, kw_only=True):
+    name: str
+    hash: str
+    version: int | None
+    """None: a version that the controller keeps no more."""
+    size: int
+    last_used: dt.datetime | None
+
+
+class CachedArtifact(msgspec.Struct, frozen=True, kw_only=True):
+    platform: str
+    version: str
+    file: str
+    size: int
+    sha256: str
+    cached_at: dt.datetime | None
+
+
+class CachedBootstrap(msgspec.Struct, frozen=True, kw_only=True):
+    """What a first run of a program made."""
+
+    config_format: str
+    version: str
+    size: int
+
+
+class CacheTrouble(msgspec.Struct, frozen=True, kw_only=True):
+    """Something that a node was asked to fetch and did not get."""
+
+    subject: str
+    """`template/NAME` or `artifact/PLATFORM/VERSION`."""
+    code: str
+    message: str
+
+
+class CacheReport(msgspec.Struct, frozen=True, kw_only=True):
+    """A node's cache, as the node says."""
+
+    node: str
+    total_bytes: int
+    quota_bytes: int
+    templates: tuple[CachedTemplate, ...] = ()
+    artifacts: tuple[CachedArtifact, ...] = ()
+    bootstraps: tuple[CachedBootstrap, ...] = ()
+    failures: tuple[CacheTrouble, ...] = ()
+
+
+class SyncAnswer(msgspec.Struct, frozen=True, kw_only=True):
+    """How it went on one node."""
+
+    node: str
+    ok: bool
+    code: str = ""
+    message: str = ""
+
+
+def cache_report(node: NodeId, status: CacheStatus, templates: TemplateMirror) -> CacheReport:
+    """A node's words, bounded, with the numbers of the versions we know."""
+    return CacheReport(
+        node=node,
+        total_bytes=max(0, status.total_size_bytes),
+        quota_bytes=max(0, status.quota_bytes),
+        templates=tuple(
+            CachedTemplate(
+                name=entry.name[:_NAME],
+                hash=entry.hash[:_NAME],
+                version=version.number if (version := templates.version_of(entry.name, entry.hash)) else None,
+                size=max(0, entry.size_bytes),
+                last_used=_moment(entry.last_used_ms),
+            )
+            for entry in status.templates[:_ENTRIES]
+        ),
+        artifacts=tuple(
+            CachedArtifact(
+                platform=entry.platform[:_NAME],
+                version=entry.version[:_NAME],
+                file=entry.jar_file[:_NAME],
+                size=max(0, entry.size_bytes),
+                sha256=entry.sha256[:_NAME],
+                cached_at=_moment(entry.cached_at_ms),
+            )
+            for entry in status.jars[:_ENTRIES]
+        ),
+        bootstraps=tuple(
+            CachedBootstrap(
+                config_format=_format_name(entry.config_format),
+                version=entry.version[:_NAME],
+                size=max(0, entry.size_bytes),
+            )
+            for entry in status.bootstraps[:_ENTRIES]
+        ),
+        failures=tuple(
+            CacheTrouble(
+                subject=entry.subject[:_NAME],
+                code=entry.error_code[:_NAME],
+                message=entry.error_message[:_TEXT],
+            )
+            for entry in status.failures[:_ENTRIES]
+        ),
+    )
+
+
+def _format_name(value: int) -> str:
+    """As documents spell it; empty for none and for one we do not know."""
+    if not value or value not in ConfigFormat.values():
+        return ""
+    return ConfigFormat.Name(value).removeprefix(_FORMAT_PREFIX).lower()
+
+
+def _moment(ms: int) -> dt.datetime | None:
+    if ms <= 0:
+        return None
+    try:
+        return dt.datetime.fromtimestamp(ms / 1000, dt.UTC)
+    except (OverflowError, ValueError, OSError):
+        return None

@@ -1,0 +1,148 @@
+"""Files of an instance, brought here: asked for over its node's session, received over the data channel."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import pathlib
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from typing import Any, Final
+
+from corral.controller.distribution.ports import FileUploads, NodeLink, NodeLinks, offline
+from corral.domain.file_paths import check_glob
+from corral.domain.ids import NodeId
+from corral.domain.instance_records import InstanceRecord
+from corral.domain.spec import invalid
+from corral.errors import Code, CorralError, Rejected, Retryable
+from corral.system.config_schema import TemplatesSection
+from corral.system.entropy import Entropy, new_id
+from corral.wire import features
+from corral.wire.v1.instance_pb2 import SaveFiles, SaveFilesFailed
+from corral.wire.v1.link_pb2 import ControllerMessage
+
+SAVE_SECONDS: Final = 600.0
+MAX_PATHS: Final = 1000
+_AT_A_TIME: Final = 2
+"""Of one node; fewer than it may have transfers under way."""
+_PER_FILE: Final = 4096
+"""What an archive adds to a file, long names included."""
+_BLOCK: Final = 256 * 1024
+_TEXT: Final = 500
+_PASSING: Final = frozenset(
+    {Code.TIMEOUT, Code.UNREACHABLE, Code.SHUTTING_DOWN, Code.RATE_LIMITED, Code.TRANSFER_INTERRUPTED}
+)
+
+
+class FileSaving:
+    """Asks nodes for files. Each request has a deadline, and ends when its node is gone."""
+
+    def __init__(
+        self,
+        *,
+        links: NodeLinks,
+        uploads: FileUploads,
+        limits: TemplatesSection,
+        entropy: Entropy,
+        seconds: float = SAVE_SECONDS,
+    ) -> None:
+        self._links = links
+        self._uploads = uploads
+        self._limits = limits
+        self._entropy = entropy
+        self._seconds = seconds
+        self._asked: dict[str, tuple[NodeId, asyncio.Future[pathlib.Path]]] = {}
+
+    @contextlib.asynccontextmanager
+    async def save(self, record: InstanceRecord, paths: Sequence[str]) -> AsyncIterator[AsyncIterator[bytes]]:
+        """The files of its working directory that the globs name, as a tar.gz to be read once; it is
+        gone afterwards. NODE_OFFLINE, TIMEOUT, RATE_LIMITED, NOT_SUPPORTED, or the node's own code."""
+        _check(paths)
+        archive = await self._fetch(record, paths)
+        try:
+            async with contextlib.aclosing(_blocks(archive)) as blocks:
+                yield blocks
+        finally:
+            archive.unlink(missing_ok=True)
+
+    async def _fetch(self, record: InstanceRecord, paths: Sequence[str]) -> pathlib.Path:
+        link = self._link(record.node)
+        request = SaveFiles(
+            request_id=new_id("save", self._entropy),
+            instance_id=record.id,
+            incarnation=record.incarnation,
+            paths=paths,
+            max_bytes=self._limits.max_bytes,
+            max_files=self._limits.max_files,
+        )
+        limit = self._limits.max_bytes + self._limits.max_files * _PER_FILE
+        answer = self._uploads.expect_file(request.request_id, node_id=record.node, max_bytes=limit)
+        self._asked[request.request_id] = record.node, answer
+        over = asyncio.create_task(link.over.wait(), name=f"distribution/save/{record.node}")
+        try:
+            if not link.send(ControllerMessage(save_files=request)):
+                raise offline(record.node)
+            ends: set[asyncio.Future[Any]] = {answer, over}
+            await asyncio.wait(ends, timeout=self._seconds, return_when=asyncio.FIRST_COMPLETED)
+            if answer.done():
+                return answer.result()
+            if over.done():
+                raise offline(record.node)
+            raise Retryable(
+                Code.TIMEOUT, f"node '{record.node}' did not send the files within {self._seconds:g} s"
+            )
+        finally:
+            del self._asked[request.request_id]
+            answer.cancel()
+            over.cancel()
+            await asyncio.gather(over, return_exceptions=True)
+
+    def _link(self, node_id: NodeId) -> NodeLink:
+        link = self._links.find(node_id)
+        if link is None:
+            raise offline(node_id)
+        if not {features.TEMPLATES, features.DATA} <= link.facts.features:
+            raise Rejected(
+                Code.NOT_SUPPORTED,
+                f"the daemon of node '{node_id}' cannot be asked for files",
+                hint="update it",
+            )
+        if sum(1 for node, _ in self._asked.values() if node == node_id) >= _AT_A_TIME:
+            raise Retryable(
+                Code.RATE_LIMITED,
+                f"{_AT_A_TIME} instances of node '{node_id}' are being saved already",
+                retry_after=5.0,
+            )
+        return link
+
+    def failed(self, node_id: NodeId, failure: SaveFilesFailed) -> None:
+        """The node says that it cannot; only the one that was asked may."""
+        expecting, answer = self._asked.get(failure.request_id, (None, None))
+        if answer is not None and expecting == node_id and not answer.done():
+            answer.set_exception(_refusal(node_id, failure))
+
+    def close(self) -> None:
+        """The term is over: nobody will answer."""
+        for _, answer in self._asked.values():
+            if not answer.done():
+                answer.set_exception(
+                    Retryable(Code.NOT_LEADER, "this controller no longer leads", retry_after=1.0)
+                )
+
+
+def _check(paths: Sequence[str]) -> None:
+    if not 0 < len(paths) <= MAX_PATHS:
+        raise invalid("paths", f"{len(paths)} paths were given", f"name 1 to {MAX_PATHS}")
+    for position, path in enumerate(paths):
+        check_glob(path, field=f"paths/{position}")
+
+
+def _refusal(node_id: NodeId, failure: SaveFilesFailed) -> CorralError:
+    code = Code.__members__.get(failure.error_code, Code.UNREACHABLE)
+    kind = Retryable if code in _PASSING else Rejected
+    return kind(code, f"node '{node_id}': {failure.error_message[:_TEXT] or failure.error_code[:80]}")
+
+
+async def _blocks(path: pathlib.Path) -> AsyncGenerator[bytes]:
+    with path.open("rb") as file:
+        while block := await asyncio.to_thread(file.read, _BLOCK):
+            yield block

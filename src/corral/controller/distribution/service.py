@@ -1,0 +1,244 @@
+"""Everything about bringing files to nodes and from them that a leading controller offers, for one term."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from typing import Any, Final
+
+import structlog
+
+from corral.controller.cluster_state import ClusterState
+from corral.controller.distribution.needs import GroupNeeds, Needs, warm_message
+from corral.controller.distribution.ports import FileUploads, NodeLinks, Versions
+from corral.controller.distribution.questions import CacheQuestions
+from corral.controller.distribution.reports import CacheReport, SyncAnswer, cache_report
+from corral.controller.distribution.saving import FileSaving
+from corral.controller.distribution.template_desk import TemplateDesk
+from corral.controller.placement.placing import unsuited
+from corral.domain.groups import GroupSpec
+from corral.domain.ids import NodeId
+from corral.domain.records import NodeRecord
+from corral.errors import Code, CorralError, Rejected
+from corral.store.port import Commit
+from corral.system.config_schema import TemplatesSection
+from corral.system.entropy import Entropy, new_id
+from corral.wire import features
+from corral.wire.v1.instance_pb2 import SaveFilesFailed
+from corral.wire.v1.link_pb2 import ControllerMessage
+from corral.wire.v1.plan_pb2 import CacheStatus, RequestCacheStatus, TemplateRequest
+
+STATUS_SECONDS: Final = 15.0
+WARM_SECONDS: Final = 300.0
+_AT_A_TIME: Final = 32
+_LOGGED: Final = 5
+_log = structlog.get_logger("corral.controller.distribution")
+
+
+class Distribution:
+    """Templates and artifacts for nodes. `run` warms those that join, for as long as the term lasts."""
+
+    def __init__(
+        self,
+        *,
+        state: ClusterState,
+        library: Versions,
+        links: NodeLinks,
+        uploads: FileUploads,
+        limits: TemplatesSection,
+        entropy: Entropy,
+    ) -> None:
+        self._state = state
+        self._links = links
+        self._entropy = entropy
+        self._desk = TemplateDesk(templates=state.templates, library=library, links=links)
+        self._questions = CacheQuestions(links=links, entropy=entropy)
+        self._saving = FileSaving(links=links, uploads=uploads, limits=limits, entropy=entropy)
+        self._needs = GroupNeeds(state)
+        self._joined: dict[NodeId, None] = {}
+        self._warming: dict[NodeId, str] = {}
+        """The request under which a node that joined is being warmed."""
+        self._wake = asyncio.Event()
+
+    # what nodes say
+
+    def template_requested(self, node_id: NodeId, request: TemplateRequest) -> None:
+        self._desk.ask(node_id, request)
+
+    def cache_told(self, node_id: NodeId, status: CacheStatus) -> None:
+        if self._questions.told(node_id, status) or not status.request_id:
+            return
+        if self._warming.get(node_id) == status.request_id:
+            del self._warming[node_id]
+            for failure in status.failures[:_LOGGED]:
+                _log.warning(
+                    "distribution.warming_failed",
+                    node=node_id,
+                    subject=failure.subject[:200],
+                    code=failure.error_code[:80],
+                    reason=failure.error_message[:500],
+                )
+
+    def save_failed(self, node_id: NodeId, failed: SaveFilesFailed) -> None:
+        self._saving.failed(node_id, failed)
+
+    # what happens by itself
+
+    def follow(self, commit: Commit) -> None:
+        self._needs.follow(commit)
+
+    def joined(self, node_id: NodeId) -> None:
+        """A node has a session and may be told to start things: it will need files for them."""
+        self._joined[node_id] = None
+        self._wake.set()
+
+    async def run(self) -> None:
+        """Warm the nodes that joined, one after the other, until cancelled."""
+        while True:
+            while self._joined:
+                node_id = next(iter(self._joined))
+                del self._joined[node_id]
+                self._warm(node_id)
+                await asyncio.sleep(0)  # many come at once when a leader begins
+            self._wake.clear()
+            await self._wake.wait()
+
+    def _warm(self, node_id: NodeId) -> None:
+        link, node = self._links.find(node_id), self._state.nodes.find(node_id)
+        if link is None or node is None:
+            return
+        needs = self._needs.of_node(node.record)
+        request_id = new_id("warm", self._entropy)
+        message = warm_message(needs, request_id=request_id, known=link.facts.features)
+        if (message.entries or message.templates) and link.send(ControllerMessage(pre_warm_cache=message)):
+            self._warming[node_id] = request_id
+
+    # what operators ask for
+
+    async def cache_status(self, node: str) -> CacheReport:
+        """What a node's cache holds. NOT_FOUND, NODE_OFFLINE, TIMEOUT."""
+        return await self._asked(
+            self._state.nodes.require(node).record.id,
+            lambda asked: ControllerMessage(request_cache_status=RequestCacheStatus(request_id=asked)),
+            timeout=STATUS_SECONDS,
+        )
+
+    async def prewarm(self, node: str, group: str | None = None) -> CacheReport:
+        """Have a node fetch what a group needs, or all groups that may run there; answers when all is
+        fetched or has failed. What failed is in the report. NOT_FOUND, NODE_OFFLINE, TIMEOUT."""
+        record = self._state.nodes.require(node).record
+        if group is None:
+            return await self._fetched(record.id, self._needs.of_node(record))
+        spec = self._state.groups.require(group).record.spec
+        foreign = _unsuited(spec, record)
+        if foreign is not None:
+            raise Rejected(
+                Code.CONFLICT,
+                f"group '{group}' does not run on node '{node}': {foreign}",
+                hint="choose a node that the group may run on",
+                field="group",
+            )
+        return await self._fetched(record.id, self._needs.of_group(spec))
+
+    async def sync(self, name: str, nodes: Sequence[str] | None = None) -> list[SyncAnswer]:
+        """Bring a template's current version into the caches of these nodes, or of all that are
+        connected; how it went on each. NOT_FOUND when there is no such template or node."""
+        version = self._state.templates.require(name).record.version()
+        needs = Needs(templates=frozenset({(name, version.hash)}))
+        return await self._each(nodes, lambda node: self._synced(node, needs))
+
+    async def prewarm_all(self, group: str | None = None) -> list[SyncAnswer]:
+        """As `prewarm`, on every connected node that the group may run on."""
+        if group is None:
+            nodes = self._connected()
+            needs = {node.id: self._needs.of_node(node) for node in nodes}
+        else:
+            spec = self._state.groups.require(group).record.spec
+            nodes = [node for node in self._connected() if _unsuited(spec, node) is None]
+            needs = dict.fromkeys((node.id for node in nodes), self._needs.of_group(spec))
+        return await self._each([node.id for node in nodes], lambda node: self._synced(node, needs[node]))
+
+    @contextlib.asynccontextmanager
+    async def save_files(self, id: str, paths: Sequence[str]) -> AsyncIterator[AsyncIterator[bytes]]:
+        """Files of an instance's working directory as a tar.gz; see `FileSaving.save`."""
+        record = self._state.instances.require(id).record
+        async with self._saving.save(record, paths) as blocks:
+            yield blocks
+
+    async def close(self) -> None:
+        """The term is over. Idempotent."""
+        self._questions.close()
+        self._saving.close()
+        await self._desk.close()
+
+    def _connected(self) -> list[NodeRecord]:
+        records = (stored.record for _, stored in self._state.nodes.items())
+        return [record for record in records if self._links.find(record.id) is not None]
+
+    async def _each(
+        self, nodes: Sequence[str] | None, work: Callable[[NodeId], Coroutine[Any, Any, SyncAnswer]]
+    ) -> list[SyncAnswer]:
+        """On many nodes at once, but not on all of a large fleet; answers in the order of the nodes."""
+        if nodes is None:
+            chosen = [node.id for node in self._connected()]
+        else:
+            chosen = list(dict.fromkeys(self._state.nodes.require(node).record.id for node in nodes))
+        turns = asyncio.Semaphore(_AT_A_TIME)
+
+        async def one(node: NodeId) -> SyncAnswer:
+            async with turns:
+                return await work(node)
+
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(one(node), name=f"distribution/sync/{node}") for node in chosen]
+        return [task.result() for task in tasks]
+
+    async def _synced(self, node: NodeId, needs: Needs) -> SyncAnswer:
+        try:
+            self._require_templates(node, needs)
+            report = await self._fetched(node, needs)
+        except CorralError as error:
+            return SyncAnswer(node=node, ok=False, code=error.code.name, message=str(error))
+        if report.failures:
+            first = report.failures[0]
+            return SyncAnswer(
+                node=node, ok=False, code=first.code, message=f"{first.subject}: {first.message}"
+            )
+        return SyncAnswer(node=node, ok=True)
+
+    def _require_templates(self, node: NodeId, needs: Needs) -> None:
+        link = self._links.find(node)
+        if link is not None and needs.templates and features.TEMPLATES not in link.facts.features:
+            raise Rejected(
+                Code.NOT_SUPPORTED,
+                f"the daemon of node '{node}' fetches templates with its starts only",
+                hint="update it",
+            )
+
+    async def _fetched(self, node: NodeId, needs: Needs) -> CacheReport:
+        link = self._links.find(node)
+        known = link.facts.features if link is not None else frozenset()
+        if link is not None and features.TEMPLATES not in known:
+            # A published daemon does not answer this order: it is given, then asked what it has.
+            link.send(ControllerMessage(pre_warm_cache=warm_message(needs, request_id="", known=known)))
+            return await self.cache_status(node)
+        return await self._asked(
+            node,
+            lambda asked: ControllerMessage(
+                pre_warm_cache=warm_message(needs, request_id=asked, known=known)
+            ),
+            timeout=WARM_SECONDS,
+        )
+
+    async def _asked(
+        self, node: NodeId, message_of: Callable[[str], ControllerMessage], *, timeout: float
+    ) -> CacheReport:
+        status = await self._questions.ask(node, message_of, timeout=timeout)
+        return cache_report(node, status, self._state.templates)
+
+
+def _unsuited(spec: GroupSpec, node: NodeRecord) -> str | None:
+    """Why the group never runs on this node; None: it may."""
+    found = unsuited(spec, node.id, labels=node.labels, runtimes=node.runtimes)
+    return found[1] if found else None

@@ -1,0 +1,208 @@
+"""Answers to nodes that ask for templates, outside the readers of their streams.
+
+A node gets one answer at a time, in the order in which it asked, so that however much it asks for
+it keeps nobody but itself waiting. What several of its starts ask for at once is answered once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from typing import Final
+
+import structlog
+
+from corral.controller.distribution.ports import NodeLink, NodeLinks, Versions
+from corral.controller.template_mirror import TemplateMirror
+from corral.domain.ids import NodeId
+from corral.domain.template_delta import delta_between
+from corral.domain.templates import INLINE, Manifest, TemplateVersion, encode_manifest
+from corral.errors import Code, CorralError, Rejected, Retryable
+from corral.wire import features
+from corral.wire.v1.link_pb2 import ControllerMessage
+from corral.wire.v1.node_pb2 import ErrorReport
+from corral.wire.v1.plan_pb2 import (
+    DataOffer,
+    TemplateData,
+    TemplateRequest,
+    TemplateUnavailable,
+    TemplateUpToDate,
+)
+
+MAX_WAITING: Final = 256
+"""Requests of one node that wait for their turn; more are refused, to be asked again."""
+WHOLE: Final = 4 * 1024 * 1024 - 64 * 1024
+"""The largest archive that fits into one frame, for daemons that know nothing else."""
+_DELTA: Final = 256 * 1024
+"""A longer one is better fetched as a manifest, over the other channel."""
+_QUEUED: Final = 512 * 1024
+"""While more than this waits to be sent to a node, no template is added to it."""
+_LOOK_SECONDS: Final = 0.02
+_TEXT: Final = 500
+_log = structlog.get_logger("corral.controller.templates")
+
+Key = tuple[str, str, str]
+
+
+class TemplateDesk:
+    """`ask` returns at once; the answer follows. `close` when the term is over."""
+
+    def __init__(self, *, templates: TemplateMirror, library: Versions, links: NodeLinks) -> None:
+        self._templates = templates
+        self._library = library
+        self._links = links
+        self._waiting: dict[NodeId, dict[Key, TemplateRequest]] = {}
+        self._serving: dict[NodeId, asyncio.Task[None]] = {}
+
+    def ask(self, node_id: NodeId, request: TemplateRequest) -> None:
+        """Take a request over. Never blocks, never fails."""
+        waiting = self._waiting.setdefault(node_id, {})
+        key = (request.template_name, request.known_hash, request.wanted_hash)
+        if key not in waiting and len(waiting) >= MAX_WAITING:
+            self._refuse(
+                node_id, request, Retryable(Code.TEMPLATE_UNAVAILABLE, "too many requests wait; ask again")
+            )
+            return
+        waiting.setdefault(key, request)
+        if node_id not in self._serving:
+            self._serving[node_id] = asyncio.create_task(
+                self._serve(node_id), name=f"distribution/templates/{node_id}"
+            )
+
+    async def close(self) -> None:
+        tasks = list(self._serving.values())
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _serve(self, node_id: NodeId) -> None:
+        """Answer until nothing waits. A request stays in the table until it is answered, so that the
+        same one again meanwhile is no other."""
+        waiting = self._waiting[node_id]
+        try:
+            while waiting and (link := self._links.find(node_id)) is not None:
+                key, request = next(iter(waiting.items()))
+                try:
+                    await self._answer(node_id, link, request)
+                finally:
+                    waiting.pop(key, None)
+        finally:
+            del self._serving[node_id], self._waiting[node_id]
+
+    async def _answer(self, node_id: NodeId, link: NodeLink, request: TemplateRequest) -> None:
+        try:
+            message = await self._message(link, request)
+        except CorralError as error:
+            self._refuse(node_id, request, error)
+            return
+        except Exception:
+            _log.exception("template.answer_failed", node=node_id, template=request.template_name[:_TEXT])
+            self._refuse(node_id, request, Retryable(Code.TEMPLATE_UNAVAILABLE, "the controller failed"))
+            return
+        # To the session that is there now: asked for again in a new one, it is still one request.
+        present = self._links.find(node_id)
+        if present is not None:
+            await _room(present)
+            present.send(message)
+
+    async def _message(self, link: NodeLink, request: TemplateRequest) -> ControllerMessage:
+        name = request.template_name
+        version = self._version(name, request.wanted_hash)
+        if request.known_hash == version.hash:
+            return ControllerMessage(
+                template_up_to_date=TemplateUpToDate(template_name=name, hash=version.hash)
+            )
+        knows_offers = {features.TEMPLATES, features.DATA} <= link.facts.features
+        if version.archive_size <= (INLINE if knows_offers else WHOLE):
+            archive = await self._whole(version)
+            return ControllerMessage(
+                template_data=TemplateData(template_name=name, hash=version.hash, tar_gz=archive)
+            )
+        if not knows_offers:
+            raise Rejected(
+                Code.ARCHIVE_TOO_LARGE,
+                f"template '{name}' has {version.archive_size} bytes; this daemon takes at most {WHOLE}",
+                hint="update the daemon",
+            )
+        return ControllerMessage(template_data=await self._offer(name, version, request.known_hash))
+
+    def _version(self, name: str, wanted: str) -> TemplateVersion:
+        found = self._templates.find(name)
+        if found is None:
+            raise Rejected(Code.TEMPLATE_NOT_FOUND, f"template '{name[:127]}' does not exist")
+        version = found.record.by_hash(wanted) if wanted else found.record.version()
+        if version is None:
+            raise Rejected(
+                Code.TEMPLATE_NOT_FOUND, f"template '{name}' has no version {wanted[:64]} any more"
+            )
+        return version
+
+    async def _whole(self, version: TemplateVersion) -> bytes:
+        held = bytearray()
+        async for block in self._library.archive(version):
+            held += block
+        return bytes(held)
+
+    async def _offer(self, name: str, version: TemplateVersion, known: str) -> TemplateData:
+        """The manifest, to be fetched; where the node has an earlier one that we know too, only how
+        it differs from that."""
+        new = await self._library.tree_of(version)
+        old = await self._known_tree(name, known)
+        size, delta = await asyncio.to_thread(_measured, new, old)
+        return TemplateData(
+            template_name=name,
+            hash=version.hash,
+            offer=DataOffer(digest=version.manifest, size_bytes=size, kind="manifest"),
+            delta=delta,
+        )
+
+    async def _known_tree(self, name: str, known: str) -> Manifest | None:
+        version = self._templates.version_of(name, known) if known else None
+        if version is None:
+            return None
+        with contextlib.suppress(CorralError):  # then the node gets the whole manifest
+            return await self._library.tree_of(version)
+        return None
+
+    def _refuse(self, node_id: NodeId, request: TemplateRequest, error: CorralError) -> None:
+        """Say why not: the node's starts wait for it."""
+        link = self._links.find(node_id)
+        if link is None:
+            return
+        final = error.code in (Code.TEMPLATE_NOT_FOUND, Code.ARCHIVE_TOO_LARGE)
+        code = error.code.name if final else Code.TEMPLATE_UNAVAILABLE.name
+        _log.warning(
+            "template.refused",
+            node=node_id,
+            template=request.template_name[:_TEXT],
+            reason=str(error)[:_TEXT],
+        )
+        if features.TEMPLATES in link.facts.features:
+            answer = TemplateUnavailable(
+                template_name=request.template_name,
+                hash=request.wanted_hash,
+                error_code=code,
+                error_message=str(error)[:_TEXT],
+            )
+            link.send(ControllerMessage(template_unavailable=answer))
+        else:
+            report = ErrorReport(
+                error_code=code,
+                error_message=str(error)[:_TEXT],
+                context=f"template/{request.template_name[:_TEXT]}",
+            )
+            link.send(ControllerMessage(error_report=report))
+
+
+def _measured(new: Manifest, old: Manifest | None) -> tuple[int, bytes]:
+    """The size of a manifest, and the difference to an older one if that is worth sending."""
+    size = len(encode_manifest(new))
+    delta = delta_between(old, new) if old is not None else b""
+    return size, delta if len(delta) < min(size, _DELTA) else b""
+
+
+async def _room(link: NodeLink) -> None:
+    """Wait until little is queued for a node: its commands and pings go first, and what nobody takes
+    must not pile up. An outbox has no bell for that, so it is looked at."""
+    while link.outbox.waiting_bytes > _QUEUED and not link.over.is_set():
+        await asyncio.sleep(_LOOK_SECONDS)

@@ -1,0 +1,114 @@
+"""What an instance is made of: its plan, and its files saved back as a template."""
+
+from __future__ import annotations
+
+from typing import Annotated, Final
+
+import msgspec
+
+from corral.controller.collections import instance_decisions
+from corral.controller.http.call import Body, Call, NoQuery
+from corral.controller.http.fields import Text
+from corral.controller.http.resources.template_shapes import ChangedTemplate, changed, making, still
+from corral.controller.http.route_table import Build, Describe, Read, Route
+from corral.controller.http.setting import Leading
+from corral.controller.mutations import Mutation
+from corral.controller.templates import changes
+from corral.domain.events import Draft, EventType
+from corral.domain.file_paths import check_glob
+from corral.domain.instance_records import InstanceRecord
+from corral.domain.permissions import Permission
+from corral.domain.plans import Plan, read_plan
+from corral.domain.templates import template_name
+
+_DECISIONS: Final = 50
+_PATHS: Final = 100
+
+
+class PlanShape(msgspec.Struct, frozen=True, kw_only=True):
+    """What the present or last run was started with; `hash` is that of its canonical JSON. `picks` are
+    the templates that were drawn for it among equals."""
+
+    id: str
+    hash: str
+    plan: Plan
+    picks: list[str]
+
+
+class Save(Body, frozen=True, kw_only=True):
+    template: Annotated[str, msgspec.Meta(max_length=127, description="NAME or GROUP/NAME.")]
+    paths: Annotated[
+        tuple[Annotated[str, msgspec.Meta(min_length=1, max_length=4096)], ...],
+        msgspec.Meta(min_length=1, max_length=_PATHS, description="Globs of the files to save."),
+    ]
+    note: Text = ""
+    merge: Annotated[bool, msgspec.Meta(description="Lay them over the template's files.")] = False
+
+
+async def get_plan(leading: Leading, call: Call[None, NoQuery]) -> PlanShape:
+    record = leading.state.instances.require(call.path["id"]).record
+    plan = leading.state.plans.require(record.plan_hash).record
+    return PlanShape(id=record.id, hash=plan.hash, plan=read_plan(plan), picks=await _picks(leading, record))
+
+
+async def _picks(leading: Leading, record: InstanceRecord) -> list[str]:
+    """From the decision that started it, which may be gone: decisions are kept for a while only."""
+    journal = instance_decisions(record.id)
+    entries = await leading.reads.entries(journal.name, limit=_DECISIONS, newest=True)
+    for decision in (journal.decode(entry.body) for entry in reversed(entries)):
+        if decision.inputs.get("plan") == record.plan_hash:
+            return [name for name in str(decision.inputs.get("picks", "")).split(", ") if name]
+    return []
+
+
+async def save_instance(leading: Leading, call: Call[Save, NoQuery]) -> Describe:
+    """Fetch the files once; making a version of them may happen again."""
+    asked = call.body
+    id = leading.state.instances.require(call.path["id"]).record.id
+    template_name(asked.template)
+    for number, path in enumerate(asked.paths):
+        check_glob(path, field=f"paths/{number}")
+    async with leading.distribution.save_files(id, asked.paths) as archive:
+        saved = await leading.templates.intake_archive(archive)
+
+    async def describe() -> Mutation:
+        intake, stored = saved, leading.state.templates.find(asked.template)
+        if stored is not None and asked.merge:
+            base = await leading.templates.tree_of(stored.record.version())
+            intake = await leading.templates.overlaid(base, saved.manifest)
+            still(leading, stored)
+        change = changes.new_version(
+            leading.state,
+            asked.template,
+            intake,
+            **making(leading, call, asked.note or f"saved from {id}"),
+        )
+        number = change.record.current
+        event = Draft(
+            type=EventType.INSTANCE_SAVED, subject=id, data={"template": asked.template, "version": number}
+        )
+        return changed(leading, "instances.save", change, event, instance=id, paths=list(asked.paths))
+
+    return describe
+
+
+ROUTES: Final[tuple[Route, ...]] = (
+    Read(
+        method="GET",
+        path="/api/v1/instances/{id}/plan",
+        permission=Permission.INSTANCES_READ,
+        summary="Show what an instance was started with",
+        response=PlanShape,
+        handler=get_plan,
+    ),
+    Build(
+        method="POST",
+        path="/api/v1/instances/{id}/save",
+        permission=Permission.TEMPLATES_MANAGE,
+        summary="Save files of an instance as a new version of a template",
+        body=Save,
+        response=ChangedTemplate,
+        handler=save_instance,
+        creates=True,
+    ),
+)

@@ -1,0 +1,86 @@
+"""What nodes hold for instances to come, and fetching it before they do."""
+
+from __future__ import annotations
+
+from typing import Annotated, Final
+
+import msgspec
+
+from corral.controller.distribution.reports import CacheReport
+from corral.controller.http.call import Body, Call, NoQuery
+from corral.controller.http.resources.templates import SyncShape
+from corral.controller.http.route_table import Act, Read, Route
+from corral.controller.http.setting import Leading
+from corral.controller.mutations import Mutation
+from corral.domain.permissions import Permission
+
+
+class Prewarm(Body, frozen=True, kw_only=True):
+    group: (
+        Annotated[str, msgspec.Meta(max_length=63, description="Without: what all groups need.")] | None
+    ) = None
+
+
+async def get_cache(leading: Leading, call: Call[None, NoQuery]) -> CacheReport:
+    node = leading.state.nodes.require(call.path["id"]).record
+    return await leading.distribution.cache_status(node.id)
+
+
+async def prewarm_node(leading: Leading, call: Call[Prewarm, NoQuery]) -> Mutation:
+    node = leading.state.nodes.require(call.path["id"]).record
+    group = _group(leading, call)
+    report = await leading.distribution.prewarm(node.id, group)
+    return Mutation(
+        action="nodes.prewarm",
+        subject=node.id,
+        steps=(),
+        body=report,
+        after={"group": group, "failures": {each.subject: each.code for each in report.failures}},
+    )
+
+
+async def prewarm_all(leading: Leading, call: Call[Prewarm, NoQuery]) -> Mutation:
+    group = _group(leading, call)
+    answers = await leading.distribution.prewarm_all(group)
+    return Mutation(
+        action="nodes.prewarm",
+        subject="nodes",
+        steps=(),
+        body=SyncShape(items=list(answers)),
+        after={"group": group, "nodes": {answer.node: answer.code for answer in answers}},
+    )
+
+
+def _group(leading: Leading, call: Call[Prewarm, NoQuery]) -> str | None:
+    name = call.body.group
+    return None if name is None else leading.state.groups.require(name).record.spec.name
+
+
+ROUTES: Final[tuple[Route, ...]] = (
+    Read(
+        method="GET",
+        path="/api/v1/nodes/{id}/cache",
+        permission=Permission.NODES_READ,
+        summary="Show what a connected node holds in its cache",
+        response=CacheReport,
+        handler=get_cache,
+    ),
+    Act(
+        method="POST",
+        path="/api/v1/nodes/{id}/cache/prewarm",
+        permission=Permission.NODES_MANAGE,
+        summary="Let a node fetch what a group needs; answered when it has, or could not",
+        body=Prewarm,
+        response=CacheReport,
+        handler=prewarm_node,
+    ),
+    Act(
+        method="POST",
+        path="/api/v1/nodes/cache/prewarm",
+        permission=Permission.NODES_MANAGE,
+        summary="Let every connected node fetch what a group needs",
+        body=Prewarm,
+        response=SyncShape,
+        handler=prewarm_all,
+    ),
+)

@@ -1,0 +1,194 @@
+"""The files of a template, one by one. The rest of the path is the path of the file."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Annotated, Any, Final, Literal
+
+import msgspec
+
+from corral.controller.http.call import Call, Query
+from corral.controller.http.paging import Page, PageQuery, page_of_sorted
+from corral.controller.http.resources.template_shapes import (
+    ChangedTemplate,
+    VersionNumber,
+    changed,
+    making,
+    still,
+    the_template,
+)
+from corral.controller.http.resources.templates import ONE, TWO, NoteQuery, pump_of
+from corral.controller.http.route_table import Build, Content, Describe, Download, Read, Route, Upload
+from corral.controller.http.setting import Leading
+from corral.controller.mutations import Mutation
+from corral.controller.templates import changes
+from corral.domain.file_paths import check_path
+from corral.domain.permissions import Permission
+from corral.domain.templates import Manifest, TemplateFile
+
+_BYTES: Final = b"application/octet-stream"
+
+Mode = Literal["444", "555", "644", "755"]
+
+
+class FileQuery(Query, frozen=True, kw_only=True):
+    version: VersionNumber | None = None
+
+
+class FilesQuery(PageQuery, frozen=True, kw_only=True):
+    version: VersionNumber | None = None
+    prefix: Annotated[str, msgspec.Meta(max_length=4096)] = ""
+
+
+class PutFileQuery(NoteQuery, frozen=True, kw_only=True):
+    mode: (
+        Annotated[Mode, msgspec.Meta(description="Without: as it was, or 644. Without w: read-only.")] | None
+    ) = None
+
+
+class FileShape(msgspec.Struct, frozen=True, kw_only=True):
+    """A file of a version; `digest` is the SHA-256 of its content."""
+
+    path: str
+    mode: str
+    size: int
+    digest: str
+
+
+async def list_files(leading: Leading, call: Call[None, FilesQuery]) -> Page[FileShape]:
+    query = call.query
+    record = the_template(leading.state, call.path).record
+    version = record.version(query.version)
+    tree = await leading.templates.tree_of(version)
+    return page_of_sorted(
+        [file for file in tree.files if file.path.startswith(query.prefix)],
+        query,
+        kind=f"files of {record.name} {version.number} {query.prefix}",
+        key=lambda file: file.path,
+        shape=_shape,
+    )
+
+
+def _shape(file: TemplateFile) -> FileShape:
+    return FileShape(path=file.path, mode=f"{file.mode:o}", size=file.size, digest=file.digest)
+
+
+async def get_file(leading: Leading, call: Call[None, FileQuery]) -> Content:
+    path = _path(call)
+    version = the_template(leading.state, call.path).record.version(call.query.version)
+    file, source = await leading.templates.open_file(version, path)
+    name = path.rpartition("/")[2]
+    return Content(pump=pump_of(source), content_type=_BYTES, filename=name, length=file.size)
+
+
+async def put_file(
+    leading: Leading, call: Call[None, PutFileQuery], source: AsyncIterator[bytes]
+) -> Describe:
+    """The content is stored once; laying it over what the template then is may happen again."""
+    path = _path(call)
+    given = call.query.mode
+    alone = await leading.templates.with_file(Manifest(), path, source, mode=int(given or "644", 8))
+    (stored_file,) = alone.manifest.files
+
+    async def describe() -> Mutation:
+        stored = the_template(leading.state, call.path)
+        version = stored.record.version()
+        base = await leading.templates.tree_of(version)
+        file = stored_file if given else _as_it_was(stored_file, base)
+        intake = await leading.templates.overlaid(base, Manifest(files=(file,)))
+        still(leading, stored)
+        change = changes.new_version(
+            leading.state,
+            stored.record.name,
+            intake,
+            base=version.number,
+            **making(leading, call, call.query.note or f"put {path}"),
+        )
+        return changed(leading, "templates.put_file", change, path=path, digest=file.digest)
+
+    return describe
+
+
+def _as_it_was(file: TemplateFile, base: Manifest) -> TemplateFile:
+    """With the mode of the file that it replaces."""
+    mode = next((each.mode for each in base.files if each.path == file.path), file.mode)
+    return msgspec.structs.replace(file, mode=mode)
+
+
+async def remove_file(leading: Leading, call: Call[None, NoteQuery]) -> Describe:
+    path = _path(call)
+
+    async def describe() -> Mutation:
+        stored = the_template(leading.state, call.path)
+        version = stored.record.version()
+        base = await leading.templates.tree_of(version)
+        intake = await leading.templates.without_file(base, path)
+        still(leading, stored)
+        change = changes.new_version(
+            leading.state,
+            stored.record.name,
+            intake,
+            base=version.number,
+            **making(leading, call, call.query.note or f"remove {path}"),
+        )
+        return changed(leading, "templates.remove_file", change, path=path)
+
+    return describe
+
+
+def _path(call: Call[Any, Any]) -> str:
+    return check_path(call.path["path"], field="path")
+
+
+def file_limit(leading: Leading) -> int:
+    return leading.setting.templates.max_bytes
+
+
+def _routes(base: str) -> tuple[Route, ...]:
+    one = f"{base}/-/files/{{path}}"
+    return (
+        Read(
+            method="GET",
+            path=f"{base}/-/files",
+            permission=Permission.TEMPLATES_READ,
+            summary="List the files of a version of a template",
+            query=FilesQuery,
+            response=Page[FileShape],
+            handler=list_files,
+        ),
+        Download(
+            method="GET",
+            path=one,
+            permission=Permission.TEMPLATES_CONTENT,
+            summary="Download a file of a template",
+            query=FileQuery,
+            handler=get_file,
+            rest=True,
+        ),
+        Upload(
+            method="PUT",
+            path=one,
+            permission=Permission.TEMPLATES_MANAGE,
+            summary="Put a file into a template, as a new version",
+            query=PutFileQuery,
+            response=ChangedTemplate,
+            handler=put_file,
+            limit=file_limit,
+            revises=the_template,
+            rest=True,
+        ),
+        Build(
+            method="DELETE",
+            path=one,
+            permission=Permission.TEMPLATES_MANAGE,
+            summary="Take a file out of a template, as a new version",
+            query=NoteQuery,
+            response=ChangedTemplate,
+            handler=remove_file,
+            revises=the_template,
+            rest=True,
+        ),
+    )
+
+
+ROUTES: Final[tuple[Route, ...]] = (*_routes(ONE), *_routes(TWO))

@@ -1,0 +1,82 @@
+"""What a workload says about itself, with the token it was started with."""
+
+from __future__ import annotations
+
+import datetime as dt
+import math
+from typing import Annotated, Any, Final
+
+import msgspec
+
+from corral.controller.http.call import Body
+from corral.controller.http.route_table import WORKLOAD, Report, Route
+from corral.controller.http.setting import Leading
+from corral.controller.workload.tokens import WorkloadRun
+from corral.controller.workload.vitals import MAX_METRICS
+from corral.errors import Code, Rejected
+
+PlayerCount = Annotated[int, msgspec.Meta(ge=0, le=1_000_000)]
+MetricName = Annotated[str, msgspec.Meta(pattern=r"^[a-zA-Z_][a-zA-Z0-9_.:-]{0,63}(?!\n)$")]
+Metrics = Annotated[dict[MetricName, float], msgspec.Meta(max_length=MAX_METRICS)]
+
+
+class Players(Body, frozen=True, kw_only=True):
+    count: PlayerCount
+    max: Annotated[PlayerCount, msgspec.Meta(description="How many could play; 0: not known.")] = 0
+
+
+class TokenShape(msgspec.Struct, frozen=True, kw_only=True):
+    """The next token of this run. It may be renewed after `expires_at`, too, as long as the run lives."""
+
+    token: str
+    expires_at: dt.datetime
+
+
+def say_ready(leading: Leading, run: WorkloadRun, body: None) -> None:
+    del body
+    leading.workload.say_ready(run)
+
+
+def say_players(leading: Leading, run: WorkloadRun, body: Players) -> None:
+    leading.workload.say_players(run, count=body.count, maximum=body.max)
+
+
+def say_metrics(leading: Leading, run: WorkloadRun, body: dict[str, float]) -> None:
+    for name, value in body.items():
+        if not math.isfinite(value):
+            raise Rejected(Code.INVALID_FIELD, f"'{name}' is too large a number", field=name)
+    leading.workload.say_metrics(run, body)
+
+
+def renew_token(leading: Leading, run: WorkloadRun, body: None) -> TokenShape:
+    del body
+    token, expires_at = leading.workload.renew(run)
+    return TokenShape(token=token, expires_at=expires_at)
+
+
+def _report(what: str, summary: str, **more: Any) -> Report:
+    return Report(
+        **{
+            "method": "POST",
+            "path": f"/api/v1/workload/{what}",
+            "permission": WORKLOAD,
+            "summary": summary,
+            "status": 204,
+            **more,
+        }
+    )
+
+
+ROUTES: Final[tuple[Route, ...]] = (
+    _report("ready", "An instance says that it can be used", handler=say_ready),
+    _report("players", "An instance says how many play", body=Players, handler=say_players),
+    _report("metrics", "An instance says figures of its own", body=Metrics, handler=say_metrics),
+    _report(
+        "token",
+        "An instance renews its token",
+        response=TokenShape,
+        status=200,
+        handler=renew_token,
+        late=True,
+    ),
+)

@@ -1,0 +1,27 @@
+"""Where plans look names up: the templates and the catalog as they are in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from corral.controller.cluster_state import ClusterState
+from corral.domain.catalog import CatalogRecord
+from corral.domain.templates import TemplateRecord
+
+
+class StateSources:
+    """The `PlanSources` of a leading controller."""
+
+    def __init__(self, state: ClusterState) -> None:
+        self._state = state
+
+    def template(self, name: str, /) -> TemplateRecord | None:
+        found = self._state.templates.find(name)
+        return found.record if found else None
+
+    def templates_in(self, group: str, /) -> Sequence[TemplateRecord]:
+        return self._state.templates.in_group(group)
+
+    def artifact(self, platform: str, version: str, /) -> CatalogRecord | None:
+        found = self._state.catalog.find(f"{platform}/{version}")
+        return found.record if found else None

@@ -1,0 +1,137 @@
+"""Collection of contents that nothing names any more.
+
+What is named is marked: by the versions of all templates, by uploaded entries of the catalog, and by stored
+plans. The rest goes when nobody has stamped it for `templates.collect_after_seconds`. Whoever is about to
+name a content stamps it first and commits afterwards; the store judges a stamp and drops the blob in one
+step. So it does not matter that records change while a collection is under way.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import datetime as dt
+import functools
+from typing import Final
+
+import msgspec
+import structlog
+
+from corral.controller.cluster_state import ClusterState
+from corral.controller.instances.plan_use import decoded
+from corral.controller.templates.offloading import in_thread
+from corral.domain.instance_records import PlanRecord
+from corral.domain.templates import decode_manifest
+from corral.errors import CorralError
+from corral.store.port import BlobEngine
+from corral.system.clock import Clock
+from corral.system.config_schema import TemplatesSection
+
+_FLOOR: Final = dt.timedelta(seconds=60)
+"""The time between a stamp and the commit that follows it is shorter than this, whatever is configured."""
+_PAGE: Final = 2000
+_DROP: Final = 200
+_log = structlog.get_logger("corral.controller.templates")
+
+
+class Roots(msgspec.Struct, frozen=True, kw_only=True):
+    """What records name, as of one moment."""
+
+    manifests: frozenset[str]
+    blobs: frozenset[str]
+    plans: tuple[PlanRecord, ...] = ()
+
+
+class Collected(msgspec.Struct, frozen=True, kw_only=True):
+    kept: int
+    dropped: int
+
+
+def roots_of(state: ClusterState) -> Roots:
+    return Roots(
+        manifests=frozenset(
+            version.manifest for stored in state.templates for version in stored.record.versions
+        ),
+        blobs=frozenset(stored.record.sha256 for stored in state.catalog if not stored.record.url),
+        plans=tuple(stored.record for stored in state.plans),
+    )
+
+
+class BlobCollector:
+    """Call `collect` in every sweep: it does something when half the time that contents stay has passed."""
+
+    def __init__(self, blobs: BlobEngine, *, config: TemplatesSection, clock: Clock) -> None:
+        self._blobs = blobs
+        self._clock = clock
+        self._after = max(dt.timedelta(seconds=config.collect_after_seconds), _FLOOR)
+        self._due: float | None = None
+        self._began = clock.now(), clock.monotonic()
+
+    async def collect(self, state: ClusterState) -> Collected | None:
+        """A whole collection, or None when the next one is not due. Raises what the store raises."""
+        if self._due is not None and self._clock.monotonic() < self._due:
+            return None
+        collected = await self.collect_now(state)
+        self._due = self._clock.monotonic() + self._after.total_seconds() / 2
+        return collected
+
+    async def collect_now(self, state: ClusterState) -> Collected:
+        """Mark, then drop in small steps; may be broken off at any point. Nothing is dropped when a
+        manifest that is named cannot be read: what it names would go."""
+        before = self._time() - self._after
+        marked = await self._mark(roots_of(state))
+        kept = dropped = 0
+        after = ""
+        while page := await self._blobs.blob_stamps(after=after, limit=_PAGE):
+            after = page[-1].digest
+            doomed = [
+                stamp.digest
+                for stamp in page
+                if stamp.at < before and bytes.fromhex(stamp.digest) not in marked
+            ]
+            for start in range(0, len(doomed), _DROP):
+                dropped += await self._blobs.drop_blobs(doomed[start : start + _DROP], before=before)
+                await asyncio.sleep(0)
+            kept += len(page) - len(doomed)
+        if dropped:
+            _log.info("templates.collected", dropped=dropped, kept=kept)
+        return Collected(kept=kept, dropped=dropped)
+
+    def _time(self) -> dt.datetime:
+        """Now, but never more time since our beginning than has really passed: a wall clock that is set
+        forward makes nothing old that was stamped a moment ago."""
+        wall, monotonic = self._began
+        passed = dt.timedelta(seconds=self._clock.monotonic() - monotonic)
+        return min(self._clock.now(), wall + passed)
+
+    async def _mark(self, roots: Roots) -> set[bytes]:
+        """As raw digests: there may be hundreds of thousands."""
+        marked = {bytes.fromhex(digest) for digest in (*roots.manifests, *roots.blobs)}
+        for start in range(0, len(roots.plans), _PAGE):
+            plans = roots.plans[start : start + _PAGE]
+            marked |= await in_thread(functools.partial(_named_by_plans, plans))
+        for digest in sorted(roots.manifests):
+            try:
+                marked |= await self._named_by_manifest(digest)
+            except CorralError as error:
+                _log.warning("templates.collection_postponed", manifest=digest, reason=str(error))
+                raise
+        return marked
+
+    async def _named_by_manifest(self, digest: str) -> set[bytes]:
+        parts = [part async for part in self._blobs.read_blobs([digest])]
+        return await in_thread(lambda: _named_by(b"".join(parts)))
+
+
+def _named_by(manifest: bytes) -> set[bytes]:
+    return {bytes.fromhex(digest) for file in decode_manifest(manifest).files for digest in file.blobs}
+
+
+def _named_by_plans(plans: tuple[PlanRecord, ...]) -> set[bytes]:
+    """Programs that a run may fetch from us, also after the catalog has another one."""
+    found = set()
+    for record in plans:
+        plan = decoded(record)
+        for artifact in (plan.artifact, *(extension.artifact for extension in plan.extensions)):
+            if artifact is not None and not artifact.url:
+                found.add(bytes.fromhex(artifact.sha256))
+    return found

@@ -1,0 +1,98 @@
+"""What came in, stored: a manifest, its contents, and the hash nodes will know it by."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import hashlib
+from collections.abc import AsyncIterator, Collection, Iterable
+from typing import Final
+
+import msgspec
+
+from corral.controller.templates.offloading import in_thread
+from corral.controller.templates.refusals import contents_gone
+from corral.controller.templates.tar_writing import archive_size, archive_stream, blobs_of
+from corral.controller.templates.unpacking import Batches
+from corral.domain.templates import PIECE, Manifest, TemplateVersion, encode_manifest
+from corral.store.port import BlobEngine
+from corral.system.clock import Clock
+
+_HASH_STEP: Final = 1024 * 1024
+_TOUCH_STEP: Final = 5000
+
+
+class Intake(msgspec.Struct, frozen=True, kw_only=True):
+    """A tree of which everything is in the store, stamped: the record that names it may be committed."""
+
+    manifest: Manifest
+    digest: str
+    """Of the manifest's blob."""
+    hash: str
+    archive_size: int
+    files: int
+    size: int
+
+
+async def store_contents(blobs: BlobEngine, batches: Batches, *, clock: Clock) -> None:
+    """Put what is not there yet, a batch at a time; what is there is stamped and not written again."""
+    try:
+        while batch := await in_thread(batches.next):
+            missing = await blobs.touch_blobs(batch.keys(), at=clock.now())
+            if missing:
+                await blobs.put_blobs([batch[digest] for digest in sorted(missing)])
+    finally:
+        batches.close()
+
+
+async def complete(
+    blobs: BlobEngine, manifest: Manifest, *, clock: Clock, known: Iterable[TemplateVersion] = ()
+) -> Intake:
+    """From stored contents to an intake. A manifest that a known version has needs no hashing again."""
+    encoded = await in_thread(lambda: encode_manifest(manifest))
+    digest = await _put(blobs, encoded)
+    same = next((version for version in known if version.manifest == digest), None)
+    hash = same.hash if same else await _hash(blobs, manifest)
+    size = same.archive_size if same else await in_thread(lambda: archive_size(manifest))
+    await _stamp(blobs, {digest, *blobs_of(manifest)}, clock=clock)
+    return Intake(
+        manifest=manifest,
+        digest=digest,
+        hash=hash,
+        archive_size=size,
+        files=len(manifest.files),
+        size=manifest.size,
+    )
+
+
+async def _put(blobs: BlobEngine, content: bytes) -> str:
+    if len(content) <= PIECE:
+        return (await blobs.put_blobs([content]))[0].digest
+    pieces = (content[start : start + PIECE] for start in range(0, len(content), PIECE))
+    return (await blobs.put_blob(_each(pieces))).digest
+
+
+async def _each(pieces: Iterable[bytes]) -> AsyncIterator[bytes]:
+    for piece in pieces:
+        yield piece
+
+
+async def _hash(blobs: BlobEngine, manifest: Manifest) -> str:
+    hash = hashlib.sha256()
+    gathered = bytearray()
+    async with contextlib.aclosing(archive_stream(manifest, blobs.read_blobs)) as blocks:
+        async for block in blocks:
+            gathered += block
+            if len(gathered) >= _HASH_STEP:
+                await in_thread(functools.partial(hash.update, bytes(gathered)))
+                gathered.clear()
+    hash.update(gathered)
+    return hash.hexdigest()
+
+
+async def _stamp(blobs: BlobEngine, digests: Collection[str], *, clock: Clock) -> None:
+    """Say at the end that all of it is needed: taking it in may have lasted longer than blobs are kept."""
+    wanted = sorted(digests)
+    for start in range(0, len(wanted), _TOUCH_STEP):
+        if await blobs.touch_blobs(wanted[start : start + _TOUCH_STEP], at=clock.now()):
+            raise contents_gone()

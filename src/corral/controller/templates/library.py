@@ -1,0 +1,145 @@
+"""The template library: trees in and out of the store's blobs, in flat memory.
+
+Nothing here changes a template. What comes in is an `Intake`: contents, manifest and hash, stored and
+stamped; `changes` makes a version of it. An intake that nobody commits is collected like any other content
+that no record names.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import pathlib
+from collections import OrderedDict
+from collections.abc import AsyncIterator, Iterable
+from typing import Final
+
+from corral.controller.templates.archive_entries import Limits
+from corral.controller.templates.intake import Intake, complete, store_contents
+from corral.controller.templates.offloading import in_thread
+from corral.controller.templates.spooling import spooled
+from corral.controller.templates.tar_writing import archive_stream
+from corral.controller.templates.tree_edits import find_file, overlay, put_file, remove_path
+from corral.controller.templates.unpacking import SingleFile, Unpacking
+from corral.controller.templates.zip_writing import zip_stream
+from corral.domain.file_paths import check_path
+from corral.domain.template_diff import TemplateDiff, diff_versions
+from corral.domain.templates import Manifest, TemplateFile, TemplateVersion, decode_manifest
+from corral.errors import Code, unknown_choice
+from corral.store.port import BlobEngine
+from corral.system.clock import Clock
+from corral.system.config_schema import TemplatesSection
+
+FORMATS: Final = ("tar.gz", "zip")
+_REMEMBERED_FILES: Final = 100_000
+"""Manifests of about so many files together stay in memory."""
+
+
+class TemplateLibrary:
+    """`directory` is where uploads wait to be unpacked, in files without names; made when needed."""
+
+    def __init__(
+        self, blobs: BlobEngine, *, config: TemplatesSection, directory: pathlib.Path, clock: Clock
+    ) -> None:
+        self._blobs = blobs
+        self._clock = clock
+        self._directory = directory
+        self._limits = Limits(max_bytes=config.max_bytes, max_files=config.max_files)
+        self._remembered: OrderedDict[str, Manifest] = OrderedDict()
+
+    # in
+
+    async def intake_archive(
+        self, source: AsyncIterator[bytes], *, known: Iterable[TemplateVersion] = ()
+    ) -> Intake:
+        """A tar.gz, tar or zip, told by its content. `known` versions of it are not hashed again.
+
+        Raises ARCHIVE_INVALID, ARCHIVE_TOO_LARGE and PATH_REFUSED; then no version can come of it.
+        """
+        async with spooled(source, directory=self._directory, limit=self._limits.stream_bytes) as file:
+            unpacking = Unpacking(file, self._limits)
+            await store_contents(self._blobs, unpacking, clock=self._clock)
+        manifest = await in_thread(unpacking.manifest)
+        return await self._complete(manifest, known)
+
+    async def with_file(
+        self, manifest: Manifest, path: str, content: AsyncIterator[bytes], *, mode: int = 0o644
+    ) -> Intake:
+        """The tree with this file, new or in place of the one there. PATH_REFUSED, ARCHIVE_TOO_LARGE."""
+        check_path(path, field="path")
+        async with spooled(content, directory=self._directory, limit=self._limits.max_bytes) as file:
+            single = SingleFile(file, path=path, mode=mode)
+            await store_contents(self._blobs, single, clock=self._clock)
+        assert single.file is not None
+        changed = single.file
+        return await self._complete(await in_thread(lambda: put_file(manifest, changed, self._limits)))
+
+    async def without_file(self, manifest: Manifest, path: str) -> Intake:
+        """The tree without this file or empty directory; NOT_FOUND."""
+        return await self._complete(await in_thread(lambda: remove_path(manifest, path)))
+
+    async def overlaid(self, base: Manifest, upper: Manifest) -> Intake:
+        """The tree of both, `upper`'s files in place of `base`'s. PATH_REFUSED, ARCHIVE_TOO_LARGE."""
+        return await self._complete(await in_thread(lambda: overlay(base, upper, self._limits)))
+
+    # out
+
+    async def tree_of(self, version: TemplateVersion) -> Manifest:
+        return await self.manifest(version.manifest)
+
+    async def manifest(self, digest: str) -> Manifest:
+        """By the digest of its blob; NOT_FOUND."""
+        found = self._remembered.get(digest)
+        if found is None:
+            parts = [part async for part in self._blobs.read_blobs([digest])]
+            found = await in_thread(lambda: decode_manifest(b"".join(parts)))
+            self._remember(digest, found)
+        else:
+            self._remembered.move_to_end(digest)
+        return found
+
+    async def open_file(
+        self, version: TemplateVersion, path: str
+    ) -> tuple[TemplateFile, AsyncIterator[bytes]]:
+        """A file and its bytes; NOT_FOUND is raised here, not by the bytes."""
+        file = find_file(await self.tree_of(version), path)
+        return file, self.read_file(file)
+
+    def read_file(self, file: TemplateFile) -> AsyncIterator[bytes]:
+        return self._blobs.read_blobs(file.blobs)
+
+    async def archive(self, version: TemplateVersion) -> AsyncIterator[bytes]:
+        """The deterministic tar.gz: `archive_size` bytes, whose SHA-256 is the version's hash."""
+        manifest = await self.tree_of(version)
+        async with contextlib.aclosing(archive_stream(manifest, self._blobs.read_blobs)) as blocks:
+            async for block in blocks:
+                yield block
+
+    async def export(self, version: TemplateVersion, format: str) -> AsyncIterator[bytes]:
+        """For people: the same tar.gz, or a compressed zip."""
+        pack = {"tar.gz": archive_stream, "zip": zip_stream}[check_format(format)]
+        manifest = await self.tree_of(version)
+        async with contextlib.aclosing(pack(manifest, self._blobs.read_blobs)) as blocks:
+            async for block in blocks:
+                yield block
+
+    async def diff(self, before: TemplateVersion, after: TemplateVersion) -> TemplateDiff:
+        old, new = await self.tree_of(before), await self.tree_of(after)
+        return await in_thread(lambda: diff_versions(old, new, before.settings, after.settings))
+
+    async def _complete(self, manifest: Manifest, known: Iterable[TemplateVersion] = ()) -> Intake:
+        intake = await complete(self._blobs, manifest, clock=self._clock, known=known)
+        self._remember(intake.digest, manifest)
+        return intake
+
+    def _remember(self, digest: str, manifest: Manifest) -> None:
+        self._remembered[digest] = manifest
+        self._remembered.move_to_end(digest)
+        while sum(len(each.files) + 1 for each in self._remembered.values()) > _REMEMBERED_FILES:
+            self._remembered.popitem(last=False)
+
+
+def check_format(format: str) -> str:
+    """Of an export; an unknown one is refused with the known ones."""
+    if format not in FORMATS:
+        raise unknown_choice("format", format[:80], FORMATS, code=Code.INVALID_FIELD, field="format")
+    return format

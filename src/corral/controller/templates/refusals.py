@@ -1,0 +1,48 @@
+"""How an archive or one of its entries is refused: always by name, always with a way out."""
+
+from __future__ import annotations
+
+from corral.errors import Code, Rejected, Retryable
+
+_SHOWN = 160
+
+
+def shown(name: str) -> str:
+    """An entry's name for a message: on one line, and not longer than one."""
+    cut = name if len(name) <= _SHOWN else name[: _SHOWN - 3] + "..."
+    return repr(cut)
+
+
+def entry_refused(
+    name: str, why: str, *, hint: str = "nothing was stored; pack it without that entry"
+) -> Rejected:
+    return Rejected(Code.PATH_REFUSED, f"the archive's entry {shown(name)} is refused: {why}", hint=hint)
+
+
+def entry_damaged(name: str, why: str) -> Rejected:
+    return damaged(f"its entry {shown(name)}: {why}")
+
+
+def damaged(why: str) -> Rejected:
+    return Rejected(
+        Code.ARCHIVE_INVALID,
+        f"the archive cannot be read: {why}",
+        hint="nothing was stored; pack it again as tar.gz or zip, and send it whole",
+    )
+
+
+def too_large(what: str, limit: str) -> Rejected:
+    return Rejected(
+        Code.ARCHIVE_TOO_LARGE,
+        f"{what}; the limit is {limit}",
+        hint="nothing was stored; make it smaller, or raise templates.max_bytes or templates.max_files",
+    )
+
+
+def contents_gone() -> Retryable:
+    return Retryable(
+        Code.TEMPLATE_UNAVAILABLE,
+        "some of the template's contents left the store while it was being put together",
+        hint="send it again",
+        retry_after=1.0,
+    )

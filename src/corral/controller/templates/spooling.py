@@ -1,0 +1,57 @@
+"""An upload on disk, in a file without a name: when we are done or dead, it is gone."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import pathlib
+import tempfile
+from collections.abc import AsyncIterator, Callable
+from typing import IO, Final, TypeVar
+
+from corral.controller.templates.offloading import in_thread
+from corral.controller.templates.refusals import too_large
+from corral.errors import Code, Retryable
+
+T = TypeVar("T")
+
+_HOP: Final = 1024 * 1024
+
+
+@contextlib.asynccontextmanager
+async def spooled(
+    source: AsyncIterator[bytes], *, directory: pathlib.Path, limit: int
+) -> AsyncIterator[IO[bytes]]:
+    """Take the stream in, a MiB in memory at most. ARCHIVE_TOO_LARGE as soon as it is; DISK_FULL."""
+    with contextlib.ExitStack() as undo:
+        # Opened on a thread, and closed also when the caller was cancelled meanwhile.
+        file = await _on_disk(directory, lambda: undo.enter_context(_open(directory)))
+        gathered = bytearray()
+        size = 0
+        async for chunk in source:
+            size += len(chunk)
+            if size > limit:
+                raise too_large("the upload is larger than any template may be", f"{limit} bytes")
+            gathered += chunk
+            if len(gathered) >= _HOP:
+                await _on_disk(directory, functools.partial(file.write, bytes(gathered)))
+                gathered.clear()
+        await _on_disk(directory, functools.partial(file.write, bytes(gathered)))
+        yield file
+
+
+def _open(directory: pathlib.Path) -> IO[bytes]:
+    directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+    return tempfile.TemporaryFile(dir=directory, prefix="upload-", buffering=0)
+
+
+async def _on_disk(directory: pathlib.Path, work: Callable[[], T]) -> T:
+    try:
+        return await in_thread(work)
+    except OSError as error:
+        raise Retryable(
+            Code.DISK_FULL,
+            f"the upload cannot be kept in {directory}: {error.strerror or error}",
+            hint="make room on the controller's disk and send it again",
+            retry_after=30.0,
+        ) from error

@@ -1,0 +1,155 @@
+"""Reading tar strictly: files and directories by ustar, GNU and pax headers, everything else refused.
+
+A reader of our own, for two reasons: headers of any announced size are bounded before they are read,
+and nothing is guessed. An archive that ends without its end mark was cut, whatever came before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+import msgspec
+
+from corral.controller.templates.archive_entries import BLOCK, Entries, Entry, Readable
+from corral.controller.templates.refusals import damaged, entry_damaged, entry_refused
+
+_UNIT: Final = 512
+_HEADER_MAX: Final = 1024 * 1024
+"""Of a long name or a pax header."""
+_FILES: Final = b"0\x007"
+_REFUSED: Final = {
+    b"1": "it is a hard link",
+    b"2": "it is a symbolic link",
+    b"3": "it is a device",
+    b"4": "it is a device",
+    b"6": "it is a pipe",
+    b"S": "it is a sparse file",
+}
+_HARD_LINK_HINT: Final = "nothing was stored; pack with: tar --hard-dereference"
+
+
+class _Header(msgspec.Struct, frozen=True, kw_only=True):
+    name: bytes
+    mode: int
+    size: int
+    kind: bytes
+
+
+class _Override(msgspec.Struct, kw_only=True):
+    """What headers of headers said about the next entry."""
+
+    name: bytes | None = None
+    size: int | None = None
+    sparse: bool = False
+
+
+def read_tar(stream: Readable) -> Entries:
+    """Entries in their order. Reads the stream to its very end, so that its own check sum is checked."""
+    override = _Override()
+    while (header := _next_header(stream)) is not None:
+        match header.kind:
+            case b"x":
+                _apply_pax(_long(stream, header), override)
+            case b"L":
+                override.name = _long(stream, header).rstrip(b"\0")
+            case b"g" | b"K":  # a comment for all, or the target of a link that is refused anyway
+                _long(stream, header)
+            case _:
+                entry = _entry(header, override)
+                override = _Override()
+                content = _content(stream, entry)
+                yield entry, content
+                for _ in content:  # whatever the caller left
+                    pass
+    while stream.read(BLOCK):
+        pass
+
+
+def _next_header(stream: Readable) -> _Header | None:
+    raw = _exactly(stream, _UNIT, "it ends without its end mark")
+    if not any(raw):
+        return None
+    name = raw[:100].split(b"\0", 1)[0]
+    spaced = raw[:148] + b" " * 8 + raw[156:]
+    if _number(raw[148:156]) != sum(spaced):
+        raise damaged("it is not a tar archive, or damaged")
+    if raw[257:263] == b"ustar\0" and raw[345]:
+        name = raw[345:500].split(b"\0", 1)[0] + b"/" + name
+    return _Header(name=name, mode=_number(raw[100:108]), size=_number(raw[124:136]), kind=raw[156:157])
+
+
+def _number(field: bytes) -> int:
+    """Octal digits, or a large number in base 256."""
+    if field[0] == 0x80:
+        return int.from_bytes(field[1:])
+    digits = field.split(b"\0", 1)[0].strip() or b"0"
+    if not digits.isdigit() or b"8" in digits or b"9" in digits:
+        raise damaged("it is not a tar archive, or damaged: a number in a header is none")
+    return int(digits, 8)
+
+
+def _entry(header: _Header, override: _Override) -> Entry:
+    raw = header.name if override.name is None else override.name
+    name = raw.decode(errors="backslashreplace")
+    if name != raw.decode(errors="replace"):
+        raise entry_refused(name, "its name is not UTF-8")
+    kind = b"S" if override.sparse else header.kind
+    if why := _REFUSED.get(kind):
+        hint = {"hint": _HARD_LINK_HINT} if kind == b"1" else {}
+        raise entry_refused(name, why, **hint)
+    if kind == b"5" or (kind in (b"0", b"\0") and name.endswith("/")):
+        return Entry(name=name, directory=True)
+    if kind not in _FILES:
+        raise entry_refused(name, f"it is of an unknown kind {kind!r}")
+    size = header.size if override.size is None else override.size
+    return Entry(name=name, mode=header.mode, size=size)
+
+
+def _content(stream: Readable, entry: Entry) -> Iterator[bytes]:
+    left = entry.size
+    while left:
+        block = stream.read(min(left, BLOCK))
+        if not block:
+            raise entry_damaged(entry.name, f"it was cut, {left} bytes are missing")
+        left -= len(block)
+        yield block
+    _exactly(stream, -entry.size % _UNIT, "it was cut")
+
+
+def _long(stream: Readable, header: _Header) -> bytes:
+    if header.size > _HEADER_MAX:
+        raise damaged(f"a header of {header.size} bytes is too long")
+    data = _exactly(stream, header.size, "it was cut")
+    _exactly(stream, -header.size % _UNIT, "it was cut")
+    return data
+
+
+def _apply_pax(data: bytes, override: _Override) -> None:
+    """Records `LENGTH KEY=VALUE\\n`, of which the length counts all."""
+    while data:
+        digits, _, _ = data.partition(b" ")
+        length = int(digits) if digits.isdigit() and len(digits) < 10 else 0
+        record = data[len(digits) + 1 : length]
+        key, equals, value = record.partition(b"=")
+        if length > len(data) or not equals or not value.endswith(b"\n"):
+            raise damaged("a pax header is malformed")
+        data = data[length:]
+        if key == b"path":
+            override.name = value[:-1]
+        elif key == b"size":
+            if not value[:-1].isdigit() or len(value) > 20:
+                raise damaged("a pax header is malformed")
+            override.size = int(value)
+        elif key.startswith(b"GNU.sparse."):
+            override.sparse = True
+
+
+def _exactly(stream: Readable, size: int, why: str) -> bytes:
+    data = bytearray()
+    while len(data) < size:
+        block = stream.read(size - len(data))
+        if not block:
+            raise damaged(why)
+        data += block
+    return bytes(data)

@@ -1,0 +1,169 @@
+"""The one archive of a version: every byte follows from the manifest and the contents.
+
+Entries are sorted by path, owned by nobody, from 1970; gzip is written with stored blocks, so no version
+of a compressor has a say. The SHA-256 of this archive is the hash by which nodes and plans know a version,
+and its size is known before its first byte.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import heapq
+import struct
+import zlib
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Sequence
+from typing import Final, cast
+
+from corral.controller.templates.refusals import contents_gone
+from corral.domain.templates import Manifest, TemplateFile
+
+ReadBlobs = Callable[[Sequence[str]], AsyncIterator[bytes]]
+
+_UNIT: Final = 512
+_OCTAL_MAX: Final = 0o77777777777
+_STORED_MAX: Final = 65535
+_GZIP_HEADER: Final = b"\x1f\x8b\x08\x00\x00\x00\x00\x00\x00\xff"
+_END: Final = bytes(2 * _UNIT)
+_BREATH: Final = 100
+"""After so many entries the loop gets its turn: headers alone may be many."""
+
+
+def entries_of(manifest: Manifest) -> Iterator[TemplateFile | str]:
+    """Files and empty directories (by their paths), sorted together."""
+    files: Iterator[tuple[str, TemplateFile | str]] = ((file.path, file) for file in manifest.files)
+    directories: Iterator[tuple[str, TemplateFile | str]] = ((path, path) for path in manifest.directories)
+    for _, entry in heapq.merge(files, directories, key=lambda pair: pair[0]):
+        yield entry
+
+
+def blobs_of(manifest: Manifest) -> list[str]:
+    """What the contents are stored as, in the order of the archive."""
+    return [digest for file in manifest.files for digest in file.blobs]
+
+
+def archive_size(manifest: Manifest) -> int:
+    """Of the whole tar.gz; plain arithmetic."""
+    tar = len(_END)
+    for entry in entries_of(manifest):
+        size = 0 if isinstance(entry, str) else entry.size
+        tar += len(header_of(entry)) + size + -size % _UNIT
+    blocks = -(-tar // _STORED_MAX)
+    return len(_GZIP_HEADER) + tar + 5 * blocks + 8
+
+
+async def archive_stream(manifest: Manifest, read: ReadBlobs) -> AsyncGenerator[bytes, None]:
+    """The tar.gz. Raises NOT_FOUND or TEMPLATE_UNAVAILABLE when contents are gone."""
+    packed = StoredGzip()
+    async with contextlib.aclosing(_tar_stream(manifest, read)) as blocks:
+        async for block in blocks:
+            if out := packed.feed(block):
+                yield out
+    yield packed.finish()
+
+
+async def _tar_stream(manifest: Manifest, read: ReadBlobs) -> AsyncGenerator[bytes, None]:
+    async with contextlib.aclosing(Contents(read(blobs_of(manifest)))) as contents:
+        for number, entry in enumerate(entries_of(manifest)):
+            if number % _BREATH == 0:
+                await asyncio.sleep(0)
+            yield header_of(entry)
+            if isinstance(entry, TemplateFile):
+                async for block in contents.take(entry.size):
+                    yield block
+                yield bytes(-entry.size % _UNIT)
+    yield _END
+
+
+class Contents:
+    """A stream of contents one after the other, handed out file by file."""
+
+    def __init__(self, stream: AsyncIterator[bytes]) -> None:
+        self._stream = stream
+        self._rest = memoryview(b"")
+
+    async def take(self, size: int) -> AsyncIterator[bytes]:
+        """The next `size` bytes."""
+        while size:
+            if not self._rest:
+                try:
+                    self._rest = memoryview(await anext(self._stream))
+                except StopAsyncIteration:
+                    raise contents_gone() from None
+            block, self._rest = self._rest[:size], self._rest[size:]
+            size -= len(block)
+            yield bytes(block)
+
+    async def aclose(self) -> None:
+        await cast("AsyncGenerator[bytes, None]", self._stream).aclose()
+
+
+class StoredGzip:
+    """A gzip stream of stored blocks, full ones but the last."""
+
+    def __init__(self) -> None:
+        self._gathered = bytearray()
+        self._head = _GZIP_HEADER
+        self._sum = 0
+        self._size = 0
+
+    def feed(self, data: bytes) -> bytes:
+        """What can be sent by now; at least a byte is kept back, for the last block says that it is."""
+        self._sum = zlib.crc32(data, self._sum)
+        self._size += len(data)
+        self._gathered += data
+        if len(self._gathered) <= _STORED_MAX:
+            return b""
+        out: list[bytes | bytearray] = [self._head]
+        self._head = b""
+        whole = (len(self._gathered) - 1) // _STORED_MAX * _STORED_MAX
+        for start in range(0, whole, _STORED_MAX):
+            out += (_stored(_STORED_MAX, last=False), self._gathered[start : start + _STORED_MAX])
+        del self._gathered[:whole]
+        return b"".join(out)
+
+    def finish(self) -> bytes:
+        trailer = struct.pack("<2L", self._sum, self._size & 0xFFFFFFFF)
+        return self._head + _stored(len(self._gathered), last=True) + self._gathered + trailer
+
+
+def _stored(size: int, *, last: bool) -> bytes:
+    return struct.pack("<BHH", 1 if last else 0, size, size ^ 0xFFFF)
+
+
+def header_of(entry: TemplateFile | str) -> bytes:
+    """All header blocks of an entry: a pax one first where ustar's fields do not reach."""
+    if isinstance(entry, str):
+        return _named_header(entry + "/", mode=0o755, size=0, kind=b"5")
+    return _named_header(entry.path, mode=entry.mode, size=entry.size, kind=b"0")
+
+
+def _named_header(path: str, *, mode: int, size: int, kind: bytes) -> bytes:
+    name = path.encode()
+    records = b""
+    if len(name) > 100 or not name.isascii():
+        records += _pax_record(b"path", name)
+        name = name[:100].decode("ascii", "replace").replace("\ufffd", "_").encode()
+    if size > _OCTAL_MAX:
+        records += _pax_record(b"size", str(size).encode())
+        size = 0
+    header = _ustar(name, mode=mode, size=size, kind=kind)
+    if not records:
+        return header
+    extended = _ustar(b"././@PaxHeader", mode=0o644, size=len(records), kind=b"x")
+    return extended + records + bytes(-len(records) % _UNIT) + header
+
+
+def _pax_record(key: bytes, value: bytes) -> bytes:
+    rest = len(key) + len(value) + 3
+    length = rest + len(str(rest))
+    length = rest + len(str(length))
+    return b"%d %s=%s\n" % (length, key, value)
+
+
+def _ustar(name: bytes, *, mode: int, size: int, kind: bytes) -> bytes:
+    zero = b"0000000\0"
+    before = name.ljust(100, b"\0") + b"%07o\0" % mode + zero * 2 + b"%011o\0" % size + b"00000000000\0"
+    after = kind + bytes(100) + b"ustar\x0000" + bytes(64) + zero * 2 + bytes(155 + 12)
+    checked = sum(before) + sum(after) + 8 * 0x20
+    return before + b"%06o\0 " % checked + after

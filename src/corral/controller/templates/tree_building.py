@@ -1,0 +1,98 @@
+"""From entries one by one to a manifest: every path checked, nothing twice, nothing beneath a file."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from corral.controller.templates.archive_entries import Limits
+from corral.controller.templates.refusals import entry_refused, too_large
+from corral.domain.file_paths import check_path
+from corral.domain.templates import Manifest, TemplateFile
+from corral.errors import Rejected
+
+
+class TreeBuilder:
+    """A tree that grows within its limits. Raises PATH_REFUSED and ARCHIVE_TOO_LARGE by the entry's name."""
+
+    def __init__(self, limits: Limits) -> None:
+        self._limits = limits
+        self._files: dict[str, TemplateFile | None] = {}
+        self._directories: set[str] = set()
+        self._size = 0
+
+    def claim(self, name: str, *, size: int) -> str:
+        """Take a place for a file of this announced size, before its content is read; returns its path."""
+        path = self._path(name)
+        if not path:
+            raise entry_refused(name, "it has no name")
+        if path in self._files:
+            raise entry_refused(name, "its path is in the archive twice")
+        if path in self._directories:
+            raise entry_refused(name, "another entry lies beneath it, as if it were a directory")
+        self._add_parents(name, path)
+        if len(self._files) >= self._limits.max_files:
+            raise too_large("the tree has too many files", f"{self._limits.max_files} files")
+        self.check_size(name, size)
+        self._files[path] = None
+        return path
+
+    def check_size(self, name: str, size: int) -> None:
+        """Refuse a file of this size in addition to what is there."""
+        if self._size + size > self._limits.max_bytes:
+            raise too_large(f"with {name[:160]!r} the tree is too large", f"{self._limits.max_bytes} bytes")
+
+    def fill(self, file: TemplateFile) -> None:
+        """The content of a claimed place is known."""
+        self._files[file.path] = file
+        self._size += file.size
+
+    def add_directory(self, name: str) -> None:
+        path = self._path(name)
+        if not path:
+            return  # the root itself
+        if path in self._files:
+            raise entry_refused(name, "its path is in the archive twice, also as a file")
+        self._add_parents(name, path)
+        self._add_directories(path)
+
+    def manifest(self) -> Manifest:
+        files = tuple(file for _, file in sorted(self._files.items()) if file is not None)
+        return Manifest(files=files, directories=empty_directories(self._directories, self._files))
+
+    def _path(self, name: str) -> str:
+        """Without the `./` before and the `/` behind it, which packers add."""
+        path = name
+        while path.startswith("./"):
+            path = path[2:].lstrip("/")
+        path = path.rstrip("/") if path.strip("/") else path
+        if path in ("", "."):
+            return ""
+        try:
+            return check_path(path)
+        except Rejected as refused:
+            raise entry_refused(name, refused.message.rpartition(" is refused: ")[2]) from None
+
+    def _add_parents(self, name: str, path: str) -> None:
+        for parent in parents_of(path):
+            if parent in self._files:
+                raise entry_refused(name, f"it lies beneath {parent!r}, which is a file")
+            self._add_directories(parent)
+
+    def _add_directories(self, path: str) -> None:
+        self._directories.add(path)
+        if len(self._directories) > self._limits.max_files:
+            raise too_large("the tree has too many directories", f"{self._limits.max_files}")
+
+
+def parents_of(path: str) -> Iterator[str]:
+    """The directories above it, nearest first."""
+    while "/" in path:
+        path = path.rpartition("/")[0]
+        yield path
+
+
+def empty_directories(directories: Iterable[str], files: Iterable[str]) -> tuple[str, ...]:
+    """Those with nothing in them; all others follow from what they hold."""
+    wanted = set(directories)
+    filled = {parent for path in (*files, *wanted) for parent in parents_of(path)}
+    return tuple(sorted(wanted - filled))

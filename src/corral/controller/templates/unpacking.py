@@ -1,0 +1,138 @@
+"""From a spooled upload to batches of contents and a manifest. Blocking; run it on threads, step by step."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import zlib
+from collections.abc import Generator, Iterable, Iterator
+from typing import IO, Final
+
+from corral.controller.templates.archive_entries import Entries, Entry, Limits, Metered, blocks_of
+from corral.controller.templates.refusals import damaged
+from corral.controller.templates.tar_reading import read_tar
+from corral.controller.templates.tree_building import TreeBuilder
+from corral.controller.templates.zip_reading import read_zip
+from corral.domain.templates import PIECE, Manifest, TemplateFile
+
+BATCH_BYTES: Final = 4 * 1024 * 1024
+BATCH_BLOBS: Final = 2000
+
+Batch = dict[str, bytes]
+"""Contents by their digests: at most about BATCH_BYTES and a piece."""
+Blobs = Iterator[tuple[str, bytes]]
+
+
+class Batches:
+    """Contents as they come, several at a time; an iterator that makes its caller's steps short."""
+
+    def __init__(self, blobs: Generator[tuple[str, bytes], None, None]) -> None:
+        self._blobs = blobs
+
+    def next(self) -> Batch:
+        """Empty at the end."""
+        batch: Batch = {}
+        size = 0
+        for digest, content in self._blobs:
+            if digest not in batch:
+                batch[digest] = content
+                size += len(content)
+            if size >= BATCH_BYTES or len(batch) >= BATCH_BLOBS:
+                break
+        return batch
+
+    def close(self) -> None:
+        self._blobs.close()
+
+
+class Unpacking(Batches):
+    """An archive, told by its first bytes: tar.gz, tar or zip. The tree is known when all batches are."""
+
+    def __init__(self, file: IO[bytes], limits: Limits) -> None:
+        self._file = file
+        self._limits = limits
+        self._tree = TreeBuilder(limits)
+        super().__init__(self._unpack())
+
+    def manifest(self) -> Manifest:
+        return self._tree.manifest()
+
+    def _unpack(self) -> Generator[tuple[str, bytes], None, None]:
+        try:
+            for entry, blocks in self._entries():
+                if entry.directory:
+                    self._tree.add_directory(entry.name)
+                else:
+                    yield from self._take(entry, blocks)
+        except EOFError:
+            raise damaged("it was cut") from None
+        except (gzip.BadGzipFile, zlib.error) as error:
+            raise damaged(str(error)) from error
+
+    def _entries(self) -> Entries:
+        self._file.seek(0)
+        start = self._file.read(263)
+        self._file.seek(0)
+        if start.startswith(b"\x1f\x8b"):
+            return read_tar(Metered(gzip.GzipFile(fileobj=self._file), self._limits))
+        if start.startswith((b"PK\x03\x04", b"PK\x05\x06")):
+            return read_zip(self._file, self._limits)
+        if start[257:262] == b"ustar":
+            return read_tar(Metered(self._file, self._limits))
+        raise damaged("it is neither tar.gz nor zip" if start else "it is empty")
+
+    def _take(self, entry: Entry, blocks: Iterator[bytes]) -> Blobs:
+        path = self._tree.claim(entry.name, size=entry.size)
+        file = yield from split(path, entry.mode, self._within_limit(entry, blocks))
+        self._tree.fill(file)
+
+    def _within_limit(self, entry: Entry, blocks: Iterator[bytes]) -> Iterator[bytes]:
+        """What a header says about a size is not believed."""
+        size = 0
+        for block in blocks:
+            size += len(block)
+            self._tree.check_size(entry.name, size)
+            yield block
+
+
+class SingleFile(Batches):
+    """One file from a spooled body."""
+
+    def __init__(self, file: IO[bytes], *, path: str, mode: int) -> None:
+        file.seek(0)
+        self.file: TemplateFile | None = None
+        super().__init__(self._read(path, mode, blocks_of(file.read)))
+
+    def _read(
+        self, path: str, mode: int, blocks: Iterable[bytes]
+    ) -> Generator[tuple[str, bytes], None, None]:
+        self.file = yield from split(path, mode, blocks)
+
+
+def split(path: str, mode: int, blocks: Iterable[bytes]) -> Generator[tuple[str, bytes], None, TemplateFile]:
+    """Yield what the content is stored as, blob by blob; return the file."""
+    whole = hashlib.sha256()
+    gathered = bytearray()
+    pieces: list[str] = []
+    size = 0
+    for block in blocks:
+        whole.update(block)
+        size += len(block)
+        gathered += block
+        while len(gathered) > PIECE:
+            piece = bytes(gathered[:PIECE])
+            del gathered[:PIECE]
+            pieces.append(hashlib.sha256(piece).hexdigest())
+            yield pieces[-1], piece
+    last = bytes(gathered)
+    digest = whole.hexdigest()
+    if pieces:
+        pieces.append(hashlib.sha256(last).hexdigest())
+    yield (pieces[-1] if pieces else digest), last
+    return TemplateFile(path=path, mode=kept_mode(mode), size=size, digest=digest, pieces=tuple(pieces))
+
+
+def kept_mode(mode: int) -> int:
+    """What is kept of a mode: may its owner execute it, and may anybody write to it."""
+    executable = 0o111 if mode & 0o100 else 0
+    return (0o644 if mode & 0o222 else 0o444) | executable

@@ -1,0 +1,1 @@
+"""What workloads say about themselves, and the tokens by which they are believed."""

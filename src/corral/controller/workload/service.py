@@ -1,0 +1,105 @@
+"""The desk at which workloads report: who speaks is checked, what is said is kept and handed on."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Callable, Mapping
+from typing import Final, Protocol
+
+from corral.controller.cluster_state import ClusterState
+from corral.controller.sessions.rate_limit import RateLimit
+from corral.controller.workload.tokens import WorkloadRun, WorkloadTokens
+from corral.controller.workload.vitals import Vitals
+from corral.domain.ids import NodeId
+from corral.domain.instance_records import InstanceRecord
+from corral.errors import Code, Retryable
+from corral.store.port import Commit
+from corral.system.clock import Clock
+from corral.wire.v1.instance_pb2 import WorkloadReport
+from corral.wire.v1.link_pb2 import ControllerMessage
+
+_PER_MINUTE: Final = 1200
+"""Each report goes on to a node: one workload must not fill its link."""
+
+
+class Link(Protocol):
+    """What is asked of a node's session."""
+
+    def send(self, message: ControllerMessage, /) -> bool: ...
+
+
+class Links(Protocol):
+    """Where sessions are found."""
+
+    def find(self, node_id: NodeId, /) -> Link | None: ...
+
+
+class Workloads:
+    """Tokens and vitals of one term. What a workload says of its readiness and its players goes on to
+    its node, whose probe it answers; a repetition changes nothing."""
+
+    def __init__(
+        self,
+        *,
+        state: ClusterState,
+        links: Links,
+        key: Callable[[], bytes],
+        clock: Clock,
+        life: dt.timedelta,
+    ) -> None:
+        self._state = state
+        self._links = links
+        self.tokens = WorkloadTokens(key=key, state=state, clock=clock, life=life)
+        self.vitals = Vitals(state)
+        self._pace = RateLimit(per_minute=_PER_MINUTE, clock=clock)
+
+    def admit(self, text: str, *, late: bool = False) -> WorkloadRun:
+        """Who speaks with this token. WORKLOAD_TOKEN_INVALID; RATE_LIMITED for one that never stops."""
+        run = self.tokens.verify(text, late=late)
+        if not self._pace.allow(run.instance):
+            raise Retryable(
+                Code.RATE_LIMITED,
+                f"instance '{run.instance}' reports more than {_PER_MINUTE} times a minute",
+                hint="report changes only",
+                retry_after=1.0,
+            )
+        return run
+
+    def follow(self, commit: Commit) -> None:
+        """A commit is in memory: forget what it ended."""
+        self.vitals.follow(commit)
+
+    def say_ready(self, run: WorkloadRun) -> None:
+        """The workload can be used. NODE_OFFLINE when its node cannot be told: then it says it again."""
+        record = self._record(run)
+        self._report(record, WorkloadReport(ready=True))
+        self.vitals.ready(record.id, record.incarnation)
+
+    def say_players(self, run: WorkloadRun, *, count: int, maximum: int) -> None:
+        """How many play, of how many that could; 0 for a maximum that is not known."""
+        record = self._record(run)
+        self._report(record, WorkloadReport(players_known=True, player_count=count, max_players=maximum))
+        self.vitals.players(record.id, record.incarnation, count=count, maximum=maximum)
+
+    def say_metrics(self, run: WorkloadRun, values: Mapping[str, float]) -> None:
+        """Figures of its own; they stay with the controller."""
+        self.vitals.metrics(run.instance, run.incarnation, values)
+
+    def renew(self, run: WorkloadRun) -> tuple[str, dt.datetime]:
+        """Another token for this run, and until when it is taken."""
+        return self.tokens.minted(run.instance, run.incarnation)
+
+    def _record(self, run: WorkloadRun) -> InstanceRecord:
+        return self._state.instances.require(run.instance).record
+
+    def _report(self, record: InstanceRecord, report: WorkloadReport) -> None:
+        report.instance_id = record.id
+        report.incarnation = record.incarnation
+        link = self._links.find(record.node)
+        if link is None or not link.send(ControllerMessage(workload_report=report)):
+            raise Retryable(
+                Code.NODE_OFFLINE,
+                f"node '{record.node}' of instance '{record.id}' is not connected",
+                hint="say it again shortly",
+                retry_after=2.0,
+            )

@@ -1,0 +1,118 @@
+"""What is known of running instances from moment to moment: players, figures, how far a start has come.
+
+It is kept in memory alone and comes anew from nodes and workloads after a change of leaders. Every
+value belongs to one start of an instance and goes when that start ends, so it is bounded by what runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+import msgspec
+
+from corral.controller.cluster_state import ClusterState
+from corral.controller.collections import INSTANCES
+from corral.domain.ids import Incarnation, same_start
+from corral.domain.instance_records import InstanceRecord, live
+from corral.domain.instance_states import InstanceState
+from corral.errors import Code, Rejected
+from corral.store.port import Commit
+
+MAX_METRICS: Final = 64
+"""Figures that are kept of one instance; more of them would be a database, and somebody else's."""
+
+
+class Vital(msgspec.Struct, frozen=True, kw_only=True):
+    """The latest about one start. None: nobody has said."""
+
+    incarnation: int
+    ready: bool = False
+    """The workload has said so itself."""
+    players: int | None = None
+    max_players: int | None = None
+    metrics: dict[str, float] = {}
+    stage: str = ""
+    """What its node is doing for it, while it is prepared."""
+
+
+class Vitals:
+    """The latest of every living instance. What is said of another start than the present one is
+    dropped: it comes late, and would speak of the wrong run."""
+
+    def __init__(self, state: ClusterState) -> None:
+        self._state = state
+        self._known: dict[str, Vital] = {}
+
+    def __len__(self) -> int:
+        return len(self._known)
+
+    def find(self, id: str) -> Vital | None:
+        return self._known.get(id)
+
+    def all_players(self) -> list[tuple[str, str, int]]:
+        """Group, instance and number of players, of all that have said so."""
+        known = ((id, vital.players) for id, vital in self._known.items() if vital.players is not None)
+        found = ((self._state.instances.find(id), id, players) for id, players in known)
+        return [(stored.record.group, id, players) for stored, id, players in found if stored is not None]
+
+    def ready(self, id: str, incarnation: int) -> None:
+        self._change(id, incarnation, ready=True)
+
+    def stage(self, id: str, incarnation: int, stage: str) -> None:
+        """The stage a start has reached; empty when it is through."""
+        self._change(id, incarnation, stage=stage)
+
+    def players(self, id: str, incarnation: int, *, count: int, maximum: int) -> None:
+        self._change(id, incarnation, players=count, max_players=maximum)
+
+    def metrics(self, id: str, incarnation: int, values: Mapping[str, float]) -> None:
+        """Take these figures beside those that are known. INVALID_FIELD when there are too many."""
+        vital = self._vital(id, incarnation)
+        if vital is None:
+            return
+        merged = {**vital.metrics, **values}
+        if len(merged) > MAX_METRICS:
+            raise Rejected(
+                Code.INVALID_FIELD,
+                f"instance '{id}' would have {len(merged)} figures, and may have {MAX_METRICS}",
+                hint="send fewer names; each keeps its latest value",
+            )
+        self._known[id] = msgspec.structs.replace(vital, metrics=merged)
+
+    def follow(self, commit: Commit) -> None:
+        """Forget what a commit has ended. Never raises: memory follows the store here."""
+        for change in commit.changes:
+            if change.collection == INSTANCES.name and change.id in self._known:
+                self._review(change.id)
+
+    def _review(self, id: str) -> None:
+        vital = self._known[id]
+        record = self._living(id, vital.incarnation)
+        if record is None or record.incarnation != vital.incarnation:
+            del self._known[id]
+        elif vital.stage and record.state not in (InstanceState.SCHEDULED, InstanceState.PREPARING):
+            self._known[id] = msgspec.structs.replace(vital, stage="")
+
+    def _change(self, id: str, incarnation: int, **fields: object) -> None:
+        vital = self._vital(id, incarnation)
+        if vital is not None:
+            self._known[id] = msgspec.structs.replace(vital, **fields)
+
+    def _vital(self, id: str, incarnation: int) -> Vital | None:
+        """What is known so far; None when this start is not the present one, or has ended."""
+        record = self._living(id, incarnation)
+        if record is None:
+            return None
+        known = self._known.get(id)
+        if known is None or known.incarnation != record.incarnation:
+            # A restart by the node is another process: it has no players yet, and is not ready.
+            return Vital(incarnation=record.incarnation)
+        return known
+
+    def _living(self, id: str, incarnation: int) -> InstanceRecord | None:
+        stored = self._state.instances.find(id)
+        if stored is None or not live(stored.record.state):
+            return None
+        same = same_start(stored.record.incarnation, Incarnation(incarnation))
+        return stored.record if same else None

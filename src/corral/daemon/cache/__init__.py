@@ -1,0 +1,1 @@
+"""What this node keeps of templates, artifacts and first runs, and how it gets them."""

@@ -1,0 +1,188 @@
+"""Bytes on their way into the cache: parts that grow, can be continued, and count only when whole.
+
+All of this blocks and belongs into worker threads; one arrival is used by one thread at a time.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import pathlib
+from collections.abc import Sequence
+from typing import IO, Any, Final
+
+from corral.daemon.cache.sealed_files import SealedFiles
+from corral.domain.templates import PIECE, TemplateFile
+from corral.errors import Code, Retryable
+
+_BLOCK: Final = 1024 * 1024
+
+
+def part_of(parts: pathlib.Path, digest: str) -> pathlib.Path:
+    return parts / f"{digest}.part"
+
+
+class SmallFiles:
+    """The files of one bundle, one after the other, each whole in one blob."""
+
+    def __init__(self, files: Sequence[TemplateFile], *, parts: pathlib.Path, contents: SealedFiles) -> None:
+        self._files = list(files)
+        self._parts = parts
+        self._contents = contents
+        self._open: IO[bytes] | None = None
+        self._hasher: Any = hashlib.sha256()
+        self.stored = 0
+        """Bytes of the files that are whole by now."""
+
+    def begin(self) -> int:
+        """Open the first one; what an earlier attempt left of it is where to go on."""
+        return self._next()
+
+    def take(self, data: bytes) -> None:
+        view = memoryview(data)
+        while view:
+            if self._open is None:
+                raise Retryable(Code.TRANSFER_INTERRUPTED, "the controller sent more than it was asked for")
+            room = min(len(view), self._files[0].size - self._open.tell())
+            self._open.write(view[:room])
+            self._hasher.update(view[:room])
+            view = view[room:]
+            self._finish_those_done()
+
+    def end(self) -> None:
+        """Nothing more comes; raises when something is missing."""
+        if self._files:
+            raise Retryable(Code.TRANSFER_INTERRUPTED, "the controller sent less than it was asked for")
+
+    def close(self) -> None:
+        """Keep what is there for the next attempt. Idempotent."""
+        if self._open is not None:
+            self._open.close()
+            self._open = None
+
+    def _next(self) -> int:
+        part = part_of(self._parts, self._files[0].digest)
+        self._open = part.open("a+b")
+        if self._open.tell() >= self._files[0].size:
+            self._open.truncate(0)
+        self._open.seek(0)
+        self._hasher = hashlib.file_digest(self._open, "sha256")
+        return self._open.tell()
+
+    def _finish_those_done(self) -> None:
+        while self._open is not None and self._open.tell() == self._files[0].size:
+            file = self._files.pop(0)
+            self.close()
+            part = part_of(self._parts, file.digest)
+            if self._hasher.hexdigest() != file.digest:
+                part.unlink()
+                raise _wrong(file)
+            self._contents.admit(part, file.digest)
+            self.stored += file.size
+            if self._files:
+                self._next()
+
+
+class LargeFile:
+    """A long content put together of its pieces, in order. Each piece is checked when it is whole, the
+    content when all are. What is on disk of an earlier attempt is checked and used."""
+
+    def __init__(self, file: TemplateFile, *, parts: pathlib.Path, contents: SealedFiles) -> None:
+        self._file = file
+        self._part = part_of(parts, file.digest)
+        self._contents = contents
+        self._open: IO[bytes] | None = None
+        self._whole: Any = hashlib.sha256()
+        self._whole_before: Any = hashlib.sha256()
+        """As of the beginning of the piece that is under way."""
+        self._piece: Any = hashlib.sha256()
+        self.position = 0
+
+    def begin(self) -> None:
+        """Open the part and keep of it what is right: whole pieces, and the beginning of the next."""
+        self._open = self._part.open("a+b")
+        self._open.seek(0)
+        with contextlib.suppress(Retryable):  # from a wrong piece on, it is cut off
+            while self.position < self._file.size and (block := self._open.read(_BLOCK)):
+                self._count(memoryview(block)[: self._file.size - self.position])
+        self._open.truncate(self.position)
+        self._open.seek(self.position)
+
+    @property
+    def piece(self) -> int:
+        """The one that is under way."""
+        return self.position // PIECE
+
+    @property
+    def within(self) -> int:
+        """How much of it is here."""
+        return self.position % PIECE
+
+    @property
+    def complete(self) -> bool:
+        return self.position == self._file.size
+
+    def take(self, data: bytes | memoryview) -> None:
+        assert self._open is not None
+        if len(data) > self._file.size - self.position:
+            raise Retryable(Code.TRANSFER_INTERRUPTED, "the controller sent more than it was asked for")
+        self._open.write(data)
+        self._count(memoryview(data))
+
+    def copy(self, source: pathlib.Path, offset: int) -> bool:
+        """Take the next piece from a file that has it; False, and nothing taken, when it has not."""
+        size = min(PIECE, self._file.size - self.position)
+        try:
+            with source.open("rb") as reading:
+                data = os.pread(reading.fileno(), size, offset)
+        except OSError:
+            return False
+        if hashlib.sha256(data).hexdigest() != self._file.pieces[self.piece]:
+            return False
+        self.take(data)
+        return True
+
+    def finish(self) -> None:
+        self.close()
+        if self._whole.hexdigest() != self._file.digest:
+            self._part.unlink()
+            raise _wrong(self._file)
+        self._contents.admit(self._part, self._file.digest)
+
+    def close(self) -> None:
+        """Keep what is there for the next attempt. Idempotent."""
+        if self._open is not None:
+            self._open.close()
+            self._open = None
+
+    def _count(self, view: memoryview) -> None:
+        while view:
+            room = min(len(view), PIECE - self.within)
+            block, view = view[:room], view[room:]
+            index = self.piece
+            self._piece.update(block)
+            self._whole.update(block)
+            self.position += room
+            if self.within and not self.complete:
+                continue
+            if self._piece.hexdigest() != self._file.pieces[index]:
+                self._back_to(index)
+                raise _wrong(self._file)
+            self._piece, self._whole_before = hashlib.sha256(), self._whole.copy()
+
+    def _back_to(self, index: int) -> None:
+        """Drop the piece that is wrong; those before it stay."""
+        assert self._open is not None
+        self.position = index * PIECE
+        self._piece, self._whole = hashlib.sha256(), self._whole_before.copy()
+        self._open.truncate(self.position)
+        self._open.seek(self.position)
+
+
+def _wrong(file: TemplateFile) -> Retryable:
+    return Retryable(
+        Code.ARTIFACT_DIGEST_MISMATCH,
+        f"what the controller sent for '{file.path}' has another digest",
+        hint="it was thrown away; it is tried again",
+    )

@@ -1,0 +1,124 @@
+"""Artifacts: downloaded from where the plan says, or fetched from the controller; kept when verified."""
+
+from __future__ import annotations
+
+import pathlib
+from typing import Final
+
+import structlog
+
+from corral.daemon.cache.artifact_shelf import ArtifactFacts
+from corral.daemon.cache.room import Reservation, Room
+from corral.daemon.cache.sealed_files import is_digest
+from corral.daemon.cache.shelves import Shelves
+from corral.daemon.cache.template_session import Sessions
+from corral.daemon.downloads.downloads import Downloads
+from corral.daemon.link.data_channel import DataChannel
+from corral.daemon.threads import to_end
+from corral.domain.artifacts import shown_url
+from corral.domain.plans import PlanArtifact
+from corral.errors import Code, CorralError, Rejected, Retryable
+from corral.system.clock import Clock
+
+ATTEMPTS: Final = 4
+_LINE_TROUBLE: Final = frozenset(
+    {Code.UNREACHABLE, Code.TRANSFER_INTERRUPTED, Code.TIMEOUT, Code.RATE_LIMITED, Code.CONFLICT}
+)
+_log = structlog.get_logger("corral.daemon.cache")
+
+
+def described(artifact: PlanArtifact) -> str:
+    named = " ".join(part for part in (artifact.platform, artifact.version) if part)
+    return f"artifact '{named or artifact.file}'"
+
+
+class ArtifactSync:
+    def __init__(
+        self, *, shelves: Shelves, room: Room, sessions: Sessions, downloads: Downloads, clock: Clock
+    ) -> None:
+        self._shelves = shelves
+        self._room = room
+        self._sessions = sessions
+        self._downloads = downloads
+        self._clock = clock
+
+    async def bring(self, artifact: PlanArtifact) -> None:
+        """Make it usable. Nothing is kept whose digest is not the one in the plan."""
+        if not is_digest(artifact.sha256):
+            raise Rejected(
+                Code.ARTIFACT_REFUSED,
+                f"{described(artifact)} has no SHA-256 digest",
+                hint="name one: nothing is run that cannot be checked",
+                field="sha256",
+            )
+        part = self._shelves.parts / f"artifact-{artifact.sha256}"
+        async with self._room.reserving(artifact.size, subject=described(artifact)) as reservation:
+            if artifact.url:
+                size = await self._downloads.fetch(
+                    artifact.url, part, sha256=artifact.sha256, size=artifact.size
+                )
+            else:
+                size = await self._fetch(artifact, part)
+            await self._keep(artifact, part, size, reservation)
+
+    async def _keep(
+        self, artifact: PlanArtifact, part: pathlib.Path, size: int, reservation: Reservation
+    ) -> None:
+        if size > self._room.quota:
+            part.unlink(missing_ok=True)
+            raise Rejected(
+                Code.CACHE_FULL,
+                f"{described(artifact)} has {size} bytes, the cache of this node may hold {self._room.quota}",
+                hint="raise cache.quota_bytes on the node",
+            )
+        facts = ArtifactFacts(
+            platform=artifact.platform,
+            version=artifact.version,
+            file=artifact.file,
+            url=shown_url(artifact.url) if artifact.url else "",
+            sha256=artifact.sha256,
+            size=size,
+            cached_at_ms=int(self._clock.now().timestamp() * 1000),
+        )
+        known = self._shelves.artifacts.find(artifact.sha256)
+        await to_end(self._shelves.artifacts.put, part, facts)
+        if known is None:
+            reservation.arrived(size)
+        _log.info("cache.artifact_ready", artifact=artifact.file, sha256=artifact.sha256[:12], size=size)
+
+    async def _fetch(self, artifact: PlanArtifact, part: pathlib.Path) -> int:
+        """From the controller; continued when the line breaks, for as long as it moves at all."""
+        fruitless, before = 0, -1
+        while True:
+            session = await self._sessions.current()
+            if not session.bulk:
+                raise Rejected(
+                    Code.ARTIFACT_REFUSED,
+                    f"{described(artifact)} has no URL, and this controller cannot send it",
+                    hint="add it to the catalog with a URL",
+                )
+
+            async def fetch(channel: DataChannel) -> int:
+                return await channel.fetch(artifact.sha256, part)
+
+            try:
+                return await session.transfer(fetch, name=artifact.sha256[:12])
+            except CorralError as error:
+                if error.code is Code.NOT_FOUND:
+                    raise Rejected(
+                        Code.ARTIFACT_NOT_FOUND,
+                        f"the controller has no file for {described(artifact)}",
+                        hint="upload it to the catalog again",
+                    ) from error
+                if error.code not in _LINE_TROUBLE:
+                    raise
+                now = sum(path.stat().st_size for path in part.parent.glob(f"{part.name}.*"))
+                fruitless, before = (0 if now > before else fruitless + 1), now
+                if fruitless >= ATTEMPTS:
+                    raise Retryable(
+                        Code.CACHE_DOWNLOAD_FAILED,
+                        f"{described(artifact)} cannot be had from the controller: {error}",
+                        hint="it is tried again",
+                        retry_after=2.0,
+                    ) from error
+                _log.warning("cache.transfer_broken", artifact=artifact.file, reason=str(error))

@@ -1,0 +1,45 @@
+"""A disk that refuses, in our words."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import pathlib
+from collections.abc import Iterator
+from typing import Final
+
+from corral.errors import Code, Retryable
+
+_FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+
+
+@contextlib.contextmanager
+def disk_work(subject: str) -> Iterator[None]:
+    """Writing this may fail for want of room or worse: DISK_FULL or STORE_UNAVAILABLE, both Retryable."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno in _FULL:
+            raise Retryable(
+                Code.DISK_FULL,
+                f"there is no room on this node's disk for {subject}",
+                hint="make room, or lower cache.quota_bytes; it is tried again",
+            ) from error
+        raise Retryable(
+            Code.STORE_UNAVAILABLE,
+            f"{subject} cannot be written to the cache: {error.strerror or error}",
+            hint="check the disk and the permissions of the data directory; it is tried again",
+        ) from error
+
+
+def remove_tree(directory: pathlib.Path) -> None:
+    """Remove a directory of ours and all beneath it; what is gone already is fine."""
+    with contextlib.suppress(FileNotFoundError):
+        for name in os.listdir(directory):  # noqa: PTH208 - names only
+            path = directory / name
+            if path.is_dir() and not path.is_symlink():
+                remove_tree(path)
+            else:
+                path.unlink(missing_ok=True)
+        directory.rmdir()

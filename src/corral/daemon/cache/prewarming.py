@@ -1,0 +1,110 @@
+"""Orders to have things ready before they are needed, each item for itself."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterator
+from typing import Final, Protocol
+
+import structlog
+
+from corral.daemon.link.link import Reply
+from corral.domain.plans import PlanArtifact
+from corral.errors import Bug, Code, CorralError
+from corral.wire.v1.link_pb2 import DaemonMessage
+from corral.wire.v1.node_pb2 import ErrorReport
+from corral.wire.v1.plan_pb2 import CacheFailure, CacheStatus, PreWarmCache, TemplateRef
+
+AT_ONCE: Final = 2
+WAITING: Final = 32
+_log = structlog.get_logger("corral.daemon.cache")
+
+
+class Warmable(Protocol):
+    """What an order needs of the cache."""
+
+    async def warm_template(self, name: str, hash: str) -> None: ...
+
+    async def warm_artifact(self, artifact: PlanArtifact) -> None: ...
+
+    def status(self, request_id: str = "", failures: list[CacheFailure] | None = None) -> CacheStatus: ...
+
+
+class Prewarming:
+    """Follows PreWarmCache. Each order is answered with a CacheStatus when all of it is fetched or has
+    failed; one failure stops nothing else."""
+
+    def __init__(self, cache: Warmable) -> None:
+        self._cache = cache
+        self._turns = asyncio.Semaphore(AT_ONCE)
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def begin(self, reply: Reply, order: PreWarmCache) -> None:
+        """Never blocks."""
+        if len(self._tasks) >= WAITING:
+            failure = CacheFailure(
+                subject="prewarm",
+                error_code=Code.RATE_LIMITED.name,
+                error_message=f"{WAITING} orders to warm the cache are under way already",
+            )
+            self._answer(reply, order, [failure])
+            return
+        task = asyncio.create_task(self._run(reply, order), name=f"cache/prewarm/{order.request_id}")
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def close(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    async def _run(self, reply: Reply, order: PreWarmCache) -> None:
+        results = await asyncio.gather(
+            *(self._attempt(subject, work) for subject, work in self._items(order))
+        )
+        self._answer(reply, order, [failure for failure in results if failure is not None])
+
+    def _items(self, order: PreWarmCache) -> Iterator[tuple[str, Callable[[], Awaitable[None]]]]:
+        def template(ref: TemplateRef) -> Callable[[], Awaitable[None]]:
+            return lambda: self._cache.warm_template(ref.name, ref.hash)
+
+        def artifact(wanted: PlanArtifact) -> Callable[[], Awaitable[None]]:
+            return lambda: self._cache.warm_artifact(wanted)
+
+        for ref in order.templates:
+            yield f"template/{ref.name}", template(ref)
+        for entry in order.entries:
+            wanted = PlanArtifact(
+                platform=entry.platform,
+                version=entry.platform_version,
+                file=entry.jar_file,
+                url=entry.download_url,
+                sha256=entry.sha256,
+            )
+            yield f"artifact/{entry.platform}/{entry.platform_version}", artifact(wanted)
+
+    async def _attempt(self, subject: str, work: Callable[[], Awaitable[None]]) -> CacheFailure | None:
+        try:
+            async with self._turns:
+                await work()
+        except CorralError as error:
+            failure = error
+        except Exception as error:
+            _log.error("cache.prewarm_broke", subject=subject, exc_info=error)
+            failure = Bug(f"{subject} cannot be fetched: {error}")
+        else:
+            return None
+        _log.warning("cache.prewarm_failed", subject=subject, code=failure.code.name, reason=str(failure))
+        return CacheFailure(subject=subject, error_code=failure.code.name, error_message=str(failure))
+
+    def _answer(self, reply: Reply, order: PreWarmCache, failures: list[CacheFailure]) -> None:
+        reply(DaemonMessage(cache_status=self._cache.status(order.request_id, failures)))
+        if order.request_id:
+            return
+        for failure in failures:  # a plain peer reads nothing but this
+            report = ErrorReport(
+                error_code=Code.CACHE_DOWNLOAD_FAILED.name,
+                error_message=failure.error_message,
+                context=failure.subject,
+            )
+            reply(DaemonMessage(error_report=report))

@@ -1,0 +1,111 @@
+"""Files by digest, each checked once when it comes in and recognised afterwards by its seal.
+
+The seal is the modification time: a fixed moment that is set, after the content was verified and
+written to the disk, right before the file gets its name. Whoever writes to the file breaks it, for a
+write sets the time to the present. So nothing needs to be remembered beside the file itself, and a
+look at a thousand sealed files costs a thousand `lstat`s and no reading.
+
+The change time would catch a little more but is of no use: every hard link to a file changes it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import pathlib
+import stat
+from collections.abc import Callable, Iterator
+from typing import Final
+
+SEAL_NS: Final = 946_684_800 * 10**9
+"""The first moment of the year 2000."""
+MODE: Final = 0o444
+
+
+class SealedFiles:
+    """One directory of them. Methods block and may run in any thread; nothing is remembered here.
+    `dropped` is told, in that thread, of the size of a file that was removed for being harmed."""
+
+    def __init__(
+        self, root: pathlib.Path, *, fan_out: bool, dropped: Callable[[int], None] | None = None
+    ) -> None:
+        self._root = root
+        self._fan_out = fan_out
+        self._dropped = dropped
+
+    def path(self, digest: str) -> pathlib.Path:
+        return self._root / digest[:2] / digest if self._fan_out else self._root / digest
+
+    def make(self) -> None:
+        """Make the directories; fine when they exist."""
+        self._root.mkdir(parents=True, exist_ok=True, mode=0o700)
+        if self._fan_out:
+            for number in range(256):
+                (self._root / f"{number:02x}").mkdir(exist_ok=True, mode=0o700)
+
+    def sound(self, digest: str, size: int) -> bool:
+        """Is it there and unharmed? One whose seal is broken is read again, and sealed again or removed."""
+        path = self.path(digest)
+        try:
+            found = path.lstat()
+        except FileNotFoundError:
+            return False
+        if stat.S_ISREG(found.st_mode) and found.st_size == size:
+            if found.st_mtime_ns == SEAL_NS:
+                return True
+            if digest_of(path) == digest:
+                seal(path)
+                return True
+        path.unlink(missing_ok=True)
+        if self._dropped is not None:
+            self._dropped(found.st_size)
+        return False
+
+    def admit(self, part: pathlib.Path, digest: str) -> None:
+        """Take in a finished file whose digest the caller has verified. Durable: the content is on the
+        disk before the name is. A rename that a power failure undoes is found missing, and is fetched
+        again."""
+        descriptor = os.open(part, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            os.fchmod(descriptor, MODE)
+            os.fsync(descriptor)
+            os.utime(descriptor, ns=(SEAL_NS, SEAL_NS))
+        finally:
+            os.close(descriptor)
+        part.replace(self.path(digest))
+
+    def remove(self, digest: str) -> None:
+        self.path(digest).unlink(missing_ok=True)
+
+    def all(self) -> Iterator[tuple[str, int]]:
+        """Digest and size of every file; what does not belong here is passed over."""
+        places = sorted(self._root.iterdir()) if self._fan_out else [self._root]
+        for place in places:
+            if not place.is_dir():
+                continue
+            with os.scandir(place) as entries:
+                for entry in entries:
+                    if is_digest(entry.name) and entry.is_file(follow_symlinks=False):
+                        yield entry.name, entry.stat(follow_symlinks=False).st_size
+
+
+def seal(path: pathlib.Path) -> None:
+    with contextlib.suppress(FileNotFoundError):
+        os.utime(path, ns=(SEAL_NS, SEAL_NS), follow_symlinks=False)
+
+
+def digest_of(path: pathlib.Path) -> str:
+    """SHA-256 of a file; empty when it cannot be read."""
+    try:
+        with path.open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+    except OSError:
+        return ""
+
+
+_HEX: Final = frozenset("0123456789abcdef")
+
+
+def is_digest(text: str) -> bool:
+    return len(text) == 64 and _HEX.issuperset(text)

@@ -1,0 +1,102 @@
+"""All that lies in the cache's directory, and how much it is."""
+
+from __future__ import annotations
+
+import pathlib
+import threading
+import time
+from typing import Final
+
+import structlog
+
+from corral.daemon.cache.artifact_shelf import ArtifactShelf
+from corral.daemon.cache.bootstraps import BootstrapShelf
+from corral.daemon.cache.disk import disk_work, remove_tree
+from corral.daemon.cache.eviction import Eviction
+from corral.daemon.cache.sealed_files import SealedFiles
+from corral.daemon.cache.template_shelf import TemplateShelf
+from corral.domain.templates import Manifest, TemplateFile
+
+TEMPLATE: Final = "template"
+ARTIFACT: Final = "artifact"
+BOOTSTRAP: Final = "bootstrap"
+PART_AGE_SECONDS: Final = 86_400
+"""How long what a transfer left behind may wait for its continuation over restarts."""
+_log = structlog.get_logger("corral.daemon.cache")
+
+
+class Shelves:
+    """The directories of a cache. `size` is what they hold, parts of transfers excepted."""
+
+    def __init__(self, root: pathlib.Path) -> None:
+        self._root = root
+        self.parts = root / "parts"
+        self.contents = SealedFiles(root / "contents", fan_out=True, dropped=self.removed)
+        self.templates = TemplateShelf(root / "templates")
+        self.artifacts = ArtifactShelf(root / "artifacts")
+        self.bootstraps = BootstrapShelf(root / "bootstraps")
+        self._counting = threading.Lock()
+        self.size = 0
+
+    def scan(self) -> None:
+        """Learn what is there, once, at the start. Nothing is read but notes and sizes: contents are
+        looked at when they are used."""
+        with disk_work("the node's cache"):
+            self._root.mkdir(parents=True, exist_ok=True, mode=0o700)
+            self.contents.make()
+            self._drop_old_parts()
+            self.templates.scan()
+            self.artifacts.scan()
+            self.bootstraps.scan()
+        self.size = sum(size for _, size in self.contents.all())
+        self.size += sum(template.stored for template in self.templates.all())
+        self.size += sum(artifact.facts.size for artifact in self.artifacts.all())
+        self.size += sum(bootstrap.size for bootstrap in self.bootstraps.all())
+
+    def missing(self, manifest: Manifest) -> list[TemplateFile]:
+        """The files whose contents are not here unharmed, each content once."""
+        seen: set[str] = set()
+        found: list[TemplateFile] = []
+        for file in manifest.files:
+            if file.digest not in seen:
+                seen.add(file.digest)
+                if not self.contents.sound(file.digest, file.size):
+                    found.append(file)
+        return found
+
+    def added(self, size: int) -> None:
+        with self._counting:
+            self.size += size
+
+    def removed(self, size: int) -> None:
+        with self._counting:
+            self.size = max(0, self.size - size)
+
+    def forget(self, kind: str, key: str) -> None:
+        """From now on nobody finds it."""
+        {
+            TEMPLATE: self.templates.forget,
+            ARTIFACT: self.artifacts.forget,
+            BOOTSTRAP: self.bootstraps.forget,
+        }[kind](key)
+
+    def discard(self, eviction: Eviction) -> None:
+        """Remove the files of what was forgotten: the notes first, so that none names what is gone."""
+        for entry in eviction.entries:
+            {
+                TEMPLATE: self.templates.discard,
+                ARTIFACT: self.artifacts.discard,
+                BOOTSTRAP: self.bootstraps.discard,
+            }[entry.kind](entry.key)
+        for digest in eviction.contents:
+            self.contents.remove(digest)
+
+    def _drop_old_parts(self) -> None:
+        self.parts.mkdir(exist_ok=True, mode=0o700)
+        oldest = time.time() - PART_AGE_SECONDS  # against the times of files, which are wall times too
+        for path in self.parts.iterdir():
+            if path.is_dir() and not path.is_symlink():
+                remove_tree(path)
+            elif path.suffix != ".part" or path.lstat().st_mtime < oldest:
+                _log.info("cache.part_dropped", path=path.name)
+                path.unlink(missing_ok=True)

@@ -1,0 +1,176 @@
+"""What the cache says and hears over one connection to a controller."""
+
+from __future__ import annotations
+
+import asyncio
+import collections
+from collections.abc import Awaitable, Callable
+from typing import Final, TypeVar
+
+from corral.daemon.link.connection import Connection
+from corral.daemon.link.data_channel import DataChannel
+from corral.errors import Code, Retryable
+from corral.wire import features
+from corral.wire.v1.link_pb2 import ControllerMessage, DaemonMessage
+from corral.wire.v1.plan_pb2 import TemplateRequest
+
+T = TypeVar("T")
+
+ANSWER_SECONDS: Final = 30.0
+TRANSFERS: Final = 3
+"""At a time; the controller allows a node a few more, for consoles and other things."""
+
+
+class TemplateSession:
+    """Questions about templates and the transfers that follow, until the connection ends."""
+
+    def __init__(self, connection: Connection, *, answer_seconds: float = ANSWER_SECONDS) -> None:
+        self._connection = connection
+        self._answer_seconds = answer_seconds
+        self._turns: collections.defaultdict[str, asyncio.Lock] = collections.defaultdict(asyncio.Lock)
+        self._asked: dict[str, tuple[str, asyncio.Future[ControllerMessage]]] = {}
+        self._transfers = asyncio.Semaphore(TRANSFERS)
+        self._users = 0
+        self._channel: DataChannel | None = None
+        self._over = asyncio.Event()
+
+    @property
+    def by_digest(self) -> bool:
+        """Does the controller know versions by hash, manifests and bundles? Else it sends whole ones."""
+        return {features.TEMPLATES, features.DATA} <= self._connection.features
+
+    @property
+    def bulk(self) -> bool:
+        return features.DATA in self._connection.features
+
+    async def ask(self, name: str, *, known: str, wanted: str) -> ControllerMessage:
+        """Ask for a template and wait for the answer, one question about a name at a time: the answers
+        of a plain peer name nothing else. TIMEOUT or UNREACHABLE when none comes."""
+        async with self._turns[name]:
+            if self._over.is_set():
+                raise self._lost()
+            answer: asyncio.Future[ControllerMessage] = asyncio.get_running_loop().create_future()
+            self._asked[name] = (wanted, answer)
+            try:
+                request = TemplateRequest(template_name=name, known_hash=known, wanted_hash=wanted)
+                if not self._connection.send(DaemonMessage(template_request=request)):
+                    raise self._lost()
+                async with asyncio.timeout(self._answer_seconds):
+                    return await answer
+            except TimeoutError:
+                raise Retryable(
+                    Code.TIMEOUT,
+                    f"the controller did not answer about template '{name}' within {self._answer_seconds:g} s",
+                ) from None
+            finally:
+                del self._asked[name]
+
+    def answered(self, message: ControllerMessage) -> None:
+        """An answer came. One that nobody waits for, or that belongs to a question which was given up
+        (a peer that knows hashes names the one it was asked for), is passed over."""
+        name, hash = _subject(message)
+        wanted, answer = self._asked.get(name, ("", None))
+        if answer is None or answer.done():
+            return
+        if self.by_digest and wanted and hash and hash != wanted:
+            return
+        answer.set_result(message)
+
+    async def transfer(self, work: Callable[[DataChannel], Awaitable[T]], *, name: str) -> T:
+        """Do this over the data channel, a few at a time. UNREACHABLE when the connection ends first,
+        and then the work is cancelled."""
+        async with self._transfers:
+            if self._over.is_set():
+                raise self._lost()
+            self._users += 1
+            moving = asyncio.create_task(_run(work, self._data()), name=f"cache/transfer/{name}")
+            over = asyncio.create_task(self._over.wait(), name=f"cache/session/{name}")
+            try:
+                await asyncio.wait([moving, over], return_when=asyncio.FIRST_COMPLETED)
+                if not moving.done():
+                    raise self._lost()
+                return moving.result()
+            finally:
+                for task in (moving, over):
+                    task.cancel()
+                await asyncio.gather(moving, over, return_exceptions=True)
+                self._users -= 1
+                await self._hang_up()
+
+    def close(self) -> None:
+        """The connection is over: whoever waits is told, transfers end."""
+        self._over.set()
+        for _, answer in self._asked.values():
+            if not answer.done():
+                answer.set_exception(self._lost())
+
+    def _data(self) -> DataChannel:
+        if self._channel is None:
+            self._channel = DataChannel(self._connection)
+        return self._channel
+
+    async def _hang_up(self) -> None:
+        """A channel lives as long as there are transfers."""
+        if not self._users and self._channel is not None:
+            channel, self._channel = self._channel, None
+            async with channel:
+                pass
+
+    def _lost(self) -> Retryable:
+        return Retryable(Code.UNREACHABLE, f"the link to {self._connection.address} was lost")
+
+
+async def _run(work: Callable[[DataChannel], Awaitable[T]], channel: DataChannel) -> T:
+    return await work(channel)
+
+
+def _subject(message: ControllerMessage) -> tuple[str, str]:
+    """Which template, which version."""
+    kind = message.WhichOneof("payload")
+    if kind == "template_data":
+        return message.template_data.template_name, message.template_data.hash
+    if kind == "template_up_to_date":
+        return message.template_up_to_date.template_name, message.template_up_to_date.hash
+    return message.template_unavailable.template_name, message.template_unavailable.hash
+
+
+class Sessions:
+    """The present session, or the next one, for those who can wait a moment."""
+
+    def __init__(self, *, patience: float, answer_seconds: float = ANSWER_SECONDS) -> None:
+        self._patience = patience
+        self._answer_seconds = answer_seconds
+        self._current: TemplateSession | None = None
+        self._there = asyncio.Event()
+
+    def begin(self, connection: Connection) -> None:
+        self.end()
+        self._current = TemplateSession(connection, answer_seconds=self._answer_seconds)
+        self._there.set()
+
+    def end(self) -> None:
+        self._there.clear()
+        if self._current is not None:
+            session, self._current = self._current, None
+            session.close()
+
+    def answered(self, message: ControllerMessage) -> None:
+        if self._current is not None:
+            self._current.answered(message)
+
+    async def current(self) -> TemplateSession:
+        """TEMPLATE_UNAVAILABLE when there is no controller, for longer than a change of certificates or
+        a short cut takes."""
+        if self._current is None:
+            try:
+                async with asyncio.timeout(self._patience):
+                    await self._there.wait()
+            except TimeoutError:
+                raise Retryable(
+                    Code.TEMPLATE_UNAVAILABLE,
+                    "there is no controller to fetch from",
+                    hint="it is tried again when the link is back",
+                    retry_after=5.0,
+                ) from None
+        assert self._current is not None
+        return self._current

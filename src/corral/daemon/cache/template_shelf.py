@@ -1,0 +1,169 @@
+"""The template versions this node knows: for each its manifest, in a file that never changes.
+
+When a version was used last is the file's modification time.
+"""
+
+from __future__ import annotations
+
+import os
+import pathlib
+from typing import Final
+
+import msgspec
+import structlog
+
+from corral.daemon.cache.disk import disk_work
+from corral.daemon.cache.sealed_files import is_digest
+from corral.domain.templates import Manifest, encode_manifest, manifest_digest
+from corral.system.files import atomic_write
+
+FORMAT: Final = "cached-template"
+FORMAT_VERSION: Final = 1
+_log = structlog.get_logger("corral.daemon.cache")
+
+
+class CachedTemplate(msgspec.Struct, frozen=True, kw_only=True):
+    """One version, without its files."""
+
+    name: str
+    hash: str
+    digest: str
+    """Of the manifest."""
+    size: int
+    """Of all its files together."""
+    used_ms: int
+    stored: int
+    """What its own file takes."""
+
+
+class _Head(msgspec.Struct, frozen=True, kw_only=True):
+    format: str
+    version: int
+    name: str
+    hash: str
+    digest: str
+    size: int
+
+
+class _Whole(_Head, frozen=True, kw_only=True):
+    manifest: Manifest
+
+
+class _Document(_Head, frozen=True, kw_only=True):
+    manifest: msgspec.Raw
+
+
+class TemplateShelf:
+    """The directory `templates/`. What is known is in memory, without the lists of files; only `scan`,
+    `put`, `manifest` and `discard` touch the disk for longer than a moment."""
+
+    def __init__(self, root: pathlib.Path) -> None:
+        self._root = root
+        self._known: dict[str, CachedTemplate] = {}
+
+    def scan(self) -> None:
+        """Learn what is there. A file that cannot be read is no loss: it is removed."""
+        self._root.mkdir(parents=True, exist_ok=True, mode=0o700)
+        for path in sorted(self._root.iterdir()):
+            found = _read_head(path)
+            if found is None:
+                _log.warning("cache.entry_dropped", path=str(path))
+                path.unlink(missing_ok=True)
+            else:
+                self._known[found.hash] = found
+
+    def all(self) -> list[CachedTemplate]:
+        return list(self._known.values())
+
+    def find(self, hash: str) -> CachedTemplate | None:
+        return self._known.get(hash)
+
+    def newest(self, name: str) -> CachedTemplate | None:
+        """The version of this template that was used last."""
+        versions = [known for known in self._known.values() if known.name == name]
+        return max(versions, key=lambda known: known.used_ms, default=None)
+
+    def put(self, name: str, hash: str, manifest: Manifest, *, now_ms: int) -> CachedTemplate:
+        """Note that all contents of this version are here; durable."""
+        head: dict[str, str | int] = {
+            "format": FORMAT,
+            "version": FORMAT_VERSION,
+            "name": name,
+            "hash": hash,
+            "digest": manifest_digest(manifest),
+            "size": manifest.size,
+        }
+        document = msgspec.convert({**head, "manifest": msgspec.Raw(encode_manifest(manifest))}, _Document)
+        content = msgspec.json.encode(document)
+        path = self._path(hash)
+        with disk_work(f"template '{name}'"):
+            atomic_write(path, content)
+            os.utime(path, ns=(now_ms * 10**6, now_ms * 10**6))
+        known = CachedTemplate(
+            name=name,
+            hash=hash,
+            digest=document.digest,
+            size=manifest.size,
+            used_ms=now_ms,
+            stored=len(content),
+        )
+        self._known[hash] = known
+        return known
+
+    def manifest(self, hash: str) -> Manifest | None:
+        """Read and verify it; None, and forgotten, when it is not (any more) what it was."""
+        try:
+            whole = msgspec.json.decode(self._path(hash).read_bytes(), type=_Whole)
+        except (OSError, msgspec.MsgspecError, UnicodeDecodeError):
+            whole = None
+        if whole is not None and manifest_digest(whole.manifest) == whole.digest:
+            return whole.manifest
+        if self._known.pop(hash, None) is not None:
+            _log.warning("cache.entry_dropped", path=str(self._path(hash)))
+        self._path(hash).unlink(missing_ok=True)
+        return None
+
+    def used(self, hash: str, *, now_ms: int) -> None:
+        """It was used just now. Quick enough for the loop; a time that cannot be written is no harm."""
+        known = self._known.get(hash)
+        if known is not None:
+            self._known[hash] = msgspec.structs.replace(known, used_ms=now_ms)
+            _stamp(self._path(hash), now_ms)
+
+    def forget(self, hash: str) -> None:
+        """From now on nobody finds it; `discard` removes its file."""
+        self._known.pop(hash, None)
+
+    def discard(self, hash: str) -> None:
+        if hash not in self._known:
+            self._path(hash).unlink(missing_ok=True)
+
+    def _path(self, hash: str) -> pathlib.Path:
+        return self._root / f"{hash}.json"
+
+
+def _stamp(path: pathlib.Path, now_ms: int) -> None:
+    try:
+        os.utime(path, ns=(now_ms * 10**6, now_ms * 10**6))
+    except OSError as error:
+        _log.debug("cache.use_not_noted", path=str(path), reason=str(error))
+
+
+def _read_head(path: pathlib.Path) -> CachedTemplate | None:
+    if path.suffix != ".json" or not is_digest(path.stem):
+        return None
+    try:
+        found = path.stat()
+        head = msgspec.json.decode(path.read_bytes(), type=_Head)
+    except (OSError, msgspec.MsgspecError, UnicodeDecodeError):
+        return None
+    if head.format != FORMAT or head.version != FORMAT_VERSION or head.hash != path.stem:
+        return None
+    return CachedTemplate(
+        name=head.name,
+        hash=head.hash,
+        digest=head.digest,
+        size=head.size,
+        used_ms=found.st_mtime_ns // 10**6,
+        stored=found.st_size,
+    )

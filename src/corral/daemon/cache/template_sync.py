@@ -1,0 +1,245 @@
+"""Templates from the controller: asked for by hash, answered with as little as will do, verified."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import hashlib
+import pathlib
+from collections.abc import Sequence
+from typing import Final
+
+import structlog
+
+from corral.daemon.cache.archives import Unpacking
+from corral.daemon.cache.fetching import ContentFetch, PieceSources
+from corral.daemon.cache.manifests import MAX_MANIFEST, check_manifest, read_manifest
+from corral.daemon.cache.room import Reservation, Room
+from corral.daemon.cache.shelves import Shelves
+from corral.daemon.cache.template_session import Sessions, TemplateSession
+from corral.daemon.link.data_channel import DataChannel
+from corral.daemon.threads import to_end
+from corral.domain.template_delta import apply_delta
+from corral.domain.templates import Manifest, TemplateFile, manifest_digest
+from corral.errors import Code, CorralError, Rejected, Retryable
+from corral.system.clock import Clock
+from corral.wire.v1.plan_pb2 import TemplateData, TemplateUnavailable, TemplateUpToDate
+
+ATTEMPTS: Final = 4
+"""In a row that bring nothing; one that brought something is followed by another in any case."""
+_PAUSE: Final = 0.25
+_LINE_TROUBLE: Final = frozenset(
+    {
+        Code.UNREACHABLE,
+        Code.TRANSFER_INTERRUPTED,
+        Code.TIMEOUT,
+        Code.RATE_LIMITED,
+        Code.CONFLICT,  # of a session that was replaced by the next one
+        Code.STALE_EPOCH,
+        Code.ARTIFACT_DIGEST_MISMATCH,
+    }
+)
+_log = structlog.get_logger("corral.daemon.cache")
+
+
+class TemplateSync:
+    """Brings one version at a time into the cache; several may be under way."""
+
+    def __init__(self, *, shelves: Shelves, room: Room, sessions: Sessions, clock: Clock) -> None:
+        self._shelves = shelves
+        self._room = room
+        self._sessions = sessions
+        self._clock = clock
+        self._received = 0
+
+    async def bring(self, name: str, wanted: str) -> str:
+        """Make this version (empty: the current one) usable; returns its hash. A line that breaks is
+        waited for a moment and the transfer goes on; TEMPLATE_UNAVAILABLE when that does not help."""
+        fruitless = 0
+        while True:
+            session, before = await self._sessions.current(), self._received
+            try:
+                return await self._bring(session, name, wanted)
+            except CorralError as error:
+                if error.code not in _LINE_TROUBLE:
+                    raise
+                fruitless = 0 if self._received > before else fruitless + 1
+                if fruitless >= ATTEMPTS:
+                    raise _unavailable(name, str(error)) from error
+                _log.warning("cache.transfer_broken", template=name, reason=str(error))
+            await asyncio.sleep(_PAUSE * 2**fruitless)
+
+    async def _bring(self, session: TemplateSession, name: str, wanted: str) -> str:
+        at_hand = await to_end(self._shelves.templates.manifest, wanted) if wanted else None
+        if at_hand is not None and session.by_digest:
+            await self._complete(session, name, wanted, at_hand)  # only contents were lost
+            return wanted
+        known = await self._known(session, name)
+        message = await session.ask(name, known=known, wanted=wanted)
+        kind = message.WhichOneof("payload")
+        if kind == "template_unavailable":
+            raise _refusal(name, message.template_unavailable)
+        if kind == "template_up_to_date":
+            return await self._up_to_date(session, message.template_up_to_date, known, wanted)
+        return await self._take(session, message.template_data, name, known, wanted)
+
+    async def _known(self, session: TemplateSession, name: str) -> str:
+        """The version we have; to a peer that can send nothing but whole ones, only if we have it whole."""
+        newest = self._shelves.templates.newest(name)
+        if newest is None or session.by_digest:
+            return newest.hash if newest else ""
+        manifest = await to_end(self._shelves.templates.manifest, newest.hash)
+        missing = await to_end(self._shelves.missing, manifest) if manifest is not None else None
+        return newest.hash if missing == [] else ""
+
+    async def _up_to_date(
+        self, session: TemplateSession, answer: TemplateUpToDate, known: str, wanted: str
+    ) -> str:
+        name = answer.template_name
+        if (wanted and known != wanted) or (answer.hash and answer.hash != known):
+            raise _unavailable(name, "the controller has another version than the plan")
+        manifest = await to_end(self._shelves.templates.manifest, known) if known else None
+        if manifest is None:
+            raise _unavailable(name, "what the controller calls up to date is not here")
+        if session.by_digest:
+            await self._complete(session, name, known, manifest)
+        return known
+
+    async def _take(
+        self, session: TemplateSession, data: TemplateData, name: str, known: str, wanted: str
+    ) -> str:
+        hash = data.hash or hashlib.sha256(data.tar_gz).hexdigest()
+        if wanted and hash != wanted:
+            raise _unavailable(
+                name, f"the controller sent version {hash[:12]}…, the plan names {wanted[:12]}…"
+            )
+        if data.HasField("offer"):
+            manifest = await self._offered(session, data, name, known)
+            await self._complete(session, name, hash, manifest)
+        else:
+            await self._unpack(data.tar_gz, name, hash)
+        return hash
+
+    async def _offered(self, session: TemplateSession, data: TemplateData, name: str, known: str) -> Manifest:
+        """The manifest: made of the one we know, or fetched."""
+        if data.delta and known:
+            old = await to_end(self._shelves.templates.manifest, known)
+            manifest = await to_end(_changed, old, data) if old is not None else None
+            if manifest is not None:
+                return check_manifest(manifest, name=name)
+        if not 0 <= data.offer.size_bytes <= MAX_MANIFEST:
+            raise Rejected(Code.ARCHIVE_TOO_LARGE, f"the list of files of template '{name}' is too large")
+        if not session.by_digest:
+            raise _unavailable(name, "the controller offers what it cannot transfer")
+        digest, part = data.offer.digest, self._shelves.parts / f"manifest-{data.offer.digest}"
+
+        async def fetch(channel: DataChannel) -> bytes:
+            await channel.fetch(digest, part)
+            return await to_end(part.read_bytes)
+
+        try:
+            content = await session.transfer(fetch, name=name)
+            return await to_end(read_manifest, content, digest=digest, name=name)
+        finally:
+            part.unlink(missing_ok=True)
+
+    async def _complete(self, session: TemplateSession, name: str, hash: str, manifest: Manifest) -> None:
+        """Fetch what is missing of this version and note that it is here."""
+        with self._room.protecting(manifest):
+            async with self._room.lock:
+                missing = await to_end(self._shelves.missing, manifest)
+            size = sum(file.size for file in missing)
+            async with self._room.reserving(size, subject=f"template '{name}'") as reservation:
+                if missing:
+                    await self._fetch(session, name, missing, reservation)
+            await self._note(name, hash, manifest)
+
+    async def _fetch(
+        self, session: TemplateSession, name: str, missing: Sequence[TemplateFile], reservation: Reservation
+    ) -> None:
+        sources = await to_end(self._sources, name)
+
+        async def fetch(channel: DataChannel) -> None:
+            fetching = ContentFetch(
+                channel,
+                shelves=self._shelves,
+                sources=sources,
+                progress=self._count,
+                arrived=reservation.arrived,
+            )
+            await fetching.run(missing, name=name)
+
+        try:
+            await session.transfer(fetch, name=name)
+        except Rejected as error:
+            if error.code is not Code.NOT_FOUND:
+                raise
+            raise _unavailable(name, f"the controller lacks a part of it: {error}") from error
+
+    async def _unpack(self, archive: bytes, name: str, hash: str) -> None:
+        if await to_end(lambda: hashlib.sha256(archive).hexdigest()) != hash:
+            raise Retryable(
+                Code.ARTIFACT_DIGEST_MISMATCH,
+                f"the archive of template '{name}' has another digest than it says",
+            )
+        self._count(len(archive))
+        sizes: dict[str, int] = {}
+        keep = functools.partial(self._keep, sizes)
+        unpacking = Unpacking(name=name, parts=self._shelves.parts, keep=keep, limit=self._room.quota)
+        async with self._room.lock:  # nothing goes between the contents' coming and their being named
+            try:
+                manifest = await to_end(unpacking.run, archive)
+            finally:
+                self._shelves.added(sum(sizes.values()))
+            await self._note(name, hash, manifest)
+
+    def _keep(self, sizes: dict[str, int], part: pathlib.Path, digest: str) -> None:
+        size = part.stat().st_size
+        if not self._shelves.contents.sound(digest, size):
+            self._shelves.contents.admit(part, digest)
+            sizes[digest] = size
+
+    async def _note(self, name: str, hash: str, manifest: Manifest) -> None:
+        now_ms = int(self._clock.now().timestamp() * 1000)
+        before = self._shelves.templates.find(hash)
+        noted = await to_end(self._shelves.templates.put, name, hash, manifest, now_ms=now_ms)
+        self._shelves.added(noted.stored - (before.stored if before else 0))
+        _log.info("cache.template_ready", template=name, hash=hash[:12], files=len(manifest.files))
+
+    def _sources(self, name: str) -> PieceSources:
+        sources = PieceSources(self._shelves)
+        for known in self._shelves.templates.all():
+            if known.name == name and (manifest := self._shelves.templates.manifest(known.hash)) is not None:
+                sources.learn(manifest)
+        return sources
+
+    def _count(self, size: int) -> None:
+        self._received += size
+
+
+def _changed(old: Manifest, data: TemplateData) -> Manifest | None:
+    """The offered manifest, if the changes lead there; else it is fetched whole."""
+    try:
+        manifest = apply_delta(old, data.delta)
+    except Rejected:
+        return None
+    return manifest if manifest_digest(manifest) == data.offer.digest else None
+
+
+def _unavailable(name: str, why: str) -> Retryable:
+    return Retryable(
+        Code.TEMPLATE_UNAVAILABLE,
+        f"template '{name}' cannot be had now: {why}",
+        hint="it is tried again",
+        retry_after=2.0,
+    )
+
+
+def _refusal(name: str, answer: TemplateUnavailable) -> CorralError:
+    why = answer.error_message or "the controller does not say why"
+    code = Code.__members__.get(answer.error_code)
+    if code in (Code.TEMPLATE_NOT_FOUND, Code.NOT_FOUND):
+        return Rejected(Code.TEMPLATE_NOT_FOUND, f"template '{name}' cannot be had: {why}")
+    if code is Code.ARCHIVE_TOO_LARGE:
+        return Rejected(code, f"template '{name}' cannot be had: {why}")
+    return _unavailable(name, why)

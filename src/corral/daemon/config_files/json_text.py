@@ -1,0 +1,247 @@
+"""JSON, edited where it lies: what is not named keeps its bytes, its order and the precision of its numbers."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from json.decoder import scanstring  # type: ignore[attr-defined]  # not in the stubs
+from typing import Any, Final
+
+import msgspec
+
+from corral.daemon.config_files.faults import MAX_DEPTH, Impossible, Malformed, decoded, line_of
+from corral.daemon.config_files.splicing import Splices, line_start, newline_of
+from corral.daemon.config_files.values import settled
+
+_BLANK: Final = re.compile(r"[ \t\r\n]*")
+_ATOM: Final = re.compile(r"true|false|null|-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][-+]?[0-9]+)?")
+_STEP: Final = 2
+
+
+class _Node(msgspec.Struct, kw_only=True):
+    """A value and where it lies."""
+
+    kind: str
+    """`map`, `list`, `text` or `atom`."""
+    start: int
+    end: int = 0
+    entries: list[tuple[str, int, _Node]] = []
+    """Of a map: key, where it begins, value; of a list: the same with empty keys."""
+
+    def at(self, key: str) -> _Node | None:
+        """Of a key that is there twice the last one counts."""
+        return next((node for name, _, node in reversed(self.entries) if name == key), None)
+
+
+class _Raw(msgspec.Struct, frozen=True):
+    """JSON that is copied as it is."""
+
+    text: str
+
+
+def put(data: bytes, steps: tuple[str, ...], value: Any, *, create: bool) -> bytes:
+    """The file with this value at this place; `create`: maps on the way are made."""
+    mark, text = decoded(data)
+    if not text.strip():
+        text = "{}\n"
+    splices = Splices(text)
+    node = _read(text)
+    for place, step in enumerate(steps):
+        where = ".".join(steps[:place]) or "the file"
+        if node.kind == "list":
+            child = _item(node, step, where, may_append=create)
+        elif node.kind == "map":
+            child = node.at(step)
+        else:
+            raise Impossible(f"{where} is neither a map nor a list")
+        if child is None:
+            if not create:
+                raise Impossible(f"it has no '{'.'.join(steps[: place + 1])}'")
+            key = None if node.kind == "list" else step
+            _insert(splices, node, [(key, _nested(steps[place + 1 :], settled(value)))])
+            break
+        node = child
+    else:
+        splices.replace(node.start, node.end, _written(settled(value, text=node.kind == "text"), text, node))
+    return (mark + splices.result()).encode()
+
+
+def get(data: bytes) -> Any:
+    """What a program reads out of the file."""
+    _, text = decoded(data)
+    _read(text)
+    return json.loads(text)
+
+
+def merge(lower: bytes, upper: bytes) -> bytes:
+    """Map by map, the upper one's values win; lists are values."""
+    mark, text = decoded(lower)
+    _, other = decoded(upper)
+    if not other.strip():
+        return lower
+    top = _read(other)
+    if not text.strip():
+        return upper
+    bottom = _read(text)
+    if (bottom.kind, top.kind) != ("map", "map"):
+        return upper
+    splices = Splices(text)
+    _merge(splices, bottom, top, other)
+    return (mark + splices.result()).encode()
+
+
+def _merge(splices: Splices, lower: _Node, upper: _Node, other: str) -> None:
+    added: dict[str, _Raw] = {}
+    for key in dict.fromkeys(name for name, _, _ in upper.entries):
+        new, old = upper.at(key), lower.at(key)
+        assert new is not None
+        if old is None:
+            added[key] = _Raw(other[new.start : new.end])
+        elif (old.kind, new.kind) == ("map", "map"):
+            _merge(splices, old, new, other)
+        else:
+            splices.replace(old.start, old.end, other[new.start : new.end])
+    if added:
+        _insert(splices, lower, list(added.items()))
+
+
+def _item(node: _Node, step: str, where: str, *, may_append: bool) -> _Node | None:
+    """The item; None: there is room for it right behind the last one."""
+    count = len(node.entries)
+    if not step.isdecimal() or len(step) > 9 or int(step) > count or (int(step) == count and not may_append):
+        raise Impossible(f"{where} is a list of {count}, and has no '{step}'")
+    return node.entries[int(step)][2] if int(step) < count else None
+
+
+def _nested(steps: tuple[str, ...], value: Any) -> Any:
+    for step in reversed(steps):
+        value = {step: value}
+    return value
+
+
+def _insert(splices: Splices, node: _Node, pairs: Sequence[tuple[str | None, Any]]) -> None:
+    """New entries behind the last one, laid out as that is."""
+    text = splices.text
+    if node.entries:
+        _, begin, last = node.entries[-1]
+        colon = ": " if node.kind == "list" else text[_string_end(text, begin) : last.start]
+        gap = _blank_before(text, begin) or (" " if len(node.entries) == 1 and colon[-1:] == " " else "")
+        lead = newline_of(text) + _indent(text, begin) if "\n" in gap else ""
+        parts = [gap + _labelled(key, colon, _dumped(value, lead)) for key, value in pairs]
+        splices.insert(last.end, "," + ",".join(parts))
+        return
+    newline = newline_of(text)
+    indent = _indent(text, node.start)
+    inner = newline + indent + " " * _STEP
+    parts = [inner + _labelled(key, ": ", _dumped(value, inner)) for key, value in pairs]
+    brackets = "{}" if node.kind == "map" else "[]"
+    splices.replace(node.start, node.end, f"{brackets[0]}{','.join(parts)}{newline}{indent}{brackets[1]}")
+
+
+def _labelled(key: str | None, colon: str, value: str) -> str:
+    return value if key is None else f"{json.dumps(key, ensure_ascii=False)}{colon}{value}"
+
+
+def _blank_before(text: str, at: int) -> str:
+    start = at
+    while start and text[start - 1] in " \t\r\n":
+        start -= 1
+    return text[start:at]
+
+
+def _string_end(text: str, start: int) -> int:
+    end: int = scanstring(text, start + 1)[1]
+    return end
+
+
+def _indent(text: str, at: int) -> str:
+    start = line_start(text, at)
+    return text[start : len(text[start:at]) - len(text[start:at].lstrip(" \t")) + start]
+
+
+def _written(value: Any, text: str, beside: _Node) -> str:
+    """A value for a place in this text: over several lines where the text around is."""
+    lead = newline_of(text) + _indent(text, beside.start) if "\n" in text.strip() else ""
+    return _dumped(value, lead)
+
+
+def _dumped(value: Any, lead: str) -> str:
+    if isinstance(value, _Raw):
+        return value.text
+    try:
+        dumped = json.dumps(value, indent=_STEP if lead else None, ensure_ascii=False, allow_nan=False)
+        dumped.encode()
+    except ValueError:
+        raise Impossible("JSON has no such value") from None
+    return dumped.replace("\n", lead) if lead else dumped
+
+
+def _read(text: str) -> _Node:
+    scanner = _Scanner(text)
+    node = scanner.value(_skip(text, 0), 0)
+    if _skip(text, node.end) != len(text):
+        raise scanner.fault("nothing may follow the value", _skip(text, node.end))
+    return node
+
+
+def _skip(text: str, at: int) -> int:
+    match = _BLANK.match(text, at)
+    return match.end() if match else at
+
+
+class _Scanner:
+    """Reads strictly what RFC 8259 says."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+
+    def fault(self, why: str, at: int) -> Malformed:
+        return Malformed(why, line=line_of(self._text, at))
+
+    def value(self, at: int, depth: int) -> _Node:
+        if depth > MAX_DEPTH:
+            raise self.fault(f"it is nested more than {MAX_DEPTH} deep", at)
+        first = self._text[at : at + 1]
+        if first in ("{", "["):
+            return self._collection(at, depth, "}" if first == "{" else "]")
+        if first == '"':
+            return _Node(kind="text", start=at, end=self._string(at)[1])
+        match = _ATOM.match(self._text, at)
+        if match is None:
+            raise self.fault("a value is expected", at)
+        return _Node(kind="atom", start=at, end=match.end())
+
+    def _string(self, at: int) -> tuple[str, int]:
+        if self._text[at : at + 1] != '"':
+            raise self.fault("a key in quotation marks is expected", at)
+        try:
+            found: tuple[str, int] = scanstring(self._text, at + 1)
+        except json.JSONDecodeError as error:
+            raise self.fault(error.msg.lower(), error.pos) from None
+        return found
+
+    def _collection(self, start: int, depth: int, closing: str) -> _Node:
+        node = _Node(kind="map" if closing == "}" else "list", start=start, entries=[])
+        at = _skip(self._text, start + 1)
+        if self._text.startswith(closing, at):
+            node.end = at + 1
+            return node
+        while True:
+            key, begin = "", at
+            if node.kind == "map":
+                key, at = self._string(at)
+                at = self._expect(":", at)
+            child = self.value(at, depth + 1)
+            node.entries.append((key, begin, child))
+            at = _skip(self._text, child.end)
+            if self._text.startswith(closing, at):
+                node.end = at + 1
+                return node
+            at = self._expect(",", at)
+
+    def _expect(self, what: str, at: int) -> int:
+        at = _skip(self._text, at)
+        if not self._text.startswith(what, at):
+            raise self.fault(f"'{what}' is expected", at)
+        return _skip(self._text, at + 1)

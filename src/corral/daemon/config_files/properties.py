@@ -1,0 +1,189 @@
+"""Java's .properties: keys and texts, with its escapes, separators, continued lines and comments.
+
+Bytes are looked at as ISO-8859-1, so that each is one character and what is not touched stays as it is,
+whatever its encoding. What we write beyond ASCII is a \\u escape, which every reader understands.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any, Final, NamedTuple
+
+from corral.daemon.config_files.faults import Impossible, Malformed, line_of
+from corral.daemon.config_files.splicing import Splices, newline_of
+from corral.daemon.config_files.values import as_text
+
+_BLANKS: Final = " \t\f"
+_LINE: Final = re.compile(r"[^\r\n]*(\r\n|\r|\n|\Z)")
+_JOINT: Final = re.compile(r"\\(\r\n|\r|\n|\Z)[ \t\f]*")
+_UNICODE: Final = re.compile(r"\\u([0-9a-fA-F]{4})")
+_LETTERS: Final = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
+_NAMES: Final = {character: f"\\{letter}" for letter, character in _LETTERS.items()} | {"\\": "\\\\"}
+
+
+class _Entry(NamedTuple):
+    key: str
+    start: int
+    value: int
+    """Where the raw value begins."""
+    end: int
+    """Where it ends, before the line break."""
+    separated: bool
+
+
+def put(data: bytes, key: str, value: Any, *, create: bool) -> bytes:
+    """The file with this value at this key; of a key that is there twice the last one counts."""
+    written = as_text(value)
+    if written is None:
+        raise Impossible("a properties file holds texts, and the value is a list or a map")
+    text = data.decode("latin-1")
+    splices = Splices(text)
+    entry = _by_key(text).get(key)
+    if entry is not None:
+        splices.replace(entry.value, entry.end, ("" if entry.separated else "=") + _escaped(written))
+    elif create:
+        splices.insert(len(text), _appended(text, [f"{_escaped(key, key=True)}={_escaped(written)}"]))
+    else:
+        raise Impossible(f"it has no key '{key}'")
+    return splices.result().encode("latin-1")
+
+
+def get(data: bytes) -> dict[str, str]:
+    """What a program reads out of the file."""
+    text = data.decode("latin-1")
+    return {key: _plain(text, entry.value, entry.end)[0] for key, entry in _by_key(text).items()}
+
+
+def merge(lower: bytes, upper: bytes) -> bytes:
+    """Per key, the upper one's value wins; comments and order are the lower one's, new keys follow."""
+    text, other = lower.decode("latin-1"), upper.decode("latin-1")
+    present = _by_key(text)
+    splices = Splices(text)
+    added = []
+    for key, entry in _by_key(other).items():
+        raw = other[entry.value : entry.end]
+        if (old := present.get(key)) is not None:
+            splices.replace(old.value, old.end, ("" if old.separated else "=") + raw)
+        else:
+            added.append(other[entry.start : entry.end])
+    if added:
+        splices.insert(len(text), _appended(text, added))
+    return splices.result().encode("latin-1")
+
+
+def _by_key(text: str) -> dict[str, _Entry]:
+    return {entry.key: entry for entry in _entries(text)}
+
+
+def _entries(text: str) -> Iterator[_Entry]:
+    at = 0
+    while at < len(text):
+        start = _skip_blanks(text, at, len(text))
+        if start == len(text) or text[start] in "#!\r\n":
+            at = _line(text, start)[1]
+            continue
+        end, at = _logical_line(text, start)
+        key, after = _plain(text, start, end, stop_at="=: \t\f")
+        value, separated = _value_start(text, after, end)
+        yield _Entry(key, start, value, end, separated)
+
+
+def _line(text: str, at: int) -> tuple[int, int]:
+    """Where the line at this position ends, and where the next begins."""
+    match = _LINE.match(text, at)
+    assert match is not None  # it matches the empty end, too
+    return match.start(1), match.end()
+
+
+def _logical_line(text: str, start: int) -> tuple[int, int]:
+    """The same for a line with all that continue it; one before the end of the file has nothing to continue."""
+    at = start
+    while True:
+        end, following = _line(text, at)
+        backslashes = end - len(text[at:end].rstrip("\\")) - at
+        if backslashes % 2 == 0 or following == end:
+            return end, following
+        at = following
+
+
+def _plain(text: str, start: int, end: int, *, stop_at: str = "") -> tuple[str, int]:
+    """The meaning of these characters up to one of `stop_at`, and where that is."""
+    parts: list[str] = []
+    at = start
+    while at < end and text[at] not in stop_at:
+        if text[at] != "\\":
+            raw = at
+            while at < end and text[at] != "\\" and text[at] not in stop_at:
+                at += 1
+            parts.append(_in_utf8(text[raw:at]))
+        elif (joint := _JOINT.match(text, at, end)) is not None:
+            at = joint.end()
+        elif text[at + 1] == "u":
+            parts.append(_unicode(text, at, end))
+            at += 6
+        else:
+            parts.append(_LETTERS.get(text[at + 1], text[at + 1]))
+            at += 2
+    whole = "".join(parts).encode("utf-16", "surrogatepass")  # two escapes may make one character
+    return whole.decode("utf-16", "replace"), min(at, end)
+
+
+def _unicode(text: str, at: int, end: int) -> str:
+    match = _UNICODE.match(text, at, end)
+    if match is None:
+        raise Malformed("\\u needs four hexadecimal digits", line=line_of(text, at))
+    return chr(int(match[1], 16))
+
+
+def _value_start(text: str, after: int, end: int) -> tuple[int, bool]:
+    """Behind the separator: blanks, then one of = and : at most, then blanks; and whether there is any."""
+    at = _skip_blanks(text, after, end)
+    if at < end and text[at] in "=:":
+        at = _skip_blanks(text, at + 1, end)
+    return at, at > after
+
+
+def _skip_blanks(text: str, at: int, end: int) -> int:
+    while at < end:
+        if text[at] in _BLANKS:
+            at += 1
+        elif (joint := _JOINT.match(text, at, end)) is not None and joint.end(1) < len(text):
+            at = joint.end()
+        else:
+            break
+    return at
+
+
+def _in_utf8(raw: str) -> str:
+    """The text whose bytes these are, if they are one's; else they are ISO-8859-1."""
+    try:
+        return raw.encode("latin-1").decode("utf-8")
+    except UnicodeDecodeError:
+        return raw
+
+
+def _escaped(text: str, *, key: bool = False) -> str:
+    """As it is written; blanks at the beginning, and in keys all that would end or hide them, are escaped."""
+    parts = []
+    for place, character in enumerate(text):
+        if character in _NAMES:
+            parts.append(_NAMES[character])
+        elif (character == " " and (key or not place)) or (key and character in "=:#!"):
+            parts.append(f"\\{character}")
+        elif " " <= character <= "~":
+            parts.append(character)
+        else:
+            packed = character.encode("utf-16-be", "surrogatepass").hex()
+            parts += (f"\\u{packed[at : at + 4]}" for at in range(0, len(packed), 4))
+    return "".join(parts)
+
+
+def _appended(text: str, lines: list[str]) -> str:
+    """What has to follow the text so that these lines are lines of their own."""
+    newline = "\r" if "\n" not in text and "\r" in text else newline_of(text)
+    before = "" if not text or text[-1] in "\r\n" else newline
+    last = text.rstrip("\r\n") if text else ""
+    if (len(last) - len(last.rstrip("\\"))) % 2 and text != last + newline * 2:
+        before += newline  # an empty line ends one that wants to be continued
+    return before + "".join(f"{line}{newline}" for line in lines)

@@ -1,0 +1,141 @@
+"""TOML, by tomlkit, which keeps comments and layout; the outcome is checked with the standard library."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import MutableMapping
+from typing import Any, Final
+
+import tomlkit
+from tomlkit.exceptions import TOMLKitError
+from tomlkit.items import InlineTable
+
+from corral.daemon.config_files.faults import Impossible, Malformed, decoded
+from corral.daemon.config_files.values import settled
+
+_LINE: Final = re.compile(r"at line (\d+)")
+
+
+def put(data: bytes, steps: tuple[str, ...], value: Any, *, create: bool) -> bytes:
+    """The file with this value at this place; `create`: tables on the way are made."""
+    mark, text = decoded(data)
+    wanted = _parsed(text)
+    _put(wanted, steps, value, create=create)
+    document = _document(text)
+    try:
+        _put(document, steps, value, create=create)
+        result = tomlkit.dumps(document)
+    except (TOMLKitError, ValueError, TypeError, KeyError, AttributeError):
+        result = ""
+    return (mark + _checked(result, wanted)).encode()
+
+
+def get(data: bytes) -> dict[str, Any]:
+    """What a program reads out of the file."""
+    return _parsed(decoded(data)[1])
+
+
+def merge(lower: bytes, upper: bytes) -> bytes:
+    """Table by table, the upper one's values win; arrays are values, arrays of tables included."""
+    mark, text = decoded(lower)
+    wanted, other = _parsed(text), _parsed(decoded(upper)[1])
+    _merge(wanted, other)
+    document = _document(text)
+    try:
+        _merge(document, other)
+        result = tomlkit.dumps(document)
+    except (TOMLKitError, ValueError, TypeError, KeyError, AttributeError):
+        result = ""
+    return (mark + _checked(result, wanted)).encode()
+
+
+def _put(container: Any, steps: tuple[str, ...], value: Any, *, create: bool) -> None:
+    for place, step in enumerate(steps):
+        rest = steps[place + 1 :]
+        key, present = _found(container, step, ".".join(steps[:place]) or "the file", may_append=create)
+        if not present and not create:
+            raise Impossible(f"it has no '{'.'.join(steps[: place + 1])}'")
+        if present and rest:
+            container = container[key]
+            continue
+        new = settled(value, text=present and isinstance(container[key], str))
+        _check(new)
+        for name in reversed(rest):
+            new = {name: new}
+        _assign(container, key, new)
+        return
+
+
+def _found(container: Any, step: str, where: str, *, may_append: bool) -> tuple[Any, bool]:
+    if isinstance(container, MutableMapping):
+        return step, step in container
+    if not isinstance(container, list):
+        raise Impossible(f"{where} is neither a table nor an array")
+    count = len(container)
+    if not step.isdecimal() or len(step) > 9 or int(step) > count or (int(step) == count and not may_append):
+        raise Impossible(f"{where} is an array of {count}, and has no '{step}'")
+    return int(step), int(step) < count
+
+
+def _assign(container: Any, key: Any, value: Any) -> None:
+    if isinstance(container, list) and key == len(container):
+        container.append(value)
+    elif isinstance(container, InlineTable) and isinstance(value, dict):
+        table = tomlkit.inline_table()
+        table.update(value)
+        container[key] = table
+    else:
+        container[key] = value
+
+
+def _merge(lower: Any, upper: dict[str, Any]) -> None:
+    for key, value in upper.items():
+        if isinstance(value, dict) and isinstance(lower.get(key), MutableMapping):
+            _merge(lower[key], value)
+        else:
+            _assign(lower, key, value)
+
+
+def _check(value: Any) -> None:
+    if value is None:
+        raise Impossible("TOML has no null")
+    for item in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
+        _check(item)
+
+
+def _parsed(text: str) -> dict[str, Any]:
+    try:
+        return tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        found = _LINE.search(str(error))
+        raise Malformed(str(error).partition(" (at ")[0], line=int(found[1]) if found else 0) from None
+    except RecursionError:
+        raise Malformed("it is nested too deep") from None
+
+
+def _document(text: str) -> tomlkit.TOMLDocument:
+    try:
+        return tomlkit.parse(text)
+    except (TOMLKitError, ValueError, RecursionError) as error:
+        raise Malformed(str(error), line=getattr(error, "line", 0)) from None
+
+
+def _checked(result: str, wanted: dict[str, Any]) -> str:
+    """The edited text if it says what it shall, else one without comments that does."""
+    for text in (result, tomlkit.dumps(wanted)):
+        try:
+            if _same(tomllib.loads(text), wanted):
+                return text
+        except tomllib.TOMLDecodeError:
+            continue
+    raise Impossible("TOML has no such value, or the file is laid out in a way that cannot be edited")
+
+
+def _same(one: Any, other: Any) -> bool:
+    """Equal with equal types; not-a-number is itself."""
+    if isinstance(one, dict) and isinstance(other, dict):
+        return one.keys() == other.keys() and all(_same(one[key], other[key]) for key in one)
+    if isinstance(one, list) and isinstance(other, list):
+        return len(one) == len(other) and all(map(_same, one, other))
+    return type(one) is type(other) and (one == other or (one != one and other != other))

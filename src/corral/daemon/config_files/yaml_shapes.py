@@ -1,0 +1,149 @@
+"""What a YAML document says, apart from how it is laid out: to check an edit, and to write a file anew."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+import yaml
+
+from corral.daemon.config_files.faults import MAX_DEPTH, Impossible, Malformed
+from corral.daemon.config_files.yaml_nodes import NULL, STR, Node
+from corral.daemon.config_files.yaml_scalars import Scalar, scalar
+
+Shape = Any
+"""A map is a dict, a list a list, a scalar a tuple of "scalar", its tag and text, an alias of "alias" and name."""
+_MAX_COPIED: Final = 100_000
+_STR_KEY: Final = "scalar", STR
+
+
+def shape(node: Node | None) -> Shape:
+    if node is None:
+        return {}
+    if node.kind == "map":
+        return {_key(key): shape(value) for key, value in node.entries}
+    if node.kind == "list":
+        return [shape(item) for item, _ in node.entries]
+    return ("alias", node.value) if node.kind == "alias" else ("scalar", node.tag, node.value)
+
+
+def shape_of(value: Any) -> Shape:
+    """Of a value that is going to be written."""
+    if isinstance(value, Mapping):
+        return {shape_of(key): shape_of(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [shape_of(item) for item in value]
+    written = scalar(value)
+    return "scalar", written.tag, written.value
+
+
+def put_shape(old: Shape, steps: tuple[str, ...], new: Shape) -> Shape:
+    """The shape with a new one at this place; it may be changed itself."""
+    if not steps:
+        return new
+    if isinstance(old, list):
+        at = int(steps[0])
+        old[at : at + 1] = [put_shape(old[at] if at < len(old) else {}, steps[1:], new)]
+        return old
+    old = old if isinstance(old, dict) else {}
+    key = _named(old, steps[0])
+    old[key] = put_shape(old.get(key, {}), steps[1:], new)
+    return old
+
+
+def merged_shape(lower: Node, upper: Node, below: Copier, above: Copier) -> Shape:
+    found = shape(lower)
+    for key, new in upper.entries:
+        entry = lower.at(key.value)
+        new = above.resolved(new)
+        if entry is None:
+            found[_key(key)] = shape_of(above.copy(new))
+        elif new.kind == "map" and entry[1].kind == "map":
+            found[_key(entry[0])] = merged_shape(entry[1], new, below, above)
+        elif new.kind == "map" and below.resolved(entry[1]).kind == "map":
+            found[_key(entry[0])] = shape_of(above.over(below.resolved(entry[1]), new, below))
+        else:
+            found[_key(entry[0])] = shape_of(above.copy(new))
+    return found
+
+
+def as_text(found: Shape) -> str:
+    """A document that says this, laid out plainly."""
+    text: str = yaml.serialize(_yaml_node(found), Dumper=yaml.CSafeDumper, allow_unicode=True, width=1 << 20)
+    return text
+
+
+class Copier:
+    """Takes values out of a document, with what its aliases stand for, up to a bound."""
+
+    def __init__(self, anchors: Mapping[str, Node]) -> None:
+        self._anchors = anchors
+        self._left = _MAX_COPIED
+
+    def resolved(self, node: Node) -> Node:
+        return self._anchors[node.value] if node.kind == "alias" else node
+
+    def copy(self, node: Node, depth: int = 0) -> Any:
+        node = self.resolved(node)
+        self._left -= 1
+        if self._left < 0 or depth > MAX_DEPTH:
+            raise Malformed(f"its aliases stand for more than {_MAX_COPIED} values")
+        if node.kind == "map":
+            _refuse_tag(node)
+            return {self.copy_key(key): self.copy(value, depth + 1) for key, value in node.entries}
+        if node.kind == "list":
+            _refuse_tag(node)
+            return [self.copy(item, depth + 1) for item, _ in node.entries]
+        if node.tag == STR:
+            return scalar(node.value)
+        if node.style:
+            return Scalar(f"!<{node.tag}> {scalar(node.value, style=chr(34)).text}", node.tag, node.value)
+        return Scalar(node.value or "null", node.tag, node.value or "null")
+
+    def copy_key(self, key: Node) -> Scalar:
+        if key.kind != "scalar":
+            raise Impossible("it has keys that are no simple texts")
+        found: Scalar = self.copy(key)
+        return found
+
+    def over(self, lower: Node, upper: Node, below: Copier) -> dict[Scalar, Any]:
+        """The values of the lower map with those of the upper one over them."""
+        found: dict[Scalar, Any] = below.copy(lower)
+        for key, value in upper.entries:
+            old = lower.at(key.value)
+            name = below.copy_key(old[0]) if old is not None else self.copy_key(key)
+            if old is not None and (below.resolved(old[1]).kind, self.resolved(value).kind) == ("map", "map"):
+                found[name] = self.over(below.resolved(old[1]), self.resolved(value), below)
+            else:
+                found[name] = self.copy(value)
+        return found
+
+
+def _refuse_tag(node: Node) -> None:
+    if node.tag:
+        raise Impossible(f"it has a map or list with the tag '{node.tag}'")
+
+
+def _key(node: Node) -> Shape:
+    found = shape(node)
+    return found if isinstance(found, tuple) else ("complex", repr(found))
+
+
+def _named(found: dict[Shape, Shape], name: str) -> Shape:
+    """The last key with this text; one that is not there is a string."""
+    for key in reversed(found):
+        if key[0] == "scalar" and key[2] == name:
+            return key
+    return (*_STR_KEY, name)
+
+
+def _yaml_node(found: Shape) -> yaml.Node:
+    if isinstance(found, dict):
+        pairs = [(_yaml_node(key), _yaml_node(value)) for key, value in found.items()]
+        return yaml.MappingNode("tag:yaml.org,2002:map", pairs, flow_style=False)
+    if isinstance(found, list):
+        items = [_yaml_node(item) for item in found]
+        return yaml.SequenceNode("tag:yaml.org,2002:seq", items, flow_style=False)
+    if found[0] != "scalar":
+        raise Impossible("it has aliases or complex keys, and is laid out in a way that cannot be edited")
+    return yaml.ScalarNode(found[1], found[2] or ("null" if found[1] == NULL else ""))

@@ -1,0 +1,167 @@
+"""YAML: patches and merges that keep comments, order and layout of everything they do not name.
+
+An edit is made in the text, the text is read again, and the outcome compared with what it shall say. Only a
+file that is laid out in a way we do not edit in place is written anew, without its comments.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from corral.daemon.config_files.faults import Impossible, Malformed, decoded
+from corral.daemon.config_files.splicing import Splices
+from corral.daemon.config_files.values import settled
+from corral.daemon.config_files.yaml_editing import Awkward, add_lines, insert_entries, replace_value
+from corral.daemon.config_files.yaml_nodes import STR, Document, Node, read
+from corral.daemon.config_files.yaml_scalars import Scalar, entry, scalar
+from corral.daemon.config_files.yaml_shapes import (
+    Copier,
+    Shape,
+    as_text,
+    merged_shape,
+    put_shape,
+    shape,
+    shape_of,
+)
+
+
+def put(data: bytes, steps: tuple[str, ...], value: Any, *, create: bool) -> bytes:
+    """The file with this value at this place; `create`: maps on the way are made."""
+    mark, text = decoded(data)
+    document = read(text)
+    splices = Splices(text)
+    leaf = _leaf(document.root, steps, create=create)
+    new = settled(value, text=leaf is not None and leaf.kind == "scalar" and leaf.tag == STR)
+    wanted = put_shape(shape(document.root), steps, shape_of(new))
+
+    def edit() -> None:
+        if document.root is None:
+            add_lines(splices, len(text), entry(scalar(steps[0]).text, _nested(steps[1:], new), 0))
+        else:
+            _put(splices, document.root, steps, new)
+
+    return (mark + _outcome(splices, edit, wanted, document)).encode()
+
+
+def merge(lower: bytes, upper: bytes) -> bytes:
+    """Map by map, the upper one's values win; lists are values. Comments are the lower one's."""
+    mark, text = decoded(lower)
+    document, other = read(text), read(decoded(upper)[1])
+    if other.root is None:
+        return lower
+    if document.root is None or (document.root.kind, other.root.kind) != ("map", "map"):
+        return upper
+    splices = Splices(text)
+    root, top = document.root, other.root
+    wanted = merged_shape(root, top, Copier(document.anchors), Copier(other.anchors))
+
+    def edit() -> None:
+        _merge(splices, root, top, Copier(document.anchors), Copier(other.anchors))
+
+    return (mark + _outcome(splices, edit, wanted, document)).encode()
+
+
+def _outcome(splices: Splices, edit: Callable[[], None], wanted: Shape, document: Document) -> str:
+    try:
+        edit()
+        result = splices.result()
+        if shape(read(result).root) == wanted:
+            return result
+    except (Awkward, Malformed):
+        pass
+    if document.plain:
+        result = as_text(wanted)
+        if shape(read(result).root) == wanted:
+            return result
+    raise Impossible("the file is laid out in a way that cannot be edited")
+
+
+def _leaf(node: Node | None, steps: tuple[str, ...], *, create: bool) -> Node | None:
+    """The node at this place; None: it is missing and may be made."""
+    for place, step in enumerate(steps):
+        where = ".".join(steps[:place]) or "the file"
+        if node is None or node.empty:
+            _missing(steps[: place + 1], create)
+            return None
+        if node.kind == "alias":
+            raise Impossible(f"{where} is an alias of '&{node.value}'; change what has that anchor")
+        if node.kind == "scalar":
+            raise Impossible(f"{where} is neither a map nor a list")
+        if node.kind == "list":
+            count = len(node.entries)
+            if (
+                not step.isdecimal()
+                or len(step) > 9
+                or int(step) > count
+                or (int(step) == count and not create)
+            ):
+                raise Impossible(f"{where} is a list of {count}, and has no '{step}'")
+            node = node.entries[int(step)][1] if int(step) < count else None
+            if node is None:
+                return None
+            continue
+        found = node.at(step)
+        if found is None:
+            _missing(steps[: place + 1], create)
+            return None
+        node = found[1]
+    return node
+
+
+def _missing(steps: tuple[str, ...], create: bool) -> None:
+    if not create:
+        raise Impossible(f"it has no '{'.'.join(steps)}'")
+
+
+def _nested(steps: tuple[str, ...], value: Any) -> Any:
+    for step in reversed(steps):
+        value = {step: value}
+    return value
+
+
+def _put(splices: Splices, root: Node, steps: tuple[str, ...], value: Any) -> None:
+    """The place was looked at before: what is missing may be made."""
+    if root.empty:
+        splices.replace(
+            root.start, root.end, "\n".join(entry(scalar(steps[0]).text, _nested(steps[1:], value), 0))
+        )
+        return
+    holder, key, node = None, None, root
+    for place, step in enumerate(steps):
+        if node.empty:
+            replace_value(splices, holder, key, node, _nested(steps[place:], value))
+            return
+        rest = _nested(steps[place + 1 :], value)
+        if node.kind == "list":
+            if int(step) == len(node.entries):
+                insert_entries(splices, node, [(None, rest)])
+                return
+            holder, key, node = node, None, node.entries[int(step)][1]
+            continue
+        found = node.at(step)
+        if found is None:
+            insert_entries(splices, node, [(step, rest)])
+            return
+        holder, (key, node) = node, found
+    replace_value(splices, holder, key, node, value)
+
+
+def _merge(splices: Splices, lower: Node, upper: Node, below: Copier, above: Copier) -> None:
+    added: list[tuple[Scalar | None, Any]] = []
+    for key, new in {key.value: (key, new) for key, new in upper.entries}.values():
+        found = lower.at(key.value)
+        if found is None:
+            added.append((above.copy_key(key), above.copy(new)))
+            continue
+        old = found[1]
+        new = above.resolved(new)
+        if new.kind == "map" and below.resolved(old).kind == "map":
+            if old.kind == "map":
+                _merge(splices, old, new, below, above)
+            else:
+                replace_value(splices, lower, found[0], old, above.over(below.resolved(old), new, below))
+        else:
+            replace_value(splices, lower, found[0], old, above.copy(new))
+    if added:
+        insert_entries(splices, lower, added)

@@ -1,0 +1,47 @@
+"""The disk guard: nothing is prepared that would leave the node without room."""
+
+from __future__ import annotations
+
+import errno
+import os
+import pathlib
+from typing import Final
+
+from corral.errors import Code, CorralError, Retryable
+
+_MEBI: Final = 1024 * 1024
+_FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
+RETRY_SECONDS: Final = 30.0
+
+
+def free_bytes(directory: pathlib.Path) -> int:
+    """What an ordinary user may still write: a workload is none of root's."""
+    found = os.statvfs(directory)
+    return found.f_bavail * found.f_frsize
+
+
+def check_room(
+    directory: pathlib.Path, *, reserve_mb: int, wanted_mb: int = 0, copied_bytes: int = 0
+) -> None:
+    """DISK_FULL, with the numbers, unless the reserve stays untouched."""
+    free = free_bytes(directory)
+    needed = (reserve_mb + wanted_mb) * _MEBI + copied_bytes
+    if free >= needed:
+        return
+    copied = f" and {copied_bytes / _MEBI:.0f} MB of files" if copied_bytes else ""
+    raise Retryable(
+        Code.DISK_FULL,
+        f"{directory} has {free // _MEBI} MB free; needed are {wanted_mb} MB for the instance{copied}, "
+        f"beside a reserve of {reserve_mb} MB",
+        hint="make room on the node, or lower disk.reserve_mb or the group's disk_mb",
+        retry_after=RETRY_SECONDS,
+    )
+
+
+def as_ours(error: OSError, *, doing: str, otherwise: Code = Code.SPAWN_FAILED) -> CorralError:
+    """An error of the file system, as one of ours."""
+    where = f" ({error.filename})" if error.filename else ""
+    why = f"{doing} failed{where}: {error.strerror or error}"
+    if error.errno in _FULL:
+        return Retryable(Code.DISK_FULL, why, hint="make room on the node", retry_after=RETRY_SECONDS)
+    return Retryable(otherwise, why, hint="check the disk and the permissions of the data directory")

@@ -1,0 +1,52 @@
+"""Work in threads that ends when nobody wants it any more.
+
+A thread cannot be cancelled: it looks at its `Abort` between two files and between two blocks of a large
+one. Whoever cancels the waiting waits until the thread has seen it: what it was writing to is then still.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import threading
+from collections.abc import Callable
+from typing import TypeVar
+
+T = TypeVar("T")
+
+
+class Aborted(Exception):
+    """Somebody gave up waiting for this work."""
+
+
+class Abort:
+    """Set by the loop, looked at by threads."""
+
+    def __init__(self) -> None:
+        self._set = threading.Event()
+
+    def set(self) -> None:
+        self._set.set()
+
+    @property
+    def is_set(self) -> bool:
+        return self._set.is_set()
+
+    def check(self) -> None:
+        """Raises `Aborted` once it is set."""
+        if self._set.is_set():
+            raise Aborted
+
+
+async def in_thread(work: Callable[[Abort], T]) -> T:
+    """The result of `work` in a thread. Cancelled, it tells the thread and waits for its end."""
+    abort = Abort()
+    future = asyncio.get_running_loop().run_in_executor(None, work, abort)
+    try:
+        return await asyncio.shield(future)
+    except asyncio.CancelledError:
+        abort.set()
+        await asyncio.wait({future})
+        with contextlib.suppress(BaseException):  # nobody wants to know any more
+            future.result()
+        raise

@@ -1,0 +1,102 @@
+"""One file to its place, as cheaply as the file system allows.
+
+A clone shares the blocks until somebody writes; where there are no clones, the kernel copies. A hard
+link shares the file itself: only for files marked read-only, and only when the workload's user can
+neither write nor change the mode of a file that stays the daemon's.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import pathlib
+from typing import Final
+
+from corral.daemon.prepare.abort import Abort
+
+_FICLONE: Final = 0x40049409
+_BLOCK: Final = 8 * 1024 * 1024
+_NO_CLONES: Final = frozenset({errno.EOPNOTSUPP, errno.ENOTTY, errno.EXDEV, errno.EINVAL, errno.ENOSYS})
+_NO_LINKS: Final = frozenset({errno.EXDEV, errno.EPERM, errno.EMLINK, errno.EOPNOTSUPP})
+_NO_COPY_CALL: Final = frozenset({errno.EXDEV, errno.EINVAL, errno.EOPNOTSUPP, errno.ENOSYS})
+_LINKED_MODE: Final = 0o444
+_NEW: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+def clones_work(source_directory: pathlib.Path, target_directory: pathlib.Path) -> bool:
+    """Whether files of the one can be cloned into the other: tried, with a file of one block."""
+    source, target = source_directory / ".clone-probe", target_directory / ".clone-probe-copy"
+    try:
+        source.write_bytes(b"\0" * 4096)
+        with source.open("rb") as reading, target.open("wb") as writing:
+            fcntl.ioctl(writing.fileno(), _FICLONE, reading.fileno())
+    except OSError:
+        return False
+    finally:
+        source.unlink(missing_ok=True)
+        target.unlink(missing_ok=True)
+    return True
+
+
+class Copier:
+    """Places files. Threads share it; it only ever learns what the file system cannot do."""
+
+    def __init__(self, *, clone: bool, link: bool, owner: tuple[int, int] | None = None) -> None:
+        self._clone = clone
+        self._link = link
+        self._owner = owner
+        """Whose the new files are; None: the daemon's."""
+
+    def place(self, source: str, target: str, *, mode: int, read_only: bool, abort: Abort) -> None:
+        """`target` must not exist. OSError when the disk refuses; Aborted between two blocks."""
+        if self._link and read_only and mode == _LINKED_MODE and self._linked(source, target):
+            return
+        reading = os.open(source, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            writing = os.open(target, _NEW, mode)
+            try:
+                self._fill(reading, writing, abort)
+                if self._owner is not None:
+                    os.fchown(writing, *self._owner)
+                os.fchmod(writing, mode)  # the umask had its say
+            finally:
+                os.close(writing)
+        finally:
+            os.close(reading)
+
+    def _linked(self, source: str, target: str) -> bool:
+        try:
+            os.link(source, target, follow_symlinks=False)
+        except OSError as error:
+            if error.errno not in _NO_LINKS:
+                raise
+            return False
+        return True
+
+    def _fill(self, reading: int, writing: int, abort: Abort) -> None:
+        if self._clone:
+            try:
+                fcntl.ioctl(writing, _FICLONE, reading)
+                return
+            except OSError as error:
+                if error.errno not in _NO_CLONES:
+                    raise
+                self._clone = False
+        copy_content(reading, writing, abort)
+
+
+def copy_content(reading: int, writing: int, abort: Abort) -> None:
+    """From where both stand to the end."""
+    try:
+        while os.copy_file_range(reading, writing, _BLOCK):
+            abort.check()
+        return
+    except OSError as error:
+        if error.errno not in _NO_COPY_CALL:
+            raise
+    while block := os.read(reading, 1 << 20):
+        abort.check()
+        view = memoryview(block)
+        while view:
+            view = view[os.write(writing, view) :]

@@ -1,0 +1,128 @@
+"""Everything that a working directory is made of, brought to the node.
+
+Templates, the artifact and the extensions are fetched side by side; the first that fails ends the
+others. An artifact is laid like one more layer, above all templates.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import pathlib
+from collections.abc import Coroutine
+from typing import Any, Final
+
+import msgspec
+
+from corral.daemon.cache.bootstraps import BootstrapKey
+from corral.daemon.prepare.cache_port import FileUse
+from corral.daemon.prepare.layout import Layer, Layout, lay_out
+from corral.daemon.prepare.stages import EXTENSION_PROVISION, RUNTIME_PROVISION, TEMPLATE_APPLY, Progress
+from corral.domain.file_paths import check_path, globs
+from corral.domain.plans import Plan, PlanArtifact
+from corral.domain.templates import Manifest, TemplateFile
+from corral.errors import Code, Rejected
+
+_PROGRAM_MODE: Final = 0o755
+_EXTENSION_MODE: Final = 0o644
+
+
+class Ingredients(msgspec.Struct, frozen=True, kw_only=True):
+    """What was fetched, and how it lies."""
+
+    layout: Layout
+    texts: frozenset[str]
+    """The files that come from templates: only there variables are replaced."""
+    placed: dict[str, pathlib.Path]
+    """Contents of artifacts, by their digests."""
+    use: FileUse
+
+    def content(self, digest: str) -> pathlib.Path:
+        return self.placed.get(digest) or self.use.content(digest)
+
+
+async def fetch(plan: Plan, use: FileUse, progress: Progress) -> Ingredients:
+    """StageFailed with the stage of what could not be had."""
+    templates, artifact, extensions = await _side_by_side(
+        _templates(plan, use, progress),
+        _artifacts(RUNTIME_PROVISION, (plan.artifact,) if plan.artifact else (), use, progress),
+        _artifacts(EXTENSION_PROVISION, tuple(e.artifact for e in plan.extensions), use, progress),
+    )
+    with progress.stage(TEMPLATE_APPLY):
+        merge = globs(plan.merge)
+        programs = _as_layer(artifact, _PROGRAM_MODE)
+        others = _as_layer(extensions, _EXTENSION_MODE)
+        layout = lay_out((*templates, programs, others), merge)
+        placed = {file.path for layer in (programs, others) for file in layer.manifest.files}
+        return Ingredients(
+            layout=layout,
+            texts=layout.paths - placed,
+            placed={wanted.sha256: path for wanted, path in (*artifact, *extensions)},
+            use=use,
+        )
+
+
+async def _templates(plan: Plan, use: FileUse, progress: Progress) -> list[Layer]:
+    if not plan.templates:
+        return []
+    with progress.stage(TEMPLATE_APPLY):
+        return [
+            Layer(name=template.name, manifest=await use.template(template), override=template.override)
+            for template in plan.templates
+        ]
+
+
+async def _artifacts(
+    stage: str, wanted: tuple[PlanArtifact, ...], use: FileUse, progress: Progress
+) -> list[tuple[PlanArtifact, pathlib.Path]]:
+    if not wanted:
+        return []
+    with progress.stage(stage):
+        check_places(wanted)
+        return [(artifact, await use.artifact(artifact)) for artifact in wanted]
+
+
+def check_places(artifacts: tuple[PlanArtifact, ...]) -> None:
+    """Each has a place of its own within the directory: EXTENSION_CONFLICT, PATH_REFUSED."""
+    taken: set[str] = set()
+    for artifact in artifacts:
+        check_path(artifact.file, field="file")
+        if artifact.file in taken:
+            raise Rejected(
+                Code.EXTENSION_CONFLICT,
+                f"two extensions want to be '{artifact.file}'",
+                hint="give one of them another install_path",
+                field="extensions",
+            )
+        taken.add(artifact.file)
+
+
+def _as_layer(found: list[tuple[PlanArtifact, pathlib.Path]], mode: int) -> Layer:
+    files = tuple(
+        TemplateFile(path=artifact.file, mode=mode, size=path.stat().st_size, digest=artifact.sha256)
+        for artifact, path in found
+    )
+    return Layer(name="", manifest=Manifest(files=files), override=True)
+
+
+async def _side_by_side(*work: Coroutine[Any, Any, Any]) -> list[Any]:
+    """All their results in order. The first failure cancels the others and is the failure of all."""
+    tasks = [asyncio.ensure_future(each) for each in work]
+    try:
+        done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_EXCEPTION)
+        for task in tasks:
+            if task in done:
+                task.result()
+        return [task.result() for task in tasks]
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def bootstrap_key(plan: Plan) -> BootstrapKey | None:
+    """By what first-run results are known; None when the group keeps none."""
+    if not plan.warm_paths or plan.artifact is None:
+        return None
+    return BootstrapKey(
+        config_format=plan.config_format.value, version=plan.artifact.version, digest=plan.artifact.sha256
+    )

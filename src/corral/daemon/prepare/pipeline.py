@@ -1,0 +1,221 @@
+"""From an order to something that can be spawned, stage by stage.
+
+Validation, then the files (`tree_making`), then command and environment. A stage that fails names itself
+in the answer to the start. Whatever is done here can be done again: a start that was interrupted begins
+anew, and leaves nothing but what lies in `.staging`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import pathlib
+import shutil
+from collections.abc import Callable, Iterable
+from typing import Final
+
+import structlog
+
+from corral.daemon.disk import check_room
+from corral.daemon.java import find_java, java_command
+from corral.daemon.ports.held import HeldPorts
+from corral.daemon.ports.probe import check_free
+from corral.daemon.prepare.environment import build_environment, check_names
+from corral.daemon.prepare.stages import (
+    PROCESS_START,
+    TEMPLATE_APPLY,
+    VALIDATION,
+    VARIABLE_SUBSTITUTION,
+    Progress,
+)
+from corral.daemon.prepare.start_order import StartOrder
+from corral.daemon.prepare.tree_making import TreeMaker
+from corral.daemon.prepare.users import WorkloadUser, WorkloadUsers
+from corral.daemon.prepare.values import NodeFacts, Values, resolve_values, unresolved_error
+from corral.daemon.prepare.working_directories import WorkingDirectories
+from corral.daemon.secrets import Secrets
+from corral.domain.ids import RESTARTS_PER_START
+from corral.domain.plans import Plan
+from corral.domain.variables import substitute_all
+from corral.errors import Code, Rejected
+from corral.sdk.runtime import RunSpec, run_name
+
+_STDBUF: Final = ("stdbuf", "-oL", "-eL")
+_log = structlog.get_logger("corral.daemon.prepare")
+
+
+class Preparer:
+    """Runs the stages. One for the node; it keeps nothing of a single start."""
+
+    def __init__(
+        self,
+        *,
+        node: NodeFacts,
+        users: WorkloadUsers,
+        directories: WorkingDirectories,
+        ports: HeldPorts,
+        trees: TreeMaker,
+        secrets: Secrets,
+        java: str = "",
+        reserve_mb: int = 0,
+    ) -> None:
+        self._node = node
+        self._users = users
+        self._directories = directories
+        self._ports = ports
+        self._trees = trees
+        self._secrets = secrets
+        self._java = java
+        self._reserve_mb = reserve_mb
+
+    async def prepare(
+        self,
+        order: StartOrder,
+        run_directory: pathlib.Path,
+        *,
+        anew: bool = False,
+        entered: Callable[[str], None] = lambda _: None,
+    ) -> RunSpec:
+        """Everything for the spawn; StageFailed when a stage refuses. `entered` hears of each stage;
+        `anew`: the directory is made again although this is a restart. Cancelled, it stops at once."""
+        progress = Progress(entered)
+        with progress.stage(VALIDATION):
+            user, java = await self._validate(order)
+        directory = await self._directory(order, user, run_directory, progress, anew=anew)
+        with progress.stage(VARIABLE_SUBSTITUTION):
+            values = await self._values(order)
+            command, env = self._substitute(order, java, values)
+        with progress.stage(PROCESS_START):
+            environment = build_environment(
+                order,
+                env=env,
+                node_id=self._node.node_id,
+                user=user.name,
+                home=user.home if user.home and pathlib.Path(user.home).is_dir() else str(directory),
+                time_zone=_time_zone(),
+            )
+        _log.info(
+            "instance.prepared",
+            run=run_name(order.instance_id, order.incarnation),
+            took_ms=progress.took_ms,
+        )
+        return RunSpec(
+            instance_id=order.instance_id,
+            incarnation=order.incarnation,
+            command=_buffered(command) if order.line_buffered else command,
+            environment=environment,
+            directory=str(directory),
+            run_directory=str(run_directory),
+            run_as=user.run_as,
+            stdin=order.stdin,
+            tty=order.tty,
+            limits=order.limits,
+        )
+
+    async def keep_first_run(self, order: StartOrder) -> None:
+        """It is ready: what its first run made may serve others."""
+        await self._trees.keep_first_run(order)
+
+    async def _validate(self, order: StartOrder) -> tuple[WorkloadUser, str]:
+        check_names(order.env)
+        if order.limits.memory_mb > self._node.memory_mb:
+            raise Rejected(
+                Code.NO_CAPACITY,
+                f"it needs {order.limits.memory_mb} MB, this node has {self._node.memory_mb} MB in all",
+                hint="lower memory_mb, or place it on a larger node",
+                field="memory_mb",
+            )
+        plan = order.plan
+        java = ""
+        if not order.command and plan is not None and plan.jvm is not None:
+            java = await asyncio.to_thread(find_java, plan.jvm.java, self._java)
+        user = await asyncio.to_thread(
+            self._users.choose, order.instance_id, run_as=order.run_as, isolate=order.isolate
+        )
+        self._ports.take(run_name(order.instance_id, order.incarnation), order.ports)
+        if order.ports:
+            await asyncio.to_thread(check_free, order.ports)
+        check_room(
+            self._directories.static if order.static else self._directories.running,
+            reserve_mb=self._reserve_mb,
+            wanted_mb=plan.disk_mb if plan is not None else 0,
+        )
+        return user, java
+
+    async def _directory(
+        self,
+        order: StartOrder,
+        user: WorkloadUser,
+        run_directory: pathlib.Path,
+        progress: Progress,
+        *,
+        anew: bool,
+    ) -> pathlib.Path:
+        """A first run gets its directory made; a restart by the node goes on where it was, if it can."""
+        path = self._directories.path(order.instance_id, static=order.static)
+        first = order.incarnation % RESTARTS_PER_START == 0
+        if not first and path.exists() and (order.static or not anew):
+            self._directories.hold(order.instance_id, order.incarnation)
+            return path
+        if order.plan is not None and has_files(order.plan):
+            with progress.stage(VARIABLE_SUBSTITUTION if order.static else VALIDATION):
+                values = await self._values(order)
+            if order.static:
+                return await self._trees.make_static(
+                    order, user, values, progress, run_directory=run_directory
+                )
+            return await self._trees.make(order, user, values, progress)
+        with progress.stage(TEMPLATE_APPLY):
+            if order.static:
+                return await asyncio.to_thread(
+                    self._directories.make_static, order.instance_id, user, run_directory
+                )
+            return self._directories.make(order.instance_id, order.incarnation, user, empty=True)
+
+    async def _values(self, order: StartOrder) -> Values:
+        if order.plan is None or not order.plan.variable_types:
+            return resolve_values(order, self._node, self._secrets)
+        return await asyncio.to_thread(resolve_values, order, self._node, self._secrets)
+
+    def _substitute(
+        self, order: StartOrder, java: str, values: Values
+    ) -> tuple[tuple[str, ...], dict[str, str]]:
+        plan, written = order.plan, order.command
+        if not written and plan is not None and plan.jvm is not None:
+            written = java_command(plan.jvm, java, plan.args)
+        command, missing = substitute_all(written, values.all)
+        env, missing_in_env = substitute_all(order.env.values(), values.all)
+        if plan is not None and plan.strict_variables:
+            _refuse("command", missing)
+            _refuse("env", missing_in_env)
+        elif missing or missing_in_env:
+            _log.warning(
+                "instance.variables_unresolved",
+                instance=order.instance_id,
+                incarnation=order.incarnation,
+                names=list(dict.fromkeys((*missing, *missing_in_env))),
+            )
+        return tuple(command), dict(zip(order.env, env, strict=True))
+
+
+def has_files(plan: Plan) -> bool:
+    """Whether anything has to be laid into the directory."""
+    return bool(plan.templates or plan.artifact or plan.extensions or plan.patches)
+
+
+def _refuse(where: str, names: Iterable[str]) -> None:
+    if found := tuple(names):
+        raise unresolved_error(found, where)
+
+
+def _buffered(command: tuple[str, ...]) -> tuple[str, ...]:
+    """Line by line, where the node has the program that makes others do so."""
+    return (*_STDBUF, *command) if shutil.which(_STDBUF[0]) else command
+
+
+def _time_zone() -> str:
+    """The host's zone by its name, which every program understands."""
+    if given := os.environ.get("TZ"):
+        return given
+    _, found, name = os.path.realpath("/etc/localtime").partition("/zoneinfo/")
+    return name if found else "UTC"

@@ -1,0 +1,58 @@
+"""The stages of a start, as answers and reports name them."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable, Iterator
+from typing import Final, cast
+
+from corral.daemon.disk import as_ours
+from corral.errors import CorralError
+from corral.wire.v1.instance_pb2 import StartPreparationStage
+
+VALIDATION: Final = "VALIDATION"
+TEMPLATE_APPLY: Final = "TEMPLATE_APPLY"
+RUNTIME_PROVISION: Final = "RUNTIME_PROVISION"
+EXTENSION_PROVISION: Final = "EXTENSION_PROVISION"
+BOOTSTRAP_WARMUP: Final = "BOOTSTRAP_WARMUP"
+VARIABLE_SUBSTITUTION: Final = "VARIABLE_SUBSTITUTION"
+CONFIG_PATCH: Final = "CONFIG_PATCH"
+PROCESS_START: Final = "PROCESS_START"
+
+
+class StageFailed(Exception):
+    """A stage said no; `error` says why."""
+
+    def __init__(self, stage: str, error: CorralError) -> None:
+        super().__init__(f"{stage}: {error}")
+        self.stage = stage
+        self.error = error
+
+
+def stage_number(name: str) -> StartPreparationStage:
+    return cast(StartPreparationStage, StartPreparationStage.Value(f"START_PREPARATION_STAGE_{name}"))
+
+
+class Progress:
+    """Where a preparation is, and how long each stage took. `entered` hears of every stage at once; who
+    tells others of it decides how often."""
+
+    def __init__(self, entered: Callable[[str], None] = lambda _: None) -> None:
+        self._entered = entered
+        self.took_ms: dict[str, float] = {}
+
+    @contextlib.contextmanager
+    def stage(self, name: str) -> Iterator[None]:
+        """What fails within is a failure of this stage. A stage may come in several parts."""
+        self._entered(name)
+        began = time.perf_counter()
+        try:
+            yield
+        except CorralError as error:
+            raise StageFailed(name, error) from error
+        except OSError as error:
+            raise StageFailed(name, as_ours(error, doing=name)) from error
+        finally:
+            passed = (time.perf_counter() - began) * 1000
+            self.took_ms[name] = round(self.took_ms.get(name, 0.0) + passed, 1)

@@ -1,0 +1,235 @@
+"""Directories that instances keep: seeded once, changed file by file, and never at the cost of a world.
+
+Beside the directory lies what it was last seeded with. When templates, artifacts or the values of
+variables in files have changed since, the files concerned are made aside, flushed, and renamed into
+place one by one; only then the new seed is written. Killed at any point, a directory holds each file in
+its old or its new form, and the next start does the rest again. Protected files and files that no
+template has are never touched, and nothing is ever deleted.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import pathlib
+import stat
+from collections.abc import Iterable
+from typing import Final
+
+import msgspec
+import structlog
+
+from corral.daemon.beneath import DIRECTORY, open_beneath, parent_of
+from corral.daemon.durable import store
+from corral.daemon.prepare.abort import Abort
+from corral.daemon.prepare.copying import copy_content
+from corral.daemon.prepare.substitution import Rendered
+from corral.daemon.prepare.values import Values
+from corral.domain.file_paths import Globs, globs
+from corral.domain.plans import Plan
+from corral.errors import Code, CorralError, Rejected
+from corral.system.files import read_versioned, sync_directory
+
+_SEEDS: Final = ".seeds"
+_FORMAT: Final = "corral-static-seed"
+_VERSION: Final = 1
+_FLUSH_ALL: Final = 32
+_BLOCK: Final = 1 << 16
+_libc: Final = ctypes.CDLL(None, use_errno=True)
+_log = structlog.get_logger("corral.daemon.prepare")
+
+
+class Seed(msgspec.Struct, frozen=True, kw_only=True):
+    """What a static directory was last made of."""
+
+    templates: tuple[str, ...] = ()
+    merge: tuple[str, ...] = ()
+    placed: dict[str, str] = {}
+    """Artifacts by their place, each with its digest."""
+    rendered: dict[str, dict[str, str]] = {}
+    """Files in which variables were replaced, and by what; secrets are not in it."""
+
+
+def seed_of(plan: Plan, rendered: dict[str, dict[str, str]]) -> Seed:
+    artifacts = (*((plan.artifact,) if plan.artifact else ()), *(e.artifact for e in plan.extensions))
+    return Seed(
+        templates=tuple(f"{t.name}@{t.hash}{'' if t.override else '?'}" for t in plan.templates),
+        merge=plan.merge,
+        placed={artifact.file: artifact.sha256 for artifact in artifacts},
+        rendered=rendered,
+    )
+
+
+class StaticTree:
+    """The directory of one static instance. Everything blocks."""
+
+    def __init__(self, root: pathlib.Path, instance_id: str, plan: Plan) -> None:
+        self.path = root / instance_id
+        self._root = root
+        self._seeds = root / _SEEDS
+        self._seed_file = self._seeds / f"{instance_id}.json"
+        self._plan = plan
+        self._protected: Globs = globs(plan.protected_paths)
+
+    @property
+    def exists(self) -> bool:
+        return self.path.exists()
+
+    def seed(self) -> Seed | None:
+        """None when nobody knows: then everything is laid again, as far as it is not protected."""
+        try:
+            return read_versioned(self._seed_file, Seed, name=_FORMAT, version=_VERSION)
+        except CorralError as error:
+            _log.warning("instances.seed_unreadable", path=str(self._seed_file), reason=str(error))
+            return None
+
+    def write_seed(self, seed: Seed) -> None:
+        self._seeds.mkdir(mode=0o700, exist_ok=True)
+        store(self._seed_file, seed, name=_FORMAT, version=_VERSION)
+
+    def stale(self, values: Values) -> frozenset[str] | None:
+        """Which files have to be laid again; None: all that templates and artifacts have."""
+        before, now = self.seed(), seed_of(self._plan, {})
+        if before is None or (before.templates, before.merge) != (now.templates, now.merge):
+            return None
+        found = {
+            path
+            for path, used in before.rendered.items()
+            if any(values.all.get(name) != value for name, value in used.items())
+        }
+        found |= {
+            file
+            for file, digest in now.placed.items()
+            if before.placed.get(file) != digest or not (self.path / file).exists()
+        }
+        return self.open_to_change(found)
+
+    def open_to_change(self, paths: Iterable[str]) -> frozenset[str]:
+        """Without those that are protected and there."""
+        return frozenset(
+            path
+            for path in paths
+            if not self._protected.matches(path) or not os.path.lexists(self.path / path)
+        )
+
+    def bring(self, staged: pathlib.Path, paths: Iterable[str], abort: Abort) -> None:
+        """Copies of files of the world that are to be patched, where no newer form is staged."""
+        root = os.open(self.path, DIRECTORY)
+        try:
+            for path in paths:
+                abort.check()
+                target = staged / path
+                if target.exists():
+                    continue
+                try:
+                    with open_beneath(root, path) as reading:
+                        target.parent.mkdir(parents=True, exist_ok=True)
+                        _copy(reading, target, abort)
+                except FileNotFoundError:
+                    continue  # a patch that sets something makes the file
+        finally:
+            os.close(root)
+
+    def move_in(self, staged: pathlib.Path, owner: tuple[int, int] | None) -> int:
+        """Every staged file that differs takes its place, durably; returns how many did."""
+        root = os.open(self.path, DIRECTORY)
+        try:
+            changed = [path for path in files_beneath(staged) if not self._same(root, staged, path)]
+            flush(staged, changed)
+            for path in changed:
+                name = path.rpartition("/")[2]
+                with parent_of(root, path, make=True, owner=owner) as parent:
+                    try:
+                        os.rename(staged / path, name, dst_dir_fd=parent)
+                    except IsADirectoryError:
+                        raise Rejected(
+                            Code.PATH_REFUSED,
+                            f"'{path}' is a directory in the static files of the instance",
+                            hint="move it away; a file shall be there",
+                        ) from None
+                    os.fsync(parent)
+            return len(changed)
+        finally:
+            os.close(root)
+
+    def _same(self, root: int, staged: pathlib.Path, path: str) -> bool:
+        """Whether the world has this very file already."""
+        try:
+            with open_beneath(root, path) as present, (staged / path).open("rb") as new:
+                found, wanted = os.fstat(present), os.fstat(new.fileno())
+                if (found.st_mode, found.st_size) != (wanted.st_mode, wanted.st_size):
+                    return False
+                while block := new.read(_BLOCK):
+                    if os.read(present, len(block)) != block:
+                        return False
+                return True
+        except (OSError, CorralError):
+            return False
+
+    def move_all_in(self, staged: pathlib.Path) -> None:
+        """The first seeding: the whole tree at once, durably."""
+        flush(staged, files_beneath(staged))
+        staged.rename(self.path)
+        sync_directory(self._root)
+
+
+def files_beneath(root: pathlib.Path) -> list[str]:
+    """Relative paths of all regular files, sorted."""
+    found = []
+    for directory, _, names in os.walk(root):
+        prefix = os.path.relpath(directory, root)
+        found += [name if prefix == "." else f"{prefix}/{name}" for name in names]
+    return sorted(found)
+
+
+def flush(root: pathlib.Path, paths: list[str]) -> None:
+    """These files are on disk afterwards; many are flushed with everything else of the file system."""
+    if len(paths) > _FLUSH_ALL:
+        descriptor = os.open(root, DIRECTORY)
+        try:
+            if _libc.syncfs(descriptor) != 0:
+                number = ctypes.get_errno()
+                raise OSError(number, os.strerror(number), str(root))
+        finally:
+            os.close(descriptor)
+        return
+    for path in paths:
+        descriptor = os.open(root / path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+
+def _copy(reading: int, target: pathlib.Path, abort: Abort) -> None:
+    found = os.fstat(reading)
+    writing = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    try:
+        copy_content(reading, writing, abort)
+        if os.geteuid() == 0:
+            os.fchown(writing, found.st_uid, found.st_gid)
+        os.fchmod(writing, found.st_mode & 0o777)
+    finally:
+        os.close(writing)
+
+
+def own_tree(root: pathlib.Path, owner: tuple[int, int]) -> None:
+    """Everything in it to this user, links themselves and not what they point to. A file with several
+    names is left alone: another of them may lie elsewhere."""
+    for _, directories, files, here in os.fwalk(root, follow_symlinks=False):
+        for name in (*directories, *files):
+            found = os.stat(name, dir_fd=here, follow_symlinks=False)
+            if (found.st_uid, found.st_gid) != owner and (stat.S_ISDIR(found.st_mode) or found.st_nlink == 1):
+                os.chown(name, *owner, dir_fd=here, follow_symlinks=False)
+    os.chown(root, *owner)
+
+
+def merged_rendering(
+    tree: StaticTree, fresh: Rendered, laid: frozenset[str] | None
+) -> dict[str, dict[str, str]]:
+    """What is known of variables in files after this start: of files laid now what they got now."""
+    before = tree.seed()
+    kept = dict(before.rendered) if before is not None and laid is not None else {}
+    for path in laid or ():
+        kept.pop(path, None)
+    return {**kept, **fresh.files}

@@ -1,0 +1,95 @@
+"""`%NAME%` in files. Byte for byte: what is no variable stays as it is, whatever its encoding."""
+
+from __future__ import annotations
+
+import os
+import pathlib
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+import msgspec
+
+from corral.daemon.prepare.abort import Abort
+from corral.daemon.prepare.values import Values
+from corral.domain.variables import substitute_bytes
+from corral.errors import Code, Rejected
+
+_SHOWN: Final = 5
+_MAX_BYTES: Final = 256 * 1024 * 1024
+
+
+class Missing(msgspec.Struct, frozen=True):
+    """A variable in a file that nobody defines."""
+
+    file: str
+    line: int
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}: %{self.name}%"
+
+
+class Rendered(msgspec.Struct, frozen=True, kw_only=True):
+    """What was replaced where, as far as it may be written down, and what could not be."""
+
+    files: dict[str, dict[str, str]] = {}
+    """By path: the variables it holds with the values they got."""
+    missing: tuple[Missing, ...] = ()
+
+
+def substitute_files(
+    root: pathlib.Path, paths: Iterable[str], values: Values, *, abort: Abort, owner: tuple[int, int] | None
+) -> Rendered:
+    """In these files beneath `root`, a tree that nobody else writes to. Each is written aside and renamed:
+    a file that is shared with others is never written to. Blocks."""
+    files: dict[str, dict[str, str]] = {}
+    missing: list[Missing] = []
+    for path in paths:
+        abort.check()
+        place = root / path
+        if place.stat().st_size > _MAX_BYTES:
+            raise Rejected(
+                Code.FILE_UNREADABLE,
+                f"'{path}' is too large to replace variables in",
+                hint="leave it out of 'substitute'",
+                field="substitute",
+            )
+        data = place.read_bytes()
+        if data.count(b"%") < 2:
+            continue
+        result = substitute_bytes(data, values.all)
+        missing += [Missing(path, found.line, found.name) for found in result.unresolved]
+        if result.data != data:
+            files[path] = values.shown(_names_in(data, values.all))
+            _replace(place, result.data, owner)
+    return Rendered(files=files, missing=tuple(missing))
+
+
+def _names_in(data: bytes, values: Mapping[str, str]) -> list[str]:
+    return [name for name in values if f"%{name}%".encode() in data]
+
+
+def _replace(place: pathlib.Path, body: bytes, owner: tuple[int, int] | None) -> None:
+    mode = place.stat().st_mode & 0o7777
+    aside = place.with_name(f".{place.name[:200]}.corral")
+    descriptor = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    with os.fdopen(descriptor, "wb") as file:
+        file.write(body)
+        if owner is not None:
+            os.fchown(file.fileno(), *owner)
+        os.fchmod(file.fileno(), mode)
+    aside.replace(place)
+
+
+def strictly(missing: Iterable[Missing]) -> None:
+    """VARIABLE_UNRESOLVED with file and line of the first few."""
+    found = list(missing)
+    if not found:
+        return
+    more = f" and {len(found) - _SHOWN} more" if len(found) > _SHOWN else ""
+    raise Rejected(
+        Code.VARIABLE_UNRESOLVED,
+        f"nobody defines {', '.join(map(str, found[:_SHOWN]))}{more}",
+        hint="define it in the group, a template or the start, or turn strict_variables off",
+        field="strict_variables",
+    )

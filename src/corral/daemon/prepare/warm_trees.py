@@ -1,0 +1,121 @@
+"""Directories that are made before anybody asks: the next start of the same tree takes one by a rename.
+
+Only what is alike for every run lies in them: layers, artifacts and first-run results, before variables
+and patches. They are made one at a time, and only while nothing else is prepared.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import pathlib
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Iterator
+from typing import Final
+
+import structlog
+
+from corral.daemon.prepare.stages import StageFailed
+from corral.daemon.prepare.working_directories import WARM, WorkingDirectories
+from corral.errors import CorralError
+from corral.system.entropy import Entropy, new_id
+
+_MOST_KEYS: Final = 16
+_QUIET_SECONDS: Final = 0.2
+_log = structlog.get_logger("corral.daemon.prepare")
+
+MakeTree = Callable[[pathlib.Path], Awaitable[None]]
+
+
+class WarmTrees:
+    """`taken` and `wanted` belong to the loop; `close` ends the making."""
+
+    def __init__(self, directories: WorkingDirectories, *, entropy: Entropy, each: int) -> None:
+        self._directories = directories
+        self._root = directories.running / WARM
+        self._entropy = entropy
+        self._each = each
+        self._ready: OrderedDict[str, list[pathlib.Path]] = OrderedDict()
+        self._wanted: OrderedDict[str, MakeTree] = OrderedDict()
+        self._busy = 0
+        self._wake = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+
+    @contextlib.contextmanager
+    def preparing(self) -> Iterator[None]:
+        """While a start is prepared, nothing is made ahead."""
+        self._busy += 1
+        try:
+            yield
+        finally:
+            self._busy -= 1
+            self._wake.set()
+
+    def take(self, key: str, target: pathlib.Path) -> bool:
+        """One becomes `target`; False when there is none."""
+        found = self._ready.get(key)
+        while found:
+            try:
+                found.pop().rename(target)
+            except OSError as error:
+                _log.warning("instances.warm_tree_lost", reason=str(error))
+            else:
+                return True
+        return False
+
+    def want(self, key: str, make: MakeTree) -> None:
+        """From now on there shall be some of these; the trees longest unused go."""
+        if not self._each:
+            return
+        self._ready.setdefault(key, [])
+        self._ready.move_to_end(key)
+        while len(self._ready) > _MOST_KEYS:
+            old, trees = self._ready.popitem(last=False)
+            self._wanted.pop(old, None)
+            for tree in trees:
+                self._directories.drop(tree)
+        self._wanted[key] = make
+        self._wake.set()
+        if self._task is None:
+            self._task = asyncio.create_task(self._run(), name="prepare/warm")
+
+    def clear(self) -> None:
+        """Give their room back."""
+        for trees in self._ready.values():
+            while trees:
+                self._directories.drop(trees.pop())
+        self._wanted.clear()
+
+    async def close(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+            self._task = None
+
+    async def _run(self) -> None:
+        while True:
+            await self._wake.wait()
+            self._wake.clear()
+            await asyncio.sleep(_QUIET_SECONDS)  # a burst of starts comes first
+            while self._wanted and not self._busy:
+                key, make = self._wanted.popitem(last=False)
+                await self._fill(key, make)
+
+    async def _fill(self, key: str, make: MakeTree) -> None:
+        trees = self._ready.get(key)
+        while trees is not None and len(trees) < self._each:
+            if self._busy:
+                self._wanted.setdefault(key, make)
+                return
+            making = self._root / new_id("making", self._entropy)
+            try:
+                self._root.mkdir(mode=0o700, exist_ok=True)
+                await make(making)
+                trees.append(making.rename(self._root / new_id(key[:16], self._entropy)))
+            except (CorralError, OSError, StageFailed) as error:
+                _log.info("instances.warm_tree_not_made", reason=str(error))
+                self._directories.drop(making)
+                return
+            except BaseException:
+                self._directories.drop(making)
+                raise

@@ -1,0 +1,186 @@
+"""The directories workloads run in: `DATA/running/<id>`, and `DATA/static/<id>` for those that keep theirs.
+
+A directory is made aside, in `.staging` beside its place, and gets its name in one rename; it goes by
+being renamed first and deleted afterwards. So it is either wholly there or wholly gone for whoever comes
+next under the same id. A static directory is never removed by us.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import errno
+import os
+import pathlib
+import shutil
+from typing import Any, Final
+
+import structlog
+
+from corral.daemon.prepare.former_static import was_static
+from corral.daemon.prepare.users import WorkloadUser
+from corral.domain.ids import RESTARTS_PER_START
+from corral.errors import Code, Retryable
+from corral.system.entropy import Entropy, new_id
+
+STAGING: Final = ".staging"
+WARM: Final = ".warm"
+_DISCARDED: Final = ".discarded"
+_MODE: Final = 0o750
+_OPEN_TO_PASS: Final = 0o711
+_log = structlog.get_logger("corral.daemon.prepare")
+
+
+class WorkingDirectories:
+    """Makes and removes them. Methods that are not awaited are single renames and never block for long."""
+
+    def __init__(self, data: pathlib.Path, *, entropy: Entropy) -> None:
+        self._data = data
+        self.running = data / "running"
+        self.static = data / "static"
+        self._bin = data / _DISCARDED
+        self._entropy = entropy
+        self._holders: dict[str, int] = {}
+        """Whose each directory is that we made or found in use: its start, for restarts keep it."""
+
+    def open(self) -> None:
+        """Make the places, and put away what a daemon before us was making. A root daemon lets other users
+        pass through to theirs, and see nothing else."""
+        for path in (self.running, self.static, self._bin):
+            path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        for unfinished in (self.running / STAGING, self.running / WARM, self.static / STAGING):
+            self.drop(unfinished)
+        if os.geteuid() != 0:
+            return
+        shared = (self.running, self.static)
+        for path in self._data.iterdir():
+            if not path.is_symlink() and path not in shared and (path.is_dir() or path.is_file()):
+                with contextlib.suppress(FileNotFoundError):  # somebody's temporary file
+                    path.chmod(0o700 if path.is_dir() else 0o600)
+        for path in (self._data, *shared):
+            path.chmod(_OPEN_TO_PASS)
+
+    def path(self, instance_id: str, *, static: bool = False) -> pathlib.Path:
+        """Where it runs. A static one of an earlier version may still lie among the others."""
+        if static and ((self.static / instance_id).exists() or not (self.running / instance_id).exists()):
+            return self.static / instance_id
+        return self.running / instance_id
+
+    def names(self) -> list[str]:
+        """Of the directories that go when their instance has gone."""
+        found = (entry for entry in self.running.iterdir() if entry.is_dir())
+        return sorted(entry.name for entry in found if not entry.name.startswith("."))
+
+    def present(self, instance_id: str) -> bool:
+        """Whether anything of it lies here."""
+        return (self.running / instance_id).exists() or (self.static / instance_id).exists()
+
+    def make(self, instance_id: str, incarnation: int, user: WorkloadUser, *, empty: bool) -> pathlib.Path:
+        """A directory with nothing in it, owned by its user; `empty`: whatever lay there is put away."""
+        path = self.running / instance_id
+        try:
+            if empty:
+                self._put_away(instance_id)
+            path.mkdir(mode=_MODE, exist_ok=True)
+            give(path, user)
+        except OSError as error:
+            raise Retryable(
+                Code.DISK_FULL if error.errno == errno.ENOSPC else Code.SPAWN_FAILED,
+                f"the working directory {path} cannot be made: {error.strerror or error}",
+                hint="make room on its disk and check its permissions",
+            ) from error
+        self.hold(instance_id, incarnation)
+        return path
+
+    def make_static(self, instance_id: str, user: WorkloadUser, run_directory: pathlib.Path) -> pathlib.Path:
+        """One that is kept, without anything of ours in it. Blocks for a moment."""
+        self.take_over(instance_id, run_directory)
+        path = self.static / instance_id
+        path.mkdir(mode=_MODE, exist_ok=True)
+        give(path, user)
+        return path
+
+    def take_over(self, instance_id: str, run_directory: pathlib.Path) -> None:
+        """Earlier versions kept static directories among the others: it moves, in one rename."""
+        former, path = self.running / instance_id, self.static / instance_id
+        if not path.exists() and former.exists() and was_static(run_directory):
+            former.rename(path)
+            _log.info("instances.static_moved", instance=instance_id, to=str(path))
+
+    def staging(self, run: str, *, static: bool) -> pathlib.Path:
+        """Where this run's directory is made; nothing is there yet. OSError when the disk refuses."""
+        place = (self.static if static else self.running) / STAGING
+        place.mkdir(mode=0o700, exist_ok=True)
+        self.drop(place / run)
+        return place / run
+
+    def place(self, staged: pathlib.Path, instance_id: str, incarnation: int) -> pathlib.Path:
+        """The staged directory becomes the instance's, instead of whatever lay there."""
+        self._put_away(instance_id)
+        path = self.running / instance_id
+        staged.rename(path)
+        self.hold(instance_id, incarnation)
+        return path
+
+    def hold(self, instance_id: str, incarnation: int) -> None:
+        """This run uses the directory of its id from now on."""
+        self._holders[instance_id] = incarnation // RESTARTS_PER_START
+
+    def discard(self, instance_id: str, incarnation: int) -> bool:
+        """Put the directory of this run where `empty_bin` finds it. False when there is none, when it is
+        another start's by now, or when the disk refuses: that is said, and tried again the next time."""
+        if self._holders.get(instance_id, incarnation // RESTARTS_PER_START) != (
+            incarnation // RESTARTS_PER_START
+        ):
+            return False
+        try:
+            gone = self._put_away(instance_id)
+        except OSError as error:
+            _log.warning("instances.directory_not_put_away", instance=instance_id, reason=str(error))
+            return False
+        self._holders.pop(instance_id, None)
+        return gone
+
+    def drop(self, path: pathlib.Path) -> None:
+        """Something that was being made and is not wanted any more."""
+        try:
+            path.rename(self._bin / new_id("gone", self._entropy))
+        except FileNotFoundError:
+            pass
+        except OSError as error:
+            _log.warning("instances.directory_not_put_away", path=str(path), reason=str(error))
+            shutil.rmtree(path, ignore_errors=True)  # on another disk than the bin
+
+    def _put_away(self, instance_id: str) -> bool:
+        path = self.running / instance_id
+        if not path.exists():
+            return False
+        path.rename(self._bin / new_id("gone", self._entropy))
+        return True
+
+    async def empty_bin(self) -> None:
+        """Delete what was put away; what cannot be deleted is said and tried again the next time."""
+        await asyncio.to_thread(self._delete_discarded)
+
+    def _delete_discarded(self) -> None:
+        for entry in list(self._bin.iterdir()):
+            failed: list[str] = []
+
+            def note(_: object, path: str, info: Any, failed: list[str] = failed) -> None:
+                failed.append(f"{path}: {info[1]}")
+
+            shutil.rmtree(entry, onerror=note)
+            if failed:
+                _log.warning("instances.directory_not_deleted", path=str(entry), reason=failed[0])
+
+
+def give(path: pathlib.Path, user: WorkloadUser) -> None:
+    """A directory to the user whose workload runs in it."""
+    path.chmod(_MODE)  # the umask had its say in mkdir
+    if os.geteuid() == 0:
+        os.chown(path, user.uid, user.gid)
+
+
+def owner_of(user: WorkloadUser) -> tuple[int, int] | None:
+    """Whom new files are given to; None: they are the daemon's, and so is the workload."""
+    return (user.uid, user.gid) if os.geteuid() == 0 else None

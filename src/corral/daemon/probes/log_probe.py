@@ -1,0 +1,96 @@
+"""Awaits a line in a console, from the run's first byte on. Woken by the console's growth, never by a clock
+alone; the lines are matched in a worker thread with RE2, whose time no pattern can blow up."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Final, TypeVar
+
+from corral.daemon.probes.attempts import shown
+from corral.daemon.probes.console_growth import ConsoleGrowth
+from corral.domain.patterns import compile_bytes
+from corral.runtimes.console.log import ConsoleLog
+
+LINE_BYTES: Final = 64 * 1024
+"""A longer line is matched in parts of this length."""
+_BLOCK_BYTES: Final = 256 * 1024
+_HOLD_OFF: Final = 0.03
+_FLOOR: Final = 1.0
+
+T = TypeVar("T")
+
+
+class LogProbe:
+    """Awaits one pattern."""
+
+    def __init__(self, pattern: str, console: str, growth: ConsoleGrowth) -> None:
+        self._text = pattern
+        self._pattern = compile_bytes(pattern, field="pattern")
+        self._console = console
+        self._growth = growth
+        self._offset = 0
+        self._rest = b""
+        self._lines = 0
+        self._last = b""
+
+    @property
+    def seen(self) -> str:
+        if not self._lines and not self._rest:
+            return "there was no output at all"
+        last = self._rest or self._last
+        return f"none of {self._lines} lines matched, the last one was {shown(last.strip())}"
+
+    async def until_seen(self) -> None:
+        """Until a line matches. Begins again at the first byte when it is called again."""
+        self._offset, self._rest, self._lines = 0, b"", 0
+        with ConsoleLog(self._console) as log, self._growth.follow(self._console) as growth:
+            while True:
+                growth.arm()
+                while (found := await _finished(lambda: self._look(log))) is None:
+                    pass
+                if found:
+                    return
+                if await growth.within(_FLOOR):
+                    await asyncio.sleep(_HOLD_OFF)  # what writes on and on is looked at now and then
+                elif await _finished(self._matches_rest):
+                    return  # a prompt: it has no end, and waits for somebody
+
+    def _look(self, log: ConsoleLog) -> bool | None:
+        """At the next block: whether a line matched, None when there is more to look at."""
+        block = log.read(self._offset, _BLOCK_BYTES)
+        if block.gap_before is not None:
+            self._rest = b""
+        self._offset = block.end
+        if not block.data:
+            log.release_old()
+            return None if block.gap_before is not None else False
+        *lines, rest = (self._rest + block.data).split(b"\n")
+        if len(rest) >= LINE_BYTES:
+            lines.append(rest)
+            rest = b""
+        self._rest = rest
+        for line in lines:
+            self._lines += 1
+            self._last = line[:LINE_BYTES] or self._last
+            if self._matches(line):
+                return True
+        return None
+
+    def _matches_rest(self) -> bool:
+        return bool(self._rest) and self._matches(self._rest)
+
+    def _matches(self, line: bytes) -> bool:
+        line = line.removesuffix(b"\r")
+        starts = range(0, max(len(line), 1), LINE_BYTES)
+        return any(self._pattern.search(line[at : at + LINE_BYTES]) is not None for at in starts)
+
+
+async def _finished(work: Callable[[], T]) -> T:
+    """The work done in a thread; who cancels us waits for its end, so that nothing is closed beneath it."""
+    running = asyncio.get_running_loop().run_in_executor(None, work)
+    try:
+        return await asyncio.shield(running)
+    except asyncio.CancelledError:
+        await asyncio.wait({running})
+        raise

@@ -1,0 +1,135 @@
+"""The beginning of a run: its turn, its preparation, its spawn; unless it is stopped before.
+
+A stop that comes meanwhile ends the preparation at once, and with it whatever its threads are doing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Awaitable
+from typing import Final, NamedTuple, TypeVar
+
+import structlog
+
+from corral.daemon.prepare.stages import PROCESS_START, VALIDATION, StageFailed
+from corral.daemon.supervise.run_files import Intent, RunFiles
+from corral.daemon.supervise.services import Services
+from corral.daemon.supervise.stage_reports import StageReports
+from corral.daemon.supervise.stop_request import StopRequest
+from corral.domain.ids import RESTARTS_PER_START
+from corral.errors import Code, CorralError, Retryable
+from corral.sdk.runtime import AdoptionKind, RunHandle, RuntimeProvider
+
+_RETRY_SECONDS: Final = 1.0
+_LATE_SECONDS: Final = 5.0
+_log = structlog.get_logger("corral.daemon.supervise")
+T = TypeVar("T")
+
+
+class Interrupted(Exception):
+    """A stop came before the workload was executed."""
+
+
+class Begun(NamedTuple):
+    handle: RunHandle
+    in_time: bool
+    """False: it exists, but its time was up before it could be said so."""
+
+
+class Beginning:
+    """Of one run. `stages` knows where its preparation is."""
+
+    def __init__(
+        self, services: Services, files: RunFiles, intent: Intent, stop: StopRequest, stages: StageReports
+    ) -> None:
+        self._services = services
+        self._files = files
+        self._intent = intent
+        self._order = intent.order
+        self._stop = stop
+        self._stages = stages
+
+    async def write_intent(self) -> None:
+        """An order that cannot be written down is refused. A restart is owed, whatever the disk says: it
+        waits until it can be, or until nobody wants it any more."""
+        while not self._files.has_intent():
+            async with self._stop.writing:
+                try:
+                    await asyncio.to_thread(self._files.make, self._intent)
+                except CorralError as error:
+                    if self._order.incarnation % RESTARTS_PER_START == 0:
+                        raise StageFailed(VALIDATION, error) from error
+                    _log.error("instance.intent_not_stored", run=self._intent.name, reason=str(error))
+                else:
+                    return
+            await self._wait_for_stop(_RETRY_SECONDS)
+
+    async def wait_for_turn(self) -> None:
+        """A restart comes when it is due; Interrupted when it shall not come any more."""
+        due = self._intent.due if self._intent.boot_id == self._services.boot_id else 0.0
+        await self._wait_for_stop(max(0.0, due - self._services.clock.boottime()))
+
+    async def _wait_for_stop(self, seconds: float) -> None:
+        if seconds > 0:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(seconds):
+                    await self._stop.wanted.wait()
+        if self._stop.wanted.is_set():
+            raise Interrupted
+
+    async def spawn(self) -> Begun:
+        """Prepare and start it within its time. StageFailed, Interrupted."""
+        limit = self._order.startup_timeout_seconds
+        runtime = self._runtime()
+        try:
+            async with asyncio.timeout(limit):
+                spec = await self._unless_stopped(
+                    self._services.preparer.prepare(
+                        self._order,
+                        self._files.directory,
+                        anew=self._intent.anew,
+                        entered=self._stages.entered,
+                    )
+                )
+                self._stages.entered(PROCESS_START)
+                return Begun(await runtime.start(spec), True)
+        except TimeoutError:
+            return await self._judge_timeout(runtime, limit)
+        except CorralError as error:
+            raise StageFailed(PROCESS_START, error) from error
+        finally:
+            self._stages.close()
+
+    def _runtime(self) -> RuntimeProvider:
+        try:
+            return self._services.runtimes.get(self._order.runtime)
+        except CorralError as error:
+            raise StageFailed(VALIDATION, error) from error
+
+    async def _judge_timeout(self, runtime: RuntimeProvider, limit: float) -> Begun:
+        """The time was up in the middle of something: what exists is minded to its end, else it failed."""
+        found = await runtime.adopt(str(self._files.directory))
+        if found.kind is AdoptionKind.ALIVE and found.handle is not None:
+            return Begun(found.handle, False)
+        stage = self._stages.current or PROCESS_START
+        late = Retryable(
+            Code.STARTUP_TIMEOUT,
+            f"it was not started within {limit:g} s; the time was up in {stage}",
+            hint="raise startup_timeout_seconds, or pre-warm the node",
+            retry_after=_LATE_SECONDS,
+        )
+        raise StageFailed(stage, late)
+
+    async def _unless_stopped(self, work: Awaitable[T]) -> T:
+        task = asyncio.ensure_future(work)
+        stop = asyncio.ensure_future(self._stop.wanted.wait())
+        try:
+            await asyncio.wait({task, stop}, return_when=asyncio.FIRST_COMPLETED)
+            if self._stop.wanted.is_set():
+                raise Interrupted
+            return task.result()
+        finally:
+            task.cancel()
+            stop.cancel()
+            await asyncio.gather(task, stop, return_exceptions=True)

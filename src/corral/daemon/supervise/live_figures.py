@@ -1,0 +1,21 @@
+"""What the controller keeps in memory about runs is told again to each that comes."""
+
+from __future__ import annotations
+
+from corral.daemon.link.connection import Connection
+from corral.daemon.supervise.supervisor import Supervisor
+from corral.daemon.supervise.wire_forms import status_update
+
+
+class LiveFigures:
+    """Listens to sessions."""
+
+    def __init__(self, supervisor: Supervisor) -> None:
+        self._supervisor = supervisor
+
+    def on_connected(self, connection: Connection) -> None:
+        for run in self._supervisor.runs():
+            if run.players is not None and not run.ended:
+                connection.send(status_update(run))
+
+    def on_disconnected(self) -> None: ...

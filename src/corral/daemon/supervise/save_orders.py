@@ -1,0 +1,113 @@
+"""Files of an instance for the controller, which keeps them as a template: packed here, pushed in bulk."""
+
+from __future__ import annotations
+
+import asyncio
+import pathlib
+from typing import Final
+
+import structlog
+
+from corral.daemon.link.connection import Connection
+from corral.daemon.link.data_channel import DataChannel
+from corral.daemon.link.link import Order, Reply
+from corral.daemon.prepare.abort import in_thread
+from corral.daemon.prepare.packing import pack
+from corral.daemon.prepare.working_directories import WorkingDirectories
+from corral.daemon.supervise.supervisor import Supervisor
+from corral.daemon.supervise.wire_forms import cut
+from corral.domain.file_paths import check_glob, globs
+from corral.errors import Bug, Code, CorralError, Rejected, Retryable
+from corral.system.entropy import Entropy, new_id
+from corral.wire import features
+from corral.wire.v1.instance_pb2 import SaveFiles, SaveFilesFailed
+from corral.wire.v1.link_pb2 import ControllerMessage, DaemonMessage
+
+_AT_ONCE: Final = 2
+_log = structlog.get_logger("corral.daemon.supervise")
+
+
+class SaveOrders:
+    """A few at a time. Every order is answered by a transfer or a refusal, or its connection ends."""
+
+    def __init__(self, supervisor: Supervisor, directories: WorkingDirectories, *, entropy: Entropy) -> None:
+        self._supervisor = supervisor
+        self._directories = directories
+        self._entropy = entropy
+        self._connection: Connection | None = None
+        self._turns = asyncio.Semaphore(_AT_ONCE)
+        self._tasks: set[asyncio.Task[None]] = set()
+        self.handlers: dict[str, Order] = {"save_files": self._save}
+
+    def on_connected(self, connection: Connection) -> None:
+        self._connection = connection
+
+    def on_disconnected(self) -> None:
+        self._connection = None
+
+    async def close(self) -> None:
+        for task in list(self._tasks):
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    def _save(self, reply: Reply, message: ControllerMessage) -> None:
+        wanted = SaveFiles()
+        wanted.CopyFrom(message.save_files)
+        task = asyncio.create_task(self._answer(reply, wanted), name=f"supervise/save/{wanted.instance_id}")
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _answer(self, reply: Reply, wanted: SaveFiles) -> None:
+        try:
+            async with self._turns:
+                await self._send(wanted)
+        except CorralError as error:
+            self._refuse(reply, wanted, error)
+        except Exception as error:
+            _log.error("instance.save_failed", instance=wanted.instance_id, exc_info=error)
+            self._refuse(reply, wanted, Bug(f"the files of '{wanted.instance_id}' cannot be read: {error}"))
+
+    async def _send(self, wanted: SaveFiles) -> None:
+        connection = self._connection
+        if connection is None or features.DATA not in connection.features:
+            raise Retryable(Code.UNREACHABLE, "there is no controller to send files to", retry_after=1.0)
+        archive = self._directories.staging(new_id("save", self._entropy), static=False)
+        try:
+            await self.pack(wanted, archive)
+            async with DataChannel(connection) as channel:
+                await channel.push(wanted.request_id, archive)
+        finally:
+            archive.unlink(missing_ok=True)
+
+    async def pack(self, wanted: SaveFiles, archive: pathlib.Path) -> None:
+        """The chosen files of the run that is meant, at `archive`."""
+        run = self._supervisor.expect(wanted.instance_id, wanted.incarnation)
+        for position, path in enumerate(wanted.paths):
+            check_glob(path, field=f"paths/{position}")
+        if not wanted.paths:
+            raise Rejected(Code.MISSING_FIELD, "SaveFiles lacks 'paths'", field="paths")
+        directory = self._directories.path(wanted.instance_id, static=run.order.static)
+        if not directory.exists():
+            raise Rejected(Code.NOT_FOUND, f"the files of '{wanted.instance_id}' are gone")
+        chosen = globs(tuple(wanted.paths))
+        await in_thread(
+            lambda abort: pack(
+                directory,
+                chosen,
+                archive,
+                max_bytes=wanted.max_bytes,
+                max_files=wanted.max_files,
+                abort=abort,
+            )
+        )
+
+    def _refuse(self, reply: Reply, wanted: SaveFiles, error: CorralError) -> None:
+        reply(
+            DaemonMessage(
+                save_files_failed=SaveFilesFailed(
+                    request_id=wanted.request_id,
+                    error_code=error.code.name,
+                    error_message=cut(str(error)),
+                )
+            )
+        )

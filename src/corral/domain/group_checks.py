@@ -1,0 +1,120 @@
+"""What the types cannot say about a group: what could never work is refused before anything is stored."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from corral.domain.group_file_checks import check_group_files
+from corral.domain.groups import (
+    BLOCKED_VARIABLES,
+    RESERVED_PREFIX,
+    RUNTIMES,
+    SIGNALS,
+    GroupSpec,
+)
+from corral.domain.ids import group_name, node_id
+from corral.domain.probe_checks import check_probes
+from corral.domain.spec import invalid
+from corral.domain.variable_checks import check_declaration, check_names, check_values
+from corral.errors import Code, unknown_choice
+
+_MAX_ARGUMENT: Final = 128 * 1024
+_MAX_NAME: Final = 56
+"""So that `NAME-NUMBER` is a valid instance id."""
+_ADDRESS: Final = re.compile(r"(?:[A-Za-z0-9._:\[\]-]|%[A-Z][A-Z0-9_]*%)*")
+
+
+def check_group(spec: GroupSpec) -> GroupSpec:
+    """Refuse what cannot work, naming the field."""
+    group_name(spec.name)
+    if len(spec.name) > _MAX_NAME:
+        raise invalid("name", f"it has {len(spec.name)} characters", f"use at most {_MAX_NAME}")
+    if spec.runtime not in RUNTIMES:
+        raise unknown_choice("runtime", spec.runtime[:80], RUNTIMES, code=Code.INVALID_FIELD, field="runtime")
+    if not spec.command and spec.jvm is None:
+        raise invalid("command", "a group needs a command, or a jvm", 'for example ["python3", "server.py"]')
+    _check_texts(spec)
+    if spec.max is not None and spec.max < spec.min:
+        raise invalid("max", f"max {spec.max} is less than min {spec.min}", "raise max, or leave it out")
+    _check_ports(spec)
+    _check_stop(spec)
+    _check_variables(spec)
+    check_group_files(spec)
+    check_probes(spec.probes, spec.ports.keys())
+    _check_nodes(spec)
+    if spec.startup_timeout_seconds and spec.min_alive_ms >= spec.startup_timeout_seconds * 1000:
+        raise invalid(
+            "min_alive_ms", "no instance could be ready before startup_timeout_seconds", "make it shorter"
+        )
+    return spec
+
+
+def _check_texts(spec: GroupSpec) -> None:
+    texts = [("command", spec.command), ("args", spec.args)]
+    if spec.jvm is not None:
+        texts.append(("jvm/args", spec.jvm.args))
+    for field, values in texts:
+        for position, value in enumerate(values):
+            _check_text(f"{field}/{position}", value)
+    if spec.command and not spec.command[0]:
+        raise invalid("command/0", "the program has no name", "name a program or its path")
+    for name, value in spec.env.items():
+        if not name or "=" in name or "\0" in name or len(name) > 256:
+            raise invalid("env", f"'{name[:80]}' cannot be the name of a variable", "use A-Z, 0-9 and _")
+        if name in BLOCKED_VARIABLES or name.startswith(RESERVED_PREFIX):
+            raise invalid(f"env/{name[:80]}", f"'{name[:80]}' may not be set", "choose another name")
+        _check_text(f"env/{name}", value)
+    if _ADDRESS.fullmatch(spec.host_address) is None:
+        raise invalid(
+            "host_address",
+            f"{spec.host_address[:80]!r} is no address",
+            'for example "0.0.0.0" or "%LABEL_IP%"',
+        )
+
+
+def _check_text(field: str, value: str) -> None:
+    if "\0" in value:
+        raise invalid(field, "it holds a NUL character", "leave it out")
+    if len(value.encode(errors="surrogatepass")) > _MAX_ARGUMENT:
+        raise invalid(field, "it is longer than 128 KiB", "put long values into a file")
+
+
+def _check_ports(spec: GroupSpec) -> None:
+    for name, port in spec.ports.items():
+        field = f"ports/{name[:80]}"
+        group_name(name, field=field)
+        if (port.range is None) == (port.port is None):
+            raise invalid(field, "a port is either a range or a number", '{"range": [30000, 30100]}')
+        low, high = port.bounds()
+        if low > high:
+            raise invalid(f"{field}/range", f"{low} is above {high}", "the lower bound comes first")
+
+
+def _check_stop(spec: GroupSpec) -> None:
+    for position, rung in enumerate(spec.stop):
+        field = f"stop/{position}"
+        if (rung.command is None) == (rung.signal is None):
+            raise invalid(field, "a rung is either a command or a signal", '{"signal": "SIGTERM"}')
+        if rung.signal is not None and rung.signal not in SIGNALS:
+            raise unknown_choice(
+                "signal", rung.signal[:80], SIGNALS, code=Code.INVALID_FIELD, field=f"{field}/signal"
+            )
+        if rung.command is not None and ("\n" in rung.command or "\0" in rung.command):
+            raise invalid(f"{field}/command", "a command is one line", "use one rung a line")
+
+
+def _check_variables(spec: GroupSpec) -> None:
+    """The group's own layer by the group's own declarations; templates join in when a plan is resolved."""
+    check_names(spec.variables, field="variables")
+    for name, declaration in spec.variable_types.items():
+        check_declaration(name, declaration, field=f"variable_types/{name[:80]}")
+    check_values(spec.variable_types, spec.variables)
+    for name, value in spec.properties.items():
+        if "\0" in value:
+            raise invalid(f"properties/{name[:80]}", "it holds a NUL character", "leave it out")
+
+
+def _check_nodes(spec: GroupSpec) -> None:
+    for position, id in enumerate(spec.nodes):
+        node_id(id, field=f"nodes/{position}")

@@ -1,0 +1,181 @@
+"""From a group's document to the plan of a start: every name looked up, every draw drawn."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Final, Protocol
+
+import msgspec
+
+from corral.domain.artifacts import file_of
+from corral.domain.catalog import CatalogRecord
+from corral.domain.extension_places import place_extensions
+from corral.domain.file_paths import check_path
+from corral.domain.group_file_checks import install_directory
+from corral.domain.group_files import ArtifactSpec, Category, ConfigFormat, ExtensionSpec
+from corral.domain.groups import GroupSpec
+from corral.domain.instance_records import PlanRecord
+from corral.domain.plans import Plan, PlanArtifact, PlanExtension, PlanJvm, PlanTemplate, encode_plan
+from corral.domain.selection import Draw, Layer, TemplateSources, select_templates
+from corral.domain.spec import invalid
+from corral.domain.templates import TemplateSettings
+from corral.domain.variable_checks import check_names, check_values
+from corral.domain.variable_layers import declared, defaults, merge_layers, property_variables, template_layer
+from corral.errors import Code, Rejected
+
+_HEAP_PARTS: Final = (4, 5)
+"""Of the memory, for a virtual machine needs more than its heap."""
+
+
+class PlanSources(TemplateSources, Protocol):
+    """Where names are looked up: one snapshot of the store."""
+
+    def artifact(self, platform: str, version: str, /) -> CatalogRecord | None: ...
+
+
+class ResolvedPlan(msgspec.Struct, frozen=True, kw_only=True):
+    """A plan, ready to be stored, and what was drawn for it."""
+
+    plan: Plan
+    record: PlanRecord
+    picks: tuple[str, ...] = ()
+    """The templates that were drawn among several, for the decision's record."""
+
+
+def resolve_plan(spec: GroupSpec, sources: PlanSources, draw: Draw) -> ResolvedPlan:
+    """Raises `Rejected` with a field of the group's document when something is missing or does not fit."""
+    selection = select_templates(spec, sources, draw)
+    settings = [layer.version.settings for layer in selection.layers]
+    program = _entry(spec.artifact, sources, "artifact")
+    artifact = _artifact(spec.artifact, program, "", "artifact") if spec.artifact else None
+    types = declared(settings, spec.variable_types)
+    variables = merge_layers(
+        defaults(types), template_layer(settings), property_variables(spec.properties), spec.variables
+    )
+    check_values(types, variables)
+    plan = Plan(
+        group=spec.name,
+        runtime=spec.runtime,
+        command=spec.command,
+        args=spec.args,
+        env=spec.env,
+        variables=variables,
+        variable_types=types,
+        strict_variables=spec.strict_variables,
+        substitute=_united(spec.substitute, settings),
+        templates=_templates(selection.layers),
+        merge=spec.merge,
+        patches=spec.patches,
+        artifact=artifact,
+        extensions=place_extensions(_extensions(spec.extensions, sources), artifact),
+        jvm=_jvm(spec, artifact),
+        warm_paths=spec.warmup.paths,
+        memory_mb=spec.memory_mb,
+        cpu=spec.cpu,
+        pids=spec.pids,
+        disk_mb=spec.disk_mb,
+        console_mb=spec.console_mb,
+        max_players=spec.max_players,
+        host_address=spec.host_address,
+        run_as=spec.run_as,
+        isolate=spec.isolate.value,
+        stdin=spec.stdin.value,
+        tty=spec.tty,
+        line_buffered=spec.line_buffered,
+        stop=spec.stop,
+        startup_timeout_seconds=spec.startup_timeout_seconds,
+        min_alive_ms=spec.min_alive_ms,
+        max_lifetime_seconds=spec.max_lifetime_seconds,
+        crash_keep_seconds=spec.crash_keep_seconds,
+        restart=spec.restart,
+        probes=spec.probes,
+        static=spec.static,
+        protected_paths=spec.protected_paths,
+        category=_category(spec, program),
+        config_format=_config_format(spec, program),
+    )
+    return ResolvedPlan(plan=plan, record=encode_plan(plan), picks=selection.picks)
+
+
+def check_instance_variables(plan: Plan, variables: Mapping[str, str], *, field: str = "variables") -> None:
+    """The instance's own layer: its names, and with the plan's values every type and what is required."""
+    check_names(variables, field=field)
+    check_values(plan.variable_types, {**plan.variables, **variables}, field=field, complete=True)
+
+
+def _templates(layers: Iterable[Layer]) -> tuple[PlanTemplate, ...]:
+    return tuple(
+        PlanTemplate(
+            name=layer.record.name,
+            version=layer.version.number,
+            hash=layer.version.hash,
+            override=layer.override,
+        )
+        for layer in layers
+    )
+
+
+def _united(own: Iterable[str], settings: Iterable[TemplateSettings]) -> tuple[str, ...]:
+    """The group's globs and those of its templates, each once."""
+    return tuple(dict.fromkeys([*own, *(glob for each in settings for glob in each.substitute)]))
+
+
+def _entry(spec: ArtifactSpec | None, sources: PlanSources, field: str) -> CatalogRecord | None:
+    """The entry of the catalog that an artifact names; None when it is given by its URL."""
+    if spec is None or spec.url:
+        return None
+    found = sources.artifact(spec.platform, spec.version)
+    if found is None:
+        raise Rejected(
+            Code.ARTIFACT_NOT_FOUND,
+            f"the catalog has no '{spec.platform}/{spec.version}'",
+            hint="add it, or correct the name: corral catalog list",
+            field=field,
+        )
+    return found
+
+
+def _artifact(spec: ArtifactSpec, entry: CatalogRecord | None, directory: str, field: str) -> PlanArtifact:
+    name = file_of(spec, entry)
+    file = check_path(f"{directory}/{name}" if directory else name, field=f"{field}/file")
+    if entry is None:
+        return PlanArtifact(file=file, url=spec.url, sha256=spec.sha256)
+    return PlanArtifact(
+        platform=entry.platform,
+        version=entry.version,
+        file=file,
+        url=entry.url,
+        sha256=entry.sha256,
+        size=entry.size,
+    )
+
+
+def _extensions(specs: Iterable[ExtensionSpec], sources: PlanSources) -> list[PlanExtension]:
+    found = []
+    for position, spec in enumerate(specs):
+        field = f"extensions/{position}/artifact"
+        entry = _entry(spec.artifact, sources, field)
+        artifact = _artifact(spec.artifact, entry, install_directory(spec), field)
+        found.append(PlanExtension(id=spec.id, variant=spec.variant, module=spec.module, artifact=artifact))
+    return found
+
+
+def _jvm(spec: GroupSpec, artifact: PlanArtifact | None) -> PlanJvm | None:
+    jvm = spec.jvm
+    if jvm is None or spec.command:
+        return None
+    jar = jvm.jar or (artifact.file if artifact else "")
+    if not jar:
+        raise invalid("jvm/jar", "there is neither a jar nor an artifact", "name one of them")
+    heap = jvm.heap_mb
+    if not heap and not any(argument.startswith("-Xmx") for argument in jvm.args):
+        heap = spec.memory_mb * _HEAP_PARTS[0] // _HEAP_PARTS[1]
+    return PlanJvm(jar=jar, args=jvm.args, java=jvm.java, heap_mb=heap)
+
+
+def _category(spec: GroupSpec, program: CatalogRecord | None) -> Category:
+    return spec.category or (program.category if program else Category.NONE)
+
+
+def _config_format(spec: GroupSpec, program: CatalogRecord | None) -> ConfigFormat:
+    return spec.config_format or (program.config_format if program else ConfigFormat.NONE)

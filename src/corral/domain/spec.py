@@ -1,0 +1,27 @@
+"""What all parts of an operator's documents share: strict parsing, and the numbers they are made of."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import msgspec
+
+from corral.errors import Code, Rejected
+
+Count = Annotated[int, msgspec.Meta(ge=0, le=10_000)]
+Seconds = Annotated[int, msgspec.Meta(ge=0, le=31_536_000)]
+Milliseconds = Annotated[int, msgspec.Meta(ge=0, le=86_400_000)]
+PortNumber = Annotated[int, msgspec.Meta(ge=1, le=65_535)]
+Argument = Annotated[str, msgspec.Meta(max_length=131_072)]
+PathText = Annotated[str, msgspec.Meta(max_length=4096)]
+"""A path or a glob, relative to a working directory; see `file_paths`."""
+Digest = Annotated[str, msgspec.Meta(pattern=r"^(|[0-9a-f]{64})$")]
+"""A SHA-256 in lower-case hex, or empty for none."""
+
+
+class Spec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=False):
+    """Base of the parts of a document: an unknown key is an error."""
+
+
+def invalid(field: str, why: str, hint: str) -> Rejected:
+    return Rejected(Code.INVALID_FIELD, f"{field}: {why}", hint=hint, field=field)

@@ -1,0 +1,104 @@
+"""The runtimes of a node, put together: `process`, and those whose program is installed."""
+
+from __future__ import annotations
+
+import pathlib
+from typing import Final
+
+import structlog
+
+from corral.errors import Code, Rejected
+from corral.runtimes.cgroups.port import CgroupFacts, Cgroups
+from corral.runtimes.process.endings import RUNTIME
+from corral.runtimes.process.provider import SEGMENT_BYTES, ProcessRuntime
+from corral.runtimes.process.runtime_mark import runtime_of
+from corral.runtimes.sessions.multiplexer import Multiplexer
+from corral.runtimes.sessions.provider import SessionRuntime
+from corral.runtimes.sessions.screen import Screen
+from corral.runtimes.sessions.tmux import Tmux
+from corral.sdk.runtime import RuntimeProvider
+
+__all__ = ["Runtimes", "open_runtimes", "runtime_of"]
+
+_log = structlog.get_logger("corral.runtimes")
+
+_INSTALL: Final = "install `{name}` on this node, or choose another runtime"
+
+
+class Runtimes:
+    """All of a node. They share one keeper, and the control groups."""
+
+    def __init__(
+        self, process: ProcessRuntime, sessions: dict[str, SessionRuntime], missing: frozenset[str]
+    ) -> None:
+        """`missing` are those among `sessions` whose program is not installed."""
+        self.process = process
+        self._sessions = sessions
+        self._missing = missing
+
+    def names(self) -> tuple[str, ...]:
+        """Those in which something can be started here."""
+        return tuple(sorted({RUNTIME, *self._sessions} - self._missing))
+
+    def get(self, name: str) -> RuntimeProvider:
+        """To start something. RUNTIME_UNAVAILABLE says what there is."""
+        if name not in self.names():
+            raise Rejected(
+                Code.RUNTIME_UNAVAILABLE,
+                f"this node has no runtime '{name}', but {', '.join(self.names())}",
+                hint=_INSTALL.format(name=name) if name in self._missing else "choose one of these",
+                field="runtime",
+            )
+        return self._provider(name)
+
+    def of(self, run_directory: str) -> RuntimeProvider:
+        """To adopt what was started. A run lives on, and is minded, after the program that showed it was
+        removed from the node."""
+        name = runtime_of(run_directory)
+        if name != RUNTIME and name not in self._sessions:
+            raise Rejected(
+                Code.RUNTIME_UNAVAILABLE,
+                f"the run in {run_directory} is of runtime '{name}', which this daemon does not have",
+                hint="run the version that started it, or a newer one",
+            )
+        return self._provider(name)
+
+    async def close(self) -> None:
+        """Detach from every run. Idempotent."""
+        for runtime in self._sessions.values():
+            await runtime.close()
+        await self.process.close()
+
+    async def end_keeper(self) -> bool:
+        """End the keeper when it minds no run; False when it does."""
+        return await self.process.end_keeper()
+
+    def _provider(self, name: str) -> RuntimeProvider:
+        return self.process if name == RUNTIME else self._sessions[name]
+
+
+async def open_runtimes(
+    data: pathlib.Path,
+    cgroups: Cgroups,
+    segment_bytes: int = SEGMENT_BYTES,
+    *,
+    facts: CgroupFacts | None = None,
+) -> Runtimes:
+    """Find or start the keeper, prove the control groups, and look which programs there are. `facts` are
+    what `cgroups.prove` said, if it was asked already."""
+    process = ProcessRuntime(data, cgroups, segment_bytes, facts=facts)
+    await process.start_keeper()
+    multiplexers: tuple[Multiplexer, ...] = (Tmux(), Screen())
+    sessions = {
+        multiplexer.name: SessionRuntime(
+            ProcessRuntime(data, cgroups, segment_bytes, facts=process.facts, name=multiplexer.name),
+            multiplexer,
+        )
+        for multiplexer in multiplexers
+    }
+    for runtime in sessions.values():
+        await runtime.open()
+    missing = frozenset(multiplexer.name for multiplexer in multiplexers if not multiplexer.program)
+    runtimes = Runtimes(process, sessions, missing)
+    _log.info("runtimes.ready", runtimes=list(runtimes.names()))
+    return runtimes

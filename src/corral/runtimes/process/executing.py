@@ -1,0 +1,159 @@
+"""Programs beside a workload, and programs for the node: the daemon's side of the keeper's aides."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
+
+from corral.errors import Code, Rejected, Retryable
+from corral.runtimes.process.aide import RUN_ENDED, TIMED_OUT
+from corral.runtimes.process.framing import MAX_FRAME, pack
+from corral.runtimes.process.keeper_client import Dialogue, KeeperClient
+from corral.runtimes.process.run_files import Failure, Record
+from corral.runtimes.process.start_failures import start_failure
+from corral.runtimes.process.surroundings import Surroundings
+from corral.sdk.runtime import Execution
+
+_GRACE_SECONDS: Final = 20.0
+"""How long after its time an aide may take to end what it started."""
+
+
+class Executions:
+    """Runs programs through the keeper, and knows which of them are under way beside a run."""
+
+    def __init__(self, keeper: KeeperClient) -> None:
+        self._keeper = keeper
+        self._under_way: dict[str, set[asyncio.Future[None]]] = {}
+        """By run directory."""
+
+    async def beside(
+        self,
+        run_directory: str,
+        record: Record,
+        around: Surroundings,
+        command: tuple[str, ...],
+        timeout: float,
+    ) -> Execution:
+        """As `RuntimeProvider.execute`, for a run whose main process lives."""
+        request = _request(
+            command, around, timeout, run=record.run, pid=record.pid, start=record.start, files=record.procs
+        )
+        with self._counted(run_directory):
+            answer = await self._ask(request, timeout, subject=f"'{command[0]}' beside run {record.run}")
+        if answer.get("how") == RUN_ENDED:
+            raise Rejected(
+                Code.NOT_RUNNING, f"run {record.run} has ended; '{command[0]}' was not run, or killed"
+            )
+        return _execution(answer, around, command, timeout, subject=f"beside run {record.run}")
+
+    async def for_node(self, command: tuple[str, ...], around: Surroundings, *, timeout: float) -> Execution:
+        """A program of our own; what it leaves behind stays, as a child of the keeper."""
+        request = _request(command, around, timeout, run="", pid=0, start=0, files=())
+        answer = await self._ask(request, timeout, subject=f"'{command[0]}'")
+        return _execution(answer, around, command, timeout, subject="for this node")
+
+    async def settled(self, run_directory: str) -> None:
+        """Until no program is under way beside a run; they end with its main process."""
+        while under_way := self._under_way.get(run_directory):
+            await asyncio.wait(under_way)
+
+    @contextlib.contextmanager
+    def _counted(self, run_directory: str) -> Iterator[None]:
+        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        under_way = self._under_way.setdefault(run_directory, set())
+        under_way.add(done)
+        try:
+            yield
+        finally:
+            done.set_result(None)
+            under_way.discard(done)
+            if not under_way and self._under_way.get(run_directory) is under_way:
+                del self._under_way[run_directory]
+
+    async def _ask(self, request: dict[str, Any], timeout: float, *, subject: str) -> dict[str, Any]:
+        dialogue, answer = await self._keeper.ask(request)
+        async with dialogue:
+            if "unknown" in answer:
+                raise Rejected(
+                    Code.NOT_SUPPORTED,
+                    f"{subject} cannot be run: the keeper of this node is of an older Corral",
+                    hint="it is replaced when the daemon is restarted while no instance runs",
+                )
+            if "aide" in answer:
+                answer = await _last_word(dialogue, timeout + _GRACE_SECONDS) or {}
+        if not answer:
+            raise Retryable(Code.SPAWN_FAILED, f"{subject}: whoever ran it was killed")
+        return answer
+
+
+async def _last_word(dialogue: Dialogue, seconds: float) -> dict[str, Any] | None:
+    """None when the aide was killed, or does not come to an end."""
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(seconds):
+            return await dialogue.receive()
+    return None
+
+
+def _request(
+    command: tuple[str, ...],
+    around: Surroundings,
+    timeout: float,
+    *,
+    run: str,
+    pid: int,
+    start: int,
+    files: Sequence[str],
+) -> dict[str, Any]:
+    _check(command, around.environment)
+    request = {
+        "do": "execute",
+        "run": run,
+        "pid": pid,
+        "start": start,
+        "cgroup_files": list(files),
+        "command": list(command),
+        "directory": around.directory,
+        "environment": around.environment,
+        "uid": around.user.uid,
+        "gid": around.user.gid,
+        "groups": list(around.user.groups),
+        "timeout": timeout,
+    }
+    if len(pack(request)) > MAX_FRAME:
+        raise Rejected(
+            Code.ARGUMENTS_TOO_LONG, f"the arguments of '{command[0]}' are too long for any kernel"
+        )
+    return request
+
+
+def _check(command: tuple[str, ...], environment: Mapping[str, str]) -> None:
+    if not command or not command[0]:
+        raise Rejected(Code.INVALID_FIELD, "there is no command to execute", field="command")
+    for text in (*command, *environment, *environment.values()):
+        if "\0" in text:
+            raise Rejected(Code.INVALID_FIELD, f"{text[:40]!r} contains a zero byte", field="command")
+
+
+def _execution(
+    answer: dict[str, Any], around: Surroundings, command: tuple[str, ...], timeout: float, *, subject: str
+) -> Execution:
+    if "error" in answer:
+        failure = Failure(answer["error"], answer["errno"], answer["path"])
+        raise start_failure(failure, user=around.user.name, directory=around.directory, command=command[0])
+    if answer.get("how") == TIMED_OUT:
+        raise Retryable(
+            Code.TIMEOUT,
+            f"'{command[0]}' {subject} took longer than {timeout:g} s and was killed",
+            hint=_last_words(answer["output"]),
+        )
+    status = answer["status"]
+    code = os.WEXITSTATUS(status) if os.WIFEXITED(status) else 128 + os.WTERMSIG(status)
+    return Execution(code=code, output=answer["output"])
+
+
+def _last_words(output: str) -> str | None:
+    last = output.strip().rpartition("\n")[2][-200:]
+    return f"its last words: {last}" if last else None

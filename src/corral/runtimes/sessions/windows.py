@@ -1,0 +1,169 @@
+"""Keeps a window open for each run that is watched: made when there is none, made again when it ends.
+
+A window is found by the run's `window` file, whoever opened it. What goes wrong with a window is logged,
+and never concerns the run.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import pathlib
+import signal
+import sys
+from typing import Final
+
+import structlog
+
+import corral
+from corral.errors import CorralError
+from corral.runtimes.process import run_files
+from corral.runtimes.process.descriptors import readable
+from corral.runtimes.process.proc_facts import open_process
+from corral.runtimes.sessions.multiplexer import Execute, Multiplexer, session_name
+from corral.runtimes.sessions.window_file import Window, forget_window, read_window
+
+_log = structlog.get_logger("corral.runtimes.sessions")
+
+_OPENERS: Final = 4
+_APPEAR_SECONDS: Final = 15.0
+_FIRST_PAUSE: Final = 0.005
+_LAST_PAUSE: Final = 0.1
+_FIRST_RETRY: Final = 0.05
+_LAST_RETRY: Final = 10.0
+_SHORT_LIFE: Final = 5.0
+_LEAVE_SECONDS: Final = 1.0
+_PROGRAM: Final = (
+    "import sys; sys.path.append(sys.argv.pop(1)); "
+    "from corral.runtimes.sessions.window_main import main; main()"
+)
+
+
+class Windows:
+    """Owns one task a run. Closing it detaches: windows and sessions stay."""
+
+    def __init__(self, multiplexer: Multiplexer, *, directory: pathlib.Path, execute: Execute) -> None:
+        """`directory` is the keeper's."""
+        self._multiplexer = multiplexer
+        self._directory = directory
+        self._execute = execute
+        self._openers = asyncio.Semaphore(_OPENERS)
+        self._tasks: dict[str, asyncio.Task[None]] = {}
+        """By run directory."""
+        self._busy: dict[str, asyncio.Lock] = {}
+        """Held while a session is being made: it is not closed before it exists."""
+
+    def keep(self, run_directory: str, run_name: str, *, terminal: bool) -> None:
+        """From now on. Idempotent; nothing when the multiplexer is not installed."""
+        if run_directory in self._tasks or not self._multiplexer.program:
+            return
+        self._busy[run_directory] = asyncio.Lock()
+        self._tasks[run_directory] = asyncio.create_task(
+            self._keep(run_directory, session_name(run_name), terminal), name=f"runtime/window/{run_name}"
+        )
+
+    async def leave(self, run_directory: str, run_name: str) -> None:
+        """The run is over: its session goes. A window notices by itself; what else is in the session is
+        ended with it. Idempotent."""
+        task = self._tasks.get(run_directory)
+        if task is not None:
+            async with self._busy[run_directory]:
+                task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+            if self._tasks.get(run_directory) is task:
+                del self._tasks[run_directory], self._busy[run_directory]
+        window = read_window(run_directory)
+        if window is None:
+            return
+        try:
+            await self._end(session_name(run_name), window)
+        except (CorralError, OSError) as error:
+            _log.warning("session.not_closed", run=run_name, error=str(error))
+            return
+        forget_window(run_directory)
+
+    async def close(self) -> None:
+        """Let go of every window. Idempotent."""
+        tasks, self._tasks, self._busy = list(self._tasks.values()), {}, {}
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _keep(self, run_directory: str, session: str, terminal: bool) -> None:
+        loop = asyncio.get_running_loop()
+        pause = _FIRST_RETRY
+        while not run_files.is_empty(run_directory):
+            since = loop.time()
+            try:
+                process = self._process(run_directory)
+                if process is None:
+                    async with self._busy[run_directory], self._openers:
+                        process = await self._open(run_directory, session, terminal)
+                if process is not None:
+                    await _ended(process)
+            except (CorralError, OSError) as error:
+                _log.warning("session.not_opened", session=session, error=str(error))
+            if run_files.is_empty(run_directory):
+                return
+            pause = _FIRST_RETRY if loop.time() - since > _SHORT_LIFE else pause
+            await asyncio.sleep(pause)
+            pause = min(pause * 2, _LAST_RETRY)
+
+    async def _open(self, run_directory: str, session: str, terminal: bool) -> int | None:
+        """A session with a window; a pidfd of the window. What a dead one left behind goes first."""
+        if run_files.is_empty(run_directory):
+            return None
+        earlier = read_window(run_directory)
+        if earlier is not None:
+            await self._multiplexer.close(session, earlier, execute=self._execute)
+            forget_window(run_directory)
+        root = str(pathlib.Path(corral.__file__).parents[1])
+        command = (sys.executable, "-I", "-S", "-X", "utf8", "-c", _PROGRAM, root, run_directory)
+        await self._multiplexer.open(
+            session, (*command, "terminal") if terminal else (*command, "lines"), execute=self._execute
+        )
+        process = await self._appeared(run_directory)
+        if process is not None:
+            attach = self._multiplexer.attach_command(session, str(self._directory))
+            _log.info("session.opened", session=session, attach=attach)
+        return process
+
+    async def _appeared(self, run_directory: str) -> int | None:
+        """None: it ended at once, or has not come; the caller looks again. Waited for even when the run
+        has ended meanwhile: a session is left behind by nobody who does not know of it."""
+        ends = asyncio.get_running_loop().time() + _APPEAR_SECONDS
+        pause = _FIRST_PAUSE
+        while read_window(run_directory) is None and pathlib.Path(run_directory).exists():
+            if asyncio.get_running_loop().time() > ends:
+                _log.warning("session.without_window", directory=run_directory, seconds=_APPEAR_SECONDS)
+                return None
+            await asyncio.sleep(pause)
+            pause = min(pause * 2, _LAST_PAUSE)
+        return self._process(run_directory)
+
+    def _process(self, run_directory: str) -> int | None:
+        window = read_window(run_directory)
+        return None if window is None else open_process(window.pid, window.start)
+
+    async def _end(self, session: str, window: Window) -> None:
+        """It has seen the end of the run; one that has not (it was stopped, say) is killed."""
+        process = open_process(window.pid, window.start)
+        if process is not None:
+            try:
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(_LEAVE_SECONDS):
+                        await readable(process)
+            finally:
+                with contextlib.suppress(ProcessLookupError):
+                    signal.pidfd_send_signal(process, signal.SIGKILL)
+                os.close(process)
+        if self._multiplexer.program:
+            await self._multiplexer.close(session, window, execute=self._execute)
+
+
+async def _ended(process: int) -> None:
+    try:
+        await readable(process)
+    finally:
+        os.close(process)

@@ -1,0 +1,41 @@
+"""What every runtime provider must do, as tests: derive a class and give it a `house` fixture.
+
+    class TestOurRuntime(RuntimeContract):
+        @pytest.fixture
+        async def house(self, tmp_path, reaper):
+            async with OurHouse(tmp_path) as house:
+                yield house
+
+A house is a node with the provider on it. `next_provider` gives another provider object on the same node,
+as after the daemon was killed: the one before says no goodbye.
+"""
+
+from __future__ import annotations
+
+from corral.testing.runtime_contract.adopting import Adopting
+from corral.testing.runtime_contract.ending import Ending
+from corral.testing.runtime_contract.executing import Executing
+from corral.testing.runtime_contract.house import (
+    C_LIBRARY_SIGNALS,
+    RuntimeHouse,
+    console_bytes,
+    is_running,
+    refused,
+    said,
+)
+from corral.testing.runtime_contract.starting import Starting
+from corral.testing.runtime_contract.talking import Talking
+
+__all__ = [
+    "C_LIBRARY_SIGNALS",
+    "RuntimeContract",
+    "RuntimeHouse",
+    "console_bytes",
+    "is_running",
+    "refused",
+    "said",
+]
+
+
+class RuntimeContract(Starting, Talking, Executing, Ending, Adopting):
+    """All of it."""

@@ -1,0 +1,134 @@
+"""How a run begins."""
+
+from __future__ import annotations
+
+import asyncio
+import pathlib
+import signal
+
+import pytest
+
+from corral.errors import Code, Rejected
+from corral.sdk.runtime import RunHandle
+from corral.testing import workloads
+from corral.testing.runtime_contract.house import (
+    C_LIBRARY_SIGNALS,
+    RuntimeHouse,
+    console_bytes,
+    refused,
+    said,
+)
+from corral.testing.workloads import shell
+
+
+class Starting:
+    """How a run begins."""
+
+    async def test_a_workload_is_started_and_its_exit_code_known(self, house: RuntimeHouse) -> None:
+        handle = await house.provider.start(house.spec(*workloads.crashing(code=7)))
+        ended = await house.provider.wait_exit(handle)
+        assert (ended.known, ended.code, ended.signal) == (True, 7, 0)
+        assert ended.ended_at_ms >= handle.started_at_ms
+        assert await house.provider.wait_empty(handle) == ended
+
+    async def test_the_environment_is_what_was_said_and_nothing_else(self, house: RuntimeHouse) -> None:
+        environment = {"PATH": "/usr/bin:/bin", "GREETING": "h\u00e4llo = w\u00f6rld", "EMPTY": ""}
+        handle = await house.provider.start(house.spec("env", environment=environment))
+        await house.provider.wait_empty(handle)
+        lines = console_bytes(handle.run_directory).decode().splitlines()
+        found = {name: value for name, _, value in (line.partition("=") for line in lines)}
+        ours = {name for name in found if name.startswith("CORRAL_RUN")}
+        assert {name: value for name, value in found.items() if name not in ours} == environment
+
+    async def test_it_runs_in_its_directory(self, house: RuntimeHouse) -> None:
+        spec = house.spec("pwd")
+        handle = await house.provider.start(spec)
+        await house.provider.wait_empty(handle)
+        assert console_bytes(handle.run_directory).decode() == spec.directory + "\n"
+
+    async def test_arguments_arrive_byte_for_byte(self, house: RuntimeHouse) -> None:
+        arguments = ("", " a  b ", "$HOME", "'\"\\", "new\nline", "\u00fc\U0001f40e", "\udcff\udcfe")
+        handle = await house.provider.start(house.spec("printf", "%s|", *arguments))
+        await house.provider.wait_empty(handle)
+        wanted = "".join(f"{argument}|" for argument in arguments).encode("utf-8", "surrogateescape")
+        assert console_bytes(handle.run_directory) == wanted
+
+    async def test_signals_and_privileges_are_a_fresh_process_own(self, house: RuntimeHouse) -> None:
+        handle = await house.provider.start(house.spec("cat", "/proc/self/status"))
+        await house.provider.wait_empty(handle)
+        status = dict(
+            line.split(":\t", 1)
+            for line in console_bytes(handle.run_directory).decode().splitlines()
+            if ":\t" in line
+        )
+        assert [int(status[name], 16) for name in ("SigBlk", "SigCgt", "CapAmb")] == [0, 0, 0]
+        assert int(status["SigIgn"], 16) & ~C_LIBRARY_SIGNALS == 0
+        assert (status["NoNewPrivs"], status["Umask"]) == ("1", "0027")
+
+    async def test_many_start_at_once(self, house: RuntimeHouse) -> None:
+        specs = [house.spec(*shell("echo up $1; exec sleep 3600", str(n))) for n in range(20)]
+        handles = await asyncio.gather(*(house.provider.start(spec) for spec in specs))
+        assert len({handle.pid for handle in handles}) == 20
+        await asyncio.gather(*(house.provider.kill(handle) for handle in handles))
+        ends = await asyncio.gather(*(house.provider.wait_empty(handle) for handle in handles))
+        assert {ended.signal for ended in ends} == {signal.SIGKILL}
+
+    async def test_one_run_is_started_once_however_many_try(self, house: RuntimeHouse) -> None:
+        spec = house.spec(*shell("echo up; exec sleep 3600"))
+        starts = (house.provider.start(spec) for _ in range(10))
+        results = await asyncio.gather(*starts, return_exceptions=True)
+        handles = [result for result in results if isinstance(result, RunHandle)]
+        refusals = [result.code for result in results if isinstance(result, Rejected)]
+        assert (len(handles), refusals) == (1, [Code.ALREADY_EXISTS] * 9)
+        await said(handles[0], b"up\n")
+        await house.provider.kill(handles[0])
+        await house.provider.wait_empty(handles[0])
+        assert console_bytes(spec.run_directory) == b"up\n"
+
+    async def test_a_command_that_is_not_there(self, house: RuntimeHouse) -> None:
+        assert (await refused(house, "no-such-command")).code is Code.COMMAND_NOT_FOUND
+        assert (await refused(house, "/no/such/command")).code is Code.COMMAND_NOT_FOUND
+
+    async def test_a_file_that_is_no_program(self, house: RuntimeHouse, tmp_path: pathlib.Path) -> None:
+        program = tmp_path / "program"
+        program.write_bytes(b"no program\n")
+        assert (await refused(house, str(program))).code is Code.NOT_EXECUTABLE
+        program.chmod(0o755)
+        error = await refused(house, str(program))
+        assert error.code is Code.BAD_FORMAT
+        assert str(program) in str(error)
+
+    async def test_a_script_without_its_interpreter(
+        self, house: RuntimeHouse, tmp_path: pathlib.Path
+    ) -> None:
+        script = tmp_path / "script"
+        script.write_text("#!/no/such/interpreter\n")
+        script.chmod(0o755)
+        error = await refused(house, str(script))
+        assert error.code is Code.COMMAND_NOT_FOUND
+        assert "interpreter" in str(error)
+
+    async def test_arguments_that_the_kernel_does_not_take(self, house: RuntimeHouse) -> None:
+        assert (await refused(house, "true", "x" * 200_000)).code is Code.ARGUMENTS_TOO_LONG
+        assert (await refused(house, "true", *["x" * 100_000] * 200)).code is Code.ARGUMENTS_TOO_LONG
+
+    async def test_a_directory_that_is_not_there(self, house: RuntimeHouse) -> None:
+        error = await refused(house, "true", directory="/no/such/directory")
+        assert error.code is Code.DIRECTORY_REFUSED
+        assert "/no/such/directory" in str(error)
+
+    async def test_a_user_that_is_not_there(self, house: RuntimeHouse) -> None:
+        error = await refused(house, "true", run_as="no-such-user")
+        assert error.code is Code.RUN_AS_REFUSED
+        assert "no-such-user" in str(error)
+
+    async def test_a_refused_run_can_be_started_when_the_reason_is_gone(self, house: RuntimeHouse) -> None:
+        spec = house.spec("./program")
+        program = pathlib.Path(spec.directory, "program")
+        with pytest.raises(Rejected):
+            await house.provider.start(spec)
+        program.write_text("#!/bin/sh\necho started\n")
+        program.chmod(0o755)
+        handle = await house.provider.start(spec)
+        assert (await house.provider.wait_empty(handle)).code == 0
+        assert console_bytes(spec.run_directory) == b"started\n"

@@ -1,0 +1,106 @@
+"""A node's cache without a controller: what tests put on its shelf is there, and nothing else."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import hashlib
+import pathlib
+from collections.abc import AsyncIterator, Mapping
+
+from corral.daemon.cache.bootstraps import BootstrapKey
+from corral.domain.plans import PlanArtifact, PlanTemplate
+from corral.domain.templates import Manifest, TemplateFile, manifest_digest
+from corral.errors import Code, CorralError, Rejected
+
+File = bytes | tuple[bytes, int]
+
+
+class ShelfCache:
+    """`template` and `artifact` put something on the shelf and give what a plan says of it. `shut` keeps
+    whoever asks waiting; `broken` answers with this error."""
+
+    def __init__(self, root: pathlib.Path) -> None:
+        self._root = root
+        root.mkdir(parents=True, exist_ok=True)
+        self._manifests: dict[str, Manifest] = {}
+        self._bootstraps: dict[str, pathlib.Path] = {}
+        self.shut: asyncio.Event | None = None
+        self.reached = asyncio.Event()
+        self.broken: CorralError | None = None
+        self.uses = 0
+        self.asked: list[str] = []
+        self.kept: list[tuple[BootstrapKey, pathlib.Path, tuple[str, ...]]] = []
+
+    def template(self, name: str, files: Mapping[str, File], *, override: bool = True) -> PlanTemplate:
+        entries = []
+        for path, content in sorted(files.items()):
+            body, mode = content if isinstance(content, tuple) else (content, 0o644)
+            entries.append(TemplateFile(path=path, mode=mode, size=len(body), digest=self._put(body)))
+        manifest = Manifest(files=tuple(entries))
+        hash = manifest_digest(manifest)
+        self._manifests[hash] = manifest
+        return PlanTemplate(name=name, version=1, hash=hash, override=override)
+
+    def artifact(self, file: str, body: bytes, *, version: str = "1") -> PlanArtifact:
+        return PlanArtifact(
+            platform="test", version=version, file=file, sha256=self._put(body), size=len(body)
+        )
+
+    def _put(self, body: bytes) -> str:
+        digest = hashlib.sha256(body).hexdigest()
+        path = self._root / digest
+        if not path.exists():
+            path.write_bytes(body)
+            path.chmod(0o444)
+        return digest
+
+    @contextlib.asynccontextmanager
+    async def use(self) -> AsyncIterator[ShelfUse]:
+        self.uses += 1
+        try:
+            yield ShelfUse(self)
+        finally:
+            self.uses -= 1
+
+    async def keep_bootstrap(self, key: BootstrapKey, root: pathlib.Path, patterns: tuple[str, ...]) -> int:
+        self.kept.append((key, root, patterns))
+        return 0
+
+    def put_bootstrap(self, key: BootstrapKey, tree: pathlib.Path) -> None:
+        self._bootstraps[key.name] = tree
+
+    async def _asked(self, what: str) -> None:
+        self.asked.append(what)
+        self.reached.set()
+        if self.shut is not None:
+            await self.shut.wait()
+        if self.broken is not None:
+            raise self.broken
+
+
+class ShelfUse:
+    """What one preparation takes."""
+
+    def __init__(self, cache: ShelfCache) -> None:
+        self._cache = cache
+
+    async def template(self, template: PlanTemplate) -> Manifest:
+        await self._cache._asked(template.name)
+        found = self._cache._manifests.get(template.hash)
+        if found is None:
+            raise Rejected(Code.TEMPLATE_NOT_FOUND, f"there is no template '{template.name}'")
+        return found
+
+    def content(self, digest: str) -> pathlib.Path:
+        return self._cache._root / digest
+
+    async def artifact(self, artifact: PlanArtifact) -> pathlib.Path:
+        await self._cache._asked(artifact.file)
+        path = self._cache._root / artifact.sha256
+        if not path.exists():
+            raise Rejected(Code.CACHE_DOWNLOAD_FAILED, f"{artifact.file} cannot be had: 404")
+        return path
+
+    def bootstrap(self, key: BootstrapKey) -> pathlib.Path | None:
+        return self._cache._bootstraps.get(key.name)

@@ -1,0 +1,105 @@
+"""Files of an instance, brought back from its node."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import os
+
+import grpc
+import pytest
+from conftest import packed
+
+from corral.domain.ids import NodeId
+from corral.errors import Code, CorralError, Rejected
+from corral.wire.v1.instance_pb2 import SaveFilesFailed
+from corral.wire.v1.link_pb2 import DaemonMessage
+
+
+async def ready(depot, **fields):
+    await depot.begin()
+    talker = await depot.talker(**fields)
+    await depot.group("lobby")
+    started = await depot.controller.call("POST", "/api/v1/instances", {"group": "lobby"})
+    return talker, started["id"]
+
+
+async def saved(depot, id, paths=("world/**",)) -> bytes:
+    held = bytearray()
+    async with depot.term.distribution.save_files(id, list(paths)) as blocks:
+        async for block in blocks:
+            held += block
+    return bytes(held)
+
+
+def incoming(depot):
+    return list((depot.controller.data / "incoming").iterdir())
+
+
+async def test_chosen_files_arrive_as_they_were_packed_and_nothing_of_them_stays(depot):
+    talker, id = await ready(depot)
+    saving = asyncio.create_task(saved(depot, id, ["world/**", "server.properties"]))
+    order = (await talker.read_until("save_files")).save_files
+    assert (order.instance_id, list(order.paths)) == (id, ["world/**", "server.properties"])
+    assert order.incarnation == depot.state.instances.require(id).record.incarnation
+    assert order.max_bytes > 0
+    archive = packed({"world/level.dat": os.urandom(300_000)})
+    await talker.push(order.request_id, archive, hashlib.sha256(archive).hexdigest())
+    assert await saving == archive
+    assert incoming(depot) == []
+
+
+async def test_a_node_that_cannot_says_why_in_its_own_words(depot):
+    talker, id = await ready(depot)
+    stranger = await depot.talker("n2")
+    saving = asyncio.create_task(saved(depot, id))
+    order = (await talker.read_until("save_files")).save_files
+    lie = SaveFilesFailed(request_id=order.request_id, error_code="INTERNAL", error_message="a lie")
+    await stranger.send(DaemonMessage(save_files_failed=lie))
+    failure = SaveFilesFailed(
+        request_id=order.request_id, error_code="PATH_REFUSED", error_message="no file matches"
+    )
+    await talker.send(DaemonMessage(save_files_failed=failure))
+    with pytest.raises(Rejected, match="no file matches") as caught:
+        await saving
+    assert caught.value.code is Code.PATH_REFUSED
+
+
+async def test_a_wrong_digest_and_a_node_that_leaves_end_in_an_error_and_leave_no_file(depot):
+    talker, id = await ready(depot)
+    saving = asyncio.create_task(saved(depot, id))
+    order = (await talker.read_until("save_files")).save_files
+    archive = packed({"a": os.urandom(100_000)})
+    with pytest.raises(grpc.aio.AioRpcError) as refused:
+        await talker.push(order.request_id, archive, "0" * 64)
+    assert dict(refused.value.trailing_metadata())["corral-code"] == "DIGEST_MISMATCH"
+    assert not saving.done()
+    await talker.hang_up()
+    with pytest.raises(CorralError) as caught:
+        await saving
+    assert caught.value.code is Code.NODE_OFFLINE
+    assert incoming(depot) == []
+
+
+async def test_what_makes_no_sense_is_refused_before_a_node_is_asked(depot):
+    _, id = await ready(depot, features=["data"])
+    for paths in ((), ("../secret",), ("/etc/passwd",)):
+        with pytest.raises(Rejected):
+            await saved(depot, id, paths)
+    with pytest.raises(Rejected) as caught:
+        await saved(depot, id)
+    assert caught.value.code is Code.NOT_SUPPORTED
+    with pytest.raises(Rejected) as caught:
+        await saved(depot, "nobody-1")
+    assert caught.value.code is Code.NOT_FOUND
+
+
+async def test_an_upload_nobody_waits_for_any_more_is_given_up_and_removed(depot):
+    talker, _ = await ready(depot)
+    future = depot.term.uploads.expect_file("t1", node_id=NodeId("n1"), max_bytes=10_000_000)
+    archive = os.urandom(1_000_000)
+    pushing = asyncio.create_task(talker.push("t1", archive, hashlib.sha256(archive).hexdigest()))
+    future.cancel()
+    with pytest.raises((grpc.aio.AioRpcError, AttributeError)):
+        await pushing
+    assert incoming(depot) == []

@@ -1,0 +1,59 @@
+"""Those who carry files to nodes and back, as a test wants them."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import AsyncIterator, Sequence
+
+from corral.controller.cluster_state import ClusterState
+from corral.controller.distribution.reports import CachedTemplate, CacheReport, CacheTrouble, SyncAnswer
+from corral.errors import CorralError
+
+
+class StandInDistribution:
+    """`failure` is raised by whatever is asked next; `saved` is what `save_files` gives."""
+
+    def __init__(self, state: ClusterState) -> None:
+        self._state = state
+        self.failure: CorralError | None = None
+        self.saved = b""
+        self.asked: list[tuple[str, object]] = []
+        self.open_saves = 0
+
+    def _ask(self, what: str, about: object) -> None:
+        self.asked.append((what, about))
+        if self.failure is not None:
+            raise self.failure
+
+    async def sync(self, name: str, nodes: Sequence[str] | None = None) -> list[SyncAnswer]:
+        self._ask("sync", (name, nodes))
+        known = [id for id, _ in self._state.nodes.items()]
+        for node in nodes or ():
+            self._state.nodes.require(node)
+        return [SyncAnswer(node=node, ok=True) for node in (known if nodes is None else nodes)]
+
+    async def cache_status(self, node: str) -> CacheReport:
+        self._ask("status", node)
+        held = CachedTemplate(name="base", hash="0" * 64, version=None, size=1, last_used=None)
+        return CacheReport(node=node, total_bytes=1, quota_bytes=2, templates=(held,))
+
+    async def prewarm(self, node: str, group: str | None = None) -> CacheReport:
+        self._ask("prewarm", (node, group))
+        trouble = CacheTrouble(subject="template/base", code="CACHE_FULL", message="no room")
+        return CacheReport(node=node, total_bytes=0, quota_bytes=0, failures=(trouble,))
+
+    async def prewarm_all(self, group: str | None = None) -> list[SyncAnswer]:
+        self._ask("prewarm_all", group)
+        return [SyncAnswer(node=id, ok=True) for id, _ in self._state.nodes.items()]
+
+    @contextlib.asynccontextmanager
+    async def save_files(self, id: str, paths: Sequence[str]) -> AsyncIterator[AsyncIterator[bytes]]:
+        self._ask("save", (id, tuple(paths)))
+        self.open_saves += 1
+        try:
+            yield self._pieces()
+        finally:
+            self.open_saves -= 1
+
+    async def _pieces(self) -> AsyncIterator[bytes]:
+        yield self.saved

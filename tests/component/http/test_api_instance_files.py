@@ -1,0 +1,148 @@
+"""An instance's plan, its variables, and saving it as a template."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import httpx
+import pytest
+from http_rig import Rig, tar_gz
+
+from corral.errors import Code, Retryable
+
+INSTANCES = "/api/v1/instances"
+
+
+def error(answer: httpx.Response) -> tuple[int, str]:
+    return answer.status_code, answer.json()["error"]["code"]
+
+
+async def test_a_plan_is_shown_with_its_hash_and_what_was_drawn(client: httpx.AsyncClient, rig: Rig) -> None:
+    made = {name: await rig.template(name) for name in ("world/a", "world/b")}
+    await rig.group(template_selection={"one_in_groups": [{"name": "world"}]}, max_players=20)
+    record = await rig.instance()
+    shown = (await client.get(f"{INSTANCES}/{record.id}/plan")).json()
+    assert set(shown) == {"id", "hash", "plan", "picks"}
+    assert shown["hash"] == record.plan_hash
+    (pick,) = shown["picks"]
+    (layer,) = shown["plan"]["templates"]
+    assert (layer["name"], layer["version"], layer["hash"]) == (pick, 1, made[pick]["hash"])
+    assert error(await client.get(f"{INSTANCES}/ghost-1/plan")) == (404, "NOT_FOUND")
+
+
+async def test_an_instance_takes_variables_of_its_own(client: httpx.AsyncClient, rig: Rig) -> None:
+    await rig.online()
+    await rig.group(variables={"MOTD": "hi"}, variable_types={"SLOTS": {"type": "int", "max": 10}})
+    made = await client.post(
+        INSTANCES, json={"group": "lobby", "variables": {"SLOTS": "7", "MOTD": "geheim"}}
+    )
+    assert made.status_code == 201, made.text
+    assert made.json()["variables"] == {"SLOTS": "7", "MOTD": "geheim"}
+    refused = await client.post(INSTANCES, json={"group": "lobby", "variables": {"SLOTS": "70"}})
+    assert error(refused) == (422, "VARIABLE_INVALID")
+    (entry,) = await rig.audits("instances.start")
+    assert entry["after"]["variables"] == ["MOTD", "SLOTS"]
+    assert "geheim" not in str(entry)
+
+
+async def test_saved_files_become_a_template_and_the_next_ones_a_version(
+    client: httpx.AsyncClient, rig: Rig
+) -> None:
+    record = await rig.instance()
+    rig.distribution.saved = tar_gz({"world/level.dat": b"1"})
+    path = f"{INSTANCES}/{record.id}/save"
+    body: dict[str, Any] = {"template": "worlds/saved", "paths": ["world/**"], "note": "eve"}
+    made = await client.post(path, json=body)
+    assert made.status_code == 201, made.text
+    assert (made.json()["name"], made.json()["files"], made.json()["note"]) == ("worlds/saved", 1, "eve")
+    assert rig.distribution.asked == [("save", (record.id, ("world/**",)))]
+    assert rig.distribution.open_saves == 0
+    types = [event.type.value for event in rig.commits[-1].events]
+    assert "INSTANCE_SAVED" in types
+    (entry,) = await rig.audits("instances.save")
+    assert (entry["subject"], entry["after"]["instance"]) == ("worlds/saved", record.id)
+    rig.distribution.saved = tar_gz({"world/other.dat": b"2"})
+    merged = await client.post(path, json={**body, "merge": True})
+    assert (merged.status_code, merged.json()["files"], merged.json()["version"]) == (200, 2, 2)
+    replaced = await client.post(path, json=body)
+    assert (replaced.json()["files"], replaced.json()["version"]) == (1, 3)
+    assert (await client.post(path, json=body)).json()["unchanged"] is True
+
+
+async def test_a_save_that_fails_makes_nothing(client: httpx.AsyncClient, rig: Rig) -> None:
+    record = await rig.instance()
+    path = f"{INSTANCES}/{record.id}/save"
+    body = {"template": "saved", "paths": ["world"]}
+    rig.distribution.saved = b"garbage"
+    assert error(await client.post(path, json=body)) == (422, "ARCHIVE_INVALID")
+    rig.distribution.failure = Retryable(Code.NODE_OFFLINE, "its node is not connected")
+    assert error(await client.post(path, json=body)) == (409, "NODE_OFFLINE")
+    assert len(rig.state.templates) == 0
+
+
+@pytest.mark.parametrize(
+    ("changed", "code"),
+    [
+        ({"paths": []}, "INVALID_FIELD"),
+        ({"paths": ["../x"]}, "PATH_REFUSED"),
+        ({"paths": ["/etc"]}, "PATH_REFUSED"),
+        ({"template": "A B"}, "INVALID_FIELD"),
+        ({"path": ["x"]}, "UNKNOWN_FIELD"),
+    ],
+)
+async def test_a_bad_save_is_refused_before_a_node_is_asked(
+    client: httpx.AsyncClient, rig: Rig, changed: dict[str, Any], code: str
+) -> None:
+    record = await rig.instance()
+    body = {"template": "saved", "paths": ["world"], **changed}
+    refused = await client.post(f"{INSTANCES}/{record.id}/save", json=body)
+    assert refused.json()["error"]["code"] == code
+    assert rig.distribution.asked == []
+
+
+async def test_new_nested_fields_of_a_group_are_merged_by_a_patch(
+    client: httpx.AsyncClient, rig: Rig
+) -> None:
+    for name in ("world/a", "base"):
+        await rig.template(name)
+    await rig.group(
+        template_selection={"one_of": [{"name": "world/a"}]},
+        variable_types={"A": {"type": "int"}},
+        warmup={"paths": ["libraries/**"]},
+    )
+    patch = {
+        "template_selection": {"all_of": [{"name": "base", "priority": 3}]},
+        "variable_types": {"B": {"type": "bool"}},
+    }
+    changed = (await client.patch("/api/v1/groups/lobby", json=patch)).json()
+    assert changed["template_selection"]["one_of"][0]["name"] == "world/a"
+    assert changed["template_selection"]["all_of"][0]["priority"] == 3
+    assert sorted(changed["variable_types"]) == ["A", "B"]
+    gone = (await client.patch("/api/v1/groups/lobby", json={"variable_types": {"A": None}})).json()
+    assert sorted(gone["variable_types"]) == ["B"]
+    reset = (await client.patch("/api/v1/groups/lobby", json={"warmup": None})).json()
+    assert reset["warmup"] == {"paths": []}
+    patch = {"jvm": {"heap_mb": 64}, "artifact": {"url": "https://example.org/a.jar", "sha256": "ab" * 32}}
+    assert (await client.patch("/api/v1/groups/lobby", json=patch)).status_code == 200
+    both = (await client.patch("/api/v1/groups/lobby", json={"jvm": {"args": ["-ea"]}})).json()
+    assert (both["jvm"]["heap_mb"], both["jvm"]["args"]) == (64, ["-ea"])
+    none = (await client.patch("/api/v1/groups/lobby", json={"jvm": None, "artifact": None})).json()
+    assert (none["jvm"], none["artifact"]) == (None, None)
+    typo = await client.patch("/api/v1/groups/lobby", json={"template_selection": {"al_of": []}})
+    assert error(typo) == (400, "UNKNOWN_FIELD")
+
+
+async def test_the_audit_of_a_group_holds_no_value_that_may_be_secret(
+    client: httpx.AsyncClient, rig: Rig
+) -> None:
+    await rig.group(
+        env={"A": "geheim"},
+        variables={"B": "geheim"},
+        properties={"C": "geheim"},
+        patches=[{"file": "a.properties", "path": "rcon.password", "value": "geheim"}],
+        artifact={"url": "https://u:geheim@example.org/x.jar?sig=geheim", "sha256": "ab" * 32},
+    )
+    (entry,) = await rig.audits("groups.create")
+    assert "geheim" not in str(entry)
+    assert entry["after"]["patches"][0]["path"] == "rcon.password"
+    assert entry["after"]["artifact"]["url"] == "https://example.org/x.jar"

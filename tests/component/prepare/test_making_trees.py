@@ -1,0 +1,263 @@
+"""Working directories out of layers, artifacts, variables and patches."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+
+import msgspec
+import pytest
+from prepare_bench import Bench
+
+from corral.daemon.cache.bootstraps import BootstrapKey
+from corral.daemon.prepare.abort import Abort, in_thread
+from corral.daemon.prepare.stages import StageFailed
+from corral.domain.group_files import ConfigFormat, PatchSpec
+from corral.domain.plans import PlanExtension
+from corral.errors import Code, Rejected, Retryable
+from corral.testing.waiting import eventually
+
+OTHER = 12_345
+only_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files away")
+
+
+async def test_later_layers_win_unless_they_do_not_override(bench, make_plan, tree):
+    base = bench.cache.template("base", {"a": b"base", "b": b"base", "deep/er/c": b"base"})
+    above = bench.cache.template("above", {"a": b"above", "d": b"above"})
+    shy = bench.cache.template("shy", {"b": b"shy", "e": b"shy"}, override=False)
+    made = await bench.make(make_plan(templates=(base, above, shy)))
+    assert made == bench.data / "running" / "one"
+    assert tree(made) == {"a": b"above", "b": b"base", "d": b"above", "deep/er/c": b"base", "e": b"shy"}
+    assert bench.staged() == []
+
+
+async def test_files_that_the_group_merges_hold_the_keys_of_all_layers(bench, make_plan):
+    low = bench.cache.template("low", {"server.properties": b"a=1\nb=1\n", "x.json": b'{"k": {"a": 1}}'})
+    high = bench.cache.template("high", {"server.properties": b"b=2\nc=2\n", "x.json": b'{"k": {"b": 2}}'})
+    made = await bench.make(make_plan(templates=(low, high), merge=("server.properties",)))
+    assert (made / "server.properties").read_bytes().split() == [b"a=1", b"b=2", b"c=2"]
+    assert (made / "x.json").read_bytes() == b'{"k": {"b": 2}}'
+
+
+async def test_what_does_not_override_is_the_weaker_part_of_a_merge(bench, make_plan):
+    low = bench.cache.template("low", {"s.properties": b"a=1\n"})
+    shy = bench.cache.template("shy", {"s.properties": b"a=2\nb=2\n"}, override=False)
+    made = await bench.make(make_plan(templates=(low, shy), merge=("*.properties",)))
+    assert sorted((made / "s.properties").read_bytes().split()) == [b"a=1", b"b=2"]
+
+
+async def test_modes_are_kept(bench, make_plan):
+    files = {"run.sh": (b"#!/bin/sh\n", 0o755), "eula": (b"x", 0o444), "tool": (b"y", 0o555), "plain": b"z"}
+    made = await bench.make(make_plan(templates=(bench.cache.template("t", files),)))
+    modes = {path.name: path.stat().st_mode & 0o777 for path in made.iterdir()}
+    assert modes == {"run.sh": 0o755, "eula": 0o444, "tool": 0o555, "plain": 0o644}
+
+
+@only_root
+async def test_only_read_only_files_of_another_user_share_their_blocks_by_a_link(bench, make_plan):
+    files = {"shared": (b"x" * 100, 0o444), "tool": (b"y", 0o555), "own": b"z"}
+    plan = make_plan(templates=(bench.cache.template("t", files),))
+    made = await bench.make(plan)
+    assert (made / "shared").stat().st_nlink == 1, "a workload of the daemon's own user could write to it"
+    bench.user = msgspec.structs.replace(bench.user, uid=OTHER, gid=OTHER)
+    made = await bench.make(plan, incarnation=2048)
+    owners = {path.name: (path.stat().st_nlink, path.stat().st_uid) for path in made.iterdir()}
+    assert owners == {"shared": (2, 0), "tool": (1, OTHER), "own": (1, OTHER)}
+    assert (made.stat().st_uid, made.stat().st_mode & 0o777) == (OTHER, 0o750)
+
+
+@only_root
+async def test_a_linked_file_is_replaced_and_never_written_to(bench, make_plan):
+    template = bench.cache.template("t", {"shared.properties": (b"port=%PORT%\nb=1\n", 0o444)})
+    bench.user = msgspec.structs.replace(bench.user, uid=OTHER, gid=OTHER)
+    patch = PatchSpec(file="shared.properties", path="b", value="2")
+    plan = make_plan(templates=(template,), substitute=("**",), patches=(patch,))
+    made = await bench.make(plan, PORT="7")
+    assert (made / "shared.properties").read_bytes() == b"port=7\nb=2\n"
+    made = await bench.make(plan, id="two", PORT="8")
+    assert (made / "shared.properties").read_bytes() == b"port=8\nb=2\n"
+
+
+async def test_an_artifact_lies_above_the_templates_and_extensions_in_their_places(bench, make_plan):
+    template = bench.cache.template("t", {"server.jar": b"old", "plugins/mine.jar": b"mine"})
+    extension = PlanExtension(id="e", artifact=bench.cache.artifact("plugins/theirs.jar", b"theirs"))
+    artifact = bench.cache.artifact("server.jar", b"new %PORT%")
+    plan = make_plan(templates=(template,), artifact=artifact, extensions=(extension,), substitute=("**",))
+    made = await bench.make(plan, PORT="1")
+    assert (made / "server.jar").read_bytes() == b"new %PORT%", "programs are no text"
+    assert os.access(made / "server.jar", os.X_OK)
+    assert (made / "plugins" / "theirs.jar").read_bytes() == b"theirs"
+    assert (made / "plugins" / "mine.jar").read_bytes() == b"mine"
+
+
+async def test_variables_are_replaced_where_the_globs_say_and_bytes_stay_bytes(bench, make_plan):
+    raw = b"\xff\xfe%PORT%\x00 100% %% %port% %UNKNOWN%\r\n"
+    template = bench.cache.template("t", {"conf/a.bin": raw, "b.txt": b"%PORT%"})
+    made = await bench.make(make_plan(templates=(template,), substitute=("conf/**",)), PORT="25565")
+    assert (made / "conf/a.bin").read_bytes() == raw.replace(b"%PORT%", b"25565")
+    assert (made / "b.txt").read_bytes() == b"%PORT%"
+
+
+async def test_in_strict_mode_an_unknown_variable_is_named_with_file_and_line(bench, make_plan):
+    template = bench.cache.template("t", {"conf/a.txt": b"one\ntwo %NOBODY% %PORT%\n"})
+    plan = make_plan(templates=(template,), substitute=("**",), strict_variables=True)
+    with pytest.raises(StageFailed) as failed:
+        await bench.make(plan, PORT="1")
+    assert failed.value.stage == "VARIABLE_SUBSTITUTION"
+    assert failed.value.error.code is Code.VARIABLE_UNRESOLVED
+    assert "conf/a.txt:2: %NOBODY%" in str(failed.value.error)
+    assert not (bench.data / "running" / "one").exists()
+    assert bench.staged() == []
+
+
+async def test_a_patch_that_fails_leaves_what_was_there(bench, make_plan, tree):
+    good = make_plan(templates=(bench.cache.template("t", {"a.json": b"{}"}),))
+    made = await bench.make(good)
+    bad = bench.cache.template("t", {"a.json": b"{nonsense"})
+    patch = PatchSpec(file="a.json", path="x", value=1)
+    with pytest.raises(StageFailed) as failed:
+        await bench.make(make_plan(templates=(bad,), patches=(patch,)), incarnation=2048)
+    assert failed.value.stage == "CONFIG_PATCH"
+    assert isinstance(failed.value.error, Rejected)
+    assert "a.json" in str(failed.value.error)
+    assert tree(made) == {"a.json": b"{}"}
+    assert bench.staged() == []
+
+
+@pytest.mark.trap("T22")
+@pytest.mark.parametrize("what", ["template", "artifact"])
+async def test_what_cannot_be_had_fails_in_its_stage_and_changes_nothing(bench, make_plan, tree, what):
+    made = await bench.make(make_plan(templates=(bench.cache.template("t", {"a": b"old"}),)))
+    template = bench.cache.template("t", {"a": b"new"})
+    artifact = bench.cache.artifact("server.jar", b"x")
+    if what == "template":
+        template = msgspec.structs.replace(template, hash="0" * 64)
+    else:
+        artifact = msgspec.structs.replace(artifact, sha256="0" * 64)
+    with pytest.raises(StageFailed) as failed:
+        await bench.make(make_plan(templates=(template,), artifact=artifact), incarnation=2048)
+    stage = {"template": "TEMPLATE_APPLY", "artifact": "RUNTIME_PROVISION"}[what]
+    assert (failed.value.stage, isinstance(failed.value.error, Rejected)) == (stage, True)
+    assert tree(made) == {"a": b"old"}
+    assert (bench.staged(), bench.cache.uses) == ([], 0)
+
+
+async def test_a_file_where_another_layer_has_a_directory_is_refused(bench, make_plan):
+    low = bench.cache.template("low", {"a": b"file"})
+    high = bench.cache.template("high", {"a/b": b"beneath"})
+    with pytest.raises(StageFailed) as failed:
+        await bench.make(make_plan(templates=(low, high)))
+    assert failed.value.error.code is Code.PATH_REFUSED
+
+
+async def test_first_run_results_lie_beneath_everything(bench, make_plan, scratch):
+    artifact = bench.cache.artifact("server.jar", b"jar", version="1.21")
+    kept = scratch / "kept"
+    (kept / "libraries" / "a").mkdir(parents=True)
+    (kept / "libraries" / "a" / "lib.jar").write_bytes(b"lib")
+    (kept / "server.jar").write_bytes(b"never")
+    (kept / "evil").symlink_to("/etc/passwd")
+    key = BootstrapKey(config_format="paper", version="1.21", digest=artifact.sha256)
+    bench.cache.put_bootstrap(key, kept)
+    plan = make_plan(artifact=artifact, warm_paths=("libraries/",), config_format=ConfigFormat.PAPER)
+    made = await bench.make(plan)
+    assert (made / "libraries/a/lib.jar").read_bytes() == b"lib"
+    assert (made / "server.jar").read_bytes() == b"jar"
+    assert not (made / "evil").exists()
+    assert "BOOTSTRAP_WARMUP" in bench.progress.took_ms
+
+
+async def test_the_next_start_takes_a_tree_that_was_made_ahead(scratch, make_plan, tree):
+    bench = Bench(scratch / "warm", warm=1)
+    try:
+        template = bench.cache.template("t", {"a.txt": b"port %PORT%", "b": b"b"})
+        plan = make_plan(templates=(template,), substitute=("a.txt",))
+        await bench.make(plan, PORT="1")
+        pool = bench.directories.running / ".warm"
+        await eventually(lambda: pool.exists() and [p for p in pool.iterdir() if "making" not in p.name])
+        [ahead] = pool.iterdir()
+        inode = (ahead / "b").stat().st_ino
+        made = await bench.make(plan, id="two", PORT="2")
+        assert (made / "b").stat().st_ino == inode
+        assert tree(made) == {"a.txt": b"port 2", "b": b"b"}
+        bench.directories.open()
+        assert not pool.exists(), "a later daemon does not know what they are made of"
+    finally:
+        await bench.warm.close()
+
+
+async def test_a_tree_of_many_files_is_laid_by_several_threads_and_is_complete(bench, make_plan, tree):
+    files = {f"d{n % 7}/f{n}": f"{n}".encode() for n in range(500)}
+    files["large"] = os.urandom(9_000_000)
+    made = await bench.make(make_plan(templates=(bench.cache.template("t", files),)))
+    assert tree(made) == dict(sorted(files.items()))
+
+
+@pytest.mark.trap("T12")
+async def test_a_cancelled_preparation_has_no_thread_left_that_writes(bench, make_plan):
+    fifo = bench.data / "cache" / "contents"
+    template = bench.cache.template("t", {"slow": b"never read"})
+    digest = bench.cache._manifests[template.hash].files[0].digest
+    (fifo / digest).unlink()
+    os.mkfifo(fifo / digest)  # whoever opens it waits for a writer
+    making = asyncio.create_task(bench.make(make_plan(templates=(template,))))
+    await eventually(bench.staged)
+    making.cancel()
+    await asyncio.sleep(0)
+    assert not making.done(), "the thread is still in there"
+    os.close(os.open(fifo / digest, os.O_WRONLY))
+    with pytest.raises(asyncio.CancelledError):
+        await making
+    assert bench.staged() == []
+    assert not (bench.data / "running" / "one").exists()
+
+
+async def test_work_in_a_thread_hears_that_nobody_waits_any_more():
+    seen: list[Abort] = []
+
+    def work(abort: Abort) -> None:
+        seen.append(abort)
+        while True:
+            abort.check()
+
+    task = asyncio.create_task(in_thread(work))
+    await eventually(lambda: seen)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert seen[0].is_set
+
+
+async def test_without_room_nothing_is_begun_and_the_numbers_are_said(scratch, make_plan):
+    bench = Bench(scratch / "data", reserve_mb=1 << 30)
+    plan = make_plan(templates=(bench.cache.template("t", {"a": b"a"}),), disk_mb=7)
+    with pytest.raises(StageFailed) as failed:
+        await bench.make(plan)
+    error = failed.value.error
+    assert (error.code, isinstance(error, Retryable), error.retry_after) == (Code.DISK_FULL, True, 30.0)
+    assert "7 MB for the instance" in str(error)
+    assert bench.staged() == []
+
+
+async def test_a_restart_of_the_daemon_puts_half_made_directories_away(bench):
+    half = bench.directories.staging("one.1024", static=False)
+    half.mkdir()
+    (half / "x").write_text("x")
+    static = bench.directories.staging("two.1024", static=True)
+    static.mkdir()
+    bench.directories.open()
+    assert bench.staged() == []
+    await bench.directories.empty_bin()
+    assert not list((bench.data / ".discarded").iterdir())
+
+
+@pytest.mark.trap("T34")
+async def test_a_directory_is_put_away_for_the_start_that_made_it_and_no_other(bench, make_plan):
+    plan = make_plan(templates=(bench.cache.template("t", {"a": b"a"}),))
+    await bench.make(plan, incarnation=1024)
+    made = await bench.make(plan, incarnation=2048)
+    assert not bench.directories.discard("one", 1024)
+    assert not bench.directories.discard("one", 1025)
+    assert made.exists()
+    assert bench.directories.discard("one", 2049), "a restart of the same start has the same directory"
+    assert not made.exists()

@@ -1,0 +1,217 @@
+"""Static directories: seeded once, brought up to date file by file, never lost."""
+
+from __future__ import annotations
+
+import json
+import os
+import pathlib
+import random
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from corral.daemon.prepare.stages import StageFailed
+from corral.domain.group_files import PatchSpec
+from corral.errors import Code
+
+WORLD = b"years of work\n"
+
+
+@pytest.fixture
+def plan(bench, make_plan):
+    def made(files, **fields):
+        template = bench.cache.template("t", files)
+        return make_plan(templates=(template,), static=True, **fields)
+
+    return made
+
+
+async def test_a_static_directory_is_seeded_once(bench, plan, tree):
+    first = plan({"a": b"1", "config/b": b"1"})
+    made = await bench.make(first)
+    assert made == bench.data / "static" / "one"
+    (made / "a").write_bytes(b"the workload's own")
+    (made / "world").write_bytes(WORLD)
+    bench.cache.asked.clear()
+    again = await bench.make(first, incarnation=2048)
+    assert tree(again) == {"a": b"the workload's own", "config/b": b"1", "world": WORLD}
+    assert bench.cache.asked == [], "nothing has changed: nothing has to be fetched"
+    assert bench.staged() == []
+
+
+async def test_a_changed_template_replaces_its_files_and_deletes_nothing(bench, plan, tree):
+    made = await bench.make(plan({"a": b"1", "gone": b"1", "keep/me": b"1"}, protected_paths=("keep/",)))
+    (made / "world").write_bytes(WORLD)
+    (made / "keep/me").write_bytes(b"mine")
+    changed = plan(
+        {"a": b"2", "new/file": b"2", "keep/me": b"2", "keep/new": b"2"}, protected_paths=("keep/",)
+    )
+    await bench.make(changed, incarnation=2048)
+    assert tree(made) == {
+        "a": b"2",
+        "gone": b"1",
+        "keep/me": b"mine",
+        "keep/new": b"2",
+        "new/file": b"2",
+        "world": WORLD,
+    }
+
+
+async def test_files_with_variables_follow_their_values(bench, plan):
+    one = plan({"server.properties": b"port=%PORT%\n", "other": b"x"}, substitute=("*.properties",))
+    made = await bench.make(one, PORT="1")
+    (made / "other").write_bytes(b"changed")
+    (made / "server.properties").write_bytes(b"port=1\nmotd=mine\n")
+    await bench.make(one, incarnation=2048, PORT="1")
+    assert (made / "server.properties").read_bytes() == b"port=1\nmotd=mine\n"
+    await bench.make(one, incarnation=3072, PORT="2")
+    assert (made / "server.properties").read_bytes() == b"port=2\n"
+    assert (made / "other").read_bytes() == b"changed"
+    await bench.make(one, incarnation=4096, PORT="2")
+    assert (made / "server.properties").read_bytes() == b"port=2\n"
+
+
+async def test_patches_hold_at_every_start_and_change_nothing_else(bench, plan):
+    patch = PatchSpec(file="server.properties", path="port", value="%PORT%")
+    one = plan({"server.properties": b"port=0\n"}, patches=(patch,))
+    made = await bench.make(one, PORT="1")
+    with (made / "server.properties").open("ab") as file:
+        file.write(b"motd=mine\n")
+    (made / "server.properties").chmod(0o600)
+    await bench.make(one, incarnation=2048, PORT="2")
+    assert (made / "server.properties").read_bytes() == b"port=2\nmotd=mine\n"
+    assert (made / "server.properties").stat().st_mode & 0o777 == 0o600
+    inode = (made / "server.properties").stat().st_ino
+    await bench.make(one, incarnation=3072, PORT="2")
+    assert (made / "server.properties").stat().st_ino == inode
+
+
+async def test_protected_files_are_not_patched(bench, plan):
+    patch = PatchSpec(file="a.properties", path="x", value="1")
+    one = plan({"a.properties": b"x=0\n"}, patches=(patch,), protected_paths=("a.properties",))
+    made = await bench.make(one)
+    (made / "a.properties").write_bytes(b"x=mine\n")
+    await bench.make(one, incarnation=2048)
+    assert (made / "a.properties").read_bytes() == b"x=mine\n"
+
+
+@pytest.mark.trap("T26")
+async def test_a_link_that_the_workload_made_leads_nowhere(bench, plan, scratch):
+    outside = scratch / "outside"
+    outside.mkdir()
+    (outside / "b").write_bytes(b"precious")
+    made = await bench.make(plan({"config/b": b"1", "a": b"1"}))
+    (made / "config" / "b").unlink()
+    (made / "config").rmdir()
+    (made / "config").symlink_to(outside)
+    (made / "a").unlink()
+    (made / "a").symlink_to(outside / "b")
+    with pytest.raises(StageFailed) as failed:
+        await bench.make(plan({"a": b"2", "config/b": b"2"}), incarnation=2048)
+    assert failed.value.error.code is Code.PATH_REFUSED
+    assert (outside / "b").read_bytes() == b"precious"
+    (made / "config").unlink()
+    await bench.make(plan({"a": b"2", "config/b": b"2"}), incarnation=3072)
+    assert (outside / "b").read_bytes() == b"precious"
+    assert (made / "a").read_bytes() == b"2"
+    assert not (made / "a").is_symlink()
+
+
+async def test_a_failed_update_is_done_by_the_next_start(bench, plan, tree):
+    made = await bench.make(plan({"a": b"1", "b": b"1"}))
+    bad = PatchSpec(file="b", path="(", op="regex", value="x")
+    with pytest.raises(StageFailed):
+        await bench.make(plan({"a": b"2", "b": b"2"}, patches=(bad,)), incarnation=2048)
+    assert tree(made) == {"a": b"1", "b": b"1"}
+    await bench.make(plan({"a": b"2", "b": b"2"}), incarnation=3072)
+    assert tree(made) == {"a": b"2", "b": b"2"}
+
+
+async def test_a_static_directory_of_an_earlier_version_is_found_and_kept(bench, plan, tree):
+    former = bench.data / "running" / "one"
+    former.mkdir()
+    (former / "world").write_bytes(WORLD)
+    before = bench.data / "runs" / "one" / "1024"
+    before.mkdir(parents=True)
+    intent = {"format": "corral-run-intent", "version": 1, "value": {"order": {"static": True}}}
+    (before / "intent.json").write_text(json.dumps(intent))
+    made = await bench.make(plan({"a": b"1"}), incarnation=2048)
+    assert tree(made) == {"a": b"1", "world": WORLD}
+    assert not former.exists()
+
+
+async def test_what_a_run_without_a_static_directory_left_is_no_world(bench, plan, tree):
+    former = bench.data / "running" / "one"
+    former.mkdir()
+    (former / "rubbish").write_bytes(b"x")
+    before = bench.data / "runs" / "one" / "1024"
+    before.mkdir(parents=True)
+    intent = {"format": "corral-run-intent", "version": 1, "value": {"order": {"static": False}}}
+    (before / "intent.json").write_text(json.dumps(intent))
+    made = await bench.make(plan({"a": b"1"}), incarnation=2048)
+    assert tree(made) == {"a": b"1"}
+
+
+UPDATING = """
+import asyncio, pathlib, sys
+sys.path.insert(0, {here!r})
+from prepare_bench import Bench, plan_of
+
+async def main():
+    bench = Bench(pathlib.Path({data!r}))
+    number = int(sys.argv[1])
+    files = {{f"d{{n % 5}}/f{{n}}": f"{{number}} {{n}}".encode() * 50 for n in range(60)}}
+    files["keep/me"] = f"{{number}}".encode()
+    template = bench.cache.template("t", files)
+    plan = plan_of(templates=(template,), static=True, protected_paths=("keep/",), substitute=("d0/**",))
+    print("go", flush=True)
+    await bench.make(plan, incarnation=1024 * number, PORT=str(number))
+    print("made", flush=True)
+
+asyncio.run(main())
+"""
+
+
+@pytest.mark.trap("T14")
+def test_killed_at_any_point_of_a_static_start_the_world_is_never_lost(scratch, tree):
+    data, draw = scratch / "data", random.Random(14)
+    script = UPDATING.format(here=str(pathlib.Path(__file__).parent), data=str(data))
+    place = data / "static" / "one"
+
+    def start(number: int, kill_after: float | None) -> bool:
+        child = subprocess.Popen(
+            [sys.executable, "-c", script, str(number)], stdout=subprocess.PIPE, start_new_session=True
+        )
+        assert child.stdout is not None
+        with child.stdout:
+            assert child.stdout.readline() == b"go\n"
+            if kill_after is not None:
+                time.sleep(kill_after)  # the moment itself is what is drawn
+                child.send_signal(signal.SIGKILL)
+            made = child.stdout.readline() == b"made\n"
+        child.wait()
+        return made
+
+    began = time.monotonic()
+    assert start(1, None)
+    span = max(0.02, time.monotonic() - began) / 4
+    (place / "world").write_bytes(WORLD)
+    (place / "keep/me").write_bytes(b"mine")
+    interrupted = 0
+    for number in range(2, 27):
+        interrupted += not start(number, draw.random() * span)
+        found = tree(place)
+        assert found["world"] == WORLD
+        assert found["keep/me"] == b"mine"
+        for path, body in found.items():
+            if path.startswith("d"):
+                whole = {f"{n} {path.rpartition('f')[2]}".encode() * 50 for n in range(1, number + 1)}
+                assert body in whole, f"{path} is neither old nor new"
+    assert interrupted >= 5, "too few rounds were interrupted to prove anything"
+    assert start(99, None)
+    assert set(tree(place)) == {*(f"d{n % 5}/f{n}" for n in range(60)), "keep/me", "world"}
+    assert (place / "d1/f1").read_bytes().startswith(b"99 ")
+    assert not os.listdir(data / "static" / ".staging")

@@ -1,0 +1,117 @@
+"""Consoles to follow, servers that answer anything, and how late the loop is meanwhile."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import pathlib
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any
+
+import pytest
+
+from corral.daemon.probes.console_growth import ConsoleGrowth
+from corral.daemon.probes.watching import Readiness
+from corral.domain.probes import ProbeSpec
+from corral.runtimes.console import layout
+from corral.sdk.runtime import Execution
+
+Talk = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
+
+
+class Console:
+    """Written as a shim writes it."""
+
+    def __init__(self, directory: pathlib.Path) -> None:
+        self.directory = directory
+        self.first = 0
+
+    def write(self, data: bytes) -> None:
+        with (self.directory / layout.segment_name(self.first)).open("ab") as segment:
+            segment.write(data)
+
+    def rotate(self) -> None:
+        self.first += (self.directory / layout.segment_name(self.first)).stat().st_size
+
+
+class LoopLag:
+    worst = 0.0
+
+
+@pytest.fixture
+def console(scratch: pathlib.Path) -> Console:
+    directory = scratch / "console"
+    directory.mkdir()
+    return Console(directory)
+
+
+@pytest.fixture
+async def growth() -> AsyncIterator[ConsoleGrowth]:
+    with ConsoleGrowth() as growth:
+        yield growth
+
+
+@pytest.fixture
+def readiness(console: Console, growth: ConsoleGrowth) -> Callable[..., Readiness]:
+    async def refuse(command: tuple[str, ...], timeout: float) -> Execution:
+        raise AssertionError("no command was expected")
+
+    def make(*probes: ProbeSpec, port: int = 0, **given: Any) -> Readiness:
+        given = {"ports": {"primary": port}, "console": console.directory, "execute": refuse} | given
+        return Readiness(probes=probes, growth=growth, **given)
+
+    return make
+
+
+@pytest.fixture
+async def serve() -> AsyncIterator[Callable[..., Awaitable[int]]]:
+    """Servers that do what a test says; their clients are cut off in the end."""
+    async with contextlib.AsyncExitStack() as stack:
+
+        async def start(talk: Talk, port: int = 0) -> int:
+            talks: set[asyncio.Task[None]] = set()
+
+            async def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+                task = asyncio.current_task()
+                assert task is not None
+                talks.add(task)
+                try:
+                    with contextlib.suppress(ConnectionError, asyncio.IncompleteReadError):
+                        await talk(reader, writer)
+                    writer.close()
+                    with contextlib.suppress(ConnectionError):
+                        await writer.wait_closed()
+                finally:
+                    writer.transport.abort()
+
+            async def end() -> None:
+                server.close()
+                for task in talks:
+                    task.cancel()
+                await asyncio.gather(*talks, return_exceptions=True)
+                await server.wait_closed()
+
+            server = await asyncio.start_server(accept, "127.0.0.1", port)
+            stack.push_async_callback(end)
+            found: int = server.sockets[0].getsockname()[1]
+            return found
+
+        yield start
+
+
+@pytest.fixture
+async def lag() -> AsyncIterator[LoopLag]:
+    """The longest time the loop did nothing for anybody."""
+    found = LoopLag()
+
+    async def measure() -> None:
+        clock = asyncio.get_running_loop().time
+        while True:
+            before = clock()
+            await asyncio.sleep(0.005)
+            found.worst = max(found.worst, clock() - before - 0.005)
+
+    task = asyncio.create_task(measure(), name="test/lag")
+    yield found
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)

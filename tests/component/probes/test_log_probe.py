@@ -1,0 +1,157 @@
+from __future__ import annotations
+
+import asyncio
+import time
+
+import pytest
+
+from corral.domain.probes import ProbeKind, ProbeSpec
+from corral.errors import Code, Rejected
+from corral.testing.process_house import ProcessHouse
+from corral.testing.reaper import Reaper
+from corral.testing.waiting import eventually
+
+
+def log(pattern: str) -> ProbeSpec:
+    return ProbeSpec(kind=ProbeKind.LOG, pattern=pattern)
+
+
+async def ready_within(found, seconds: float = 10.0) -> None:
+    async with asyncio.timeout(seconds):
+        await found.until_ready()
+
+
+async def not_ready(found, seconds: float = 0.3) -> None:
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(seconds):
+            await found.until_ready()
+
+
+async def test_a_line_written_before_the_probe_began_is_found(console, readiness):
+    console.write(b"loading\nDone (1.5s)!\nmore\n")
+    await ready_within(readiness(log(r"^Done \(.*\)!$")))
+
+
+async def test_a_line_that_comes_later_is_found_soon(console, readiness):
+    console.write(b"loading\n")
+    found = readiness(log("Done"))
+    waiting = asyncio.create_task(found.until_ready())
+    await eventually(lambda: "1 lines" in found.last_seen, state=lambda: found.last_seen)
+    console.write(b"Do")
+    console.write(b"ne\r\n")
+    began = time.monotonic()
+    await waiting
+    assert time.monotonic() - began < 0.9  # by its growth and not by the floor of a second
+    assert found.ready
+    assert found.last_seen == ""
+
+
+async def test_a_console_that_appears_later_is_followed(scratch, readiness):
+    directory = scratch / "later"
+    found = readiness(log("Done"), console=directory)
+    waiting = asyncio.create_task(found.until_ready())
+    await asyncio.sleep(0)
+    directory.mkdir()
+    (directory / "00000000000000000000.log").write_bytes(b"Done\n")
+    async with asyncio.timeout(10):
+        await waiting
+
+
+async def test_a_line_over_two_segments_is_one_line(console, readiness):
+    console.write(b"loading\nDo")
+    console.rotate()
+    console.write(b"ne\n")
+    await ready_within(readiness(log("^Done$")))
+
+
+async def test_a_prompt_without_a_line_end_counts_once_it_waits(console, readiness):
+    console.write(b"ready> ")
+    await ready_within(readiness(log("^ready> $")))
+
+
+async def test_lines_are_matched_one_by_one(console, readiness):
+    console.write(b"a\nb\r\nc\n")
+    await not_ready(readiness(log(r"a\s+b")))
+    await ready_within(readiness(log("^b$"), log("^c$"), log(r"\Aa\z")))
+
+
+async def test_each_of_several_patterns_must_be_seen(console, readiness):
+    console.write(b"one\n")
+    found = readiness(log("one"), log("two"))
+    await not_ready(found)
+    assert found.last_seen.startswith("log probe 'two': none of 1 lines matched, the last one was 'one'")
+    console.write(b"two\n")
+    await ready_within(found)
+
+
+async def test_a_probe_that_never_succeeds_tells_what_it_saw_and_names_buffering(console, readiness):
+    found = readiness(log("Done"))
+    await not_ready(found)
+    assert "there was no output at all" in found.last_seen
+    assert "line_buffered: true" in found.last_seen
+    console.write(b"\x1b[31mred\x07\n")
+    buffered = readiness(log("Done"), line_buffered=True)
+    await not_ready(buffered)
+    assert (
+        buffered.last_seen
+        == "log probe 'Done': none of 1 lines matched, the last one was '\\x1b[31mred\\x07'"
+    )
+
+
+@pytest.mark.trap("T17")
+async def test_a_huge_line_and_bytes_that_are_no_text_are_passed_over(console, readiness, lag):
+    console.write(b"x" * 10_000_000)
+    found = readiness(log("Done"))
+    waiting = asyncio.create_task(found.until_ready())
+    await eventually(lambda: "lines" in found.last_seen)
+    console.write(b"\n\xff\xfe\x00 Done\n")
+    async with asyncio.timeout(20):
+        await waiting
+    print("LAG", lag.worst)
+    assert lag.worst < 0.25
+
+
+@pytest.mark.trap("T42")
+async def test_an_exponential_pattern_costs_nobody_anything(console, readiness, lag):
+    console.write(b"a" * 2_000_000 + b"b\n")
+    console.write(b"b\n" * 50_000)
+    found = readiness(log("(a+)+$"), log("(x+x+)+y"))
+    await not_ready(found, 2.0)
+    console.write(b"aaa\nxxy\n")
+    await ready_within(found)
+    print("LAG", lag.worst)
+    assert lag.worst < 0.25  # the bound is 50 ms on a machine that does nothing else
+
+
+async def test_a_pattern_that_is_none_is_refused_at_once(readiness):
+    with pytest.raises(Rejected) as caught:
+        readiness(log("(open"))
+    assert caught.value.code is Code.INVALID_PATTERN
+
+
+async def test_waiting_for_growth_costs_no_processor_time(console, readiness):
+    console.write(b"quiet\n")
+    found = readiness(log("Done"))
+    waiting = asyncio.create_task(found.until_ready())
+    await eventually(lambda: "1 lines" in found.last_seen)
+    before = time.process_time()
+    await asyncio.sleep(2)
+    assert time.process_time() - before < 0.2
+    waiting.cancel()
+    await asyncio.gather(waiting, return_exceptions=True)
+
+
+async def test_a_real_process_is_ready_when_it_says_so(scratch, reaper: Reaper, readiness):
+    data = scratch / "node"
+    data.mkdir()
+    async with ProcessHouse(data) as house:
+        spec = house.spec("/bin/sh", "-c", "echo starting; read line; echo got $line; read forever")
+        handle = await house.provider.start(spec)
+        found = readiness(log("^got start$"), console=f"{spec.run_directory}/console")
+        waiting = asyncio.create_task(found.until_ready())
+        await eventually(lambda: "'starting'" in found.last_seen, state=lambda: found.last_seen)
+        await house.provider.send_command(handle, "start")
+        async with asyncio.timeout(10):
+            await waiting
+        await house.provider.kill(handle)
+        await house.provider.wait_empty(handle)

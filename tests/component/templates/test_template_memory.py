@@ -1,0 +1,90 @@
+"""A large tree passes through in flat memory, and the loop goes on meanwhile."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import pathlib
+import random
+import time
+import zlib
+from collections.abc import AsyncIterator
+
+import pytest
+from library_cases import a_library, a_version, sha256
+
+from corral.controller.templates.tar_writing import header_of
+from corral.domain.templates import TemplateFile
+from corral.store.port import Adapter
+from corral.testing.archives import in_chunks, tar_gz
+
+MIB = 1024 * 1024
+
+
+async def large_archive(files: int, size: int) -> AsyncIterator[bytes]:
+    """A tar.gz that is never in memory as a whole, of contents that no packer makes smaller."""
+    chance = random.Random(1)
+    packer = zlib.compressobj(0, wbits=31)
+    for number in range(files):
+        file = TemplateFile(path=f"world/region/r.{number}.mca", mode=0o644, size=size, digest="")
+        yield packer.compress(header_of(file))
+        for _ in range(size // 65536):
+            yield packer.compress(chance.randbytes(65536))
+    yield packer.compress(bytes(1024)) + packer.flush()
+
+
+def peak_of_memory() -> int:
+    for line in pathlib.Path("/proc/self/status").read_text().splitlines():
+        if line.startswith("VmHWM:"):
+            return int(line.split()[1]) * 1024
+    raise AssertionError("no VmHWM")
+
+
+class Heartbeat:
+    """The longest time for which the loop did not come round."""
+
+    async def __aenter__(self) -> Heartbeat:
+        self.longest = 0.0
+        self._task = asyncio.create_task(self._beat())
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self._task.cancel()
+        await asyncio.gather(self._task, return_exceptions=True)
+
+    async def _beat(self) -> None:
+        while True:
+            began = time.monotonic()
+            await asyncio.sleep(0.005)
+            self.longest = max(self.longest, time.monotonic() - began - 0.005)
+
+
+@pytest.mark.trap("T9")
+async def test_a_large_template_costs_no_memory_and_does_not_stop_the_loop(
+    store: Adapter, scratch: pathlib.Path
+) -> None:
+    library = a_library(store, scratch)
+    await library.intake_archive(in_chunks(tar_gz({"warm": os.urandom(9 * MIB)})))
+    pathlib.Path("/proc/self/clear_refs").write_text("5")
+    before = peak_of_memory()
+    async with Heartbeat() as heartbeat:
+        intake = await library.intake_archive(large_archive(2, 64 * MIB))
+        size = 0
+        async for block in library.archive(a_version(intake)):
+            size += len(block)
+    assert size == intake.archive_size
+    assert intake.size == 128 * MIB
+    assert peak_of_memory() - before < 48 * MIB
+    assert heartbeat.longest < 0.5
+
+
+async def test_a_tree_of_many_small_files_is_taken_in_quickly(store: Adapter, scratch: pathlib.Path) -> None:
+    library = a_library(store, scratch)
+    data = tar_gz({f"mods/{number % 50}/{number}.json": str(number).encode() * 20 for number in range(5000)})
+    began = time.monotonic()
+    async with Heartbeat() as heartbeat:
+        intake = await library.intake_archive(in_chunks(data))
+    assert time.monotonic() - began < 20
+    assert heartbeat.longest < 0.5
+    archive = b"".join([block async for block in library.archive(a_version(intake))])
+    assert sha256(archive) == intake.hash

@@ -1,0 +1,222 @@
+"""What lies in the cache's directory: found again after a restart, and never believed blindly."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import time
+
+import pytest
+
+from corral.daemon.cache.artifact_shelf import ArtifactFacts
+from corral.daemon.cache.bootstraps import BootstrapKey
+from corral.daemon.cache.sealed_files import SEAL_NS, SealedFiles
+from corral.daemon.cache.shelves import PART_AGE_SECONDS, Shelves
+from corral.domain.file_paths import Globs
+from corral.domain.templates import Manifest, TemplateFile
+from corral.errors import Code, Rejected
+
+KEY = BootstrapKey(config_format="paper", version="1.21", digest="d" * 64)
+
+
+def scanned(root) -> Shelves:
+    shelves = Shelves(root)
+    shelves.scan()
+    return shelves
+
+
+def stored(shelves: Shelves, content: bytes) -> str:
+    digest = hashlib.sha256(content).hexdigest()
+    part = shelves.parts / f"{digest}.part"
+    part.write_bytes(content)
+    shelves.contents.admit(part, digest)
+    shelves.added(len(content))
+    return digest
+
+
+def manifest_of(shelves: Shelves, **files: bytes) -> Manifest:
+    return Manifest(
+        files=tuple(
+            TemplateFile(path=path, mode=0o644, size=len(content), digest=stored(shelves, content))
+            for path, content in sorted(files.items())
+        )
+    )
+
+
+def put(shelves: Shelves, name: str, hash: str, *, now_ms: int = 1000, **files: bytes) -> Manifest:
+    manifest = manifest_of(shelves, **files)
+    shelves.templates.put(name, hash, manifest, now_ms=now_ms)
+    return manifest
+
+
+def artifact_facts(content: bytes) -> ArtifactFacts:
+    return ArtifactFacts(
+        platform="paper",
+        version="1.21",
+        file="server.jar",
+        url="",
+        sha256=hashlib.sha256(content).hexdigest(),
+        size=len(content),
+        cached_at_ms=5000,
+    )
+
+
+def test_a_restart_finds_what_was_there(scratch):
+    first = scanned(scratch / "cache")
+    manifest = put(first, "lobby", "a" * 64, now_ms=123_000, x=b"x" * 100, y=b"y" * 50)
+    part = first.parts / "jar"
+    part.write_bytes(b"jar")
+    first.artifacts.put(part, artifact_facts(b"jar"))
+    again = scanned(scratch / "cache")
+    assert again.templates.manifest("a" * 64) == manifest
+    assert [(one.name, one.size, one.used_ms) for one in again.templates.all()] == [("lobby", 150, 123_000)]
+    assert [one.facts for one in again.artifacts.all()] == [artifact_facts(b"jar")]
+    assert again.size == 150 + 3 + again.templates.all()[0].stored
+
+
+def test_the_last_use_is_remembered_and_chooses_the_known_version(scratch):
+    shelves = scanned(scratch / "cache")
+    put(shelves, "lobby", "a" * 64, now_ms=1000, x=b"1")
+    put(shelves, "lobby", "b" * 64, now_ms=2000, x=b"2")
+    put(shelves, "other", "c" * 64, now_ms=9000, x=b"3")
+    shelves.templates.used("a" * 64, now_ms=3000)
+    for one in (shelves, scanned(scratch / "cache")):
+        assert one.templates.newest("lobby").hash == "a" * 64
+        assert one.templates.newest("nothing") is None
+
+
+@pytest.mark.parametrize(
+    "harm",
+    [
+        lambda path: path.write_bytes(b"{"),
+        lambda path: path.write_bytes(b""),
+        lambda path: path.write_bytes(path.read_bytes()[:-20]),
+        lambda path: path.write_bytes(path.read_bytes().replace(b'"lobby"', b"7")),
+        lambda path: path.rename(path.with_name("0" * 64 + ".json")),
+        lambda path: path.rename(path.with_name(".tmp")),
+    ],
+    ids=["no JSON", "empty", "cut short", "wrong type", "another hash", "a temporary file"],
+)
+def test_a_damaged_entry_is_dropped_and_no_reason_to_fail(scratch, harm):
+    shelves = scanned(scratch / "cache")
+    put(shelves, "lobby", "a" * 64, x=b"1")
+    harm(scratch / "cache" / "templates" / ("a" * 64 + ".json"))
+    again = scanned(scratch / "cache")
+    assert again.templates.all() == []
+    assert list((scratch / "cache" / "templates").iterdir()) == []
+
+
+def test_a_manifest_that_was_changed_on_disk_is_not_believed(scratch):
+    shelves = scanned(scratch / "cache")
+    put(shelves, "lobby", "a" * 64, x=b"1")
+    path = scratch / "cache" / "templates" / ("a" * 64 + ".json")
+    path.write_bytes(path.read_bytes().replace(b'"path":"x"', b'"path":"y"'))
+    assert shelves.templates.manifest("a" * 64) is None
+    assert shelves.templates.find("a" * 64) is None
+
+
+def test_contents_are_sealed_read_only_and_recognised_without_reading(scratch):
+    files = SealedFiles(scratch / "contents", fan_out=True)
+    files.make()
+    (scratch / "part").write_bytes(b"content")
+    digest = hashlib.sha256(b"content").hexdigest()
+    files.admit(scratch / "part", digest)
+    found = files.path(digest).stat()
+    assert found.st_mtime_ns == SEAL_NS
+    assert found.st_mode & 0o777 == 0o444
+    assert files.sound(digest, 7)
+    assert list(files.all()) == [(digest, 7)]
+
+
+def test_a_hard_link_to_a_content_does_not_break_its_seal(scratch):
+    files = SealedFiles(scratch / "contents", fan_out=True)
+    files.make()
+    (scratch / "part").write_bytes(b"content")
+    digest = hashlib.sha256(b"content").hexdigest()
+    files.admit(scratch / "part", digest)
+    os.link(files.path(digest), scratch / "linked")
+    assert files.path(digest).stat().st_mtime_ns == SEAL_NS
+
+
+def test_a_broken_seal_with_the_right_content_is_sealed_again_and_with_another_removed(scratch):
+    dropped: list[int] = []
+    files = SealedFiles(scratch / "contents", fan_out=True, dropped=dropped.append)
+    files.make()
+    digest = hashlib.sha256(b"content").hexdigest()
+    (scratch / "part").write_bytes(b"content")
+    files.admit(scratch / "part", digest)
+    os.utime(files.path(digest))
+    assert files.sound(digest, 7)
+    assert files.path(digest).stat().st_mtime_ns == SEAL_NS
+    files.path(digest).chmod(0o644)
+    files.path(digest).write_bytes(b"CONTENT")
+    assert not files.sound(digest, 7)
+    assert not files.path(digest).exists()
+    assert dropped == [7]
+
+
+def test_a_link_in_place_of_a_content_is_not_followed(scratch):
+    files = SealedFiles(scratch / "contents", fan_out=True)
+    files.make()
+    digest = hashlib.sha256(b"content").hexdigest()
+    (scratch / "elsewhere").write_bytes(b"content")
+    files.path(digest).symlink_to(scratch / "elsewhere")
+    assert not files.sound(digest, 7)
+    assert (scratch / "elsewhere").exists()
+
+
+def test_parts_wait_a_day_for_their_continuation(scratch):
+    shelves = scanned(scratch / "cache")
+    young, old, strange = (shelves.parts / name for name in ("young.part", "old.part", "strange"))
+    for path in (young, old, strange):
+        path.write_bytes(b"x")
+    past = time.time() - PART_AGE_SECONDS - 60
+    os.utime(old, (past, past))
+    again = scanned(scratch / "cache")
+    assert [path.name for path in again.parts.iterdir()] == ["young.part"]
+    assert again.size == 0
+
+
+def test_an_artifact_without_its_note_or_of_another_size_is_dropped(scratch):
+    shelves = scanned(scratch / "cache")
+    for content in (b"one", b"two", b"three"):
+        part = shelves.parts / "jar"
+        part.write_bytes(content)
+        shelves.artifacts.put(part, artifact_facts(content))
+    root = scratch / "cache" / "artifacts"
+    (root / f"{artifact_facts(b'one').sha256}.json").unlink()
+    harmed = root / artifact_facts(b"two").sha256
+    harmed.chmod(0o644)
+    harmed.write_bytes(b"longer")
+    again = scanned(scratch / "cache")
+    assert [one.facts.size for one in again.artifacts.all()] == [5]
+    assert len(list(root.iterdir())) == 2
+
+
+def test_a_first_run_is_kept_whole_or_not_at_all(scratch):
+    world = scratch / "work"
+    (world / "cache").mkdir(parents=True)
+    (world / "cache" / "a.jar").write_bytes(b"a" * 10)
+    (world / "cache" / "classes.jsa").write_bytes(b"b" * 20)
+    (world / "world.dat").write_bytes(b"w")
+    (world / "cache" / "link").symlink_to("/etc/passwd")
+    shelves = scanned(scratch / "cache")
+    assert shelves.bootstraps.copy_aside(KEY, world, Globs(("cache/",)), limit=1000) == 30
+    assert scanned(scratch / "cache").bootstraps.all() == [], "a daemon that dies here has kept nothing"
+    shelves.bootstraps.copy_aside(KEY, world, Globs(("cache/",)), limit=1000)
+    shelves.bootstraps.put(KEY, now_ms=7000)
+    for one in (shelves, scanned(scratch / "cache")):
+        (known,) = one.bootstraps.all()
+        assert (known.key, known.size, known.has_cds) == (KEY, 30, True)
+        tree = one.bootstraps.tree(KEY)
+        assert sorted(path.name for path in tree.rglob("*")) == ["a.jar", "cache", "classes.jsa"]
+
+
+def test_a_first_run_larger_than_its_limit_is_refused(scratch):
+    world = scratch / "work"
+    world.mkdir()
+    (world / "big").write_bytes(b"a" * 1000)
+    shelves = scanned(scratch / "cache")
+    with pytest.raises(Rejected) as caught:
+        shelves.bootstraps.copy_aside(KEY, world, Globs(("**",)), limit=999)
+    assert caught.value.code is Code.CACHE_FULL
