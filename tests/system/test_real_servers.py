@@ -169,7 +169,7 @@ async def test_a_java_server_runs_with_its_memory_arguments_port_and_patched_pro
     heap = int((await wait_for_line(site, id, "heap ")).split()[1])
     assert 40 <= heap <= 48
     command = pathlib.Path(f"/proc/{instance['pid']}/cmdline").read_bytes().decode().split("\0")
-    assert {"-Xmx48m", "-Xms48m", "-XX:+UseSerialGC", "-jar"} <= set(command)
+    assert {"-Xmx48M", "-Xms48M", "-XX:+UseSerialGC", "-jar"} <= set(command)
     directory = pathlib.Path(f"/proc/{instance['pid']}/cwd").resolve()
     assert (directory / "server.properties").read_text().startswith("# kept\n")
     assert (directory / "world" / "level.dat").read_text() == "seed"

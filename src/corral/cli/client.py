@@ -27,6 +27,7 @@ UPLOAD_SECONDS: Final = 300.0
 STREAM_SILENCE_SECONDS: Final = 60.0
 """Longer than any heartbeat: a stream this quiet is dead."""
 PAGE: Final = 500
+_FILES: Final = ("application/octet-stream", "application/gzip", "application/zip")
 _MAX_BODY: Final = 64 * 1024 * 1024
 
 Params = Mapping[str, object]
@@ -144,10 +145,10 @@ class Client:
 
     def download(self, path: str, params: Params) -> http.client.HTTPResponse:
         """Open a body of any length on a connection of its own; the caller reads and closes it."""
-        return self._open(path, params, {"Accept": "*/*"}, kind="application/octet-stream", what="no file")
+        return self._open(path, params, {"Accept": "*/*"}, kind=_FILES, what="no file")
 
     def _open(
-        self, path: str, params: Params, more: dict[str, str], *, kind: str, what: str
+        self, path: str, params: Params, more: dict[str, str], *, kind: str | tuple[str, ...], what: str
     ) -> http.client.HTTPResponse:
         connection = self._connect(STREAM_SILENCE_SECONDS)
         try:

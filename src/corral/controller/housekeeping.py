@@ -99,6 +99,8 @@ class Housekeeping:
                 await self._collector.collect(self._ledger.state)
             except CorralError as error:
                 _log.warning("housekeeping.collection_postponed", reason=str(error))
+            except Exception:
+                _log.exception("housekeeping.collection_failed")
 
     async def sweep(self) -> int:
         """Remove some of what has expired; returns how much, 0 when nothing is left to do."""

@@ -174,6 +174,7 @@ class LeaderTerm:
             links=self.sessions,
             uploads=self.uploads,
             limits=self._config.templates,
+            clock=self._clock,
             entropy=self._entropy,
         )
         self.workload = Workloads(

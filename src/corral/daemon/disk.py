@@ -38,7 +38,7 @@ def check_room(
     )
 
 
-def as_ours(error: OSError, *, doing: str, otherwise: Code = Code.SPAWN_FAILED) -> CorralError:
+def as_ours(error: OSError, *, doing: str, otherwise: Code) -> CorralError:
     """An error of the file system, as one of ours."""
     where = f" ({error.filename})" if error.filename else ""
     why = f"{doing} failed{where}: {error.strerror or error}"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import pathlib
+import time
 import uuid
 from types import TracebackType
 from typing import Any, Self
@@ -13,6 +14,7 @@ import pytest
 from corral.errors import CorralError
 from corral.runtimes.cgroups.opening import open_cgroups
 from corral.runtimes.cgroups.port import CgroupFacts, Cgroups
+from corral.runtimes.process.framing import PROTOCOL, lock_name, socket_name
 from corral.runtimes.process.provider import ProcessRuntime
 from corral.sdk.runtime import RunSpec
 from corral.testing.reaper import reap
@@ -20,6 +22,16 @@ from corral.testing.reaper import reap
 PATH = "/usr/local/bin:/usr/bin:/bin"
 CGROUP_KINDS = ("none", "v1", "v2")
 """Those that need no service manager; a house skips its test where one does not work."""
+
+
+def keeper_pid(data: pathlib.Path) -> int:
+    """Of the keeper of this node, living or dead. Blocks for a moment while one begins."""
+    lock = data / "keeper" / lock_name(socket_name(PROTOCOL))
+    for _ in range(1000):
+        if text := lock.read_text():
+            return int(text)
+        time.sleep(0.001)
+    raise AssertionError(f"{lock} stays empty")
 
 
 class ProcessHouse:

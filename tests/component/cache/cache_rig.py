@@ -82,7 +82,9 @@ class PlainHost:
 class CacheNode:
     """Link and cache of one node. Use as `async with`; `connect` when a controller is wanted."""
 
-    def __init__(self, data: pathlib.Path, *, quota: int = 2**34, link_wait: float = 1.0, **more: Any) -> None:
+    def __init__(
+        self, data: pathlib.Path, *, quota: int = 2**34, link_wait: float = 1.0, **more: Any
+    ) -> None:
         data.mkdir(exist_ok=True)
         self.data = data
         self.link: Link | None = None

@@ -221,7 +221,9 @@ async def test_a_file_without_announced_length_is_taken_when_its_digest_is_right
 async def test_a_cut_without_announced_length_is_noticed_by_the_digest(web, scratch, chunked):
     async def page(_: Asked, writer) -> None:
         if chunked:
-            writer.write(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2710\r\n" + CONTENT[:10_000] + b"\r\n")
+            writer.write(
+                b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2710\r\n" + CONTENT[:10_000] + b"\r\n"
+            )
         else:
             writer.write(b"HTTP/1.1 200 OK\r\n\r\n" + CONTENT[:10_000])
 
@@ -268,7 +270,9 @@ async def test_a_server_that_is_not_there_is_worth_another_try(scratch):
 
 
 @pytest.mark.trap("T33")
-@pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "[::1]", "169.254.169.254", "10.0.0.1", "0.0.0.0"])
+@pytest.mark.parametrize(
+    "host", ["127.0.0.1", "localhost", "[::1]", "169.254.169.254", "10.0.0.1", "0.0.0.0"]
+)
 async def test_private_addresses_are_refused_unless_allowed(scratch, host):
     fetcher = downloads(allow_private=False)
     error = await refusal(scratch, f"http://{host}:1/x", fetcher=fetcher)
@@ -286,7 +290,9 @@ async def test_a_redirect_to_a_host_that_is_not_allowed_is_refused(web, scratch)
     assert [asked.path for asked in web.asked] == ["/x"]
 
 
-@pytest.mark.parametrize("location", ["file:///etc/passwd", "ftp://example.org/x", "http://:80/x", "gopher:x"])
+@pytest.mark.parametrize(
+    "location", ["file:///etc/passwd", "ftp://example.org/x", "http://:80/x", "gopher:x"]
+)
 async def test_a_redirect_to_anything_but_http_is_refused(web, scratch, location):
     web.pages["/x"] = says("302 Found", Location=location)
     assert (await refusal(scratch, web.url("/x"))).code is Code.ARTIFACT_REFUSED

@@ -121,6 +121,37 @@ async def test_what_several_ask_for_at_once_is_fetched_once(cluster, proxy, node
     assert proxy.forwarded_bytes - before < 7 * MEGABYTE
 
 
+async def test_contents_that_several_templates_share_come_once_and_are_never_mixed_up(cluster, proxy, node):
+    controller = await cluster.controller(via=proxy, link__heartbeat_seconds=30)
+    shared = {"server.jar": os.urandom(6 * MEGABYTE), **{f"c/{n}": os.urandom(3000) for n in range(100)}}
+    trees = [{**shared, "own": os.urandom(200_000)} for _ in range(5)]
+    templates = [await publish(controller, f"t{number}", tree) for number, tree in enumerate(trees)]
+    await node.join(controller)
+    before = proxy.forwarded_bytes
+    assert await asyncio.gather(*map(node.files, templates)) == trees
+    assert proxy.forwarded_bytes - before < 8.5 * MEGABYTE
+
+
+async def test_an_order_that_was_given_up_does_not_disturb_the_next(cluster, proxy, node):
+    controller = await cluster.controller(via=proxy)
+    content = {"big": os.urandom(6 * MEGABYTE), "small": os.urandom(900_000)}
+    template = await publish(controller, "lobby", content)
+    await node.join(controller)
+    for share in range(1, 8):
+        start = proxy.forwarded_bytes
+        fetching = asyncio.create_task(node.files(template))
+        await eventually(lambda start=start, share=share: proxy.forwarded_bytes > start + share * 40_000)
+        fetching.cancel()
+    assert await node.files(template) == content
+
+
+@pytest.mark.parametrize("hash", ["../../../etc/passwd", "A" * 64, "0" * 63, "/"])
+async def test_a_hash_that_is_none_never_becomes_a_path(node, hash):
+    error = await refusal(node, PlanTemplate(name="lobby", version=1, hash=hash))
+    assert isinstance(error, Rejected)
+    assert error.code is Code.INVALID_FIELD
+
+
 @pytest.mark.trap("T9")
 async def test_a_cut_transfer_goes_on_where_it_stopped_by_itself(cluster, proxy, scratch):
     async with CacheNode(scratch / "n1", link_wait=20) as node:
@@ -195,6 +226,9 @@ async def test_a_content_that_was_harmed_is_fetched_again_before_it_is_used(clus
         os.truncate(path, 10)
     else:
         path.unlink()
+    if harm == "replaced by a directory":
+        path.mkdir()
+        (path / "file").touch()
     assert await node.files(template) == content
 
 

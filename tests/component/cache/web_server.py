@@ -16,7 +16,8 @@ class Asked:
         lines = head.decode("latin-1").split("\r\n")
         self.path = lines[0].split(" ")[1]
         self.headers = {
-            name.lower(): value.strip() for name, _, value in (line.partition(":") for line in lines[1:] if line)
+            name.lower(): value.strip()
+            for name, _, value in (line.partition(":") for line in lines[1:] if line)
         }
 
     @property

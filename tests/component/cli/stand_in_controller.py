@@ -56,8 +56,9 @@ class Request:
 class File:
     """A download; `cut`: the connection breaks before its end."""
 
-    def __init__(self, content: bytes, *, cut: bool = False) -> None:
+    def __init__(self, content: bytes, *, kind: str = "application/octet-stream", cut: bool = False) -> None:
         self.content = content
+        self.kind = kind
         self.cut = cut
 
 
@@ -134,7 +135,7 @@ class StandIn:
                 self.close_connection = True
                 if isinstance(answer, File):
                     self.send_response(200)
-                    self.send_header("Content-Type", "application/octet-stream")
+                    self.send_header("Content-Type", answer.kind)
                     self.send_header("Content-Length", str(len(answer.content) + answer.cut))
                     self.end_headers()
                     self.wfile.write(answer.content)

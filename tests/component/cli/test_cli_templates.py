@@ -172,7 +172,7 @@ def test_an_export_is_saved_whole_or_not_at_all(
     corral: Corral, server: StandIn, tmp_path: pathlib.Path
 ) -> None:
     target = tmp_path / "out.zip"
-    server.answers["GET", f"{PLACE}/-/export"] = File(b"PK...")
+    server.answers["GET", f"{PLACE}/-/export"] = File(b"PK...", kind="application/zip")
     assert corral("template", "export", "games/lobby", str(target), "--version", "2").returncode == 0
     assert target.read_bytes() == b"PK..."
     assert server.requests[-1].query == {"version": "2", "format": "zip"}

@@ -8,7 +8,7 @@ import os
 
 import grpc
 import pytest
-from conftest import packed
+from depot import packed
 
 from corral.domain.ids import NodeId
 from corral.errors import Code, CorralError, Rejected

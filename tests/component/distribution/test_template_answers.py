@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-import io
 import os
-import tarfile
 
 import grpc
 import pytest
+from depot import unpacked
 
 from corral.domain.template_delta import apply_delta
 from corral.domain.templates import decode_manifest, manifest_digest
@@ -21,18 +20,13 @@ KILOBYTE = 1024
 LARGE = {f"world/r.{n}.mca": os.urandom(40 * KILOBYTE) for n in range(4)}
 
 
-def members(archive: bytes) -> dict[str, bytes]:
-    with tarfile.open(fileobj=io.BytesIO(archive)) as tar:
-        return {m.name: tar.extractfile(m).read() for m in tar.getmembers() if m.isfile()}
-
-
 async def test_a_small_template_comes_whole_and_its_hash_is_that_of_its_bytes(depot):
     await depot.begin()
     version = await depot.upload("base", {"server.properties": b"motd=hi\n"})
     talker = await depot.talker()
     data = await talker.ask("base", wanted=version.hash)
     assert data.hash == version.hash == hashlib.sha256(data.tar_gz).hexdigest()
-    assert members(data.tar_gz) == {"server.properties": b"motd=hi\n"}
+    assert unpacked(data.tar_gz) == {"server.properties": b"motd=hi\n"}
     assert not data.HasField("offer")
 
 
@@ -81,7 +75,7 @@ async def test_a_published_daemon_gets_whole_archives_and_an_error_report_for_wh
     await depot.upload("huge", {"a": os.urandom(5 * 1024 * KILOBYTE)})
     talker = await depot.talker(features=[])
     data = await talker.ask("world")
-    assert members(data.tar_gz) == LARGE
+    assert unpacked(data.tar_gz) == LARGE
     assert hashlib.sha256(data.tar_gz).hexdigest() == version.hash
     report = await talker.ask("huge", "error_report")
     assert report.error_code == "ARCHIVE_TOO_LARGE"
@@ -169,3 +163,14 @@ async def test_a_request_that_was_under_way_is_answered_in_the_nodes_next_sessio
     assert (await second.ask("world", wanted=version.hash)).hash == version.hash
     await first.hang_up()
     await eventually(lambda: not depot.term.distribution._desk._serving)
+
+
+async def test_what_many_nodes_ask_for_after_a_change_is_worked_out_once(depot):
+    await depot.begin()
+    first = await depot.upload("world", LARGE)
+    second = await depot.upload("world", {**LARGE, "new.txt": b"1"})
+    talkers = [await depot.talker(f"n{n}") for n in range(4)]
+    asked = [talker.ask("world", known=first.hash, wanted=second.hash) for talker in talkers]
+    answers = await asyncio.gather(*asked)
+    assert len({data.SerializeToString() for data in answers}) == 1
+    assert list(depot.term.distribution._desk._offers._known) == [(second.manifest, first.manifest)]

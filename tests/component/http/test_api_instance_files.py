@@ -122,11 +122,17 @@ async def test_new_nested_fields_of_a_group_are_merged_by_a_patch(
     assert sorted(gone["variable_types"]) == ["B"]
     reset = (await client.patch("/api/v1/groups/lobby", json={"warmup": None})).json()
     assert reset["warmup"] == {"paths": []}
-    patch = {"jvm": {"heap_mb": 64}, "artifact": {"url": "https://example.org/a.jar", "sha256": "ab" * 32}}
+    patch = {
+        "command": [],
+        "jvm": {"heap_mb": 64},
+        "artifact": {"url": "https://example.org/a.jar", "sha256": "ab" * 32},
+    }
     assert (await client.patch("/api/v1/groups/lobby", json=patch)).status_code == 200
     both = (await client.patch("/api/v1/groups/lobby", json={"jvm": {"args": ["-ea"]}})).json()
     assert (both["jvm"]["heap_mb"], both["jvm"]["args"]) == (64, ["-ea"])
-    none = (await client.patch("/api/v1/groups/lobby", json={"jvm": None, "artifact": None})).json()
+    none = (
+        await client.patch("/api/v1/groups/lobby", json={"command": ["x"], "jvm": None, "artifact": None})
+    ).json()
     assert (none["jvm"], none["artifact"]) == (None, None)
     typo = await client.patch("/api/v1/groups/lobby", json={"template_selection": {"al_of": []}})
     assert error(typo) == (400, "UNKNOWN_FIELD")

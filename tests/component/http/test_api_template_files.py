@@ -136,12 +136,13 @@ async def test_a_path_that_leads_out_is_called_so(rig: Rig) -> None:
 async def test_edits_side_by_side_are_all_in_the_end(client: httpx.AsyncClient, rig: Rig) -> None:
     await rig.template(files=TREE)
     answers = await asyncio.gather(
-        *(client.put(f"{FILES}/new/{number}", content=b"%d" % number) for number in range(10))
+        *(client.put(f"{FILES}/new/{number}", content=b"%d" % number) for number in range(40))
     )
     assert {answer.status_code for answer in answers} == {200}
-    assert sorted(answer.json()["version"] for answer in answers) == list(range(2, 12))
+    assert sorted(answer.json()["version"] for answer in answers) == list(range(2, 42))
     listed = (await client.get(FILES, params={"prefix": "new/"})).json()["items"]
-    assert len(listed) == 10
+    assert len(listed) == 40
+    assert len(rig.leading.edits) == 0
 
 
 async def test_if_match_guards_an_edit(client: httpx.AsyncClient, rig: Rig) -> None:

@@ -13,12 +13,16 @@ from http_rig import Rig, http_rig
 from raw_client import raw_call
 
 from corral.controller.http.call import Call, NoQuery
+from corral.controller.http.request import Message, Request, Scope
 from corral.controller.http.route_table import Describe, Route, Upload
 from corral.controller.http.routes import ROUTES
 from corral.controller.http.setting import Leading
+from corral.controller.http.uploading import Incoming
 from corral.controller.mutations import Mutation
 from corral.domain.permissions import Permission, Role
+from corral.errors import Rejected
 from corral.system.config_schema import TemplatesSection
+from corral.system.entropy import SystemEntropy
 from corral.testing.failing_store import Failure
 from corral.testing.waiting import eventually
 
@@ -101,6 +105,19 @@ async def test_a_slow_caller_is_waited_for(data: pathlib.Path) -> None:
                 await asyncio.sleep(0.02)  # the slowness itself, nothing waits for it
             status, _, body = await call.answer()
         assert (status, body["size"]) == (201, 10)
+
+
+async def test_a_caller_that_only_keeps_its_place_is_given_up() -> None:
+    async def trickle() -> Message:
+        await asyncio.sleep(0.02)  # the slowness itself
+        return {"type": "http.request", "body": b"x", "more_body": True}
+
+    scope: Scope = {"type": "http", "headers": [], "path": "/", "query_string": b"", "method": "PUT"}
+    request = Request(scope, trickle, entropy=SystemEntropy())
+    incoming = Incoming(request, limit=10**6, idle_seconds=10.0, digested=False, head_start_seconds=0.1)
+    with pytest.raises(Rejected, match="less than 1024 bytes a second"):
+        await incoming.drain()
+    assert incoming.size < 50
 
 
 async def test_what_is_not_taken_waits_with_the_caller(data: pathlib.Path) -> None:
@@ -216,14 +233,26 @@ async def test_one_key_sent_by_many_at_once_takes_effect_once(client: httpx.Asyn
     assert len(await rig.audits("catalog.put")) == 1
 
 
-async def test_what_came_in_and_cannot_be_committed_is_named_by_nothing(
+async def test_a_commit_whose_answer_is_lost_is_made_once_and_answered(
     client: httpx.AsyncClient, rig: Rig
 ) -> None:
-    rig.store.fail(Failure.BEFORE)
-    answer = await client.put(JAR, params=NAMED, content=b"one")
-    assert answer.status_code in (201, 503)
-    if answer.status_code == 503:
-        assert len(rig.state.catalog) == 0
+    rig.store.fail(Failure.AFTER)
+    headers = {"Idempotency-Key": "k-1"}
+    first = await client.put(JAR, params=NAMED, content=b"one", headers=headers)
+    again = await client.put(JAR, params=NAMED, content=b"one", headers=headers)
+    assert (first.status_code, again.json()) == (201, first.json())
+    assert len(await rig.audits("catalog.put")) == 1
+
+
+async def test_what_came_in_and_cannot_be_committed_is_named_by_nothing(rig: Rig) -> None:
+    rig.store.fail(*[Failure.BEFORE] * 1000)
+    async with raw_call(rig, "PUT", f"{JAR}?name=x", Content_Length="3") as call:
+        await call.send(b"one")
+        status, headers, body = await call.answer()
+    assert (status, body["error"]["code"]) == (503, "STORE_UNAVAILABLE")
+    assert "retry-after" in headers
+    assert len(rig.state.catalog) == 0
+    assert await stored(rig) == [sha256(b"one")], "it waits for another try, or to be collected"
 
 
 async def test_uploads_side_by_side_all_arrive(data: pathlib.Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import datetime as dt
 import hashlib
@@ -19,6 +20,7 @@ from corral.controller.workload.vitals import MAX_METRICS
 from corral.domain.ids import Incarnation, restart_incarnation
 from corral.domain.instance_records import InstanceRecord
 from corral.domain.instance_states import InstanceState
+from corral.errors import Retryable
 from corral.pki.keys import ClusterKey
 from corral.wire.v1.instance_pb2 import WorkloadReport
 
@@ -255,11 +257,13 @@ async def test_a_workload_that_never_stops_talking_is_slowed_down(rig: Rig) -> N
     record = await rig.instance()
     token = token_of(rig, record)
     async with rig.client(token) as workload:
-        for _ in range(1500):
-            answer = await workload.post(f"{WORKLOAD}/players", json={"count": 1})
-            if answer.status_code == 429:
-                break
-    assert error(answer) == (429, "RATE_LIMITED")
+        assert (await workload.post(f"{WORKLOAD}/ready")).status_code == 204
+        with pytest.raises(Retryable, match="times a minute"):
+            while True:
+                rig.workload.admit(token)  # without a connection in between: faster than it may
+        answers = await asyncio.gather(*(workload.post(f"{WORKLOAD}/ready") for _ in range(50)))
+    refused = [answer for answer in answers if answer.status_code != 204]
+    assert {error(answer) for answer in refused} == {(429, "RATE_LIMITED")}
     other = await rig.instance()
     assert (await say(rig, token_of(rig, other), "ready")).status_code == 204
 

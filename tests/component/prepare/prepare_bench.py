@@ -7,6 +7,7 @@ from typing import Any
 
 from corral.daemon.prepare.stages import Progress
 from corral.daemon.prepare.start_order import StartOrder
+from corral.daemon.prepare.static_making import StaticMaker
 from corral.daemon.prepare.tree_making import TreeMaker
 from corral.daemon.prepare.users import WorkloadUser
 from corral.daemon.prepare.values import Values
@@ -52,11 +53,13 @@ def plan_of(**fields: Any) -> Plan:
 class Bench:
     """A maker of directories with a shelf of templates, and no daemon around them."""
 
-    def __init__(self, data: pathlib.Path, *, warm: int = 0, reserve_mb: int = 0) -> None:
+    def __init__(
+        self, data: pathlib.Path, *, warm: int = 0, reserve_mb: int = 0, shelf: pathlib.Path | None = None
+    ) -> None:
         self.data = data
         data.mkdir(exist_ok=True)
         (data / "cache").mkdir(exist_ok=True)
-        self.cache = ShelfCache(data / "cache" / "contents")
+        self.cache = ShelfCache(shelf or data / "cache" / "contents")
         entropy = SystemEntropy()
         self.directories = WorkingDirectories(data, entropy=entropy)
         self.directories.open()
@@ -68,6 +71,7 @@ class Bench:
             warm=self.warm,
             reserve_mb=reserve_mb,
         )
+        self.statics = StaticMaker(self.maker, cache=self.cache, directories=self.directories, warm=self.warm)
         self.user = WorkloadUser(run_as="", name="me", uid=0, gid=0, home="")
         self.progress = Progress()
 
@@ -90,9 +94,7 @@ class Bench:
             return await self.maker.make(order, self.user, found, self.progress)
         run_directory = self.data / "runs" / id / str(incarnation)
         run_directory.mkdir(parents=True, exist_ok=True)
-        return await self.maker.make_static(
-            order, self.user, found, self.progress, run_directory=run_directory
-        )
+        return await self.statics.make(order, self.user, found, self.progress, run_directory=run_directory)
 
     def staged(self) -> list[str]:
         """Whatever is being made, and should not be there when nothing is."""

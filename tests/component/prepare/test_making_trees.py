@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import pathlib
 
 import msgspec
 import pytest
@@ -150,6 +151,18 @@ async def test_a_file_where_another_layer_has_a_directory_is_refused(bench, make
     assert failed.value.error.code is Code.PATH_REFUSED
 
 
+async def test_a_file_of_the_cache_that_cannot_be_read_is_named(bench, make_plan):
+    template = bench.cache.template("t", {"a": b"a"})
+    digest = bench.cache._manifests[template.hash].files[0].digest
+    (bench.data / "cache" / "contents" / digest).unlink()
+    with pytest.raises(StageFailed) as failed:
+        await bench.make(make_plan(templates=(template,)))
+    error = failed.value.error
+    assert (error.code, isinstance(error, Retryable)) == (Code.FILE_UNREADABLE, True)
+    assert digest in str(error)
+    assert bench.staged() == []
+
+
 async def test_first_run_results_lie_beneath_everything(bench, make_plan, scratch):
     artifact = bench.cache.artifact("server.jar", b"jar", version="1.21")
     kept = scratch / "kept"
@@ -193,19 +206,27 @@ async def test_a_tree_of_many_files_is_laid_by_several_threads_and_is_complete(b
     assert tree(made) == dict(sorted(files.items()))
 
 
+def writing_end(fifo: pathlib.Path) -> int | None:
+    """There is one as soon as somebody reads."""
+    try:
+        return os.open(fifo, os.O_WRONLY | os.O_NONBLOCK)
+    except OSError:
+        return None
+
+
 @pytest.mark.trap("T12")
 async def test_a_cancelled_preparation_has_no_thread_left_that_writes(bench, make_plan):
-    fifo = bench.data / "cache" / "contents"
     template = bench.cache.template("t", {"slow": b"never read"})
     digest = bench.cache._manifests[template.hash].files[0].digest
-    (fifo / digest).unlink()
-    os.mkfifo(fifo / digest)  # whoever opens it waits for a writer
+    fifo = bench.data / "cache" / "contents" / digest
+    fifo.unlink()
+    os.mkfifo(fifo)
     making = asyncio.create_task(bench.make(make_plan(templates=(template,))))
-    await eventually(bench.staged)
+    writer = await eventually(lambda: writing_end(fifo))
     making.cancel()
     await asyncio.sleep(0)
     assert not making.done(), "the thread is still in there"
-    os.close(os.open(fifo / digest, os.O_WRONLY))
+    os.close(writer)
     with pytest.raises(asyncio.CancelledError):
         await making
     assert bench.staged() == []

@@ -107,20 +107,18 @@ async def test_a_huge_line_and_bytes_that_are_no_text_are_passed_over(console, r
     console.write(b"\n\xff\xfe\x00 Done\n")
     async with asyncio.timeout(20):
         await waiting
-    print("LAG", lag.worst)
-    assert lag.worst < 0.25
+    assert lag.worst < 0.2
 
 
 @pytest.mark.trap("T42")
 async def test_an_exponential_pattern_costs_nobody_anything(console, readiness, lag):
-    console.write(b"a" * 2_000_000 + b"b\n")
-    console.write(b"b\n" * 50_000)
+    console.write((b"a" * 60_000 + b"b\n") * 30)
     found = readiness(log("(a+)+$"), log("(x+x+)+y"))
     await not_ready(found, 2.0)
+    assert found.last_seen.count("none of 30 lines matched") == 2
     console.write(b"aaa\nxxy\n")
     await ready_within(found)
-    print("LAG", lag.worst)
-    assert lag.worst < 0.25  # the bound is 50 ms on a machine that does nothing else
+    assert lag.worst < 0.2  # 50 ms are the bound of a machine that does nothing else
 
 
 async def test_a_pattern_that_is_none_is_refused_at_once(readiness):

@@ -124,6 +124,13 @@ async def test_a_port_nobody_gave_is_named(readiness):
     await asyncio.gather(waiting, return_exceptions=True)
 
 
+@pytest.mark.parametrize("host", ["", "0.0.0.0"])
+async def test_a_workload_that_listens_everywhere_is_called_locally(serve, readiness, host):
+    found = readiness(ProbeSpec(kind=ProbeKind.TCP), port=await serve(answering(b"")), host=host)
+    async with asyncio.timeout(10):
+        await found.until_ready()
+
+
 async def test_no_probe_at_all_is_ready_at_once(readiness):
     found = readiness()
     await found.until_ready()

@@ -14,6 +14,7 @@ from corral.domain.catalog import CatalogRecord
 from corral.testing.waiting import eventually
 from corral.wire.v1 import instance_pb2 as wire
 from corral.wire.v1.link_pb2 import DaemonMessage
+from corral.wire.v1.node_pb2 import ErrorReport
 
 NOW = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
 PAPER = {"platform": "paper", "version": "1.20"}
@@ -80,6 +81,17 @@ async def test_a_template_that_the_controller_lost_is_final_for_a_start_and_paus
     assert len(node.starts) == 3
 
 
+async def test_a_published_daemon_is_given_starts_in_the_fields_it_knows(fleet):
+    await fleet.begin()
+    node = await fleet.node("n1", features=[], runtimes=[])
+    await publish(fleet)
+    await fleet.group(min=1, command=[], jvm={"heap_mb": 64}, memory_mb=100, artifact=PAPER)
+    await fleet.running(1)
+    order = node.starts[0]
+    assert (order.jar_file, order.download_url, order.memory_mb) == ("paper.jar", "https://example.org/p", 64)
+    assert order.composition_plan.runtime.sha256 == "a" * 64
+
+
 async def test_stages_and_players_are_known_at_once_and_never_stored(fleet):
     await fleet.begin()
     node = await fleet.node("n1")
@@ -101,7 +113,10 @@ async def test_stages_and_players_are_known_at_once_and_never_stored(fleet):
         lambda: (v := vitals.find("lobby-1")) is not None and v.stage == "TEMPLATE_APPLY",
         state=lambda: vitals.find("lobby-1"),
     )
-    assert fleet.state.number == number
+    # what is stored is stored in order: behind this one the stages would have been
+    await node.tell(DaemonMessage(error_report=ErrorReport(error_code="MARK")))
+    await eventually(lambda: fleet.state.number > number)
+    assert fleet.state.number == number + 1
     assert fleet.record("lobby-1").state == "SCHEDULED"
     await tell(state=S.INSTANCE_STATE_RUNNING, readiness=wire.READINESS_READY)
     await fleet.reaches("lobby-1", "RUNNING")
@@ -111,7 +126,9 @@ async def test_stages_and_players_are_known_at_once_and_never_stored(fleet):
         await tell(state=S.INSTANCE_STATE_RUNNING, players_known=True, player_count=count, max_players=20)
     await eventually(lambda: vitals.find("lobby-1").players == 7)
     assert vitals.find("lobby-1").max_players == 20
-    assert fleet.state.number == number
+    await node.tell(DaemonMessage(error_report=ErrorReport(error_code="MARK")))
+    await eventually(lambda: fleet.state.number > number)
+    assert fleet.state.number == number + 1
 
 
 async def test_what_a_node_says_about_another_nodes_instance_is_not_heard(fleet):

@@ -16,7 +16,7 @@ from corral.runtimes.process.proc_facts import parents
 from corral.runtimes.process.runtime_mark import MARK, runtime_of
 from corral.sdk.runtime import Execution, RunHandle
 from corral.testing import workloads
-from corral.testing.process_house import ProcessHouse
+from corral.testing.process_house import ProcessHouse, keeper_pid
 from corral.testing.reaper import Reaper
 from corral.testing.runtime_contract import is_running, said
 from corral.testing.waiting import eventually
@@ -61,7 +61,7 @@ async def test_the_death_of_the_keeper_does_not_concern_it(house: ProcessHouse) 
     handle = await house.provider.start(spec)
     execution = executing(house, handle, *LONG)
     await pid_of(spec.directory)
-    os.kill(int((house.data / "keeper" / "keeper.sock.lock").read_text()), signal.SIGKILL)
+    os.kill(keeper_pid(house.data), signal.SIGKILL)
     done = await execution
     assert (done.code, done.output) == (3, "done\n")
     await ended(house, handle)
@@ -79,6 +79,21 @@ async def test_the_death_of_its_aide_ends_it_and_is_said(house: ProcessHouse) ->
     await eventually(lambda: not is_running(pid))
     assert is_running(handle.pid)
     await ended(house, handle)
+
+
+@pytest.mark.trap("T19")
+async def test_what_a_killed_aide_could_not_end_is_gone_when_the_run_is(house: ProcessHouse) -> None:
+    spec = house.spec(*workloads.reading_commands(code=3))
+    handle = await house.provider.start(spec)
+    execution = executing(house, handle, *shell("setsid sh -c 'echo $$ > pid; exec sleep 3600' & sleep 3600"))
+    pid = await pid_of(spec.directory)
+    os.kill(parent_of(parent_of(pid)), signal.SIGKILL)
+    with pytest.raises(CorralError):
+        await execution
+    assert is_running(pid)
+    await house.provider.send_command(handle, "stop")
+    assert (await house.provider.wait_empty(handle)).code == 3
+    assert not is_running(pid)
 
 
 async def test_the_death_of_the_shim_does_not_concern_it(house: ProcessHouse) -> None:

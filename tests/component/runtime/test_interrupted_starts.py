@@ -15,7 +15,7 @@ from corral.errors import Code, CorralError, Rejected
 from corral.runtimes.process import run_files
 from corral.sdk.runtime import AdoptionKind, RunLimits, RunSpec
 from corral.testing import workloads
-from corral.testing.process_house import CGROUP_KINDS, PATH, ProcessHouse
+from corral.testing.process_house import CGROUP_KINDS, PATH, ProcessHouse, keeper_pid
 from corral.testing.reaper import Reaper
 from corral.testing.runtime_contract import console_bytes, is_running, said
 from corral.testing.waiting import eventually
@@ -115,7 +115,7 @@ async def test_a_run_whose_minders_are_all_dead_is_never_started_a_second_time(h
     spec = house.spec(*UP)
     handle = await house.provider.start(spec)
     await house.provider.close()
-    keeper = int((house.data / "keeper" / "keeper.sock.lock").read_text())
+    keeper = keeper_pid(house.data)
     for pid in (keeper, int(handle.state["shim"])):
         os.kill(pid, signal.SIGKILL)
     await eventually(lambda: not is_running(int(handle.state["shim"])))

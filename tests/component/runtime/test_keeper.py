@@ -7,6 +7,7 @@ import contextlib
 import json
 import os
 import pathlib
+import signal
 import socket
 import struct
 import subprocess
@@ -16,6 +17,9 @@ import pytest
 
 import corral
 from corral.runtimes.process import exit_file, framing, run_files
+from corral.runtimes.process.keeper_client import KeeperClient
+from corral.runtimes.process.provider import ProcessRuntime
+from corral.runtimes.process.run_lock import try_lock
 from corral.runtimes.process.run_user import own_user
 from corral.runtimes.process.spawn_plan import spawn_plan
 from corral.testing import workloads
@@ -23,6 +27,7 @@ from corral.testing.process_house import ProcessHouse
 from corral.testing.runtime_contract import is_running
 from corral.testing.waiting import eventually
 
+SOCKET = framing.socket_name(framing.PROTOCOL)
 _MODULES = """
 import json, sys
 sys.path.append(sys.argv[1])
@@ -104,7 +109,7 @@ async def test_no_request_ends_it(house: ProcessHouse, request_bytes: bytes) -> 
     held = len(open_files(before.pid))
     client = socket.socket(socket.AF_UNIX)
     with client, (house.data / "lock").open("w") as file:
-        client.connect(str(house.data / "keeper" / "keeper.sock"))
+        client.connect(str(house.data / "keeper" / SOCKET))
         rights = struct.pack("iii", *[file.fileno()] * 3)
         client.sendmsg([request_bytes[:1]], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, rights)])
         client.sendmsg([request_bytes[1:2]], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, rights)])
@@ -120,7 +125,7 @@ async def test_a_run_is_not_spawned_without_its_lock(house: ProcessHouse) -> Non
     spec = house.spec(*workloads.silent())
     plan = spawn_plan(spec, user=own_user(), marks={}, segment_bytes=1 << 20)
     with socket.socket(socket.AF_UNIX) as client:
-        client.connect(str(house.data / "keeper" / "keeper.sock"))
+        client.connect(str(house.data / "keeper" / SOCKET))
         assert framing.send(client, plan)
         answer = await asyncio.to_thread(framing.receive, client)
     assert answer is not None
@@ -132,7 +137,7 @@ async def test_its_log_stays_small(house: ProcessHouse) -> None:
     with log.open("ab") as file:
         file.write(b"x" * (2 << 20))
     with socket.socket(socket.AF_UNIX) as client:
-        client.connect(str(house.data / "keeper" / "keeper.sock"))
+        client.connect(str(house.data / "keeper" / SOCKET))
         client.sendall(framing.pack({"do": "rescue", "run_directory": "/no/such/run"}))
     await eventually(lambda: log.stat().st_size < 1 << 20)
 
@@ -193,3 +198,38 @@ def test_an_exit_that_is_torn_or_empty_says_nothing(scratch: pathlib.Path) -> No
     whole = (scratch / "exit").read_bytes()
     (scratch / "exit").write_bytes(whole.replace(b"keeper", b"keepeR"))
     assert exit_file.read_exit(directory) is None
+
+
+async def test_a_keeper_of_an_older_protocol_is_ended_when_it_minds_nothing(house: ProcessHouse) -> None:
+    """As after an upgrade: the one from before lives on beside the new one while it has runs."""
+
+    async def nowhere(pid: int) -> None:
+        return None
+
+    client = KeeperClient(house.data / "keeper", house=nowhere, protocol=framing.PROTOCOL - 1)
+    older = await client.ensure()
+    spec = house.spec(*workloads.silent())
+    lock = try_lock(spec.run_directory)
+    assert lock is not None
+    plan = spawn_plan(spec, user=own_user(), marks={}, segment_bytes=1 << 20)
+    dialogue, hello = await client.ask(plan, lock=lock)
+    os.close(lock)
+    async with dialogue:
+        await dialogue.send({"go": True, "cgroup_files": []})
+        assert "pid" in (await dialogue.receive() or {})
+    provider = await house.next_provider()
+    newer = await provider.start_keeper()
+    assert newer.pid != older.pid
+    assert is_running(older.pid)
+    adoption = await provider.adopt(spec.run_directory)
+    assert adoption.handle is not None
+    assert adoption.handle.state["shim"] == hello["shim"]
+    assert (await provider.execute(adoption.handle, ("true",), timeout=20)).code == 0
+    os.kill(adoption.handle.pid, signal.SIGKILL)
+    await provider.wait_empty(adoption.handle)
+    await eventually(lambda: _retired(provider, older.pid))
+
+
+async def _retired(provider: ProcessRuntime, pid: int) -> bool:
+    await provider.start_keeper()
+    return not is_running(pid)

@@ -18,7 +18,7 @@ from corral.runtimes.process.proc_facts import open_process
 from corral.sdk.runtime import RunHandle
 from corral.testing import workloads
 from corral.testing.numbered_output import read_numbered
-from corral.testing.process_house import ProcessHouse
+from corral.testing.process_house import ProcessHouse, keeper_pid
 from corral.testing.reaper import Reaper
 from corral.testing.runtime_contract import console_bytes, is_running, said
 from corral.testing.waiting import eventually
@@ -48,13 +48,9 @@ def kill_minder(handle: RunHandle) -> bool:
     return True
 
 
-def keeper_pid(house: ProcessHouse) -> int:
-    return int((house.data / "keeper" / "keeper.sock.lock").read_text())
-
-
 def kill_keeper(house: ProcessHouse) -> None:
     with contextlib.suppress(ProcessLookupError):
-        os.kill(keeper_pid(house), signal.SIGKILL)
+        os.kill(keeper_pid(house.data), signal.SIGKILL)
 
 
 async def ended_run(house: ProcessHouse, handle: RunHandle) -> None:
@@ -168,11 +164,11 @@ async def test_a_grandchild_outlives_main_process_shim_and_keeper(house: Process
 
 async def test_a_new_keeper_is_started_when_one_is_needed(house: ProcessHouse) -> None:
     before = await house.provider.start(house.spec(*workloads.silent()))
-    old = keeper_pid(house)
+    old = keeper_pid(house.data)
     kill_keeper(house)
     await eventually(lambda: not is_running(old))
     after = await house.provider.start(house.spec(*workloads.silent()))
     assert is_running(before.pid)
     for handle in (before, after):
         await ended_run(house, handle)
-    assert keeper_pid(house) != old
+    assert keeper_pid(house.data) != old

@@ -19,6 +19,7 @@ from corral.runtimes.sessions.window_file import read_window
 from corral.sdk.runtime import RunHandle
 from corral.testing import workloads
 from corral.testing.numbered_output import read_numbered
+from corral.testing.process_house import keeper_pid
 from corral.testing.reaper import Reaper
 from corral.testing.runtime_contract import console_bytes, is_running, said
 from corral.testing.session_house import MULTIPLEXERS, SessionHouse
@@ -68,7 +69,7 @@ def kill_server(handle: RunHandle) -> bool:
 
 
 def kill_keeper(house: SessionHouse) -> bool:
-    pid = int((house.keeper_directory / "keeper.sock.lock").read_text())
+    pid = keeper_pid(house.data)
     return kill(pid, start_time(pid) or 0)
 
 

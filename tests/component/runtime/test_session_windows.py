@@ -22,6 +22,7 @@ from corral.runtimes.sessions.window_file import read_window
 from corral.sdk.runtime import RunHandle, RunSpec
 from corral.testing import workloads
 from corral.testing.numbered_output import read_numbered
+from corral.testing.process_house import keeper_pid
 from corral.testing.reaper import Reaper
 from corral.testing.runtime_contract import console_bytes, is_running, said
 from corral.testing.session_house import MULTIPLEXERS, SessionHouse
@@ -217,7 +218,7 @@ async def test_a_server_is_nobodys_child_of_ours_and_far_from_our_directory(hous
     await opened(house, handle)
     window = read_window(handle.run_directory)
     assert window is not None
-    keeper = int((house.keeper_directory / "keeper.sock.lock").read_text())
+    keeper = keeper_pid(house.data)
     status = pathlib.Path(f"/proc/{window.parent}/status").read_text()
     assert f"PPid:\t{keeper}\n" in status
     assert os.getsid(window.parent) != os.getsid(0)
@@ -338,6 +339,23 @@ async def test_leftovers_of_a_killed_session_go_when_its_end_is_learnt(house: Se
     assert read_window(handle.run_directory) is None
 
 
+async def test_a_session_of_that_name_without_a_window_makes_way(house: SessionHouse) -> None:
+    """As after a daemon that was killed between two steps, and an operator who opened more windows."""
+    spec = house.spec(*workloads.reading_commands(code=2))
+    session = session_name(spec.run_name)
+    if house.multiplexer == "tmux":
+        house.call("new-session", "-d", "-s", session, "sleep", "3600")
+    else:
+        house.call("-d", "-m", "-S", session, "sleep", "3600")
+    await eventually(lambda: house.sessions() == {session})
+    handle = await house.provider.start(spec)
+    await opened(house, handle)
+    assert house.sessions() == {session}
+    typed(house, handle, "stop")
+    assert (await house.provider.wait_empty(handle)).code == 2
+    assert house.sessions() == set()
+
+
 async def test_a_window_that_stands_still_is_ended_with_the_run(house: SessionHouse) -> None:
     handle = await house.provider.start(house.spec(*workloads.silent()))
     os.kill(await opened(house, handle), signal.SIGSTOP)
@@ -410,6 +428,22 @@ async def test_a_run_with_a_terminal_gets_keys_and_size(house: SessionHouse) -> 
         await eventually(lambda: b"got by order" in read_all(master, kept))
     await ended(house, handle)
     assert house.sessions() == set()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root to become somebody else")
+async def test_a_run_of_another_user_is_shown_and_typed_to(house: SessionHouse) -> None:
+    for directory in (house.data.parent, house.data, house.data / "running"):
+        directory.mkdir(exist_ok=True)
+        directory.chmod(0o711)
+    script = shell('id -un; while read -r line; do echo "got $line"; done')
+    spec = house.spec(*script, run_as="nobody")
+    pathlib.Path(spec.directory).chmod(0o755)
+    handle = await house.provider.start(spec)
+    pid = await opened(house, handle)
+    typed(house, handle, "hello")
+    await said(handle, b"^nobody\ngot hello\n")
+    assert pathlib.Path(f"/proc/{pid}").stat().st_uid == os.geteuid()
+    await ended(house, handle)
 
 
 async def test_typing_into_a_run_without_input_is_answered(house: SessionHouse) -> None:

@@ -146,6 +146,21 @@ def test_a_file_too_large_to_be_a_configuration_is_refused(scratch):
         patch(scratch, PatchSpec(file="a.yml", path="x", value=2))
 
 
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("a.json", "[" + "1," * 600_000 + "1]"),
+        ("a.yml", "[" + "1," * 600_000 + "1]"),
+        ("a.toml", "a=1\n#" + "x" * (1 << 20)),
+    ],
+)
+def test_a_file_that_would_take_too_long_to_read_is_refused(scratch, name, text):
+    (scratch / name).write_text(text)
+    error = refused(scratch, PatchSpec(file=name, path="x", value=2))
+    assert error.code is Code.CONFIG_FILE_INVALID
+    assert "more than" in error.message
+
+
 def test_a_regex_changes_matches_only_and_any_bytes_elsewhere_stay(scratch):
     (scratch / "a.cfg").write_bytes(b"caf\xe9 port=1\r\n# port=2 \xff\nport=3\n")
     patch(scratch, regex("a.cfg", r"port=(?P<old>\d)", r"port=%PORT% (\1, \g<old>, \0, \\, \d)"))

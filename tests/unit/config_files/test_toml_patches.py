@@ -77,6 +77,14 @@ def test_new_keys_and_tables_leave_every_line_that_was_there():
         assert same(tomllib.loads(outcome), with_value(tomllib.loads(SAMPLE.decode()), steps, 1))
 
 
+def test_new_lines_end_as_the_file_s_lines_do():
+    text = SAMPLE.replace(b"\n", b"\r\n")
+    for steps in [("server", "new"), ("top",), ("fresh", "key")]:
+        outcome = put(text, steps, 1, create=True)
+        assert outcome.count(b"\n") == outcome.count(b"\r\n")
+        assert tomllib.loads(outcome.decode()) == with_value(tomllib.loads(SAMPLE.decode()), steps, 1)
+
+
 def test_a_merge_keeps_the_lower_layer_s_comments():
     outcome = merge(SAMPLE, b"[server]\nport = 1\nmore = 2\n[new]\na = 1\n").decode()
     assert "port = 1   # web" in outcome

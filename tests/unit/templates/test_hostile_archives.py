@@ -161,6 +161,32 @@ def test_zeros_without_end_behind_a_tar_are_refused() -> None:
     with pytest.raises(Rejected) as refused:
         unpack(gzip.compress(raw_tar((b"a", b"x")) + bytes(5_000_000)), limits)
     assert refused.value.code is Code.ARCHIVE_TOO_LARGE
+    with pytest.raises(Rejected) as refused:
+        unpack(gzip.compress(raw_tar((b"a", b"x")) + bytes(20_000_000), 1))
+    assert "follows its end mark" in refused.value.message
+
+
+@pytest.mark.trap("T26")
+def test_headers_without_end_are_refused() -> None:
+    comment = bytearray(raw_tar((b"pax", b"x" * 50_000))[:-1024])
+    comment[156:157] = b"g"
+    comment[148:156] = b" " * 8
+    comment[148:156] = b"%06o\0 " % sum(comment[:512])
+    assert tree(bytes(comment) * 3 + raw_tar((b"a", b"x"))) == {"a": b"x"}
+    with pytest.raises(Rejected) as refused:
+        unpack(bytes(comment) * 100 + raw_tar((b"a", b"x")))
+    assert "headers without end" in refused.value.message
+
+
+def test_a_step_is_short_also_when_all_contents_are_equal() -> None:
+    limits = Limits(max_bytes=200 * PIECE, max_files=10_000)
+    for files in ({"zeros": bytes(20 * PIECE)}, {str(number): b"same" for number in range(5000)}):
+        unpacking = Unpacking(io.BytesIO(tar_gz(files)), limits)
+        steps = 0
+        while unpacking.next():
+            steps += 1
+        assert steps >= 3
+        assert len(unpacking.manifest().files) == len(files)
 
 
 @pytest.mark.trap("T26")

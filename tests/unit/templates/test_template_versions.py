@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 from template_shelf import KEEP, NOW, Shelf, an_intake
 
@@ -216,3 +218,26 @@ def test_a_template_that_is_a_parent_or_runs_is_not_deleted(shelf: Shelf) -> Non
             changes.delete(shelf.state, name)
         assert refused.value.code is Code.TEMPLATE_IN_USE
         assert user in refused.value.message
+
+
+def test_a_parent_is_used_by_the_groups_that_name_its_children(shelf: Shelf) -> None:
+    shelf.upload("a", "a")
+    shelf.upload("maps/b", "b", settings=parents("a"))
+    shelf.upload("c", "c", settings=parents("maps/b"))
+    shelf.add_group("lobby", templates=("c",))
+    shelf.add_group("arena", template_selection=TemplateSelection(all_in_groups=_choice("maps")))
+    shelf.add_group("other")
+    assert groups_using(shelf.state, "a") == ["arena", "lobby"]
+    assert groups_using(shelf.state, "c") == ["lobby"]
+    shelf.add_group("lobby")
+    assert groups_using(shelf.state, "a") == ["arena"]
+
+
+def test_asking_who_uses_each_of_many_templates_is_quick(shelf: Shelf) -> None:
+    for number in range(300):
+        shelf.upload(f"t{number}", str(number))
+        shelf.add_group(f"g{number}", templates=(f"t{number}",))
+    began = time.process_time()
+    for number in range(300):
+        assert groups_using(shelf.state, f"t{number}") == [f"g{number}"]
+    assert time.process_time() - began < 0.5

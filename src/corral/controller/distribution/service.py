@@ -22,6 +22,7 @@ from corral.domain.ids import NodeId
 from corral.domain.records import NodeRecord
 from corral.errors import Code, CorralError, Rejected
 from corral.store.port import Commit
+from corral.system.clock import Clock
 from corral.system.config_schema import TemplatesSection
 from corral.system.entropy import Entropy, new_id
 from corral.wire import features
@@ -47,12 +48,13 @@ class Distribution:
         links: NodeLinks,
         uploads: FileUploads,
         limits: TemplatesSection,
+        clock: Clock,
         entropy: Entropy,
     ) -> None:
         self._state = state
         self._links = links
         self._entropy = entropy
-        self._desk = TemplateDesk(templates=state.templates, library=library, links=links)
+        self._desk = TemplateDesk(templates=state.templates, library=library, links=links, clock=clock)
         self._questions = CacheQuestions(links=links, entropy=entropy)
         self._saving = FileSaving(links=links, uploads=uploads, limits=limits, entropy=entropy)
         self._needs = GroupNeeds(state)

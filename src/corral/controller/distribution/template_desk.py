@@ -7,22 +7,22 @@ it keeps nobody but itself waiting. What several of its starts ask for at once i
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from typing import Final
 
 import structlog
 
+from corral.controller.distribution.offers import Offers
 from corral.controller.distribution.ports import NodeLink, NodeLinks, Versions
+from corral.controller.sessions.rate_limit import RateLimit
 from corral.controller.template_mirror import TemplateMirror
 from corral.domain.ids import NodeId
-from corral.domain.template_delta import delta_between
-from corral.domain.templates import INLINE, Manifest, TemplateVersion, encode_manifest
+from corral.domain.templates import INLINE, TemplateVersion
 from corral.errors import Code, CorralError, Rejected, Retryable
+from corral.system.clock import Clock
 from corral.wire import features
 from corral.wire.v1.link_pb2 import ControllerMessage
 from corral.wire.v1.node_pb2 import ErrorReport
 from corral.wire.v1.plan_pb2 import (
-    DataOffer,
     TemplateData,
     TemplateRequest,
     TemplateUnavailable,
@@ -33,11 +33,11 @@ MAX_WAITING: Final = 256
 """Requests of one node that wait for their turn; more are refused, to be asked again."""
 WHOLE: Final = 4 * 1024 * 1024 - 64 * 1024
 """The largest archive that fits into one frame, for daemons that know nothing else."""
-_DELTA: Final = 256 * 1024
-"""A longer one is better fetched as a manifest, over the other channel."""
 _QUEUED: Final = 512 * 1024
 """While more than this waits to be sent to a node, no template is added to it."""
 _LOOK_SECONDS: Final = 0.02
+_LOGGED_PER_MINUTE: Final = 30
+"""Of one node: who asks without end shall not fill the log."""
 _TEXT: Final = 500
 _log = structlog.get_logger("corral.controller.templates")
 
@@ -47,10 +47,14 @@ Key = tuple[str, str, str]
 class TemplateDesk:
     """`ask` returns at once; the answer follows. `close` when the term is over."""
 
-    def __init__(self, *, templates: TemplateMirror, library: Versions, links: NodeLinks) -> None:
+    def __init__(
+        self, *, templates: TemplateMirror, library: Versions, links: NodeLinks, clock: Clock
+    ) -> None:
         self._templates = templates
         self._library = library
+        self._offers = Offers(library)
         self._links = links
+        self._told = RateLimit(per_minute=_LOGGED_PER_MINUTE, clock=clock)
         self._waiting: dict[NodeId, dict[Key, TemplateRequest]] = {}
         self._serving: dict[NodeId, asyncio.Task[None]] = {}
 
@@ -124,7 +128,8 @@ class TemplateDesk:
                 f"template '{name}' has {version.archive_size} bytes; this daemon takes at most {WHOLE}",
                 hint="update the daemon",
             )
-        return ControllerMessage(template_data=await self._offer(name, version, request.known_hash))
+        known = self._templates.version_of(name, request.known_hash)
+        return ControllerMessage(template_data=await self._offers.offer(name, version, known=known))
 
     def _version(self, name: str, wanted: str) -> TemplateVersion:
         found = self._templates.find(name)
@@ -143,27 +148,6 @@ class TemplateDesk:
             held += block
         return bytes(held)
 
-    async def _offer(self, name: str, version: TemplateVersion, known: str) -> TemplateData:
-        """The manifest, to be fetched; where the node has an earlier one that we know too, only how
-        it differs from that."""
-        new = await self._library.tree_of(version)
-        old = await self._known_tree(name, known)
-        size, delta = await asyncio.to_thread(_measured, new, old)
-        return TemplateData(
-            template_name=name,
-            hash=version.hash,
-            offer=DataOffer(digest=version.manifest, size_bytes=size, kind="manifest"),
-            delta=delta,
-        )
-
-    async def _known_tree(self, name: str, known: str) -> Manifest | None:
-        version = self._templates.version_of(name, known) if known else None
-        if version is None:
-            return None
-        with contextlib.suppress(CorralError):  # then the node gets the whole manifest
-            return await self._library.tree_of(version)
-        return None
-
     def _refuse(self, node_id: NodeId, request: TemplateRequest, error: CorralError) -> None:
         """Say why not: the node's starts wait for it."""
         link = self._links.find(node_id)
@@ -171,12 +155,13 @@ class TemplateDesk:
             return
         final = error.code in (Code.TEMPLATE_NOT_FOUND, Code.ARCHIVE_TOO_LARGE)
         code = error.code.name if final else Code.TEMPLATE_UNAVAILABLE.name
-        _log.warning(
-            "template.refused",
-            node=node_id,
-            template=request.template_name[:_TEXT],
-            reason=str(error)[:_TEXT],
-        )
+        if self._told.allow(node_id):
+            _log.warning(
+                "template.refused",
+                node=node_id,
+                template=request.template_name[:_TEXT],
+                reason=str(error)[:_TEXT],
+            )
         if features.TEMPLATES in link.facts.features:
             answer = TemplateUnavailable(
                 template_name=request.template_name,
@@ -192,13 +177,6 @@ class TemplateDesk:
                 context=f"template/{request.template_name[:_TEXT]}",
             )
             link.send(ControllerMessage(error_report=report))
-
-
-def _measured(new: Manifest, old: Manifest | None) -> tuple[int, bytes]:
-    """The size of a manifest, and the difference to an older one if that is worth sending."""
-    size = len(encode_manifest(new))
-    delta = delta_between(old, new) if old is not None else b""
-    return size, delta if len(delta) < min(size, _DELTA) else b""
 
 
 async def _room(link: NodeLink) -> None:

@@ -116,7 +116,7 @@ class Mutator:
     ) -> tuple[Any, Answer]:
         for _ in range(_ATTEMPTS):
             try:
-                async with route.turn(leading) if route.turn is not None else _AT_ONCE:
+                async with route.turn(leading, call) if route.turn is not None else _AT_ONCE:
                     recorded = await self._attempt(route, leading, call, describe, guard=guard, match=match)
             except Conflict:
                 continue  # look again: a caller who insists on a revision is told by the precondition

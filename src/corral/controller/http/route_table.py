@@ -70,7 +70,7 @@ ReportHandler = Callable[[Leading, WorkloadRun, Any], object]
 StreamHandler = Callable[[Leading, Call[Any, Any]], Awaitable[Pump]]
 Effect = Callable[[Leading, Call[Any, Any]], None]
 Settle = Callable[[Leading, Call[Any, Any], Any], Awaitable[object]]
-Turn = Callable[[Leading], asyncio.Lock]
+Turn = Callable[[Leading, Call[Any, Any]], asyncio.Lock]
 
 
 @dataclass(frozen=True, kw_only=True)

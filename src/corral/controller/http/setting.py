@@ -20,6 +20,7 @@ from corral.controller.http.log_sources import LogRing
 from corral.controller.http.metrics import HttpMetrics
 from corral.controller.http.open_streams import OpenStreams
 from corral.controller.http.tickets import Tickets
+from corral.controller.http.turns import Turns
 from corral.controller.instances.workspace import Workspace
 from corral.controller.ledger import Actor, Ledger
 from corral.controller.sessions.live import LiveNodes
@@ -194,6 +195,8 @@ class Leading:
         self.templates = templates
         self.distribution = distribution
         self.workload = workload
+        self.edits = Turns()
+        """Edits of one template come one after the other: each is made from the files of the one before."""
         self.tickets = Tickets(clock=setting.clock, entropy=setting.entropy)
         self.streams = OpenStreams(clock=setting.clock, tokens=state.tokens, limit=max_streams)
         hub.subscribe(

@@ -17,16 +17,24 @@ from corral.errors import Code, CorralError, Rejected, Retryable
 
 _SLOWEST: Final = 1024
 """Bytes a second on the whole; who sends less holds a place that others need."""
-_HEAD_START_SECONDS: Final = 60.0
 
 
 class Incoming:
     """A body as pieces. What is not asked for waits in the caller's socket."""
 
-    def __init__(self, request: Request, *, limit: int, idle_seconds: float, digested: bool) -> None:
+    def __init__(
+        self,
+        request: Request,
+        *,
+        limit: int,
+        idle_seconds: float,
+        digested: bool,
+        head_start_seconds: float = 60.0,
+    ) -> None:
         self._request = request
         self._limit = limit
         self._idle = idle_seconds
+        self._head_start = head_start_seconds
         self._digest = hashlib.sha256() if digested else None
         self._waited = 0.0
         self._more = True
@@ -65,7 +73,7 @@ class Incoming:
         if self.size > self._limit:
             raise too_large(self._limit)
         self._waited += loop.time() - began
-        if self._waited > _HEAD_START_SECONDS + self.size / _SLOWEST:
+        if self._waited > self._head_start + self.size / _SLOWEST:
             raise _too_slow(f"it comes with less than {_SLOWEST} bytes a second")
         if self._digest is not None:
             self._digest.update(piece)

@@ -18,7 +18,7 @@ from corral.domain.groups import PRIMARY
 from corral.domain.instance_records import InstanceRecord, PlanRecord
 from corral.domain.plans import Plan, PlanArtifact, PlanExtension
 from corral.domain.probes import ProbeKind, ProbeSpec
-from corral.domain.variable_layers import label_variables, merge_layers
+from corral.domain.variable_layers import run_variables
 from corral.wire.v1 import instance_pb2 as wire
 from corral.wire.v1 import plan_pb2 as parts
 from corral.wire.v1.link_pb2 import ControllerMessage
@@ -79,7 +79,9 @@ def start_message(
         config_format=CONFIG_FORMATS[plan.config_format],
         composition_plan=composition,
         isolation=composition.isolation,
-        resolved_variables=merge_layers(plan.variables, label_variables(labels), record.variables),
+        resolved_variables=run_variables(
+            plan.variables, node_labels=labels, instance=record.variables, built_in={}
+        ),
         incarnation=record.incarnation,
         plan_hash=record.plan_hash,
         decision_id=record.decision,

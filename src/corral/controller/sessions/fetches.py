@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import re
-from collections.abc import AsyncGenerator, Awaitable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Mapping
 from typing import Any, Final, TypeVar
 
 import msgspec
@@ -119,12 +119,14 @@ class Fetches:
         """The bytes from there on, as the store gives them."""
         digests, skip = wanted.behind(offset)
         if skip or len(digests) == 1:
-            async for block in self._blobs.read_blob(digests[0], offset=skip, chunk=CHUNK):
-                yield block
+            async with _closed_after(self._blobs.read_blob(digests[0], offset=skip, chunk=CHUNK)) as blocks:
+                async for block in blocks:
+                    yield block
             digests = digests[1:]
         if digests:
-            async for block in self._blobs.read_blobs(digests):
-                yield block
+            async with _closed_after(self._blobs.read_blobs(digests)) as blocks:
+                async for block in blocks:
+                    yield block
 
 
 def _digests(request: FetchOpen) -> tuple[str, ...]:
@@ -143,6 +145,16 @@ def _digests(request: FetchOpen) -> tuple[str, ...]:
         if _DIGEST.fullmatch(digest) is None:
             raise Rejected(Code.INVALID_FIELD, f"'{digest[:80]}' is not a digest", field="digests")
     return tuple(request.digests)
+
+
+@contextlib.asynccontextmanager
+async def _closed_after(blocks: AsyncIterator[bytes]) -> AsyncIterator[AsyncIterator[bytes]]:
+    """A transfer that was cut leaves no file open in the store until somebody collects the rest."""
+    try:
+        yield blocks
+    finally:
+        if isinstance(blocks, AsyncGenerator):
+            await blocks.aclose()
 
 
 async def _chunks(blocks: AsyncGenerator[bytes]) -> AsyncGenerator[bytes]:

@@ -60,12 +60,7 @@ def new_version(
     stored = state.templates.find(template_name(name, field="name"))
     current = stored.record.version() if stored else None
     if base is not None and (current is None or current.number != base):
-        raise Rejected(
-            Code.REVISION_MISMATCH,
-            f"template '{name}' was changed in the meantime: the edit began with version {base}, "
-            f"current is {current.number if current else 'none'}",
-            hint="read it again and repeat the edit",
-        )
+        raise _edited_meanwhile(name, base, current)
     if settings is None:
         settings = current.settings if current else TemplateSettings()
     elif current is None or settings != current.settings:
@@ -159,6 +154,15 @@ def check_parents(state: ClusterState, name: str, parents: tuple[str, ...]) -> N
 def _check(state: ClusterState, name: str, settings: TemplateSettings) -> None:
     check_settings(settings)
     check_parents(state, name, settings.parents)
+
+
+def _edited_meanwhile(name: str, base: int, current: TemplateVersion | None) -> Rejected:
+    return Rejected(
+        Code.REVISION_MISMATCH,
+        f"template '{name}' was changed in the meantime: the edit began with version {base}, "
+        f"current is {current.number if current else 'none'}",
+        hint="read it again and repeat the edit",
+    )
 
 
 def _checked_note(note: str) -> str:

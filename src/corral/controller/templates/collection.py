@@ -21,7 +21,7 @@ from corral.controller.instances.plan_use import decoded
 from corral.controller.templates.offloading import in_thread
 from corral.domain.instance_records import PlanRecord
 from corral.domain.templates import decode_manifest
-from corral.errors import CorralError
+from corral.errors import Code, CorralError, Rejected
 from corral.store.port import BlobEngine
 from corral.system.clock import Clock
 from corral.system.config_schema import TemplatesSection
@@ -130,7 +130,10 @@ def _named_by_plans(plans: tuple[PlanRecord, ...]) -> set[bytes]:
     """Programs that a run may fetch from us, also after the catalog has another one."""
     found = set()
     for record in plans:
-        plan = decoded(record)
+        try:
+            plan = decoded(record)
+        except msgspec.MsgspecError as error:
+            raise Rejected(Code.FORMAT_INVALID, f"plan {record.hash} cannot be read: {error}") from error
         for artifact in (plan.artifact, *(extension.artifact for extension in plan.extensions)):
             if artifact is not None and not artifact.url:
                 found.add(bytes.fromhex(artifact.sha256))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import hashlib
-from collections.abc import AsyncIterator, Collection, Iterable
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from typing import Final
 
 import msgspec
@@ -14,7 +14,8 @@ from corral.controller.templates.offloading import in_thread
 from corral.controller.templates.refusals import contents_gone
 from corral.controller.templates.tar_writing import archive_size, archive_stream, blobs_of
 from corral.controller.templates.unpacking import Batches
-from corral.domain.templates import PIECE, Manifest, TemplateVersion, encode_manifest
+from corral.domain.templates import PIECE, Manifest, encode_manifest
+from corral.errors import Code, Rejected
 from corral.store.port import BlobEngine
 from corral.system.clock import Clock
 
@@ -46,15 +47,15 @@ async def store_contents(blobs: BlobEngine, batches: Batches, *, clock: Clock) -
 
 
 async def complete(
-    blobs: BlobEngine, manifest: Manifest, *, clock: Clock, known: Iterable[TemplateVersion] = ()
+    blobs: BlobEngine, manifest: Manifest, *, clock: Clock, known: Mapping[str, str] | None = None
 ) -> Intake:
-    """From stored contents to an intake. A manifest that a known version has needs no hashing again."""
+    """From stored contents to an intake. `known` are hashes by the digests of their manifests: what is
+    known needs no hashing again."""
     encoded = await in_thread(lambda: encode_manifest(manifest))
     digest = await _put(blobs, encoded)
-    same = next((version for version in known if version.manifest == digest), None)
-    hash = same.hash if same else await _hash(blobs, manifest)
-    size = same.archive_size if same else await in_thread(lambda: archive_size(manifest))
-    await _stamp(blobs, {digest, *blobs_of(manifest)}, clock=clock)
+    hash = (known or {}).get(digest) or await _hash(blobs, manifest)
+    size = await in_thread(lambda: archive_size(manifest))
+    await _stamp(blobs, await in_thread(lambda: sorted({digest, *blobs_of(manifest)})), clock=clock)
     return Intake(
         manifest=manifest,
         digest=digest,
@@ -78,6 +79,15 @@ async def _each(pieces: Iterable[bytes]) -> AsyncIterator[bytes]:
 
 
 async def _hash(blobs: BlobEngine, manifest: Manifest) -> str:
+    try:
+        return await _hash_archive(blobs, manifest)
+    except Rejected as refused:
+        if refused.code is Code.NOT_FOUND:
+            raise contents_gone() from refused
+        raise
+
+
+async def _hash_archive(blobs: BlobEngine, manifest: Manifest) -> str:
     hash = hashlib.sha256()
     gathered = bytearray()
     async with contextlib.aclosing(archive_stream(manifest, blobs.read_blobs)) as blocks:
@@ -90,9 +100,8 @@ async def _hash(blobs: BlobEngine, manifest: Manifest) -> str:
     return hash.hexdigest()
 
 
-async def _stamp(blobs: BlobEngine, digests: Collection[str], *, clock: Clock) -> None:
+async def _stamp(blobs: BlobEngine, digests: Sequence[str], *, clock: Clock) -> None:
     """Say at the end that all of it is needed: taking it in may have lasted longer than blobs are kept."""
-    wanted = sorted(digests)
-    for start in range(0, len(wanted), _TOUCH_STEP):
-        if await blobs.touch_blobs(wanted[start : start + _TOUCH_STEP], at=clock.now()):
+    for start in range(0, len(digests), _TOUCH_STEP):
+        if await blobs.touch_blobs(digests[start : start + _TOUCH_STEP], at=clock.now()):
             raise contents_gone()

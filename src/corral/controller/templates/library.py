@@ -32,6 +32,8 @@ from corral.system.config_schema import TemplatesSection
 FORMATS: Final = ("tar.gz", "zip")
 _REMEMBERED_FILES: Final = 100_000
 """Manifests of about so many files together stay in memory."""
+_REMEMBERED_HASHES: Final = 1000
+"""Hashes of the trees that came last: a change that is tried again, or undone, is not hashed again."""
 
 
 class TemplateLibrary:
@@ -45,6 +47,7 @@ class TemplateLibrary:
         self._directory = directory
         self._limits = Limits(max_bytes=config.max_bytes, max_files=config.max_files)
         self._remembered: OrderedDict[str, Manifest] = OrderedDict()
+        self._hashes: OrderedDict[str, str] = OrderedDict()
 
     # in
 
@@ -127,8 +130,12 @@ class TemplateLibrary:
         return await in_thread(lambda: diff_versions(old, new, before.settings, after.settings))
 
     async def _complete(self, manifest: Manifest, known: Iterable[TemplateVersion] = ()) -> Intake:
-        intake = await complete(self._blobs, manifest, clock=self._clock, known=known)
+        hashes = {**self._hashes, **{version.manifest: version.hash for version in known}}
+        intake = await complete(self._blobs, manifest, clock=self._clock, known=hashes)
         self._remember(intake.digest, manifest)
+        self._hashes[intake.digest] = intake.hash
+        while len(self._hashes) > _REMEMBERED_HASHES:
+            self._hashes.popitem(last=False)
         return intake
 
     def _remember(self, digest: str, manifest: Manifest) -> None:

@@ -34,15 +34,22 @@ async def spooled(
                 raise too_large("the upload is larger than any template may be", f"{limit} bytes")
             gathered += chunk
             if len(gathered) >= _HOP:
-                await _on_disk(directory, functools.partial(file.write, bytes(gathered)))
+                await _on_disk(directory, functools.partial(_write, file, bytes(gathered)))
                 gathered.clear()
-        await _on_disk(directory, functools.partial(file.write, bytes(gathered)))
+        await _on_disk(directory, functools.partial(_write, file, bytes(gathered)))
         yield file
 
 
 def _open(directory: pathlib.Path) -> IO[bytes]:
     directory.mkdir(mode=0o700, parents=True, exist_ok=True)
     return tempfile.TemporaryFile(dir=directory, prefix="upload-", buffering=0)
+
+
+def _write(file: IO[bytes], block: bytes) -> None:
+    """All of it: a disk that is nearly full takes a part and says nothing."""
+    rest = memoryview(block)
+    while rest:
+        rest = rest[file.write(rest) :]
 
 
 async def _on_disk(directory: pathlib.Path, work: Callable[[], T]) -> T:

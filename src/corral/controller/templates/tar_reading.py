@@ -15,8 +15,12 @@ from corral.controller.templates.archive_entries import BLOCK, Entries, Entry, R
 from corral.controller.templates.refusals import damaged, entry_damaged, entry_refused
 
 _UNIT: Final = 512
-_HEADER_MAX: Final = 1024 * 1024
+_HEADER_MAX: Final = 64 * 1024
 """Of a long name or a pax header."""
+_HEADERS_MAX: Final = 8
+"""So many of them may come before an entry."""
+_BEHIND_MAX: Final = 16 * 1024 * 1024
+"""What may follow the end mark: tools fill their last record, and no more."""
 _FILES: Final = b"0\x007"
 _REFUSED: Final = {
     b"1": "it is a hard link",
@@ -47,7 +51,11 @@ class _Override(msgspec.Struct, kw_only=True):
 def read_tar(stream: Readable) -> Entries:
     """Entries in their order. Reads the stream to its very end, so that its own check sum is checked."""
     override = _Override()
+    headers = 0
     while (header := _next_header(stream)) is not None:
+        headers += 1
+        if headers > _HEADERS_MAX:
+            raise damaged("it has headers without end")
         match header.kind:
             case b"x":
                 _apply_pax(_long(stream, header), override)
@@ -58,12 +66,20 @@ def read_tar(stream: Readable) -> Entries:
             case _:
                 entry = _entry(header, override)
                 override = _Override()
+                headers = 0
                 content = _content(stream, entry)
                 yield entry, content
                 for _ in content:  # whatever the caller left
                     pass
-    while stream.read(BLOCK):
-        pass
+    _read_rest(stream)
+
+
+def _read_rest(stream: Readable) -> None:
+    left = _BEHIND_MAX
+    while block := stream.read(BLOCK):
+        left -= len(block)
+        if left < 0:
+            raise damaged("something follows its end mark")
 
 
 def _next_header(stream: Readable) -> _Header | None:

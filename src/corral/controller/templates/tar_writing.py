@@ -27,6 +27,8 @@ _GZIP_HEADER: Final = b"\x1f\x8b\x08\x00\x00\x00\x00\x00\x00\xff"
 _END: Final = bytes(2 * _UNIT)
 _BREATH: Final = 100
 """After so many entries the loop gets its turn: headers alone may be many."""
+_ASKED: Final = 2000
+"""So many blobs are asked for at a time."""
 
 
 def entries_of(manifest: Manifest) -> Iterator[TemplateFile | str]:
@@ -63,7 +65,7 @@ async def archive_stream(manifest: Manifest, read: ReadBlobs) -> AsyncGenerator[
 
 
 async def _tar_stream(manifest: Manifest, read: ReadBlobs) -> AsyncGenerator[bytes, None]:
-    async with contextlib.aclosing(Contents(read(blobs_of(manifest)))) as contents:
+    async with contextlib.aclosing(Contents(manifest, read)) as contents:
         for number, entry in enumerate(entries_of(manifest)):
             if number % _BREATH == 0:
                 await asyncio.sleep(0)
@@ -76,10 +78,10 @@ async def _tar_stream(manifest: Manifest, read: ReadBlobs) -> AsyncGenerator[byt
 
 
 class Contents:
-    """A stream of contents one after the other, handed out file by file."""
+    """The contents of a tree as one stream, handed out file by file in the order of the archive."""
 
-    def __init__(self, stream: AsyncIterator[bytes]) -> None:
-        self._stream = stream
+    def __init__(self, manifest: Manifest, read: ReadBlobs) -> None:
+        self._stream = _contents(manifest, read)
         self._rest = memoryview(b"")
 
     async def take(self, size: int) -> AsyncIterator[bytes]:
@@ -95,7 +97,16 @@ class Contents:
             yield bytes(block)
 
     async def aclose(self) -> None:
-        await cast("AsyncGenerator[bytes, None]", self._stream).aclose()
+        await self._stream.aclose()
+
+
+async def _contents(manifest: Manifest, read: ReadBlobs) -> AsyncGenerator[bytes, None]:
+    digests = blobs_of(manifest)
+    for start in range(0, len(digests), _ASKED):
+        stream = cast("AsyncGenerator[bytes, None]", read(digests[start : start + _ASKED]))
+        async with contextlib.aclosing(stream) as blocks:
+            async for block in blocks:
+                yield block
 
 
 class StoredGzip:

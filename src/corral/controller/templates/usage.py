@@ -1,36 +1,104 @@
-"""Who names a template: groups, other templates, and the plans that live instances run by."""
+"""Who names a template: groups, other templates, and the plans that live instances run by.
+
+The answers for all templates are worked out together, once for each commit: a list of templates asks for
+each of them, and looking at every group and instance for each would stop the loop.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import weakref
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from typing import Final, Generic, TypeVar
 
 from corral.controller.cluster_state import ClusterState
 from corral.controller.instances.plan_use import plans_in_use
 from corral.domain.groups import GroupSpec
 from corral.domain.templates import group_of
 
+T = TypeVar("T")
+
+Names = defaultdict[str, set[str]]
+
 
 def groups_using(state: ClusterState, name: str) -> list[str]:
-    """The groups whose next start may lay this template: by its name, or by its template group's."""
-    found = []
-    for group, stored in state.groups.items():
-        selection = stored.record.spec.template_selection
-        template_groups = {choice.name for choice in (*selection.all_in_groups, *selection.one_in_groups)}
-        if name in _named(stored.record.spec) or (group_of(name) and group_of(name) in template_groups):
-            found.append(group)
-    return found
+    """The groups whose next start may lay this template: named by them, by its template group's name,
+    or as a parent of one that is."""
+    naming = _NAMING.of(state)
+    found: set[str] = set()
+    for template in _with_children(naming.children, name):
+        found |= naming.direct.get(template, set()) | naming.grouped.get(group_of(template), set())
+    return sorted(found)
 
 
 def users_of(state: ClusterState, name: str) -> list[str]:
     """Who could not start any more without it, for a refusal: `group 'x'`, `template 'y'`, …"""
-    return [*_groups_needing(state, name), *_children(state, name), *_running(state, name)]
+    naming, running = _NAMING.of(state), _RUNNING.of(state)
+    groups = set(naming.direct.get(name, ()))
+    if len(state.templates.in_group(group_of(name))) == 1:
+        groups |= naming.grouped.get(group_of(name), set())  # it is the last one they can take
+    return [
+        *(f"group '{group}'" for group in sorted(groups)),
+        *(f"template '{child}'" for child in sorted(naming.children.get(name, set()) - {name})),
+        *(f"a live instance of '{group}'" for group in sorted(running.groups.get(name, ()))),
+    ]
 
 
 def hashes_in_use(state: ClusterState, name: str) -> frozenset[str]:
     """The versions of a template by which live instances run; a restart on the node needs them again."""
-    return frozenset(
-        template.hash for plan in plans_in_use(state) for template in plan.templates if template.name == name
-    )
+    return frozenset(_RUNNING.of(state).hashes.get(name, ()))
+
+
+class _Naming:
+    """What the documents of groups and templates name."""
+
+    def __init__(self, state: ClusterState) -> None:
+        self.direct: Names = defaultdict(set)
+        """Template → groups that name it."""
+        self.grouped: Names = defaultdict(set)
+        """Template group → groups that take templates of it."""
+        self.children: Names = defaultdict(set)
+        """Template → templates whose current version has it as a parent."""
+        for group, stored in state.groups.items():
+            for name in _named(stored.record.spec):
+                self.direct[name].add(group)
+            selection = stored.record.spec.template_selection
+            for choice in (*selection.all_in_groups, *selection.one_in_groups):
+                self.grouped[choice.name].add(group)
+        for template in state.templates:
+            for parent in template.record.version().settings.parents:
+                self.children[parent].add(template.record.name)
+
+
+class _Running:
+    """What the plans of live instances name."""
+
+    def __init__(self, state: ClusterState) -> None:
+        self.hashes: Names = defaultdict(set)
+        self.groups: Names = defaultdict(set)
+        for plan in plans_in_use(state):
+            for template in plan.templates:
+                self.hashes[template.name].add(template.hash)
+                self.groups[template.name].add(plan.group)
+
+
+class _OncePerCommit(Generic[T]):
+    """An answer about a state, kept until its next commit."""
+
+    def __init__(self, work_out: Callable[[ClusterState], T]) -> None:
+        self._work_out = work_out
+        self._known: weakref.WeakKeyDictionary[ClusterState, tuple[int, T]] = weakref.WeakKeyDictionary()
+
+    def of(self, state: ClusterState) -> T:
+        number, answer = self._known.get(state, (-1, None))
+        if answer is None or number != state.number:
+            answer = self._work_out(state)
+            self._known[state] = (state.number, answer)
+        return answer
+
+
+_NAMING: Final = _OncePerCommit(_Naming)
+_RUNNING: Final = _OncePerCommit(_Running)
 
 
 def _named(spec: GroupSpec) -> set[str]:
@@ -38,26 +106,12 @@ def _named(spec: GroupSpec) -> set[str]:
     return {*spec.templates, *(choice.name for choice in (*selection.all_of, *selection.one_of))}
 
 
-def _groups_needing(state: ClusterState, name: str) -> Iterator[str]:
-    """A group that takes what a template group has needs the last one of it."""
-    group = group_of(name)
-    last = bool(group) and len(state.templates.in_group(group)) == 1
-    for id in groups_using(state, name):
-        if last or name in _named(state.groups.require(id).record.spec):
-            yield f"group '{id}'"
-
-
-def _children(state: ClusterState, name: str) -> Iterator[str]:
-    for id, stored in state.templates.items():
-        if id != name and name in stored.record.version().settings.parents:
-            yield f"template '{id}'"
-
-
-def _running(state: ClusterState, name: str) -> Iterator[str]:
-    groups = {
-        plan.group
-        for plan in plans_in_use(state)
-        if any(template.name == name for template in plan.templates)
-    }
-    for group in sorted(groups):
-        yield f"a live instance of '{group}'"
+def _with_children(children: Names, name: str) -> Iterator[str]:
+    """A template and all that have it somewhere beneath them, each once."""
+    seen, waiting = {name}, [name]
+    while waiting:
+        template = waiting.pop()
+        yield template
+        new = children.get(template, set()) - seen
+        seen |= new
+        waiting += new

@@ -46,7 +46,7 @@ def read_zip(file: IO[bytes], limits: Limits) -> Entries:
 
 
 def _entry(info: zipfile.ZipInfo) -> Entry:
-    name = info.orig_filename  # as it is in the archive: `filename` ends at the first NUL
+    name = _name(info)
     mode = info.external_attr >> 16 if info.create_system == _UNIX else 0
     refuse_kind(name, mode)
     if info.flag_bits & 0x1:
@@ -58,6 +58,18 @@ def _entry(info: zipfile.ZipInfo) -> Entry:
     if name.endswith("/") or stat.S_ISDIR(mode):
         return Entry(name=name, directory=True)
     return Entry(name=name, mode=mode & 0o7777 or 0o644, size=info.file_size)
+
+
+def _name(info: zipfile.ZipInfo) -> str:
+    """As it is in the archive (`filename` ends at the first NUL). Packers on Unix write UTF-8 without
+    saying so; the old code page, in which such a name is taken then, hardly ever looks like it."""
+    name = info.orig_filename
+    if info.flag_bits & 0x800 or name.isascii():
+        return name
+    try:
+        return name.encode("cp437").decode()
+    except UnicodeError:
+        return name
 
 
 def _content(archive: zipfile.ZipFile, info: zipfile.ZipInfo, name: str) -> Iterator[bytes]:

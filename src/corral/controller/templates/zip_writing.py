@@ -11,7 +11,7 @@ from collections.abc import AsyncGenerator, Callable
 from typing import IO, Final
 
 from corral.controller.templates.offloading import in_thread
-from corral.controller.templates.tar_writing import Contents, ReadBlobs, blobs_of, entries_of
+from corral.controller.templates.tar_writing import Contents, ReadBlobs, entries_of
 from corral.domain.templates import Manifest, TemplateFile
 
 _STEP_BYTES: Final = 512 * 1024
@@ -22,7 +22,7 @@ _OLDEST: Final = (1980, 1, 1, 0, 0, 0)
 
 async def zip_stream(manifest: Manifest, read: ReadBlobs) -> AsyncGenerator[bytes, None]:
     """The bytes of the zip. Raises NOT_FOUND or TEMPLATE_UNAVAILABLE when contents are gone."""
-    contents = Contents(read(blobs_of(manifest)))
+    contents = Contents(manifest, read)
     async with contextlib.aclosing(contents), contextlib.aclosing(_packed(manifest, contents)) as blocks:
         async for block in blocks:
             yield block

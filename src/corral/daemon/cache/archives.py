@@ -35,8 +35,6 @@ class _Header(tarfile.TarInfo):
     @classmethod
     def frombuf(cls, buf: Any, encoding: str, errors: str) -> _Header:
         header = super().frombuf(buf, encoding, errors)
-        if header.type not in tarfile.SUPPORTED_TYPES or not header.size >= 0:
-            raise tarfile.HeaderError("an entry of unknown kind")
         extra = header.type not in (*tarfile.REGULAR_TYPES, tarfile.DIRTYPE)
         if extra and header.size > _MAX_EXTRA_HEADER:
             raise tarfile.HeaderError(f"an extra header of {header.size} bytes")

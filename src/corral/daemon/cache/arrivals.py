@@ -32,6 +32,7 @@ class SmallFiles:
         self._contents = contents
         self._open: IO[bytes] | None = None
         self._hasher: Any = hashlib.sha256()
+        self._whole: list[TemplateFile] = []
         self.stored = 0
         """Bytes of the files that are whole by now."""
 
@@ -48,7 +49,8 @@ class SmallFiles:
             self._open.write(view[:room])
             self._hasher.update(view[:room])
             view = view[room:]
-            self._finish_those_done()
+            self._end_of_file()
+        self._admit()
 
     def end(self) -> None:
         """Nothing more comes; raises when something is missing."""
@@ -70,18 +72,27 @@ class SmallFiles:
         self._hasher = hashlib.file_digest(self._open, "sha256")
         return self._open.tell()
 
-    def _finish_those_done(self) -> None:
-        while self._open is not None and self._open.tell() == self._files[0].size:
-            file = self._files.pop(0)
-            self.close()
-            part = part_of(self._parts, file.digest)
-            if self._hasher.hexdigest() != file.digest:
-                part.unlink()
-                raise _wrong(file)
-            self._contents.admit(part, file.digest)
-            self.stored += file.size
-            if self._files:
-                self._next()
+    def _end_of_file(self) -> None:
+        """If the file under way is whole, check it and go on with the next."""
+        assert self._open is not None
+        file = self._files[0]
+        if self._open.tell() < file.size:
+            return
+        self.close()
+        part = part_of(self._parts, file.digest)
+        if self._hasher.hexdigest() != file.digest:
+            part.unlink()
+            self._admit()
+            raise _wrong(file)
+        self._whole.append(self._files.pop(0))
+        if self._files:
+            self._next()
+
+    def _admit(self) -> None:
+        """Those that are whole become contents."""
+        whole, self._whole = self._whole, []
+        self._contents.admit_all([(part_of(self._parts, file.digest), file.digest) for file in whole])
+        self.stored += sum(file.size for file in whole)
 
 
 class LargeFile:

@@ -8,6 +8,7 @@ from typing import Final
 import structlog
 
 from corral.daemon.cache.artifact_shelf import ArtifactFacts
+from corral.daemon.cache.disk import disk_work
 from corral.daemon.cache.room import Reservation, Room
 from corral.daemon.cache.sealed_files import is_digest
 from corral.daemon.cache.shelves import Shelves
@@ -53,13 +54,16 @@ class ArtifactSync:
             )
         part = self._shelves.parts / f"artifact-{artifact.sha256}"
         async with self._room.reserving(artifact.size, subject=described(artifact)) as reservation:
-            if artifact.url:
-                size = await self._downloads.fetch(
-                    artifact.url, part, sha256=artifact.sha256, size=artifact.size
+            with disk_work(described(artifact)):
+                size = (
+                    await self._download(artifact, part)
+                    if artifact.url
+                    else await self._fetch(artifact, part)
                 )
-            else:
-                size = await self._fetch(artifact, part)
-            await self._keep(artifact, part, size, reservation)
+                await self._keep(artifact, part, size, reservation)
+
+    async def _download(self, artifact: PlanArtifact, part: pathlib.Path) -> int:
+        return await self._downloads.fetch(artifact.url, part, sha256=artifact.sha256, size=artifact.size)
 
     async def _keep(
         self, artifact: PlanArtifact, part: pathlib.Path, size: int, reservation: Reservation

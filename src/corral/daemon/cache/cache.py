@@ -15,6 +15,7 @@ from corral.daemon.cache.joined import Joined
 from corral.daemon.cache.prewarming import Prewarming
 from corral.daemon.cache.reporting import cache_status
 from corral.daemon.cache.room import Pin, Room
+from corral.daemon.cache.sealed_files import is_digest
 from corral.daemon.cache.shelves import ARTIFACT, BOOTSTRAP, TEMPLATE, Shelves
 from corral.daemon.cache.template_session import ANSWER_SECONDS, Sessions
 from corral.daemon.cache.template_sync import TemplateSync
@@ -25,7 +26,7 @@ from corral.daemon.threads import to_end
 from corral.domain.file_paths import Globs
 from corral.domain.plans import PlanArtifact
 from corral.domain.templates import Manifest
-from corral.errors import Code, CorralError, Retryable
+from corral.errors import Code, CorralError, Rejected, Retryable
 from corral.system.clock import Clock
 from corral.system.config_schema import CacheSection
 from corral.wire.v1.link_pb2 import ControllerMessage, DaemonMessage
@@ -78,6 +79,7 @@ class NodeCache:
             clock=clock,
         )
         self._joined: Joined[str] = Joined()
+        self._keeping: Joined[int] = Joined()
         self._prewarming = Prewarming(self)
         self.handlers: dict[str, Order] = {
             "template_data": self._answered,
@@ -95,6 +97,8 @@ class NodeCache:
     async def __aexit__(self, *_: object) -> None:
         self._sessions.end()
         await self._prewarming.close()
+        await self._joined.close()
+        await self._keeping.close()
 
     def on_connected(self, connection: Connection) -> None:
         self._sessions.begin(connection)
@@ -129,9 +133,14 @@ class NodeCache:
     async def keep_bootstrap(self, key: BootstrapKey, root: pathlib.Path, patterns: tuple[str, ...]) -> int:
         """Keep the files of a finished first run that match; returns their size. It is an optimisation:
         when they cannot be kept, that is logged, and 0."""
-        shelf = self._shelves.bootstraps
-        if shelf.find(key) is not None or not patterns:
+        if self._shelves.bootstraps.find(key) is not None or not patterns:
             return 0
+        return await self._keeping.run(
+            key, lambda: self._keep_bootstrap(key, root, patterns), name=f"cache/bootstrap/{key.version}"
+        )
+
+    async def _keep_bootstrap(self, key: BootstrapKey, root: pathlib.Path, patterns: tuple[str, ...]) -> int:
+        shelf = self._shelves.bootstraps
         try:
             size = await to_end(shelf.copy_aside, key, root, Globs(patterns), limit=self._room.quota)
             async with self._room.reserving(size, subject="a first run") as reservation:
@@ -168,11 +177,9 @@ class NodeCache:
             if self._shelves.templates.find(hash) is None:
                 return None
             self._pin(TEMPLATE, hash, pins)
-        manifest = await to_end(self._shelves.templates.manifest, hash)
-        missing = await to_end(self._shelves.missing, manifest) if manifest is not None else None
-        if missing != []:
-            return None
-        self._shelves.templates.used(hash, now_ms=self.now_ms())
+        manifest = await to_end(self._shelves.whole, hash)
+        if manifest is not None:
+            self._shelves.templates.used(hash, now_ms=self.now_ms())
         return manifest
 
     async def pinned_artifact(self, sha256: str, pins: list[Pin]) -> pathlib.Path | None:
@@ -238,6 +245,7 @@ class CacheUse:
         What is here needs no controller. Else: Retryable TEMPLATE_UNAVAILABLE, CACHE_FULL or DISK_FULL,
         Rejected TEMPLATE_NOT_FOUND, PATH_REFUSED, ARCHIVE_INVALID, ARCHIVE_TOO_LARGE or CACHE_FULL.
         """
+        _check_hash(template.name, template.hash)
         if template.hash:
             return await self._present(template.name, template.hash)
         try:
@@ -250,6 +258,7 @@ class CacheUse:
 
     async def fresh_template(self, name: str, hash: str) -> Manifest:
         """Like `template`, but without a controller there is no current version."""
+        _check_hash(name, hash)
         return await self._present(name, hash or await self._cache.bring_template(name, ""))
 
     def content(self, digest: str) -> pathlib.Path:
@@ -280,6 +289,16 @@ class CacheUse:
                 return manifest
             await self._cache.bring_template(name, hash)
         raise _unstable(f"template '{name}'")
+
+
+def _check_hash(name: str, hash: str) -> None:
+    """It becomes the name of a file."""
+    if hash and not is_digest(hash):
+        raise Rejected(
+            Code.INVALID_FIELD,
+            f"template '{name}' is named with {hash[:80]!r}, which is no hash",
+            field="hash",
+        )
 
 
 def _unstable(subject: str) -> Retryable:

@@ -13,31 +13,37 @@ class _Work(Generic[V]):
     def __init__(self, task: asyncio.Task[V]) -> None:
         self.task = task
         self.waiting = 0
+        self.ending = False
+        """Nobody waits for it any more: it was cancelled, and may need a moment."""
 
 
 class Joined(Generic[V]):
     """Whoever comes while something is under way waits for its end and shares its result. When nobody
-    waits any more, it is cancelled."""
+    waits any more, it is cancelled; and not begun again before it has come to its end."""
 
     def __init__(self) -> None:
         self._under_way: dict[Hashable, _Work[V]] = {}
 
     async def run(self, key: Hashable, begin: Callable[[], Coroutine[Any, Any, V]], *, name: str) -> V:
-        work = self._under_way.get(key)
+        while (work := self._under_way.get(key)) is not None and work.ending:
+            await asyncio.wait([work.task])
         if work is None:
-            work = _Work(asyncio.create_task(begin(), name=name))
-            self._under_way[key] = work
-            work.task.add_done_callback(lambda _: self._done(key, work))
+            work = self._under_way[key] = _Work(asyncio.create_task(begin(), name=name))
+            work.task.add_done_callback(lambda _: self._under_way.pop(key, None))
         work.waiting += 1
         try:
             return await asyncio.shield(work.task)
         finally:
             work.waiting -= 1
             if not work.waiting and not work.task.done():
-                self._done(key, work)
-                work.task.cancel()
-                await asyncio.gather(work.task, return_exceptions=True)
+                await self._end(work)
 
-    def _done(self, key: Hashable, work: _Work[V]) -> None:
-        if self._under_way.get(key) is work:
-            del self._under_way[key]
+    async def close(self) -> None:
+        """End all that is under way; whoever waits for it is cancelled."""
+        await asyncio.gather(*(self._end(work) for work in list(self._under_way.values())))
+
+    @staticmethod
+    async def _end(work: _Work[V]) -> None:
+        work.ending = True
+        work.task.cancel()
+        await asyncio.gather(work.task, return_exceptions=True)

@@ -10,17 +10,22 @@ The change time would catch a little more but is of no use: every hard link to a
 
 from __future__ import annotations
 
+import concurrent.futures
 import contextlib
 import hashlib
 import os
 import pathlib
 import stat
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Final
+
+from corral.daemon.cache.disk import remove_tree
 
 SEAL_NS: Final = 946_684_800 * 10**9
 """The first moment of the year 2000."""
 MODE: Final = 0o444
+_MANY: Final = 4
+_SIDE_BY_SIDE: Final = 8
 
 
 class SealedFiles:
@@ -31,11 +36,16 @@ class SealedFiles:
         self, root: pathlib.Path, *, fan_out: bool, dropped: Callable[[int], None] | None = None
     ) -> None:
         self._root = root
+        self._text = str(root)
         self._fan_out = fan_out
         self._dropped = dropped
 
     def path(self, digest: str) -> pathlib.Path:
-        return self._root / digest[:2] / digest if self._fan_out else self._root / digest
+        return pathlib.Path(self._place(digest))
+
+    def _place(self, digest: str) -> str:
+        """As text: to make a path object costs more than to look at the file."""
+        return f"{self._text}/{digest[:2]}/{digest}" if self._fan_out else f"{self._text}/{digest}"
 
     def make(self) -> None:
         """Make the directories; fine when they exist."""
@@ -46,18 +56,21 @@ class SealedFiles:
 
     def sound(self, digest: str, size: int) -> bool:
         """Is it there and unharmed? One whose seal is broken is read again, and sealed again or removed."""
-        path = self.path(digest)
         try:
-            found = path.lstat()
+            found = os.lstat(self._place(digest))
         except FileNotFoundError:
             return False
-        if stat.S_ISREG(found.st_mode) and found.st_size == size:
-            if found.st_mtime_ns == SEAL_NS:
-                return True
-            if digest_of(path) == digest:
-                seal(path)
-                return True
-        path.unlink(missing_ok=True)
+        right = found.st_size == size and stat.S_ISREG(found.st_mode)
+        if right and found.st_mtime_ns == SEAL_NS:
+            return True
+        path = self.path(digest)
+        if right and digest_of(path) == digest:
+            seal(path)
+            return True
+        if stat.S_ISDIR(found.st_mode):
+            remove_tree(path)
+        else:
+            path.unlink(missing_ok=True)
         if self._dropped is not None:
             self._dropped(found.st_size)
         return False
@@ -74,6 +87,16 @@ class SealedFiles:
         finally:
             os.close(descriptor)
         part.replace(self.path(digest))
+
+    def admit_all(self, parts: Sequence[tuple[pathlib.Path, str]]) -> None:
+        """The same for many: side by side, for then the disk writes several of them in one go."""
+        if len(parts) < _MANY:
+            for part, digest in parts:
+                self.admit(part, digest)
+            return
+        with concurrent.futures.ThreadPoolExecutor(_SIDE_BY_SIDE, thread_name_prefix="seal") as pool:
+            for done in [pool.submit(self.admit, part, digest) for part, digest in parts]:
+                done.result()
 
     def remove(self, digest: str) -> None:
         self.path(digest).unlink(missing_ok=True)

@@ -64,6 +64,11 @@ class Shelves:
                     found.append(file)
         return found
 
+    def whole(self, hash: str) -> Manifest | None:
+        """The manifest of a version that is here with all its contents."""
+        manifest = self.templates.manifest(hash)
+        return manifest if manifest is not None and not self.missing(manifest) else None
+
     def added(self, size: int) -> None:
         with self._counting:
             self.size += size

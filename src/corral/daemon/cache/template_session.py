@@ -161,16 +161,15 @@ class Sessions:
     async def current(self) -> TemplateSession:
         """TEMPLATE_UNAVAILABLE when there is no controller, for longer than a change of certificates or
         a short cut takes."""
-        if self._current is None:
-            try:
-                async with asyncio.timeout(self._patience):
+        try:
+            async with asyncio.timeout(self._patience):
+                while self._current is None:
                     await self._there.wait()
-            except TimeoutError:
-                raise Retryable(
-                    Code.TEMPLATE_UNAVAILABLE,
-                    "there is no controller to fetch from",
-                    hint="it is tried again when the link is back",
-                    retry_after=5.0,
-                ) from None
-        assert self._current is not None
+        except TimeoutError:
+            raise Retryable(
+                Code.TEMPLATE_UNAVAILABLE,
+                "there is no controller to fetch from",
+                hint="it is tried again when the link is back",
+                retry_after=5.0,
+            ) from None
         return self._current

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import functools
 import hashlib
 import pathlib
-from collections.abc import Sequence
-from typing import Final
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Final, TypeVar
 
 import structlog
 
 from corral.daemon.cache.archives import Unpacking
+from corral.daemon.cache.disk import disk_work
 from corral.daemon.cache.fetching import ContentFetch, PieceSources
 from corral.daemon.cache.manifests import MAX_MANIFEST, check_manifest, read_manifest
-from corral.daemon.cache.room import Reservation, Room
+from corral.daemon.cache.room import Room
+from corral.daemon.cache.sealed_files import is_digest
 from corral.daemon.cache.shelves import Shelves
 from corral.daemon.cache.template_session import Sessions, TemplateSession
 from corral.daemon.link.data_channel import DataChannel
@@ -23,7 +26,9 @@ from corral.domain.template_delta import apply_delta
 from corral.domain.templates import Manifest, TemplateFile, manifest_digest
 from corral.errors import Code, CorralError, Rejected, Retryable
 from corral.system.clock import Clock
-from corral.wire.v1.plan_pb2 import TemplateData, TemplateUnavailable, TemplateUpToDate
+from corral.wire.v1.plan_pb2 import DataOffer, TemplateData, TemplateUnavailable, TemplateUpToDate
+
+T = TypeVar("T")
 
 ATTEMPTS: Final = 4
 """In a row that bring nothing; one that brought something is followed by another in any case."""
@@ -51,6 +56,8 @@ class TemplateSync:
         self._sessions = sessions
         self._clock = clock
         self._received = 0
+        self._coming: dict[str, asyncio.Future[None]] = {}
+        """Contents on their way, by digest, and when that will be over, one way or the other."""
 
     async def bring(self, name: str, wanted: str) -> str:
         """Make this version (empty: the current one) usable; returns its hash. A line that breaks is
@@ -59,7 +66,8 @@ class TemplateSync:
         while True:
             session, before = await self._sessions.current(), self._received
             try:
-                return await self._bring(session, name, wanted)
+                with disk_work(f"template '{name}'"):
+                    return await self._bring(session, name, wanted)
             except CorralError as error:
                 if error.code not in _LINE_TROUBLE:
                     raise
@@ -88,9 +96,7 @@ class TemplateSync:
         newest = self._shelves.templates.newest(name)
         if newest is None or session.by_digest:
             return newest.hash if newest else ""
-        manifest = await to_end(self._shelves.templates.manifest, newest.hash)
-        missing = await to_end(self._shelves.missing, manifest) if manifest is not None else None
-        return newest.hash if missing == [] else ""
+        return newest.hash if await to_end(self._shelves.whole, newest.hash) is not None else ""
 
     async def _up_to_date(
         self, session: TemplateSession, answer: TemplateUpToDate, known: str, wanted: str
@@ -109,7 +115,7 @@ class TemplateSync:
         self, session: TemplateSession, data: TemplateData, name: str, known: str, wanted: str
     ) -> str:
         hash = data.hash or hashlib.sha256(data.tar_gz).hexdigest()
-        if wanted and hash != wanted:
+        if not is_digest(hash) or (wanted and hash != wanted):
             raise _unavailable(
                 name, f"the controller sent version {hash[:12]}…, the plan names {wanted[:12]}…"
             )
@@ -131,50 +137,58 @@ class TemplateSync:
             raise Rejected(Code.ARCHIVE_TOO_LARGE, f"the list of files of template '{name}' is too large")
         if not session.by_digest:
             raise _unavailable(name, "the controller offers what it cannot transfer")
-        digest, part = data.offer.digest, self._shelves.parts / f"manifest-{data.offer.digest}"
-
-        async def fetch(channel: DataChannel) -> bytes:
-            await channel.fetch(digest, part)
-            return await to_end(part.read_bytes)
-
-        try:
-            content = await session.transfer(fetch, name=name)
-            return await to_end(read_manifest, content, digest=digest, name=name)
-        finally:
-            part.unlink(missing_ok=True)
+        content = await self._transfer(session, name, lambda channel: _whole_blob(channel, data.offer))
+        return await to_end(read_manifest, content, digest=data.offer.digest, name=name)
 
     async def _complete(self, session: TemplateSession, name: str, hash: str, manifest: Manifest) -> None:
-        """Fetch what is missing of this version and note that it is here."""
+        """Fetch what is missing of this version and note that it is here. A content that another version
+        needs as well comes once: who is second waits, and looks again."""
         with self._room.protecting(manifest):
-            async with self._room.lock:
-                missing = await to_end(self._shelves.missing, manifest)
-            size = sum(file.size for file in missing)
-            async with self._room.reserving(size, subject=f"template '{name}'") as reservation:
-                if missing:
-                    await self._fetch(session, name, missing, reservation)
+            while missing := await self._missing(manifest):
+                mine = [file for file in missing if file.digest not in self._coming]
+                if mine:
+                    await self._fetch(session, name, mine)
+                else:
+                    await asyncio.wait([self._coming[missing[0].digest]])
             await self._note(name, hash, manifest)
 
-    async def _fetch(
-        self, session: TemplateSession, name: str, missing: Sequence[TemplateFile], reservation: Reservation
-    ) -> None:
-        sources = await to_end(self._sources, name)
+    async def _missing(self, manifest: Manifest) -> list[TemplateFile]:
+        async with self._room.lock:
+            return await to_end(self._shelves.missing, manifest)
 
-        async def fetch(channel: DataChannel) -> None:
-            fetching = ContentFetch(
-                channel,
-                shelves=self._shelves,
-                sources=sources,
-                progress=self._count,
-                arrived=reservation.arrived,
-            )
-            await fetching.run(missing, name=name)
-
+    async def _fetch(self, session: TemplateSession, name: str, files: Sequence[TemplateFile]) -> None:
+        over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._coming.update((file.digest, over) for file in files)
         try:
-            await session.transfer(fetch, name=name)
+            size = sum(file.size for file in files)
+            async with self._room.reserving(size, subject=f"template '{name}'") as reservation:
+                sources = await to_end(self._sources, name)
+
+                async def fetch(channel: DataChannel) -> None:
+                    fetching = ContentFetch(
+                        channel,
+                        shelves=self._shelves,
+                        sources=sources,
+                        progress=self._count,
+                        arrived=reservation.arrived,
+                    )
+                    await fetching.run(files, name=name)
+
+                await self._transfer(session, name, fetch)
+        finally:
+            for file in files:
+                del self._coming[file.digest]
+            over.set_result(None)
+
+    @staticmethod
+    async def _transfer(
+        session: TemplateSession, name: str, work: Callable[[DataChannel], Awaitable[T]]
+    ) -> T:
+        """What the controller refuses now it may have later: nothing about the template is wrong."""
+        try:
+            return await session.transfer(work, name=name)
         except Rejected as error:
-            if error.code is not Code.NOT_FOUND:
-                raise
-            raise _unavailable(name, f"the controller lacks a part of it: {error}") from error
+            raise _unavailable(name, f"the controller does not send all of it: {error}") from error
 
     async def _unpack(self, archive: bytes, name: str, hash: str) -> None:
         if await to_end(lambda: hashlib.sha256(archive).hexdigest()) != hash:
@@ -215,6 +229,17 @@ class TemplateSync:
 
     def _count(self, size: int) -> None:
         self._received += size
+
+
+async def _whole_blob(channel: DataChannel, offer: DataOffer) -> bytes:
+    """In memory: the caller has looked at its size."""
+    held = bytearray()
+    async with contextlib.aclosing(channel.bundle([offer.digest])) as chunks:
+        async for chunk in chunks:
+            held += chunk
+            if len(held) > offer.size_bytes:
+                break
+    return bytes(held)
 
 
 def _changed(old: Manifest, data: TemplateData) -> Manifest | None:

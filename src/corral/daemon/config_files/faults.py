@@ -8,6 +8,8 @@ MAX_BYTES: Final = 16 << 20
 """A larger file is no configuration."""
 MAX_DEPTH: Final = 100
 """Maps and lists within each other."""
+MAX_VALUES: Final = 500_000
+"""In one file; more of them would take too long to read."""
 
 
 class Malformed(Exception):

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import msgspec
 
-from corral.daemon.config_files.faults import MAX_DEPTH, Impossible, Malformed, decoded, line_of
+from corral.daemon.config_files.faults import MAX_DEPTH, MAX_VALUES, Impossible, Malformed, decoded, line_of
 from corral.daemon.config_files.splicing import Splices, line_start, newline_of
 from corral.daemon.config_files.values import settled
 
@@ -19,7 +19,7 @@ _ATOM: Final = re.compile(r"true|false|null|-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][-+
 _STEP: Final = 2
 
 
-class _Node(msgspec.Struct, kw_only=True):
+class _Node(msgspec.Struct, kw_only=True, gc=False):
     """A value and where it lies."""
 
     kind: str
@@ -28,10 +28,14 @@ class _Node(msgspec.Struct, kw_only=True):
     end: int = 0
     entries: list[tuple[str, int, _Node]] = []
     """Of a map: key, where it begins, value; of a list: the same with empty keys."""
+    index: dict[str, _Node] | None = None
+    """Made when it is first asked for."""
 
     def at(self, key: str) -> _Node | None:
         """Of a key that is there twice the last one counts."""
-        return next((node for name, _, node in reversed(self.entries) if name == key), None)
+        if self.index is None:
+            self.index = {name: node for name, _, node in self.entries}
+        return self.index.get(key)
 
 
 class _Raw(msgspec.Struct, frozen=True):
@@ -195,13 +199,17 @@ class _Scanner:
 
     def __init__(self, text: str) -> None:
         self._text = text
+        self._count = 0
 
     def fault(self, why: str, at: int) -> Malformed:
         return Malformed(why, line=line_of(self._text, at))
 
     def value(self, at: int, depth: int) -> _Node:
+        self._count += 1
         if depth > MAX_DEPTH:
             raise self.fault(f"it is nested more than {MAX_DEPTH} deep", at)
+        if self._count > MAX_VALUES:
+            raise self.fault(f"it holds more than {MAX_VALUES} values", at)
         first = self._text[at : at + 1]
         if first in ("{", "["):
             return self._collection(at, depth, "}" if first == "{" else "]")

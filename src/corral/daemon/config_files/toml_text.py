@@ -14,6 +14,8 @@ from tomlkit.items import InlineTable
 from corral.daemon.config_files.faults import Impossible, Malformed, decoded
 from corral.daemon.config_files.values import settled
 
+_MAX_CHARACTERS: Final = 1 << 20
+_BARE_NEWLINE: Final = re.compile(r"(?<!\r)\n")
 _LINE: Final = re.compile(r"at line (\d+)")
 
 
@@ -25,7 +27,7 @@ def put(data: bytes, steps: tuple[str, ...], value: Any, *, create: bool) -> byt
     document = _document(text)
     try:
         _put(document, steps, value, create=create)
-        result = tomlkit.dumps(document)
+        result = _dumped(document, text)
     except (TOMLKitError, ValueError, TypeError, KeyError, AttributeError):
         result = ""
     return (mark + _checked(result, wanted)).encode()
@@ -44,7 +46,7 @@ def merge(lower: bytes, upper: bytes) -> bytes:
     document = _document(text)
     try:
         _merge(document, other)
-        result = tomlkit.dumps(document)
+        result = _dumped(document, text)
     except (TOMLKitError, ValueError, TypeError, KeyError, AttributeError):
         result = ""
     return (mark + _checked(result, wanted)).encode()
@@ -105,6 +107,8 @@ def _check(value: Any) -> None:
 
 
 def _parsed(text: str) -> dict[str, Any]:
+    if len(text) > _MAX_CHARACTERS:
+        raise Malformed(f"it has more than {_MAX_CHARACTERS} characters, which take too long to read")
     try:
         return tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
@@ -119,6 +123,14 @@ def _document(text: str) -> tomlkit.TOMLDocument:
         return tomlkit.parse(text)
     except (TOMLKitError, ValueError, RecursionError) as error:
         raise Malformed(str(error), line=getattr(error, "line", 0)) from None
+
+
+def _dumped(document: tomlkit.TOMLDocument, before: str) -> str:
+    """The document, its new lines ended as all the others are."""
+    dumped = tomlkit.dumps(document)
+    if before.count("\n") == before.count("\r\n") > 0:
+        return _BARE_NEWLINE.sub("\r\n", dumped)
+    return dumped
 
 
 def _checked(result: str, wanted: dict[str, Any]) -> str:

@@ -12,7 +12,7 @@ from typing import Any, Final
 import msgspec
 import yaml
 
-from corral.daemon.config_files.faults import MAX_DEPTH, Malformed, line_of
+from corral.daemon.config_files.faults import MAX_DEPTH, MAX_VALUES, Malformed, line_of
 
 STR: Final = "tag:yaml.org,2002:str"
 NULL: Final = "tag:yaml.org,2002:null"
@@ -20,7 +20,7 @@ _RESOLVER: Final[Any] = yaml.resolver.Resolver()
 _KINDS: Final = {yaml.MappingStartEvent: "map", yaml.SequenceStartEvent: "list"}
 
 
-class Node(msgspec.Struct, kw_only=True):
+class Node(msgspec.Struct, kw_only=True, gc=False):
     """One value."""
 
     kind: str
@@ -40,6 +40,8 @@ class Node(msgspec.Struct, kw_only=True):
     anchor: str = ""
     entries: list[tuple[Node, Node]] = []
     """Of a map: keys and values; of a list each item is its own key."""
+    index: dict[str, tuple[Node, Node]] | None = None
+    """Made when it is first asked for."""
 
     @property
     def empty(self) -> bool:
@@ -52,10 +54,9 @@ class Node(msgspec.Struct, kw_only=True):
 
     def at(self, key: str) -> tuple[Node, Node] | None:
         """Of a key that is there twice the last one counts."""
-        for entry in reversed(self.entries):
-            if entry[0].kind == "scalar" and entry[0].value == key:
-                return entry
-        return None
+        if self.index is None:
+            self.index = {entry[0].value: entry for entry in self.entries if entry[0].kind == "scalar"}
+        return self.index.get(key)
 
 
 class Document(msgspec.Struct, frozen=True, kw_only=True):
@@ -100,6 +101,7 @@ class _Reader:
         self._text = text
         self._events: Iterator[Any] = _events(text)
         self._anchors: dict[str, Node] = {}
+        self._count = 0
 
     def document(self) -> Document:
         root: Node | None = None
@@ -120,8 +122,11 @@ class _Reader:
             if event.anchor not in self._anchors:
                 raise _malformed(f"nothing has the anchor '{event.anchor}'", event)
             return Node(kind="alias", start=start, end=end, value=event.anchor)
+        self._count += 1
         if depth > MAX_DEPTH:
             raise _malformed(f"it is nested more than {MAX_DEPTH} deep", event)
+        if self._count > MAX_VALUES:
+            raise _malformed(f"it holds more than {MAX_VALUES} keys and values", event)
         if isinstance(event, yaml.ScalarEvent):
             node = Node(kind="scalar", start=start, end=end, tag=_tag(event), value=event.value)
             node.style = event.style or ""

@@ -29,13 +29,15 @@ from corral.daemon.prepare.stages import (
     Progress,
 )
 from corral.daemon.prepare.start_order import StartOrder
+from corral.daemon.prepare.static_making import StaticMaker
 from corral.daemon.prepare.tree_making import TreeMaker
 from corral.daemon.prepare.users import WorkloadUser, WorkloadUsers
-from corral.daemon.prepare.values import NodeFacts, Values, resolve_values, unresolved_error
+from corral.daemon.prepare.values import NodeFacts, Values, probed_address, resolve_values, unresolved_error
 from corral.daemon.prepare.working_directories import WorkingDirectories
 from corral.daemon.secrets import Secrets
 from corral.domain.ids import RESTARTS_PER_START
 from corral.domain.plans import Plan
+from corral.domain.probe_checks import check_probes
 from corral.domain.variables import substitute_all
 from corral.errors import Code, Rejected
 from corral.sdk.runtime import RunSpec, run_name
@@ -55,6 +57,7 @@ class Preparer:
         directories: WorkingDirectories,
         ports: HeldPorts,
         trees: TreeMaker,
+        statics: StaticMaker,
         secrets: Secrets,
         java: str = "",
         reserve_mb: int = 0,
@@ -64,6 +67,7 @@ class Preparer:
         self._directories = directories
         self._ports = ports
         self._trees = trees
+        self._statics = statics
         self._secrets = secrets
         self._java = java
         self._reserve_mb = reserve_mb
@@ -112,12 +116,17 @@ class Preparer:
             limits=order.limits,
         )
 
+    def probed_address(self, order: StartOrder) -> str:
+        """Where probes of the network find it."""
+        return probed_address(order, self._node)
+
     async def keep_first_run(self, order: StartOrder) -> None:
         """It is ready: what its first run made may serve others."""
         await self._trees.keep_first_run(order)
 
     async def _validate(self, order: StartOrder) -> tuple[WorkloadUser, str]:
         check_names(order.env)
+        check_probes(order.probes, {port.name for port in order.ports})
         if order.limits.memory_mb > self._node.memory_mb:
             raise Rejected(
                 Code.NO_CAPACITY,
@@ -161,9 +170,7 @@ class Preparer:
             with progress.stage(VARIABLE_SUBSTITUTION if order.static else VALIDATION):
                 values = await self._values(order)
             if order.static:
-                return await self._trees.make_static(
-                    order, user, values, progress, run_directory=run_directory
-                )
+                return await self._statics.make(order, user, values, progress, run_directory=run_directory)
             return await self._trees.make(order, user, values, progress)
         with progress.stage(TEMPLATE_APPLY):
             if order.static:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from typing import Final, cast
 
 from corral.daemon.disk import as_ours
-from corral.errors import CorralError
+from corral.errors import Code, CorralError
 from corral.wire.v1.instance_pb2 import StartPreparationStage
 
 VALIDATION: Final = "VALIDATION"
@@ -52,7 +52,8 @@ class Progress:
         except CorralError as error:
             raise StageFailed(name, error) from error
         except OSError as error:
-            raise StageFailed(name, as_ours(error, doing=name)) from error
+            code = Code.SPAWN_FAILED if name in (VALIDATION, PROCESS_START) else Code.FILE_UNREADABLE
+            raise StageFailed(name, as_ours(error, doing=name, otherwise=code)) from error
         finally:
             passed = (time.perf_counter() - began) * 1000
             self.took_ms[name] = round(self.took_ms.get(name, 0.0) + passed, 1)

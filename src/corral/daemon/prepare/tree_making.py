@@ -13,7 +13,7 @@ import structlog
 
 from corral.daemon.config_files.patching import apply_patches
 from corral.daemon.disk import check_room
-from corral.daemon.prepare.abort import Abort, in_thread
+from corral.daemon.prepare.abort import in_thread
 from corral.daemon.prepare.cache_port import FileCache
 from corral.daemon.prepare.copying import Copier, clones_work
 from corral.daemon.prepare.ingredients import Ingredients, bootstrap_key, fetch
@@ -28,7 +28,6 @@ from corral.daemon.prepare.stages import (
     Progress,
 )
 from corral.daemon.prepare.start_order import StartOrder
-from corral.daemon.prepare.static_trees import StaticTree, merged_rendering, own_tree, seed_of
 from corral.daemon.prepare.substitution import Rendered, strictly, substitute_files
 from corral.daemon.prepare.trees import lay_beneath
 from corral.daemon.prepare.users import WorkloadUser
@@ -75,8 +74,8 @@ class TreeMaker:
             with self._warm.preparing():
                 async with self._cache.use() as use:
                     found = await fetch(plan, use, progress)
-                    await self._lay(plan, found, staged, owner, progress, warm=order.isolate != "uid")
-                await self._render(plan, staged, found.texts, values, owner, progress)
+                    await self.lay(plan, found, staged, owner, progress, warm=order.isolate != "uid")
+                await self.render(plan, staged, found.texts, values, owner, progress)
                 with progress.stage(CONFIG_PATCH):
                     if plan.patches:
                         await in_thread(lambda _: apply_patches(staged, plan.patches, values=values.all))
@@ -86,99 +85,7 @@ class TreeMaker:
         finally:
             self._directories.drop(staged)
 
-    async def make_static(
-        self,
-        order: StartOrder,
-        user: WorkloadUser,
-        values: Values,
-        progress: Progress,
-        *,
-        run_directory: pathlib.Path,
-    ) -> pathlib.Path:
-        """`DATA/static/<id>`: seeded when it is not there, else brought up to date file by file."""
-        assert order.plan is not None
-        tree = StaticTree(self._directories.static, order.instance_id, order.plan)
-        with progress.stage(TEMPLATE_APPLY):
-            await asyncio.to_thread(self._directories.take_over, order.instance_id, run_directory)
-        staged = self._directories.staging(run_name(order.instance_id, order.incarnation), static=True)
-        try:
-            with self._warm.preparing():
-                if tree.exists:
-                    await self._update(tree, order.plan, staged, user, values, progress)
-                else:
-                    await self._seed(tree, order.plan, staged, user, values, progress)
-        finally:
-            self._directories.drop(staged)
-        return tree.path
-
-    async def _seed(
-        self,
-        tree: StaticTree,
-        plan: Plan,
-        staged: pathlib.Path,
-        user: WorkloadUser,
-        values: Values,
-        progress: Progress,
-    ) -> None:
-        owner = owner_of(user)
-        async with self._cache.use() as use:
-            found = await fetch(plan, use, progress)
-            await self._lay(plan, found, staged, owner, progress, warm=False)
-        rendered = await self._render(plan, staged, found.texts, values, owner, progress)
-        with progress.stage(CONFIG_PATCH):
-            await in_thread(lambda _: apply_patches(staged, plan.patches, values=values.all))
-        with progress.stage(PROCESS_START):
-            give(staged, user)
-            await asyncio.to_thread(tree.move_all_in, staged)
-            await asyncio.to_thread(tree.write_seed, seed_of(plan, rendered.files))
-
-    async def _update(
-        self,
-        tree: StaticTree,
-        plan: Plan,
-        staged: pathlib.Path,
-        user: WorkloadUser,
-        values: Values,
-        progress: Progress,
-    ) -> None:
-        owner = owner_of(user)
-        stale = await asyncio.to_thread(tree.stale, values)
-        make_directory(staged, owner)
-        rendered = Rendered()
-        if stale is None or stale:
-            async with self._cache.use() as use:
-                found = await fetch(plan, use, progress)
-                layout = found.layout.only(
-                    tree.open_to_change(found.layout.paths) if stale is None else stale
-                )
-                await self._lay_layout(plan, layout, found, staged, owner, progress)
-            texts = found.texts & layout.paths
-            rendered = await self._render(plan, staged, texts, values, owner, progress)
-        with progress.stage(CONFIG_PATCH):
-            await in_thread(lambda abort: self._patch_static(tree, plan, staged, values, abort))
-        with progress.stage(PROCESS_START):
-            seed = seed_of(plan, merged_rendering(tree, rendered, stale))
-            await asyncio.to_thread(self._settle, tree, staged, user)
-            if seed != tree.seed():
-                await asyncio.to_thread(tree.write_seed, seed)
-
-    def _patch_static(
-        self, tree: StaticTree, plan: Plan, staged: pathlib.Path, values: Values, abort: Abort
-    ) -> None:
-        """Patches hold for every start: they are made in copies of what the world has."""
-        open_files = tree.open_to_change(patch.file for patch in plan.patches)
-        patches = [patch for patch in plan.patches if patch.file in open_files]
-        tree.bring(staged, sorted(open_files), abort)
-        apply_patches(staged, patches, values=values.all)
-
-    def _settle(self, tree: StaticTree, staged: pathlib.Path, user: WorkloadUser) -> None:
-        owner = owner_of(user)
-        tree.move_in(staged, owner)
-        if owner is not None and tree.path.stat().st_uid != owner[0]:
-            own_tree(tree.path, owner)  # its group changed its user
-        give(tree.path, user)
-
-    async def _lay(
+    async def lay(
         self,
         plan: Plan,
         found: Ingredients,
@@ -212,7 +119,7 @@ class TreeMaker:
         progress: Progress,
     ) -> None:
         make_directory(staged, owner)
-        await self._lay_layout(plan, found.layout, found, staged, owner, progress)
+        await self.lay_layout(plan, found.layout, found, staged, owner, progress)
         key = bootstrap_key(plan)
         if key is None:
             return
@@ -221,7 +128,7 @@ class TreeMaker:
                 copier = Copier(clone=await self._can_clone(staged.parent), link=False, owner=owner)
                 await in_thread(lambda abort: lay_beneath(tree, staged, copier, owner, abort))
 
-    async def _lay_layout(
+    async def lay_layout(
         self,
         plan: Plan,
         layout: Layout,
@@ -255,7 +162,7 @@ class TreeMaker:
             self._clones[place] = await asyncio.to_thread(clones_work, self._cache_root, place)
         return self._clones[place]
 
-    async def _render(
+    async def render(
         self,
         plan: Plan,
         staged: pathlib.Path,

@@ -20,6 +20,8 @@ from corral.errors import CorralError
 from corral.sdk.runtime import Execution
 
 LOCAL: Final = "127.0.0.1"
+_ANYWHERE: Final = {"": LOCAL, "0.0.0.0": LOCAL, "::": "::1"}  # noqa: S104 - where it listens, not we
+"""Addresses one can listen on but not call."""
 PLAYERS_SECONDS: Final = 5.0
 _FAILURES_TO_FORGET: Final = 3
 _COMMAND_MARGIN: Final = 10.0
@@ -49,7 +51,7 @@ class Readiness:
         self._console = os.fspath(console)
         self._growth = growth
         self._execute = execute
-        self._host = host
+        self._host = _ANYWHERE.get(host, host)
         self._line_buffered = line_buffered
         self._name = name
         self._said_ready = asyncio.Event()
@@ -121,9 +123,10 @@ class Readiness:
         while True:
             try:
                 await probe.until_seen()
-            except OSError as error:
-                watch.seen = f"the console cannot be read: {error.strerror or error}"
+            except Exception as error:  # the same: what cannot be read now may be readable later
+                watch.seen = f"the console cannot be read: {error}"
                 await asyncio.sleep(watch.spec.interval_ms / 1000)
+                watch.seen = ""
             else:
                 return
 

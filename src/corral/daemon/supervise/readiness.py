@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import Final
+from typing import Final, Protocol
 
 import structlog
 
@@ -14,10 +14,19 @@ from corral.daemon.probes.players import PlayerCount
 from corral.daemon.probes.watching import Readiness
 from corral.daemon.supervise.run_files import RunFiles
 from corral.domain.probes import ProbeKind
+from corral.errors import CorralError
 from corral.sdk.runtime import Execution, RunHandle, RuntimeProvider
 
 _PLAYERS_SECONDS: Final = 5.0
 _log = structlog.get_logger("corral.daemon.supervise")
+
+
+class ReadyUses(Protocol):
+    """What the preparation knows of a run that becomes ready."""
+
+    def probed_address(self, order: StartOrder) -> str: ...
+
+    async def keep_first_run(self, order: StartOrder) -> None: ...
 
 
 class ReadyWatch:
@@ -31,6 +40,7 @@ class ReadyWatch:
         handle: RunHandle,
         runtime: RuntimeProvider,
         growth: ConsoleGrowth,
+        preparer: ReadyUses,
         players: Callable[[PlayerCount | None], None],
         ready: bool,
     ) -> None:
@@ -43,10 +53,15 @@ class ReadyWatch:
             console=files.console,
             growth=growth,
             execute=execute,
+            host=preparer.probed_address(order),
             line_buffered=order.line_buffered,
             name=handle.run_name,
         )
         self._name = handle.run_name
+        self._order = order
+        self._files = files
+        self._preparer = preparer
+        self._keeping: asyncio.Task[None] | None = None
         self._players = players
         self._task: asyncio.Task[None] | None = None
         self.probed = asyncio.Event()
@@ -74,10 +89,23 @@ class ReadyWatch:
         if self._counts:
             await self._readiness.watch_players(self._players, interval=_PLAYERS_SECONDS)
 
+    def became_ready(self) -> None:
+        """For good: no later daemon asks its probes again, and what its first run made may serve others."""
+        if self._order.probes:
+            self._files.mark_ready()
+        if self._order.plan is not None and self._order.plan.warm_paths:
+            self._keeping = asyncio.create_task(self._keep(), name=f"supervise/keep/{self._name}")
+
+    async def _keep(self) -> None:
+        try:
+            await self._preparer.keep_first_run(self._order)
+        except (CorralError, OSError) as error:
+            _log.warning("instance.first_run_not_kept", run=self._name, reason=str(error))
+
     async def close(self) -> None:
-        if self._task is None:
-            return
-        self._task.cancel()
-        [ended] = await asyncio.gather(self._task, return_exceptions=True)
-        if isinstance(ended, Exception):
-            _log.error("instance.probes_failed", run=self._name, exc_info=ended)
+        tasks = [task for task in (self._task, self._keeping) if task is not None]
+        for task in tasks:
+            task.cancel()
+        for ended in await asyncio.gather(*tasks, return_exceptions=True):
+            if isinstance(ended, Exception):
+                _log.error("instance.probes_failed", run=self._name, exc_info=ended)

@@ -68,7 +68,6 @@ class Run:
         """As its probe counted them last; None: nobody knows."""
         self._ready_watch: ReadyWatch | None = None
         self._said_ready = False
-        self._keeping: asyncio.Task[None] | None = None
         self._services = services
         self._begun = begun
         self._began_at: float | None = None
@@ -213,6 +212,7 @@ class Run:
             handle=handle,
             runtime=self.runtime,
             growth=self._services.growth,
+            preparer=self._services.preparer,
             players=self._counted,
             ready=self.state is _State.RUNNING,
         )
@@ -232,11 +232,8 @@ class Run:
             now_ready=self._now_ready,
             now_stopping=self._now_stopping,
         )
-        try:
-            ending = await minding.until_ended()
-        finally:
-            self._ready_watch = None
-            await self._stop_keeping()
+        ending = await minding.until_ended()
+        self._ready_watch = None
         return await self._judge(ending)
 
     def workload_said_ready(self) -> None:
@@ -250,22 +247,9 @@ class Run:
         self._services.send(status_update(self))
 
     def _now_ready(self) -> None:
-        if self.order.probes:
-            self.files.mark_ready()
+        if self._ready_watch is not None:
+            self._ready_watch.became_ready()
         self._enter(_Trigger.READY)
-        if self.order.plan is not None and self.order.plan.warm_paths:
-            self._keeping = asyncio.create_task(self._keep_first_run(), name=f"supervise/keep/{self.name}")
-
-    async def _keep_first_run(self) -> None:
-        try:
-            await self._services.preparer.keep_first_run(self.order)
-        except (CorralError, OSError) as error:
-            _log.warning("instance.first_run_not_kept", run=self.name, reason=str(error))
-
-    async def _stop_keeping(self) -> None:
-        if self._keeping is not None:
-            self._keeping.cancel()
-            await asyncio.gather(self._keeping, return_exceptions=True)
 
     def _now_stopping(self, reason: str) -> None:
         if self.state is not _State.STOPPING:

@@ -17,6 +17,7 @@ from corral.daemon import host
 from corral.daemon.ports.held import HeldPorts
 from corral.daemon.prepare.cache_port import FileCache
 from corral.daemon.prepare.pipeline import Preparer
+from corral.daemon.prepare.static_making import StaticMaker
 from corral.daemon.prepare.tree_making import TreeMaker
 from corral.daemon.prepare.users import WorkloadUsers
 from corral.daemon.prepare.values import NodeFacts
@@ -107,6 +108,13 @@ class Supervision:
         self._growth = ConsoleGrowth()
         self._open = contextlib.ExitStack()
         ports = HeldPorts()
+        trees = TreeMaker(
+            cache=cache,
+            cache_root=data / "cache",
+            directories=self.directories,
+            warm=self._warm,
+            reserve_mb=config.disk.reserve_mb,
+        )
         self.services = Services(
             runtimes=runtime.runtimes,
             preparer=Preparer(
@@ -119,13 +127,8 @@ class Supervision:
                 users=self._users,
                 directories=self.directories,
                 ports=ports,
-                trees=TreeMaker(
-                    cache=cache,
-                    cache_root=data / "cache",
-                    directories=self.directories,
-                    warm=self._warm,
-                    reserve_mb=config.disk.reserve_mb,
-                ),
+                trees=trees,
+                statics=StaticMaker(trees, cache=cache, directories=self.directories, warm=self._warm),
                 secrets=Secrets(data / "secrets"),
                 java=config.java.path,
                 reserve_mb=config.disk.reserve_mb,

@@ -28,6 +28,8 @@ class Executions:
         self._keeper = keeper
         self._under_way: dict[str, set[asyncio.Future[None]]] = {}
         """By run directory."""
+        self._lost: set[str] = set()
+        """Run directories beside which an aide was killed: what its program started may be left."""
 
     async def beside(
         self,
@@ -42,7 +44,11 @@ class Executions:
             command, around, timeout, run=record.run, pid=record.pid, start=record.start, files=record.procs
         )
         with self._counted(run_directory):
-            answer = await self._ask(request, timeout, subject=f"'{command[0]}' beside run {record.run}")
+            try:
+                answer = await self._ask(request, timeout, subject=f"'{command[0]}' beside run {record.run}")
+            except Retryable:
+                self._lost.add(run_directory)
+                raise
         if answer.get("how") == RUN_ENDED:
             raise Rejected(
                 Code.NOT_RUNNING, f"run {record.run} has ended; '{command[0]}' was not run, or killed"
@@ -55,10 +61,16 @@ class Executions:
         answer = await self._ask(request, timeout, subject=f"'{command[0]}'")
         return _execution(answer, around, command, timeout, subject="for this node")
 
-    async def settled(self, run_directory: str) -> None:
-        """Until no program is under way beside a run; they end with its main process."""
+    async def settled(self, run_directory: str) -> bool:
+        """Until no program is under way beside a run; they end with its main process. False when
+        something of them may be left, for who was to end it was killed."""
         while under_way := self._under_way.get(run_directory):
             await asyncio.wait(under_way)
+        return run_directory not in self._lost
+
+    def forget(self, run_directory: str) -> None:
+        """The run is over."""
+        self._lost.discard(run_directory)
 
     @contextlib.contextmanager
     def _counted(self, run_directory: str) -> Iterator[None]:
@@ -76,12 +88,6 @@ class Executions:
     async def _ask(self, request: dict[str, Any], timeout: float, *, subject: str) -> dict[str, Any]:
         dialogue, answer = await self._keeper.ask(request)
         async with dialogue:
-            if "unknown" in answer:
-                raise Rejected(
-                    Code.NOT_SUPPORTED,
-                    f"{subject} cannot be run: the keeper of this node is of an older Corral",
-                    hint="it is replaced when the daemon is restarted while no instance runs",
-                )
             if "aide" in answer:
                 answer = await _last_word(dialogue, timeout + _GRACE_SECONDS) or {}
         if not answer:

@@ -11,8 +11,9 @@ import socket
 import struct
 from typing import Any
 
-PROTOCOL = 1
-"""Raised when a request of today could be misunderstood; a keeper of another protocol is left alone."""
+PROTOCOL = 2
+"""Raised when a request of today could be misunderstood, or not understood, by a keeper of yesterday. 2: it
+executes programs beside runs. A keeper of another protocol is left alone as long as it minds a run."""
 MAX_FRAME = 16 << 20
 
 _LENGTH = struct.Struct("!I")

@@ -92,23 +92,40 @@ class Dialogue:
 class KeeperClient:
     """Requests to the keeper of one data directory; starts it when there is none."""
 
-    def __init__(self, directory: pathlib.Path, *, house: Callable[[int], Awaitable[None]]) -> None:
+    def __init__(
+        self,
+        directory: pathlib.Path,
+        *,
+        house: Callable[[int], Awaitable[None]],
+        protocol: int = framing.PROTOCOL,
+    ) -> None:
         """`house` is called with the pid of each keeper that is found or started, before it is used."""
         self._directory = directory
         self._house = house
-        self._name = socket_name(framing.PROTOCOL)
+        self._protocol = protocol
+        self._name = socket_name(protocol)
         self._starting = asyncio.Lock()
 
     async def ensure(self) -> KeeperFacts:
-        """The running keeper, started if need be."""
+        """The running keeper, started if need be. One of an older protocol that minds nothing is ended."""
         dialogue, answer = await self.ask({"do": "hello"})
         await dialogue.close()
         await self._house(answer["keeper"])
+        await self._retire_older()
         return _facts(answer)
 
     async def quit(self) -> bool:
         """End a keeper that minds nothing; True when there is none afterwards."""
-        connection = await self._connect()
+        await self._retire_older()
+        return await self._quit(self._name)
+
+    async def _retire_older(self) -> None:
+        for protocol in range(1, self._protocol):
+            if not await self._quit(socket_name(protocol)):
+                _log.info("keeper.older_kept", protocol=protocol, directory=str(self._directory))
+
+    async def _quit(self, name: str) -> bool:
+        connection = await self._connect(name)
         if connection is None:
             return True
         async with Dialogue(connection) as dialogue:
@@ -181,7 +198,7 @@ class KeeperClient:
         if answer is not None:
             await self._house(answer["keeper"])
 
-    async def _connect(self) -> socket.socket | None:
+    async def _connect(self, name: str = "") -> socket.socket | None:
         """None when nobody listens. Through a descriptor of the directory: the path may be longer than
         an address can hold."""
         try:
@@ -193,7 +210,7 @@ class KeeperClient:
         try:
             while True:
                 try:
-                    connection.connect(f"/proc/self/fd/{directory}/{self._name}")
+                    connection.connect(f"/proc/self/fd/{directory}/{name or self._name}")
                 except BlockingIOError:
                     await asyncio.sleep(_CONNECT_PAUSE)  # its queue is full
                     continue

@@ -7,7 +7,7 @@ import contextlib
 import os
 import pathlib
 import signal
-from typing import Any, Final
+from typing import Final
 
 import structlog
 
@@ -15,20 +15,18 @@ from corral.errors import Code, CorralError, Rejected, Retryable
 from corral.runtimes.cgroups.port import CgroupFacts, Cgroups
 from corral.runtimes.process import exit_file, run_files
 from corral.runtimes.process.command_input import write_command
-from corral.runtimes.process.descriptors import readable
 from corral.runtimes.process.endings import RUNTIME, exit_of, handle_of, lost_with_the_host
 from corral.runtimes.process.executing import Executions
 from corral.runtimes.process.finding import Found, executed, find_run
-from corral.runtimes.process.keeper_client import Dialogue, KeeperClient, KeeperFacts
+from corral.runtimes.process.keeper_client import KeeperClient, KeeperFacts
 from corral.runtimes.process.live_run import LiveRun
-from corral.runtimes.process.proc_facts import boot_id, has_ended, open_process
-from corral.runtimes.process.run_files import Failure
+from corral.runtimes.process.proc_facts import boot_id, has_ended
 from corral.runtimes.process.run_groups import remove_group, remove_group_if_empty
 from corral.runtimes.process.run_lock import try_lock, was_attempted
-from corral.runtimes.process.run_user import RunUser, look_up, own_user
+from corral.runtimes.process.run_user import look_up, own_user
 from corral.runtimes.process.runtime_mark import RuntimeMark, write_mark
 from corral.runtimes.process.spawn_plan import spawn_plan
-from corral.runtimes.process.start_failures import start_failure
+from corral.runtimes.process.spawning import spawn
 from corral.runtimes.process.surroundings import Surroundings, surroundings_of
 from corral.sdk.runtime import (
     Adoption,
@@ -44,7 +42,6 @@ from corral.sdk.runtime import (
 _log = structlog.get_logger("corral.runtimes.process")
 
 SEGMENT_BYTES: Final = 64 << 20
-_GONE_SECONDS: Final = 10.0
 
 
 class ProcessRuntime:
@@ -126,7 +123,7 @@ class ProcessRuntime:
             write_mark(spec.run_directory, mark)
             dialogue, hello = await self._keeper.ask(plan, lock=lock)
             async with dialogue:
-                await self._spawn(spec, user, dialogue, hello)
+                await spawn(spec, user, dialogue=dialogue, hello=hello, cgroups=self._cgroups)
         finally:
             os.close(lock)
         found = await find_run(spec.run_directory)
@@ -149,48 +146,6 @@ class ProcessRuntime:
             await self._let_go_of(spec.run_directory, earlier)
         if self._cgroups.exists(spec.run_name):
             await remove_group(self._cgroups, spec.run_name)
-
-    async def _spawn(self, spec: RunSpec, user: RunUser, dialogue: Dialogue, hello: dict[str, Any]) -> None:
-        """The dialogue with the shim. When it fails, nothing of the run is left. When the shim is killed
-        after its `go`, it may have started the workload: the files tell."""
-        if "error" in hello:
-            raise self._failure(spec, user, hello)
-        shim = open_process(hello["shim"], hello["start"])
-        go: dict[str, Any] | None = None
-        try:
-            files = await self._cgroups.create(spec.run_name, shim_pid=hello["shim"], limits=spec.limits)
-            go = {"go": True, "cgroup_files": files, "oom_file": self._cgroups.oom_file(spec.run_name)}
-            answer = await self._let_go(dialogue, go)
-            if answer is not None and "error" in answer:
-                raise self._failure(spec, user, answer)
-        except BaseException as error:
-            await dialogue.close()
-            if go is None or isinstance(error, CorralError):  # else it may be running
-                await self._undo(spec.run_name, shim)
-            raise
-        finally:
-            if shim is not None:
-                os.close(shim)
-
-    async def _let_go(self, dialogue: Dialogue, go: dict[str, Any]) -> dict[str, Any] | None:
-        """The shim's answer; None when it is gone."""
-        try:
-            await dialogue.send(go)
-        except ConnectionError:
-            return None
-        return await dialogue.receive()
-
-    def _failure(self, spec: RunSpec, user: RunUser, answer: dict[str, Any]) -> CorralError:
-        failure = Failure(answer["error"], answer["errno"], answer["path"])
-        return start_failure(failure, user=user.name, directory=spec.directory, command=spec.command[0])
-
-    async def _undo(self, run: str, shim: int | None) -> None:
-        """After a failed spawn: the shim ends by itself, then its group goes."""
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(_GONE_SECONDS):
-                if shim is not None:
-                    await readable(shim)
-        await remove_group_if_empty(self._cgroups, run)
 
     async def adopt(self, run_directory: str) -> Adoption:
         known = self._runs.get(run_directory)
@@ -276,7 +231,8 @@ class ProcessRuntime:
             return run
         await asyncio.shield(run.emptied)
         ended = self._exit(run, await asyncio.shield(run.ended))
-        await self._executions.settled(handle.run_directory)
+        if not await self._executions.settled(handle.run_directory):
+            await self._cgroups.kill(handle.run_name)
         await remove_group(self._cgroups, handle.run_name)
         await self._let_go_of(handle.run_directory, run)
         return ended
@@ -287,6 +243,7 @@ class ProcessRuntime:
         if self._runs.get(directory) is run:
             del self._runs[directory]
             self._surroundings.pop(directory, None)
+            self._executions.forget(directory)
 
     async def stats(self, handle: RunHandle) -> RunStats:
         usage = self._cgroups.usage(handle.run_name)

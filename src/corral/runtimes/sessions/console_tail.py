@@ -18,7 +18,7 @@ _HELD_BYTES = 64
 
 _SHOWN = re.compile(
     rb"\x1b\[[0-9;:]*m"  # colours
-    rb"|(?P<partial>\x1b(?:\[[0-9;:]*)?\Z)"
+    rb"|(?P<partial>(?:\x1b(?:\[[0-9;:]*)?|\xc2)\Z)"
     rb"|(?P<hidden>[\x00-\x08\x0b\x0c\x0e-\x1f\x7f])"
     rb"|(?P<high>\xc2[\x80-\x9f])"
 )
@@ -46,6 +46,12 @@ class ConsoleTail:
             self._position = begin
         return self._next(segments), left_out
 
+    def close(self) -> None:
+        """Idempotent."""
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+        self._descriptor = -1
+
     def _next(self, segments: list[int]) -> bytes:
         while True:
             first = max((first for first in segments if first <= self._position), default=segments[0])
@@ -67,9 +73,7 @@ class ConsoleTail:
     def _open(self, first: int) -> None:
         if first == self._first and self._descriptor >= 0:
             return
-        if self._descriptor >= 0:
-            os.close(self._descriptor)
-            self._descriptor = -1
+        self.close()
         self._first = first
         try:
             self._descriptor = os.open(self._path(first), os.O_RDONLY | os.O_CLOEXEC)

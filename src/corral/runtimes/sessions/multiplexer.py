@@ -12,7 +12,6 @@ from collections.abc import Awaitable, Callable
 from typing import Final, Protocol
 
 from corral.errors import Code, Retryable
-from corral.runtimes.sessions.window_file import Window
 from corral.sdk.runtime import Execution
 
 Execute = Callable[[tuple[str, ...], dict[str, str]], Awaitable[Execution]]
@@ -38,8 +37,9 @@ class Multiplexer(Protocol):
         """Make a session with one window that runs `command`; a server is started when there is none.
         SPAWN_FAILED (Retryable) when that does not work."""
 
-    async def close(self, session: str, window: Window, *, execute: Execute) -> None:
-        """End the session that `window` was in, with everything in it. Idempotent."""
+    async def close(self, session: str, *, execute: Execute) -> None:
+        """End the session of this very name, with everything in it, and remove what a killed one left.
+        Idempotent."""
 
     def attach_command(self, session: str, directory: str) -> str:
         """For people: how to see the session."""

@@ -14,7 +14,6 @@ from corral.runtimes.sessions.multiplexer import (
     checked,
     find_program,
 )
-from corral.runtimes.sessions.window_file import Window
 
 SOCKETS: Final = "screen"
 CONFIG: Final = "screen.conf"
@@ -53,17 +52,20 @@ class Screen:
         )
         checked(made, f"screen did not make session {session}")
 
-    async def close(self, session: str, window: Window, *, execute: Execute) -> None:
-        """By pid and name. The socket of a session that was killed stays behind: it goes, too."""
-        exact = f"{window.parent}.{session}"
-        socket = pathlib.Path(self._directory, SOCKETS, exact)
-        if not socket.exists():
-            return
-        await execute((self.program, "-S", exact, "-X", "quit"), self._environment())
-        ends = asyncio.get_running_loop().time() + _QUIT_SECONDS
-        while socket.exists() and asyncio.get_running_loop().time() < ends:
-            await execute((self.program, "-wipe", exact), self._environment())  # nothing, while it lives
-            await asyncio.sleep(_QUIT_PAUSE)
+    async def close(self, session: str, *, execute: Execute) -> None:
+        """By pid and name, so that nothing else is meant. The socket of a session that was killed stays
+        behind: it goes, too."""
+        for exact in self._called(session):
+            await execute((self.program, "-S", exact, "-X", "quit"), self._environment())
+            ends = asyncio.get_running_loop().time() + _QUIT_SECONDS
+            while exact in self._called(session) and asyncio.get_running_loop().time() < ends:
+                await execute((self.program, "-wipe", exact), self._environment())  # nothing, while it lives
+                await asyncio.sleep(_QUIT_PAUSE)
+
+    def _called(self, session: str) -> list[str]:
+        """Sockets are named `PID.NAME`."""
+        sockets = pathlib.Path(self._directory, SOCKETS)
+        return [place.name for place in sockets.iterdir() if place.name.partition(".")[2] == session]
 
     def attach_command(self, session: str, directory: str) -> str:
         return f"cd {shlex.quote(directory)} && SCREENDIR={SOCKETS} screen -x {session}"

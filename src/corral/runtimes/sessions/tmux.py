@@ -15,7 +15,6 @@ from corral.runtimes.sessions.multiplexer import (
     checked,
     find_program,
 )
-from corral.runtimes.sessions.window_file import Window
 
 SOCKET: Final = "tmux.sock"
 CONFIG: Final = "tmux.conf"
@@ -65,7 +64,7 @@ class Tmux:
         )
         checked(made, f"tmux did not make session {session}")
 
-    async def close(self, session: str, window: Window, *, execute: Execute) -> None:  # noqa: ARG002
+    async def close(self, session: str, *, execute: Execute) -> None:
         """`=` matches this very name; without it tmux would take any session that begins with it."""
         await execute(self._command("kill-session", "-t", f"={session}"), base_environment())
 

@@ -56,7 +56,8 @@ class Windows:
 
     def keep(self, run_directory: str, run_name: str, *, terminal: bool) -> None:
         """From now on. Idempotent; nothing when the multiplexer is not installed."""
-        if run_directory in self._tasks or not self._multiplexer.program:
+        task = self._tasks.get(run_directory)
+        if not self._multiplexer.program or (task is not None and not task.done()):
             return
         self._busy[run_directory] = asyncio.Lock()
         self._tasks[run_directory] = asyncio.create_task(
@@ -114,15 +115,14 @@ class Windows:
         """A session with a window; a pidfd of the window. What a dead one left behind goes first."""
         if run_files.is_empty(run_directory):
             return None
-        earlier = read_window(run_directory)
-        if earlier is not None:
-            await self._multiplexer.close(session, earlier, execute=self._execute)
+        if read_window(run_directory) is not None:
+            await self._multiplexer.close(session, execute=self._execute)
             forget_window(run_directory)
-        root = str(pathlib.Path(corral.__file__).parents[1])
-        command = (sys.executable, "-I", "-S", "-X", "utf8", "-c", _PROGRAM, root, run_directory)
-        await self._multiplexer.open(
-            session, (*command, "terminal") if terminal else (*command, "lines"), execute=self._execute
-        )
+        try:
+            await self._multiplexer.open(session, _command(run_directory, terminal), execute=self._execute)
+        except CorralError:  # perhaps one of that name is there without a window: the next try finds none
+            await self._multiplexer.close(session, execute=self._execute)
+            raise
         process = await self._appeared(run_directory)
         if process is not None:
             attach = self._multiplexer.attach_command(session, str(self._directory))
@@ -159,7 +159,13 @@ class Windows:
                     signal.pidfd_send_signal(process, signal.SIGKILL)
                 os.close(process)
         if self._multiplexer.program:
-            await self._multiplexer.close(session, window, execute=self._execute)
+            await self._multiplexer.close(session, execute=self._execute)
+
+
+def _command(run_directory: str, terminal: bool) -> tuple[str, ...]:
+    root = str(pathlib.Path(corral.__file__).parents[1])
+    kind = "terminal" if terminal else "lines"
+    return (sys.executable, "-I", "-S", "-X", "utf8", "-c", _PROGRAM, root, run_directory, kind)
 
 
 async def _ended(process: int) -> None:

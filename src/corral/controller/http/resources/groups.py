@@ -305,6 +305,6 @@ ROUTES: Final[tuple[Route, ...]] = (
         "restart",
         "Restart every instance of a group, all at once",
         restart_group,
-        turn=lambda leading: leading.instances.placing,
+        turn=lambda leading, _: leading.instances.placing,
     ),
 )

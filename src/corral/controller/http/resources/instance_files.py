@@ -110,5 +110,6 @@ ROUTES: Final[tuple[Route, ...]] = (
         response=ChangedTemplate,
         handler=save_instance,
         creates=True,
+        turn=lambda leading, call: leading.edits.of(call.body.template),
     ),
 )

@@ -5,34 +5,38 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Any, Final
 
 import msgspec
 
 from corral.controller.cluster_state import ClusterState, Stored
-from corral.controller.http.call import Body, Call, NoQuery, Query
+from corral.controller.http.call import Body, Call, NoQuery
 from corral.controller.http.fields import Text
 from corral.controller.http.paging import Page, PageQuery, page_of
 from corral.controller.http.resources import commanding
 from corral.controller.http.resources.changing import workspace
 from corral.controller.http.resources.instance_shapes import InstanceShape, instance_shape
+from corral.controller.http.resources.instance_waits import (
+    AwaitRunning,
+    AwaitStopped,
+    until_running,
+    until_stopped,
+)
 from corral.controller.http.route_table import Act, Mutate, Read, Route
 from corral.controller.http.setting import Leading
 from corral.controller.instances import instance_changes
 from corral.controller.instances.workspace import Workspace
 from corral.controller.mutations import Mutation
-from corral.domain.instance_records import InstanceRecord, live
+from corral.domain.instance_records import InstanceRecord
 from corral.domain.instance_states import InstanceState, Wanted
 from corral.domain.permissions import Permission
 from corral.domain.spec import Argument
-from corral.errors import Code, Rejected, Retryable
 
 LINE_MAX: Final = 4095
 _NAME_MAX: Final = 63
 _VARIABLES: Final = 200
 
 NameFilter = Annotated[str, msgspec.Meta(max_length=_NAME_MAX)]
-WaitSeconds = Annotated[int, msgspec.Meta(ge=1, le=600, description="How long to wait.")]
 
 
 class InstanceQuery(PageQuery, frozen=True, kw_only=True):
@@ -40,16 +44,6 @@ class InstanceQuery(PageQuery, frozen=True, kw_only=True):
     node: NameFilter | None = None
     state: InstanceState | None = None
     wanted: Wanted | None = None
-
-
-class AwaitRunning(Query, frozen=True, kw_only=True):
-    wait: Annotated[Literal["running"], msgspec.Meta(description="Answer when it runs.")] | None = None
-    timeout: WaitSeconds = 30
-
-
-class AwaitStopped(Query, frozen=True, kw_only=True):
-    wait: Annotated[Literal["stopped"], msgspec.Meta(description="Answer when it ended.")] | None = None
-    timeout: WaitSeconds = 60
 
 
 class NewInstance(Body, frozen=True, kw_only=True):
@@ -216,78 +210,6 @@ async def send_command(leading: Leading, call: Call[CommandLine, NoQuery]) -> Mu
     )
 
 
-async def until_running(
-    leading: Leading, call: Call[Any, AwaitRunning], shape: InstanceShape
-) -> InstanceShape:
-    if call.query.wait is None:
-        return shape
-
-    def runs(record: InstanceRecord) -> bool:
-        return record.state is InstanceState.RUNNING and record.wanted is Wanted.RUN
-
-    stored = await _until(leading, shape, runs, timeout=call.query.timeout, what="running")
-    if not runs(stored.record):
-        raise _start_failed(stored.record)
-    return instance_shape(leading, stored)
-
-
-async def until_stopped(
-    leading: Leading, call: Call[Any, AwaitStopped], shape: InstanceShape
-) -> InstanceShape:
-    if call.query.wait is None:
-        return shape
-
-    def over(record: InstanceRecord) -> bool:
-        return not live(record.state)
-
-    stored = await _until(leading, shape, over, timeout=call.query.timeout, what="stopped")
-    return instance_shape(leading, stored)
-
-
-async def _until(
-    leading: Leading,
-    shape: InstanceShape,
-    wanted: Callable[[InstanceRecord], bool],
-    *,
-    timeout: int,
-    what: str,
-) -> Stored[InstanceRecord]:
-    """The record when it is as wanted, or can no longer become so. A start that took the place of
-    the one we wait for (its port was taken, its node refused) is waited for in its turn."""
-    incarnation = shape.incarnation
-    try:
-        async with asyncio.timeout(timeout):
-            while True:
-                stored = await leading.instances.settled(shape.id, incarnation, wanted, timeout)
-                record = stored.record
-                if wanted(record) or record.incarnation == incarnation or not live(record.state):
-                    return stored
-                incarnation = record.incarnation
-    except (TimeoutError, Retryable) as error:
-        if isinstance(error, Retryable) and error.code is not Code.TIMEOUT:
-            raise
-        found = leading.state.instances.find(shape.id)
-        seen = f"it is {found.record.state}" if found else "it is gone"
-        raise Retryable(
-            Code.TIMEOUT,
-            f"instance '{shape.id}' was not {what} within {timeout} seconds: {seen}",
-            hint="it may still become so; look again",
-        ) from None
-
-
-def _start_failed(record: InstanceRecord) -> Rejected:
-    failure = record.start_failure
-    if failure is not None and record.started_at is None:  # else it is of an attempt before this run
-        why = f"{failure.code} at {failure.stage}: {failure.message}"
-    else:
-        why = record.exit.summary if record.exit else record.reason or f"it is {record.state}"
-    return Rejected(
-        Code.START_FAILED,
-        f"instance '{record.id}' did not run: {why}"[:1000],
-        hint=f"see 'corral why {record.id}' and its console",
-    )
-
-
 def _operation(
     verb: str, summary: str, handler: Callable[[Leading, Call[Any, Any]], Mutation], **more: Any
 ) -> Mutate:
@@ -304,7 +226,8 @@ def _operation(
     )
 
 
-def _placing(leading: Leading) -> asyncio.Lock:
+def _placing(leading: Leading, call: Call[Any, Any]) -> asyncio.Lock:
+    del call
     return leading.instances.placing
 
 

@@ -8,7 +8,7 @@ import msgspec
 
 from corral.controller.distribution.reports import CacheReport
 from corral.controller.http.call import Body, Call, NoQuery
-from corral.controller.http.resources.templates import SyncShape
+from corral.controller.http.resources.template_versions import SyncShape
 from corral.controller.http.route_table import Act, Read, Route
 from corral.controller.http.setting import Leading
 from corral.controller.mutations import Mutation

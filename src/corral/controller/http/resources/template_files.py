@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from typing import Annotated, Any, Final, Literal
 
@@ -10,14 +11,20 @@ import msgspec
 from corral.controller.http.call import Call, Query
 from corral.controller.http.paging import Page, PageQuery, page_of_sorted
 from corral.controller.http.resources.template_shapes import (
+    ONE,
+    TWO,
     ChangedTemplate,
+    FileShape,
     VersionNumber,
     changed,
+    file_shape,
     making,
+    name_of,
+    pump_of,
     still,
     the_template,
 )
-from corral.controller.http.resources.templates import ONE, TWO, NoteQuery, pump_of
+from corral.controller.http.resources.templates import NoteQuery
 from corral.controller.http.route_table import Build, Content, Describe, Download, Read, Route, Upload
 from corral.controller.http.setting import Leading
 from corral.controller.mutations import Mutation
@@ -46,15 +53,6 @@ class PutFileQuery(NoteQuery, frozen=True, kw_only=True):
     ) = None
 
 
-class FileShape(msgspec.Struct, frozen=True, kw_only=True):
-    """A file of a version; `digest` is the SHA-256 of its content."""
-
-    path: str
-    mode: str
-    size: int
-    digest: str
-
-
 async def list_files(leading: Leading, call: Call[None, FilesQuery]) -> Page[FileShape]:
     query = call.query
     record = the_template(leading.state, call.path).record
@@ -65,12 +63,8 @@ async def list_files(leading: Leading, call: Call[None, FilesQuery]) -> Page[Fil
         query,
         kind=f"files of {record.name} {version.number} {query.prefix}",
         key=lambda file: file.path,
-        shape=_shape,
+        shape=file_shape,
     )
-
-
-def _shape(file: TemplateFile) -> FileShape:
-    return FileShape(path=file.path, mode=f"{file.mode:o}", size=file.size, digest=file.digest)
 
 
 async def get_file(leading: Leading, call: Call[None, FileQuery]) -> Content:
@@ -136,6 +130,10 @@ async def remove_file(leading: Leading, call: Call[None, NoteQuery]) -> Describe
     return describe
 
 
+def _turn(leading: Leading, call: Call[Any, Any]) -> asyncio.Lock:
+    return leading.edits.of(name_of(call.path))
+
+
 def _path(call: Call[Any, Any]) -> str:
     return check_path(call.path["path"], field="path")
 
@@ -175,6 +173,7 @@ def _routes(base: str) -> tuple[Route, ...]:
             handler=put_file,
             limit=file_limit,
             revises=the_template,
+            turn=_turn,
             rest=True,
         ),
         Build(
@@ -186,6 +185,7 @@ def _routes(base: str) -> tuple[Route, ...]:
             response=ChangedTemplate,
             handler=remove_file,
             revises=the_template,
+            turn=_turn,
             rest=True,
         ),
     )

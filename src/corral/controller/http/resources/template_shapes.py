@@ -2,21 +2,34 @@
 
 from __future__ import annotations
 
+import contextlib
 import datetime as dt
-from collections.abc import Mapping
-from typing import Annotated, Any
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from typing import Annotated, Any, Final
 
 import msgspec
 
 from corral.controller.cluster_state import ClusterState, Stored
 from corral.controller.http.call import Call
+from corral.controller.http.route_table import Pump, Write
 from corral.controller.http.setting import Leading
 from corral.controller.ledger import Step
 from corral.controller.mutations import Mutation
 from corral.controller.templates.changes import TemplateChange
 from corral.controller.templates.usage import groups_using
-from corral.domain.templates import TemplateRecord, TemplateSettings, TemplateVersion, group_of
+from corral.domain.template_diff import FileState
+from corral.domain.templates import (
+    TemplateFile,
+    TemplateRecord,
+    TemplateSettings,
+    TemplateVersion,
+    group_of,
+)
 from corral.store.port import Conflict, Refusal
+
+ONE: Final = "/api/v1/templates/{name}"
+TWO: Final = "/api/v1/templates/{group}/{name}"
+"""Names have one part or two."""
 
 VersionNumber = Annotated[int, msgspec.Meta(ge=1, le=2**53)]
 
@@ -57,6 +70,24 @@ class VersionShape(msgspec.Struct, frozen=True, kw_only=True):
     created_at: dt.datetime
     created_by: str
     settings: TemplateSettings
+
+
+class FileShape(msgspec.Struct, frozen=True, kw_only=True):
+    """A file of a version; `digest` is the SHA-256 of its content."""
+
+    path: str
+    mode: str
+    size: int
+    digest: str
+
+
+def file_shape(file: TemplateFile | FileState) -> FileShape:
+    return FileShape(path=file.path, mode=mode_text(file.mode), size=file.size, digest=file.digest)
+
+
+def mode_text(mode: int) -> str:
+    """As people write modes: 644."""
+    return f"{mode:o}"
 
 
 def name_of(path: Mapping[str, str]) -> str:
@@ -156,3 +187,16 @@ def making(leading: Leading, call: Call[Any, Any], note: str) -> dict[str, Any]:
         "now": call.now,
         "keep": leading.setting.templates.keep_versions,
     }
+
+
+def pump_of(source: AsyncIterator[bytes]) -> Pump:
+    """Writes what comes; when it has to end early it closes the source at once."""
+
+    async def pump(write: Write) -> None:
+        async with contextlib.AsyncExitStack() as stack:
+            if isinstance(source, AsyncGenerator):
+                stack.push_async_callback(source.aclose)
+            async for piece in source:
+                await write(piece)
+
+    return pump

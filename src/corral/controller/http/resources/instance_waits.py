@@ -1,0 +1,101 @@
+"""What a caller may wait for after a change of an instance: that it runs, or that it has ended."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Annotated, Any, Literal
+
+import msgspec
+
+from corral.controller.cluster_state import Stored
+from corral.controller.http.call import Call, Query
+from corral.controller.http.resources.instance_shapes import InstanceShape, instance_shape
+from corral.controller.http.setting import Leading
+from corral.domain.instance_records import InstanceRecord, live
+from corral.domain.instance_states import InstanceState, Wanted
+from corral.errors import Code, Rejected, Retryable
+
+WaitSeconds = Annotated[int, msgspec.Meta(ge=1, le=600, description="How long to wait.")]
+
+
+class AwaitRunning(Query, frozen=True, kw_only=True):
+    wait: Annotated[Literal["running"], msgspec.Meta(description="Answer when it runs.")] | None = None
+    timeout: WaitSeconds = 30
+
+
+class AwaitStopped(Query, frozen=True, kw_only=True):
+    wait: Annotated[Literal["stopped"], msgspec.Meta(description="Answer when it ended.")] | None = None
+    timeout: WaitSeconds = 60
+
+
+async def until_running(
+    leading: Leading, call: Call[Any, AwaitRunning], shape: InstanceShape
+) -> InstanceShape:
+    if call.query.wait is None:
+        return shape
+
+    def runs(record: InstanceRecord) -> bool:
+        return record.state is InstanceState.RUNNING and record.wanted is Wanted.RUN
+
+    stored = await _until(leading, shape, runs, timeout=call.query.timeout, what="running")
+    if not runs(stored.record):
+        raise _start_failed(stored.record)
+    return instance_shape(leading, stored)
+
+
+async def until_stopped(
+    leading: Leading, call: Call[Any, AwaitStopped], shape: InstanceShape
+) -> InstanceShape:
+    if call.query.wait is None:
+        return shape
+
+    def over(record: InstanceRecord) -> bool:
+        return not live(record.state)
+
+    stored = await _until(leading, shape, over, timeout=call.query.timeout, what="stopped")
+    return instance_shape(leading, stored)
+
+
+async def _until(
+    leading: Leading,
+    shape: InstanceShape,
+    wanted: Callable[[InstanceRecord], bool],
+    *,
+    timeout: int,
+    what: str,
+) -> Stored[InstanceRecord]:
+    """The record when it is as wanted, or can no longer become so. A start that took the place of
+    the one we wait for (its port was taken, its node refused) is waited for in its turn."""
+    incarnation = shape.incarnation
+    try:
+        async with asyncio.timeout(timeout):
+            while True:
+                stored = await leading.instances.settled(shape.id, incarnation, wanted, timeout)
+                record = stored.record
+                if wanted(record) or record.incarnation == incarnation or not live(record.state):
+                    return stored
+                incarnation = record.incarnation
+    except (TimeoutError, Retryable) as error:
+        if isinstance(error, Retryable) and error.code is not Code.TIMEOUT:
+            raise
+        found = leading.state.instances.find(shape.id)
+        seen = f"it is {found.record.state}" if found else "it is gone"
+        raise Retryable(
+            Code.TIMEOUT,
+            f"instance '{shape.id}' was not {what} within {timeout} seconds: {seen}",
+            hint="it may still become so; look again",
+        ) from None
+
+
+def _start_failed(record: InstanceRecord) -> Rejected:
+    failure = record.start_failure
+    if failure is not None and record.started_at is None:  # else it is of an attempt before this run
+        why = f"{failure.code} at {failure.stage}: {failure.message}"
+    else:
+        why = record.exit.summary if record.exit else record.reason or f"it is {record.state}"
+    return Rejected(
+        Code.START_FAILED,
+        f"instance '{record.id}' did not run: {why}"[:1000],
+        hint=f"see 'corral why {record.id}' and its console",
+    )

@@ -1,0 +1,127 @@
+"""The working directory of a static instance: seeded when it is not there, else brought up to date."""
+
+from __future__ import annotations
+
+import asyncio
+import pathlib
+
+from corral.daemon.config_files.patching import apply_patches
+from corral.daemon.prepare.abort import Abort, in_thread
+from corral.daemon.prepare.cache_port import FileCache
+from corral.daemon.prepare.ingredients import fetch
+from corral.daemon.prepare.materialise import make_directory
+from corral.daemon.prepare.stages import CONFIG_PATCH, PROCESS_START, TEMPLATE_APPLY, Progress
+from corral.daemon.prepare.start_order import StartOrder
+from corral.daemon.prepare.static_trees import StaticTree, merged_rendering, own_tree, seed_of
+from corral.daemon.prepare.substitution import Rendered
+from corral.daemon.prepare.tree_making import TreeMaker
+from corral.daemon.prepare.users import WorkloadUser
+from corral.daemon.prepare.values import Values
+from corral.daemon.prepare.warm_trees import WarmTrees
+from corral.daemon.prepare.working_directories import WorkingDirectories, give, owner_of
+from corral.domain.plans import Plan
+from corral.sdk.runtime import run_name
+
+
+class StaticMaker:
+    """Makes and updates them, with the means of `TreeMaker`."""
+
+    def __init__(
+        self, trees: TreeMaker, *, cache: FileCache, directories: WorkingDirectories, warm: WarmTrees
+    ) -> None:
+        self._trees = trees
+        self._cache = cache
+        self._directories = directories
+        self._warm = warm
+
+    async def make(
+        self,
+        order: StartOrder,
+        user: WorkloadUser,
+        values: Values,
+        progress: Progress,
+        *,
+        run_directory: pathlib.Path,
+    ) -> pathlib.Path:
+        """`DATA/static/<id>`: seeded when it is not there, else brought up to date file by file."""
+        assert order.plan is not None
+        tree = StaticTree(self._directories.static, order.instance_id, order.plan)
+        with progress.stage(TEMPLATE_APPLY):
+            await asyncio.to_thread(self._directories.take_over, order.instance_id, run_directory)
+        staged = self._directories.staging(run_name(order.instance_id, order.incarnation), static=True)
+        try:
+            with self._warm.preparing():
+                if tree.exists:
+                    await self._update(tree, order.plan, staged, user, values, progress)
+                else:
+                    await self._seed(tree, order.plan, staged, user, values, progress)
+        finally:
+            self._directories.drop(staged)
+        return tree.path
+
+    async def _seed(
+        self,
+        tree: StaticTree,
+        plan: Plan,
+        staged: pathlib.Path,
+        user: WorkloadUser,
+        values: Values,
+        progress: Progress,
+    ) -> None:
+        owner = owner_of(user)
+        async with self._cache.use() as use:
+            found = await fetch(plan, use, progress)
+            await self._trees.lay(plan, found, staged, owner, progress, warm=False)
+        rendered = await self._trees.render(plan, staged, found.texts, values, owner, progress)
+        with progress.stage(CONFIG_PATCH):
+            await in_thread(lambda _: apply_patches(staged, plan.patches, values=values.all))
+        with progress.stage(PROCESS_START):
+            give(staged, user)
+            await asyncio.to_thread(tree.move_all_in, staged)
+            await asyncio.to_thread(tree.write_seed, seed_of(plan, rendered.files))
+
+    async def _update(
+        self,
+        tree: StaticTree,
+        plan: Plan,
+        staged: pathlib.Path,
+        user: WorkloadUser,
+        values: Values,
+        progress: Progress,
+    ) -> None:
+        owner = owner_of(user)
+        stale = await asyncio.to_thread(tree.stale, values)
+        make_directory(staged, owner)
+        rendered = Rendered()
+        if stale is None or stale:
+            async with self._cache.use() as use:
+                found = await fetch(plan, use, progress)
+                layout = found.layout.only(
+                    tree.open_to_change(found.layout.paths) if stale is None else stale
+                )
+                await self._trees.lay_layout(plan, layout, found, staged, owner, progress)
+            texts = found.texts & layout.paths
+            rendered = await self._trees.render(plan, staged, texts, values, owner, progress)
+        with progress.stage(CONFIG_PATCH):
+            await in_thread(lambda abort: self._patch_static(tree, plan, staged, values, abort))
+        with progress.stage(PROCESS_START):
+            seed = seed_of(plan, merged_rendering(tree, rendered, stale))
+            await asyncio.to_thread(self._settle, tree, staged, user)
+            if seed != tree.seed():
+                await asyncio.to_thread(tree.write_seed, seed)
+
+    def _patch_static(
+        self, tree: StaticTree, plan: Plan, staged: pathlib.Path, values: Values, abort: Abort
+    ) -> None:
+        """Patches hold for every start: they are made in copies of what the world has."""
+        open_files = tree.open_to_change(patch.file for patch in plan.patches)
+        patches = [patch for patch in plan.patches if patch.file in open_files]
+        tree.bring(staged, sorted(open_files), abort)
+        apply_patches(staged, patches, values=values.all)
+
+    def _settle(self, tree: StaticTree, staged: pathlib.Path, user: WorkloadUser) -> None:
+        owner = owner_of(user)
+        tree.move_in(staged, owner)
+        if owner is not None and tree.path.stat().st_uid != owner[0]:
+            own_tree(tree.path, owner)  # its group changed its user
+        give(tree.path, user)

@@ -1,0 +1,236 @@
+"""Quota, pins, orders and status, on a node whose controller is real."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import os
+
+import pytest
+from cache_rig import MEGABYTE, CacheNode, publish
+from web_server import WebServer, says, serves
+
+from corral.daemon.cache.bootstraps import BootstrapKey
+from corral.domain.plans import PlanArtifact, PlanTemplate
+from corral.errors import Code, CorralError, Rejected, Retryable
+from corral.testing.waiting import eventually
+from corral.wire.v1.plan_pb2 import (
+    CONFIG_FORMAT_PAPER,
+    PreWarmCache,
+    PreWarmEntry,
+    RequestCacheStatus,
+    TemplateRef,
+)
+
+KEY = BootstrapKey(config_format="paper", version="1.21", digest="d" * 64)
+
+
+@pytest.fixture
+async def web():
+    async with WebServer() as server:
+        yield server
+
+
+async def three(controller) -> list[PlanTemplate]:
+    """Three templates of a megabyte each."""
+    return [await publish(controller, f"t{number}", {"file": os.urandom(MEGABYTE)}) for number in range(3)]
+
+
+def names(node: CacheNode) -> list[str]:
+    return sorted(entry.name for entry in node.cache.status().templates)
+
+
+def on_disk(node: CacheNode) -> int:
+    root = node.data / "cache"
+    return sum(path.stat().st_size for path in root.rglob("*") if path.is_file())
+
+
+async def test_what_was_used_longest_ago_makes_room_for_what_comes(cluster, scratch):
+    controller = await cluster.controller()
+    async with CacheNode(scratch / "n1", quota=2 * MEGABYTE + 50_000) as node:
+        await node.join(controller)
+        t0, t1, t2 = await three(controller)
+        await node.files(t0)
+        await node.files(t1)
+        await node.files(t0)
+        await node.files(t2)
+        assert names(node) == ["t0", "t2"]
+        assert on_disk(node) == pytest.approx(node.cache.status().total_size_bytes, abs=10_000)
+        assert on_disk(node) <= 2 * MEGABYTE + 50_000
+
+
+async def test_what_a_preparation_uses_stays_whatever_needs_room(cluster, scratch):
+    controller = await cluster.controller()
+    async with CacheNode(scratch / "n1", quota=2 * MEGABYTE + 50_000) as node:
+        await node.join(controller)
+        t0, t1, t2 = await three(controller)
+        async with node.cache.use() as use:
+            first = await use.template(t0)
+            second = await use.template(t1)
+            with pytest.raises(Retryable) as caught:
+                await node.files(t2)
+            assert caught.value.code is Code.CACHE_FULL
+            assert all(use.content(file.digest).exists() for file in first.files + second.files)
+        assert await node.files(t2)
+
+
+async def test_what_is_larger_than_the_quota_is_refused_for_good(cluster, scratch):
+    controller = await cluster.controller()
+    async with CacheNode(scratch / "n1", quota=MEGABYTE // 2) as node:
+        await node.join(controller)
+        template = await publish(controller, "big", {"file": os.urandom(MEGABYTE)})
+        with pytest.raises(Rejected) as caught:
+            await node.files(template)
+    assert caught.value.code is Code.CACHE_FULL
+
+
+async def test_a_smaller_quota_holds_from_the_next_start_on(cluster, scratch):
+    controller = await cluster.controller()
+    async with CacheNode(scratch / "n1") as node:
+        await node.join(controller)
+        for template in await three(controller):
+            await node.files(template)
+    async with CacheNode(scratch / "n1", quota=MEGABYTE + 50_000) as again:
+        assert names(again) == ["t2"]
+        assert on_disk(again) <= MEGABYTE + 100_000
+
+
+async def test_the_status_names_everything_that_is_here(cluster, scratch, web):
+    controller = await cluster.controller()
+    jar = os.urandom(1000)
+    web.pages["/server.jar"] = serves(jar)
+    async with CacheNode(scratch / "n1") as node:
+        await node.join(controller)
+        template = await publish(controller, "lobby", {"a": b"x" * 100})
+        await node.files(template)
+        artifact = PlanArtifact(
+            platform="paper",
+            version="1.21",
+            file="server.jar",
+            url=web.url("/server.jar?token=hush"),
+            sha256=hashlib.sha256(jar).hexdigest(),
+        )
+        async with node.cache.use() as use:
+            path = await use.artifact(artifact)
+            assert path.read_bytes() == jar
+            assert use.bootstrap(KEY) is None
+        (scratch / "work" / "cache").mkdir(parents=True)
+        (scratch / "work" / "cache" / "patched.jar").write_bytes(b"p" * 70)
+        assert await node.cache.keep_bootstrap(KEY, scratch / "work", ("cache/",)) == 70
+        async with node.cache.use() as use:
+            assert (use.bootstrap(KEY) / "cache" / "patched.jar").read_bytes() == b"p" * 70
+        node.order(request_cache_status=RequestCacheStatus(request_id="r1"))
+    (message,) = node.said
+    status = message.cache_status
+    assert status.request_id == "r1"
+    assert status.quota_bytes == 2**34
+    assert [(one.name, one.hash, one.size_bytes) for one in status.templates] == [
+        ("lobby", template.hash, 100)
+    ]
+    assert [(one.platform, one.version, one.jar_file, one.size_bytes) for one in status.jars] == [
+        ("paper", "1.21", "server.jar", 1000)
+    ]
+    assert [(one.config_format, one.version, one.size_bytes) for one in status.bootstraps] == [
+        (CONFIG_FORMAT_PAPER, "1.21", 70)
+    ]
+    assert status.total_size_bytes >= 1170
+    assert b"hush" not in b"".join(path.read_bytes() for path in (node.data / "cache").rglob("*.json"))
+
+
+@pytest.mark.trap("T33")
+async def test_prewarming_fetches_what_it_can_and_names_what_it_cannot(cluster, scratch, web):
+    controller = await cluster.controller()
+    jar = os.urandom(1000)
+    web.pages["/good"] = serves(jar)
+    web.pages["/login"] = says("302 Found", b"please log in", Location="/page")
+    web.pages["/page"] = says("200 OK", b"<html/>", Content_Type="text/html")
+    async with CacheNode(scratch / "n1") as node:
+        await node.join(controller)
+        template = await publish(controller, "lobby", {"a": os.urandom(100_000)})
+        digest = hashlib.sha256(jar).hexdigest()
+        order = PreWarmCache(
+            request_id="r2",
+            templates=[
+                TemplateRef(name="lobby", hash=template.hash),
+                TemplateRef(name="nothing", hash="0" * 64),
+            ],
+            entries=[
+                PreWarmEntry(
+                    platform="p", platform_version="1", download_url=web.url("/good"), sha256=digest
+                ),
+                PreWarmEntry(
+                    platform="p", platform_version="2", download_url=web.url("/login"), sha256="1" * 64
+                ),
+                PreWarmEntry(platform="p", platform_version="3", download_url="file:///x", sha256="2" * 64),
+                PreWarmEntry(platform="p", platform_version="4", download_url=web.url("/good")),
+            ],
+        )
+        node.order(pre_warm_cache=order)
+        await eventually(lambda: node.said)
+        status = node.said[0].cache_status
+        assert status.request_id == "r2"
+        assert {failure.subject: failure.error_code for failure in status.failures} == {
+            "template/nothing": "TEMPLATE_NOT_FOUND",
+            "artifact/p/2": "ARTIFACT_DIGEST_MISMATCH",
+            "artifact/p/3": "ARTIFACT_REFUSED",
+            "artifact/p/4": "ARTIFACT_REFUSED",
+        }
+        assert [one.sha256 for one in status.jars] == [digest]
+        assert names(node) == ["lobby"]
+        assert not (node.data / "cache" / "artifacts" / ("1" * 64)).exists()
+
+
+async def test_a_plain_peer_is_told_of_failures_by_error_reports(scratch):
+    async with CacheNode(scratch / "n1", link_wait=0.05) as node:
+        node.order(pre_warm_cache=PreWarmCache(templates=[TemplateRef(name="lobby", hash="0" * 64)]))
+        await eventually(lambda: len(node.said) == 2)
+    assert node.said[0].WhichOneof("payload") == "cache_status"
+    report = node.said[1].error_report
+    assert (report.error_code, report.context) == ("CACHE_DOWNLOAD_FAILED", "template/lobby")
+
+
+async def test_a_daemon_that_stops_ends_what_it_was_fetching(cluster, scratch, web):
+    async def page(_, writer):
+        writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\n")
+        await asyncio.sleep(60)
+
+    web.pages["/slow"] = page
+    async with CacheNode(scratch / "n1") as node:
+        entry = PreWarmEntry(
+            platform="p", platform_version="1", download_url=web.url("/slow"), sha256="1" * 64
+        )
+        node.order(pre_warm_cache=PreWarmCache(entries=[entry]))
+        await eventually(lambda: web.asked)
+    assert node.said == []
+
+
+async def test_a_harmed_artifact_is_fetched_again(scratch, web):
+    jar = os.urandom(1000)
+    web.pages["/server.jar"] = serves(jar)
+    artifact = PlanArtifact(
+        file="server.jar", url=web.url("/server.jar"), sha256=hashlib.sha256(jar).hexdigest()
+    )
+    async with CacheNode(scratch / "n1") as node, node.cache.use() as use:
+        path = await use.artifact(artifact)
+        path.chmod(0o644)
+        path.write_bytes(b"y" * 1000)
+        assert (await use.artifact(artifact)).read_bytes() == jar
+        assert len(web.asked) == 2
+
+
+async def test_a_full_disk_is_an_error_of_ours_and_leaves_nothing_half_made(cluster, scratch):
+    """The parts' directory cannot take anything: as good as a disk that is full."""
+    controller = await cluster.controller()
+    async with CacheNode(scratch / "n1") as node:
+        await node.join(controller)
+        template = await publish(controller, "lobby", {"a": os.urandom(100_000)})
+        parts = node.data / "cache" / "parts"
+        parts.rmdir()
+        parts.symlink_to("/dev/full")
+        with pytest.raises(CorralError) as caught:
+            await node.files(template)
+        assert isinstance(caught.value, Retryable)
+        assert names(node) == []
+        parts.unlink()
+        parts.mkdir()
+        assert await node.files(template)

@@ -1,0 +1,143 @@
+"""A controller with templates, and daemons that only speak: what the tests of distribution work with."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import io
+import tarfile
+
+import grpc
+
+from corral.controller.templates.changes import new_version
+from corral.domain.ids import NodeId
+from corral.testing.scripted_peers import ScriptedDaemon, enrolled_identity
+from corral.wire.transfer import CREDIT, EPOCH_KEY, SESSION_KEY
+from corral.wire.v1.data_pb2 import (
+    Credit,
+    DataChunk,
+    FetchMessage,
+    FetchOpen,
+    PushMessage,
+    PushOpen,
+)
+from corral.wire.v1.data_pb2_grpc import DataServiceStub
+from corral.wire.v1.link_pb2 import DaemonMessage
+from corral.wire.v1.plan_pb2 import TemplateRequest
+
+
+def packed(files: dict[str, bytes]) -> bytes:
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w:gz") as archive:
+        for path, content in files.items():
+            entry = tarfile.TarInfo(path)
+            entry.size = len(content)
+            archive.addfile(entry, io.BytesIO(content))
+    return buffer.getvalue()
+
+
+def unpacked(archive: bytes) -> dict[str, bytes]:
+    with tarfile.open(fileobj=io.BytesIO(archive)) as tar:
+        return {m.name: tar.extractfile(m).read() for m in tar.getmembers() if m.isfile()}
+
+
+async def blocks(content: bytes, step: int = 65536):
+    for start in range(0, len(content), step):
+        yield content[start : start + step]
+
+
+class Talker(ScriptedDaemon):
+    """A daemon's side of the wire, by hand."""
+
+    session: list[tuple[str, str]]
+
+    async def begin(self, **fields) -> None:
+        settings = {"runtimes": ["process"], "total_memory_mb": 4096, "available_cpus": 4, **fields}
+        ack = (await self.greet(**settings)).handshake_ack
+        self.session = [(SESSION_KEY, ack.session_id), (EPOCH_KEY, str(ack.epoch))]
+
+    async def request(self, name: str, *, known: str = "", wanted: str = "") -> None:
+        request = TemplateRequest(template_name=name, known_hash=known, wanted_hash=wanted)
+        await self.send(DaemonMessage(template_request=request))
+
+    async def ask(self, name: str, kind: str = "template_data", **hashes: str):
+        await self.request(name, **hashes)
+        return getattr(await self.read_until(kind), kind)
+
+    async def fetch(self, *, stop_after: int | None = None, **opening) -> bytes:
+        """Bytes by the data channel; cut off after so many when asked to."""
+        call = DataServiceStub(self._channel).Fetch(metadata=self.session)
+        await call.write(FetchMessage(open=FetchOpen(credit=CREDIT, **opening)))
+        received = bytearray()
+        try:
+            while isinstance(chunk := await call.read(), DataChunk):
+                received += chunk.data
+                if chunk.last or (stop_after is not None and len(received) >= stop_after):
+                    return bytes(received)
+                with contextlib.suppress(grpc.aio.AioRpcError, asyncio.InvalidStateError):
+                    # the other side may have sent its last, and be gone
+                    await call.write(FetchMessage(credit=Credit(bytes=len(chunk.data))))
+        finally:
+            call.cancel()
+        raise AssertionError(f"the transfer ended after {len(received)} bytes")
+
+    async def push(self, transfer_id: str, content: bytes, digest: str) -> None:
+        call = DataServiceStub(self._channel).Push(metadata=self.session)
+        opening = PushOpen(transfer_id=transfer_id, digest=digest, size_bytes=len(content))
+        await call.write(PushMessage(open=opening))
+        await call.read()
+        for start in range(0, len(content), 65536):
+            chunk = DataChunk(offset=start, data=content[start : start + 65536])
+            await call.write(PushMessage(chunk=chunk))
+        while True:
+            reply = await call.read()
+            if reply.WhichOneof("payload") == "stored":
+                return
+
+
+class Depot:
+    """One controller, what it holds, and who talks with it."""
+
+    def __init__(self, cluster, directory, stack) -> None:
+        self._cluster = cluster
+        self._directory = directory
+        self._stack = stack
+        self.controller = None
+
+    async def begin(self, **flags):
+        self.controller = await self._cluster.controller(**flags)
+        return self.controller
+
+    @property
+    def term(self):
+        return self.controller.app.place.term
+
+    @property
+    def state(self):
+        return self.term.state
+
+    async def upload(self, name: str, files: dict[str, bytes], **settings):
+        """A new current version, the way the API makes one."""
+        intake = await self.term.templates.intake_archive(blocks(packed(files)))
+        change = new_version(
+            self.state, name, intake, now=self.controller.app._clock.now(), keep=20, **settings
+        )
+        await self.term.ledger.commit(*change.steps)
+        return self.state.templates.require(name).record.version()
+
+    async def identity(self, name: str):
+        token = await self.controller.join_token(name)
+        return await enrolled_identity(self._directory / name, token=token, node_id=name)
+
+    async def talker(self, name: str = "n1", *, identity=None, **fields) -> Talker:
+        identity = identity or await self.identity(name)
+        talker = await self._stack.enter_async_context(Talker(identity, self.controller.grpc_address))
+        await talker.begin(**fields)
+        return talker
+
+    async def group(self, name="lobby", **fields):
+        document = {"name": name, "command": ["serve"], **fields}
+        return await self.controller.call("POST", "/api/v1/groups", document)
+
+    def session(self, name="n1"):
+        return self.term.sessions.find(NodeId(name))

@@ -1,0 +1,391 @@
+"""Starts by a plan: files, variables, secrets, Java, readiness, and what a failure says."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import tarfile
+
+import msgspec
+import pytest
+from supervised_node import FIRST, SupervisedNode, base_plan, plan_frame
+
+from corral.daemon.supervise.save_orders import SaveOrders
+from corral.domain.group_files import PatchSpec
+from corral.domain.groups import RestartSpec
+from corral.domain.ids import first_incarnation
+from corral.domain.plans import PlanJvm
+from corral.domain.probes import ProbeKind, ProbeSpec
+from corral.domain.variable_types import VariableSpec, VariableType
+from corral.errors import Code, CorralError, Retryable
+from corral.system.config_schema import DaemonConfig, DiskSection, JavaSection, NodeSection
+from corral.system.entropy import SystemEntropy
+from corral.testing import workloads
+from corral.testing.waiting import eventually
+from corral.wire.v1.instance_pb2 import SaveFiles, StartPreparationStage, WorkloadReport
+from corral.wire.v1.link_pb2 import ControllerMessage
+
+TRANSIENT, PERMANENT = 2, 1
+SECOND = first_incarnation(2)
+
+
+def stage(ack) -> str:
+    return StartPreparationStage.Name(ack.stage).removeprefix("START_PREPARATION_STAGE_")
+
+
+async def test_a_workload_finds_the_files_of_its_plan(node):
+    template = node.cache.template(
+        "base", {"run.sh": (b"cat conf.txt; exec sleep 3600\n", 0o755), "conf.txt": b"port %PORT%\n"}
+    )
+    patch = PatchSpec(file="conf.txt", path="port", op="regex", value="the port is")
+    plan = base_plan(("sh", "run.sh"), templates=(template,), substitute=("*.txt",), patches=(patch,))
+    ack = await node.begin("one", plan, port=40_123)
+    assert ack.accepted, ack.error_message
+    await node.says("one", "the port is 40123")
+
+
+async def test_a_plan_whose_hash_is_another_is_refused_for_good(node):
+    frame = plan_frame("one", base_plan(workloads.silent()))
+    frame.start_instance.composition_plan.canonical_json += b" "
+    ack = await node.answer(frame, "start_instance_ack")
+    assert (ack.error_code, ack.failure_disposition, stage(ack)) == ("PLAN_MISMATCH", PERMANENT, "VALIDATION")
+    assert not (node.data / "runs" / "one").exists()
+    other = plan_frame("one", base_plan(workloads.silent()))
+    other.start_instance.plan_hash = "0" * 64
+    assert (await node.answer(other, "start_instance_ack")).error_code == "PLAN_MISMATCH"
+
+
+async def test_what_the_plan_says_counts_and_not_the_fields_beside_it(node):
+    plan = base_plan(workloads.shell("echo planned; exec sleep 3600"))
+    ack = await node.begin("one", plan, command=["/bin/false"], env={"LD_PRELOAD": "x"})
+    assert ack.accepted, ack.error_message
+    await node.says("one", "planned")
+
+
+@pytest.mark.trap("T22")
+async def test_a_failure_names_its_stage_its_code_and_whether_it_lasts(node):
+    node.cache.broken = Retryable(Code.TEMPLATE_UNAVAILABLE, "no controller", retry_after=7.0)
+    template = node.cache.template("base", {"a": b"a"})
+    ack = await node.begin("one", base_plan(workloads.silent(), templates=(template,)))
+    assert (ack.error_code, ack.failure_disposition, ack.retry_after_seconds, stage(ack)) == (
+        "TEMPLATE_UNAVAILABLE",
+        TRANSIENT,
+        7,
+        "TEMPLATE_APPLY",
+    )
+    node.cache.broken = None
+    artifact = msgspec.structs.replace(node.cache.artifact("x.jar", b"x"), sha256="1" * 64)
+    ack = await node.begin("two", base_plan(workloads.silent(), artifact=artifact))
+    assert (ack.error_code, ack.failure_disposition, stage(ack)) == (
+        "CACHE_DOWNLOAD_FAILED",
+        PERMANENT,
+        "RUNTIME_PROVISION",
+    )
+    assert len(node.cache.asked) == 2, "a node does not try again by itself"
+    assert not [path for path in (node.data / "running").iterdir() if not path.name.startswith(".")]
+
+
+async def test_a_restart_by_the_node_finds_its_directory_as_it_was(node):
+    template = node.cache.template("base", {"a": b"1"})
+    script = "cat a; echo more >> a; test $(wc -l < a) = 2 && exec sleep 3600; exit 1"
+    plan = base_plan(workloads.shell(script), templates=(template,), restart=RestartSpec(attempts=1))
+    await node.begin("one", plan)
+    await node.until("one", "RUNNING", incarnation=FIRST + 1)
+    await eventually(lambda: (node.data / "running" / "one" / "a").read_text() == "1more\nmore\n")
+    assert node.cache.asked == ["base"]
+
+
+async def test_a_restart_whose_directory_is_gone_gets_it_made_again(node):
+    template = node.cache.template("base", {"a": b"again\n"})
+    plan = base_plan(
+        workloads.shell("cat a; read x; rm -rf ../one; exit 1"),
+        templates=(template,),
+        restart=RestartSpec(attempts=1),
+    )
+    await node.begin("one", plan)
+    await node.says("one", "again")
+    await node.command("one", "go")
+    await node.until("one", "RUNNING", incarnation=FIRST + 1)
+    await node.says("one", "again")
+
+
+async def test_secrets_reach_the_workload_and_nothing_else(scratch):
+    node = await SupervisedNode(scratch / "node").open()
+    try:
+        (node.data / "secrets" / "db").mkdir(parents=True)
+        (node.data / "secrets" / "db" / "password").write_text("hunter2\n")
+        template = node.cache.template("base", {"db.conf": b"password=%DB%\n"})
+        plan = base_plan(
+            workloads.shell('cat db.conf; echo "env $DB_PASSWORD"; exec sleep 3600'),
+            templates=(template,),
+            substitute=("db.conf",),
+            env={"DB_PASSWORD": "%DB%"},
+            variables={"DB": "file://db/password"},
+            variable_types={"DB": VariableSpec(type=VariableType.SECRET)},
+        )
+        ack = await node.begin("one", plan)
+        assert ack.accepted, ack.error_message
+        await node.says("one", "env hunter2")
+        assert "password=hunter2" in node.console("one")
+        for path in node.run("one").files.directory.iterdir():
+            if path.is_file():
+                assert b"hunter2" not in path.read_bytes(), path
+        for message in (*await node.reports(), *node.sent, *node.answers):
+            assert b"hunter2" not in message.SerializeToString()
+        missing = msgspec.structs.replace(plan, variables={"DB": "file://../node.key"})
+        ack = await node.begin("two", missing)
+        assert not ack.accepted
+        missing = msgspec.structs.replace(plan, variables={"DB": "file://nowhere"})
+        ack = await node.begin("three", missing)
+        assert (ack.error_code, ack.failure_disposition) == ("SECRET_UNAVAILABLE", PERMANENT)
+    finally:
+        await node.clear()
+
+
+async def test_a_value_that_does_not_fit_its_type_is_refused_on_the_node(node):
+    plan = base_plan(
+        workloads.silent(),
+        variables={"SLOTS": "many"},
+        variable_types={"SLOTS": VariableSpec(type=VariableType.INT)},
+    )
+    ack = await node.begin("one", plan)
+    assert (ack.error_code, ack.failure_disposition) == ("VARIABLE_INVALID", PERMANENT)
+
+
+async def test_in_strict_mode_the_command_may_hold_no_unknown_variable(node):
+    ack = await node.begin("one", base_plan(("echo", "%NOBODY%"), strict_variables=True))
+    assert (ack.error_code, stage(ack)) == ("VARIABLE_UNRESOLVED", "VARIABLE_SUBSTITUTION")
+    assert "%NOBODY%" in ack.error_message
+
+
+async def test_labels_and_the_address_of_the_group_are_variables(scratch):
+    config = DaemonConfig(node=NodeSection(labels={"zone": "attic"}))
+    node = await SupervisedNode(scratch / "node", config=config).open()
+    try:
+        plan = base_plan(
+            workloads.shell('echo "$ZONE $WHERE"; exec sleep 3600'),
+            env={"ZONE": "%LABEL_ZONE%", "WHERE": "%HOST_ADDRESS%"},
+            host_address="%LABEL_ZONE%.example.org",
+        )
+        await node.begin("one", plan)
+        await node.says("one", "attic attic.example.org")
+    finally:
+        await node.clear()
+
+
+async def test_java_is_called_with_its_heap_its_arguments_and_the_jar(scratch):
+    java = scratch / "java"
+    java.write_text('#!/bin/sh\necho "$@"\nexec sleep 3600\n')
+    java.chmod(0o755)
+    config = DaemonConfig(java=JavaSection(path=str(java)))
+    node = await SupervisedNode(scratch / "node", config=config).open()
+    try:
+        artifact = node.cache.artifact("server.jar", b"jar")
+        jvm = PlanJvm(jar="server.jar", args=("-XX:+UseG1GC", "-Dport=%PORT%"), heap_mb=512)
+        plan = base_plan((), args=("nogui",), artifact=artifact, jvm=jvm)
+        ack = await node.begin("one", plan, port=40_001)
+        assert ack.accepted, ack.error_message
+        await node.says("one", "-Xms512M -Xmx512M -XX:+UseG1GC -Dport=40001 -jar server.jar nogui")
+        java.unlink()
+        ack = await node.begin("two", plan)
+        assert (ack.error_code, ack.failure_disposition) == ("JAVA_NOT_FOUND", PERMANENT)
+    finally:
+        await node.clear()
+
+
+async def test_a_runtime_that_this_node_lacks_is_refused(node):
+    ack = await node.begin("one", base_plan(workloads.silent(), runtime="kubernetes"))
+    assert (ack.error_code, ack.failure_disposition, stage(ack)) == (
+        "RUNTIME_UNAVAILABLE",
+        PERMANENT,
+        "VALIDATION",
+    )
+
+
+@pytest.mark.parametrize("runtime", ["tmux", "screen"])
+async def test_a_run_keeps_its_runtime_when_the_daemon_is_another(node, runtime):
+    if runtime not in node.runtime.runtimes.names():
+        pytest.skip(f"{runtime} is not installed")
+    ack = await node.begin("one", base_plan(workloads.reading_commands(), runtime=runtime))
+    assert ack.accepted, ack.error_message
+    await node.says("one", "up")
+    await node.reopen()
+    assert node.run("one").handle.runtime == runtime
+    await node.stop("one")
+    run = await node.settled("one")
+    assert (run.outcome.rung, run.outcome.exit.code) == ("command stop", 0)
+
+
+async def test_without_room_a_start_is_refused_for_now(scratch):
+    config = DaemonConfig(disk=DiskSection(reserve_mb=1 << 29))
+    node = await SupervisedNode(scratch / "node", config=config).open()
+    try:
+        ack = await node.begin("one", base_plan(workloads.silent(), disk_mb=5))
+        assert (ack.error_code, ack.failure_disposition, stage(ack)) == ("DISK_FULL", TRANSIENT, "VALIDATION")
+        assert ack.retry_after_seconds == 30
+    finally:
+        await node.clear()
+
+
+async def test_stages_that_last_are_told_and_short_ones_are_not(node):
+    node.cache.shut = asyncio.Event()
+    plan = base_plan(workloads.silent(), templates=(node.cache.template("base", {"a": b"a"}),))
+    starting = asyncio.create_task(node.begin("one", plan))
+    await eventually(lambda: node.sent)
+    node.cache.shut.set()
+    assert (await starting).accepted
+    told = [(m.instance_status.stage, m.instance_status.state) for m in node.sent]
+    assert told == [(2, 2)]
+    assert all(not m.instance_status.stage for m in await node.reports())
+
+
+# readiness
+
+
+async def test_running_is_said_when_the_console_says_so_and_a_later_daemon_does_not_ask_again(node):
+    probe = ProbeSpec(kind=ProbeKind.LOG, pattern=r"Done \(")
+    plan = base_plan(workloads.shell("read x; echo 'Done (1 s)'; exec sleep 3600"), probes=(probe,))
+    await node.begin("one", plan)
+    assert node.run("one").state == "STARTING"
+    await node.reopen()
+    assert node.run("one").state == "STARTING"
+    await node.command("one", "go")
+    await node.until("one", "RUNNING")
+    await node.reopen()
+    assert node.run("one").state == "RUNNING"
+    assert (await node.told("one")).count("RUNNING:0") == 1
+
+
+async def test_what_is_never_ready_is_ended_and_the_reason_names_the_probe(node):
+    probe = ProbeSpec(kind=ProbeKind.LOG, pattern="never said")
+    plan = base_plan(workloads.reading_commands(), probes=(probe,), startup_timeout_seconds=1)
+    await node.begin("one", plan)
+    run = await node.settled("one")
+    assert (run.state, run.outcome.crash_class) == ("CRASHED", "never_ready")
+    assert "never said" in run.outcome.reason
+
+
+async def test_the_time_to_become_ready_began_with_the_preparation(node):
+    node.cache.shut = asyncio.Event()
+    probe = ProbeSpec(kind=ProbeKind.WORKLOAD)
+    template = node.cache.template("base", {"a": b"a"})
+    plan = base_plan(
+        workloads.reading_commands(), probes=(probe,), templates=(template,), startup_timeout_seconds=2
+    )
+    starting = asyncio.create_task(node.begin("one", plan))
+    await node.cache.reached.wait()
+    clock = node.supervision.services.clock
+    began = clock.boottime()
+    await eventually(lambda: clock.boottime() - began > 1.2)
+    node.cache.shut.set()
+    assert (await starting).accepted
+    await node.settled("one")
+    assert clock.boottime() - began < 3.0
+
+
+async def test_a_workload_may_say_itself_that_it_is_ready_also_after_a_restart(node):
+    plan = base_plan(
+        workloads.shell("read x; exit 1"),
+        probes=(ProbeSpec(kind=ProbeKind.WORKLOAD),),
+        restart=RestartSpec(attempts=1),
+    )
+
+    def say(incarnation: int) -> None:
+        report = WorkloadReport(instance_id="one", incarnation=incarnation, ready=True)
+        node.give(ControllerMessage(workload_report=report))
+
+    await node.begin("one", plan)
+    say(SECOND)
+    assert node.run("one").state == "STARTING"
+    say(FIRST)
+    await node.until("one", "RUNNING")
+    await node.command("one", "die")
+    await node.until("one", "STARTING", incarnation=FIRST + 1)
+    say(FIRST)
+    await node.until("one", "RUNNING", incarnation=FIRST + 1)
+
+
+async def test_a_probe_that_can_never_succeed_is_refused_before_anything_starts(node):
+    ack = await node.begin("one", base_plan(workloads.silent(), probes=(ProbeSpec(kind=ProbeKind.TCP),)))
+    assert (ack.error_code, ack.failure_disposition) == ("INVALID_FIELD", PERMANENT)
+
+
+async def test_first_run_results_are_kept_once_it_is_ready(node):
+    artifact = node.cache.artifact("server.jar", b"jar", version="1.21")
+    plan = base_plan(workloads.silent(), artifact=artifact, warm_paths=("libraries/",))
+    await node.begin("one", plan)
+    await eventually(lambda: node.cache.kept)
+    [(key, root, paths)] = node.cache.kept
+    assert (key.version, root, paths) == ("1.21", node.data / "running" / "one", ("libraries/",))
+
+
+# intents
+
+
+async def test_the_intent_of_an_earlier_version_is_understood(node):
+    await node.begin("one", base_plan(workloads.shell("echo up; exec sleep 3600")))
+    await node.says("one", "up")
+    await node.close()
+    path = node.data / "runs" / "one" / str(FIRST) / "intent.json"
+    document = json.loads(path.read_text())
+    assert document["version"] == 2
+    document["version"] = 1
+    for field in ("plan", "probes", "runtime"):
+        del document["value"]["order"][field]
+    del document["value"]["anew"]
+    path.write_text(json.dumps(document))
+    await node.open()
+    run = node.run("one")
+    assert (run.state, run.order.plan, run.order.runtime) == ("RUNNING", None, "process")
+
+
+async def test_a_preparation_that_a_daemon_left_is_begun_anew_by_the_next(node):
+    node.cache.shut = asyncio.Event()
+    template = node.cache.template("base", {"a": b"made\n"})
+    node.give(plan_frame("one", base_plan(workloads.shell("cat a; exec sleep 3600"), templates=(template,))))
+    await node.cache.reached.wait()
+    await node.close()
+    node.cache.shut = None
+    await node.open()
+    await node.says("one", "made")
+
+
+# saving
+
+
+@pytest.mark.trap("T26")
+async def test_chosen_files_of_an_instance_are_packed_and_no_link_is_followed(node, scratch):
+    script = "mkdir -p world/region logs; echo w > world/level.dat; echo r > world/region/0; echo l > logs/x; echo up; exec sleep 3600"
+    await node.begin("one", base_plan(workloads.shell(script), static=True))
+    await node.says("one", "up")
+    orders = SaveOrders(node.supervision.supervisor, node.supervision.directories, entropy=SystemEntropy())
+    archive = scratch / "saved.tar.gz"
+    await orders.pack(SaveFiles(instance_id="one", paths=["world/"]), archive)
+    with tarfile.open(archive) as packed:
+        assert packed.getnames() == ["world/level.dat", "world/region/0"]
+    directory = node.data / "static" / "one"
+    refused = {
+        "PATH_REFUSED": lambda: (directory / "world" / "key").symlink_to(node.data / "uids.json"),
+        "ARCHIVE_TOO_LARGE": lambda: (
+            (directory / "world" / "key").unlink(),
+            (directory / "world" / "big").write_bytes(b"x" * 9000),
+        ),
+    }
+    for code, prepare in refused.items():
+        prepare()
+        with pytest.raises(CorralError) as failed:
+            await orders.pack(SaveFiles(instance_id="one", paths=["world/**"], max_bytes=5000), archive)
+        assert failed.value.code.name == code
+    for paths in (["../x"], ["/etc/*"], []):
+        with pytest.raises(CorralError):
+            await orders.pack(SaveFiles(instance_id="one", paths=paths), archive)
+    (directory / "logs").rename(directory / "logs.old")
+    (directory / "logs").symlink_to("/etc")
+    with pytest.raises(CorralError) as failed:
+        await orders.pack(SaveFiles(instance_id="one", paths=["logs/**"]), archive)
+    assert failed.value.code in (Code.NOT_FOUND, Code.PATH_REFUSED)
+    os.mkfifo(directory / "world" / "fifo")
+    with pytest.raises(CorralError) as failed:
+        await orders.pack(SaveFiles(instance_id="one", paths=["world/fifo"]), archive)
+    assert failed.value.code is Code.PATH_REFUSED
