@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import pathlib
 from typing import Any, Final
+from urllib.parse import unquote, urlsplit
 
 import click
 
@@ -44,7 +45,14 @@ def catalog() -> None:
 @api_command
 def list_catalog(session: Session) -> None:
     """List the catalog."""
-    show_list(session.output, session.client.pages(CATALOG), columns=COLUMNS)
+    found = session.client.pages(CATALOG)
+    if session.output == "name":
+        found = [{"id": _id(entry)} for entry in found]
+    show_list(session.output, found, columns=COLUMNS)
+
+
+def _id(entry: Item) -> str:
+    return f"{entry.get('platform')}/{entry.get('version')}"
 
 
 @catalog.command("show")
@@ -54,6 +62,8 @@ def list_catalog(session: Session) -> None:
 def show_entry(session: Session, platform: str, version: str) -> None:
     """Show one entry."""
     found = session.client.get(_path(platform, version))
+    if session.output == "name":
+        found = {"id": _id(found)}
     show_one(session.output, found, rows=_rows(found))
 
 
@@ -105,9 +115,23 @@ def add(
     else:
         if not sha256:
             raise WrongUsage("a URL needs the digest of what is there", hint="add --sha256 DIGEST")
-        body = {"url": source, "sha256": sha256.lower(), **about}
-        made = session.client.put(_path(platform, version), {**body, **({"file": name} if name else {})})
-    show_done(session.output, made, f"'{platform} {version}' is in the catalog as {made['file']}")
+        file = name or _file_name(str(source))
+        body = {"file": file, "url": source, "sha256": sha256.lower(), **about}
+        made = session.client.put(_path(platform, version), body)
+    sentence = f"'{platform} {version}' is in the catalog as {made['file']}"
+    show_done(session.output, {"id": _id(made)} if session.output == "name" else made, sentence)
+
+
+def _file_name(url: str) -> str:
+    """The last part of a URL's path."""
+    try:
+        path = unquote(urlsplit(url).path)
+    except ValueError:
+        path = ""
+    name = path.rpartition("/")[2]
+    if not name:
+        raise WrongUsage(f"'{url}' ends with no file name", hint="add --name, such as --name server.jar")
+    return name
 
 
 def _upload(

@@ -10,9 +10,10 @@ from __future__ import annotations
 import contextlib
 import http.client
 import json
+import select
 import ssl
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 from urllib.parse import SplitResult, quote, urlencode, urlsplit
 
@@ -88,20 +89,23 @@ class Client:
         size: int,
         content_type: str = "application/octet-stream",
         params: Params | None = None,
+        revision: int = 0,
     ) -> Any:
         """PUT bytes of any length on a connection of its own. A controller that refuses them while they
-        are still being sent is heard."""
+        are still being sent is heard. `revision`: refused when what it changes has another one."""
         headers = {
             **self._headers(),
             "Content-Type": content_type,
             "Content-Length": str(size),
             "Idempotency-Key": _new_key(),
+            **({"If-Match": f'"{revision}"'} if revision else {}),
         }
         connection = self._connect(UPLOAD_SECONDS)
+        body = _until_answered(connection, source)
         try:
             # Cut off while sending: it does not want the rest, and what it says is in the answer.
-            with contextlib.suppress(BrokenPipeError, ConnectionResetError):
-                connection.request("PUT", self._target(path, params), body=source, headers=headers)
+            with contextlib.suppress(BrokenPipeError, ConnectionResetError, _Answered):
+                connection.request("PUT", self._target(path, params), body=body, headers=headers)
             response = connection.getresponse()
             content = response.read(_MAX_BODY)
         except (OSError, http.client.HTTPException) as error:
@@ -270,6 +274,20 @@ class Client:
             f"cannot reach {self.url}: {why}",
             hint="is the controller running? choose another with --url or --context",
         )
+
+
+class _Answered(Exception):
+    """An answer came before everything was sent."""
+
+
+def _until_answered(connection: http.client.HTTPConnection, source: Iterable[bytes]) -> Iterator[bytes]:
+    """What is to be sent, for as long as it is wanted: who is answered already sends no more. On TLS the
+    other side also sends what is no answer, so there the whole is sent."""
+    for block in source:
+        wire = connection.sock
+        if not isinstance(wire, ssl.SSLSocket) and select.select([wire], [], [], 0)[0]:
+            raise _Answered
+        yield block
 
 
 def _new_key() -> str:

@@ -8,7 +8,7 @@ import click
 
 from corral.cli.client import segment
 from corral.cli.confirm import confirm, yes_option
-from corral.cli.failure import Refused, WrongUsage
+from corral.cli.failure import Refused, WaitRanOut, WrongUsage
 from corral.cli.noun import Noun
 from corral.cli.output import Column, Item, list_table, plain, show_done, show_list, show_one, state_column
 from corral.cli.session import Session, api_command
@@ -16,6 +16,8 @@ from corral.cli.values import age
 from corral.cli.waiting import wait_options, wait_until
 
 GROUPS: Final = "/api/v1/groups"
+_LOOKED_AT: Final = 500
+_REASONS: Final = 5
 READ_ONLY: Final = ("status", "revision")
 """What the API adds to a document: a group that was read can be written back."""
 
@@ -230,11 +232,26 @@ def _until_met(session: Session, name: str, timeout: int) -> Any:
         found[:] = [session.client.get(f"{GROUPS}/{segment(name)}")]
         status = _status(found[0])
         exact = status.get("instances") == status.get("wanted") == status.get("ready")
-        seen = f"group '{name}': {_counts(found[0])} ready"
+        seen = f"{_counts(found[0])} ready"
         return exact, f"{seen}, {status['reason']}" if status.get("reason") else seen
 
-    wait_until(look, timeout=timeout, what=f"group '{name}' did not have its instances")
+    try:
+        wait_until(look, timeout=timeout, what=f"group '{name}' did not have its instances")
+    except WaitRanOut as late:
+        raise WaitRanOut(f"{late.message}{_troubles(session, name)}", hint=f"corral why {name}") from None
     return found[0]
+
+
+def _troubles(session: Session, name: str) -> str:
+    """Why instances of a group do not run, each reason once, with one of those it holds for."""
+    from corral.cli.instance_waits import INSTANCES, start_trouble
+
+    found: dict[str, str] = {}
+    for instance in session.client.pages(INSTANCES, {"group": name}, limit=_LOOKED_AT):
+        trouble = start_trouble(instance)
+        if trouble:
+            found.setdefault(trouble, str(instance["id"]))
+    return "".join(f"\n  {id}: {trouble}" for trouble, id in list(found.items())[:_REASONS])
 
 
 def _until_gone(session: Session, name: str, timeout: int) -> None:

@@ -10,7 +10,7 @@ from corral.cli.client import segment
 from corral.cli.confirm import confirm, yes_option
 from corral.cli.instance_console import console, download, logs, search
 from corral.cli.instance_files import plan, save
-from corral.cli.instance_waits import INSTANCES, until_ended, until_running
+from corral.cli.instance_waits import INSTANCES, start_trouble, until_ended, until_running
 from corral.cli.noun import Noun
 from corral.cli.output import Column, Item, list_table, plain, show_done, show_list, show_one, state_column
 from corral.cli.session import Session, api_command
@@ -53,7 +53,7 @@ def _reason(instance: Item) -> str:
     exit = instance.get("exit")
     if instance.get("state") in ("STOPPED", "CRASHED") and isinstance(exit, dict) and exit.get("summary"):
         return str(exit["summary"])
-    return plain(instance.get("reason"))
+    return plain(start_trouble(instance) or instance.get("stage") or instance.get("reason"))
 
 
 def _players(found: Item) -> str:

@@ -25,10 +25,10 @@ def until_running(session: Session, begun: Item, timeout: int) -> Any:
         now = found[0]
         if now.get("state") in ENDED and now.get("incarnation", 0) >= begun.get("incarnation", 0):
             raise Refused(
-                f"instance '{id}' did not run: {_why(now)}", hint=f"corral why {id}", code="START_FAILED"
+                f"instance '{id}' did not run: {why_not(now)}", hint=f"corral why {id}", code="START_FAILED"
             )
         runs = now.get("state") == "RUNNING" and now.get("wanted") == "run"
-        return runs, f"instance '{id}' is {now.get('state')} on node '{now.get('node')}'"
+        return runs, f"instance '{id}' is {_progress(now)}"
 
     wait_until(look, timeout=timeout, what=f"instance '{id}' was not RUNNING")
     return found[0]
@@ -46,9 +46,25 @@ def until_ended(session: Session, id: str, timeout: int) -> Any:
     return found[0]
 
 
-def _why(instance: Item) -> str:
-    failure = instance.get("start_failure") or {}
-    if failure.get("message"):
-        return f"{failure.get('code')}: {failure['message']}"
+def why_not(instance: Item) -> str:
+    """Why it does not run, as far as anybody knows."""
+    if failed := start_trouble(instance):
+        return failed
     exit = instance.get("exit") or {}
     return str(exit.get("summary") or instance.get("reason") or instance.get("state"))
+
+
+def start_trouble(instance: Item) -> str:
+    """What went wrong with the start of one that has not started; empty when nothing did."""
+    failure = instance.get("start_failure") or {}
+    if not failure.get("message") or instance.get("started_at"):
+        return ""
+    return f"{failure.get('code')} at {failure.get('stage')}: {failure['message']}"
+
+
+def _progress(instance: Item) -> str:
+    seen = f"{instance.get('state')} on node '{instance.get('node')}'"
+    if instance.get("stage"):
+        seen += f" ({instance['stage']})"
+    trouble = start_trouble(instance)
+    return f"{seen}; last {trouble}" if trouble else seen

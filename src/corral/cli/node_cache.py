@@ -8,7 +8,7 @@ import click
 
 from corral.cli.client import segment
 from corral.cli.failure import WrongUsage
-from corral.cli.output import Column, list_table, show_list
+from corral.cli.output import Column, list_table, show_done, show_list
 from corral.cli.session import Session, api_command
 from corral.cli.values import age, size_text
 
@@ -37,12 +37,12 @@ FAILURE_COLUMNS: Final = (
 def cache(session: Session, id: str) -> None:
     """Show what a node has in its cache."""
     found = session.client.get(f"{NODES}/{segment(id)}/cache")
-    if session.output not in ("table", "name"):
-        show_list(session.output, [found], columns=CACHE_COLUMNS)
-        return
     items = _items(found)
     if session.output == "name":
         show_list("name", items, columns=CACHE_COLUMNS, name="name")
+        return
+    if session.output != "table":
+        show_done(session.output, found, "")
         return
     click.echo(list_table(items, CACHE_COLUMNS))
     click.echo(f"{size_text(found.get('total_bytes'))} of {size_text(found.get('quota_bytes'))}")
@@ -98,7 +98,10 @@ def prewarm(session: Session, id: str | None, everywhere: bool, group: str | Non
     answer = session.client.post(place, {"group": group} if group else {}, timeout=PREWARM_SECONDS)
     reports = answer.get("items", [answer])
     rows = [row for report in reports for row in _results(report)]
-    show_list(session.output, rows, columns=FAILURE_COLUMNS, name="node")
+    if session.output in ("json", "yaml"):
+        show_done(session.output, answer, "")
+    else:
+        show_list(session.output, rows, columns=FAILURE_COLUMNS, name="node")
     return 1 if any(row.get("code") for row in rows) else 0
 
 

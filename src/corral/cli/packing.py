@@ -15,7 +15,9 @@ from corral.cli.failure import Failure, WrongUsage
 from corral.cli.progress_line import Bar
 
 _BLOCK: Final = 256 * 1024
-_TAR: Final = "application/gzip"
+_HEAD: Final = 512
+_TAR: Final = "application/x-tar"
+_TAR_GZ: Final = "application/gzip"
 _ZIP: Final = "application/zip"
 
 
@@ -28,7 +30,7 @@ def archive_of(path: str) -> Iterator[tuple[IO[bytes], int, str]]:
             pack(source, packed)
             size = packed.tell()
             packed.seek(0)
-            yield packed, size, _TAR
+            yield packed, size, _TAR_GZ
         return
     try:
         file = source.open("rb")
@@ -39,11 +41,20 @@ def archive_of(path: str) -> Iterator[tuple[IO[bytes], int, str]]:
     except OSError as error:
         raise WrongUsage(f"cannot read {path}: {error.strerror}") from error
     with file:
-        start = file.read(4)
-        if start[:2] != b"\x1f\x8b" and start != b"PK\x03\x04" and start != b"PK\x05\x06":
-            raise WrongUsage(f"'{path}' is neither a tar.gz nor a zip", hint="or give a directory")
+        kind = _kind(file.read(_HEAD))
+        if kind is None:
+            raise WrongUsage(f"'{path}' is neither a tar.gz, a tar nor a zip", hint="or give a directory")
         file.seek(0)
-        yield file, os.fstat(file.fileno()).st_size, _ZIP if start[:2] == b"PK" else _TAR
+        yield file, os.fstat(file.fileno()).st_size, kind
+
+
+def _kind(head: bytes) -> str | None:
+    """What a file is by its first bytes, as the controller tells it."""
+    if head[:2] == b"\x1f\x8b":
+        return _TAR_GZ
+    if head[:4] in (b"PK\x03\x04", b"PK\x05\x06"):
+        return _ZIP
+    return _TAR if head[257:262] == b"ustar" else None
 
 
 def pack(root: pathlib.Path, target: IO[bytes]) -> None:
@@ -71,7 +82,7 @@ def pack(root: pathlib.Path, target: IO[bytes]) -> None:
 
 
 def _walk(root: pathlib.Path) -> Iterator[tuple[str, pathlib.Path, os.stat_result]]:
-    for path in sorted(root.rglob("*")):
+    for path in sorted(_beneath(root)):
         try:
             found = path.lstat()
         except OSError as error:
@@ -80,6 +91,16 @@ def _walk(root: pathlib.Path) -> Iterator[tuple[str, pathlib.Path, os.stat_resul
             kind = "a symbolic link" if stat.S_ISLNK(found.st_mode) else "no plain file"
             raise Failure(f"{path} is {kind}", hint="a template holds plain files and directories only")
         yield path.relative_to(root).as_posix(), path, found
+
+
+def _beneath(root: pathlib.Path) -> Iterator[pathlib.Path]:
+    """Everything; a directory that cannot be read is a failure, for its files would be missing."""
+
+    def refuse(error: OSError) -> None:
+        raise Failure(f"cannot read {error.filename}: {error.strerror}") from error
+
+    for place, directories, files in os.walk(root, onerror=refuse):
+        yield from (pathlib.Path(place) / name for name in (*directories, *files))
 
 
 def blocks(file: IO[bytes], bar: Bar) -> Iterator[bytes]:

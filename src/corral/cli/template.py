@@ -10,7 +10,7 @@ import click
 from corral.cli.confirm import confirm, yes_option
 from corral.cli.failure import Refused, WrongUsage
 from corral.cli.noun import Noun
-from corral.cli.output import Column, Item, list_table, plain, show_done, show_list, show_one
+from corral.cli.output import Column, Item, plain, show_done, show_list, show_one
 from corral.cli.session import Session, api_command
 from corral.cli.template_files import (
     TEMPLATES,
@@ -121,10 +121,10 @@ def diff(session: Session, name: str, old: int | None, new: int | None) -> None:
     """What changed from version OLD to NEW; without them, from the one before to the current one."""
     found = session.client.get(template_path(name, "diff"), {"from": old, "to": new})
     rows = list(_differences(found))
-    if session.output == "table" and rows:
-        click.echo(list_table(rows, DIFF_COLUMNS))
-    elif session.output == "table":
+    if session.output == "table" and not rows:
         click.echo("no difference")
+    elif session.output in ("table", "name"):
+        show_list(session.output, rows, columns=DIFF_COLUMNS, name="path")
     else:
         show_done(session.output, found, "")
 
@@ -185,7 +185,10 @@ def set_settings(
     if path is not None:
         from corral.cli.documents import read_documents
 
-        patch = read_documents(path)[0]
+        documents = read_documents(path)
+        if len(documents) > 1:
+            raise WrongUsage(f"{path} holds {len(documents)} documents", hint="settings are one")
+        patch = documents[0]
     if parents or no_parents:
         patch["parents"] = list(parents)
     if variables:

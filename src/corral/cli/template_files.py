@@ -1,4 +1,4 @@
-"""`corral template upload|export|files|get|put|rm|edit`: the files of templates, to and fro."""
+"""`corral template upload|export|files|cat|put|rm|edit`: the files of templates, to and fro."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from typing import Any, Final
 
 import click
 
-from corral.cli.client import segment
+from corral.cli.client import Params, segment
 from corral.cli.failure import Failure, WrongUsage, note
-from corral.cli.output import Column, show_done, show_list
+from corral.cli.output import Column, Item, show_done, show_list
 from corral.cli.session import Session, api_command
 
 TEMPLATES: Final = "/api/v1/templates"
@@ -118,21 +118,31 @@ def get_file(session: Session, name: str, path: str, target: str, number: int | 
 @api_command
 def put_file(session: Session, name: str, path: str, source: str, mode: str | None, note: str | None) -> None:
     """Put FILE at PATH into a template; makes a new version."""
-    try:
-        content = pathlib.Path(source).expanduser().read_bytes()
-    except OSError as error:
-        raise WrongUsage(f"cannot read {source}: {error.strerror}") from error
-    made = _put(session, name, path, content, mode, note)
-    show_done(session.output, made, f"template '{name}' is at version {made['version']}", name="name")
+    made = _put(session, name, path, pathlib.Path(source).expanduser(), {"mode": mode, "note": note})
+    show_done(session.output, made, _changed(name, made), name="name")
+
+
+def _changed(name: str, made: Item) -> str:
+    same = ", as before" if made.get("unchanged") else ""
+    return f"template '{name}' is at version {made['version']}{same}"
 
 
 def _put(
-    session: Session, name: str, path: str, content: bytes, mode: str | None, said: str | None
-) -> dict[str, Any]:
-    made: dict[str, Any] = session.client.upload(
-        file_path(name, path), [content], size=len(content), params={"mode": mode, "note": said}
-    )
-    return made
+    session: Session, name: str, path: str, source: pathlib.Path, params: Params, *, revision: int = 0
+) -> Any:
+    """Send a file as it is read. With `revision`: only if the template is still that one."""
+    from corral.cli.packing import blocks
+    from corral.cli.progress_line import Bar
+
+    try:
+        file = source.open("rb")
+        size = os.fstat(file.fileno()).st_size
+    except OSError as error:
+        raise WrongUsage(f"cannot read {source}: {error.strerror}") from error
+    with file, Bar(f"uploading {path}", size) as bar:
+        return session.client.upload(
+            file_path(name, path), blocks(file, bar), size=size, params=params, revision=revision
+        )
 
 
 @click.command("rm")
@@ -142,7 +152,7 @@ def _put(
 def remove_file(session: Session, name: str, path: str) -> None:
     """Take one file out of a template; makes a new version."""
     made = session.client.delete(file_path(name, path))
-    show_done(session.output, made, f"template '{name}' is at version {made['version']}", name="name")
+    show_done(session.output, made, _changed(name, made), name="name")
 
 
 @click.command("edit")
@@ -151,25 +161,47 @@ def remove_file(session: Session, name: str, path: str) -> None:
 @note_option
 @api_command
 def edit_file(session: Session, name: str, path: str, note: str | None) -> None:
-    """Open one file in your editor (VISUAL, EDITOR); what you save becomes a new version."""
-    import subprocess
+    """Open one file in your editor (VISUAL, EDITOR); what you save becomes a new version.
 
+    Refused when the template was changed meanwhile; what you wrote is then kept in a file.
+    """
     from corral.cli.saving import save
 
+    found = session.client.get(template_path(name))
     with tempfile.TemporaryDirectory(prefix="corral-edit-") as directory:
         file = pathlib.Path(directory) / pathlib.PurePosixPath(path).name
-        save(session.client.download(file_path(name, path), {}), str(file), what=path)
+        response = session.client.download(file_path(name, path), {"version": found["version"]})
+        save(response, str(file), what=path)
         before = file.read_bytes()
-        editor = os.environ.get("VISUAL") or os.environ.get("EDITOR") or "vi"
+        _run_editor(file)
+        if file.read_bytes() == before:
+            show_done(session.output, {**found, "unchanged": True}, "nothing was changed", name="name")
+            return
         try:
-            ended = subprocess.run([*shlex.split(editor), str(file)], check=False)
-        except OSError as error:
-            raise Failure(f"cannot run {editor}: {error.strerror}", hint="set EDITOR") from error
-        if ended.returncode:
-            raise Failure(f"{editor} ended with {ended.returncode}; nothing was changed")
-        after = file.read_bytes()
-    if after == before:
-        click.echo("nothing was changed")
-        return
-    made = _put(session, name, path, after, None, note)
-    show_done(session.output, made, f"template '{name}' is at version {made['version']}", name="name")
+            made = _put(session, name, path, file, {"note": note}, revision=found["revision"])
+        except BaseException:
+            _keep(file)
+            raise
+    show_done(session.output, made, _changed(name, made), name="name")
+
+
+def _run_editor(file: pathlib.Path) -> None:
+    import subprocess
+
+    editor = os.environ.get("VISUAL") or os.environ.get("EDITOR") or "vi"
+    try:
+        ended = subprocess.run([*shlex.split(editor), str(file)], check=False)
+    except OSError as error:
+        raise Failure(f"cannot run {editor}: {error.strerror}", hint="set EDITOR") from error
+    except ValueError as error:
+        raise Failure(f"cannot run {editor}: {error}", hint="set EDITOR") from error
+    if ended.returncode:
+        raise Failure(f"{editor} ended with {ended.returncode}; nothing was changed")
+
+
+def _keep(file: pathlib.Path) -> None:
+    """What somebody wrote is not lost when it cannot be stored."""
+    import shutil
+
+    kept = shutil.move(file, pathlib.Path(tempfile.mkdtemp(prefix="corral-kept-")) / file.name)
+    note(f"what you wrote is kept in {kept}")

@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-import sys
 import time
 from collections.abc import Callable
 from typing import Any, Final, TypeVar
 
 import click
 
-from corral.cli.failure import WaitRanOut, printable
+from corral.cli.failure import WaitRanOut
+from corral.cli.progress_line import ProgressLine
 from corral.cli.values import Span
 
 F = TypeVar("F", bound=Callable[..., Any])
 
 _FIRST_PAUSE_SECONDS: Final = 0.05
 _LONGEST_PAUSE_SECONDS: Final = 0.5
-_CLEAR_LINE: Final = "\r\x1b[K"
+_SHOWN_LENGTH: Final = 160
 
 
 def wait_options(default: str = "60s") -> Callable[[F], F]:
@@ -33,39 +33,18 @@ def wait_options(default: str = "60s") -> Callable[[F], F]:
     return decorate
 
 
-class Progress:
-    """One line on the terminal that tells how far it is; nothing where there is no terminal."""
-
-    def __init__(self) -> None:
-        self._shown = sys.stderr.isatty()
-        self._began = time.monotonic()
-
-    def tell(self, what: str) -> None:
-        if self._shown:
-            seconds = time.monotonic() - self._began
-            sys.stderr.write(f"{_CLEAR_LINE}{printable(what)[:160]} ({seconds:.0f}s)")
-            sys.stderr.flush()
-
-    def done(self) -> None:
-        if self._shown:
-            sys.stderr.write(_CLEAR_LINE)
-            sys.stderr.flush()
-
-
 def wait_until(look: Callable[[], tuple[bool, str]], *, timeout: int, what: str) -> None:
     """Call `look` until it says yes. What it says besides is shown, and is the reason when time is up."""
-    deadline = time.monotonic() + timeout
+    began = time.monotonic()
+    deadline = began + timeout
     pause = _FIRST_PAUSE_SECONDS
-    progress = Progress()
-    try:
+    with ProgressLine() as line:
         while True:
             done, seen = look()
             if done:
                 return
-            progress.tell(seen)
+            line.show(f"{seen[:_SHOWN_LENGTH]} ({time.monotonic() - began:.0f}s)")
             if time.monotonic() + pause > deadline:
                 raise WaitRanOut(f"{what} within {timeout} seconds: {seen}")
             time.sleep(pause)
             pause = min(pause * 1.3, _LONGEST_PAUSE_SECONDS)
-    finally:
-        progress.done()

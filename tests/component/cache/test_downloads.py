@@ -255,6 +255,23 @@ async def test_a_server_that_drips_or_falls_silent_is_given_up(web, scratch, pha
     assert time.monotonic() - began < 10
 
 
+@pytest.mark.trap("T33")
+@pytest.mark.parametrize("lengths", [True, False])
+async def test_a_server_that_sends_the_same_half_for_ever_is_given_up(web, scratch, lengths):
+    """It knows no ranges: however much it sends, it never gets any further."""
+    half = os.urandom(3 * MEGABYTE)
+
+    async def page(_: Asked, writer) -> None:
+        length = f"Content-Length: {2 * len(half)}\r\n" if lengths else ""
+        writer.write(f"HTTP/1.1 200 OK\r\n{length}\r\n".encode() + half)
+
+    web.pages["/x"] = page
+    error = await refusal(scratch, web.url("/x"), fetcher=downloads(attempts=2))
+    assert "after 2 attempts" in error.message
+    assert isinstance(error, Retryable if lengths else Rejected)
+    assert len(web.asked) <= 4
+
+
 async def test_what_is_no_http_is_an_error_that_says_so(web, scratch):
     async def page(_: Asked, writer) -> None:
         writer.write(b"SSH-2.0-OpenSSH_9.6\r\n")

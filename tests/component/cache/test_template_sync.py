@@ -87,6 +87,21 @@ async def test_one_changed_file_moves_little_more_than_itself(cluster, scratch, 
     assert proxy.forwarded_bytes - before < 64 * 1024
 
 
+async def test_a_template_that_grew_out_of_the_control_stream_comes_as_what_was_added(cluster, proxy, node):
+    """The version we know came as an archive; what we made of it is what the controller has."""
+    controller = await cluster.controller(via=proxy, link__heartbeat_seconds=30)
+    files = {f"{number}.yml": os.urandom(50) for number in range(200)}
+    first = await publish(controller, "lobby", files)
+    await node.join(controller)
+    files["jar"] = os.urandom(MEGABYTE)
+    async with node.cache.use() as use:
+        known = await use.template(first)
+    term = controller.app.place.term
+    assert known == await term.templates.tree_of(term.state.templates.require("lobby").record.version())
+    second = await publish(controller, "lobby", files)
+    assert await node.files(second) == files
+
+
 async def test_a_change_within_a_large_file_moves_its_piece_only(cluster, proxy, node):
     controller = await cluster.controller(via=proxy, link__heartbeat_seconds=30)
     world = bytearray(os.urandom(24 * MEGABYTE + 100))

@@ -111,3 +111,34 @@ async def test_a_start_has_its_files_and_what_it_made_of_them_can_be_saved(clust
     await controller.call("POST", "/api/v1/instances/lobby-1/restart?wait=running", {})
     assert (await eventually(saved))["greeting.txt"] == b"good evening"
     assert depot.state.instances.require("lobby-1").record.variables == {"NAME": "own"}
+
+
+async def test_a_static_instance_comes_back_under_its_id_with_its_world(cluster, depot):
+    controller = await depot.begin()
+    await depot.upload("base", {"seed.txt": b"seed"})
+    await cluster.daemon("n1", controller)
+    await depot.group(
+        command=["sh", "-c", "echo begun >> world.txt; exec sleep 600"],
+        templates=["base"],
+        static=True,
+        min=1,
+    )
+    await eventually(lambda: state_of(depot) == "RUNNING")
+    first = depot.state.instances.require("lobby-1").record
+    assert first.home == "n1"
+    await controller.call("POST", "/api/v1/instances/lobby-1/kill", {})
+    await eventually(lambda: depot.state.instances.require("lobby-1").record.incarnation > first.incarnation)
+    await eventually(lambda: state_of(depot) == "RUNNING")
+
+    async def world():
+        async with depot.term.distribution.save_files("lobby-1", ["*.txt"]) as blocks:
+            files = unpacked(b"".join([block async for block in blocks]))
+        return files if files["world.txt"].count(b"\n") == 2 else None
+
+    assert (await eventually(world))["seed.txt"] == b"seed"
+    assert [stored.record.id for stored in depot.state.instances] == ["lobby-1"]
+
+
+def state_of(depot, id="lobby-1"):
+    found = depot.state.instances.find(id)
+    return found.record.state.value if found else None

@@ -89,6 +89,8 @@ async def test_what_is_not_there_is_answered_and_not_left_to_a_timeout(depot):
     for name, wanted in (("nothing", "f" * 64), ("base", "f" * 64)):
         answer = await talker.ask(name, "template_unavailable", wanted=wanted)
         assert (answer.error_code, answer.hash) == ("TEMPLATE_NOT_FOUND", wanted)
+    answer = await talker.ask("x" * 1_000_000, "template_unavailable")
+    assert len(answer.template_name) < 1000
     await talker.send(DaemonMessage(template_request=TemplateRequest()))
     assert (await talker.read_until("error_report")).error_report.error_code == "MISSING_FIELD"
 

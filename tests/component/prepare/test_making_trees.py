@@ -282,3 +282,9 @@ async def test_a_directory_is_put_away_for_the_start_that_made_it_and_no_other(b
     assert made.exists()
     assert bench.directories.discard("one", 2049), "a restart of the same start has the same directory"
     assert not made.exists()
+
+
+async def test_what_an_earlier_start_left_goes_with_the_run_that_came_after_it(bench, make_plan):
+    made = await bench.make(make_plan(templates=(bench.cache.template("t", {"a": b"a"}),)))
+    assert bench.directories.discard("one", 2048)
+    assert not made.exists()

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import hashlib
 import json
 import os
+import pathlib
 import tarfile
 
 import msgspec
@@ -238,6 +241,49 @@ async def test_stages_that_last_are_told_and_short_ones_are_not(node):
     told = [(m.instance_status.stage, m.instance_status.state) for m in node.sent]
     assert told == [(2, 2)]
     assert all(not m.instance_status.stage for m in await node.reports())
+
+
+async def trickle(fifos: list[pathlib.Path]) -> None:
+    """A byte to every reader now and then: files that never end."""
+    writers: dict[pathlib.Path, int] = {}
+    try:
+        while True:
+            for fifo in fifos:
+                with contextlib.suppress(OSError):
+                    if fifo not in writers:
+                        writers[fifo] = os.open(fifo, os.O_WRONLY | os.O_NONBLOCK)
+                    os.write(writers[fifo], b"x")
+            await asyncio.sleep(0.01)
+    finally:
+        for writer in writers.values():
+            os.close(writer)
+
+
+@pytest.mark.trap("T12")
+async def test_stops_are_followed_at_once_while_more_is_copied_than_there_are_threads(node, scratch):
+    fifos, ids = [], [f"slow-{number}" for number in range(12)]
+    for id in ids:
+        body = id.encode()
+        template = node.cache.template("t", {"endless": body})
+        fifo = scratch / "node-shelf" / hashlib.sha256(body).hexdigest()
+        fifo.unlink()
+        os.mkfifo(fifo)
+        fifos.append(fifo)
+        node.give(plan_frame(id, base_plan(workloads.silent(), templates=(template,))))
+    feeding = asyncio.create_task(trickle(fifos))
+    try:
+        staging = node.data / "running" / ".staging"
+        await eventually(lambda: [*staging.glob("*/endless")] if staging.exists() else None)
+        clock = node.supervision.services.clock
+        began = clock.boottime()
+        await asyncio.gather(*(node.stop(id) for id in ids))
+        for id in ids:
+            assert (await node.settled(id)).outcome.outcome == "never_started"
+        assert clock.boottime() - began < 5.0
+        assert not list(staging.iterdir())
+    finally:
+        feeding.cancel()
+        await asyncio.gather(feeding, return_exceptions=True)
 
 
 # readiness

@@ -2,14 +2,26 @@
 
 from __future__ import annotations
 
+import hashlib
+
 import msgspec
 import pytest
 
 from corral.daemon.prepare.start_order import Rung, StartOrder, read_start
-from corral.domain.groups import PortProtocol
+from corral.domain.group_files import PatchOp
+from corral.domain.groups import GroupSpec, PortProtocol
+from corral.domain.plan_resolution import resolve_plan
 from corral.domain.plans import PlanJvm
 from corral.errors import Code, Rejected
 from corral.wire.v1.instance_pb2 import Limits, NamedPort, StartInstance, StopRung
+from corral.wire.v1.plan_pb2 import (
+    CONFIG_PATCH_OP_REPLACE,
+    CompositionPlan,
+    ConfigPatch,
+    ExtensionArtifact,
+    RuntimeArtifact,
+    TemplateRef,
+)
 
 
 def message(**fields) -> StartInstance:
@@ -95,3 +107,69 @@ def test_a_file_of_a_newer_daemon_is_read():
     order = read_start(message())
     later = {**msgspec.to_builtins(order), "invented_later": 1}
     assert msgspec.convert(later, StartOrder) == order
+
+
+def test_what_a_published_controller_says_of_files_becomes_a_plan():
+    order = read_start(
+        message(
+            static_instance=True,
+            protected_paths=["world/"],
+            composition_plan=CompositionPlan(
+                templates=[TemplateRef(name="base", hash="a" * 64)],
+                runtime=RuntimeArtifact(
+                    jar_file="server.jar", download_url="https://example.org/server.jar", sha256="b" * 64
+                ),
+                extensions=[
+                    ExtensionArtifact(
+                        extension_id="e",
+                        file_name="e.jar",
+                        install_path="plugins/",
+                        download_url="https://example.org/e.jar",
+                        sha256="c" * 64,
+                    )
+                ],
+                config_patches=[ConfigPatch(file="a.yml", key="x.y", value="1", op=CONFIG_PATCH_OP_REPLACE)],
+            ),
+        )
+    )
+    plan = order.plan
+    assert [(template.name, template.hash) for template in plan.templates] == [("base", "a" * 64)]
+    assert (plan.artifact.file, plan.artifact.sha256) == ("server.jar", "b" * 64)
+    assert plan.extensions[0].artifact.file == "plugins/e.jar"
+    assert (plan.patches[0].path, plan.patches[0].op, plan.static) == ("x.y", PatchOp.REPLACE, True)
+    assert plan.protected_paths == ("world/",)
+
+
+def test_a_download_without_its_digest_is_refused():
+    with pytest.raises(Rejected) as refused:
+        read_start(message(download_url="https://example.org/server.jar"))
+    assert refused.value.code is Code.MISSING_FIELD
+
+
+def test_a_plan_is_taken_as_it_was_hashed_and_in_no_other_form():
+    spec = GroupSpec(name="g", command=("run", "%X%"), memory_mb=64, variables={"X": "1"})
+    record = resolve_plan(spec, NoSources(), lambda _: 0).record
+    composition = CompositionPlan(plan_hash=record.hash, canonical_json=record.body.encode())
+    order = read_start(message(composition_plan=composition, plan_hash=record.hash, memory_mb=1))
+    assert (order.command, order.limits.memory_mb, order.variables) == (("run", "%X%"), 64, {"X": "1"})
+    assert order.plan_hash == record.hash
+    for broken in (
+        CompositionPlan(plan_hash="0" * 64, canonical_json=record.body.encode()),
+        CompositionPlan(plan_hash=hashlib.sha256(b"{}").hexdigest(), canonical_json=b"{}"),
+    ):
+        with pytest.raises(Rejected) as refused:
+            read_start(message(composition_plan=broken))
+        assert refused.value.code is Code.PLAN_MISMATCH
+
+
+class NoSources:
+    """A cluster without templates and without a catalog."""
+
+    def template(self, _: str) -> None:
+        return None
+
+    def templates_in(self, _: str) -> tuple[()]:
+        return ()
+
+    def artifact(self, _: str, __: str) -> None:
+        return None

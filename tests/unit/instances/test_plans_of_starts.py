@@ -11,6 +11,7 @@ from world import NOW, World, spec
 from corral.controller.catalog.changes import put_entry, remove_entry, users_of
 from corral.controller.collections import TEMPLATES
 from corral.controller.housekeeping import surplus_versions
+from corral.controller.instances.answers import fold_start_answer
 from corral.controller.instances.group_changes import create_group, patch_group
 from corral.controller.instances.instance_changes import restart_instance, start_instance, stop_instance
 from corral.controller.instances.plan_use import plans_in_use
@@ -23,8 +24,10 @@ from corral.domain.instance_states import InstanceState
 from corral.domain.plans import read_plan
 from corral.domain.variable_types import VariableSpec, VariableType
 from corral.errors import Code, Rejected
+from corral.wire.v1.instance_pb2 import StartInstanceAck
 
 N1 = NodeId("n1")
+MAPS = TemplateChoice(name="maps")
 
 
 @pytest.fixture
@@ -172,44 +175,25 @@ def test_what_would_not_fit_into_an_order_is_refused_before_it_is_stored(world):
     assert (caught.value.code, caught.value.field) == (Code.BODY_TOO_LARGE, "variables")
 
 
-# static instances
-
-
-def test_a_static_group_takes_its_ordinals_up_again_where_their_worlds_are(world):
-    world.add_node(NodeId("n2"), memory=9000)
-    world.do(create_group, spec(static=True, min=1, memory_mb=100))
-    world.do(keep_group, "lobby", pause_over=False, budget=10)
-    first = world.record("lobby-1")
-    said = RunReport(id="lobby-1", incarnation=first.incarnation, state=InstanceState.RUNNING)
-    world.do(fold_report, first.node, said)
-    assert world.record("lobby-1").home == first.node == "n2"
-    ended = msgspec.structs.replace(said, state=InstanceState.CRASHED)
-    world.do(fold_report, first.node, ended)
-    world.add_node(NodeId("n3"), memory=900_000)
-    world.do(keep_group, "lobby", pause_over=False, budget=10)
+def test_a_start_whose_template_was_removed_while_it_was_committed_is_planned_anew(world):
+    world.add_template("maps/red")
+    world.add_template("maps/blue")
+    world.do(create_group, spec(template_selection=TemplateSelection(all_in_groups=(MAPS,))))
+    first = world.do(start_instance, "lobby")
+    drop_template(world, "maps/red")
+    refused = StartInstanceAck(
+        instance_id="lobby-1",
+        incarnation=first.incarnation,
+        error_code="TEMPLATE_NOT_FOUND",
+        error_message="template 'maps/red' does not exist",
+    )
+    world.do(fold_start_answer, N1, refused)
     again = world.record("lobby-1")
-    assert again.incarnation > first.incarnation
-    assert again.node == "n2"
-    assert world.state.instances.find("lobby-2") is None
-
-
-def test_a_static_instance_that_never_ran_may_go_elsewhere(world):
-    world.do(create_group, spec(static=True))
-    world.do(start_instance, "lobby")
-    report(world, "lobby-1", InstanceState.STOPPED)
-    assert world.record("lobby-1").home == ""
-    world.add_node(NodeId("n2"), memory=9000)
-    assert world.do(start_instance, "lobby", node="n2").id == "lobby-1"
-
-
-def test_an_ordinal_whose_world_is_elsewhere_is_not_started_on_the_node_that_was_chosen(world):
-    world.do(create_group, spec(static=True))
-    world.do(start_instance, "lobby")
-    report(world, "lobby-1", InstanceState.RUNNING)
-    report(world, "lobby-1", InstanceState.STOPPED)
-    world.add_node(NodeId("n2"))
-    assert world.do(start_instance, "lobby", node="n2").id == "lobby-2"
-    assert world.do(start_instance, "lobby").node == "n1"
+    assert (again.state, again.attempts) == (InstanceState.SCHEDULED, 1)
+    assert [layer.name for layer in plan_of(world, again).templates] == ["maps/blue"]
+    refused.incarnation = again.incarnation  # now the fault is the node's: everything that is named is there
+    world.do(fold_start_answer, N1, refused)
+    assert world.record("lobby-1").state is InstanceState.CRASHED
 
 
 # what is kept

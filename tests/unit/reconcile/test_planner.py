@@ -16,8 +16,8 @@ NOW = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
 PAUSE = CrashLoop(since=NOW, until=NOW + dt.timedelta(minutes=1), strikes=1, reason="3 failures")
 
 
-def group(*, min=0, **fields) -> GroupRecord:
-    spec = GroupSpec(name="lobby", command=("serve",), min=min)
+def group(*, min=0, static=False, **fields) -> GroupRecord:
+    spec = GroupSpec(name="lobby", command=("serve",), min=min, static=static)
     return GroupRecord(spec=spec, created_at=NOW, updated_at=NOW, **fields)
 
 
@@ -54,6 +54,13 @@ def test_what_is_missing_to_the_larger_of_minimum_and_target_is_started():
 def test_what_counts_as_there(record, there):
     plan = plan_group(group(min=1), [record], pause_over=False)
     assert (plan.need is Need.NOTHING) is there
+
+
+def test_a_static_instance_that_stops_is_waited_for_and_not_replaced():
+    stopping = instance(state=InstanceState.STOPPING, wanted=Wanted.STOP)
+    assert plan_group(group(min=1, static=True), [stopping], pause_over=False).need is Need.NOTHING
+    ended = instance(state=InstanceState.STOPPED, wanted=Wanted.STOP)
+    assert plan_group(group(min=1, static=True), [ended], pause_over=False).need is Need.START
 
 
 def test_a_paused_group_waits_until_its_time_is_over():

@@ -116,12 +116,30 @@ def bad_sum_tar() -> bytes:
 
 
 def sparse_pax() -> bytes:
-    record = b"22 GNU.sparse.major=1\n"
-    header = bytearray(raw_tar((b"pax", record)))[:1024]
+    return gzip.compress(pax_before(b"22 GNU.sparse.major=1\n", b"holes") + bytes(1024))
+
+
+def pax_before(records: bytes, name: bytes) -> bytes:
+    """An entry with a pax header before it; without the archive's end."""
+    header = bytearray(raw_tar((b"pax", records)))[:-1024]
     header[156:157] = b"x"
     header[148:156] = b" " * 8
     header[148:156] = b"%06o\0 " % sum(header[:512])
-    return gzip.compress(bytes(header) + raw_tar((b"holes", b"x")))
+    return bytes(header) + raw_tar((name, b"x"))[:-1024]
+
+
+def far_away_zip(offset: int) -> bytes:
+    """Its only entry is said to begin at an offset that only the fields of large archives can hold."""
+    data = bytearray(zipped({"far": b"x"}))
+    extra = struct.pack("<HHQ", 1, 8, offset)
+    record = data.index(b"PK\x01\x02")
+    data[record + 30 : record + 32] = struct.pack("<H", len(extra))
+    data[record + 42 : record + 46] = b"\xff" * 4
+    data[record + 49 : record + 49] = extra
+    end = data.rindex(b"PK\x05\x06")
+    (size,) = struct.unpack("<L", data[end + 12 : end + 16])
+    data[end + 12 : end + 16] = struct.pack("<L", size + len(extra))
+    return bytes(data)
 
 
 PATHS = {
@@ -188,6 +206,8 @@ REFUSED: dict[str, Case] = {
     "tar negative": (negative_size(), Code.ARCHIVE_INVALID, "number"),
     "zip bad sum": (bad_sum_zip(), Code.ARCHIVE_INVALID, "'wrong'"),
     "zip lies": (lying_zip(), Code.ARCHIVE_INVALID, "'lies'"),
+    "zip far away": (far_away_zip(2**64 - 1), Code.ARCHIVE_INVALID, "'far': its place is not in the archive"),
+    "zip too far": (far_away_zip(2**63 - 1), Code.ARCHIVE_INVALID, "'far'"),
     "zip cut": (zipped({"a": b"x" * 1000})[:-30], Code.ARCHIVE_INVALID, "cut"),
     "zip start only": (b"PK\x03\x04", Code.ARCHIVE_INVALID, "cut"),
     "zip end only": (b"PK\x05\x06" + b"\xff" * 18, Code.ARCHIVE_INVALID, "directory"),

@@ -7,10 +7,11 @@ import hashlib
 import io
 import random
 import tarfile
+import time
 import tracemalloc
 
 import pytest
-from hostile_archives import PATHS, REFUSED, crowded_zip, raw_tar, zip_named
+from hostile_archives import PATHS, REFUSED, crowded_zip, pax_before, raw_tar, zip_named
 
 from corral.controller.templates.archive_entries import Limits
 from corral.controller.templates.unpacking import Unpacking, kept_mode
@@ -205,9 +206,28 @@ def test_too_many_files_or_directories_are_refused(pack) -> None:
 
 
 @pytest.mark.trap("T26")
+def test_the_same_directory_over_and_over_is_refused() -> None:
+    data = tar_gz({"d/": b""}, form="w:")[:512] * 22 + bytes(1024)
+    with pytest.raises(Rejected, match="too many entries"):
+        unpack(data, Limits(max_bytes=1_000_000, max_files=10))
+
+
+@pytest.mark.trap("T26")
+def test_deep_paths_and_crowded_headers_cost_their_length_and_no_more() -> None:
+    deep = {"/".join(["d"] * 2000) + f"/{number}": b"" for number in range(400)}
+    records = b"5 a=\n" * 12_000
+    crowded = gzip.compress(b"".join(pax_before(records, str(number).encode()) for number in range(30)))
+    limits = Limits(max_bytes=1_000_000, max_files=5000)
+    began = time.process_time()
+    assert len(tree(tar_gz(deep), limits)) == 400
+    assert len(tree(crowded + gzip.compress(bytes(1024)), limits)) == 30
+    assert time.process_time() - began < 3
+
+
+@pytest.mark.trap("T26")
 def test_a_zip_directory_is_counted_before_it_is_believed() -> None:
     with pytest.raises(Rejected) as refused:
-        unpack(crowded_zip(21), Limits(max_bytes=1000, max_files=10))
+        unpack(crowded_zip(22), Limits(max_bytes=1000, max_files=10))
     assert refused.value.code is Code.ARCHIVE_TOO_LARGE
     assert "too many entries" in refused.value.message
 

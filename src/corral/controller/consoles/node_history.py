@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator
-from typing import Any, Final
+from typing import Final
 
 from google.protobuf.message import DecodeError
 
 from corral.controller.consoles.ports import BytesUploads, NodeLink, NodeLinks
 from corral.controller.consoles.stretch import Gap, Piece, Stretch
+from corral.controller.sessions.node_answers import answer_of, dismiss
 from corral.domain.ids import NodeId
 from corral.errors import Code, CorralError, Rejected, Retryable
 from corral.system.entropy import Entropy, new_id
@@ -81,19 +82,11 @@ class NodeHistory:
             query.request_id, node_id=node_id, max_bytes=query.max_bytes + _OVERHEAD_BYTES
         )
         self._asked[query.request_id] = (node_id, answer)
-        over = asyncio.ensure_future(link.over.wait())
         try:
             link.send(ControllerMessage(console_query=query))
-            ends: set[asyncio.Future[Any]] = {answer, over}
-            await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
-            if not answer.done():
-                raise offline(node_id)
-            return answer.result()
+            return await answer_of(answer, over=link.over, gone=offline(node_id))
         finally:
             del self._asked[query.request_id]
-            answer.cancel()
-            over.cancel()
-            await asyncio.gather(over, return_exceptions=True)
 
     def _link(self, node_id: NodeId) -> NodeLink:
         link = self._links.find(node_id)
@@ -115,11 +108,7 @@ class NodeHistory:
 
     def close(self) -> None:
         """The term is over: nobody will answer."""
-        for _, answer in self._asked.values():
-            if not answer.done():
-                answer.set_exception(
-                    Retryable(Code.NOT_LEADER, "this controller no longer leads", retry_after=1.0)
-                )
+        dismiss(answer for _, answer in self._asked.values())
 
 
 def offline(node_id: NodeId) -> CorralError:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
 from corral.controller.distribution.ports import NodeLinks, offline
+from corral.controller.sessions.node_answers import answer_of, dismiss
 from corral.domain.ids import NodeId
 from corral.errors import Code, Retryable
 from corral.system.entropy import Entropy, new_id
@@ -54,26 +55,19 @@ class CacheQuestions:
         self._open[request_id] = Question(
             node_id=node_id, nameless=features.TEMPLATES not in link.facts.features, answer=answer
         )
-        over = asyncio.create_task(link.over.wait(), name=f"distribution/ask/{node_id}")
         try:
             if not link.send(message_of(request_id)):
                 raise offline(node_id)
-            ends: set[asyncio.Future[Any]] = {answer, over}
-            await asyncio.wait(ends, timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
-            if answer.done():
-                return answer.result()
-            if over.done():
-                raise offline(node_id)
+            async with asyncio.timeout(timeout):
+                return await answer_of(answer, over=link.over, gone=offline(node_id))
+        except TimeoutError:
             raise Retryable(
                 Code.TIMEOUT,
                 f"node '{node_id}' did not answer within {timeout:g} s",
                 hint="it may be fetching still; ask for its cache later",
-            )
+            ) from None
         finally:
             del self._open[request_id]
-            over.cancel()
-            answer.cancel()
-            await asyncio.gather(over, return_exceptions=True)
 
     def told(self, node_id: NodeId, status: CacheStatus) -> bool:
         """A node spoke of its cache; was it asked to?"""
@@ -88,8 +82,4 @@ class CacheQuestions:
 
     def close(self) -> None:
         """The term is over: nobody will answer."""
-        for question in self._open.values():
-            if not question.answer.done():
-                question.answer.set_exception(
-                    Retryable(Code.NOT_LEADER, "this controller no longer leads", retry_after=1.0)
-                )
+        dismiss(question.answer for question in self._open.values())

@@ -7,6 +7,7 @@ from typing import Final
 
 import msgspec
 
+from corral.controller.instances.wire_values import moment
 from corral.controller.template_mirror import TemplateMirror
 from corral.domain.ids import NodeId
 from corral.wire.v1.plan_pb2 import CacheStatus, ConfigFormat
@@ -85,7 +86,7 @@ def cache_report(node: NodeId, status: CacheStatus, templates: TemplateMirror) -
                 hash=entry.hash[:_NAME],
                 version=version.number if (version := templates.version_of(entry.name, entry.hash)) else None,
                 size=max(0, entry.size_bytes),
-                last_used=_moment(entry.last_used_ms),
+                last_used=moment(entry.last_used_ms),
             )
             for entry in status.templates[:_ENTRIES]
         ),
@@ -96,7 +97,7 @@ def cache_report(node: NodeId, status: CacheStatus, templates: TemplateMirror) -
                 file=entry.jar_file[:_NAME],
                 size=max(0, entry.size_bytes),
                 sha256=entry.sha256[:_NAME],
-                cached_at=_moment(entry.cached_at_ms),
+                cached_at=moment(entry.cached_at_ms),
             )
             for entry in status.jars[:_ENTRIES]
         ),
@@ -124,12 +125,3 @@ def _format_name(value: int) -> str:
     if not value or value not in ConfigFormat.values():
         return ""
     return ConfigFormat.Name(value).removeprefix(_FORMAT_PREFIX).lower()
-
-
-def _moment(ms: int) -> dt.datetime | None:
-    if ms <= 0:
-        return None
-    try:
-        return dt.datetime.fromtimestamp(ms / 1000, dt.UTC)
-    except (OverflowError, ValueError, OSError):
-        return None

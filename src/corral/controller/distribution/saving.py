@@ -6,9 +6,10 @@ import asyncio
 import contextlib
 import pathlib
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
-from typing import Any, Final
+from typing import Final
 
 from corral.controller.distribution.ports import FileUploads, NodeLink, NodeLinks, offline
+from corral.controller.sessions.node_answers import answer_of, dismiss
 from corral.domain.file_paths import check_glob
 from corral.domain.ids import NodeId
 from corral.domain.instance_records import InstanceRecord
@@ -77,24 +78,20 @@ class FileSaving:
         limit = self._limits.max_bytes + self._limits.max_files * _PER_FILE
         answer = self._uploads.expect_file(request.request_id, node_id=record.node, max_bytes=limit)
         self._asked[request.request_id] = record.node, answer
-        over = asyncio.create_task(link.over.wait(), name=f"distribution/save/{record.node}")
         try:
             if not link.send(ControllerMessage(save_files=request)):
                 raise offline(record.node)
-            ends: set[asyncio.Future[Any]] = {answer, over}
-            await asyncio.wait(ends, timeout=self._seconds, return_when=asyncio.FIRST_COMPLETED)
-            if answer.done():
-                return answer.result()
-            if over.done():
-                raise offline(record.node)
-            raise Retryable(
-                Code.TIMEOUT, f"node '{record.node}' did not send the files within {self._seconds:g} s"
-            )
+            async with asyncio.timeout(self._seconds):
+                return await answer_of(answer, over=link.over, gone=offline(record.node))
+        except BaseException as error:
+            _discard(answer)
+            if isinstance(error, TimeoutError):
+                raise Retryable(
+                    Code.TIMEOUT, f"node '{record.node}' did not send the files within {self._seconds:g} s"
+                ) from None
+            raise
         finally:
             del self._asked[request.request_id]
-            answer.cancel()
-            over.cancel()
-            await asyncio.gather(over, return_exceptions=True)
 
     def _link(self, node_id: NodeId) -> NodeLink:
         link = self._links.find(node_id)
@@ -122,11 +119,13 @@ class FileSaving:
 
     def close(self) -> None:
         """The term is over: nobody will answer."""
-        for _, answer in self._asked.values():
-            if not answer.done():
-                answer.set_exception(
-                    Retryable(Code.NOT_LEADER, "this controller no longer leads", retry_after=1.0)
-                )
+        dismiss(answer for _, answer in self._asked.values())
+
+
+def _discard(answer: asyncio.Future[pathlib.Path]) -> None:
+    """Nobody will read the file, which may have come in the very moment in which its reader gave up."""
+    if not answer.cancel() and not answer.cancelled() and answer.exception() is None:
+        answer.result().unlink(missing_ok=True)
 
 
 def _check(paths: Sequence[str]) -> None:

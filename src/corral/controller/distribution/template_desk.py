@@ -35,6 +35,8 @@ WHOLE: Final = 4 * 1024 * 1024 - 64 * 1024
 """The largest archive that fits into one frame, for daemons that know nothing else."""
 _QUEUED: Final = 512 * 1024
 """While more than this waits to be sent to a node, no template is added to it."""
+_LONGEST: Final = 256
+"""Of a name or a hash that may wait here."""
 _LOOK_SECONDS: Final = 0.02
 _LOGGED_PER_MINUTE: Final = 30
 """Of one node: who asks without end shall not fill the log."""
@@ -60,8 +62,11 @@ class TemplateDesk:
 
     def ask(self, node_id: NodeId, request: TemplateRequest) -> None:
         """Take a request over. Never blocks, never fails."""
-        waiting = self._waiting.setdefault(node_id, {})
         key = (request.template_name, request.known_hash, request.wanted_hash)
+        if max(map(len, key)) > _LONGEST:
+            self._refuse(node_id, request, Rejected(Code.TEMPLATE_NOT_FOUND, "nothing has such a name"))
+            return
+        waiting = self._waiting.setdefault(node_id, {})
         if key not in waiting and len(waiting) >= MAX_WAITING:
             self._refuse(
                 node_id, request, Retryable(Code.TEMPLATE_UNAVAILABLE, "too many requests wait; ask again")
@@ -164,8 +169,8 @@ class TemplateDesk:
             )
         if features.TEMPLATES in link.facts.features:
             answer = TemplateUnavailable(
-                template_name=request.template_name,
-                hash=request.wanted_hash,
+                template_name=request.template_name[:_LONGEST],
+                hash=request.wanted_hash[:_LONGEST],
                 error_code=code,
                 error_message=str(error)[:_TEXT],
             )

@@ -16,7 +16,9 @@ from corral.errors import Code, Rejected, nearest, unknown_choice
 T = TypeVar("T")
 
 _MAX_PARAMETERS: Final = 100
-_AT: Final = re.compile(r" - at `(?:key in )?`?\$(?P<path>[^`]*)`$")
+_AT: Final = re.compile(r" - at (?P<key>`key` in )?`\$(?P<path>[^`]*)`$")
+_ANY: Final = "[...]"
+"""How msgspec calls a value of a mapping: it does not say which."""
 _UNKNOWN: Final = re.compile(r"Object contains unknown field `(?P<name>.*)`$", re.DOTALL)
 _MISSING: Final = re.compile(r"Object missing required field `(?P<name>.*)`$")
 _CHOICE: Final = re.compile(r"Invalid enum value '(?P<word>.*)'$", re.DOTALL)
@@ -117,15 +119,26 @@ def _invalid(message: str, type: Any, *, where: str) -> Rejected:
         field = _joined(path, missing["name"])
         return Rejected(Code.MISSING_FIELD, f"{noun} '{field}' is missing", field=field)
     field = path.removeprefix(".")
-    subject = f"{noun} '{field}'" if field else f"the {where}"
+    subject = _subject(field, noun=noun, where=where, key=bool(at and at["key"]))
     choice = _CHOICE.search(said)
     if choice and (choices := _choices_at(inspect.type_info(type), path)):
         return unknown_choice(
             f"value of {subject}:", choice["word"][:80], choices, code=Code.INVALID_FIELD, field=field or None
         )
     return Rejected(
-        Code.INVALID_FIELD, f"{subject} is invalid: {said.replace('`', '')[:300]}", field=field or None
+        Code.INVALID_FIELD,
+        f"{subject} is invalid: {said.replace('`', '')[:300]}",
+        field=field.removeprefix(_ANY) or None,
     )
+
+
+def _subject(field: str, *, noun: str, where: str, key: bool) -> str:
+    """What is wrong, in words: a field, the whole, or a name or value in a mapping."""
+    within = field.removesuffix(_ANY)
+    named = f"{noun} '{within}'" if within else f"the {where}"
+    if key:
+        return f"a name in {named}"
+    return f"a value in {named}" if field.endswith(_ANY) else named
 
 
 def _joined(path: str, name: str) -> str:

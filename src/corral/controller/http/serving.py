@@ -42,7 +42,6 @@ from corral.domain.permissions import Permission
 from corral.errors import Bug, Code, Rejected, Retryable
 
 _EMPTY_BODY: Final = b"{}"
-_BYTES: Final = b"application/octet-stream"
 
 
 class Served:
@@ -124,8 +123,6 @@ class Served:
             case Stream():
                 await self._stream(route, leading, call, request, send)
                 return None
-            case Download() if request.method == "HEAD":
-                return Answer(content_type=_BYTES)
             case Download() | Socket():
                 await self._serve(route, leading, call, request, send)
                 return None

@@ -48,7 +48,7 @@ async def serve_stream(
 async def serve_download(
     *, request: Request, send: Send, stream: OpenStream, content: Content, headers: Headers
 ) -> None:
-    """Send bytes. What could not be sent whole ends as a broken connection."""
+    """Send bytes; for HEAD, what is said of them. What could not be sent whole ends as a broken connection."""
     if content.length is not None:
         headers = ((b"content-length", b"%d" % content.length), *headers)
     await send(
@@ -67,7 +67,7 @@ async def serve_download(
     async def write(piece: bytes) -> None:
         await send({"type": "http.response.body", "body": piece, "more_body": True})
 
-    if await _run(request, stream, content.pump, write):
+    if request.method == "HEAD" or await _run(request, stream, content.pump, write):
         await send({"type": "http.response.body", "body": b"", "more_body": False})
     else:
         request.abort()

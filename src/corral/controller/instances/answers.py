@@ -8,6 +8,7 @@ from typing import Final
 import msgspec
 
 from corral.controller.instances.endings import end_run
+from corral.controller.instances.plan_use import decoded
 from corral.controller.instances.reports import Kinship, Stray, fold_report, kinship
 from corral.controller.instances.starts import StartRequest, refuse_ports, release, start_run
 from corral.controller.instances.wire_values import cut, exit_record, report_of, stage_name
@@ -65,7 +66,8 @@ def _refused(ws: Workspace, record: InstanceRecord, failure: StartFailure) -> No
     if busy:
         refuse_ports(ws, record.node, _named_ports(record, failure.message))
     attempts = record.attempts + 1
-    given_up = failure.permanent or attempts >= (MAX_PORT_ATTEMPTS if busy else MAX_ATTEMPTS)
+    final = failure.permanent and not _overtaken(ws, record, failure)
+    given_up = final or attempts >= (MAX_PORT_ATTEMPTS if busy else MAX_ATTEMPTS)
     why = f"{failure.code} at {failure.stage or 'the start'}: {failure.message}"
     if not given_up:
         again = _try_again(ws, record, failure, attempts)
@@ -75,6 +77,17 @@ def _refused(ws: Workspace, record: InstanceRecord, failure: StartFailure) -> No
     failed = _unstarted(ws, crashed=True, outcome="start_failed", summary=cut(why))
     ended = msgspec.structs.replace(record, attempts=attempts)
     end_run(ws, ended, InstanceState.CRASHED, failed, reason=cut(why), failure=failure)
+
+
+def _overtaken(ws: Workspace, record: InstanceRecord, failure: StartFailure) -> bool:
+    """A version was removed while the start that names it was being committed: planned anew, it is fine."""
+    stored = ws.state.plans.find(record.plan_hash)
+    if failure.code != Code.TEMPLATE_NOT_FOUND.name or stored is None:
+        return False
+    templates = ws.state.templates
+    return any(
+        templates.version_of(each.name, each.hash) is None for each in decoded(stored.record).templates
+    )
 
 
 def _try_again(ws: Workspace, record: InstanceRecord, failure: StartFailure, attempts: int) -> Refused | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from corral.controller.instances.crash_loops import count_failure
-from corral.controller.instances.starts import StartRequest, release, start_run
+from corral.controller.instances.starts import StartRequest, release, settled_home, start_run
 from corral.controller.instances.workspace import Workspace
 from corral.controller.placement.placing import Refused
 from corral.domain.decisions import DecisionKind
@@ -44,6 +44,8 @@ def end_run(
         reason=reason,
         start_failure=failure or record.start_failure,
         state_before_offline=None,
+        # The end may be the first that is heard of a run; it has left its directory all the same.
+        home=settled_home(ws, record) if exit is not None and exit.known else record.home,
     )
     release(ws, record)
     ws.put_instance(ended)

@@ -11,7 +11,7 @@ from typing import Final
 import msgspec
 
 from corral.controller.instances.endings import run_again
-from corral.controller.instances.starts import StartRequest, next_requests, start_run
+from corral.controller.instances.starts import StartRequest, home_of, next_requests, start_run
 from corral.controller.instances.workspace import Workspace
 from corral.controller.placement.placing import Refused
 from corral.domain.decisions import DecisionKind
@@ -67,7 +67,7 @@ def _request(
     """The first that may run there: an ordinal whose directory is elsewhere may not."""
     reason = f"asked for by {ws.cause}"
     requests = next_requests(ws, group, reason=reason)
-    chosen = next(each for each in requests if node is None or each.home in ("", node))
+    chosen = next(each for each in requests if node is None or home_of(ws, group, each) in ("", node))
     if node is not None:
         chosen = msgspec.structs.replace(chosen, only=node, pinned=True)
     return msgspec.structs.replace(chosen, variables=variables) if variables else chosen

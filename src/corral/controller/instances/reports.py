@@ -13,7 +13,7 @@ from typing import Final
 import msgspec
 
 from corral.controller.instances.endings import end_run
-from corral.controller.instances.starts import reserve
+from corral.controller.instances.starts import reserve, settled_home
 from corral.controller.instances.wire_values import RunReport, cut, exit_record, tail_of
 from corral.controller.instances.workspace import Workspace
 from corral.domain.events import EventType
@@ -31,9 +31,8 @@ EVENT_OF_STATE: Final = {
     InstanceState.RUNNING: EventType.INSTANCE_RUNNING,
     InstanceState.STOPPING: EventType.INSTANCE_STOPPING,
 }
-
-
 _PREPARED: Final = frozenset({InstanceState.STARTING, InstanceState.RUNNING})
+"""Then its node has its directory."""
 
 
 class Stray(msgspec.Struct, frozen=True, kw_only=True):
@@ -110,7 +109,7 @@ def _advance(ws: Workspace, record: InstanceRecord, report: RunReport) -> Stray 
         started_at=report.started_at or record.started_at,
         readiness=report.readiness or record.readiness,
         console_end=max(record.console_end, report.console_end),
-        home=record.home or _home_of(ws, record, state),
+        home=settled_home(ws, record) if state in _PREPARED else record.home,
         reason=report.reason if state is not record.state else record.reason,
     )
     if changed != msgspec.structs.replace(record, console_end=changed.console_end):
@@ -118,14 +117,6 @@ def _advance(ws: Workspace, record: InstanceRecord, report: RunReport) -> Stray 
     if state is not record.state:
         announce(ws, changed)
     return None
-
-
-def _home_of(ws: Workspace, record: InstanceRecord, state: InstanceState) -> str:
-    """The node has its directory once it has prepared it."""
-    if state not in _PREPARED:
-        return ""
-    group = ws.group(record.group)
-    return record.node if group is not None and group.spec.static else ""
 
 
 def announce(ws: Workspace, record: InstanceRecord) -> None:

@@ -69,7 +69,8 @@ def free_instance_ids(ws: Workspace, group: GroupName) -> Iterator[InstanceId]:
 
 def next_requests(ws: Workspace, group: GroupRecord, *, reason: str) -> Iterator[StartRequest]:
     """The next instances of a group. Those of a static one are its ordinals: the lowest that does not
-    run comes first, under its own id, so that each directory is taken up again."""
+    run comes first, under its own id, so that each directory is taken up again. What a group of the same
+    name has left behind says where its directory is, and nothing more."""
     name = group.spec.name
     if not group.spec.static:
         yield from (StartRequest(id=id, reason=reason) for id in free_instance_ids(ws, GroupName(name)))
@@ -78,7 +79,11 @@ def next_requests(ws: Workspace, group: GroupRecord, *, reason: str) -> Iterator
         record = ws.instance(f"{name}-{number}")
         if record is None:
             yield StartRequest(id=InstanceId(f"{name}-{number}"), reason=reason)
-        elif not live(record.state):
+        elif live(record.state):
+            continue
+        elif record.created_at < group.created_at:
+            yield StartRequest(id=record.id, reason=reason, home=record.home)
+        else:
             yield StartRequest.after(record, reason=reason)
 
 
@@ -89,12 +94,11 @@ def start_run(ws: Workspace, group: GroupRecord, request: StartRequest) -> Insta
         check_instance_variables(resolved.plan, request.variables)
     except Rejected as error:
         return Refused.without_plan(error)
-    plan, home = resolved.record, _home(ws, group, request)
-    found = place(
-        group.spec, ws.nodes(), only=home or request.only, avoid=request.avoid, prefer=request.prefer
-    )
+    plan, home = resolved.record, home_of(ws, group, request)
+    only = home or _chosen(ws, request)
+    found = place(group.spec, ws.nodes(), only=only, avoid=request.avoid, prefer=request.prefer)
     if isinstance(found, Refused):
-        return found
+        return found.at_home(request.id, home) if home else found
     decision = ws.decide(
         request.kind,
         group=group.spec.name,
@@ -126,7 +130,7 @@ def start_run(ws: Workspace, group: GroupRecord, request: StartRequest) -> Insta
         created_at=request.created_at or ws.now,
         start_failure=request.failure,
         attempts=request.attempts,
-        pinned=request.pinned,
+        pinned=request.pinned and only is not None,
         variables=dict(request.variables),
         home=home,
     )
@@ -144,10 +148,22 @@ def start_run(ws: Workspace, group: GroupRecord, request: StartRequest) -> Insta
     return record
 
 
-def _home(ws: Workspace, group: GroupRecord, request: StartRequest) -> str:
+def home_of(ws: Workspace, group: GroupRecord, request: StartRequest) -> str:
     """Where its directory is, as long as that node is a member: on another it would begin anew."""
     kept = group.spec.static and ws.state.nodes.find(request.home) is not None
     return request.home if kept else ""
+
+
+def _chosen(ws: Workspace, request: StartRequest) -> str | None:
+    """The node it was bound to, unless that was removed since: nothing would ever start there."""
+    known = request.only is not None and ws.state.nodes.find(request.only) is not None
+    return request.only if known else None
+
+
+def settled_home(ws: Workspace, record: InstanceRecord) -> str:
+    """The home of a run that its node has prepared: of a static group, that node for good."""
+    group = ws.group(record.group)
+    return record.home or (record.node if group is not None and group.spec.static else "")
 
 
 def passed_over(found: Placement | Refused) -> list[Alternative]:

@@ -31,6 +31,9 @@ class Obstacle(enum.StrEnum):
     PORTS = "no free port"
 
 
+_ROOM: Final = frozenset({Obstacle.MEMORY, Obstacle.PORTS})
+
+
 class NodeRefusal(msgspec.Struct, frozen=True, kw_only=True):
     node: str
     obstacle: Obstacle
@@ -62,6 +65,18 @@ class Refused(msgspec.Struct, frozen=True, kw_only=True):
     def without_plan(cls, error: Rejected) -> Refused:
         """What the group's document names is not there, or does not fit together."""
         return cls(code=error.code, summary=error.message, cause=error)
+
+    def at_home(self, id: str, home: str) -> Refused:
+        """The same, of an instance whose directory is on one node: the others do not matter."""
+        own = tuple(each for each in self.refusals if each.node == home)
+        # How much is free changes all the time, and is no news.
+        told = "; ".join(each.obstacle if each.obstacle in _ROOM else each.reason for each in own)
+        return Refused(
+            code=self.code,
+            summary=f"the directory of '{id}' is on node '{home}': {told}; wait for that node, "
+            "or delete the instance to begin anew elsewhere",
+            refusals=own,
+        )
 
     def error(self, group: str) -> Rejected:
         if self.cause is not None:

@@ -37,15 +37,23 @@ def keep_group(ws: Workspace, name: str, *, pause_over: bool, budget: int) -> tu
 def _start(ws: Workspace, group: GroupRecord, plan: GroupPlan, budget: int) -> tuple[int, bool]:
     if budget <= 0:
         return 0, True
-    count = min(plan.missing, budget)
-    requests = itertools.islice(next_requests(ws, group, reason=plan.reason), count)
-    for started, request in enumerate(requests):
+    refused: Refused | None = None
+    started = 0
+    for request in itertools.islice(next_requests(ws, group, reason=plan.reason), plan.missing):
+        if started == budget:
+            return started, True
         found = start_run(ws, group, request)
-        if isinstance(found, Refused):
-            _fall_short(ws, group, plan, found)
-            return started, False
-    _say(ws, group, "")
-    return count, count < plan.missing
+        if not isinstance(found, Refused):
+            started += 1
+            continue
+        refused = refused or found
+        if not request.home:
+            break  # nor will any other find a place; but one that waits for its own node holds up nobody
+    if refused is None:
+        _say(ws, group, "")
+    else:
+        _fall_short(ws, group, plan, refused)
+    return started, False
 
 
 def _fall_short(ws: Workspace, group: GroupRecord, plan: GroupPlan, refused: Refused) -> None:

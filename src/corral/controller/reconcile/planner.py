@@ -34,7 +34,9 @@ def plan_group(group: GroupRecord, instances: Iterable[InstanceRecord], *, pause
     if group.deleting:
         empty = not any(live(each.state) for each in records)
         return GroupPlan(need=Need.DROP if empty else Need.NOTHING, reason="the group is being deleted")
-    present = sum(1 for each in records if stays(each))
+    # A static instance that is stopping is waited for: it is itself what is started next.
+    static = group.spec.static
+    present = sum(1 for each in records if stays(each) or (static and live(each.state)))
     missing = group.wanted_count - present
     end_pause = group.paused is not None and pause_over
     if missing <= 0:

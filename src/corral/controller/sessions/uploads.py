@@ -1,7 +1,7 @@
 """Bulk data from daemons: only what somebody here waits for, and resumable by offset.
 
-Small answers stay in memory. Anything else that has arrived lies in a file until it is whole; only then, and only with the promised digest, does
-it become a blob. A transfer that was cut goes on where it stopped, within one term.
+Small answers stay in memory. Anything else that has arrived lies in a file until it is whole; only then, and
+only with the promised digest, does it become a blob. A transfer that was cut goes on where it stopped, within one term.
 """
 
 from __future__ import annotations
@@ -143,7 +143,11 @@ class Uploads:
         return part
 
     async def _file(self, context: Any, opening: PushOpen, filed: asyncio.Future[pathlib.Path]) -> BlobInfo:
-        part = self._parts[opening.transfer_id] = self._place(opening)
+        part = self._place(opening)
+        before = self._parts.get(opening.transfer_id, part)
+        if before != part:  # other files by now: what came of the first is of no use, and takes room
+            before.unlink(missing_ok=True)
+        self._parts[opening.transfer_id] = part
         await self._part(context, opening)
         found = "" if filed.done() else await asyncio.to_thread(_digest_of, part)
         if filed.done():

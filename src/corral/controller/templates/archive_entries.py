@@ -24,6 +24,11 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     max_files: int
 
     @property
+    def entries(self) -> int:
+        """What an archive of such a tree has at most: files, directories and the root, each named once."""
+        return 2 * self.max_files + 1
+
+    @property
     def stream_bytes(self) -> int:
         """What an archive of such a tree has at most, headers included, packed or unpacked."""
         return self.max_bytes + _PER_ENTRY * self.max_files + _SPARE

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import functools
 import hashlib
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from typing import Final
@@ -19,7 +18,6 @@ from corral.errors import Code, Rejected
 from corral.store.port import BlobEngine
 from corral.system.clock import Clock
 
-_HASH_STEP: Final = 1024 * 1024
 _TOUCH_STEP: Final = 5000
 
 
@@ -89,14 +87,9 @@ async def _hash(blobs: BlobEngine, manifest: Manifest) -> str:
 
 async def _hash_archive(blobs: BlobEngine, manifest: Manifest) -> str:
     hash = hashlib.sha256()
-    gathered = bytearray()
-    async with contextlib.aclosing(archive_stream(manifest, blobs.read_blobs)) as blocks:
-        async for block in blocks:
-            gathered += block
-            if len(gathered) >= _HASH_STEP:
-                await in_thread(functools.partial(hash.update, bytes(gathered)))
-                gathered.clear()
-    hash.update(gathered)
+    async with contextlib.aclosing(archive_stream(manifest, blobs.read_blobs, digest=hash)) as blocks:
+        async for _ in blocks:
+            pass
     return hash.hexdigest()
 
 

@@ -39,6 +39,10 @@ def too_large(what: str, limit: str) -> Rejected:
     )
 
 
+def too_many_entries(max_files: int) -> Rejected:
+    return too_large("the archive has too many entries", f"{max_files} files")
+
+
 def contents_gone() -> Retryable:
     return Retryable(
         Code.TEMPLATE_UNAVAILABLE,

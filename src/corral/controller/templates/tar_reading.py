@@ -19,6 +19,8 @@ _HEADER_MAX: Final = 64 * 1024
 """Of a long name or a pax header."""
 _HEADERS_MAX: Final = 8
 """So many of them may come before an entry."""
+_DIGITS_MAX: Final = 10
+"""The length of a pax record has fewer digits."""
 _BEHIND_MAX: Final = 16 * 1024 * 1024
 """What may follow the end mark: tools fill their last record, and no more."""
 _FILES: Final = b"0\x007"
@@ -143,14 +145,15 @@ def _long(stream: Readable, header: _Header) -> bytes:
 
 def _apply_pax(data: bytes, override: _Override) -> None:
     """Records `LENGTH KEY=VALUE\\n`, of which the length counts all."""
-    while data:
-        digits, _, _ = data.partition(b" ")
-        length = int(digits) if digits.isdigit() and len(digits) < 10 else 0
-        record = data[len(digits) + 1 : length]
+    at = 0
+    while at < len(data):
+        digits, _, _ = data[at : at + _DIGITS_MAX].partition(b" ")
+        length = int(digits) if digits.isdigit() else 0
+        record = data[at + len(digits) + 1 : at + length]
         key, equals, value = record.partition(b"=")
-        if length > len(data) or not equals or not value.endswith(b"\n"):
+        if at + length > len(data) or not equals or not value.endswith(b"\n"):
             raise damaged("a pax header is malformed")
-        data = data[length:]
+        at += length
         if key == b"path":
             override.name = value[:-1]
         elif key == b"size":

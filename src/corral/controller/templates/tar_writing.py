@@ -7,14 +7,14 @@ and its size is known before its first byte.
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import heapq
 import struct
 import zlib
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Sequence
-from typing import Final, cast
+from typing import Final, Protocol, cast
 
+from corral.controller.templates.offloading import in_thread
 from corral.controller.templates.refusals import contents_gone
 from corral.domain.templates import Manifest, TemplateFile
 
@@ -25,8 +25,8 @@ _OCTAL_MAX: Final = 0o77777777777
 _STORED_MAX: Final = 65535
 _GZIP_HEADER: Final = b"\x1f\x8b\x08\x00\x00\x00\x00\x00\x00\xff"
 _END: Final = bytes(2 * _UNIT)
-_BREATH: Final = 100
-"""After so many entries the loop gets its turn: headers alone may be many."""
+_STEP: Final = 1024 * 1024
+"""So much is packed at a time: a hop to a thread costs more than a small file."""
 _ASKED: Final = 2000
 """So many blobs are asked for at a time."""
 
@@ -49,32 +49,89 @@ def archive_size(manifest: Manifest) -> int:
     tar = len(_END)
     for entry in entries_of(manifest):
         size = 0 if isinstance(entry, str) else entry.size
-        tar += len(header_of(entry)) + size + -size % _UNIT
+        tar += _header_size(entry) + size + -size % _UNIT
     blocks = -(-tar // _STORED_MAX)
     return len(_GZIP_HEADER) + tar + 5 * blocks + 8
 
 
-async def archive_stream(manifest: Manifest, read: ReadBlobs) -> AsyncGenerator[bytes, None]:
-    """The tar.gz. Raises NOT_FOUND or TEMPLATE_UNAVAILABLE when contents are gone."""
-    packed = StoredGzip()
-    async with contextlib.aclosing(_tar_stream(manifest, read)) as blocks:
-        async for block in blocks:
-            if out := packed.feed(block):
-                yield out
-    yield packed.finish()
+async def archive_stream(
+    manifest: Manifest, read: ReadBlobs, *, digest: Digest | None = None
+) -> AsyncGenerator[bytes, None]:
+    """The tar.gz, packed on threads; `digest` is fed there with every block of it. Raises NOT_FOUND or
+    TEMPLATE_UNAVAILABLE when contents are gone."""
+    packing = _Packing(manifest, digest)
+    async with contextlib.aclosing(_contents(manifest, read)) as contents:
+        async for block in contents:
+            packing.give(block)
+            while not packing.hungry:
+                yield await in_thread(packing.work)
+    packing.give(None)
+    while not packing.done:
+        yield await in_thread(packing.work)
 
 
-async def _tar_stream(manifest: Manifest, read: ReadBlobs) -> AsyncGenerator[bytes, None]:
-    async with contextlib.aclosing(Contents(manifest, read)) as contents:
-        for number, entry in enumerate(entries_of(manifest)):
-            if number % _BREATH == 0:
-                await asyncio.sleep(0)
+class Digest(Protocol):
+    """One of `hashlib`."""
+
+    def update(self, data: bytes, /) -> None: ...
+
+
+class _Packing:
+    """Contents in, archive out, in steps of about a MiB. One step at a time may run on a thread."""
+
+    def __init__(self, manifest: Manifest, digest: Digest | None) -> None:
+        self._manifest = manifest
+        self._digest = digest
+        self._gzip = StoredGzip()
+        self._rest = memoryview(b"")
+        self._last = False
+        self._pieces = self._tar()
+        self.hungry = True
+        """All that was given is packed."""
+        self.done = False
+
+    def give(self, contents: bytes | None) -> None:
+        """The contents that follow; None behind the last."""
+        self._rest = memoryview(contents or b"")
+        self._last = contents is None
+        self.hungry = False
+
+    def work(self) -> bytes:
+        """A step; returns what came out of it, which may be nothing. Blocking."""
+        gathered: list[bytes | memoryview] = []
+        size = 0
+        for piece in self._pieces:
+            gathered.append(piece)
+            size += len(piece)
+            if self.hungry or size >= _STEP:
+                break
+        else:
+            self.done = True
+        out = self._gzip.feed(b"".join(gathered))
+        if self.done:
+            out += self._gzip.finish()
+        if self._digest is not None:
+            self._digest.update(out)
+        return out
+
+    def _tar(self) -> Iterator[bytes | memoryview]:
+        for entry in entries_of(self._manifest):
             yield header_of(entry)
             if isinstance(entry, TemplateFile):
-                async for block in contents.take(entry.size):
-                    yield block
+                yield from self._content(entry.size)
                 yield bytes(-entry.size % _UNIT)
-    yield _END
+        yield _END
+
+    def _content(self, size: int) -> Iterator[bytes | memoryview]:
+        while size:
+            block, self._rest = self._rest[:size], self._rest[size:]
+            size -= len(block)
+            yield block
+            while size and not self._rest:
+                if self._last:
+                    raise contents_gone()
+                self.hungry = True
+                yield b""
 
 
 class Contents:
@@ -147,6 +204,12 @@ def header_of(entry: TemplateFile | str) -> bytes:
     if isinstance(entry, str):
         return _named_header(entry + "/", mode=0o755, size=0, kind=b"5")
     return _named_header(entry.path, mode=entry.mode, size=entry.size, kind=b"0")
+
+
+def _header_size(entry: TemplateFile | str) -> int:
+    path, size = (entry, 0) if isinstance(entry, str) else (entry.path, entry.size)
+    plain = path.isascii() and len(path) < 100 and size <= _OCTAL_MAX
+    return _UNIT if plain else len(header_of(entry))
 
 
 def _named_header(path: str, *, mode: int, size: int, kind: bytes) -> bytes:

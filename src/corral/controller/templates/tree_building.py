@@ -74,6 +74,8 @@ class TreeBuilder:
 
     def _add_parents(self, name: str, path: str) -> None:
         for parent in parents_of(path):
+            if parent in self._directories:
+                break  # then those above it are known, too: a deep tree costs each directory once
             if parent in self._files:
                 raise entry_refused(name, f"it lies beneath {parent!r}, which is a file")
             self._add_directories(parent)
@@ -94,5 +96,15 @@ def parents_of(path: str) -> Iterator[str]:
 def empty_directories(directories: Iterable[str], files: Iterable[str]) -> tuple[str, ...]:
     """Those with nothing in them; all others follow from what they hold."""
     wanted = set(directories)
-    filled = {parent for path in (*files, *wanted) for parent in parents_of(path)}
-    return tuple(sorted(wanted - filled))
+    return tuple(sorted(wanted - filled_directories((*files, *wanted))))
+
+
+def filled_directories(paths: Iterable[str]) -> set[str]:
+    """Those with something in them."""
+    filled: set[str] = set()
+    for path in paths:
+        for parent in parents_of(path):
+            if parent in filled:
+                break
+            filled.add(parent)
+    return filled

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import bisect
 from collections.abc import Iterable
 
 from corral.controller.templates.archive_entries import Limits
-from corral.controller.templates.tree_building import parents_of
+from corral.controller.templates.tree_building import filled_directories
 from corral.domain.templates import Manifest, TemplateFile
 from corral.errors import Code, Rejected, nearest
 
@@ -14,9 +15,9 @@ _GUESSES = 500
 
 def find_file(manifest: Manifest, path: str) -> TemplateFile:
     """NOT_FOUND with the nearest path there is."""
-    for file in manifest.files:
-        if file.path == path:
-            return file
+    place = bisect.bisect_left(manifest.files, path, key=lambda file: file.path)
+    if place < len(manifest.files) and manifest.files[place].path == path:
+        return manifest.files[place]
     raise _no_such_file(manifest, path)
 
 
@@ -36,10 +37,8 @@ def remove_path(manifest: Manifest, path: str) -> Manifest:
 def overlay(base: Manifest, upper: Manifest, limits: Limits) -> Manifest:
     """Both trees, the upper one's files in place of the lower one's of the same path."""
     files = {file.path: file for file in (*base.files, *upper.files)}
-    filled = {
-        parent for path in (*files, *base.directories, *upper.directories) for parent in parents_of(path)
-    }
     directories = {*base.directories, *upper.directories}
+    filled = filled_directories((*files, *directories))
     for path in files.keys() & (filled | directories):
         raise Rejected(
             Code.PATH_REFUSED,

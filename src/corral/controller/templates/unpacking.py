@@ -9,7 +9,7 @@ from collections.abc import Generator, Iterable, Iterator
 from typing import IO, Final
 
 from corral.controller.templates.archive_entries import Entries, Entry, Limits, Metered, blocks_of
-from corral.controller.templates.refusals import damaged
+from corral.controller.templates.refusals import damaged, too_many_entries
 from corral.controller.templates.tar_reading import read_tar
 from corral.controller.templates.tree_building import TreeBuilder
 from corral.controller.templates.zip_reading import read_zip
@@ -60,7 +60,9 @@ class Unpacking(Batches):
 
     def _unpack(self) -> Generator[tuple[str, bytes], None, None]:
         try:
-            for entry, blocks in self._entries():
+            for number, (entry, blocks) in enumerate(self._entries(), 1):
+                if number > self._limits.entries:
+                    raise too_many_entries(self._limits.max_files)
                 if entry.directory:
                     self._tree.add_directory(entry.name)
                 else:

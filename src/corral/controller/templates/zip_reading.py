@@ -10,7 +10,13 @@ from collections.abc import Iterator
 from typing import IO, Final
 
 from corral.controller.templates.archive_entries import BLOCK, Entries, Entry, Limits, refuse_kind
-from corral.controller.templates.refusals import damaged, entry_damaged, entry_refused, too_large
+from corral.controller.templates.refusals import (
+    damaged,
+    entry_damaged,
+    entry_refused,
+    too_large,
+    too_many_entries,
+)
 
 _END: Final = b"PK\x05\x06"
 _END_MAX: Final = 22 + 65535
@@ -39,9 +45,12 @@ def read_zip(file: IO[bytes], limits: Limits) -> Entries:
         archive = zipfile.ZipFile(file)
     except _DAMAGE as error:
         raise damaged(str(error)) from error
+    end = file.seek(0, 2)
     with archive:
         for info in archive.infolist():
             entry = _entry(info)
+            if not 0 <= info.header_offset < end:
+                raise entry_damaged(entry.name, "its place is not in the archive")
             yield entry, iter(()) if entry.directory else _content(archive, info, entry.name)
 
 
@@ -74,8 +83,6 @@ def _name(info: zipfile.ZipInfo) -> str:
 
 def _content(archive: zipfile.ZipFile, info: zipfile.ZipInfo, name: str) -> Iterator[bytes]:
     read = 0
-    if info.header_offset < 0:
-        raise entry_damaged(name, "its place is before the archive's beginning")
     try:
         with archive.open(info) as content:
             while block := content.read(BLOCK):
@@ -102,8 +109,8 @@ def _count(file: IO[bytes], limits: Limits) -> None:
         file.seek(extra, 1)
         left -= 46 + extra
         entries += 1
-        if entries > 2 * limits.max_files:
-            raise too_large("the archive has too many entries", f"{limits.max_files} files")
+        if entries > limits.entries:
+            raise too_many_entries(limits.max_files)
 
 
 def _directory(file: IO[bytes]) -> tuple[int, int]:

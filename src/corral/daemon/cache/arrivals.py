@@ -44,7 +44,7 @@ class SmallFiles:
         view = memoryview(data)
         while view:
             if self._open is None:
-                raise Retryable(Code.TRANSFER_INTERRUPTED, "the controller sent more than it was asked for")
+                raise _too_much()
             room = min(len(view), self._files[0].size - self._open.tell())
             self._open.write(view[:room])
             self._hasher.update(view[:room])
@@ -137,7 +137,7 @@ class LargeFile:
     def take(self, data: bytes | memoryview) -> None:
         assert self._open is not None
         if len(data) > self._file.size - self.position:
-            raise Retryable(Code.TRANSFER_INTERRUPTED, "the controller sent more than it was asked for")
+            raise _too_much()
         self._open.write(data)
         self._count(memoryview(data))
 
@@ -189,6 +189,10 @@ class LargeFile:
         self._piece, self._whole = hashlib.sha256(), self._whole_before.copy()
         self._open.truncate(self.position)
         self._open.seek(self.position)
+
+
+def _too_much() -> Retryable:
+    return Retryable(Code.ARTIFACT_DIGEST_MISMATCH, "the controller sent more than it was asked for")
 
 
 def _wrong(file: TemplateFile) -> Retryable:

@@ -71,7 +71,8 @@ class TemplateSync:
             except CorralError as error:
                 if error.code not in _LINE_TROUBLE:
                     raise
-                fruitless = 0 if self._received > before else fruitless + 1
+                moved = self._received > before and error.code is not Code.ARTIFACT_DIGEST_MISMATCH
+                fruitless = 0 if moved else fruitless + 1
                 if fruitless >= ATTEMPTS:
                     raise _unavailable(name, str(error)) from error
                 _log.warning("cache.transfer_broken", template=name, reason=str(error))

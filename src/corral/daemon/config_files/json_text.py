@@ -11,12 +11,13 @@ from typing import Any, Final
 import msgspec
 
 from corral.daemon.config_files.faults import MAX_DEPTH, MAX_VALUES, Impossible, Malformed, decoded, line_of
-from corral.daemon.config_files.splicing import Splices, line_start, newline_of
+from corral.daemon.config_files.splicing import Splices, line_start, newline_of, with_newlines
 from corral.daemon.config_files.values import settled
 
 _BLANK: Final = re.compile(r"[ \t\r\n]*")
 _ATOM: Final = re.compile(r"true|false|null|-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][-+]?[0-9]+)?")
-_STEP: Final = 2
+_INDENTED: Final = re.compile(r"\n([ \t]+)\S")
+_STEP: Final = "  "
 
 
 class _Node(msgspec.Struct, kw_only=True, gc=False):
@@ -71,13 +72,6 @@ def put(data: bytes, steps: tuple[str, ...], value: Any, *, create: bool) -> byt
     return (mark + splices.result()).encode()
 
 
-def get(data: bytes) -> Any:
-    """What a program reads out of the file."""
-    _, text = decoded(data)
-    _read(text)
-    return json.loads(text)
-
-
 def merge(lower: bytes, upper: bytes) -> bytes:
     """Map by map, the upper one's values win; lists are values."""
     mark, text = decoded(lower)
@@ -97,15 +91,16 @@ def merge(lower: bytes, upper: bytes) -> bytes:
 
 def _merge(splices: Splices, lower: _Node, upper: _Node, other: str) -> None:
     added: dict[str, _Raw] = {}
+    newline = newline_of(splices.text)
     for key in dict.fromkeys(name for name, _, _ in upper.entries):
         new, old = upper.at(key), lower.at(key)
         assert new is not None
         if old is None:
-            added[key] = _Raw(other[new.start : new.end])
+            added[key] = _Raw(with_newlines(other[new.start : new.end], newline))
         elif (old.kind, new.kind) == ("map", "map"):
             _merge(splices, old, new, other)
         else:
-            splices.replace(old.start, old.end, other[new.start : new.end])
+            splices.replace(old.start, old.end, with_newlines(other[new.start : new.end], newline))
     if added:
         _insert(splices, lower, list(added.items()))
 
@@ -132,13 +127,14 @@ def _insert(splices: Splices, node: _Node, pairs: Sequence[tuple[str | None, Any
         colon = ": " if node.kind == "list" else text[_string_end(text, begin) : last.start]
         gap = _blank_before(text, begin) or (" " if len(node.entries) == 1 and colon[-1:] == " " else "")
         lead = newline_of(text) + _indent(text, begin) if "\n" in gap else ""
-        parts = [gap + _labelled(key, colon, _dumped(value, lead)) for key, value in pairs]
+        parts = [gap + _labelled(key, colon, _dumped(value, lead, _step(text))) for key, value in pairs]
         splices.insert(last.end, "," + ",".join(parts))
         return
     newline = newline_of(text)
     indent = _indent(text, node.start)
-    inner = newline + indent + " " * _STEP
-    parts = [inner + _labelled(key, ": ", _dumped(value, inner)) for key, value in pairs]
+    step = _step(text)
+    inner = newline + indent + step
+    parts = [inner + _labelled(key, ": ", _dumped(value, inner, step)) for key, value in pairs]
     brackets = "{}" if node.kind == "map" else "[]"
     splices.replace(node.start, node.end, f"{brackets[0]}{','.join(parts)}{newline}{indent}{brackets[1]}")
 
@@ -167,14 +163,21 @@ def _indent(text: str, at: int) -> str:
 def _written(value: Any, text: str, beside: _Node) -> str:
     """A value for a place in this text: over several lines where the text around is."""
     lead = newline_of(text) + _indent(text, beside.start) if "\n" in text.strip() else ""
-    return _dumped(value, lead)
+    return _dumped(value, lead, _step(text))
 
 
-def _dumped(value: Any, lead: str) -> str:
+def _step(text: str) -> str:
+    """By how much this text indents: as its first line that does."""
+    found = _INDENTED.search(text)
+    return found[1] if found else _STEP
+
+
+def _dumped(value: Any, lead: str, step: str) -> str:
+    """In one line, or in as many as it takes, each but the first with `lead` before it."""
     if isinstance(value, _Raw):
         return value.text
     try:
-        dumped = json.dumps(value, indent=_STEP if lead else None, ensure_ascii=False, allow_nan=False)
+        dumped = json.dumps(value, indent=step if lead else None, ensure_ascii=False, allow_nan=False)
         dumped.encode()
     except ValueError:
         raise Impossible("JSON has no such value") from None

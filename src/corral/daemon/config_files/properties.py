@@ -6,12 +6,13 @@ whatever its encoding. What we write beyond ASCII is a \\u escape, which every r
 
 from __future__ import annotations
 
+import codecs
 import re
 from collections.abc import Iterator
 from typing import Any, Final, NamedTuple
 
 from corral.daemon.config_files.faults import Impossible, Malformed, line_of
-from corral.daemon.config_files.splicing import Splices, newline_of
+from corral.daemon.config_files.splicing import Splices, newline_of, with_newlines
 from corral.daemon.config_files.values import as_text
 
 _BLANKS: Final = " \t\f"
@@ -57,16 +58,18 @@ def get(data: bytes) -> dict[str, str]:
 
 def merge(lower: bytes, upper: bytes) -> bytes:
     """Per key, the upper one's value wins; comments and order are the lower one's, new keys follow."""
-    text, other = lower.decode("latin-1"), upper.decode("latin-1")
+    text = lower.decode("latin-1")
+    other = upper.removeprefix(codecs.BOM_UTF8).decode("latin-1")  # which is no part of its first key
     present = _by_key(text)
     splices = Splices(text)
     added = []
+    newline = _newline(text)
     for key, entry in _by_key(other).items():
-        raw = other[entry.value : entry.end]
+        raw = with_newlines(other[entry.value : entry.end], newline)
         if (old := present.get(key)) is not None:
             splices.replace(old.value, old.end, ("" if old.separated else "=") + raw)
         else:
-            added.append(other[entry.start : entry.end])
+            added.append(with_newlines(other[entry.start : entry.end], newline))
     if added:
         splices.insert(len(text), _appended(text, added))
     return splices.result().encode("latin-1")
@@ -179,9 +182,13 @@ def _escaped(text: str, *, key: bool = False) -> str:
     return "".join(parts)
 
 
+def _newline(text: str) -> str:
+    return "\r" if "\n" not in text and "\r" in text else newline_of(text)
+
+
 def _appended(text: str, lines: list[str]) -> str:
     """What has to follow the text so that these lines are lines of their own."""
-    newline = "\r" if "\n" not in text and "\r" in text else newline_of(text)
+    newline = _newline(text)
     before = "" if not text or text[-1] in "\r\n" else newline
     last = text.rstrip("\r\n") if text else ""
     if (len(last) - len(last.rstrip("\\"))) % 2 and text != last + newline * 2:

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import re
+from typing import Final
+
+_NEWLINE: Final = re.compile(r"\r\n|\r|\n")
+
 
 class Splices:
     """Stretches of a text and what takes their place. They do not overlap; those that begin at the same
@@ -31,6 +36,11 @@ def newline_of(text: str) -> str:
     """How this text ends its lines."""
     at = text.find("\n")
     return "\r\n" if at > 0 and text[at - 1] == "\r" else "\n"
+
+
+def with_newlines(text: str, newline: str) -> str:
+    """The text with all its lines ended like this."""
+    return _NEWLINE.sub(newline, text)
 
 
 def line_end(text: str, at: int) -> int:

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 import tomllib
-from collections.abc import MutableMapping
+from collections.abc import Iterator, MutableMapping
 from typing import Any, Final
 
 import tomlkit
 from tomlkit.exceptions import TOMLKitError
-from tomlkit.items import InlineTable
+from tomlkit.items import InlineTable, Item
 
 from corral.daemon.config_files.faults import Impossible, Malformed, decoded
 from corral.daemon.config_files.values import settled
 
-_MAX_CHARACTERS: Final = 1 << 20
+_MAX_CHARACTERS: Final = 1 << 19
+"""Which take some seconds."""
 _BARE_NEWLINE: Final = re.compile(r"(?<!\r)\n")
 _LINE: Final = re.compile(r"at line (\d+)")
 
@@ -31,11 +33,6 @@ def put(data: bytes, steps: tuple[str, ...], value: Any, *, create: bool) -> byt
     except (TOMLKitError, ValueError, TypeError, KeyError, AttributeError):
         result = ""
     return (mark + _checked(result, wanted)).encode()
-
-
-def get(data: bytes) -> dict[str, Any]:
-    """What a program reads out of the file."""
-    return _parsed(decoded(data)[1])
 
 
 def merge(lower: bytes, upper: bytes) -> bytes:
@@ -95,8 +92,12 @@ def _merge(lower: Any, upper: dict[str, Any]) -> None:
     for key, value in upper.items():
         if isinstance(value, dict) and isinstance(lower.get(key), MutableMapping):
             _merge(lower[key], value)
-        else:
+        elif key not in lower or not _same(_unwrapped(lower[key]), value):  # else its layout stays
             _assign(lower, key, value)
+
+
+def _unwrapped(item: Any) -> Any:
+    return item.unwrap() if isinstance(item, Item) else item
 
 
 def _check(value: Any) -> None:
@@ -135,13 +136,16 @@ def _dumped(document: tomlkit.TOMLDocument, before: str) -> str:
 
 def _checked(result: str, wanted: dict[str, Any]) -> str:
     """The edited text if it says what it shall, else one without comments that does."""
-    for text in (result, tomlkit.dumps(wanted)):
-        try:
+    for text in _candidates(result, wanted):
+        with contextlib.suppress(tomllib.TOMLDecodeError):
             if _same(tomllib.loads(text), wanted):
                 return text
-        except tomllib.TOMLDecodeError:
-            continue
     raise Impossible("TOML has no such value, or the file is laid out in a way that cannot be edited")
+
+
+def _candidates(result: str, wanted: dict[str, Any]) -> Iterator[str]:
+    yield result
+    yield tomlkit.dumps(wanted)  # takes its time, so not before it is needed
 
 
 def _same(one: Any, other: Any) -> bool:

@@ -10,11 +10,14 @@ from corral.daemon.config_files.splicing import Splices, line_end, line_start, n
 from corral.daemon.config_files.yaml_nodes import Node
 from corral.daemon.config_files.yaml_scalars import STEP, Scalar, block, entry, flow, is_one_line, scalar
 
-_COLON: Final = re.compile(r"[ \t]*:")
+_COLON: Final = re.compile(r"[ \t]*(\r?\n[ \t]*)?:")
+"""Behind a key; below it when the key has a question mark."""
+_HEADER: Final = re.compile(r"[|>]([1-9]?)([-+]?)([1-9]?)[ \t]*(#.*)?\r?$", re.MULTILINE)
+"""Of a text in lines of its own."""
 
 
 class Awkward(Exception):
-    """Laid out in a way that is not edited in place, such as keys with a question mark."""
+    """Laid out in a way that is not edited in place, such as a comment between a key and its colon."""
 
 
 def replace_value(splices: Splices, holder: Node | None, key: Node | None, old: Node, new: Any) -> None:
@@ -46,6 +49,7 @@ def insert_entries(splices: Splices, holder: Node, pairs: Sequence[tuple[str | S
         lines += (
             block([value], holder.column) if key is None else entry(scalar(key).text, value, holder.column)
         )
+    _end_last_line(splices, holder)
     add_lines(splices, holder.end, lines)
 
 
@@ -58,6 +62,19 @@ def add_lines(splices: Splices, at: int, lines: Sequence[str]) -> None:
         splices.insert(at, joined + newline)
     else:
         splices.insert(line_end(text, at), newline + joined)
+
+
+def _end_last_line(splices: Splices, node: Node) -> None:
+    """A text in lines of its own that ends with the file and not with a line break would get one from what
+    follows: its header says that it has none."""
+    while node.entries and not node.flow:
+        node = node.entries[-1][1]
+    text = splices.text
+    if node.block and node.end == len(text) and not text.endswith("\n"):
+        header = _HEADER.search(text, node.start)
+        if header is None:
+            raise Awkward
+        splices.replace(header.start() + 1, header.end(3), f"{header[1]}{header[3]}-")
 
 
 def trimmed_end(text: str, node: Node) -> int:

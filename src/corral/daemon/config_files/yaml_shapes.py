@@ -24,7 +24,9 @@ def shape(node: Node | None) -> Shape:
         return {_key(key): shape(value) for key, value in node.entries}
     if node.kind == "list":
         return [shape(item) for item, _ in node.entries]
-    return ("alias", node.value) if node.kind == "alias" else ("scalar", node.tag, node.value)
+    if node.kind == "alias":
+        return "alias", node.value
+    return "scalar", node.tag, "null" if node.tag == NULL else node.value  # there are five ways to write it
 
 
 def shape_of(value: Any) -> Shape:
@@ -125,6 +127,8 @@ def _refuse_tag(node: Node) -> None:
 
 
 def _key(node: Node) -> Shape:
+    if node.kind == "scalar":
+        return "scalar", node.tag, node.value  # found by its text
     found = shape(node)
     return found if isinstance(found, tuple) else ("complex", repr(found))
 
@@ -146,4 +150,4 @@ def _yaml_node(found: Shape) -> yaml.Node:
         return yaml.SequenceNode("tag:yaml.org,2002:seq", items, flow_style=False)
     if found[0] != "scalar":
         raise Impossible("it has aliases or complex keys, and is laid out in a way that cannot be edited")
-    return yaml.ScalarNode(found[1], found[2] or ("null" if found[1] == NULL else ""))
+    return yaml.ScalarNode(found[1], found[2])

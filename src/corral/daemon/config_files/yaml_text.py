@@ -161,7 +161,7 @@ def _merge(splices: Splices, lower: Node, upper: Node, below: Copier, above: Cop
                 _merge(splices, old, new, below, above)
             else:
                 replace_value(splices, lower, found[0], old, above.over(below.resolved(old), new, below))
-        else:
-            replace_value(splices, lower, found[0], old, above.copy(new))
+        elif shape_of(value := above.copy(new)) != shape(old):  # else its layout stays
+            replace_value(splices, lower, found[0], old, value)
     if added:
         insert_entries(splices, lower, added)

@@ -26,7 +26,7 @@ REDIRECTS: Final = 5
 LEAST_RATE: Final = 1024
 """Bytes a second, over a window of `downloads.timeout_seconds`: below it a server only holds us up."""
 WORTH_GOING_ON: Final = 1024 * 1024
-"""An attempt that brought so much does not count against the limit of attempts."""
+"""An attempt that got so much further does not count against the limit of attempts."""
 _BATCH: Final = 1024 * 1024
 _FIRST_PAUSE: Final = 0.5
 _LONGEST_PAUSE: Final = 15.0
@@ -57,7 +57,8 @@ class Downloads:
         where one is known, are right. What was interrupted is continued, also by a later call.
 
         Rejected: ARTIFACT_REFUSED (this address may not be asked), ARTIFACT_DIGEST_MISMATCH,
-        CACHE_DOWNLOAD_FAILED (the server says no). Retryable: CACHE_DOWNLOAD_FAILED, DISK_FULL.
+        CACHE_DOWNLOAD_FAILED (the server says no). Retryable: CACHE_DOWNLOAD_FAILED. OSError when the
+        disk refuses.
         """
         if self._tls is None:
             self._tls = await to_end(ssl.create_default_context)
@@ -69,19 +70,14 @@ class Downloads:
             await to_end(part.open)
             await self._persist(download, url)
             await to_end(part.finish)
-        except OSError as error:
-            raise Retryable(
-                Code.DISK_FULL, f"{shown_url(url)} cannot be written to disk: {error.strerror or error}"
-            ) from error
         finally:
             await to_end(part.close)
         _log.info("download.done", url=shown_url(url), size=part.size)
         return part.size
 
     async def _persist(self, download: _Download, url: str) -> None:
-        fruitless = 0
+        fruitless = furthest = 0
         while True:
-            before = download.received
             try:
                 await download.attempt(url)
                 return
@@ -89,7 +85,9 @@ class Downloads:
                 await to_end(download.part.discard)
                 raise
             except Retryable as error:
-                fruitless = 0 if download.received - before >= WORTH_GOING_ON else fruitless + 1
+                gained = download.part.size - furthest  # not what came: a server may send the same for ever
+                fruitless = 0 if gained >= WORTH_GOING_ON else fruitless + 1
+                furthest = max(furthest, download.part.size)
                 if fruitless >= self._settings.attempts:
                     raise _given_up(error, fruitless) from error
                 pause = min(
@@ -121,7 +119,6 @@ class _Download:
         self._validator = ""
         """What the server knows its present version of the file by."""
         self.part = part
-        self.received = 0
 
     async def attempt(self, url: str) -> None:
         """Fetch what is missing and check the whole. Retryable: another attempt may go on."""
@@ -187,7 +184,6 @@ class _Download:
             async with contextlib.aclosing(answer.blocks()) as blocks:
                 async for block in blocks:
                     waiting += block
-                    self.received += len(block)
                     seen += len(block)
                     if self.part.size + len(waiting) > limit:
                         raise self._too_large(target)

@@ -42,11 +42,16 @@ class Ingredients(msgspec.Struct, frozen=True, kw_only=True):
 
 async def fetch(plan: Plan, use: FileUse, progress: Progress) -> Ingredients:
     """StageFailed with the stage of what could not be had."""
-    templates, artifact, extensions = await _side_by_side(
-        _templates(plan, use, progress),
-        _artifacts(RUNTIME_PROVISION, (plan.artifact,) if plan.artifact else (), use, progress),
-        _artifacts(EXTENSION_PROVISION, tuple(e.artifact for e in plan.extensions), use, progress),
-    )
+    wanted = (plan.artifact,) if plan.artifact else ()
+    added = tuple(extension.artifact for extension in plan.extensions)
+    if not wanted and not added:
+        templates, artifact, extensions = await _templates(plan, use, progress), [], []
+    else:
+        templates, artifact, extensions = await _side_by_side(
+            _templates(plan, use, progress),
+            _artifacts(RUNTIME_PROVISION, wanted, use, progress),
+            _artifacts(EXTENSION_PROVISION, added, use, progress),
+        )
     with progress.stage(TEMPLATE_APPLY):
         merge = globs(plan.merge)
         programs = _as_layer(artifact, _PROGRAM_MODE)

@@ -134,16 +134,17 @@ class Preparer:
                 hint="lower memory_mb, or place it on a larger node",
                 field="memory_mb",
             )
-        plan = order.plan
-        java = ""
-        if not order.command and plan is not None and plan.jvm is not None:
-            java = await asyncio.to_thread(find_java, plan.jvm.java, self._java)
-        user = await asyncio.to_thread(
-            self._users.choose, order.instance_id, run_as=order.run_as, isolate=order.isolate
-        )
         self._ports.take(run_name(order.instance_id, order.incarnation), order.ports)
+        return await asyncio.to_thread(self._look_around, order)
+
+    def _look_around(self, order: StartOrder) -> tuple[WorkloadUser, str]:
+        """What has to be asked of the host: Java, user, ports, room. Blocks."""
+        plan, java = order.plan, ""
+        if not order.command and plan is not None and plan.jvm is not None:
+            java = find_java(plan.jvm.java, self._java)
+        user = self._users.choose(order.instance_id, run_as=order.run_as, isolate=order.isolate)
         if order.ports:
-            await asyncio.to_thread(check_free, order.ports)
+            check_free(order.ports)
         check_room(
             self._directories.static if order.static else self._directories.running,
             reserve_mb=self._reserve_mb,

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
+import threading
 import time
 from collections.abc import Callable, Iterator
 from typing import Final, cast
@@ -35,17 +37,27 @@ def stage_number(name: str) -> StartPreparationStage:
 
 
 class Progress:
-    """Where a preparation is, and how long each stage took. `entered` hears of every stage at once; who
-    tells others of it decides how often."""
+    """Where a preparation is, and how long each stage took. `entered` hears of every stage at once, in the
+    loop's thread, wherever the stage runs; who tells others of it decides how often."""
 
-    def __init__(self, entered: Callable[[str], None] = lambda _: None) -> None:
+    def __init__(self, entered: Callable[[str], None] | None = None) -> None:
         self._entered = entered
+        self._loop = asyncio.get_running_loop() if entered is not None else None
+        self._thread = threading.get_ident()
         self.took_ms: dict[str, float] = {}
+
+    def _enter(self, name: str) -> None:
+        if self._entered is None or self._loop is None:
+            return
+        if threading.get_ident() == self._thread:
+            self._entered(name)
+        else:
+            self._loop.call_soon_threadsafe(self._entered, name)
 
     @contextlib.contextmanager
     def stage(self, name: str) -> Iterator[None]:
         """What fails within is a failure of this stage. A stage may come in several parts."""
-        self._entered(name)
+        self._enter(name)
         began = time.perf_counter()
         try:
             yield

@@ -12,7 +12,7 @@ from corral.daemon.prepare.ingredients import fetch
 from corral.daemon.prepare.materialise import make_directory
 from corral.daemon.prepare.stages import CONFIG_PATCH, PROCESS_START, TEMPLATE_APPLY, Progress
 from corral.daemon.prepare.start_order import StartOrder
-from corral.daemon.prepare.static_trees import StaticTree, merged_rendering, own_tree, seed_of
+from corral.daemon.prepare.static_trees import Seed, StaticTree, merged_rendering, own_tree, seed_of
 from corral.daemon.prepare.substitution import Rendered
 from corral.daemon.prepare.tree_making import TreeMaker
 from corral.daemon.prepare.users import WorkloadUser
@@ -71,14 +71,11 @@ class StaticMaker:
         owner = owner_of(user)
         async with self._cache.use() as use:
             found = await fetch(plan, use, progress)
-            await self._trees.lay(plan, found, staged, owner, progress, warm=False)
-        rendered = await self._trees.render(plan, staged, found.texts, values, owner, progress)
-        with progress.stage(CONFIG_PATCH):
-            await in_thread(lambda _: apply_patches(staged, plan.patches, values=values.all))
+            rendered = await self._trees.fill(plan, found, staged, owner, values, progress)
         with progress.stage(PROCESS_START):
             give(staged, user)
-            await asyncio.to_thread(tree.move_all_in, staged)
-            await asyncio.to_thread(tree.write_seed, seed_of(plan, rendered.files))
+            await in_thread(lambda _: tree.move_all_in(staged))
+            await in_thread(lambda _: tree.write_seed(seed_of(plan, rendered.files)))
 
     async def _update(
         self,
@@ -89,26 +86,40 @@ class StaticMaker:
         values: Values,
         progress: Progress,
     ) -> None:
-        owner = owner_of(user)
         stale = await asyncio.to_thread(tree.stale, values)
-        make_directory(staged, owner)
         rendered = Rendered()
         if stale is None or stale:
-            async with self._cache.use() as use:
-                found = await fetch(plan, use, progress)
-                layout = found.layout.only(
-                    tree.open_to_change(found.layout.paths) if stale is None else stale
-                )
-                await self._trees.lay_layout(plan, layout, found, staged, owner, progress)
-            texts = found.texts & layout.paths
-            rendered = await self._trees.render(plan, staged, texts, values, owner, progress)
+            rendered = await self._lay_stale(tree, plan, staged, stale, user, values, progress)
+        else:
+            make_directory(staged, owner_of(user))
         with progress.stage(CONFIG_PATCH):
             await in_thread(lambda abort: self._patch_static(tree, plan, staged, values, abort))
         with progress.stage(PROCESS_START):
             seed = seed_of(plan, merged_rendering(tree, rendered, stale))
-            await asyncio.to_thread(self._settle, tree, staged, user)
-            if seed != tree.seed():
-                await asyncio.to_thread(tree.write_seed, seed)
+            await in_thread(lambda _: self._settle(tree, staged, user, seed))
+
+    async def _lay_stale(
+        self,
+        tree: StaticTree,
+        plan: Plan,
+        staged: pathlib.Path,
+        stale: frozenset[str] | None,
+        user: WorkloadUser,
+        values: Values,
+        progress: Progress,
+    ) -> Rendered:
+        """What has changed, made aside and filled in; None: everything that may be changed."""
+        async with self._cache.use() as use:
+            found = await fetch(plan, use, progress)
+            wanted = tree.open_to_change(found.layout.paths) if stale is None else stale
+            layout = found.layout.only(wanted)
+            filling = await self._trees.filling(plan, staged, owner_of(user), progress, size=layout.size)
+
+            def work(abort: Abort) -> Rendered:
+                filling.lay(layout, found, abort)
+                return filling.render(found.texts & layout.paths, values, abort)
+
+            return await self._trees.in_turn(work)
 
     def _patch_static(
         self, tree: StaticTree, plan: Plan, staged: pathlib.Path, values: Values, abort: Abort
@@ -119,9 +130,11 @@ class StaticMaker:
         tree.bring(staged, sorted(open_files), abort)
         apply_patches(staged, patches, values=values.all)
 
-    def _settle(self, tree: StaticTree, staged: pathlib.Path, user: WorkloadUser) -> None:
+    def _settle(self, tree: StaticTree, staged: pathlib.Path, user: WorkloadUser, seed: Seed) -> None:
         owner = owner_of(user)
         tree.move_in(staged, owner)
         if owner is not None and tree.path.stat().st_uid != owner[0]:
             own_tree(tree.path, owner)  # its group changed its user
         give(tree.path, user)
+        if seed != tree.seed():
+            tree.write_seed(seed)  # last: until it is there, the next start does all of this again

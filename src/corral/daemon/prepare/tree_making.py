@@ -4,41 +4,30 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-import os
 import pathlib
+from collections.abc import Callable
 from typing import Final
 
 import msgspec
-import structlog
 
-from corral.daemon.config_files.patching import apply_patches
 from corral.daemon.disk import check_room
-from corral.daemon.prepare.abort import in_thread
+from corral.daemon.prepare.abort import Abort, in_thread
 from corral.daemon.prepare.cache_port import FileCache
-from corral.daemon.prepare.copying import Copier, clones_work
+from corral.daemon.prepare.copying import clones_work
+from corral.daemon.prepare.filling import Filling
 from corral.daemon.prepare.ingredients import Ingredients, bootstrap_key, fetch
-from corral.daemon.prepare.layout import Layout
-from corral.daemon.prepare.materialise import make_directory, materialise
-from corral.daemon.prepare.stages import (
-    BOOTSTRAP_WARMUP,
-    CONFIG_PATCH,
-    PROCESS_START,
-    TEMPLATE_APPLY,
-    VARIABLE_SUBSTITUTION,
-    Progress,
-)
+from corral.daemon.prepare.stages import PROCESS_START, TEMPLATE_APPLY, Progress
 from corral.daemon.prepare.start_order import StartOrder
-from corral.daemon.prepare.substitution import Rendered, strictly, substitute_files
-from corral.daemon.prepare.trees import lay_beneath
+from corral.daemon.prepare.substitution import Rendered
 from corral.daemon.prepare.users import WorkloadUser
 from corral.daemon.prepare.values import Values
 from corral.daemon.prepare.warm_trees import WarmTrees
 from corral.daemon.prepare.working_directories import WorkingDirectories, give, owner_of
-from corral.domain.file_paths import globs
 from corral.domain.plans import Plan
+from corral.errors import CorralError
 from corral.sdk.runtime import run_name
 
-_log = structlog.get_logger("corral.daemon.prepare")
+_AT_ONCE: Final = 3
 _ENCODER: Final = msgspec.json.Encoder(order="sorted")
 
 
@@ -59,6 +48,7 @@ class TreeMaker:
         self._directories = directories
         self._warm = warm
         self._reserve_mb = reserve_mb
+        self._turns = asyncio.Semaphore(_AT_ONCE)
         self._clones: dict[pathlib.Path, bool] = {}
         """By the place of the directories: whether files of the cache can be cloned to there."""
 
@@ -74,121 +64,83 @@ class TreeMaker:
             with self._warm.preparing():
                 async with self._cache.use() as use:
                     found = await fetch(plan, use, progress)
-                    await self.lay(plan, found, staged, owner, progress, warm=order.isolate != "uid")
-                await self.render(plan, staged, found.texts, values, owner, progress)
-                with progress.stage(CONFIG_PATCH):
-                    if plan.patches:
-                        await in_thread(lambda _: apply_patches(staged, plan.patches, values=values.all))
+                    key = "" if order.isolate == "uid" or not found.layout.paths else tree_key(plan, owner)
+                    ahead = bool(key) and self._warm.take(key, staged)
+                    await self.fill(plan, found, staged, owner, values, progress, laid=ahead)
+            if key:
+                self._warm.want(key, lambda target: self._make_ahead(plan, target, owner))
             with progress.stage(PROCESS_START):
                 give(staged, user)
                 return self._directories.place(staged, order.instance_id, order.incarnation)
         finally:
             self._directories.drop(staged)
 
-    async def lay(
+    async def fill(
         self,
         plan: Plan,
         found: Ingredients,
+        staged: pathlib.Path,
+        owner: tuple[int, int] | None,
+        values: Values | None,
+        progress: Progress,
+        *,
+        laid: bool = False,
+    ) -> Rendered:
+        """The whole directory at `staged`; `laid`: all but variables and patches is there already. Without
+        values it is left at that."""
+        filling = await self.filling(plan, staged, owner, progress, size=0 if laid else found.layout.size)
+        key = bootstrap_key(plan)
+        first_run = found.use.bootstrap(key) if key is not None else None
+
+        def work(abort: Abort) -> Rendered:
+            if not laid:
+                filling.lay(found.layout, found, abort)
+                filling.lay_first_run(first_run, abort)
+            if values is None:
+                return Rendered()
+            rendered = filling.render(found.texts, values, abort)
+            filling.patch(values)
+            return rendered
+
+        return await self.in_turn(work)
+
+    async def in_turn(self, work: Callable[[Abort], Rendered]) -> Rendered:
+        """In a thread, a few at a time: orders and reports need threads as well, and must not wait until
+        large trees are copied."""
+        async with self._turns:
+            return await in_thread(work)
+
+    async def filling(
+        self,
+        plan: Plan,
         staged: pathlib.Path,
         owner: tuple[int, int] | None,
         progress: Progress,
         *,
-        warm: bool,
-    ) -> None:
-        """Everything that is alike for every run, from the pool or anew."""
-        if not warm or not found.layout.paths:
-            await self._lay_anew(plan, found, staged, owner, progress)
-            return
-        key = tree_key(plan, owner)
-        if not self._warm.take(key, staged):
-            await self._lay_anew(plan, found, staged, owner, progress)
-
-        async def make(target: pathlib.Path) -> None:
-            async with self._cache.use() as use:
-                quiet = Progress()
-                await self._lay_anew(plan, await fetch(plan, use, quiet), target, owner, quiet)
-
-        self._warm.want(key, make)
-
-    async def _lay_anew(
-        self,
-        plan: Plan,
-        found: Ingredients,
-        staged: pathlib.Path,
-        owner: tuple[int, int] | None,
-        progress: Progress,
-    ) -> None:
-        make_directory(staged, owner)
-        await self.lay_layout(plan, found.layout, found, staged, owner, progress)
-        key = bootstrap_key(plan)
-        if key is None:
-            return
-        with progress.stage(BOOTSTRAP_WARMUP):
-            if (tree := found.use.bootstrap(key)) is not None:
-                copier = Copier(clone=await self._can_clone(staged.parent), link=False, owner=owner)
-                await in_thread(lambda abort: lay_beneath(tree, staged, copier, owner, abort))
-
-    async def lay_layout(
-        self,
-        plan: Plan,
-        layout: Layout,
-        found: Ingredients,
-        staged: pathlib.Path,
-        owner: tuple[int, int] | None,
-        progress: Progress,
-    ) -> None:
-        if not layout.paths and not layout.directories:
-            return
+        size: int,
+    ) -> Filling:
+        """DISK_FULL when files of this size do not fit."""
         with progress.stage(TEMPLATE_APPLY):
             clone = await self._can_clone(staged.parent)
-            self._check_room(plan, staged.parent, 0 if clone else layout.size)
-            linked = owner is not None and owner[0] != os.geteuid()
-            copier = Copier(clone=clone, link=linked, owner=owner)
-            await in_thread(
-                lambda abort: materialise(
-                    layout, staged, content=found.content, copier=copier, abort=abort, owner=owner
+            try:
+                copied = 0 if clone else size
+                check_room(
+                    staged.parent, reserve_mb=self._reserve_mb, wanted_mb=plan.disk_mb, copied_bytes=copied
                 )
-            )
+            except CorralError:
+                self._warm.clear()  # the next try has this room as well
+                raise
+        return Filling(plan=plan, staged=staged, owner=owner, clone=clone, progress=progress)
 
-    def _check_room(self, plan: Plan, place: pathlib.Path, size: int) -> None:
-        try:
-            check_room(place, reserve_mb=self._reserve_mb, wanted_mb=plan.disk_mb, copied_bytes=size)
-        except Exception:
-            self._warm.clear()  # the next try has this room as well
-            raise
+    async def _make_ahead(self, plan: Plan, target: pathlib.Path, owner: tuple[int, int] | None) -> None:
+        async with self._cache.use() as use:
+            quiet = Progress()
+            await self.fill(plan, await fetch(plan, use, quiet), target, owner, None, quiet)
 
     async def _can_clone(self, place: pathlib.Path) -> bool:
         if place not in self._clones:
             self._clones[place] = await asyncio.to_thread(clones_work, self._cache_root, place)
         return self._clones[place]
-
-    async def render(
-        self,
-        plan: Plan,
-        staged: pathlib.Path,
-        texts: frozenset[str],
-        values: Values,
-        owner: tuple[int, int] | None,
-        progress: Progress,
-    ) -> Rendered:
-        """Variables in those of these files that the globs choose."""
-        with progress.stage(VARIABLE_SUBSTITUTION):
-            chosen = globs(plan.substitute)
-            if not chosen:
-                return Rendered()
-            paths = sorted(path for path in texts if chosen.matches(path))
-            rendered = await in_thread(
-                lambda abort: substitute_files(staged, paths, values, abort=abort, owner=owner)
-            )
-            if plan.strict_variables:
-                strictly(rendered.missing)
-            elif rendered.missing:
-                _log.warning(
-                    "instance.variables_unresolved",
-                    group=plan.group,
-                    where=[str(m) for m in rendered.missing[:20]],
-                )
-            return rendered
 
     async def keep_first_run(self, order: StartOrder) -> None:
         """What this run made at its first start is there for the next ones, where the group says so."""

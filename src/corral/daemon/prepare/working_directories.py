@@ -128,10 +128,9 @@ class WorkingDirectories:
 
     def discard(self, instance_id: str, incarnation: int) -> bool:
         """Put the directory of this run where `empty_bin` finds it. False when there is none, when it is
-        another start's by now, or when the disk refuses: that is said, and tried again the next time."""
-        if self._holders.get(instance_id, incarnation // RESTARTS_PER_START) != (
-            incarnation // RESTARTS_PER_START
-        ):
+        a later start's by now, or when the disk refuses: that is said, and tried again the next time."""
+        start = incarnation // RESTARTS_PER_START
+        if self._holders.get(instance_id, start) > start:
             return False
         try:
             gone = self._put_away(instance_id)

@@ -8,6 +8,10 @@ from collections.abc import AsyncIterator
 from typing import Final
 
 _LIMIT: Final = 16 * 1024
+LOCAL: Final = "127.0.0.1"
+_LOCAL_6: Final = "::1"
+_BOTH: Final = {LOCAL: (LOCAL, _LOCAL_6), _LOCAL_6: (_LOCAL_6, LOCAL)}
+"""What listens on `localhost` has one of them, and which one is up to the program."""
 
 
 class NotYet(Exception):
@@ -17,10 +21,7 @@ class NotYet(Exception):
 @contextlib.asynccontextmanager
 async def connected(host: str, port: int) -> AsyncIterator[tuple[asyncio.StreamReader, asyncio.StreamWriter]]:
     """A connection to what listens there. It is cut and not closed politely: nobody waits for the other side."""
-    try:
-        reader, writer = await asyncio.open_connection(host, port, limit=_LIMIT)
-    except OSError as error:
-        raise NotYet(f"no connection to port {port} ({(error.strerror or str(error)).lower()})") from error
+    reader, writer = await _open(host, port)
     try:
         # A port of the range for outgoing connections may be given to this very socket, which then talks
         # to itself.
@@ -33,6 +34,17 @@ async def connected(host: str, port: int) -> AsyncIterator[tuple[asyncio.StreamR
         writer.transport.abort()
         with contextlib.suppress(OSError):
             await writer.wait_closed()
+
+
+async def _open(host: str, port: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    errors: list[OSError] = []
+    for address in _BOTH.get(host, (host,)):
+        try:
+            return await asyncio.open_connection(address, port, limit=_LIMIT)
+        except OSError as error:
+            errors.append(error)
+    first = errors[0]
+    raise NotYet(f"no connection to port {port} ({(first.strerror or str(first)).lower()})") from first
 
 
 def shown(data: bytes | str, limit: int = 120) -> str:

@@ -4,6 +4,7 @@ alone; the lines are matched in a worker thread with RE2, whose time no pattern 
 from __future__ import annotations
 
 import asyncio
+import functools
 from collections.abc import Callable
 from typing import Final, TypeVar
 
@@ -16,6 +17,8 @@ LINE_BYTES: Final = 64 * 1024
 """A longer line is matched in parts of this length."""
 _BLOCK_BYTES: Final = 256 * 1024
 _HOLD_OFF: Final = 0.03
+_MOST_HOLD_OFF: Final = 0.15
+"""For what writes on and on: hundreds of servers that start together must not wear the daemon out."""
 _FLOOR: Final = 1.0
 
 T = TypeVar("T")
@@ -44,27 +47,33 @@ class LogProbe:
     async def until_seen(self) -> None:
         """Until a line matches. Begins again at the first byte when it is called again."""
         self._offset, self._rest, self._lines = 0, b"", 0
+        quiet, hold_off = False, _HOLD_OFF
         with ConsoleLog(self._console) as log, self._growth.follow(self._console) as growth:
             while True:
                 growth.arm()
-                while (found := await _finished(lambda: self._look(log))) is None:
+                while (found := await _finished(functools.partial(self._look, log, quiet))) is None:
                     pass
                 if found:
                     return
-                if await growth.within(_FLOOR):
-                    await asyncio.sleep(_HOLD_OFF)  # what writes on and on is looked at now and then
-                elif await _finished(self._matches_rest):
-                    return  # a prompt: it has no end, and waits for somebody
+                quiet = not await growth.within(_FLOOR)
+                if quiet:
+                    hold_off = _HOLD_OFF
+                else:
+                    await asyncio.sleep(hold_off)
+                    hold_off = min(hold_off * 1.5, _MOST_HOLD_OFF)
 
-    def _look(self, log: ConsoleLog) -> bool | None:
-        """At the next block: whether a line matched, None when there is more to look at."""
+    def _look(self, log: ConsoleLog, quiet: bool) -> bool | None:
+        """At the next block: whether a line matched, None when there is more to look at. `quiet`: a line that
+        was begun and does not go on counts, too: it is a prompt, and waits for somebody."""
         block = log.read(self._offset, _BLOCK_BYTES)
         if block.gap_before is not None:
             self._rest = b""
         self._offset = block.end
         if not block.data:
             log.release_old()
-            return None if block.gap_before is not None else False
+            if block.gap_before is not None:
+                return None
+            return quiet and bool(self._rest) and self._matches(self._rest)
         *lines, rest = (self._rest + block.data).split(b"\n")
         if len(rest) >= LINE_BYTES:
             lines.append(rest)
@@ -76,9 +85,6 @@ class LogProbe:
             if self._matches(line):
                 return True
         return None
-
-    def _matches_rest(self) -> bool:
-        return bool(self._rest) and self._matches(self._rest)
 
     def _matches(self, line: bytes) -> bool:
         line = line.removesuffix(b"\r")

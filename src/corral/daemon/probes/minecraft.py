@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import struct
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
@@ -27,9 +27,9 @@ class _Players(msgspec.Struct):
 
 
 class _Status(msgspec.Struct):
-    version: dict[str, Any] | None = None
+    """All else is passed over and never made into objects, of which a megabyte holds hundreds of thousands."""
+
     players: _Players | None = None
-    description: Any = None
 
 
 class _Silent(NotYet):

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import os
+import zlib
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Final
 
 import structlog
 
-from corral.daemon.probes.attempts import NotYet, shown
+from corral.daemon.probes.attempts import LOCAL, NotYet, shown
 from corral.daemon.probes.console_growth import ConsoleGrowth
 from corral.daemon.probes.log_probe import LogProbe
 from corral.daemon.probes.minecraft import ping
@@ -19,10 +21,10 @@ from corral.domain.probes import ProbeKind, ProbeSpec
 from corral.errors import CorralError
 from corral.sdk.runtime import Execution
 
-LOCAL: Final = "127.0.0.1"
 _ANYWHERE: Final = {"": LOCAL, "0.0.0.0": LOCAL, "::": "::1"}  # noqa: S104 - where it listens, not we
 """Addresses one can listen on but not call."""
 PLAYERS_SECONDS: Final = 5.0
+"""Between two questions for the players, and the most that one of them takes."""
 _FAILURES_TO_FORGET: Final = 3
 _COMMAND_MARGIN: Final = 10.0
 _log = structlog.get_logger("corral.daemon.probes")
@@ -93,20 +95,22 @@ class Readiness:
         spec = next((w.spec for w in self._watches if w.spec.kind is ProbeKind.MINECRAFT), None)
         if spec is None:
             return
-        failures, told = 0, None
-        if self._counts is not None:
-            report(told := self._counts)
-        while True:
+        watch = _Watch(spec, None)
+        failures, told = 0, self._counts
+        if told is not None:
+            report(told)
             await asyncio.sleep(interval)
-            try:
-                async with asyncio.timeout(spec.timeout_ms / 1000):
-                    found = await ping(self._host, self._port(spec))
-                failures = 0
-            except (NotYet, OSError, TimeoutError):
-                failures += 1
-                found = told if failures < _FAILURES_TO_FORGET else None
-            if found != told:
-                report(told := found)
+        else:
+            # Found by a daemon that begins, with all the others: each is asked at a moment of its own.
+            await asyncio.sleep(interval * zlib.crc32(self._name.encode()) / 2**32)
+        while True:
+            answered = await self._succeeds(watch, most=PLAYERS_SECONDS)
+            failures = 0 if answered else failures + 1
+            if failures == 0 or failures >= _FAILURES_TO_FORGET:
+                found = self._counts if answered else None
+                if found != told:
+                    report(told := found)
+            await asyncio.sleep(interval)
 
     async def _until_success(self, watch: _Watch) -> None:
         spec = watch.spec
@@ -130,9 +134,9 @@ class Readiness:
             else:
                 return
 
-    async def _succeeds(self, watch: _Watch) -> bool:
-        """One attempt, within its time."""
-        seconds = watch.spec.timeout_ms / 1000
+    async def _succeeds(self, watch: _Watch, *, most: float = math.inf) -> bool:
+        """One attempt, within its time and so many seconds at most."""
+        seconds = min(watch.spec.timeout_ms / 1000, most)
         margin = _COMMAND_MARGIN if watch.spec.kind is ProbeKind.COMMAND else 0.0
         try:
             async with asyncio.timeout(seconds + margin):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import re
 from collections.abc import AsyncIterator, Mapping
 from typing import Annotated, Any, Final
 
@@ -24,8 +25,10 @@ from corral.errors import Code, Rejected
 
 _ENTRY: Final = "/api/v1/catalog/{platform}/{version}"
 
+_DIGEST: Final = re.compile(r"[0-9a-f]{64}")
+
 FileName = Annotated[str, msgspec.Meta(min_length=1, max_length=255)]
-Sha256 = Annotated[str, msgspec.Meta(pattern=r"^[0-9a-f]{64}(?!\n)$")]
+Sha256 = Annotated[str, msgspec.Meta(max_length=64, description="64 lower-case hex digits.")]
 Description = Annotated[str, msgspec.Meta(max_length=1000)]
 
 
@@ -124,6 +127,13 @@ async def put_file(leading: Leading, call: Call[None, UploadQuery], source: Asyn
     if not name:
         raise Rejected(
             Code.MISSING_FIELD, "a new entry needs a file name", hint="add ?name=server.jar", field="name"
+        )
+    if query.sha256 is not None and _DIGEST.fullmatch(query.sha256) is None:
+        raise Rejected(
+            Code.INVALID_FIELD,
+            "sha256: it is not a SHA-256 in lower-case hex",
+            hint="compute it with sha256sum",
+            field="sha256",
         )
     blob = await leading.blobs.put_blob(source, expect=query.sha256)
     if not blob.size:

@@ -80,12 +80,20 @@ async def _until(
         if isinstance(error, Retryable) and error.code is not Code.TIMEOUT:
             raise
         found = leading.state.instances.find(shape.id)
-        seen = f"it is {found.record.state}" if found else "it is gone"
+        seen = _seen(found.record) if found else "it is gone"
         raise Retryable(
             Code.TIMEOUT,
             f"instance '{shape.id}' was not {what} within {timeout} seconds: {seen}",
             hint="it may still become so; look again",
         ) from None
+
+
+def _seen(record: InstanceRecord) -> str:
+    seen = f"it is {record.state}"
+    failure = record.start_failure
+    if failure is None or record.started_at is not None:
+        return seen
+    return f"{seen}, and its last start failed: {failure.code} at {failure.stage}: {failure.message}"[:800]
 
 
 def _start_failed(record: InstanceRecord) -> Rejected:

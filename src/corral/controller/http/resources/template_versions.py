@@ -142,8 +142,8 @@ def _before(record: TemplateRecord, number: int) -> int:
     if not earlier:
         raise Rejected(
             Code.NOT_FOUND,
-            f"template '{record.name}' has no version before {number}",
-            hint="say with which to compare it: ?from=",
+            f"template '{record.name}' has no version before {number} to compare it with",
+            hint="name both versions, 'from' and 'to'",
             field="from",
         )
     return earlier[-1]

@@ -1,0 +1,38 @@
+"""Waiting for what a node was asked for: it answers, its session ends, or this controller leads no more."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+from typing import Any, TypeVar
+
+from corral.errors import Code, CorralError, Retryable
+
+T = TypeVar("T")
+
+
+async def answer_of(answer: asyncio.Future[T], *, over: asyncio.Event, gone: CorralError) -> T:
+    """The answer; raises `gone` when the session is over first. The caller sets the deadline.
+
+    Afterwards the future is at its end: what comes later comes to nobody.
+    """
+    ending = asyncio.create_task(over.wait(), name="sessions/over")
+    try:
+        ends: set[asyncio.Future[Any]] = {answer, ending}
+        await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+        if not answer.done():
+            raise gone
+        return answer.result()
+    finally:
+        answer.cancel()
+        ending.cancel()
+        await asyncio.gather(ending, return_exceptions=True)
+
+
+def dismiss(answers: Iterable[asyncio.Future[Any]]) -> None:
+    """The term is over: nobody will answer."""
+    for answer in answers:
+        if not answer.done():
+            answer.set_exception(
+                Retryable(Code.NOT_LEADER, "this controller no longer leads", retry_after=1.0)
+            )

@@ -1,0 +1,182 @@
+"""Static instances: ordinals that go on where their directories are."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+from world import NOW, World, spec
+
+from corral.controller.collections import NODES
+from corral.controller.instances.forgetting import forgotten
+from corral.controller.instances.group_changes import create_group, delete_group, scale_group
+from corral.controller.instances.instance_changes import remove_instance, start_instance
+from corral.controller.instances.reports import fold_report
+from corral.controller.instances.wire_values import RunReport
+from corral.controller.reconcile.keeping import keep_group
+from corral.domain.ids import NodeId
+from corral.domain.instance_states import InstanceState
+from corral.domain.node_states import NodeState
+from corral.errors import Rejected
+from corral.system.config_schema import InstanceRetentionSection
+from corral.wire.v1.instance_pb2 import ExitStatus
+
+
+@pytest.fixture
+def world() -> World:
+    return World()
+
+
+def report(world, id, state, **fields):
+    record = world.record(id)
+    said = RunReport(id=id, incarnation=record.incarnation, state=state, **fields)
+    world.do(fold_report, record.node, said)
+
+
+def ran(world, id):
+    """It ran where it is, and has ended."""
+    report(world, id, InstanceState.RUNNING)
+    report(world, id, InstanceState.STOPPED)
+
+
+def keep(world, name="lobby"):
+    return world.do(keep_group, name, pause_over=False, budget=10)
+
+
+def become(world, node, state):
+    record = world.state.nodes.require(node).record
+    world.apply([NODES.put(node, msgspec.structs.replace(record, state=state), expect=None)])
+
+
+def test_a_static_group_takes_its_ordinals_up_again_where_their_worlds_are(world):
+    world.add_node(NodeId("n2"), memory=9000)
+    world.do(create_group, spec(static=True, min=1, memory_mb=100))
+    world.do(keep_group, "lobby", pause_over=False, budget=10)
+    first = world.record("lobby-1")
+    said = RunReport(id="lobby-1", incarnation=first.incarnation, state=InstanceState.RUNNING)
+    world.do(fold_report, first.node, said)
+    assert world.record("lobby-1").home == first.node == "n2"
+    ended = msgspec.structs.replace(said, state=InstanceState.CRASHED)
+    world.do(fold_report, first.node, ended)
+    world.add_node(NodeId("n3"), memory=900_000)
+    world.do(keep_group, "lobby", pause_over=False, budget=10)
+    again = world.record("lobby-1")
+    assert again.incarnation > first.incarnation
+    assert again.node == "n2"
+    assert world.state.instances.find("lobby-2") is None
+
+
+def test_a_static_instance_that_never_ran_may_go_elsewhere(world):
+    world.do(create_group, spec(static=True))
+    world.do(start_instance, "lobby")
+    report(world, "lobby-1", InstanceState.STOPPED)
+    assert world.record("lobby-1").home == ""
+    world.add_node(NodeId("n2"), memory=9000)
+    assert world.do(start_instance, "lobby", node="n2").id == "lobby-1"
+
+
+def test_an_ordinal_whose_world_is_elsewhere_is_not_started_on_the_node_that_was_chosen(world):
+    world.do(create_group, spec(static=True))
+    world.do(start_instance, "lobby")
+    report(world, "lobby-1", InstanceState.RUNNING)
+    report(world, "lobby-1", InstanceState.STOPPED)
+    world.add_node(NodeId("n2"))
+    assert world.do(start_instance, "lobby", node="n2").id == "lobby-2"
+    assert world.do(start_instance, "lobby").node == "n1"
+
+
+def test_a_run_of_which_nothing_but_its_end_is_heard_has_left_its_world_there(world):
+    world.do(create_group, spec(static=True))
+    world.do(start_instance, "lobby")
+    report(world, "lobby-1", InstanceState.CRASHED, exit=ExitStatus(known=True, code=3))
+    assert world.record("lobby-1").home == "n1"
+    world.add_node(NodeId("n2"), memory=9000)
+    assert world.do(start_instance, "lobby").node == "n1"
+
+
+def test_an_ordinal_that_waits_for_its_node_says_so_and_holds_up_no_other(world):
+    world.do(create_group, spec(static=True, memory_mb=100))
+    world.do(start_instance, "lobby")
+    ran(world, "lobby-1")
+    become(world, "n1", NodeState.REVOKED)
+    world.add_node(NodeId("n2"))
+    world.do(scale_group, "lobby", 3)
+    assert keep(world) == (2, False)
+    assert {record.id for record in live_ones(world)} == {"lobby-2", "lobby-3"}
+    reason = world.group().reason
+    assert "the directory of 'lobby-1' is on node 'n1': it is REVOKED" in reason
+    assert "delete the instance" in reason
+    assert keep(world) == (0, False)
+    assert (world.group().reason, world.types().count("GROUP_SHORT")) == (reason, 1)
+    with pytest.raises(Rejected) as caught:
+        world.do(start_instance, "lobby")
+    assert "REVOKED" in caught.value.message
+    assert "delete the instance" in caught.value.hint
+    world.do(remove_instance, "lobby-1")
+    assert keep(world) == (1, False)
+    assert (world.record("lobby-1").node, world.group().reason) == ("n2", "")
+
+
+def live_ones(world):
+    return [s.record for s in world.state.instances if s.record.state is InstanceState.SCHEDULED]
+
+
+def test_why_it_waits_is_not_told_again_whenever_room_changes(world):
+    world.do(create_group, spec(static=True, min=1, memory_mb=600))
+    keep(world)
+    ran(world, "lobby-1")
+    world.do(create_group, spec("other", memory_mb=100))
+    for _ in range(5):
+        world.do(start_instance, "other")
+    keep(world)
+    world.do(start_instance, "other")
+    keep(world)
+    assert "not enough memory" in world.group().reason
+    assert world.types().count("GROUP_SHORT") == 1
+
+
+def test_a_world_and_a_choice_that_went_with_a_node_bind_nobody(world):
+    world.add_node(NodeId("n2"))
+    world.do(create_group, spec(static=True))
+    assert world.do(start_instance, "lobby", node="n2").pinned
+    ran(world, "lobby-1")
+    world.apply([NODES.delete("n2", expect=None)])
+    world.add_node(NodeId("n3"))
+    again = world.do(start_instance, "lobby", node="n3")
+    assert (again.id, again.node) == ("lobby-1", "n3")
+    ran(world, "lobby-1")
+    world.apply([NODES.delete("n3", expect=None)])
+    world.do(scale_group, "lobby", 1)
+    keep(world)
+    last = world.record("lobby-1")
+    assert (last.node, last.pinned, last.home) == ("n1", False, "")
+
+
+def test_a_group_made_anew_finds_the_world_and_inherits_nothing_else(world):
+    world.add_node(NodeId("n2"), memory=9000)
+    world.do(create_group, spec(static=True))
+    world.do(start_instance, "lobby", node="n1", variables={"LEVEL": "old"})
+    ran(world, "lobby-1")
+    world.do(delete_group, "lobby", cascade=False)
+    world.now = NOW.replace(hour=1)
+    world.do(create_group, spec(static=True, min=1))
+    keep(world)
+    again = world.record("lobby-1")
+    assert (again.node, again.home) == ("n1", "n1")
+    assert (again.variables, again.pinned, again.created_at) == ({}, False, world.now)
+
+
+def test_the_record_of_a_world_stays_as_long_as_its_group_and_its_node(world):
+    def sweep():
+        config = InstanceRetentionSection(ended_per_group=1, ended_seconds=1)
+        world.apply(forgotten(world.state, config=config, now=NOW.replace(year=2030), limit=100))
+        return [stored.record.id for stored in world.state.instances]
+
+    world.add_node(NodeId("n2"), memory=9000)
+    world.do(create_group, spec(static=True))
+    for node in ("n1", "n2"):
+        ran(world, world.do(start_instance, "lobby", node=node).id)
+    assert sweep() == ["lobby-1", "lobby-2"]
+    world.apply([NODES.delete("n2", expect=None)])
+    assert sweep() == ["lobby-1"]
+    world.do(delete_group, "lobby", cascade=False)
+    assert sweep() == []
