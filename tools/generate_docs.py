@@ -230,16 +230,20 @@ def route_block(path: str, method: str, operation: dict[str, Any]) -> str:
         lines += ["", table(["parameter", "in", "type", ""], rows)]
     if "requestBody" in operation:
         lines += ["", f"Body: {content_text(operation['requestBody'])}."]
-    status, answer = next(iter(operation["responses"].items()))
-    lines += ["", f"Answer: {status}, {content_text(answer)}."]
+    for status, answer in operation["responses"].items():
+        if status.startswith("2"):
+            lines += ["", f"Answer: {status}, {content_text(answer)}."]
     return "\n".join(lines)
 
 
 def content_text(holder: dict[str, Any]) -> str:
     if "content" not in holder:
         return "no body"
-    ((kind, content),) = holder["content"].items()
-    return schema_text(content["schema"]) if kind == "application/json" else code(kind)
+    kinds = (
+        schema_text(content["schema"]) if kind == "application/json" else code(kind)
+        for kind, content in holder["content"].items()
+    )
+    return " or ".join(kinds)
 
 
 def shape_block(name: str, schema: dict[str, Any]) -> str:

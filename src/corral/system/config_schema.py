@@ -240,7 +240,8 @@ class CacheSection(Section, frozen=True, kw_only=True):
 
 class DownloadsSection(Section, frozen=True, kw_only=True):
     allow_hosts: Annotated[
-        tuple[str, ...], _says("Hosts artifacts may come from, `*.example.org` included; empty: any public one.")
+        tuple[str, ...],
+        _says("Hosts artifacts may come from, `*.example.org` included; empty: any public one."),
     ] = ()
     allow_private: Annotated[
         bool, _says("Also from loopback, link-local and private addresses; for development.")

@@ -11,6 +11,7 @@ import grpc
 
 from corral.controller.templates.changes import new_version
 from corral.domain.ids import NodeId
+from corral.system.clock import SystemClock
 from corral.testing.scripted_peers import ScriptedDaemon, enrolled_identity
 from corral.wire.transfer import CREDIT, EPOCH_KEY, SESSION_KEY
 from corral.wire.v1.data_pb2 import (
@@ -81,11 +82,16 @@ class Talker(ScriptedDaemon):
             call.cancel()
         raise AssertionError(f"the transfer ended after {len(received)} bytes")
 
-    async def push(self, transfer_id: str, content: bytes, digest: str) -> None:
+    async def open_push(self, transfer_id: str, digest: str, size: int):
+        """An upload that the other side has agreed to; its chunks are up to the caller."""
         call = DataServiceStub(self._channel).Push(metadata=self.session)
-        opening = PushOpen(transfer_id=transfer_id, digest=digest, size_bytes=len(content))
+        opening = PushOpen(transfer_id=transfer_id, digest=digest, size_bytes=size)
         await call.write(PushMessage(open=opening))
-        await call.read()
+        assert (await call.read()).WhichOneof("payload") == "accepted"
+        return call
+
+    async def push(self, transfer_id: str, content: bytes, digest: str) -> None:
+        call = await self.open_push(transfer_id, digest, len(content))
         for start in range(0, len(content), 65536):
             chunk = DataChunk(offset=start, data=content[start : start + 65536])
             await call.write(PushMessage(chunk=chunk))
@@ -119,9 +125,7 @@ class Depot:
     async def upload(self, name: str, files: dict[str, bytes], **settings):
         """A new current version, the way the API makes one."""
         intake = await self.term.templates.intake_archive(blocks(packed(files)))
-        change = new_version(
-            self.state, name, intake, now=self.controller.app._clock.now(), keep=20, **settings
-        )
+        change = new_version(self.state, name, intake, now=SystemClock().now(), keep=20, **settings)
         await self.term.ledger.commit(*change.steps)
         return self.state.templates.require(name).record.version()
 

@@ -10,8 +10,12 @@ import grpc
 import pytest
 from depot import packed
 
-from corral.domain.ids import NodeId
+from corral.controller.distribution.saving import FileSaving
 from corral.errors import Code, CorralError, Rejected
+from corral.system.config_schema import TemplatesSection
+from corral.system.entropy import SystemEntropy
+from corral.testing.waiting import eventually
+from corral.wire.v1.data_pb2 import DataChunk, PushMessage
 from corral.wire.v1.instance_pb2 import SaveFilesFailed
 from corral.wire.v1.link_pb2 import DaemonMessage
 
@@ -94,12 +98,74 @@ async def test_what_makes_no_sense_is_refused_before_a_node_is_asked(depot):
     assert caught.value.code is Code.NOT_FOUND
 
 
+async def begun(talker, depot, transfer_id: str, digest: str, size: int = 1_000_000):
+    """An upload of which a part has come, and no more."""
+    call = await talker.open_push(transfer_id, digest, size)
+    await call.write(PushMessage(chunk=DataChunk(offset=0, data=b"x" * 60_000)))
+    await eventually(lambda: incoming(depot))
+    return call
+
+
 async def test_an_upload_nobody_waits_for_any_more_is_given_up_and_removed(depot):
-    talker, _ = await ready(depot)
-    future = depot.term.uploads.expect_file("t1", node_id=NodeId("n1"), max_bytes=10_000_000)
-    archive = os.urandom(1_000_000)
-    pushing = asyncio.create_task(talker.push("t1", archive, hashlib.sha256(archive).hexdigest()))
-    future.cancel()
-    with pytest.raises((grpc.aio.AioRpcError, AttributeError)):
-        await pushing
+    talker, id = await ready(depot)
+    saving = asyncio.create_task(saved(depot, id))
+    order = (await talker.read_until("save_files")).save_files
+    call = await begun(talker, depot, order.request_id, "0" * 64)
+    saving.cancel()
+    await asyncio.gather(saving, return_exceptions=True)
+    await eventually(lambda: incoming(depot) == [])
+    call.cancel()
+    with pytest.raises(grpc.aio.AioRpcError) as refused:
+        await talker.push(order.request_id, b"x", "0" * 64)
+    assert refused.value.code() is grpc.StatusCode.NOT_FOUND
+
+
+async def test_an_upload_that_begins_anew_as_another_does_not_keep_what_came_before(depot):
+    talker, id = await ready(depot)
+    saving = asyncio.create_task(saved(depot, id))
+    order = (await talker.read_until("save_files")).save_files
+    (await begun(talker, depot, order.request_id, "0" * 64)).cancel()
+    archive = packed({"a": os.urandom(100_000)})
+
+    async def pushed() -> bool:
+        try:
+            await talker.push(order.request_id, archive, hashlib.sha256(archive).hexdigest())
+        except grpc.aio.AioRpcError:
+            return False  # the first has not ended yet
+        return True
+
+    await eventually(pushed)
+    assert await saving == archive
     assert incoming(depot) == []
+
+
+class OneUpload:
+    """An upload that is whole when the test says so."""
+
+    def __init__(self) -> None:
+        self.arrival = asyncio.get_running_loop().create_future()
+
+    def expect_file(self, transfer_id, *, node_id, max_bytes):
+        return self.arrival
+
+
+async def test_a_file_that_arrives_as_its_reader_gives_up_is_removed(depot):
+    talker, id = await ready(depot)
+    upload, record = OneUpload(), depot.state.instances.require(id).record
+    saving = FileSaving(
+        links=depot.term.sessions, uploads=upload, limits=TemplatesSection(), entropy=SystemEntropy()
+    )
+
+    async def read() -> None:
+        async with saving.save(record, ["world/**"]):
+            raise AssertionError("it was given up")
+
+    reading = asyncio.create_task(read())
+    await talker.read_until("save_files")
+    whole = depot.controller.data / "whole"
+    whole.write_bytes(b"x")
+    upload.arrival.set_result(whole)
+    reading.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await reading
+    assert not whole.exists()

@@ -12,6 +12,7 @@ import msgspec
 
 from corral.daemon.config_files.faults import MAX_DEPTH, MAX_VALUES, Impossible, Malformed, decoded, line_of
 from corral.daemon.config_files.splicing import Splices, line_start, newline_of, with_newlines
+from corral.daemon.config_files.steps import item_place, nested
 from corral.daemon.config_files.values import settled
 
 _BLANK: Final = re.compile(r"[ \t\r\n]*")
@@ -55,7 +56,8 @@ def put(data: bytes, steps: tuple[str, ...], value: Any, *, create: bool) -> byt
     for place, step in enumerate(steps):
         where = ".".join(steps[:place]) or "the file"
         if node.kind == "list":
-            child = _item(node, step, where, may_append=create)
+            at = item_place(step, len(node.entries), where=where, may_append=create)
+            child = node.entries[at][2] if at < len(node.entries) else None
         elif node.kind == "map":
             child = node.at(step)
         else:
@@ -64,7 +66,7 @@ def put(data: bytes, steps: tuple[str, ...], value: Any, *, create: bool) -> byt
             if not create:
                 raise Impossible(f"it has no '{'.'.join(steps[: place + 1])}'")
             key = None if node.kind == "list" else step
-            _insert(splices, node, [(key, _nested(steps[place + 1 :], settled(value)))])
+            _insert(splices, node, [(key, nested(steps[place + 1 :], settled(value)))])
             break
         node = child
     else:
@@ -103,20 +105,6 @@ def _merge(splices: Splices, lower: _Node, upper: _Node, other: str) -> None:
             splices.replace(old.start, old.end, with_newlines(other[new.start : new.end], newline))
     if added:
         _insert(splices, lower, list(added.items()))
-
-
-def _item(node: _Node, step: str, where: str, *, may_append: bool) -> _Node | None:
-    """The item; None: there is room for it right behind the last one."""
-    count = len(node.entries)
-    if not step.isdecimal() or len(step) > 9 or int(step) > count or (int(step) == count and not may_append):
-        raise Impossible(f"{where} is a list of {count}, and has no '{step}'")
-    return node.entries[int(step)][2] if int(step) < count else None
-
-
-def _nested(steps: tuple[str, ...], value: Any) -> Any:
-    for step in reversed(steps):
-        value = {step: value}
-    return value
 
 
 def _insert(splices: Splices, node: _Node, pairs: Sequence[tuple[str | None, Any]]) -> None:

@@ -13,6 +13,7 @@ from tomlkit.exceptions import TOMLKitError
 from tomlkit.items import InlineTable, Item
 
 from corral.daemon.config_files.faults import Impossible, Malformed, decoded
+from corral.daemon.config_files.steps import item_place, nested
 from corral.daemon.config_files.values import settled
 
 _MAX_CHARACTERS: Final = 1 << 19
@@ -60,9 +61,7 @@ def _put(container: Any, steps: tuple[str, ...], value: Any, *, create: bool) ->
             continue
         new = settled(value, text=present and isinstance(container[key], str))
         _check(new)
-        for name in reversed(rest):
-            new = {name: new}
-        _assign(container, key, new)
+        _assign(container, key, nested(rest, new))
         return
 
 
@@ -71,10 +70,8 @@ def _found(container: Any, step: str, where: str, *, may_append: bool) -> tuple[
         return step, step in container
     if not isinstance(container, list):
         raise Impossible(f"{where} is neither a table nor an array")
-    count = len(container)
-    if not step.isdecimal() or len(step) > 9 or int(step) > count or (int(step) == count and not may_append):
-        raise Impossible(f"{where} is an array of {count}, and has no '{step}'")
-    return int(step), int(step) < count
+    place = item_place(step, len(container), where=where, may_append=may_append)
+    return place, place < len(container)
 
 
 def _assign(container: Any, key: Any, value: Any) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 
 from corral.daemon.config_files.faults import Impossible, Malformed, decoded
 from corral.daemon.config_files.splicing import Splices
+from corral.daemon.config_files.steps import item_place, nested
 from corral.daemon.config_files.values import settled
 from corral.daemon.config_files.yaml_editing import Awkward, add_lines, insert_entries, replace_value
 from corral.daemon.config_files.yaml_nodes import STR, Document, Node, read
@@ -37,7 +38,7 @@ def put(data: bytes, steps: tuple[str, ...], value: Any, *, create: bool) -> byt
 
     def edit() -> None:
         if document.root is None:
-            add_lines(splices, len(text), entry(scalar(steps[0]).text, _nested(steps[1:], new), 0))
+            add_lines(splices, len(text), entry(scalar(steps[0]).text, nested(steps[1:], new), 0))
         else:
             _put(splices, document.root, steps, new)
 
@@ -89,17 +90,10 @@ def _leaf(node: Node | None, steps: tuple[str, ...], *, create: bool) -> Node | 
         if node.kind == "scalar":
             raise Impossible(f"{where} is neither a map nor a list")
         if node.kind == "list":
-            count = len(node.entries)
-            if (
-                not step.isdecimal()
-                or len(step) > 9
-                or int(step) > count
-                or (int(step) == count and not create)
-            ):
-                raise Impossible(f"{where} is a list of {count}, and has no '{step}'")
-            node = node.entries[int(step)][1] if int(step) < count else None
-            if node is None:
+            at = item_place(step, len(node.entries), where=where, may_append=create)
+            if at == len(node.entries):
                 return None
+            node = node.entries[at][1]
             continue
         found = node.at(step)
         if found is None:
@@ -114,25 +108,19 @@ def _missing(steps: tuple[str, ...], create: bool) -> None:
         raise Impossible(f"it has no '{'.'.join(steps)}'")
 
 
-def _nested(steps: tuple[str, ...], value: Any) -> Any:
-    for step in reversed(steps):
-        value = {step: value}
-    return value
-
-
 def _put(splices: Splices, root: Node, steps: tuple[str, ...], value: Any) -> None:
     """The place was looked at before: what is missing may be made."""
     if root.empty:
         splices.replace(
-            root.start, root.end, "\n".join(entry(scalar(steps[0]).text, _nested(steps[1:], value), 0))
+            root.start, root.end, "\n".join(entry(scalar(steps[0]).text, nested(steps[1:], value), 0))
         )
         return
     holder, key, node = None, None, root
     for place, step in enumerate(steps):
         if node.empty:
-            replace_value(splices, holder, key, node, _nested(steps[place:], value))
+            replace_value(splices, holder, key, node, nested(steps[place:], value))
             return
-        rest = _nested(steps[place + 1 :], value)
+        rest = nested(steps[place + 1 :], value)
         if node.kind == "list":
             if int(step) == len(node.entries):
                 insert_entries(splices, node, [(None, rest)])
