@@ -8,7 +8,7 @@ import click
 
 from corral.cli.client import segment
 from corral.cli.confirm import confirm, yes_option
-from corral.cli.failure import Refused, WaitRanOut, WrongUsage
+from corral.cli.failure import Failure, Refused, WaitRanOut, WrongUsage
 from corral.cli.noun import Noun
 from corral.cli.output import Column, Item, list_table, plain, show_done, show_list, show_one, state_column
 from corral.cli.session import Session, api_command
@@ -247,7 +247,11 @@ def _troubles(session: Session, name: str) -> str:
     from corral.cli.instance_waits import INSTANCES, start_trouble
 
     found: dict[str, str] = {}
-    for instance in session.client.pages(INSTANCES, {"group": name}, limit=_LOOKED_AT):
+    try:
+        instances = session.client.pages(INSTANCES, {"group": name}, limit=_LOOKED_AT)
+    except Failure:
+        return ""  # that time is up counts more
+    for instance in instances:
         trouble = start_trouble(instance)
         if trouble:
             found.setdefault(trouble, str(instance["id"]))

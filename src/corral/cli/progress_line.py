@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import sys
 import time
 from types import TracebackType
@@ -33,7 +34,8 @@ class ProgressLine:
     def show(self, text: str) -> None:
         if text != self._shown and sys.stderr.isatty():
             self._shown = text
-            sys.stderr.write(f"\r\x1b[K{printable(text)}")
+            width = shutil.get_terminal_size().columns - 1  # a line that wraps could not be cleared
+            sys.stderr.write(f"\r\x1b[K{printable(text)[:width]}")
             sys.stderr.flush()
 
 

@@ -16,7 +16,6 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 _FIRST_PAUSE_SECONDS: Final = 0.05
 _LONGEST_PAUSE_SECONDS: Final = 0.5
-_SHOWN_LENGTH: Final = 160
 
 
 def wait_options(default: str = "60s") -> Callable[[F], F]:
@@ -43,7 +42,7 @@ def wait_until(look: Callable[[], tuple[bool, str]], *, timeout: int, what: str)
             done, seen = look()
             if done:
                 return
-            line.show(f"{seen[:_SHOWN_LENGTH]} ({time.monotonic() - began:.0f}s)")
+            line.show(f"{time.monotonic() - began:.0f}s: {seen}")
             if time.monotonic() + pause > deadline:
                 raise WaitRanOut(f"{what} within {timeout} seconds: {seen}")
             time.sleep(pause)

@@ -89,6 +89,8 @@ class Housekeeping:
                 await self.forget_journals()
             except CorralError as error:
                 _log.warning("housekeeping.postponed", reason=str(error))
+            except Exception:
+                _log.exception("housekeeping.sweep_failed")
             await asyncio.sleep(_SWEEP_SECONDS)
 
     async def _collect_for_ever(self) -> None:

@@ -142,7 +142,7 @@ def _part(part: str) -> str:
     result, at = "", 0
     while at < len(part):
         sign = part[at]
-        close = part.find("]", at + 2) if sign == "[" else -1
+        close = _closing(part, at) if sign == "[" else -1
         if sign == "*":
             result += "[^/]*"
         elif sign == "?":
@@ -156,9 +156,15 @@ def _part(part: str) -> str:
     return result
 
 
+def _closing(part: str, at: int) -> int:
+    """Where the set that begins here ends, or -1. A bracket that comes first in it is a member."""
+    first = at + 2 if part[at + 1 : at + 2] in ("!", "^") else at + 1
+    return part.find("]", first + 1)
+
+
 def _class(members: str) -> str:
     """`[a-z]` or `[!a-z]` without the `/`; empty when it is none, and the bracket a letter like others."""
-    negated = members[0] in "!^" and len(members) > 1
+    negated = members[0] in "!^"
     ranges, at, rest = [], 0, members[1:] if negated else members
     while at < len(rest):
         span = at + 2 < len(rest) and rest[at + 1] == "-"

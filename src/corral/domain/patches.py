@@ -118,10 +118,10 @@ def _check_scalar(patch: PatchSpec, where: str, field: str) -> None:
 
 
 def _check_value(value: object, kind: str, field: str) -> None:
+    if _deeper(value, MAX_NESTING):
+        raise invalid(field, f"it is nested deeper than {MAX_NESTING}", "put it into a template")
     if kind == "toml" and _holds_null(value):
         raise invalid(field, "TOML has no null", "leave the key out, or use an empty text")
-    if _depth(value) > MAX_NESTING:
-        raise invalid(field, f"it is nested deeper than {MAX_NESTING}", "put it into a template")
     if len(msgspec.json.encode(value)) > MAX_VALUE:
         raise invalid(field, f"it is longer than {MAX_VALUE} bytes", "put it into a template")
 
@@ -136,5 +136,6 @@ def _holds_null(value: object) -> bool:
     return value is None or any(_holds_null(child) for child in _children(value))
 
 
-def _depth(value: object) -> int:
-    return 1 + max((_depth(child) for child in _children(value)), default=0)
+def _deeper(value: object, levels: int) -> bool:
+    """It is never looked deeper than that: a value may be nested as deeply as a parser goes."""
+    return levels == 0 or any(_deeper(child, levels - 1) for child in _children(value))

@@ -81,6 +81,9 @@ class StandIn:
     def __init__(self) -> None:
         self.answers: dict[tuple[str, str], Handler | File | tuple[int, Any]] = {}
         self.requests: list[Request] = []
+        self.early: dict[str, tuple[int, Any]] = {}
+        """By path: answered before the body is read, which is then thrown away as it comes."""
+        self.discarded = 0
         self._server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
         self._server.daemon_threads = False
         self._thread = threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.01})
@@ -113,6 +116,10 @@ class StandIn:
 
             def handle_any(self) -> None:
                 length = int(self.headers.get("Content-Length") or 0)
+                if early := stand_in.early.get(self.path):
+                    self._reply(early)
+                    self._discard(length)
+                    return
                 raw = self.rfile.read(length)
                 is_json = self.headers.get("Content-Type", "").startswith("application/json")
                 body = (json.loads(raw) if is_json else raw) if length else None
@@ -143,6 +150,14 @@ class StandIn:
                     self.wfile.write(answer)
                 elif answer is not None:
                     self._stream(answer)
+
+            def _discard(self, length: int) -> None:
+                self.close_connection = True
+                try:
+                    while stand_in.discarded < length and (part := self.rfile.read1(65536)):
+                        stand_in.discarded += len(part)
+                except OSError:
+                    pass  # the sender left
 
             def _stream(self, frames: Iterator[bytes]) -> None:
                 self.send_response(200)

@@ -115,8 +115,24 @@ def test_a_wait_that_runs_out_exits_with_4_and_says_what_was_seen(corral: Corral
     assert done.returncode == 4
     assert done.stderr == (
         "error: group 'lobby' did not have its instances within 1 seconds: "
-        "group 'lobby': 1/2 ready, no node has room\n"
+        "1/2 ready, no node has room\nhint: corral why lobby\n"
     )
+
+
+def test_a_wait_that_runs_out_tells_why_instances_did_not_start(corral: Corral, server: StandIn) -> None:
+    failure = {"stage": "TEMPLATE_APPLY", "code": "DISK_FULL", "message": "no room for 'base'"}
+    failed = [{"id": f"lobby-{number}", "started_at": None, "start_failure": failure} for number in (1, 2)]
+    fine = {"id": "lobby-3", "started_at": "2026-01-01T00:00:00Z", "start_failure": failure}
+    server.answers["POST", "/api/v1/groups/lobby/scale"] = (200, GROUP)
+    server.answers["GET", "/api/v1/groups/lobby"] = (200, with_status())
+    server.answers["GET", "/api/v1/instances"] = (200, {"items": [fine, *failed], "next": None})
+    done = corral("group", "scale", "lobby", "2", "--wait", "--timeout", "1s")
+    assert done.returncode == 4
+    assert done.stderr.splitlines()[1:] == [
+        "  lobby-1: DISK_FULL at TEMPLATE_APPLY: no room for 'base'",
+        "hint: corral why lobby",
+    ]
+    assert server.requests[-1].query["group"] == "lobby"
 
 
 def test_a_group_is_deleted_in_cascade_and_waited_for(corral: Corral, server: StandIn) -> None:
@@ -179,11 +195,11 @@ def test_a_start_that_fails_is_told_with_its_reason(corral: Corral, server: Stan
     server.answers["POST", "/api/v1/instances"] = (201, {**INSTANCE, "state": "SCHEDULED"})
     server.answers["GET", "/api/v1/instances/lobby-1"] = (
         200,
-        {**INSTANCE, "state": "CRASHED", "start_failure": failure},
+        {**INSTANCE, "state": "CRASHED", "started_at": None, "start_failure": failure},
     )
     done = corral("instance", "start", "lobby", "--wait")
     assert done.returncode == 1
-    assert "COMMAND_NOT_FOUND: there is no 'x'" in done.stderr
+    assert "COMMAND_NOT_FOUND at PROCESS_START: there is no 'x'" in done.stderr
     assert "hint: corral why lobby-1" in done.stderr
 
 

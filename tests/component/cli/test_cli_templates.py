@@ -103,6 +103,28 @@ def test_archives_are_uploaded_as_they_are(corral: Corral, server: StandIn, tmp_
     assert server.requests[-1].headers["Content-Type"] == "application/zip"
 
 
+def test_a_plain_tar_is_an_archive_too(corral: Corral, server: StandIn, tree: pathlib.Path) -> None:
+    server.answers["PUT", "/api/v1/templates/base"] = (200, {**TEMPLATE, "unchanged": False})
+    archive = tree.parent / "base.tar"
+    with tarfile.open(archive, "w") as tar:
+        tar.add(tree, ".")
+    assert corral("template", "upload", "base", str(archive)).returncode == 0
+    assert server.requests[-1].body == archive.read_bytes()
+    assert server.requests[-1].headers["Content-Type"] == "application/x-tar"
+
+
+def test_an_upload_that_is_answered_early_is_not_sent_to_its_end(
+    corral: Corral, server: StandIn, tmp_path: pathlib.Path
+) -> None:
+    server.early[f"{PLACE}/-/files/world"] = refused(413, "BODY_TOO_LARGE", "it is too large")
+    world = tmp_path / "world"
+    with world.open("wb") as file:
+        file.truncate(200 * 1024 * 1024)
+    done = corral("template", "put", "games/lobby", "world", str(world))
+    assert (done.returncode, done.stderr) == (1, "error: it is too large\n")
+    assert server.discarded < world.stat().st_size / 2
+
+
 def test_what_cannot_be_a_template_is_refused_before_anything_is_sent(
     corral: Corral, server: StandIn, tree: pathlib.Path, tmp_path: pathlib.Path
 ) -> None:
@@ -112,7 +134,7 @@ def test_what_cannot_be_a_template_is_refused_before_anything_is_sent(
     text = tmp_path / "a.txt"
     text.write_text("no archive")
     assert corral("template", "upload", "base", str(text)).returncode == 2
-    assert "neither a tar.gz nor a zip" in corral("template", "upload", "base", str(text)).stderr
+    assert "neither a tar.gz, a tar nor a zip" in corral("template", "upload", "base", str(text)).stderr
     assert corral("template", "upload", "base", str(tmp_path / "nowhere")).returncode == 2
     assert corral("template", "upload", "a/b/c", str(tree)).returncode == 2
     assert server.requests == []
@@ -153,6 +175,7 @@ def test_an_edited_file_becomes_a_version_and_one_left_alone_does_not(
     corral: Corral, server: StandIn, tmp_path: pathlib.Path
 ) -> None:
     at = f"{PLACE}/-/files/motd.txt"
+    server.answers["GET", PLACE] = (200, TEMPLATE)
     server.answers["GET", at] = File(b"hello\n")
     server.answers["PUT", at] = (200, TEMPLATE)
     script = tmp_path / "editor"
@@ -162,10 +185,21 @@ def test_an_edited_file_becomes_a_version_and_one_left_alone_does_not(
         corral("template", "edit", "games/lobby", "motd.txt", VISUAL="true").stdout == "nothing was changed\n"
     )
     assert corral("template", "edit", "games/lobby", "motd.txt", VISUAL="false").returncode == 1
+    unreadable = corral("template", "edit", "games/lobby", "motd.txt", VISUAL="'")
+    assert (unreadable.returncode, "set EDITOR" in unreadable.stderr) == (1, True), unreadable.stderr
     assert all(request.method == "GET" for request in server.requests)
     done = corral("template", "edit", "games/lobby", "motd.txt", VISUAL=None, EDITOR=str(script))
     assert done.returncode == 0, done.stderr
     assert server.requests[-1].body == b"hello\nchanged\n"
+    assert server.requests[-1].headers["If-Match"] == f'"{TEMPLATE["revision"]}"'
+    server.answers["PUT", at] = refused(412, "REVISION_MISMATCH", "the revision is 12 now")
+    lost = corral(
+        "template", "edit", "games/lobby", "motd.txt", VISUAL=None, EDITOR=str(script), TMPDIR=str(tmp_path)
+    )
+    assert lost.returncode == 1
+    (kept,) = tmp_path.glob("corral-kept-*/motd.txt")
+    assert kept.read_bytes() == b"hello\nchanged\n"
+    assert f"what you wrote is kept in {kept}" in lost.stderr
 
 
 def test_an_export_is_saved_whole_or_not_at_all(
@@ -243,10 +277,15 @@ def test_the_catalog_takes_urls_with_digests_and_files(
     url = ("--from", "https://x.example/p.jar", "--sha256", "CD" * 32, "--config-format", "paper")
     assert corral("catalog", "add", "paper", "1.21", *url).returncode == 0
     assert server.requests[-1].body == {
+        "file": "p.jar",
         "url": "https://x.example/p.jar",
         "sha256": "cd" * 32,
         "config_format": "paper",
     }
+    bare = ("--from", "https://x.example/", "--sha256", "cd" * 32)
+    assert "--name" in corral("catalog", "add", "paper", "1.21", *bare).stderr
+    for verb in (("list",), ("show", "paper", "1.21"), ("add", "paper", "1.21", *url)):
+        assert corral("catalog", *verb, "-o", "name").stdout == "paper/1.21\n"
     jar = tmp_path / "server.jar"
     jar.write_bytes(b"jar")
     assert (
@@ -277,6 +316,8 @@ def test_the_cache_of_a_node_is_shown_and_warmed(corral: Corral, server: StandIn
     shown = corral("node", "cache", "web-1").stdout
     assert "template" in shown
     assert "2.0 KiB of 1.0 GiB" in shown
+    for verb in ("cache", "prewarm"):
+        assert json.loads(corral("node", verb, "web-1", "-o", "json").stdout) == report
     done = corral("node", "prewarm", "web-1", "--group", "lobby")
     assert (done.returncode, "warm" in done.stdout) == (0, True), done.stderr
     assert server.requests[-1].body == {"group": "lobby"}

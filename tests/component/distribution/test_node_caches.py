@@ -6,8 +6,9 @@ import asyncio
 
 import pytest
 
-from corral.controller.distribution.questions import MAX_WAITING
+from corral.controller.distribution.questions import MAX_WAITING, CacheQuestions
 from corral.errors import Code, Rejected, Retryable
+from corral.system.entropy import SystemEntropy
 from corral.testing.waiting import eventually
 from corral.wire.v1.link_pb2 import ControllerMessage, DaemonMessage
 from corral.wire.v1.plan_pb2 import (
@@ -91,11 +92,13 @@ async def test_a_node_that_does_not_answer_is_not_asked_without_bound(depot):
     def question(asked):
         return ControllerMessage(request_cache_status=RequestCacheStatus(request_id=asked))
 
-    questions = depot.term.distribution._questions
+    questions = CacheQuestions(links=depot.term.sessions, entropy=SystemEntropy())
     asked = [questions.ask("n1", question, timeout=0.5) for _ in range(MAX_WAITING + 1)]
     codes = [error.code for error in await asyncio.gather(*asked, return_exceptions=True)]
     assert sorted(code.name for code in codes) == ["RATE_LIMITED"] + ["TIMEOUT"] * MAX_WAITING
-    assert not questions._open
+    with pytest.raises(Retryable) as caught:  # they are over, and there is room for others
+        await questions.ask("n1", question, timeout=0.01)
+    assert caught.value.code is Code.TIMEOUT
 
 
 async def test_a_published_daemon_answers_without_an_id(depot):
@@ -125,6 +128,15 @@ async def test_a_joining_node_is_told_what_the_groups_that_may_run_there_need(de
     order = (await west.read_until("pre_warm_cache")).pre_warm_cache
     assert refs(order) == [("base", version.hash), ("other", other.hash)]
     await eventually(lambda: "n1" not in depot.term.distribution._warming)
+
+
+async def test_whatever_is_drawn_for_a_start_is_there_before(depot):
+    await depot.begin()
+    maps = [await depot.upload(f"maps/{name}", {"map": name.encode()}) for name in ("blue", "green", "red")]
+    await depot.group("arena", template_selection={"one_in_groups": [{"name": "maps"}]})
+    talker = await depot.talker("n1")
+    order = (await talker.read_until("pre_warm_cache")).pre_warm_cache
+    assert [hash for _, hash in refs(order)] == [version.hash for version in maps]
 
 
 async def test_a_published_daemon_that_joins_gets_what_it_can_download(depot):

@@ -10,6 +10,7 @@ import grpc
 import pytest
 from depot import unpacked
 
+from corral.controller.distribution.offers import Offers
 from corral.domain.template_delta import apply_delta
 from corral.domain.templates import decode_manifest, manifest_digest
 from corral.testing.waiting import eventually
@@ -147,7 +148,8 @@ async def test_a_node_that_floods_requests_and_does_not_read_keeps_its_session_a
     flooding, other = await depot.talker("n1"), await depot.talker("n2")
     for n in range(2000):
         await flooding.request("base", wanted="" if n % 2 else f"{n:064x}")
-    data = await asyncio.wait_for(other.ask("base"), 5)
+    async with asyncio.timeout(5):
+        data = await other.ask("base")
     assert len(data.tar_gz) > 50 * KILOBYTE
     session = depot.session("n1")
     assert session is not None
@@ -164,15 +166,28 @@ async def test_a_request_that_was_under_way_is_answered_in_the_nodes_next_sessio
     second = await depot.talker(identity=identity)
     assert (await second.ask("world", wanted=version.hash)).hash == version.hash
     await first.hang_up()
-    await eventually(lambda: not depot.term.distribution._desk._serving)
+    await eventually(lambda: not any("distribution/templates/" in t.get_name() for t in asyncio.all_tasks()))
+
+
+class CountingVersions:
+    """A library that knows how often a tree was read."""
+
+    def __init__(self, library) -> None:
+        self._library = library
+        self.reads: list[int] = []
+
+    async def tree_of(self, version):
+        self.reads.append(version.number)
+        return await self._library.tree_of(version)
 
 
 async def test_what_many_nodes_ask_for_after_a_change_is_worked_out_once(depot):
     await depot.begin()
     first = await depot.upload("world", LARGE)
     second = await depot.upload("world", {**LARGE, "new.txt": b"1"})
-    talkers = [await depot.talker(f"n{n}") for n in range(4)]
-    asked = [talker.ask("world", known=first.hash, wanted=second.hash) for talker in talkers]
-    answers = await asyncio.gather(*asked)
+    library = CountingVersions(depot.term.templates)
+    offers = Offers(library)
+    answers = await asyncio.gather(*(offers.offer("world", second, known=first) for _ in range(20)))
     assert len({data.SerializeToString() for data in answers}) == 1
-    assert list(depot.term.distribution._desk._offers._known) == [(second.manifest, first.manifest)]
+    assert answers[0].delta
+    assert sorted(library.reads) == [1, 2]

@@ -66,6 +66,14 @@ async def test_a_file_is_an_attachment_of_bytes_whatever_it_holds(
     assert said == "attachment; filename=\"we_ird n_me.html\"; filename*=UTF-8''we%22ird%20n%C3%A4me.html"
 
 
+async def test_a_head_says_what_a_get_would_send(client: httpx.AsyncClient, rig: Rig) -> None:
+    await rig.template(files={"a": b"four"})
+    there = await client.head(f"{BASE}/-/files/a")
+    assert (there.status_code, there.headers["content-length"], there.content) == (200, "4", b"")
+    assert (await client.head(f"{BASE}/-/files/b")).status_code == 404
+    assert (await client.get(f"{BASE}/-/files/a")).content == b"four"  # the connection is in order
+
+
 async def test_a_put_makes_a_version_and_keeps_the_others(client: httpx.AsyncClient, rig: Rig) -> None:
     await rig.template(files=TREE)
     put = await client.put(f"{FILES}/a.txt", params={"mode": "755", "note": "exec"}, content=b"new")

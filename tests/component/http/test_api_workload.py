@@ -106,6 +106,15 @@ async def test_what_makes_no_sense_is_refused(rig: Rig, what: str, body: Any) ->
     assert reports(rig) == []
 
 
+async def test_what_is_wrong_with_figures_is_said_in_words(rig: Rig) -> None:
+    token = token_of(rig, await rig.instance())
+    name = (await say(rig, token, "metrics", {"a b": 1})).json()["error"]
+    assert name["message"].startswith("a name in the body is invalid: ")
+    value = (await say(rig, token, "metrics", {"x": "1"})).json()["error"]
+    assert value["message"] == "a value in the body is invalid: Expected float, got str"
+    assert "field" not in value
+
+
 async def test_figures_are_bounded_over_many_calls(rig: Rig) -> None:
     record = await rig.instance()
     token = token_of(rig, record)

@@ -68,7 +68,7 @@ async def serve() -> AsyncIterator[Callable[..., Awaitable[int]]]:
     """Servers that do what a test says; their clients are cut off in the end."""
     async with contextlib.AsyncExitStack() as stack:
 
-        async def start(talk: Talk, port: int = 0) -> int:
+        async def start(talk: Talk, port: int = 0, host: str = "127.0.0.1") -> int:
             talks: set[asyncio.Task[None]] = set()
 
             async def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -91,7 +91,7 @@ async def serve() -> AsyncIterator[Callable[..., Awaitable[int]]]:
                 await asyncio.gather(*talks, return_exceptions=True)
                 await server.wait_closed()
 
-            server = await asyncio.start_server(accept, "127.0.0.1", port)
+            server = await asyncio.start_server(accept, host, port)
             stack.push_async_callback(end)
             found: int = server.sockets[0].getsockname()[1]
             return found

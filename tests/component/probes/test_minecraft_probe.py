@@ -8,6 +8,7 @@ import itertools
 import json
 import struct
 import sys
+import time
 from collections.abc import AsyncIterator
 
 import pytest
@@ -92,6 +93,45 @@ async def test_readiness_and_players_of_a_real_server(readiness):
     assert {count.maximum for count in reported if count is not None} == {5}
 
 
+async def test_a_daemon_that_begins_asks_each_server_within_the_interval_and_at_a_moment_of_its_own(
+    serve, readiness
+):
+    asked: list[float] = []
+    clock = asyncio.get_running_loop().time
+
+    async def talk(reader, writer):
+        asked.append(clock())
+        await answering(status_packet(b'{"players": {"online": 1, "max": 2}}'))(reader, writer)
+
+    port = await serve(talk)
+    probe = ProbeSpec(kind=ProbeKind.MINECRAFT, timeout_ms=600_000)
+    reported: list[PlayerCount | None] = []
+    began = clock()
+    async with asyncio.TaskGroup() as group:
+        watching = [
+            group.create_task(
+                readiness(probe, port=port, name=f"run-{n}").watch_players(reported.append, interval=2)
+            )
+            for n in range(20)
+        ]
+        await eventually(lambda: len(reported) == 20, state=lambda: reported)
+        for task in watching:
+            task.cancel()
+    first = asked[:20]
+    assert first[-1] - began < 3.5
+    assert first[-1] - first[0] > 1
+
+
+async def test_the_watch_of_players_outlives_whatever_an_attempt_raises(readiness):
+    # A name that cannot be looked up: not an OSError, but a fault of its encoding.
+    found = readiness(ProbeSpec(kind=ProbeKind.MINECRAFT), host="x" * 70 + ".example")
+    watching = asyncio.create_task(found.watch_players(lambda count: pytest.fail("nobody"), interval=0.01))
+    done, _ = await asyncio.wait({watching}, timeout=0.3)
+    assert not done
+    watching.cancel()
+    await asyncio.gather(watching, return_exceptions=True)
+
+
 async def test_without_a_minecraft_probe_nobody_counts_players(readiness):
     found = readiness(ProbeSpec(kind=ProbeKind.WORKLOAD))
     assert not found.counts_players
@@ -134,7 +174,6 @@ async def test_what_servers_answer_is_read(serve, status, count):
         status_packet(b'{"players": "many"}'),
         status_packet(b'{"players": {"online": "1", "max": 2}}'),
         status_packet(b'{"players": {"online": 1e999, "max": 2}}'),
-        status_packet(b'{"description": "\xff\xfe"}'),
         status_packet(b"null"),
         status_packet(b'{"description": ' + b"[" * 100_000),
         status_packet(b'{"players": {"online": 1, "max": 2}}')[:-1],
@@ -146,6 +185,23 @@ async def test_garbage_is_no_status(serve, answer):
     with pytest.raises(NotYet):
         async with asyncio.timeout(10):
             await ping(HOST, port)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b'{"description": [' + b"[]," * 349_000 + b"[]]}",
+        b'{"version": {' + b",".join(b'"%d":{}' % n for n in range(80_000)) + b"}}",
+        b'{"players": {"max": 1, "online": ' + b"1" * 1_000_000 + b"}}",
+    ],
+    ids=["lists", "maps", "digits"],
+)
+def test_an_answer_that_is_dear_to_read_is_not_read(body):
+    assert len(body) <= MAX_STATUS
+    began = time.process_time()
+    with contextlib.suppress(NotYet):
+        players_of(body)
+    assert time.process_time() - began < 0.04  # it is read in the loop
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=200)

@@ -40,6 +40,16 @@ async def test_a_port_that_accepts_is_ready_and_one_that_does_not_says_why(serve
         await try_tcp(HOST, free)
 
 
+@pytest.mark.parametrize(("listening", "asked"), [("::1", HOST), (HOST, "::1")])
+async def test_a_workload_on_the_other_loopback_address_is_found(serve, listening, asked):
+    try:
+        port = await serve(answering(b"HTTP/1.1 200 OK\r\n\r\n"), host=listening)
+    except OSError:
+        pytest.skip("this machine has no IPv6")
+    await try_tcp(asked, port)
+    await try_http(http(), asked, port)
+
+
 async def test_a_server_that_listens_later_becomes_ready(serve, readiness):
     port, _ = free_range(1)
     found = readiness(ProbeSpec(kind=ProbeKind.TCP, interval_ms=50), port=port)

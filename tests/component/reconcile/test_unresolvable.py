@@ -9,8 +9,9 @@ from pretend_node import TRANSIENT, S, refuse
 
 from corral.cli.failure import Refused
 from corral.controller.catalog.changes import put_entry
-from corral.controller.collections import CATALOG
+from corral.controller.collections import CATALOG, PLANS
 from corral.domain.catalog import CatalogRecord
+from corral.domain.instance_records import PlanRecord
 from corral.testing.waiting import eventually
 from corral.wire.v1 import instance_pb2 as wire
 from corral.wire.v1.link_pb2 import DaemonMessage
@@ -79,6 +80,23 @@ async def test_a_template_that_the_controller_lost_is_final_for_a_start_and_paus
     await fleet.group(min=1)
     await eventually(lambda: fleet.group_record().paused is not None)
     assert len(node.starts) == 3
+
+
+async def test_a_plan_that_cannot_be_read_costs_nobody_else_his_start(fleet):
+    await fleet.begin()
+    node = await fleet.node("n1")
+    node.deaf = True
+    await fleet.group(min=1)
+    await eventually(lambda: node.starts)
+    hash = fleet.record("lobby-1").plan_hash
+    await fleet.term.ledger.commit(PLANS.put(hash, PlanRecord(hash=hash, body="{}"), expect=None))
+    node.deaf = False
+    await node.drop()
+    await node.connect()
+    await fleet.group("other", min=1)
+    await fleet.running(1, "other")
+    assert fleet.record("lobby-1").state == "SCHEDULED"
+    assert {start.group for start in node.starts} == {"lobby", "other"}
 
 
 async def test_a_published_daemon_is_given_starts_in_the_fields_it_knows(fleet):

@@ -15,7 +15,7 @@ from corral.controller.cluster_state import ClusterState
 from corral.controller.collections import CATALOG, PLANS
 from corral.controller.ledger import Step
 from corral.controller.templates import changes
-from corral.controller.templates.collection import BlobCollector, Collected
+from corral.controller.templates.collection import PATIENCE, BlobCollector, Collected
 from corral.controller.templates.intake import Intake
 from corral.controller.templates.library import TemplateLibrary
 from corral.domain.catalog import CatalogRecord
@@ -23,7 +23,7 @@ from corral.domain.groups import GroupSpec
 from corral.domain.ids import Epoch, GroupName
 from corral.domain.plan_resolution import resolve_plan
 from corral.domain.plans import PlanArtifact, encode_plan
-from corral.errors import Rejected, Retryable
+from corral.errors import Retryable
 from corral.store.port import Adapter, Change, Commit, Delete, Put
 from corral.system.config_schema import TemplatesSection
 from corral.testing.archives import in_chunks, tar_gz
@@ -187,9 +187,38 @@ async def test_nothing_goes_while_a_manifest_cannot_be_read(office: Office) -> N
     other = await office.library.intake_archive(in_chunks(tar_gz({"b": b"2"})))
     await office.store.delete_blob(intake.digest)
     office.clock.move(2 * HOUR)
-    with pytest.raises(Rejected):
+    with pytest.raises(Retryable, match=intake.digest):
         await office.collect()
     assert other.digest in await blobs_in(office.store)
+    await office.upload("again", {"a": b"1"})
+    assert (await office.collect()).dropped == 2
+
+
+async def test_a_manifest_that_stays_away_is_given_up_and_the_others_keep_their_contents(
+    office: Office,
+) -> None:
+    lost = await office.upload("lost", {"a": b"1", "shared": b"s"})
+    kept = await office.upload("kept", {"b": b"2", "shared": b"s"})
+    await office.store.delete_blob(lost.digest)
+    with pytest.raises(Retryable):
+        await office.collect()
+    office.clock.move(PATIENCE.total_seconds() - 1)
+    with pytest.raises(Retryable):
+        await office.collect()
+    office.clock.move(2)
+    assert (await office.collect()).dropped == 1
+    assert sha256(await archive_of(office.library, kept)) == kept.hash
+
+
+async def test_a_manifest_that_was_damaged_on_disk_is_as_good_as_missing(
+    sqlite: Adapter, scratch: pathlib.Path, clock: MovedClock
+) -> None:
+    office = Office(sqlite, scratch, clock)
+    intake = await office.upload("base", {"a": b"1"})
+    (damaged,) = scratch.rglob(intake.digest)
+    damaged.write_bytes(b"{")
+    with pytest.raises(Retryable, match=intake.digest):
+        await office.collect()
 
 
 async def test_a_clock_that_is_set_forward_makes_nothing_old(office: Office) -> None:

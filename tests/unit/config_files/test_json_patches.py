@@ -36,11 +36,19 @@ def test_numbers_and_layout_elsewhere_keep_every_byte():
 def test_a_new_entry_is_laid_out_as_its_neighbours_are():
     assert (
         put(b'{\n    "a": 1\n}\n', ("b",), [1], create=True)
-        == b'{\n    "a": 1,\n    "b": [\n      1\n    ]\n}\n'
+        == b'{\n    "a": 1,\n    "b": [\n        1\n    ]\n}\n'
+    )
+    assert put(b'{\n\t"a": {}\n}', ("a", "b"), {"c": 1}, create=True) == (
+        b'{\n\t"a": {\n\t\t"b": {\n\t\t\t"c": 1\n\t\t}\n\t}\n}'
     )
     assert put(b'{"a":1,"c":2}', ("b",), [1, 2], create=True) == b'{"a":1,"c":2,"b":[1, 2]}'
     assert put(b"", ("a", "b"), 1, create=True) == b'{\n  "a": {\n    "b": 1\n  }\n}\n'
     assert put(b"[1]", ("1",), 2, create=True) == b"[1, 2]"
+
+
+def test_a_merge_ends_all_lines_as_the_lower_layer_does():
+    lower = b'{\r\n  "a": 1\r\n}\r\n'
+    assert merge(lower, b'{"a": [\n1],\n"b": {\n}}\n') == b'{\r\n  "a": [\r\n1],\r\n  "b": {\r\n}\r\n}\r\n'
 
 
 def test_of_a_key_that_is_there_twice_the_last_one_changes():

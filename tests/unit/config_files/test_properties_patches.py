@@ -57,6 +57,10 @@ def test_a_merge_is_per_key(lower, upper):
     assert get(merge(files[0], files[1])) == lower | upper
 
 
+def test_a_merge_takes_line_ends_from_the_lower_layer_and_no_byte_order_mark_from_the_upper_one():
+    assert merge(b"a=1\nb=2\n", b"\xef\xbb\xbfa=3\\\r\n  4\r\nc=5\r\n") == b"a=3\\\n  4\nb=2\nc=5\n"
+
+
 def test_every_way_to_write_a_key_is_read_as_java_does():
     assert get(SAMPLE) == {
         "motd": "A §aserver goes on",

@@ -91,6 +91,11 @@ def test_a_merge_keeps_the_lower_layer_s_comments():
     assert outcome.count("#") == SAMPLE.decode().count("#")
 
 
+def test_a_merge_leaves_the_layout_of_what_both_layers_say():
+    lower = b"mask = 0x1F\ntry = [\n  'lobby', # first\n]\n[a]\nb = {c = 'd'}\n"
+    assert merge(lower, b"mask = 31\ntry = ['lobby']\n[a.b]\nc = 'd'\n") == lower
+
+
 @pytest.mark.parametrize(
     ("text", "line"),
     [(b"a = 1\nb = \n", 2), (b"a = 1\na = 2\n", 2), (b"a = \xff", 1), (b"a = " + b"[" * 9000, 0)],

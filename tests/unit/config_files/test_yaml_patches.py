@@ -169,6 +169,26 @@ def test_a_layout_that_is_not_edited_in_place_is_written_anew():
     assert loaded(put(b"? a\n: 1\n? b\n: 2\n", ("a",), 3, create=True)) == {"a": 3, "b": 2}
 
 
+@pytest.mark.parametrize("header", ["|", "|+", ">-", "|4", ">2+ # note", "&x |"])
+@pytest.mark.parametrize("steps", [("b",), ("a", "b")])
+def test_a_text_that_ends_with_the_file_stays_what_it_is_when_lines_follow(header, steps):
+    text = f"# note\na:\n  text: {header}\n      hi\n      there".encode()
+    outcome = put(text, steps, 1, create=True)
+    assert loaded(outcome) == with_value(loaded(text), steps, 1)
+    assert outcome.startswith(b"# note\na:\n  text: ")
+
+
+def test_a_value_of_a_key_with_a_question_mark_changes_in_its_place():
+    text = b"# note\n? a\n: 1 # one\nb: # nothing\n"
+    assert put(text, ("a",), 2, create=True) == text.replace(b": 1", b": 2")
+    # Between a key and its colon nothing is edited: the file is written anew, with what it leaves open.
+    assert loaded(put(b"? a # one\n: 1\nb:\nc: ~\n", ("a",), 2, create=True)) == {
+        "a": 2,
+        "b": None,
+        "c": None,
+    }
+
+
 def test_a_byte_order_mark_stays():
     assert put(b"\xef\xbb\xbfa: 1\n", ("a",), 2, create=True) == b"\xef\xbb\xbfa: 2\n"
 
@@ -185,6 +205,11 @@ def test_a_merge_keeps_the_lower_layer_s_comments_and_replaces_lists():
         "new": {"k": "v"},
         "copy": {"k": "v"},
     }
+
+
+def test_a_merge_leaves_the_layout_of_what_both_layers_say():
+    lower = b"a: 'x'\nlist:\n  - 1 # one\n  - 0x10\ntext: |\n  hi\nnone: ~\n"
+    assert merge(lower, b'a: "x"\nlist: [1, 0x10]\ntext: "hi\\n"\nnone: null\n') == lower
 
 
 def test_a_merge_into_an_alias_spares_what_it_stands_for():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 
 from corral.domain.artifacts import shown_url, url_file
@@ -166,6 +167,16 @@ BAD: list[tuple[dict[str, Any], Code, str]] = [
         "variables/A",
     ),
     ({"variable_types": {"A": {"type": "enum"}}}, Code.INVALID_FIELD, "variable_types/A"),
+    (
+        {"patches": [{"file": "a.yml", "path": "a", "value": msgspec.json.decode("[" * 900 + "]" * 900)}]},
+        Code.INVALID_FIELD,
+        "patches/0/value",
+    ),
+    (
+        {"patches": [{"file": "a.toml", "path": "a", "value": msgspec.json.decode("[" * 900 + "]" * 900)}]},
+        Code.INVALID_FIELD,
+        "patches/0/value",
+    ),
     ({"host_address": "a b"}, Code.INVALID_FIELD, "host_address"),
     ({"properties": {"a": "\0"}}, Code.INVALID_FIELD, "properties/a"),
 ]  # fmt: skip

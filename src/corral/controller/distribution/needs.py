@@ -24,6 +24,8 @@ from corral.wire.v1.plan_pb2 import PreWarmCache, PreWarmEntry, TemplateRef
 
 MAX_ENTRIES: Final = 5000
 """Of either kind, in one message."""
+_MAX_DRAWS: Final = 100
+"""Of so many templates to choose from, a node has what it needs for most starts."""
 _SOURCES: Final = frozenset({TEMPLATES.name, CATALOG.name})
 _log = structlog.get_logger("corral.controller.distribution")
 
@@ -67,6 +69,22 @@ def warm_message(needs: Needs, *, request_id: str, known: frozenset[str]) -> Pre
     )
 
 
+class _Draws:
+    """Draws the first of several in one turn, the second in the next, until each was drawn."""
+
+    def __init__(self) -> None:
+        self.turn = 0
+        self._most = 1
+
+    @property
+    def left(self) -> bool:
+        return self.turn < min(self._most, _MAX_DRAWS)
+
+    def __call__(self, count: int) -> int:
+        self._most = max(self._most, count)
+        return min(self.turn, count - 1)
+
+
 class GroupNeeds:
     """The needs of groups as of now, worked out once until something of weight changes."""
 
@@ -92,8 +110,17 @@ class GroupNeeds:
         return Needs(templates=frozenset(templates), artifacts=frozenset(artifacts))
 
     def of_group(self, spec: GroupSpec) -> Needs:
-        """What this group needs wherever it runs. Raises what keeps it from being planned."""
-        return needs_of(resolve_plan(spec, StateSources(self._state), lambda _: 0).plan)
+        """What this group needs wherever it runs, whatever is drawn for its starts. Raises what keeps it
+        from being planned."""
+        sources, draws = StateSources(self._state), _Draws()
+        found = []
+        while draws.left:
+            found.append(needs_of(resolve_plan(spec, sources, draws).plan))
+            draws.turn += 1
+        return Needs(
+            templates=frozenset().union(*(each.templates for each in found)),
+            artifacts=frozenset().union(*(each.artifacts for each in found)),
+        )
 
     def _remembered(self, spec: GroupSpec) -> Needs:
         known = self._known.get(spec.name)

@@ -87,10 +87,7 @@ class Dispatcher:
         """Look at every instance a commit changed. Never raises: memory follows the store here."""
         for change in commit.changes:
             if change.collection == INSTANCES.name:
-                try:
-                    self._consider(change.id)
-                except Exception:
-                    _log.exception("instance.order_failed", instance=change.id)
+                self._look_at(change.id)
 
     def opened(self, node_id: NodeId) -> None:
         """The node has a new session: whatever was sent to the old one may be lost."""
@@ -98,7 +95,7 @@ class Dispatcher:
             sending = self._sendings.get(stored.record.id)
             if sending is not None:
                 sending.sent, sending.answered, sending.token = 0, False, ""
-            self._consider(stored.record.id, again=True)
+            self._look_at(stored.record.id, again=True)
 
     def judged(self, node_id: NodeId, session_id: SessionId) -> None:
         """All is taken in that the node knew when it connected: from now on it may be told to start."""
@@ -109,7 +106,7 @@ class Dispatcher:
         for stored in self._state.instances.of_node(node_id):
             sending = self._sendings.get(stored.record.id)
             if sending is None or not sending.sent:
-                self._consider(stored.record.id, again=True)
+                self._look_at(stored.record.id, again=True)
 
     def answered(self, id: str, incarnation: int) -> None:
         """The node has the order."""
@@ -131,6 +128,13 @@ class Dispatcher:
             session.send(
                 stop_message(stray.id, stray.incarnation, force=False, reason=stray.reason, decision=decision)
             )
+
+    def _look_at(self, id: str, *, again: bool = False) -> None:
+        """One order that cannot be made keeps back no other, and costs no node its session."""
+        try:
+            self._consider(id, again=again)
+        except Exception:
+            _log.exception("instance.order_failed", instance=id)
 
     def _consider(self, id: str, *, again: bool = False) -> None:
         stored = self._state.instances.find(id)
@@ -232,4 +236,4 @@ class Dispatcher:
             )
             sending.answered = True  # until its node opens another session
             return
-        self._send(stored.record, sending)
+        self._look_at(id, again=True)

@@ -21,13 +21,15 @@ from corral.controller.instances.plan_use import decoded
 from corral.controller.templates.offloading import in_thread
 from corral.domain.instance_records import PlanRecord
 from corral.domain.templates import decode_manifest
-from corral.errors import Code, CorralError, Rejected
+from corral.errors import Code, Rejected, Retryable
 from corral.store.port import BlobEngine
 from corral.system.clock import Clock
 from corral.system.config_schema import TemplatesSection
 
 _FLOOR: Final = dt.timedelta(seconds=60)
 """The time between a stamp and the commit that follows it is shorter than this, whatever is configured."""
+PATIENCE: Final = dt.timedelta(days=1)
+"""So long a manifest that is named may be missing before it is given up."""
 _PAGE: Final = 2000
 _DROP: Final = 200
 _log = structlog.get_logger("corral.controller.templates")
@@ -65,6 +67,8 @@ class BlobCollector:
         self._after = max(dt.timedelta(seconds=config.collect_after_seconds), _FLOOR)
         self._due: float | None = None
         self._began = clock.now(), clock.monotonic()
+        self._missed: dict[str, float] = {}
+        """Manifests that are named and not there, and since when."""
 
     async def collect(self, state: ClusterState) -> Collected | None:
         """A whole collection, or None when the next one is not due. Raises what the store raises."""
@@ -75,8 +79,11 @@ class BlobCollector:
         return collected
 
     async def collect_now(self, state: ClusterState) -> Collected:
-        """Mark, then drop in small steps; may be broken off at any point. Nothing is dropped when a
-        manifest that is named cannot be read: what it names would go."""
+        """Mark, then drop in small steps; may be broken off at any point.
+
+        Nothing is dropped while a manifest that is named cannot be read, for what it names would go: a
+        store may be half restored. One that stays away for `PATIENCE` is given up, or nothing would ever
+        be dropped again; nobody can use its contents without it."""
         before = self._time() - self._after
         marked = await self._mark(roots_of(state))
         kept = dropped = 0
@@ -109,13 +116,25 @@ class BlobCollector:
         for start in range(0, len(roots.plans), _PAGE):
             plans = roots.plans[start : start + _PAGE]
             marked |= await in_thread(functools.partial(_named_by_plans, plans))
+        missed, self._missed = self._missed, {}
         for digest in sorted(roots.manifests):
             try:
                 marked |= await self._named_by_manifest(digest)
-            except CorralError as error:
-                _log.warning("templates.collection_postponed", manifest=digest, reason=str(error))
-                raise
+            except Rejected as error:
+                self._missed[digest] = missed.get(digest, self._clock.monotonic())
+                _log.warning("templates.manifest_unreadable", manifest=digest, reason=str(error))
+        self._check_patience()
         return marked
+
+    def _check_patience(self) -> None:
+        limit = self._clock.monotonic() - PATIENCE.total_seconds()
+        waiting = [digest for digest, since in self._missed.items() if since > limit]
+        if waiting:
+            raise Retryable(
+                Code.TEMPLATE_UNAVAILABLE,
+                f"{len(waiting)} manifests of templates cannot be read, such as {waiting[0]}",
+                hint="bring the store's blobs back, or delete those templates",
+            )
 
     async def _named_by_manifest(self, digest: str) -> set[bytes]:
         parts = [part async for part in self._blobs.read_blobs([digest])]
@@ -123,7 +142,11 @@ class BlobCollector:
 
 
 def _named_by(manifest: bytes) -> set[bytes]:
-    return {bytes.fromhex(digest) for file in decode_manifest(manifest).files for digest in file.blobs}
+    try:
+        files = decode_manifest(manifest).files
+        return {bytes.fromhex(digest) for file in files for digest in file.blobs}
+    except ValueError as error:  # msgspec's, too
+        raise Rejected(Code.FORMAT_INVALID, f"the manifest cannot be read: {error}") from error
 
 
 def _named_by_plans(plans: tuple[PlanRecord, ...]) -> set[bytes]:

@@ -141,8 +141,10 @@ class TemplateLibrary:
     def _remember(self, digest: str, manifest: Manifest) -> None:
         self._remembered[digest] = manifest
         self._remembered.move_to_end(digest)
-        while sum(len(each.files) + 1 for each in self._remembered.values()) > _REMEMBERED_FILES:
-            self._remembered.popitem(last=False)
+        files = sum(len(each.files) + 1 for each in self._remembered.values())
+        while files > _REMEMBERED_FILES:
+            _, oldest = self._remembered.popitem(last=False)
+            files -= len(oldest.files) + 1
 
 
 def check_format(format: str) -> str:

@@ -63,7 +63,7 @@ async def archive_stream(
     async with contextlib.aclosing(_contents(manifest, read)) as contents:
         async for block in contents:
             packing.give(block)
-            while not packing.hungry:
+            while not (packing.hungry or packing.done):
                 yield await in_thread(packing.work)
     packing.give(None)
     while not packing.done:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import re
 import tomllib
-from collections.abc import Iterator, MutableMapping
+from collections.abc import Callable, MutableMapping
 from typing import Any, Final
 
 import tomlkit
@@ -13,6 +13,7 @@ from tomlkit.exceptions import TOMLKitError
 from tomlkit.items import InlineTable, Item
 
 from corral.daemon.config_files.faults import Impossible, Malformed, decoded
+from corral.daemon.config_files.splicing import newline_of
 from corral.daemon.config_files.steps import item_place, nested
 from corral.daemon.config_files.values import settled
 
@@ -27,13 +28,11 @@ def put(data: bytes, steps: tuple[str, ...], value: Any, *, create: bool) -> byt
     mark, text = decoded(data)
     wanted = _parsed(text)
     _put(wanted, steps, value, create=create)
-    document = _document(text)
-    try:
-        _put(document, steps, value, create=create)
-        result = _dumped(document, text)
-    except (TOMLKitError, ValueError, TypeError, KeyError, AttributeError):
-        result = ""
-    return (mark + _checked(result, wanted)).encode()
+
+    def edit(document: Any, inline: bool) -> None:
+        _put(document, steps, value, create=create, inline=inline)
+
+    return (mark + _edited(text, wanted, edit)).encode()
 
 
 def merge(lower: bytes, upper: bytes) -> bytes:
@@ -41,16 +40,38 @@ def merge(lower: bytes, upper: bytes) -> bytes:
     mark, text = decoded(lower)
     wanted, other = _parsed(text), _parsed(decoded(upper)[1])
     _merge(wanted, other)
-    document = _document(text)
-    try:
-        _merge(document, other)
-        result = _dumped(document, text)
-    except (TOMLKitError, ValueError, TypeError, KeyError, AttributeError):
-        result = ""
-    return (mark + _checked(result, wanted)).encode()
+    return (
+        mark + _edited(text, wanted, lambda document, inline: _merge(document, other, inline=inline))
+    ).encode()
 
 
-def _put(container: Any, steps: tuple[str, ...], value: Any, *, create: bool) -> None:
+def _edited(text: str, wanted: dict[str, Any], edit: Callable[[Any, bool], None]) -> str:
+    """The text edited so that it says what it shall: with new tables of their own, or in one line where these
+    have no place (behind keys with dots); else a text without comments."""
+    newline = newline_of(text)
+    closed = text if text.endswith("\n") or not text else text + newline  # what follows gets its own line
+    for inline in (False, True):
+        document = _document(closed)
+        with contextlib.suppress(TOMLKitError, ValueError, TypeError, KeyError, AttributeError):
+            edit(document, inline)
+            result = _ended(tomlkit.dumps(document), text)
+            if _same(tomllib.loads(result), wanted):
+                return result
+    with contextlib.suppress(ValueError):
+        result = _ended(tomlkit.dumps(wanted), text)
+        if _same(tomllib.loads(result), wanted):
+            return result
+    raise Impossible("TOML has no such value, or the file is laid out in a way that cannot be edited")
+
+
+def _ended(result: str, before: str) -> str:
+    """All lines ended as they were before, the last one, too."""
+    if before.count("\n") == before.count("\r\n") > 0:
+        result = _BARE_NEWLINE.sub("\r\n", result)
+    return result if before.endswith("\n") or not before else result.removesuffix("\n").removesuffix("\r")
+
+
+def _put(container: Any, steps: tuple[str, ...], value: Any, *, create: bool, inline: bool = False) -> None:
     for place, step in enumerate(steps):
         rest = steps[place + 1 :]
         key, present = _found(container, step, ".".join(steps[:place]) or "the file", may_append=create)
@@ -61,7 +82,7 @@ def _put(container: Any, steps: tuple[str, ...], value: Any, *, create: bool) ->
             continue
         new = settled(value, text=present and isinstance(container[key], str))
         _check(new)
-        _assign(container, key, nested(rest, new))
+        _assign(container, key, nested(rest, new), inline=inline)
         return
 
 
@@ -74,23 +95,34 @@ def _found(container: Any, step: str, where: str, *, may_append: bool) -> tuple[
     return place, place < len(container)
 
 
-def _assign(container: Any, key: Any, value: Any) -> None:
+def _assign(container: Any, key: Any, value: Any, *, inline: bool) -> None:
+    if inline or isinstance(container, InlineTable):
+        value = _in_one_line(value)
     if isinstance(container, list) and key == len(container):
         container.append(value)
-    elif isinstance(container, InlineTable) and isinstance(value, dict):
-        table = tomlkit.inline_table()
-        table.update(value)
-        container[key] = table
     else:
         container[key] = value
 
 
-def _merge(lower: Any, upper: dict[str, Any]) -> None:
+def _in_one_line(value: Any) -> Any:
+    if isinstance(value, dict):
+        table = tomlkit.inline_table()
+        for key, item in value.items():
+            table[key] = _in_one_line(item)
+        return table
+    if isinstance(value, list):
+        array = tomlkit.array()
+        array.extend(map(_in_one_line, value))
+        return array
+    return value
+
+
+def _merge(lower: Any, upper: dict[str, Any], *, inline: bool = False) -> None:
     for key, value in upper.items():
         if isinstance(value, dict) and isinstance(lower.get(key), MutableMapping):
-            _merge(lower[key], value)
+            _merge(lower[key], value, inline=inline)
         elif key not in lower or not _same(_unwrapped(lower[key]), value):  # else its layout stays
-            _assign(lower, key, value)
+            _assign(lower, key, value, inline=inline)
 
 
 def _unwrapped(item: Any) -> Any:
@@ -121,28 +153,6 @@ def _document(text: str) -> tomlkit.TOMLDocument:
         return tomlkit.parse(text)
     except (TOMLKitError, ValueError, RecursionError) as error:
         raise Malformed(str(error), line=getattr(error, "line", 0)) from None
-
-
-def _dumped(document: tomlkit.TOMLDocument, before: str) -> str:
-    """The document, its new lines ended as all the others are."""
-    dumped = tomlkit.dumps(document)
-    if before.count("\n") == before.count("\r\n") > 0:
-        return _BARE_NEWLINE.sub("\r\n", dumped)
-    return dumped
-
-
-def _checked(result: str, wanted: dict[str, Any]) -> str:
-    """The edited text if it says what it shall, else one without comments that does."""
-    for text in _candidates(result, wanted):
-        with contextlib.suppress(tomllib.TOMLDecodeError):
-            if _same(tomllib.loads(text), wanted):
-                return text
-    raise Impossible("TOML has no such value, or the file is laid out in a way that cannot be edited")
-
-
-def _candidates(result: str, wanted: dict[str, Any]) -> Iterator[str]:
-    yield result
-    yield tomlkit.dumps(wanted)  # takes its time, so not before it is needed
 
 
 def _same(one: Any, other: Any) -> bool:

@@ -16,6 +16,8 @@ from corral.daemon.config_files.faults import MAX_DEPTH, MAX_VALUES, Malformed, 
 
 STR: Final = "tag:yaml.org,2002:str"
 NULL: Final = "tag:yaml.org,2002:null"
+_LOADER: Final[Any] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+"""libyaml's, where PyYAML was built with it, is ten times as fast; its marks count characters, too."""
 _RESOLVER: Final[Any] = yaml.resolver.Resolver()
 _KINDS: Final = {yaml.MappingStartEvent: "map", yaml.SequenceStartEvent: "list"}
 
@@ -83,7 +85,7 @@ def _tagged(node: Node | None) -> bool:
 
 def _events(text: str) -> Iterator[Any]:
     try:
-        yield from yaml.parse(text, Loader=yaml.CSafeLoader)
+        yield from yaml.parse(text, Loader=_LOADER)
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         raise Malformed(str(error.problem or error.context), line=mark.line + 1 if mark else 0) from None

@@ -13,6 +13,7 @@ from corral.daemon.config_files.yaml_scalars import Scalar, scalar
 
 Shape = Any
 """A map is a dict, a list a list, a scalar a tuple of "scalar", its tag and text, an alias of "alias" and name."""
+_DUMPER: Final[Any] = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
 _MAX_COPIED: Final = 100_000
 _STR_KEY: Final = "scalar", STR
 
@@ -71,7 +72,7 @@ def merged_shape(lower: Node, upper: Node, below: Copier, above: Copier) -> Shap
 
 def as_text(found: Shape) -> str:
     """A document that says this, laid out plainly."""
-    text: str = yaml.serialize(_yaml_node(found), Dumper=yaml.CSafeDumper, allow_unicode=True, width=1 << 20)
+    text: str = yaml.serialize(_yaml_node(found), Dumper=_DUMPER, allow_unicode=True, width=1 << 20)
     return text
 
 

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from corral.daemon.config_files.faults import Impossible, Malformed, decoded
-from corral.daemon.config_files.splicing import Splices
+from corral.daemon.config_files.splicing import Splices, newline_of, with_newlines
 from corral.daemon.config_files.steps import item_place, nested
 from corral.daemon.config_files.values import settled
 from corral.daemon.config_files.yaml_editing import Awkward, add_lines, insert_entries, replace_value
@@ -72,7 +72,7 @@ def _outcome(splices: Splices, edit: Callable[[], None], wanted: Shape, document
     except (Awkward, Malformed):
         pass
     if document.plain:
-        result = as_text(wanted)
+        result = with_newlines(as_text(wanted), newline_of(splices.text))
         if shape(read(result).root) == wanted:
             return result
     raise Impossible("the file is laid out in a way that cannot be edited")

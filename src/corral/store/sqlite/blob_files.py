@@ -24,6 +24,7 @@ from corral.store.sqlite.stamps import from_microseconds, to_microseconds
 from corral.system.files import sync_directory
 
 _INCOMING: Final = ".incoming"
+_BLOCK: Final = 256 * 1024
 _FEW: Final = 8
 """Up to so many files are flushed one by one; more of them with everything else of the file system."""
 _TURN: Final = 256
@@ -35,6 +36,7 @@ class BlobFiles:
 
     def __init__(self, directory: pathlib.Path) -> None:
         self._directory = directory
+        self._root = str(directory)
         self.incoming = directory / _INCOMING
         self._lock = threading.Lock()
         self._homes: set[str] = set()
@@ -47,6 +49,10 @@ class BlobFiles:
 
     def path(self, digest: str) -> pathlib.Path:
         return self._directory / digest[:2] / digest
+
+    def place(self, digest: str) -> str:
+        """The same as text, which is quicker."""
+        return f"{self._root}/{digest[:2]}/{digest}"
 
     def size(self, digest: str) -> int | None:
         try:
@@ -105,7 +111,7 @@ class BlobFiles:
         missing = set()
         for turn in _turns(sorted(digests)):
             with self._lock:
-                missing |= {digest for digest in turn if not _raise_stamp(self.path(digest), stamp)}
+                missing |= {digest for digest in turn if not _raise_stamp(self.place(digest), stamp)}
         return missing
 
     def drop(self, digests: Collection[str], *, before: dt.datetime) -> int:
@@ -223,14 +229,19 @@ class Reading:
 
 
 def _blocks(files: BlobFiles, digests: Sequence[str]) -> Generator[bytes, None, None]:
+    """Bare calls of the system: there may be tens of thousands of small ones."""
     for digest in digests:
         try:
-            file = files.path(digest).open("rb")
+            descriptor = os.open(files.place(digest), os.O_RDONLY | os.O_CLOEXEC)
         except FileNotFoundError:
             raise no_such_blob(digest) from None
-        with file:
-            while block := file.read(256 * 1024):
+        try:
+            while block := os.read(descriptor, _BLOCK):
                 yield block
+                if len(block) < _BLOCK:
+                    break  # the end of a file
+        finally:
+            os.close(descriptor)
 
 
 def _turns(digests: Sequence[str]) -> Iterator[Sequence[str]]:
@@ -238,14 +249,14 @@ def _turns(digests: Sequence[str]) -> Iterator[Sequence[str]]:
         yield digests[start : start + _TURN]
 
 
-def _stamp(path: pathlib.Path, microseconds: int) -> None:
+def _stamp(path: pathlib.Path | str, microseconds: int) -> None:
     os.utime(path, ns=(microseconds * 1000, microseconds * 1000))
 
 
-def _raise_stamp(path: pathlib.Path, microseconds: int) -> bool:
+def _raise_stamp(path: str, microseconds: int) -> bool:
     """False: there is no such file."""
     try:
-        if path.stat().st_mtime_ns // 1000 < microseconds:
+        if os.stat(path).st_mtime_ns // 1000 < microseconds:  # noqa: PTH116 - quicker, see `place`
             _stamp(path, microseconds)
     except FileNotFoundError:
         return False
