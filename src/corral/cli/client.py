@@ -285,7 +285,7 @@ def _until_answered(connection: http.client.HTTPConnection, source: Iterable[byt
     other side also sends what is no answer, so there the whole is sent."""
     for block in source:
         wire = connection.sock
-        if not isinstance(wire, ssl.SSLSocket) and False:
+        if not isinstance(wire, ssl.SSLSocket) and select.select([wire], [], [], 0)[0]:
             raise _Answered
         yield block
 

@@ -43,6 +43,8 @@ class JoinToken(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
             if not text.strip().startswith(_PREFIX) or len(body) > 8192:
                 raise ValueError("unknown prefix")
             raw = base64.urlsafe_b64decode(body + "=" * (-len(body) % 4))
+            if base64.urlsafe_b64encode(raw).decode().rstrip("=") != body:
+                raise ValueError("other characters, or bits that say nothing")
             if hashlib.sha256(raw[:-3]).digest()[:3] != raw[-3:]:
                 raise ValueError("checksum differs")
             token = msgspec.msgpack.decode(raw[:-3], type=cls)

@@ -117,7 +117,7 @@ def test_a_join_token_survives_its_text_and_surrounding_blanks(authority):
 
 def test_a_token_with_any_character_changed_is_refused(authority):
     text = a_token(authority).encode()
-    for position in range(len("corral-join-1."), len(text), 7):
+    for position in (*range(len("corral-join-1."), len(text), 7), len(text) - 1):
         changed = text[:position] + ("A" if text[position] != "A" else "B") + text[position + 1 :]
         with pytest.raises(Rejected):
             JoinToken.parse(changed)

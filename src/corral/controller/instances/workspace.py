@@ -8,7 +8,7 @@ thrown away and made anew.
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final, Protocol
 
 import msgspec
@@ -20,14 +20,13 @@ from corral.controller.collections import (
     INSTANCES,
     NODE_LEDGERS,
     PLANS,
-    Collection,
     group_decisions,
     instance_decisions,
 )
 from corral.controller.fleet_mirrors import Usage, usage_of
+from corral.controller.instances.overlay import Overlay
 from corral.controller.instances.plan_sources import StateSources
 from corral.controller.ledger import Step
-from corral.controller.mirrors import Mirror
 from corral.controller.placement.nodes import NodeView, by_space, port_space, views_of_space
 from corral.domain.decisions import Alternative, DecisionKind
 from corral.domain.events import Draft, EventType
@@ -57,30 +56,6 @@ class StartNumbers(Protocol):
     def take(self) -> Incarnation: ...
 
 
-class _Overlay:
-    """Changed documents of one collection; None stands for a removed one."""
-
-    def __init__(self, mirror: Mirror[Any]) -> None:
-        self.mirror = mirror
-        self.changed: dict[str, Record | None] = {}
-
-    def get(self, id: str) -> Any:
-        if id in self.changed:
-            return self.changed[id]
-        stored = self.mirror.find(id)
-        return stored.record if stored else None
-
-    def steps(self) -> Iterable[Step]:
-        collection: Collection[Any] = self.mirror.collection
-        for id, record in self.changed.items():
-            revision = self.mirror.revision(id)
-            if record is None:
-                if revision:
-                    yield collection.delete(id, expect=revision)
-            else:
-                yield collection.put(id, record, expect=revision)
-
-
 class Workspace:
     """One transaction in the making, on behalf of `cause`."""
 
@@ -101,10 +76,10 @@ class Workspace:
         self._entropy = entropy
         self._numbers = numbers
         self._overlays = {
-            GROUPS.name: _Overlay(state.groups),
-            INSTANCES.name: _Overlay(state.instances),
-            NODE_LEDGERS.name: _Overlay(state.node_ledgers),
-            CRASHES.name: _Overlay(state.crashes),
+            GROUPS.name: Overlay(state.groups),
+            INSTANCES.name: Overlay(state.instances),
+            NODE_LEDGERS.name: Overlay(state.node_ledgers),
+            CRASHES.name: Overlay(state.crashes),
         }
         self._plans: dict[str, PlanRecord] = {}
         self._resolved: dict[str, tuple[GroupSpec, ResolvedPlan]] = {}

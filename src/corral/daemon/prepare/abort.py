@@ -39,14 +39,17 @@ class Abort:
 
 
 async def in_thread(work: Callable[[Abort], T]) -> T:
-    """The result of `work` in a thread. Cancelled, it tells the thread and waits for its end."""
+    """The result of `work` in a thread. Cancelled, however often, it tells the thread and waits for its
+    end: a time that is up while a stop is followed must not let go of a thread that still writes."""
     abort = Abort()
     future = asyncio.get_running_loop().run_in_executor(None, work, abort)
     try:
         return await asyncio.shield(future)
     except asyncio.CancelledError:
         abort.set()
-        await asyncio.wait({future})
+        while not future.done():
+            with contextlib.suppress(asyncio.CancelledError):
+                await asyncio.wait({future})
         with contextlib.suppress(BaseException):  # nobody wants to know any more
             future.result()
         raise

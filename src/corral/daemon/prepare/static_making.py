@@ -75,7 +75,7 @@ class StaticMaker:
         with progress.stage(PROCESS_START):
             give(staged, user)
             await in_thread(lambda _: tree.move_all_in(staged))
-            await in_thread(lambda _: tree.write_seed(seed_of(plan, rendered.files)))
+            await in_thread(lambda _: tree.write_seed(seed_of(plan, rendered)))
 
     async def _update(
         self,

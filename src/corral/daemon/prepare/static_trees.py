@@ -46,17 +46,23 @@ class Seed(msgspec.Struct, frozen=True, kw_only=True):
     merge: tuple[str, ...] = ()
     placed: dict[str, str] = {}
     """Artifacts by their place, each with its digest."""
-    rendered: dict[str, dict[str, str]] = {}
-    """Files in which variables were replaced, and by what; secrets are not in it."""
+    substitute: tuple[str, ...] | None = None
+    """None: written before anybody wrote it down."""
+    rendered: dict[str, dict[str, str | None]] = {}
+    """Files with variables, and what these were replaced by; secrets are not in it."""
+    hidden: tuple[str, ...] = ()
+    """Files with secrets: whether these are the same is written nowhere, so they are filled in anew."""
 
 
-def seed_of(plan: Plan, rendered: dict[str, dict[str, str]]) -> Seed:
+def seed_of(plan: Plan, rendered: Rendered) -> Seed:
     artifacts = (*((plan.artifact,) if plan.artifact else ()), *(e.artifact for e in plan.extensions))
     return Seed(
         templates=tuple(f"{t.name}@{t.hash}{'' if t.override else '?'}" for t in plan.templates),
         merge=plan.merge,
         placed={artifact.file: artifact.sha256 for artifact in artifacts},
-        rendered=rendered,
+        substitute=plan.substitute,
+        rendered=rendered.files,
+        hidden=tuple(sorted(rendered.hidden)),
     )
 
 
@@ -89,10 +95,12 @@ class StaticTree:
 
     def stale(self, values: Values) -> frozenset[str] | None:
         """Which files have to be laid again; None: all that templates and artifacts have."""
-        before, now = self.seed(), seed_of(self._plan, {})
+        before, now = self.seed(), seed_of(self._plan, Rendered())
         if before is None or (before.templates, before.merge) != (now.templates, now.merge):
             return None
-        found = {
+        if before.substitute not in (None, now.substitute):
+            return None
+        found = set(before.hidden) | {
             path
             for path, used in before.rendered.items()
             if any(values.all.get(name) != value for name, value in used.items())
@@ -136,6 +144,7 @@ class StaticTree:
         try:
             changed = [path for path in files_beneath(staged) if not self._same(root, staged, path)]
             flush(staged, changed)
+            folders = dict.fromkeys(path.rpartition("/")[0] for path in changed)
             for path in changed:
                 name = path.rpartition("/")[2]
                 with parent_of(root, path, make=True, owner=owner) as parent:
@@ -224,12 +233,12 @@ def own_tree(root: pathlib.Path, owner: tuple[int, int]) -> None:
     os.chown(root, *owner)
 
 
-def merged_rendering(
-    tree: StaticTree, fresh: Rendered, laid: frozenset[str] | None
-) -> dict[str, dict[str, str]]:
+def merged_rendering(tree: StaticTree, fresh: Rendered, laid: frozenset[str] | None) -> Rendered:
     """What is known of variables in files after this start: of files laid now what they got now."""
     before = tree.seed()
-    kept = dict(before.rendered) if before is not None and laid is not None else {}
-    for path in laid or ():
-        kept.pop(path, None)
-    return {**kept, **fresh.files}
+    if before is None or laid is None:
+        return fresh
+    kept = {path: used for path, used in before.rendered.items() if path not in laid}
+    return Rendered(
+        files={**kept, **fresh.files}, hidden=frozenset(before.hidden).difference(laid) | fresh.hidden
+    )

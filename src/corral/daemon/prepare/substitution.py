@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pathlib
+import secrets
 from collections.abc import Iterable, Mapping
 from typing import Final
 
@@ -32,8 +33,10 @@ class Missing(msgspec.Struct, frozen=True):
 class Rendered(msgspec.Struct, frozen=True, kw_only=True):
     """What was replaced where, as far as it may be written down, and what could not be."""
 
-    files: dict[str, dict[str, str]] = {}
-    """By path: the variables it holds with the values they got."""
+    files: dict[str, dict[str, str | None]] = {}
+    """By path: the variables it holds with the values they got; None: nobody defines it."""
+    hidden: frozenset[str] = frozenset()
+    """The files that hold secrets."""
     missing: tuple[Missing, ...] = ()
 
 
@@ -42,7 +45,8 @@ def substitute_files(
 ) -> Rendered:
     """In these files beneath `root`, a tree that nobody else writes to. Each is written aside and renamed:
     a file that is shared with others is never written to. Blocks."""
-    files: dict[str, dict[str, str]] = {}
+    files: dict[str, dict[str, str | None]] = {}
+    hidden: set[str] = set()
     missing: list[Missing] = []
     for path in paths:
         abort.check()
@@ -59,10 +63,15 @@ def substitute_files(
             continue
         result = substitute_bytes(data, values.all)
         missing += [Missing(path, found.line, found.name) for found in result.unresolved]
+        names = _names_in(data, values.all)
+        used = {**dict.fromkeys(found.name for found in result.unresolved), **values.shown(names)}
+        if used:
+            files[path] = used
+        if not values.secret.isdisjoint(names):
+            hidden.add(path)
         if result.data != data:
-            files[path] = values.shown(_names_in(data, values.all))
             _replace(place, result.data, owner)
-    return Rendered(files=files, missing=tuple(missing))
+    return Rendered(files=files, hidden=frozenset(hidden), missing=tuple(missing))
 
 
 def _names_in(data: bytes, values: Mapping[str, str]) -> list[str]:
@@ -71,8 +80,9 @@ def _names_in(data: bytes, values: Mapping[str, str]) -> list[str]:
 
 def _replace(place: pathlib.Path, body: bytes, owner: tuple[int, int] | None) -> None:
     mode = place.stat().st_mode & 0o7777
-    aside = place.with_name(f".{place.name[:200]}.corral")
-    descriptor = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    aside = place.with_name(f".{place.name[:100]}.{secrets.token_hex(6)}.corral")
+    # Never a file that is there: a template may have one of any name, and it may be linked into the cache.
+    descriptor = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     with os.fdopen(descriptor, "wb") as file:
         file.write(body)
         if owner is not None:
