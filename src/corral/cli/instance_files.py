@@ -11,6 +11,7 @@ from corral.cli.client import segment
 from corral.cli.instance_waits import INSTANCES
 from corral.cli.output import plain, show_done, show_one
 from corral.cli.session import Session, api_command
+from corral.cli.values import counted
 
 SAVE_SECONDS: Final = 630.0
 
@@ -22,7 +23,8 @@ def plan(session: Session, id: str) -> None:
     """Show what exactly an instance was started with."""
     found = session.client.get(f"{INSTANCES}/{segment(id)}/plan")
     body = found.get("plan") or {}
-    shown = [("Hash", plain(found.get("hash"))), *((key, _text(value)) for key, value in body.items())]
+    head = [("Hash", plain(found.get("hash"))), ("Drawn", plain(found.get("picks")))]
+    shown = [*head, *((key, _text(value)) for key, value in body.items())]
     show_one(session.output, found, rows=shown, name="hash")
 
 
@@ -55,6 +57,6 @@ def save(
     show_done(
         session.output,
         made,
-        f"template '{template}' is at version {made['version']} with {made['files']} files",
+        f"template '{template}' is at version {made['version']} with {counted(made['files'], 'file')}",
         name="name",
     )

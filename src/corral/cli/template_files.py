@@ -14,6 +14,7 @@ from corral.cli.client import Params, segment
 from corral.cli.failure import Failure, WrongUsage, note
 from corral.cli.output import Column, Item, show_done, show_list
 from corral.cli.session import Session, api_command
+from corral.cli.values import counted
 
 TEMPLATES: Final = "/api/v1/templates"
 _MODES: Final = ("644", "755", "444", "555")
@@ -64,7 +65,7 @@ def upload(session: Session, name: str, source: str, note: str | None) -> None:
         made = session.client.upload(
             place, blocks(file, bar), size=size, content_type=kind, params={"note": note}
         )
-    same = ", as before" if made.get("unchanged") else f" with {made['files']} files"
+    same = ", as before" if made.get("unchanged") else f" with {counted(made['files'], 'file')}"
     show_done(session.output, made, f"template '{name}' is at version {made['version']}{same}", name="name")
 
 

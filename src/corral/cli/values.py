@@ -78,3 +78,8 @@ def pairs(given: tuple[str, ...]) -> dict[str, str]:
             raise WrongUsage(f"'{text}' is not NAME=VALUE")
         found[key] = value
     return found
+
+
+def counted(number: int, noun: str) -> str:
+    """`1 file`, `2 files`."""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"

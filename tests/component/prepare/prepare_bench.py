@@ -54,7 +54,13 @@ class Bench:
     """A maker of directories with a shelf of templates, and no daemon around them."""
 
     def __init__(
-        self, data: pathlib.Path, *, warm: int = 0, reserve_mb: int = 0, shelf: pathlib.Path | None = None
+        self,
+        data: pathlib.Path,
+        *,
+        warm: int = 0,
+        idle_seconds: float = 3600.0,
+        reserve_mb: int = 0,
+        shelf: pathlib.Path | None = None,
     ) -> None:
         self.data = data
         data.mkdir(exist_ok=True)
@@ -63,7 +69,7 @@ class Bench:
         entropy = SystemEntropy()
         self.directories = WorkingDirectories(data, entropy=entropy)
         self.directories.open()
-        self.warm = WarmTrees(self.directories, entropy=entropy, each=warm)
+        self.warm = WarmTrees(self.directories, entropy=entropy, each=warm, idle_seconds=idle_seconds)
         self.maker = TreeMaker(
             cache=self.cache,
             cache_root=data / "cache",
@@ -87,9 +93,16 @@ class Bench:
         )
 
     async def make(
-        self, plan: Plan, *, incarnation: int = FIRST, id: str = "one", **values: str
+        self,
+        plan: Plan,
+        *,
+        incarnation: int = FIRST,
+        id: str = "one",
+        secret: tuple[str, ...] = (),
+        **values: str,
     ) -> pathlib.Path:
-        order, found = self.order(plan, incarnation=incarnation, id=id), Values(all=values)
+        order = self.order(plan, incarnation=incarnation, id=id)
+        found = Values(all=values, secret=frozenset(secret))
         if not plan.static:
             return await self.maker.make(order, self.user, found, self.progress)
         run_directory = self.data / "runs" / id / str(incarnation)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import pathlib
+import threading
 
 import msgspec
 import pytest
@@ -288,3 +289,61 @@ async def test_what_an_earlier_start_left_goes_with_the_run_that_came_after_it(b
     made = await bench.make(make_plan(templates=(bench.cache.template("t", {"a": b"a"}),)))
     assert bench.directories.discard("one", 2048)
     assert not made.exists()
+
+
+async def test_a_directory_of_the_daemon_that_cannot_be_made_is_a_failure_of_a_stage(bench, make_plan):
+    (bench.data / "running" / ".staging").write_text("in the way")
+    with pytest.raises(StageFailed) as failed:
+        await bench.make(make_plan(templates=(bench.cache.template("t", {"a": b"a"}),)))
+    assert failed.value.stage == "TEMPLATE_APPLY"
+
+
+async def test_a_thread_is_waited_for_however_often_the_waiting_is_cancelled():
+    began, go_on = threading.Event(), threading.Event()
+    task = asyncio.create_task(in_thread(lambda _: (began.set(), go_on.wait())))
+    await eventually(began.is_set)
+    for _ in range(3):
+        task.cancel()
+        await asyncio.sleep(0.01)
+    assert not task.done(), "the thread is still in there"
+    go_on.set()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+
+
+async def test_variables_are_never_written_into_a_file_of_the_template_beside_them(bench, make_plan, tree):
+    """Whatever it is called: it may be linked into the cache."""
+    files = {"a.txt": b"%PORT%", ".a.txt.corral": (b"the template's own", 0o444)}
+    made = await bench.make(
+        make_plan(templates=(bench.cache.template("t", files),), substitute=("a.txt",)), PORT="1"
+    )
+    assert tree(made) == {"a.txt": b"1", ".a.txt.corral": b"the template's own"}
+
+
+async def test_trees_made_ahead_go_when_nobody_asks_for_them_any_more(scratch, make_plan):
+    bench = Bench(scratch / "warm", warm=1, idle_seconds=0.5)
+    try:
+        await bench.make(make_plan(templates=(bench.cache.template("t", {"a": b"a"}),)))
+        pool = bench.directories.running / ".warm"
+        await eventually(lambda: pool.exists() and list(pool.iterdir()))
+        await eventually(lambda: not list(pool.iterdir()))
+    finally:
+        await bench.warm.close()
+
+
+async def test_whatever_a_workload_left_is_deleted(bench, make_plan):
+    made = await bench.make(make_plan(templates=(bench.cache.template("t", {"a": b"a"}),)))
+    here = os.open(made, os.O_RDONLY)
+    for _ in range(1500):
+        os.mkdir("deep", dir_fd=here)
+        below = os.open("deep", os.O_RDONLY, dir_fd=here)
+        os.close(here)
+        here = below
+    os.close(here)
+    (made / "closed" / "more").mkdir(parents=True)
+    (made / "closed" / "more" / "file").write_text("x")
+    (made / "closed").chmod(0)
+    (made / "link").symlink_to("/etc")
+    assert bench.directories.discard("one", 1024)
+    await bench.directories.empty_bin()
+    assert not list((bench.data / ".discarded").iterdir())

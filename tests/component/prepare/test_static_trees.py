@@ -164,3 +164,69 @@ def test_killed_at_any_point_of_a_static_start_the_world_is_never_lost(scratch):
     interrupted, mixed = map(int, done.stderr.split()[-2:])
     assert interrupted >= 30, "too few rounds were interrupted to prove anything"
     assert mixed >= 1, "no round was killed between two renames"
+
+
+async def test_a_secret_that_was_changed_reaches_its_file(bench, plan):
+    one = plan({"a.conf": b"pw=%PW% port=%PORT%", "b.conf": b"port=%PORT%"}, substitute=("*.conf",))
+    made = await bench.make(one, secret=("PW",), PW="old", PORT="1")
+    (made / "b.conf").write_bytes(b"mine")
+    seed = (bench.data / "static" / ".seeds" / "one.json").read_text()
+    assert "old" not in seed
+    await bench.make(one, incarnation=2048, secret=("PW",), PW="new", PORT="1")
+    assert (made / "a.conf").read_bytes() == b"pw=new port=1"
+    assert (made / "b.conf").read_bytes() == b"mine"
+    await bench.make(one, incarnation=3072, secret=("PW",), PW="newest", PORT="1")
+    assert (made / "a.conf").read_bytes() == b"pw=newest port=1"
+
+
+async def test_a_variable_that_is_defined_later_reaches_its_file(bench, plan):
+    one = plan({"a.conf": b"%LATER%", "b": b"x"}, substitute=("*.conf",))
+    made = await bench.make(one)
+    assert (made / "a.conf").read_bytes() == b"%LATER%"
+    (made / "b").write_bytes(b"mine")
+    await bench.make(one, incarnation=2048, LATER="now")
+    assert (made / "a.conf").read_bytes() == b"now"
+    assert (made / "b").read_bytes() == b"mine"
+
+
+async def test_other_files_to_fill_in_are_filled_in(bench, plan):
+    files = {"a.conf": b"%PORT%", "b.conf": b"%PORT%"}
+    made = await bench.make(plan(files, substitute=("a.conf",)), PORT="1")
+    assert (made / "b.conf").read_bytes() == b"%PORT%"
+    await bench.make(plan(files, substitute=("*.conf",)), incarnation=2048, PORT="1")
+    assert (made / "b.conf").read_bytes() == b"1"
+
+
+@pytest.mark.trap("T26")
+async def test_a_refused_update_has_changed_nothing(bench, plan, scratch, tree):
+    made = await bench.make(plan({"a": b"1", "z/b": b"1"}))
+    (made / "z" / "b").unlink()
+    (made / "z").rmdir()
+    (made / "z").symlink_to(scratch)
+    with pytest.raises(StageFailed) as failed:
+        await bench.make(plan({"a": b"2", "z/b": b"2"}), incarnation=2048)
+    assert failed.value.error.code is Code.PATH_REFUSED
+    assert (made / "a").read_bytes() == b"1"
+
+
+@pytest.mark.trap("T26")
+async def test_patches_never_follow_a_link_that_the_workload_made(bench, plan, scratch):
+    outside = scratch / "outside"
+    outside.mkdir()
+    (outside / "c.properties").write_bytes(b"x=precious\n")
+    patch = PatchSpec(file="config/c.properties", path="x", value="1")
+    one = plan({"a": b"1"}, patches=(patch,))
+    made = await bench.make(one)
+    (made / "config" / "c.properties").unlink()
+    for turn, hostile in enumerate(("file", "directory"), start=2):
+        if hostile == "file":
+            (made / "config" / "c.properties").symlink_to(outside / "c.properties")
+        else:
+            (made / "config" / "c.properties").unlink()
+            (made / "config").rmdir()
+            (made / "config").symlink_to(outside)
+        with pytest.raises(StageFailed) as failed:
+            await bench.make(one, incarnation=1024 * turn)
+        assert failed.value.error.code is Code.PATH_REFUSED
+        assert (outside / "c.properties").read_bytes() == b"x=precious\n"
+        assert bench.staged() == []

@@ -48,6 +48,23 @@ async def test_what_is_stored_is_whole(store: Adapter, scratch: pathlib.Path) ->
     assert list((scratch / "uploads").iterdir()) == []
 
 
+async def test_what_is_no_archive_is_refused_long_before_its_end(
+    sqlite: Adapter, scratch: pathlib.Path
+) -> None:
+    taken = 0
+
+    async def endless() -> AsyncIterator[bytes]:
+        nonlocal taken
+        while taken < 50:
+            taken += 1
+            yield b"nothing of the kind " * 50_000
+
+    with pytest.raises(Rejected, match="neither tar.gz nor zip"):
+        await a_library(sqlite, scratch).intake_archive(endless())
+    assert taken <= 3
+    assert list((scratch / "uploads").iterdir()) == []
+
+
 async def test_a_single_file_is_read_put_and_removed(store: Adapter, scratch: pathlib.Path) -> None:
     library = a_library(store, scratch)
     first = await library.intake_archive(in_chunks(tar_gz(FILES)))

@@ -19,7 +19,7 @@ from corral.controller.templates.offloading import in_thread
 from corral.controller.templates.spooling import spooled
 from corral.controller.templates.tar_writing import archive_stream
 from corral.controller.templates.tree_edits import find_file, overlay, put_file, remove_path
-from corral.controller.templates.unpacking import SingleFile, Unpacking
+from corral.controller.templates.unpacking import SingleFile, Unpacking, archive_kind
 from corral.controller.templates.zip_writing import zip_stream
 from corral.domain.file_paths import check_path
 from corral.domain.template_diff import TemplateDiff, diff_versions
@@ -58,7 +58,12 @@ class TemplateLibrary:
 
         Raises ARCHIVE_INVALID, ARCHIVE_TOO_LARGE and PATH_REFUSED; then no version can come of it.
         """
-        async with spooled(source, directory=self._directory, limit=self._limits.stream_bytes) as file:
+        async with spooled(
+            source,
+            directory=self._directory,
+            limit=self._limits.stream_bytes,
+            check=archive_kind,
+        ) as file:
             unpacking = Unpacking(file, self._limits)
             await store_contents(self._blobs, unpacking, clock=self._clock)
         manifest = await in_thread(unpacking.manifest)

@@ -20,13 +20,20 @@ _HOP: Final = 1024 * 1024
 
 @contextlib.asynccontextmanager
 async def spooled(
-    source: AsyncIterator[bytes], *, directory: pathlib.Path, limit: int
+    source: AsyncIterator[bytes],
+    *,
+    directory: pathlib.Path,
+    limit: int,
+    check: Callable[[bytes], object] = bool,
 ) -> AsyncIterator[IO[bytes]]:
-    """Take the stream in, a MiB in memory at most. ARCHIVE_TOO_LARGE as soon as it is; DISK_FULL."""
-    with contextlib.ExitStack() as undo:
+    """Take the stream in, a MiB in memory at most. ARCHIVE_TOO_LARGE as soon as it is; DISK_FULL. `check`
+    sees its first MiB and may refuse the rest."""
+    undo = contextlib.ExitStack()
+    try:
         # Opened on a thread, and closed also when the caller was cancelled meanwhile.
         file = await _on_disk(directory, lambda: undo.enter_context(_open(directory)))
         gathered = bytearray()
+        unseen = True
         size = 0
         async for chunk in source:
             size += len(chunk)
@@ -34,10 +41,17 @@ async def spooled(
                 raise too_large("the upload is larger than any template may be", f"{limit} bytes")
             gathered += chunk
             if len(gathered) >= _HOP:
+                if unseen:
+                    check(bytes(gathered))
+                    unseen = False
                 await _on_disk(directory, functools.partial(_write, file, bytes(gathered)))
                 gathered.clear()
+        if unseen:
+            check(bytes(gathered))
         await _on_disk(directory, functools.partial(_write, file, bytes(gathered)))
         yield file
+    finally:
+        await in_thread(undo.close)  # to free gigabytes takes its time
 
 
 def _open(directory: pathlib.Path) -> IO[bytes]:

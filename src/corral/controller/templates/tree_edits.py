@@ -68,6 +68,6 @@ def _no_such_file(manifest: Manifest, path: str) -> Rejected:
     return Rejected(
         Code.NOT_FOUND,
         f"there is no file {path[:200]!r} in this version",
-        hint=f"did you mean '{guess}'?" if guess else None,
+        hint=f"did you mean '{guess}'?" if guess else "'corral template files NAME' lists them",
         field="path",
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 import gzip
 import hashlib
 import zlib
@@ -14,6 +15,9 @@ from corral.controller.templates.tar_reading import read_tar
 from corral.controller.templates.tree_building import TreeBuilder
 from corral.controller.templates.zip_reading import read_zip
 from corral.domain.templates import PIECE, Manifest, TemplateFile
+
+_MAGIC: Final = 263
+"""So much of an archive tells what it is."""
 
 BATCH_BYTES: Final = 4 * 1024 * 1024
 BATCH_BLOBS: Final = 2000
@@ -46,6 +50,23 @@ class Batches:
         self._blobs.close()
 
 
+class ArchiveKind(enum.Enum):
+    TAR_GZ = "tar.gz"
+    ZIP = "zip"
+    TAR = "tar"
+
+
+def archive_kind(start: bytes) -> ArchiveKind:
+    """What an upload is, by how it begins; ARCHIVE_INVALID."""
+    if start.startswith(b"\x1f\x8b"):
+        return ArchiveKind.TAR_GZ
+    if start.startswith((b"PK\x03\x04", b"PK\x05\x06")):
+        return ArchiveKind.ZIP
+    if start[257:262] == b"ustar":
+        return ArchiveKind.TAR
+    raise damaged("it is neither tar.gz nor zip" if start else "it is empty")
+
+
 class Unpacking(Batches):
     """An archive, told by its first bytes: tar.gz, tar or zip. The tree is known when all batches are."""
 
@@ -74,15 +95,15 @@ class Unpacking(Batches):
 
     def _entries(self) -> Entries:
         self._file.seek(0)
-        start = self._file.read(263)
+        kind = archive_kind(self._file.read(_MAGIC))
         self._file.seek(0)
-        if start.startswith(b"\x1f\x8b"):
-            return read_tar(Metered(gzip.GzipFile(fileobj=self._file), self._limits))
-        if start.startswith((b"PK\x03\x04", b"PK\x05\x06")):
-            return read_zip(self._file, self._limits)
-        if start[257:262] == b"ustar":
-            return read_tar(Metered(self._file, self._limits))
-        raise damaged("it is neither tar.gz nor zip" if start else "it is empty")
+        match kind:
+            case ArchiveKind.TAR_GZ:
+                return read_tar(Metered(gzip.GzipFile(fileobj=self._file), self._limits))
+            case ArchiveKind.ZIP:
+                return read_zip(self._file, self._limits)
+            case ArchiveKind.TAR:
+                return read_tar(Metered(self._file, self._limits))
 
     def _take(self, entry: Entry, blocks: Iterator[bytes]) -> Blobs:
         path = self._tree.claim(entry.name, size=entry.size)

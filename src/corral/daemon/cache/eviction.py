@@ -24,6 +24,16 @@ class Eviction(msgspec.Struct, frozen=True, kw_only=True):
     contents: tuple[str, ...]
     freed: int
 
+    def without(self, pins: Collection[tuple[str, str]]) -> Eviction:
+        """Spare what somebody has come to use since it was chosen. That happens to entries without shared
+        contents only (first runs): what shares contents is pinned under the lock of the choice."""
+        spared = [one for one in self.entries if (one.kind, one.key) in pins and not one.contents]
+        return msgspec.structs.replace(
+            self,
+            entries=tuple(one for one in self.entries if one not in spared),
+            freed=self.freed - sum(one.size for one in spared),
+        )
+
 
 def choose(
     excess: int,

@@ -87,13 +87,14 @@ class Room:
 
     async def settle(self) -> None:
         """What came may have been larger than was known: back under the quota, as far as it goes."""
+        if self._excess(0) <= 0:
+            return
         async with self.lock:
             with contextlib.suppress(Retryable):
                 await self._make(0, subject="")
 
     async def _make(self, size: int, *, subject: str) -> None:
-        reserved = sum(reservation.left for reservation in self._reservations)
-        excess = self._shelves.size + reserved + size - self.quota
+        excess = self._excess(size)
         if excess <= 0:
             return
         eviction = await to_end(self._choose, excess, frozenset(self._pins), frozenset(self._protected))
@@ -106,6 +107,10 @@ class Room:
                 retry_after=10.0,
             )
         await self._evict(eviction)
+
+    def _excess(self, size: int) -> int:
+        reserved = sum(reservation.left for reservation in self._reservations)
+        return self._shelves.size + reserved + size - self.quota
 
     def _choose(self, excess: int, pins: Collection[Pin], protected: Collection[str]) -> Eviction:
         shelves = self._shelves
@@ -150,6 +155,7 @@ class Room:
         return choose(excess, candidates=candidates, kept=kept, present=present, protected=protected)
 
     async def _evict(self, eviction: Eviction) -> None:
+        eviction = eviction.without(self._pins)
         for entry in eviction.entries:
             self._shelves.forget(entry.kind, entry.key)
             _log.info("cache.evicted", kind=entry.kind, key=entry.key[:12], used_ms=entry.used_ms)

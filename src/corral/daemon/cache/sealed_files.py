@@ -16,6 +16,7 @@ import hashlib
 import os
 import pathlib
 import stat
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
@@ -39,6 +40,8 @@ class SealedFiles:
         self._text = str(root)
         self._fan_out = fan_out
         self._dropped = dropped
+        self._naming = threading.Lock()
+        """Held while a name is given or taken away: what replaces a harmed file is not removed for it."""
 
     def path(self, digest: str) -> pathlib.Path:
         return pathlib.Path(self._place(digest))
@@ -54,25 +57,43 @@ class SealedFiles:
             for number in range(256):
                 (self._root / f"{number:02x}").mkdir(exist_ok=True, mode=0o700)
 
-    def sound(self, digest: str, size: int) -> bool:
-        """Is it there and unharmed? One whose seal is broken is read again, and sealed again or removed."""
+    def sealed(self, digest: str, size: int) -> bool:
+        """Is it there, with its seal? One look, quick enough for the loop."""
         try:
             found = os.lstat(self._place(digest))
-        except FileNotFoundError:
+        except OSError:
             return False
-        right = found.st_size == size and stat.S_ISREG(found.st_mode)
-        if right and found.st_mtime_ns == SEAL_NS:
+        return found.st_mtime_ns == SEAL_NS and found.st_size == size and stat.S_ISREG(found.st_mode)
+
+    def sound(self, digest: str, size: int) -> bool:
+        """Is it there and unharmed? One whose seal is broken is read again, and sealed again or removed."""
+        if self.sealed(digest, size):
             return True
         path = self.path(digest)
-        if right and digest_of(path) == digest:
+        try:
+            found = os.lstat(path)
+        except FileNotFoundError:
+            return False
+        if found.st_size == size and stat.S_ISREG(found.st_mode) and digest_of(path) == digest:
             seal(path)
             return True
-        if stat.S_ISDIR(found.st_mode):
-            remove_tree(path)
-        else:
-            path.unlink(missing_ok=True)
+        return self._drop(path, found) and self.sealed(digest, size)
+
+    def _drop(self, path: pathlib.Path, harmed: os.stat_result) -> bool:
+        """Remove this very file; True when another has taken its place."""
+        with self._naming:
+            try:
+                found = os.lstat(path)
+            except FileNotFoundError:
+                return False
+            if (found.st_dev, found.st_ino) != (harmed.st_dev, harmed.st_ino):
+                return True
+            if stat.S_ISDIR(found.st_mode):
+                remove_tree(path)
+            else:
+                path.unlink()
         if self._dropped is not None:
-            self._dropped(found.st_size)
+            self._dropped(harmed.st_size)
         return False
 
     def admit(self, part: pathlib.Path, digest: str) -> None:
@@ -86,7 +107,8 @@ class SealedFiles:
             os.utime(descriptor, ns=(SEAL_NS, SEAL_NS))
         finally:
             os.close(descriptor)
-        part.replace(self.path(digest))
+        with self._naming:
+            part.replace(self.path(digest))
 
     def admit_all(self, parts: Sequence[tuple[pathlib.Path, str]]) -> None:
         """The same for many: side by side, for then the disk writes several of them in one go."""

@@ -35,9 +35,11 @@ class Supply:
         self._artifacts = artifacts
         self._clock = clock
         self._joined: Joined[str] = Joined()
+        self._looking: Joined[Manifest | None] = Joined()
 
     async def close(self) -> None:
         await self._joined.close()
+        await self._looking.close()
 
     def now_ms(self) -> int:
         return int(self._clock.now().timestamp() * 1000)
@@ -48,10 +50,16 @@ class Supply:
             if self._shelves.templates.find(hash) is None:
                 return None
             self._pin(TEMPLATE, hash, pins)
-        manifest = await to_end(self._shelves.whole, hash)
+        manifest = self._shelves.whole_at_a_glance(hash) or await self._look(hash)
         if manifest is not None:
             self._shelves.templates.used(hash, now_ms=self.now_ms())
         return manifest
+
+    async def _look(self, hash: str) -> Manifest | None:
+        """A hundred starts of one group look once."""
+        return await self._looking.run(
+            hash, lambda: to_end(self._shelves.whole, hash), name=f"cache/look/{hash[:12]}"
+        )
 
     async def pinned_artifact(self, sha256: str, pins: list[Pin]) -> pathlib.Path | None:
         async with self._room.lock:
@@ -60,8 +68,9 @@ class Supply:
                 return None
             self._pin(ARTIFACT, sha256, pins)
         if not await to_end(self._shelves.artifacts.files.sound, sha256, known.facts.size):
-            self._shelves.artifacts.forget(sha256)
-            self._shelves.removed(known.facts.size)
+            if self._shelves.artifacts.find(sha256) is known:  # else another one noticed it, too
+                self._shelves.artifacts.forget(sha256)
+                self._shelves.removed(known.facts.size)
             return None
         self._shelves.artifacts.used(sha256, now_ms=self.now_ms())
         return self._shelves.artifacts.path(sha256)

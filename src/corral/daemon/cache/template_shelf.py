@@ -5,8 +5,10 @@ When a version was used last is the file's modification time.
 
 from __future__ import annotations
 
+import collections
 import os
 import pathlib
+import threading
 from typing import Final
 
 import msgspec
@@ -19,6 +21,8 @@ from corral.system.files import atomic_write
 
 FORMAT: Final = "cached-template"
 FORMAT_VERSION: Final = 1
+REMEMBERED_FILES: Final = 50_000
+"""So many files of the lists that were used last are kept in memory, which is some 20 MB."""
 _log = structlog.get_logger("corral.daemon.cache")
 
 
@@ -53,13 +57,44 @@ class _Document(_Head, frozen=True, kw_only=True):
     manifest: msgspec.Raw
 
 
+class _Remembered:
+    """The lists of files that were used last, up to so many files in all. For any thread."""
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._held: collections.OrderedDict[str, Manifest] = collections.OrderedDict()
+        self._files = 0
+        self._lock = threading.Lock()
+
+    def get(self, hash: str) -> Manifest | None:
+        with self._lock:
+            if hash in self._held:
+                self._held.move_to_end(hash)
+            return self._held.get(hash)
+
+    def keep(self, hash: str, manifest: Manifest) -> None:
+        self.drop(hash)
+        with self._lock:
+            self._held[hash] = manifest
+            self._files += len(manifest.files)
+            while self._files > self._limit:
+                _, oldest = self._held.popitem(last=False)
+                self._files -= len(oldest.files)
+
+    def drop(self, hash: str) -> None:
+        with self._lock:
+            if (manifest := self._held.pop(hash, None)) is not None:
+                self._files -= len(manifest.files)
+
+
 class TemplateShelf:
-    """The directory `templates/`. What is known is in memory, without the lists of files; only `scan`,
-    `put`, `manifest` and `discard` touch the disk for longer than a moment."""
+    """The directory `templates/`. What is known is in memory, of the lists of files only those used last;
+    only `scan`, `put`, `manifest` and `discard` touch the disk for longer than a moment."""
 
     def __init__(self, root: pathlib.Path) -> None:
         self._root = root
         self._known: dict[str, CachedTemplate] = {}
+        self._lists = _Remembered(REMEMBERED_FILES)
 
     def scan(self) -> None:
         """Learn what is there. A file that cannot be read is no loss: it is removed."""
@@ -108,15 +143,23 @@ class TemplateShelf:
             stored=len(content),
         )
         self._known[hash] = known
+        self._lists.keep(hash, manifest)
         return known
 
+    def remembered(self, hash: str) -> Manifest | None:
+        """The manifest if it is in memory; touches no disk."""
+        return self._lists.get(hash) if hash in self._known else None
+
     def manifest(self, hash: str) -> Manifest | None:
-        """Read and verify it; None, and forgotten, when it is not (any more) what it was."""
+        """Read and verify it, unless that was done; None, and forgotten, when it is not what it was."""
+        if (manifest := self.remembered(hash)) is not None:
+            return manifest
         try:
             whole = msgspec.json.decode(self._path(hash).read_bytes(), type=_Whole)
         except (OSError, msgspec.MsgspecError, UnicodeDecodeError):
             whole = None
         if whole is not None and manifest_digest(whole.manifest) == whole.digest:
+            self._lists.keep(hash, whole.manifest)
             return whole.manifest
         if self._known.pop(hash, None) is not None:
             _log.warning("cache.entry_dropped", path=str(self._path(hash)))
@@ -133,6 +176,7 @@ class TemplateShelf:
     def forget(self, hash: str) -> None:
         """From now on nobody finds it; `discard` removes its file."""
         self._known.pop(hash, None)
+        self._lists.drop(hash)
 
     def discard(self, hash: str) -> None:
         if hash not in self._known:

@@ -55,8 +55,12 @@ def materialise(
         lay(batches[0])
     elif batches:
         with concurrent.futures.ThreadPoolExecutor(len(batches), thread_name_prefix="lay") as pool:
-            for done in [pool.submit(lay, batch) for batch in batches]:
-                done.result()
+            laying = [pool.submit(lay, batch) for batch in batches]
+            done, _ = concurrent.futures.wait(laying, return_when=concurrent.futures.FIRST_EXCEPTION)
+            failed = next((error for each in done if (error := each.exception())), None)
+            if failed is not None:
+                abort.set()  # the others have nothing to copy for any more
+                raise failed
     for merge in layout.merges:
         abort.check()
         _merge(merge, root, content, owner)

@@ -23,6 +23,7 @@ from corral.errors import Code, Rejected, Retryable
 _READ: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _EXECUTABLE: Final = 0o111
 _LEVEL: Final = 1
+_DEEPEST: Final = 200
 MAX_FILES: Final = 100_000
 
 
@@ -62,6 +63,13 @@ def pack(
 
 def _walk(here: int, prefix: str, chosen: Globs) -> Iterator[tuple[str, str, int]]:
     """Path, name and open directory of every chosen entry that is no directory."""
+    if prefix.count("/") > _DEEPEST:
+        raise Rejected(
+            Code.PATH_REFUSED,
+            f"'{prefix[:80]}…' is nested deeper than {_DEEPEST} directories",
+            hint="remove it, or save the files while it is not there",
+            field="paths",
+        )
     for name in sorted(os.listdir(here)):
         path = f"{prefix}{name}"
         try:

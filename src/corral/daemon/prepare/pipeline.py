@@ -84,10 +84,9 @@ class Preparer:
         `anew`: the directory is made again although this is a restart. Cancelled, it stops at once."""
         progress = Progress(entered)
         with progress.stage(VALIDATION):
-            user, java = await self._validate(order)
-        directory = await self._directory(order, user, run_directory, progress, anew=anew)
+            user, java, values = await self._validate(order)
+        directory = await self._directory(order, user, values, run_directory, progress, anew=anew)
         with progress.stage(VARIABLE_SUBSTITUTION):
-            values = await self._values(order)
             command, env = self._substitute(order, java, values)
         with progress.stage(PROCESS_START):
             environment = build_environment(
@@ -124,7 +123,7 @@ class Preparer:
         """It is ready: what its first run made may serve others."""
         await self._trees.keep_first_run(order)
 
-    async def _validate(self, order: StartOrder) -> tuple[WorkloadUser, str]:
+    async def _validate(self, order: StartOrder) -> tuple[WorkloadUser, str, Values]:
         check_names(order.env)
         check_probes(order.probes, {port.name for port in order.ports})
         if order.limits.memory_mb > self._node.memory_mb:
@@ -137,8 +136,8 @@ class Preparer:
         self._ports.take(run_name(order.instance_id, order.incarnation), order.ports)
         return await asyncio.to_thread(self._look_around, order)
 
-    def _look_around(self, order: StartOrder) -> tuple[WorkloadUser, str]:
-        """What has to be asked of the host: Java, user, ports, room. Blocks."""
+    def _look_around(self, order: StartOrder) -> tuple[WorkloadUser, str, Values]:
+        """What has to be asked of the host: Java, user, ports, room, secrets. Blocks."""
         plan, java = order.plan, ""
         if not order.command and plan is not None and plan.jvm is not None:
             java = find_java(plan.jvm.java, self._java)
@@ -150,12 +149,13 @@ class Preparer:
             reserve_mb=self._reserve_mb,
             wanted_mb=plan.disk_mb if plan is not None else 0,
         )
-        return user, java
+        return user, java, resolve_values(order, self._node, self._secrets)
 
     async def _directory(
         self,
         order: StartOrder,
         user: WorkloadUser,
+        values: Values,
         run_directory: pathlib.Path,
         progress: Progress,
         *,
@@ -168,8 +168,6 @@ class Preparer:
             self._directories.hold(order.instance_id, order.incarnation)
             return path
         if order.plan is not None and has_files(order.plan):
-            with progress.stage(VARIABLE_SUBSTITUTION if order.static else VALIDATION):
-                values = await self._values(order)
             if order.static:
                 return await self._statics.make(order, user, values, progress, run_directory=run_directory)
             return await self._trees.make(order, user, values, progress)
@@ -179,11 +177,6 @@ class Preparer:
                     self._directories.make_static, order.instance_id, user, run_directory
                 )
             return self._directories.make(order.instance_id, order.incarnation, user, empty=True)
-
-    async def _values(self, order: StartOrder) -> Values:
-        if order.plan is None or not order.plan.variable_types:
-            return resolve_values(order, self._node, self._secrets)
-        return await asyncio.to_thread(resolve_values, order, self._node, self._secrets)
 
     def _substitute(
         self, order: StartOrder, java: str, values: Values

@@ -48,7 +48,7 @@ class StaticMaker:
         tree = StaticTree(self._directories.static, order.instance_id, order.plan)
         with progress.stage(TEMPLATE_APPLY):
             await asyncio.to_thread(self._directories.take_over, order.instance_id, run_directory)
-        staged = self._directories.staging(run_name(order.instance_id, order.incarnation), static=True)
+            staged = self._directories.staging(run_name(order.instance_id, order.incarnation), static=True)
         try:
             with self._warm.preparing():
                 if tree.exists:
@@ -86,14 +86,17 @@ class StaticMaker:
         values: Values,
         progress: Progress,
     ) -> None:
-        stale = await asyncio.to_thread(tree.stale, values)
+        with progress.stage(TEMPLATE_APPLY):
+            stale = await asyncio.to_thread(tree.stale, values)
         rendered = Rendered()
         if stale is None or stale:
             rendered = await self._lay_stale(tree, plan, staged, stale, user, values, progress)
         else:
-            make_directory(staged, owner_of(user))
-        with progress.stage(CONFIG_PATCH):
-            await in_thread(lambda abort: self._patch_static(tree, plan, staged, values, abort))
+            with progress.stage(TEMPLATE_APPLY):
+                make_directory(staged, owner_of(user))
+        if plan.patches:
+            with progress.stage(CONFIG_PATCH):
+                await in_thread(lambda abort: self._patch_static(tree, plan, staged, values, abort))
         with progress.stage(PROCESS_START):
             seed = seed_of(plan, merged_rendering(tree, rendered, stale))
             await in_thread(lambda _: self._settle(tree, staged, user, seed))

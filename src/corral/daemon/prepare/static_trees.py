@@ -9,6 +9,7 @@ template has are never touched, and nothing is ever deleted.
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import os
 import pathlib
@@ -23,6 +24,7 @@ from corral.daemon.beneath import DIRECTORY, open_beneath, parent_of
 from corral.daemon.durable import store
 from corral.daemon.prepare.abort import Abort
 from corral.daemon.prepare.copying import copy_content
+from corral.daemon.prepare.layout import directories_of
 from corral.daemon.prepare.substitution import Rendered
 from corral.daemon.prepare.values import Values
 from corral.domain.file_paths import Globs, globs
@@ -139,24 +141,18 @@ class StaticTree:
             os.close(root)
 
     def move_in(self, staged: pathlib.Path, owner: tuple[int, int] | None) -> int:
-        """Every staged file that differs takes its place, durably; returns how many did."""
+        """Every staged file that differs takes its place, durably; returns how many did. PATH_REFUSED, with
+        nothing moved, when the workload has put a link or a directory where one of them goes."""
         root = os.open(self.path, DIRECTORY)
         try:
             changed = [path for path in files_beneath(staged) if not self._same(root, staged, path)]
-            flush(staged, changed)
-            folders = dict.fromkeys(path.rpartition("/")[0] for path in changed)
             for path in changed:
-                name = path.rpartition("/")[2]
+                _check_way(root, path)
+            flush(staged, changed)
+            for path in changed:
                 with parent_of(root, path, make=True, owner=owner) as parent:
-                    try:
-                        os.rename(staged / path, name, dst_dir_fd=parent)
-                    except IsADirectoryError:
-                        raise Rejected(
-                            Code.PATH_REFUSED,
-                            f"'{path}' is a directory in the static files of the instance",
-                            hint="move it away; a file shall be there",
-                        ) from None
-                    os.fsync(parent)
+                    os.rename(staged / path, path.rpartition("/")[2], dst_dir_fd=parent)
+            flush_folders(root, changed)
             return len(changed)
         finally:
             os.close(root)
@@ -177,7 +173,13 @@ class StaticTree:
 
     def move_all_in(self, staged: pathlib.Path) -> None:
         """The first seeding: the whole tree at once, durably."""
-        flush(staged, files_beneath(staged))
+        files = files_beneath(staged)
+        flush(staged, files)
+        root = os.open(staged, DIRECTORY)
+        try:
+            flush_folders(root, files)
+        finally:
+            os.close(root)
         staged.rename(self.path)
         sync_directory(self._root)
 
@@ -191,23 +193,47 @@ def files_beneath(root: pathlib.Path) -> list[str]:
     return sorted(found)
 
 
+def _check_way(root: int, path: str) -> None:
+    """Nothing but directories on the way to it, as far as there are any, and none at its end."""
+    with contextlib.suppress(FileNotFoundError), parent_of(root, path) as parent:
+        name = path.rpartition("/")[2]
+        if stat.S_ISDIR(os.stat(name, dir_fd=parent, follow_symlinks=False).st_mode):
+            raise Rejected(
+                Code.PATH_REFUSED,
+                f"'{path}' is a directory in the static files of the instance",
+                hint="move it away; a file shall be there",
+            )
+
+
 def flush(root: pathlib.Path, paths: list[str]) -> None:
     """These files are on disk afterwards; many are flushed with everything else of the file system."""
+    descriptor = os.open(root, DIRECTORY)
+    try:
+        if len(paths) > _FLUSH_ALL:
+            _flush_all(descriptor)
+            return
+        for path in paths:
+            with open_beneath(descriptor, path) as file:
+                os.fsync(file)
+    finally:
+        os.close(descriptor)
+
+
+def flush_folders(root: int, paths: list[str]) -> None:
+    """The names of these files are on disk afterwards, with those of every directory above them."""
     if len(paths) > _FLUSH_ALL:
-        descriptor = os.open(root, DIRECTORY)
-        try:
-            if _libc.syncfs(descriptor) != 0:
-                number = ctypes.get_errno()
-                raise OSError(number, os.strerror(number), str(root))
-        finally:
-            os.close(descriptor)
+        _flush_all(root)
         return
-    for path in paths:
-        descriptor = os.open(root / path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
+    for folder in reversed(directories_of(paths, ())):
+        with parent_of(root, f"{folder}/.") as here:
+            os.fsync(here)
+    os.fsync(root)
+
+
+def _flush_all(descriptor: int) -> None:
+    if _libc.syncfs(descriptor) != 0:
+        number = ctypes.get_errno()
+        raise OSError(number, os.strerror(number))
 
 
 def _copy(reading: int, target: pathlib.Path, abort: Abort) -> None:

@@ -59,7 +59,8 @@ class TreeMaker:
         cancelled, what lay there is untouched and nothing half-made is left."""
         assert order.plan is not None
         plan, owner = order.plan, owner_of(user)
-        staged = self._directories.staging(run_name(order.instance_id, order.incarnation), static=False)
+        with progress.stage(TEMPLATE_APPLY):
+            staged = self._directories.staging(run_name(order.instance_id, order.incarnation), static=False)
         try:
             with self._warm.preparing():
                 async with self._cache.use() as use:

@@ -22,6 +22,7 @@ from corral.system.entropy import Entropy, new_id
 
 _MOST_KEYS: Final = 16
 _QUIET_SECONDS: Final = 0.2
+_IDLE_SECONDS: Final = 3600.0
 _log = structlog.get_logger("corral.daemon.prepare")
 
 MakeTree = Callable[[pathlib.Path], Awaitable[None]]
@@ -30,11 +31,21 @@ MakeTree = Callable[[pathlib.Path], Awaitable[None]]
 class WarmTrees:
     """`taken` and `wanted` belong to the loop; `close` ends the making."""
 
-    def __init__(self, directories: WorkingDirectories, *, entropy: Entropy, each: int) -> None:
+    def __init__(
+        self,
+        directories: WorkingDirectories,
+        *,
+        entropy: Entropy,
+        each: int,
+        idle_seconds: float = _IDLE_SECONDS,
+    ) -> None:
         self._directories = directories
         self._root = directories.running / WARM
         self._entropy = entropy
         self._each = each
+        self._idle_seconds = idle_seconds
+        self._used: dict[str, float] = {}
+        """When each tree was asked for last, by the loop's clock."""
         self._ready: OrderedDict[str, list[pathlib.Path]] = OrderedDict()
         self._wanted: OrderedDict[str, MakeTree] = OrderedDict()
         self._busy = 0
@@ -69,15 +80,25 @@ class WarmTrees:
             return
         self._ready.setdefault(key, [])
         self._ready.move_to_end(key)
+        self._used[key] = asyncio.get_running_loop().time()
         while len(self._ready) > _MOST_KEYS:
-            old, trees = self._ready.popitem(last=False)
-            self._wanted.pop(old, None)
-            for tree in trees:
-                self._directories.drop(tree)
+            self._forget(next(iter(self._ready)))
         self._wanted[key] = make
         self._wake.set()
         if self._task is None:
             self._task = asyncio.create_task(self._run(), name="prepare/warm")
+
+    def _forget(self, key: str) -> None:
+        self._wanted.pop(key, None)
+        self._used.pop(key, None)
+        for tree in self._ready.pop(key, ()):
+            self._directories.drop(tree)
+
+    def _drop_idle(self) -> None:
+        """Of versions that nobody starts any more, and groups that are gone."""
+        oldest = asyncio.get_running_loop().time() - self._idle_seconds
+        for key in [key for key, used in self._used.items() if used < oldest]:
+            self._forget(key)
 
     def clear(self) -> None:
         """Give their room back."""
@@ -94,8 +115,11 @@ class WarmTrees:
 
     async def _run(self) -> None:
         while True:
-            await self._wake.wait()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(self._idle_seconds):
+                    await self._wake.wait()
             self._wake.clear()
+            self._drop_idle()
             await asyncio.sleep(_QUIET_SECONDS)  # a burst of starts comes first
             while self._wanted and not self._busy:
                 key, make = self._wanted.popitem(last=False)
@@ -112,8 +136,15 @@ class WarmTrees:
                 self._root.mkdir(mode=0o700, exist_ok=True)
                 await make(making)
                 trees.append(making.rename(self._root / new_id(key[:16], self._entropy)))
+                if self._ready.get(key) is not trees:  # forgotten meanwhile
+                    self._directories.drop(trees.pop())
+                    return
             except (CorralError, OSError, StageFailed) as error:
                 _log.info("instances.warm_tree_not_made", reason=str(error))
+                self._directories.drop(making)
+                return
+            except Exception:  # the trees of others can still be made
+                _log.exception("instances.warm_tree_not_made")
                 self._directories.drop(making)
                 return
             except BaseException:

@@ -13,11 +13,12 @@ import errno
 import os
 import pathlib
 import shutil
-from typing import Any, Final
+from typing import Final
 
 import structlog
 
 from corral.daemon.prepare.former_static import was_static
+from corral.daemon.prepare.removal import remove
 from corral.daemon.prepare.users import WorkloadUser
 from corral.domain.ids import RESTARTS_PER_START
 from corral.errors import Code, Retryable
@@ -143,7 +144,7 @@ class WorkingDirectories:
     def drop(self, path: pathlib.Path) -> None:
         """Something that was being made and is not wanted any more."""
         try:
-            path.rename(self._bin / new_id("gone", self._entropy))
+            path.rename(self._unused())
         except FileNotFoundError:
             pass
         except OSError as error:
@@ -154,7 +155,7 @@ class WorkingDirectories:
         path = self.running / instance_id
         if not path.exists():
             return False
-        path.rename(self._bin / new_id("gone", self._entropy))
+        path.rename(self._unused())
         return True
 
     async def empty_bin(self) -> None:
@@ -163,14 +164,12 @@ class WorkingDirectories:
 
     def _delete_discarded(self) -> None:
         for entry in list(self._bin.iterdir()):
-            failed: list[str] = []
+            if reason := remove(entry, self._unused):
+                _log.warning("instances.directory_not_deleted", path=str(entry), reason=reason)
 
-            def note(_: object, path: str, info: Any, failed: list[str] = failed) -> None:
-                failed.append(f"{path}: {info[1]}")
-
-            shutil.rmtree(entry, onerror=note)
-            if failed:
-                _log.warning("instances.directory_not_deleted", path=str(entry), reason=failed[0])
+    def _unused(self) -> pathlib.Path:
+        """A name in the bin that nothing has."""
+        return self._bin / new_id("gone", self._entropy)
 
 
 def give(path: pathlib.Path, user: WorkloadUser) -> None:

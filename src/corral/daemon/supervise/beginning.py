@@ -18,8 +18,8 @@ from corral.daemon.supervise.services import Services
 from corral.daemon.supervise.stage_reports import StageReports
 from corral.daemon.supervise.stop_request import StopRequest
 from corral.domain.ids import RESTARTS_PER_START
-from corral.errors import Code, CorralError, Retryable
-from corral.sdk.runtime import AdoptionKind, RunHandle, RuntimeProvider
+from corral.errors import Bug, Code, CorralError, Retryable
+from corral.sdk.runtime import AdoptionKind, RunHandle, RunSpec, RuntimeProvider
 
 _RETRY_SECONDS: Final = 1.0
 _LATE_SECONDS: Final = 5.0
@@ -84,14 +84,7 @@ class Beginning:
         runtime = self._runtime()
         try:
             async with asyncio.timeout(limit):
-                spec = await self._unless_stopped(
-                    self._services.preparer.prepare(
-                        self._order,
-                        self._files.directory,
-                        anew=self._intent.anew,
-                        entered=self._stages.entered,
-                    )
-                )
+                spec = await self._unless_stopped(self._prepared())
                 self._stages.entered(PROCESS_START)
                 return Begun(await runtime.start(spec), True)
         except TimeoutError:
@@ -100,6 +93,22 @@ class Beginning:
             raise StageFailed(PROCESS_START, error) from error
         finally:
             self._stages.close()
+
+    async def _prepared(self) -> RunSpec:
+        """Whatever goes wrong here, nothing was executed: it is a failed start, told and counted as one,
+        and not something that is tried again for ever behind everybody's back."""
+        try:
+            return await self._services.preparer.prepare(
+                self._order, self._files.directory, anew=self._intent.anew, entered=self._stages.entered
+            )
+        except (StageFailed, CorralError):
+            raise
+        except Exception as error:
+            stage = self._stages.current or VALIDATION
+            _log.exception("instance.preparation_failed", run=self._intent.name, stage=stage)
+            # Only its kind: the text may hold what nobody may see.
+            fault = Bug(f"{type(error).__name__} in {stage}; the node's log says where")
+            raise StageFailed(stage, fault) from error
 
     def _runtime(self) -> RuntimeProvider:
         try:

@@ -60,6 +60,8 @@ class Housekeeping:
                 await self.tidy()
             except (CorralError, OSError) as error:
                 _log.warning("instances.not_tidied", reason=str(error))
+            except Exception:  # one fault must not fill the disk for ever
+                _log.exception("instances.not_tidied")
             await asyncio.sleep(_PAUSE_SECONDS)
 
     async def tidy(self) -> None:

@@ -8,6 +8,7 @@ from typing import Final
 
 import structlog
 
+from corral.daemon.disk import as_ours
 from corral.daemon.link.connection import Connection
 from corral.daemon.link.data_channel import DataChannel
 from corral.daemon.link.link import Order, Reply
@@ -63,6 +64,9 @@ class SaveOrders:
                 await self._send(wanted)
         except CorralError as error:
             self._refuse(reply, wanted, error)
+        except OSError as error:
+            doing = f"packing the files of '{wanted.instance_id}'"
+            self._refuse(reply, wanted, as_ours(error, doing=doing, otherwise=Code.FILE_UNREADABLE))
         except Exception as error:
             _log.error("instance.save_failed", instance=wanted.instance_id, exc_info=error)
             self._refuse(reply, wanted, Bug(f"the files of '{wanted.instance_id}' cannot be read: {error}"))
