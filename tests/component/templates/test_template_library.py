@@ -134,7 +134,7 @@ async def test_an_upload_beyond_the_limit_is_refused_before_it_has_arrived(
         nonlocal sent
         while True:
             sent += 65536
-            yield bytes(65536)
+            yield b"\x1f\x8b" + bytes(65534)
 
     with pytest.raises(Rejected) as refused:
         await library.intake_archive(endless())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import pathlib
 from typing import Final
 
@@ -12,7 +13,7 @@ from corral.daemon.cache.disk import disk_work
 from corral.daemon.cache.room import Reservation, Room
 from corral.daemon.cache.sealed_files import is_digest
 from corral.daemon.cache.shelves import Shelves
-from corral.daemon.cache.template_session import Sessions
+from corral.daemon.cache.template_session import LINE_TROUBLE, Sessions
 from corral.daemon.downloads.downloads import Downloads
 from corral.daemon.link.data_channel import DataChannel
 from corral.daemon.threads import to_end
@@ -22,9 +23,7 @@ from corral.errors import Code, CorralError, Rejected, Retryable
 from corral.system.clock import Clock
 
 ATTEMPTS: Final = 4
-_LINE_TROUBLE: Final = frozenset(
-    {Code.UNREACHABLE, Code.TRANSFER_INTERRUPTED, Code.TIMEOUT, Code.RATE_LIMITED, Code.CONFLICT}
-)
+_PAUSE: Final = 0.25
 _log = structlog.get_logger("corral.daemon.cache")
 
 
@@ -44,7 +43,8 @@ class ArtifactSync:
         self._clock = clock
 
     async def bring(self, artifact: PlanArtifact) -> None:
-        """Make it usable. Nothing is kept whose digest is not the one in the plan."""
+        """Make it usable. Nothing is kept whose digest is not the one in the plan. When its size is not
+        known, room is made while it comes."""
         if not is_digest(artifact.sha256):
             raise Rejected(
                 Code.ARTIFACT_REFUSED,
@@ -56,25 +56,20 @@ class ArtifactSync:
         async with self._room.reserving(artifact.size, subject=described(artifact)) as reservation:
             with disk_work(described(artifact)):
                 size = (
-                    await self._download(artifact, part)
+                    await self._download(artifact, part, reservation)
                     if artifact.url
-                    else await self._fetch(artifact, part)
+                    else await self._fetch(artifact, part, reservation)
                 )
                 await self._keep(artifact, part, size, reservation)
 
-    async def _download(self, artifact: PlanArtifact, part: pathlib.Path) -> int:
-        return await self._downloads.fetch(artifact.url, part, sha256=artifact.sha256, size=artifact.size)
+    async def _download(self, artifact: PlanArtifact, part: pathlib.Path, reservation: Reservation) -> int:
+        return await self._downloads.fetch(
+            artifact.url, part, sha256=artifact.sha256, size=artifact.size, expect=reservation.expect
+        )
 
     async def _keep(
         self, artifact: PlanArtifact, part: pathlib.Path, size: int, reservation: Reservation
     ) -> None:
-        if size > self._room.quota:
-            part.unlink(missing_ok=True)
-            raise Rejected(
-                Code.CACHE_FULL,
-                f"{described(artifact)} has {size} bytes, the cache of this node may hold {self._room.quota}",
-                hint="raise cache.quota_bytes on the node",
-            )
         facts = ArtifactFacts(
             platform=artifact.platform,
             version=artifact.version,
@@ -90,7 +85,7 @@ class ArtifactSync:
             reservation.arrived(size)
         _log.info("cache.artifact_ready", artifact=artifact.file, sha256=artifact.sha256[:12], size=size)
 
-    async def _fetch(self, artifact: PlanArtifact, part: pathlib.Path) -> int:
+    async def _fetch(self, artifact: PlanArtifact, part: pathlib.Path, reservation: Reservation) -> int:
         """From the controller; continued when the line breaks, for as long as it moves at all."""
         fruitless, before = 0, -1
         while True:
@@ -103,7 +98,7 @@ class ArtifactSync:
                 )
 
             async def fetch(channel: DataChannel) -> int:
-                return await channel.fetch(artifact.sha256, part)
+                return await channel.fetch(artifact.sha256, part, expect=reservation.expect)
 
             try:
                 return await session.transfer(fetch, name=artifact.sha256[:12])
@@ -114,7 +109,7 @@ class ArtifactSync:
                         f"the controller has no file for {described(artifact)}",
                         hint="upload it to the catalog again",
                     ) from error
-                if error.code not in _LINE_TROUBLE:
+                if error.code not in LINE_TROUBLE:
                     raise
                 now = sum(path.stat().st_size for path in part.parent.glob(f"{part.name}.*"))
                 fruitless, before = (0 if now > before else fruitless + 1), now
@@ -126,3 +121,4 @@ class ArtifactSync:
                         retry_after=2.0,
                     ) from error
                 _log.warning("cache.transfer_broken", artifact=artifact.file, reason=str(error))
+            await asyncio.sleep(_PAUSE * 2**fruitless)

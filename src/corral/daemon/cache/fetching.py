@@ -20,6 +20,8 @@ BUNDLE_BYTES: Final = 8 * 1024 * 1024
 BUNDLE_DIGESTS: Final = 1000
 PIECES: Final = 16
 """Of a large file in one request."""
+WORTH_CONTINUING: Final = 256 * 1024
+"""A beginning that is shorter is thrown away: its file comes with the others of a bundle."""
 _BATCH: Final = 512 * 1024
 """Written at a time, by a worker thread."""
 
@@ -86,13 +88,16 @@ class ContentFetch:
                 self._shelves.contents.admit(part, file.digest)
 
     def _bundles(self, files: Iterable[TemplateFile]) -> Iterator[list[TemplateFile]]:
-        """A file that an earlier attempt began is fetched by itself, from where it stopped."""
+        """A file of which an earlier attempt brought much is fetched by itself, from where it stopped."""
         bundle: list[TemplateFile] = []
         size = 0
         for file in files:
-            if part_of(self._shelves.parts, file.digest).exists():
-                yield [file]
-                continue
+            part = part_of(self._shelves.parts, file.digest)
+            if part.exists():
+                if part.stat().st_size >= WORTH_CONTINUING:
+                    yield [file]
+                    continue
+                part.unlink()
             if bundle and (size + file.size > BUNDLE_BYTES or len(bundle) == BUNDLE_DIGESTS):
                 yield bundle
                 bundle, size = [], 0

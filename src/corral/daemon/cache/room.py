@@ -23,9 +23,18 @@ Pin = tuple[str, str]
 class Reservation:
     """Room for what is on its way; what has arrived is counted as held instead."""
 
-    def __init__(self, shelves: Shelves, size: int) -> None:
+    def __init__(self, room: Room, shelves: Shelves, *, subject: str) -> None:
+        self._room = room
         self._shelves = shelves
-        self.left = size
+        self._subject = subject
+        self._size = 0
+        self.left = 0
+
+    async def expect(self, size: int) -> None:
+        """It will be at least so many bytes in all; CACHE_FULL as for a new reservation."""
+        if size > self._size:
+            await self._room.make(size - self._size, subject=self._subject, whole=size, of=self)
+            self._size = size
 
     def arrived(self, size: int) -> None:
         self._shelves.added(size)
@@ -70,20 +79,25 @@ class Room:
     async def reserving(self, size: int, *, subject: str) -> AsyncIterator[Reservation]:
         """Room for so many bytes that are about to come. CACHE_FULL: Rejected when they are more than
         the quota, Retryable when what is in use leaves too little."""
-        if size > self.quota:
+        reservation = Reservation(self, self._shelves, subject=subject)
+        self._reservations.append(reservation)
+        try:
+            await reservation.expect(size)
+            yield reservation
+        finally:
+            self._reservations.remove(reservation)
+
+    async def make(self, size: int, *, subject: str, whole: int, of: Reservation) -> None:
+        """Room for so many more bytes of something that has `whole` of them in all."""
+        if whole > self.quota:
             raise Rejected(
                 Code.CACHE_FULL,
-                f"{subject} needs {size} bytes, the cache of this node may hold {self.quota}",
+                f"{subject} needs {whole} bytes, the cache of this node may hold {self.quota}",
                 hint="raise cache.quota_bytes on the node",
             )
         async with self.lock:
             await self._make(size, subject=subject)
-            reservation = Reservation(self._shelves, size)
-            self._reservations.append(reservation)
-        try:
-            yield reservation
-        finally:
-            self._reservations.remove(reservation)
+            of.left += size
 
     async def settle(self) -> None:
         """What came may have been larger than was known: back under the quota, as far as it goes."""

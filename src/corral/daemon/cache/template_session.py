@@ -16,6 +16,17 @@ from corral.wire.v1.plan_pb2 import TemplateRequest
 
 T = TypeVar("T")
 
+LINE_TROUBLE: Final = frozenset(
+    {
+        Code.UNREACHABLE,
+        Code.TRANSFER_INTERRUPTED,
+        Code.TIMEOUT,
+        Code.RATE_LIMITED,
+        Code.CONFLICT,  # of a session that was replaced by the next one
+        Code.STALE_EPOCH,
+    }
+)
+"""After these a transfer is continued."""
 ANSWER_SECONDS: Final = 30.0
 TRANSFERS: Final = 3
 """At a time; the controller allows a node a few more, for consoles and other things."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import collections
 import contextlib
 import functools
 import hashlib
@@ -19,7 +20,7 @@ from corral.daemon.cache.manifests import MAX_MANIFEST, check_manifest, read_man
 from corral.daemon.cache.room import Room
 from corral.daemon.cache.sealed_files import is_digest
 from corral.daemon.cache.shelves import Shelves
-from corral.daemon.cache.template_session import Sessions, TemplateSession
+from corral.daemon.cache.template_session import LINE_TROUBLE, Sessions, TemplateSession
 from corral.daemon.link.data_channel import DataChannel
 from corral.daemon.threads import to_end
 from corral.domain.template_delta import apply_delta
@@ -31,19 +32,9 @@ from corral.wire.v1.plan_pb2 import DataOffer, TemplateData, TemplateUnavailable
 T = TypeVar("T")
 
 ATTEMPTS: Final = 4
-"""In a row that bring nothing; one that brought something is followed by another in any case."""
+"""In a row that bring nothing; one that brought something is followed by another in any case. So often,
+too, a controller may send something else than it was asked for."""
 _PAUSE: Final = 0.25
-_LINE_TROUBLE: Final = frozenset(
-    {
-        Code.UNREACHABLE,
-        Code.TRANSFER_INTERRUPTED,
-        Code.TIMEOUT,
-        Code.RATE_LIMITED,
-        Code.CONFLICT,  # of a session that was replaced by the next one
-        Code.STALE_EPOCH,
-        Code.ARTIFACT_DIGEST_MISMATCH,
-    }
-)
 _log = structlog.get_logger("corral.daemon.cache")
 
 
@@ -55,28 +46,31 @@ class TemplateSync:
         self._room = room
         self._sessions = sessions
         self._clock = clock
-        self._received = 0
+        self._received: collections.Counter[str] = collections.Counter()
+        """Bytes, by template."""
         self._coming: dict[str, asyncio.Future[None]] = {}
         """Contents on their way, by digest, and when that will be over, one way or the other."""
 
     async def bring(self, name: str, wanted: str) -> str:
         """Make this version (empty: the current one) usable; returns its hash. A line that breaks is
         waited for a moment and the transfer goes on; TEMPLATE_UNAVAILABLE when that does not help."""
-        fruitless = 0
+        fruitless = wrong = 0
         while True:
-            session, before = await self._sessions.current(), self._received
+            session, before = await self._sessions.current(), self._received[name]
             try:
                 with disk_work(f"template '{name}'"):
                     return await self._bring(session, name, wanted)
             except CorralError as error:
-                if error.code not in _LINE_TROUBLE:
+                if error.code is Code.ARTIFACT_DIGEST_MISMATCH:
+                    wrong += 1
+                elif error.code in LINE_TROUBLE:
+                    fruitless = 0 if self._received[name] > before else fruitless + 1
+                else:
                     raise
-                moved = self._received > before and error.code is not Code.ARTIFACT_DIGEST_MISMATCH
-                fruitless = 0 if moved else fruitless + 1
-                if fruitless >= ATTEMPTS:
+                if max(fruitless, wrong) >= ATTEMPTS:
                     raise _unavailable(name, str(error)) from error
                 _log.warning("cache.transfer_broken", template=name, reason=str(error))
-            await asyncio.sleep(_PAUSE * 2**fruitless)
+            await asyncio.sleep(_PAUSE * 2 ** max(fruitless, wrong))
 
     async def _bring(self, session: TemplateSession, name: str, wanted: str) -> str:
         at_hand = await to_end(self._shelves.templates.manifest, wanted) if wanted else None
@@ -133,7 +127,7 @@ class TemplateSync:
             old = await to_end(self._shelves.templates.manifest, known)
             manifest = await to_end(_changed, old, data) if old is not None else None
             if manifest is not None:
-                return check_manifest(manifest, name=name)
+                return await to_end(check_manifest, manifest, name=name)
         if not 0 <= data.offer.size_bytes <= MAX_MANIFEST:
             raise Rejected(Code.ARCHIVE_TOO_LARGE, f"the list of files of template '{name}' is too large")
         if not session.by_digest:
@@ -170,7 +164,7 @@ class TemplateSync:
                         channel,
                         shelves=self._shelves,
                         sources=sources,
-                        progress=self._count,
+                        progress=functools.partial(self._count, name),
                         arrived=reservation.arrived,
                     )
                     await fetching.run(files, name=name)
@@ -197,7 +191,7 @@ class TemplateSync:
                 Code.ARTIFACT_DIGEST_MISMATCH,
                 f"the archive of template '{name}' has another digest than it says",
             )
-        self._count(len(archive))
+        self._count(name, len(archive))
         sizes: dict[str, int] = {}
         keep = functools.partial(self._keep, sizes)
         unpacking = Unpacking(name=name, parts=self._shelves.parts, keep=keep, limit=self._room.quota)
@@ -228,8 +222,8 @@ class TemplateSync:
                 sources.learn(manifest)
         return sources
 
-    def _count(self, size: int) -> None:
-        self._received += size
+    def _count(self, name: str, size: int) -> None:
+        self._received[name] += size
 
 
 async def _whole_blob(channel: DataChannel, offer: DataOffer) -> bytes:

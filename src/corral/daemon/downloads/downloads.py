@@ -7,7 +7,7 @@ import contextlib
 import pathlib
 import re
 import ssl
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Final
 
 import structlog
@@ -35,6 +35,9 @@ _LATER: Final = frozenset({408, 425, 429})
 _RANGE: Final = re.compile(r"bytes (\d{1,19})-(\d{1,19})/(\d{1,19}|\*)")
 _log = structlog.get_logger("corral.daemon.downloads")
 
+Expect = Callable[[int], Awaitable[None]]
+"""Is told how large a file will be at least, before it grows to that; what it raises ends the download."""
+
 
 class Downloads:
     """Fetches files by http and https. Holds nothing between calls; any number may be under way."""
@@ -52,7 +55,9 @@ class Downloads:
         self._entropy = entropy
         self._tls = tls
 
-    async def fetch(self, url: str, target: pathlib.Path, *, sha256: str, size: int = 0) -> int:
+    async def fetch(
+        self, url: str, target: pathlib.Path, *, sha256: str, size: int = 0, expect: Expect | None = None
+    ) -> int:
         """Bring it to `target`; returns its size. The file appears only when its digest, and its size
         where one is known, are right. What was interrupted is continued, also by a later call.
 
@@ -64,11 +69,18 @@ class Downloads:
             self._tls = await to_end(ssl.create_default_context)
         part = PartFile(target)
         download = _Download(
-            settings=self._settings, clock=self._clock, tls=self._tls, part=part, sha256=sha256, size=size
+            settings=self._settings,
+            clock=self._clock,
+            tls=self._tls,
+            part=part,
+            sha256=sha256,
+            size=size,
+            expect=expect,
         )
         try:
             await to_end(part.open)
-            await self._persist(download, url)
+            if part.digest != sha256:  # else only its name is missing: we were killed right before
+                await self._persist(download, url)
             await to_end(part.finish)
         finally:
             await to_end(part.close)
@@ -85,6 +97,8 @@ class Downloads:
                 await to_end(download.part.discard)
                 raise
             except Retryable as error:
+                if error.code is Code.CACHE_FULL:  # nothing is wrong with the server
+                    raise
                 gained = download.part.size - furthest  # not what came: a server may send the same for ever
                 fruitless = 0 if gained >= WORTH_GOING_ON else fruitless + 1
                 furthest = max(furthest, download.part.size)
@@ -110,12 +124,14 @@ class _Download:
         part: PartFile,
         sha256: str,
         size: int,
+        expect: Expect | None,
     ) -> None:
         self._settings = settings
         self._clock = clock
         self._tls = tls
         self._sha256 = sha256
         self._size = size
+        self._expect = expect
         self._validator = ""
         """What the server knows its present version of the file by."""
         self.part = part
@@ -129,7 +145,9 @@ class _Download:
             if self._validator:
                 headers["If-Range"] = self._validator
         async with self._answer(url, headers) as (target, answer):
-            if answer.status == 416 and resumed:
+            if answer.status == 416:
+                if not resumed:
+                    raise _refused(target, f"it answered {answer.phrase}")
                 await to_end(self.part.clear)
                 raise _broken(target, "the server has no more than we have, and that is not the file")
             await self._begin(target, answer)
@@ -175,6 +193,8 @@ class _Download:
             raise _wrong(target, answer, f"has {whole} bytes, not {self._size}")
         if whole is not None and whole > self._settings.max_bytes:
             raise self._too_large(target)
+        if whole is not None and self._expect is not None:
+            await self._expect(whole)
 
     async def _receive(self, target: Target, answer: Answer) -> None:
         limit = min(self._size or self._settings.max_bytes, self._settings.max_bytes)
@@ -198,6 +218,8 @@ class _Download:
 
     async def _write(self, waiting: bytearray) -> None:
         if waiting:
+            if self._expect is not None:
+                await self._expect(self.part.size + len(waiting))
             block = bytes(waiting)
             waiting.clear()
             await to_end(self.part.write, block)
@@ -253,6 +275,9 @@ def _refused(target: Target, why: str, *, hint: str | None = None) -> Rejected:
 def _wrong(target: Target, answer: Answer, why: str) -> Rejected:
     kind = answer.headers.get("content-type", "").partition(";")[0].strip().lower()
     page = kind in ("text/html", "application/xhtml+xml")
+    packed = answer.headers.get("content-encoding", "identity").strip().lower()
+    if packed not in ("", "identity"):
+        why += f"; the server has packed it ({packed[:20]}), though it was asked not to"
     return Rejected(
         Code.ARTIFACT_DIGEST_MISMATCH,
         f"what {target.shown} sends {why}" + (": it is an HTML page" if page else ""),

@@ -55,7 +55,7 @@ class Answer:
                 raise self.broken("the server hung up before it answered")
             taken += len(block)
             self._feed(block)
-            if taken > MAX_HEAD and not self.status:
+            if taken > MAX_HEAD and not self._begun:
                 raise Rejected(
                     Code.CACHE_DOWNLOAD_FAILED, f"{self._target.shown}: the answer's head has no end"
                 )
@@ -94,12 +94,16 @@ class Answer:
     # What the parser calls.
 
     def on_message_begin(self) -> None:
-        self.headers = {}
+        if not self._begun:  # what follows the answer is nothing we asked for
+            self.headers = {}
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        self.headers[name.decode("latin-1").lower()] = value.decode("latin-1").strip()
+        if not self._begun:
+            self.headers[name.decode("latin-1").lower()] = value.decode("latin-1").strip()
 
     def on_headers_complete(self) -> None:
+        if self._begun:
+            return
         self.status = self._parser.get_status_code()
         self._begun = self.status >= 200  # others only announce the answer
 
@@ -125,7 +129,7 @@ async def exchange(
     try:
         try:
             async with asyncio.timeout(timeout):
-                reader, writer = await _connect(target, addresses, tls)
+                reader, writer = await _connect(target, addresses, tls, timeout=timeout)
                 writer.write(_request(target, headers))
                 answer = Answer(reader, target, silence=timeout)
                 await answer.head()
@@ -149,16 +153,23 @@ async def exchange(
 
 
 async def _connect(
-    target: Target, addresses: Sequence[str], tls: ssl.SSLContext
+    target: Target, addresses: Sequence[str], tls: ssl.SSLContext, *, timeout: float
 ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-    """To the first address that answers. The certificate has to be the host's, not the address's."""
+    """To the first address that answers; each but the last has its share of the time, for one of a network
+    that is not there (IPv6, often) may refuse, or say nothing at all. The certificate has to be the host's,
+    not the address's."""
     secure = tls if target.scheme == "https" else None
     name = target.host if secure is not None else None
     for address in addresses[:-1]:
-        with contextlib.suppress(ConnectionError):
-            return await asyncio.open_connection(
-                address, target.port, limit=BLOCK, ssl=secure, server_hostname=name
-            )
+        try:
+            async with asyncio.timeout(timeout / len(addresses)):
+                return await asyncio.open_connection(
+                    address, target.port, limit=BLOCK, ssl=secure, server_hostname=name
+                )
+        except ssl.SSLCertVerificationError:
+            raise
+        except OSError:  # which a TimeoutError is, too
+            continue
     return await asyncio.open_connection(
         addresses[-1], target.port, limit=BLOCK, ssl=secure, server_hostname=name
     )

@@ -139,6 +139,8 @@ def is_public(address: str) -> bool:
             return False
         if ip.ipv4_mapped is not None or ip in _NAT64:
             return True
+        if ip.is_reserved or ip.is_site_local:  # `::127.0.0.1` is among them
+            return False
     return ip.is_global and not ip.is_multicast
 
 

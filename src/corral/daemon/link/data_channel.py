@@ -7,7 +7,7 @@ import contextlib
 import hashlib
 import os
 import pathlib
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from typing import Any, BinaryIO, Final
 
 import grpc
@@ -39,6 +39,8 @@ _log = structlog.get_logger("corral.daemon.data")
 
 Source = Callable[[int], AsyncGenerator[bytes, None]]
 """The bytes of a push from an offset on."""
+Expect = Callable[[int], Awaitable[None]]
+"""Is told how large a file will be at least, before it grows to that; what it raises ends the transfer."""
 
 
 class DataChannel:
@@ -63,7 +65,7 @@ class DataChannel:
     async def __aexit__(self, *_: object) -> None:
         await self._channel.close(None)
 
-    async def fetch(self, digest: str, target: pathlib.Path) -> int:
+    async def fetch(self, digest: str, target: pathlib.Path, *, expect: Expect | None = None) -> int:
         """Bring a blob to `target`; returns its size. What an earlier attempt for this digest left beside
         it is continued, not fetched again; the file appears under its name only when its digest is right.
         A leftover that turns out to be no beginning of this blob is thrown away, and we start over."""
@@ -72,23 +74,23 @@ class DataChannel:
         part = target.with_name(f"{target.name}.{digest[:16]}.part")
         resuming = part.exists() and part.stat().st_size > 0
         try:
-            size = await self._fetch_part(digest, part)
+            size = await self._fetch_part(digest, part, expect)
         except Rejected as error:
             if not resuming or error.code not in _USELESS_PART:
                 raise
             _log.warning("data.started_over", digest=digest, reason=str(error))
             part.unlink(missing_ok=True)
-            size = await self._fetch_part(digest, part)
+            size = await self._fetch_part(digest, part, expect)
         part.replace(target)
         await asyncio.to_thread(sync_directory, target.parent)
         return size
 
-    async def _fetch_part(self, digest: str, part: pathlib.Path) -> int:
+    async def _fetch_part(self, digest: str, part: pathlib.Path, expect: Expect | None) -> int:
         """Complete this part, durably, and verify it; of one that is empty or wrong nothing stays."""
         try:
             with part.open("ab") as file:
                 hasher = await asyncio.to_thread(_hash_file, part)
-                size = await self._receive(digest, file, hasher)
+                size = await self._receive(digest, file, hasher, expect)
                 file.flush()
                 await asyncio.to_thread(os.fsync, file.fileno())
         except BaseException:
@@ -104,10 +106,12 @@ class DataChannel:
             )
         return size
 
-    async def _receive(self, digest: str, file: BinaryIO, hasher: Any) -> int:
+    async def _receive(self, digest: str, file: BinaryIO, hasher: Any, expect: Expect | None) -> int:
         opening = FetchOpen(kind="blob", digest=digest, offset=file.tell(), credit=CREDIT)
         async with contextlib.aclosing(self._chunks(opening)) as chunks:
             async for data in chunks:
+                if expect is not None:
+                    await expect(file.tell() + len(data))
                 file.write(data)
                 hasher.update(data)
         return file.tell()
