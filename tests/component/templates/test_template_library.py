@@ -59,7 +59,7 @@ async def test_what_is_no_archive_is_refused_long_before_its_end(
             taken += 1
             yield b"nothing of the kind " * 50_000
 
-    with pytest.raises(Rejected, match="neither tar.gz nor zip"):
+    with pytest.raises(Rejected, match=r"neither tar\.gz nor zip"):
         await a_library(sqlite, scratch).intake_archive(endless())
     assert taken <= 3
     assert list((scratch / "uploads").iterdir()) == []
