@@ -15,6 +15,7 @@ import time
 from collections.abc import AsyncIterator, Callable
 from typing import Any, Self
 
+from corral.testing.left_groups import drop_groups
 from corral.testing.ports import free_addresses
 from corral.testing.processes import ProcessCluster, ServiceProcess
 from corral.testing.reaper import reap
@@ -179,6 +180,7 @@ async def fleet(*, memory: bool = False) -> AsyncIterator[Fleet]:
                     made.api.close()
         finally:
             reap(directory)
+            drop_groups(directory)
 
 
 def cpu_seconds(*pids: int) -> float:

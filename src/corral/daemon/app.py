@@ -14,6 +14,7 @@ from corral.daemon.cache.cache import NodeCache
 from corral.daemon.console.consoles import Consoles
 from corral.daemon.downloads.downloads import Downloads
 from corral.daemon.enrol import enrol
+from corral.daemon.host_facts import HostFacts, advertised_address
 from corral.daemon.identity import Identity, load_identity
 from corral.daemon.link.link import Link, Order
 from corral.daemon.link.log_forwarding import LogForwarding
@@ -24,80 +25,22 @@ from corral.daemon.supervise.live_figures import LiveFigures
 from corral.daemon.supervise.local_socket import LocalSocket
 from corral.daemon.supervise.save_orders import SaveOrders
 from corral.daemon.supervise.supervision import NodeRuntime, Supervision
-from corral.daemon.supervise.supervisor import running_instances
 from corral.domain.ids import NodeId
 from corral.errors import Code, Rejected
 from corral.system.clock import Clock, SystemClock
 from corral.system.config_schema import DaemonConfig
-from corral.system.entropy import Entropy, SystemEntropy, new_id
+from corral.system.entropy import Entropy, SystemEntropy
 from corral.system.files import DirectoryLock, make_directory
 from corral.system.log_port import LogPort
 from corral.system.logs import start_logging
 from corral.system.loop_watch import LoopWatch
 from corral.system.service import run_service
 from corral.system.shutdown import Stage, run_stages
-from corral.version import PROTOCOL_VERSION, VERSION
+from corral.version import VERSION
 from corral.wire.v1.link_pb2 import DaemonMessage
-from corral.wire.v1.node_pb2 import Handshake, NodeStatus
 
 _log = structlog.get_logger("corral.daemon")
 DAEMON_ROLE: Final = "daemon"
-DEFAULT_RUNTIME: Final = "process"
-
-
-class HostFacts:
-    """This host and its instances as the link presents them."""
-
-    def __init__(
-        self,
-        *,
-        config: DaemonConfig,
-        machine_id: str,
-        entropy: Entropy,
-        logs: LogPort,
-        supervision: Supervision,
-        spool: Spool,
-    ) -> None:
-        self._config = config
-        self._machine_id = machine_id
-        self._boot_id = host.boot_id()
-        self._run_id = new_id("run", entropy)
-        self._info = host.host_info()
-        self._sampler = host.StatusSampler(config.data)
-        self._logs = logs
-        self._supervision = supervision
-        self._spool = spool
-
-    def handshake(self) -> Handshake:
-        runtimes = self._supervision.services.runtimes
-        return Handshake(
-            version=VERSION,
-            total_memory_mb=host.total_memory_mb(),
-            available_cpus=host.usable_cpus(),
-            labels=self._config.node.labels,
-            running_instances=running_instances(self._supervision.supervisor, self._spool.confirmed),
-            advertise_address=advertised_address(self._config),
-            host_info=self._info,
-            protocol_version=PROTOCOL_VERSION,
-            machine_id=self._machine_id,
-            boot_id=self._boot_id,
-            run_id=self._run_id,
-            runtimes=runtimes.names(),
-            capabilities=runtimes.get(DEFAULT_RUNTIME).capabilities().names(),
-        )
-
-    def status(self) -> NodeStatus:
-        status = self._sampler.sample()
-        status.instance_count = self._supervision.supervisor.live_count()
-        status.used_ports.extend(self._supervision.services.ports.numbers())
-        return status
-
-    def set_log_level(self, level: str) -> None:
-        self._logs.set_level(level)
-
-
-def advertised_address(config: DaemonConfig) -> str:
-    return config.node.advertise or socket.gethostname()
 
 
 def console_orders(consoles: Consoles) -> dict[str, Order]:

@@ -23,6 +23,7 @@ from corral.system.config import load_controller, load_daemon
 from corral.system.config_schema import ControllerConfig, DaemonConfig
 from corral.testing.api_call import call
 from corral.testing.fault_proxy import FaultProxy
+from corral.testing.left_groups import drop_groups
 from corral.testing.reaper import reap
 from corral.testing.recorded_log import RecordedLog
 from corral.testing.survivors import now_in_ticks
@@ -134,6 +135,7 @@ class LocalCluster:
             await self._stack.aclose()
         finally:
             await asyncio.to_thread(reap, self._directory, since=self._since)
+            await asyncio.to_thread(drop_groups, self._directory)
 
     async def controller(
         self,

@@ -19,6 +19,7 @@ import threading
 from collections.abc import Mapping
 from typing import Final, Self
 
+from corral.testing.left_groups import drop_groups
 from corral.testing.reaper import reap
 from corral.testing.survivors import now_in_ticks
 
@@ -145,6 +146,7 @@ class ProcessCluster:
             await self._stack.aclose()
         finally:
             await asyncio.to_thread(reap, self._directory, since=self._since)
+            await asyncio.to_thread(drop_groups, self._directory)
 
     def start(
         self, *arguments: str, environment: Mapping[str, str] | None = None, python: str = sys.executable

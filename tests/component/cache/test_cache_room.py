@@ -234,3 +234,77 @@ async def test_a_full_disk_is_an_error_of_ours_and_leaves_nothing_half_made(clus
         parts.unlink()
         parts.mkdir()
         assert await node.files(template)
+
+
+@pytest.mark.parametrize("announced", [True, False])
+async def test_an_artifact_of_unknown_size_is_stopped_by_the_quota_while_it_comes(scratch, web, announced):
+    sent = 0
+
+    async def page(_, writer):
+        nonlocal sent
+        length = "Content-Length: 104857600\r\n" if announced else ""
+        writer.write(f"HTTP/1.1 200 OK\r\n{length}\r\n".encode())
+        for _ in range(100):
+            writer.write(bytes(MEGABYTE))
+            await writer.drain()
+            sent += 1
+
+    web.pages["/jar"] = page
+    artifact = PlanArtifact(file="server.jar", sha256="a" * 64, url=web.url("/jar"))
+    async with CacheNode(scratch / "n1", quota=3 * MEGABYTE) as node:
+        with pytest.raises(Rejected) as caught:
+            await node.cache.warm_artifact(artifact)
+        assert caught.value.code is Code.CACHE_FULL
+        assert sent < 20
+        assert on_disk(node) == 0
+
+
+async def test_room_for_an_artifact_of_unknown_size_is_made_while_it_comes(scratch, web):
+    old, new = os.urandom(2 * MEGABYTE), os.urandom(2 * MEGABYTE)
+    web.pages["/old"], web.pages["/new"] = serves(old), serves(new)
+
+    def jar(name: str, content: bytes) -> PlanArtifact:
+        return PlanArtifact(file=name, sha256=hashlib.sha256(content).hexdigest(), url=web.url(f"/{name}"))
+
+    async with CacheNode(scratch / "n1", quota=3 * MEGABYTE) as node:
+        async with node.cache.use() as use:
+            await use.artifact(jar("old", old))
+            with pytest.raises(Retryable) as caught:
+                await node.cache.warm_artifact(jar("new", new))
+            assert caught.value.code is Code.CACHE_FULL
+        await node.cache.warm_artifact(jar("new", new))
+        assert [entry.jar_file for entry in node.cache.status().jars] == ["new"]
+        assert node.cache.status().total_size_bytes == len(new)
+
+
+async def test_a_hundred_uses_of_one_template_look_once_and_find_harm_all_the_same(cluster, scratch):
+    controller = await cluster.controller()
+    files = {f"f{number}": os.urandom(100) for number in range(100)}
+    async with CacheNode(scratch / "n1") as node:
+        await node.join(controller)
+        template = await publish(controller, "lobby", files)
+        assert await node.files(template) == files
+        (path,) = (node.data / "cache").rglob(hashlib.sha256(files["f7"]).hexdigest())
+        path.chmod(0o600)
+        path.write_bytes(b"!" * 100)
+        assert await asyncio.gather(*(node.files(template) for _ in range(100))) == [files] * 100
+
+
+async def test_a_first_run_that_is_taken_while_room_is_being_made_stays(scratch, web):
+    """Eviction has chosen it, and has not removed it yet."""
+    tree = scratch / "tree"
+    tree.mkdir()
+    (tree / "warm").write_bytes(os.urandom(MEGABYTE))
+    content = os.urandom(2 * MEGABYTE + 500_000)
+    web.pages["/jar"] = serves(content)
+    digest = hashlib.sha256(content).hexdigest()
+    artifact = PlanArtifact(file="jar", sha256=digest, url=web.url("/jar"), size=len(content))
+    async with CacheNode(scratch / "n1", quota=3 * MEGABYTE) as node:
+        assert await node.cache.keep_bootstrap(KEY, tree, ("warm",)) == MEGABYTE
+        coming = asyncio.create_task(node.cache.warm_artifact(artifact))
+        while not (node.cache._room.lock.locked() or coming.done()):
+            await asyncio.sleep(0)
+        async with node.cache.use() as use:
+            found = use.bootstrap(KEY)
+            await asyncio.gather(coming, return_exceptions=True)
+            assert found is None or (found / "warm").read_bytes() == (tree / "warm").read_bytes()

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import gzip
 import hashlib
 import os
+import ssl
 import time
 import tracemalloc
 
@@ -12,6 +14,8 @@ import pytest
 from web_server import Asked, WebServer, says, serves
 
 from corral.daemon.downloads.downloads import Downloads
+from corral.daemon.downloads.exchange import exchange
+from corral.daemon.downloads.targets import parse_target
 from corral.errors import Code, CorralError, Rejected, Retryable
 from corral.system.clock import SystemClock
 from corral.system.config_schema import DownloadsSection
@@ -337,3 +341,54 @@ async def test_a_cancelled_download_leaves_its_part_and_nothing_else(web, scratc
     await asyncio.gather(fetching, return_exceptions=True)
     assert fetching.cancelled()
     assert not (scratch / "got").exists()
+
+
+async def test_a_head_without_end_is_cut_off_also_behind_an_announcement(web, scratch):
+    sent = 0
+
+    async def page(_, writer):
+        nonlocal sent
+        writer.write(b"HTTP/1.1 103 Early Hints\r\n\r\nHTTP/1.1 200 OK\r\n")
+        for number in range(100_000):
+            writer.write(b"X-%d: %s\r\n" % (number, b"x" * 8000))
+            await writer.drain()
+            sent += 8000
+
+    web.pages["/endless"] = page
+    error = await refusal(scratch, web.url("/endless"), fetcher=downloads(timeout_seconds=30))
+    assert isinstance(error, Rejected)
+    assert "head has no end" in error.message
+    assert sent < 50 * MEGABYTE
+
+
+async def test_what_comes_behind_the_answer_changes_nothing(web, scratch):
+    async def page(_, writer):
+        writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % len(CONTENT) + CONTENT)
+        writer.write(b"HTTP/1.1 302 Found\r\nLocation: file:///etc/passwd\r\n\r\n")
+
+    web.pages["/jar"] = page
+    assert await downloads().fetch(web.url("/jar"), scratch / "got", sha256=DIGEST) == len(CONTENT)
+
+
+async def test_a_file_that_was_packed_on_the_way_is_refused_and_called_so(web, scratch):
+    web.pages["/jar"] = says("200 OK", gzip.compress(CONTENT), Content_Encoding="gzip")
+    error = await refusal(scratch, web.url("/jar"))
+    assert error.code is Code.ARTIFACT_DIGEST_MISMATCH
+    assert "packed it (gzip)" in error.message
+
+
+async def test_a_file_whose_name_alone_was_missing_is_not_fetched_again(web, scratch):
+    """A daemon was killed between the last byte and the name."""
+    (scratch / "got.part").write_bytes(CONTENT)
+    assert await downloads().fetch(web.url("/jar"), scratch / "got", sha256=DIGEST) == len(CONTENT)
+    assert web.asked == []
+    assert [path.name for path in scratch.iterdir()] == ["got"]
+
+
+@pytest.mark.parametrize("first", ["127.0.0.2", "224.0.0.1", "fe80::1"], ids=["refuses", "no way", "no link"])
+async def test_the_next_address_is_tried_when_the_first_cannot_be_reached(web, scratch, first):
+    web.pages["/jar"] = serves(CONTENT)
+    target = parse_target(web.url("/jar"))
+    tls = ssl.create_default_context()
+    async with exchange(target, [first, "127.0.0.1"], {}, timeout=5, tls=tls) as answer:
+        assert answer.status == 200

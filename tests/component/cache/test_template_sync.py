@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import os
 
 import pytest
 from cache_rig import MEGABYTE, CacheNode, publish, put_blob
 
 from corral.domain.plans import PlanArtifact, PlanTemplate
+from corral.domain.templates import PIECE
 from corral.errors import Code, CorralError, Rejected, Retryable
 from corral.testing.fault_proxy import FaultProxy
 from corral.testing.waiting import eventually
@@ -26,6 +28,12 @@ async def proxy():
 async def node(scratch):
     async with CacheNode(scratch / "n1") as node:
         yield node
+
+
+def blobs_of(content: bytes) -> list[str]:
+    """The digests under which the controller holds a file."""
+    held = [content[at : at + PIECE] for at in range(0, len(content), PIECE)]
+    return [hashlib.sha256(piece).hexdigest() for piece in held]
 
 
 async def refusal(node, template) -> CorralError:
@@ -282,3 +290,27 @@ async def test_an_uploaded_artifact_comes_from_the_controller_by_its_digest(clus
         async with node.cache.use() as use:
             await use.artifact(missing)
     assert caught.value.code is Code.ARTIFACT_NOT_FOUND
+
+
+@pytest.mark.trap("T9")
+@pytest.mark.parametrize("size", [200_000, 9 * MEGABYTE], ids=["in a bundle", "in pieces"])
+async def test_a_controller_that_sends_wrong_bytes_again_and_again_is_given_up(cluster, node, size):
+    """Its disk is harmed, say. Nothing wrong is kept, what is right is, and the next order goes on."""
+    controller = await cluster.controller()
+    files = {"bad": os.urandom(size), "good": os.urandom(100_000)}
+    template = await publish(controller, "lobby", files)
+    await node.join(controller)
+    right = {}
+    for digest in blobs_of(files["bad"]):
+        (path,) = controller.data.rglob(digest)
+        right[path] = path.read_bytes()
+        path.chmod(0o600)
+        path.write_bytes(os.urandom(len(right[path])))
+    error = await refusal(node, template)
+    assert isinstance(error, Retryable)
+    assert error.code is Code.TEMPLATE_UNAVAILABLE
+    assert "another digest" in error.message
+    assert node.cache.status().templates == []
+    for path, content in right.items():
+        path.write_bytes(content)
+    assert await node.files(template) == files

@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
 import io
 import tarfile
-
-import grpc
 
 from corral.controller.templates.changes import new_version
 from corral.domain.ids import NodeId
@@ -69,14 +65,14 @@ class Talker(ScriptedDaemon):
         """Bytes by the data channel; cut off after so many when asked to."""
         call = DataServiceStub(self._channel).Fetch(metadata=self.session)
         await call.write(FetchMessage(open=FetchOpen(credit=CREDIT, **opening)))
-        received = bytearray()
+        received, granted = bytearray(), CREDIT
         try:
             while isinstance(chunk := await call.read(), DataChunk):
                 received += chunk.data
                 if chunk.last or (stop_after is not None and len(received) >= stop_after):
                     return bytes(received)
-                with contextlib.suppress(grpc.aio.AioRpcError, asyncio.InvalidStateError):
-                    # the other side may have sent its last, and be gone
+                if granted < chunk.total_size_bytes:  # else it may be gone, and a late write breaks the call
+                    granted += len(chunk.data)
                     await call.write(FetchMessage(credit=Credit(bytes=len(chunk.data))))
         finally:
             call.cancel()

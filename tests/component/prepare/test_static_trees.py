@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
 import pathlib
 import subprocess
 import sys
 
+import msgspec
 import pytest
 
 from corral.daemon.prepare.stages import StageFailed
@@ -85,6 +87,22 @@ async def test_patches_hold_at_every_start_and_change_nothing_else(bench, plan):
     assert (made / "server.properties").stat().st_ino == inode
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files away")
+async def test_everything_in_a_static_directory_is_its_workloads(bench, plan):
+    bench.user = msgspec.structs.replace(bench.user, uid=43_210, gid=43_211)
+    patches = [PatchSpec(file=f"config/{name}.properties", path="x", value="1") for name in ("a", "b")]
+    files = {"config/a.properties": b"x=0\n", "other/c": b"c"}
+    made = await bench.make(plan(files, patches=tuple(patches[:1])))
+    await bench.make(plan(files, patches=tuple(patches)), incarnation=2048)
+    await bench.make(plan({**files, "new/d": b"d"}, patches=tuple(patches)), incarnation=3072)
+    found = {str(path.relative_to(made)): path.stat() for path in (made, *made.rglob("*"))}
+    assert {"config/b.properties", "new/d"} <= found.keys()
+    assert {(stat.st_uid, stat.st_gid) for stat in found.values()} == {(43_210, 43_211)}, found
+    bench.user = msgspec.structs.replace(bench.user, uid=43_220, gid=43_220)
+    await bench.make(plan(files, patches=tuple(patches)), incarnation=4096)
+    assert {path.stat().st_uid for path in (made, *made.rglob("*"))} == {43_220}, "its group has another user"
+
+
 async def test_protected_files_are_not_patched(bench, plan):
     patch = PatchSpec(file="a.properties", path="x", value="1")
     one = plan({"a.properties": b"x=0\n"}, patches=(patch,), protected_paths=("a.properties",))
@@ -149,6 +167,15 @@ async def test_what_a_run_without_a_static_directory_left_is_no_world(bench, pla
     (before / "intent.json").write_text(json.dumps(intent))
     made = await bench.make(plan({"a": b"1"}), incarnation=2048)
     assert tree(made) == {"a": b"1"}
+    assert not former.exists(), "nobody would ever come to put it away"
+
+
+async def test_a_world_of_which_no_run_is_left_is_kept_all_the_same(bench, plan, tree):
+    former = bench.data / "running" / "one"
+    former.mkdir()
+    (former / "world").write_bytes(WORLD)
+    made = await bench.make(plan({"a": b"1"}), incarnation=2048)
+    assert tree(made) == {"a": b"1", "world": WORLD}
 
 
 @pytest.mark.trap("T14")

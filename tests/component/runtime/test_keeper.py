@@ -200,8 +200,12 @@ def test_an_exit_that_is_torn_or_empty_says_nothing(scratch: pathlib.Path) -> No
     assert exit_file.read_exit(directory) is None
 
 
-async def test_a_keeper_of_an_older_protocol_is_ended_when_it_minds_nothing(house: ProcessHouse) -> None:
-    """As after an upgrade: the one from before lives on beside the new one while it has runs."""
+@pytest.mark.parametrize("taken_over", [False, True])
+async def test_a_keeper_of_an_older_protocol_is_ended_when_it_minds_nothing(
+    house: ProcessHouse, taken_over: bool
+) -> None:
+    """As after an upgrade: the one from before lives on beside the new one while it has runs, also one
+    whose shim died and whose minder is the newer keeper's."""
 
     async def nowhere(pid: int) -> None:
         return None
@@ -225,9 +229,22 @@ async def test_a_keeper_of_an_older_protocol_is_ended_when_it_minds_nothing(hous
     assert adoption.handle is not None
     assert adoption.handle.state["shim"] == hello["shim"]
     assert (await provider.execute(adoption.handle, ("true",), timeout=20)).code == 0
+    if taken_over:
+        os.kill(older.pid, signal.SIGSTOP)
+        os.kill(hello["shim"], signal.SIGKILL)
+        await eventually(lambda: _minder(spec.run_directory) != hello["shim"])
+        os.kill(older.pid, signal.SIGCONT)
+        assert (await provider.execute(adoption.handle, ("true",), timeout=20)).code == 0
     os.kill(adoption.handle.pid, signal.SIGKILL)
-    await provider.wait_empty(adoption.handle)
+    ended = await provider.wait_empty(adoption.handle)
+    assert (ended.known, ended.signal) == (True, signal.SIGKILL)
     await eventually(lambda: _retired(provider, older.pid))
+
+
+def _minder(run_directory: str) -> int:
+    record = run_files.read_record(run_directory)
+    assert record is not None
+    return record.shim
 
 
 async def _retired(provider: ProcessRuntime, pid: int) -> bool:

@@ -8,13 +8,17 @@ import os
 import pathlib
 import random
 import signal
+import subprocess
+import sys
 import time
 from collections.abc import AsyncIterator
 
+import msgspec
 import pytest
 
 from corral.runtimes.process import run_files
 from corral.runtimes.process.proc_facts import open_process, start_time
+from corral.runtimes.sessions.multiplexer import session_name
 from corral.runtimes.sessions.window_file import read_window
 from corral.sdk.runtime import RunHandle
 from corral.testing import workloads
@@ -25,6 +29,7 @@ from corral.testing.runtime_contract import console_bytes, is_running, said
 from corral.testing.session_house import MULTIPLEXERS, SessionHouse
 from corral.testing.waiting import eventually
 
+CLIENT = pathlib.Path(__file__).with_name("session_client.py")
 FAST_LINES = 150_000
 SLOW_LINES = 9_000
 
@@ -120,3 +125,32 @@ async def test_everything_of_ours_dies_and_the_next_daemon_finds_the_run(house: 
     assert (ended.known, ended.code) == (True, 6)
     assert console_bytes(handle.run_directory) == b"up\ngot hello\nbye\n"
     assert house.sessions() == set()
+
+
+@pytest.mark.parametrize("multiplexer", MULTIPLEXERS)
+@pytest.mark.parametrize("seen", [True, False], ids=["with its window", "before its window"])
+async def test_a_daemon_is_killed_and_the_next_one_finds_run_and_window(
+    scratch: pathlib.Path, reaper: Reaper, multiplexer: str, seen: bool
+) -> None:
+    async with SessionHouse(scratch / "node", multiplexer=multiplexer) as house:
+        spec = house.spec(*workloads.reading_commands(code=6))
+        arguments = [str(CLIENT), str(house.data), multiplexer, msgspec.json.encode(spec).decode()]
+        with subprocess.Popen([sys.executable, *arguments], stdout=subprocess.PIPE) as daemon:
+            assert daemon.stdout is not None
+            assert await asyncio.to_thread(daemon.stdout.readline) == b"started\n"
+            if seen:
+                await eventually(lambda: read_window(spec.run_directory))
+            daemon.kill()
+            assert await asyncio.to_thread(daemon.wait) == -9
+        before = read_window(spec.run_directory)
+        provider = await house.next_provider()
+        adoption = await provider.adopt(spec.run_directory)
+        assert adoption.handle is not None
+        window = await eventually(lambda: read_window(spec.run_directory))
+        assert before is None or window.pid == before.pid
+        await eventually(lambda: house.sessions() == {session_name(spec.run_name)}, state=house.sessions)
+        await provider.send_command(adoption.handle, "stop")
+        ended = await provider.wait_empty(adoption.handle)
+        assert (ended.known, ended.code) == (True, 6)
+        assert console_bytes(spec.run_directory) == b"up\nbye\n"
+        await eventually(lambda: house.sessions() == set(), state=house.sessions)

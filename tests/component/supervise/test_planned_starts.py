@@ -89,6 +89,18 @@ async def test_a_failure_names_its_stage_its_code_and_whether_it_lasts(node):
     assert not [path for path in (node.data / "running").iterdir() if not path.name.startswith(".")]
 
 
+async def test_a_fault_of_our_own_in_a_preparation_is_a_failed_start_and_told_once(node):
+    node.cache.broken = RuntimeError("pw=hidden")
+    template = node.cache.template("base", {"a": b"a"})
+    ack = await node.begin("one", base_plan(workloads.silent(), templates=(template,)))
+    assert (ack.error_code, ack.failure_disposition, stage(ack)) == ("INTERNAL", TRANSIENT, "TEMPLATE_APPLY")
+    assert "RuntimeError" in ack.error_message
+    assert "hidden" not in ack.error_message, "nobody knows what the text of a fault holds"
+    run = await node.settled("one")
+    assert (run.state, run.outcome.outcome) == ("CRASHED", "start_failed")
+    assert await node.told("one") == ["PREPARING:0", "CRASHED:0"]
+
+
 async def test_a_restart_by_the_node_finds_its_directory_as_it_was(node):
     template = node.cache.template("base", {"a": b"1"})
     script = "cat a; echo more >> a; test $(wc -l < a) = 2 && exec sleep 3600; exit 1"

@@ -12,6 +12,7 @@ from corral.daemon.cache.artifact_shelf import ArtifactFacts
 from corral.daemon.cache.bootstraps import BootstrapKey
 from corral.daemon.cache.sealed_files import SEAL_NS, SealedFiles
 from corral.daemon.cache.shelves import PART_AGE_SECONDS, Shelves
+from corral.daemon.cache.template_shelf import REMEMBERED_FILES
 from corral.domain.file_paths import Globs
 from corral.domain.templates import Manifest, TemplateFile
 from corral.errors import Code, Rejected
@@ -111,8 +112,9 @@ def test_a_manifest_that_was_changed_on_disk_is_not_believed(scratch):
     put(shelves, "lobby", "a" * 64, x=b"1")
     path = scratch / "cache" / "templates" / ("a" * 64 + ".json")
     path.write_bytes(path.read_bytes().replace(b'"path":"x"', b'"path":"y"'))
-    assert shelves.templates.manifest("a" * 64) is None
-    assert shelves.templates.find("a" * 64) is None
+    again = scanned(scratch / "cache")
+    assert again.templates.manifest("a" * 64) is None
+    assert again.templates.find("a" * 64) is None
 
 
 def test_contents_are_sealed_read_only_and_recognised_without_reading(scratch):
@@ -175,6 +177,33 @@ def test_parts_wait_a_day_for_their_continuation(scratch):
     again = scanned(scratch / "cache")
     assert [path.name for path in again.parts.iterdir()] == ["young.part"]
     assert again.size == 0
+
+
+def test_while_the_daemon_runs_only_old_parts_go(scratch):
+    shelves = scanned(scratch / "cache")
+    assert not shelves.parts_due()
+    past = time.time() - PART_AGE_SECONDS - 60
+    for name in ("young.part", "old.part", "artifact-whole"):
+        (shelves.parts / name).write_bytes(b"x")
+    os.utime(shelves.parts / "old.part", (past, past))
+    os.utime(shelves.parts / "artifact-whole", (past, past))
+    shelves.drop_old_parts()
+    assert sorted(path.name for path in shelves.parts.iterdir()) == ["artifact-whole", "young.part"]
+
+
+def test_the_lists_in_memory_are_those_used_last_and_not_too_many(scratch):
+    shelves = scanned(scratch / "cache")
+    file = TemplateFile(path="x", mode=0o644, size=1, digest="d" * 64)
+    many = Manifest(files=(file,) * (REMEMBERED_FILES // 2))
+    for letter in "abc":
+        shelves.templates.put("lobby", letter * 64, many, now_ms=1)
+        shelves.templates.remembered("a" * 64)
+    assert shelves.templates.remembered("a" * 64) is not None
+    assert shelves.templates.remembered("b" * 64) is None
+    assert shelves.templates.remembered("c" * 64) is not None
+    shelves.templates.forget("a" * 64)
+    assert shelves.templates.remembered("a" * 64) is None
+    assert shelves.templates.manifest("b" * 64) == many
 
 
 def test_an_artifact_without_its_note_or_of_another_size_is_dropped(scratch):

@@ -29,6 +29,10 @@ from corral.errors import Code, Rejected
         "::ffff:127.0.0.1",
         "64:ff9b::7f00:1",
         "2002:7f00:1::",
+        "::127.0.0.1",
+        "::ffff:0:127.0.0.1",
+        "64:ff9b:1::1",
+        "fec0::1",
     ],
 )
 def test_an_address_that_not_everybody_can_reach_is_not_public(address):

@@ -135,16 +135,22 @@ def _unstarted(ws: Workspace, *, crashed: bool, outcome: str, summary: str) -> E
 def fold_stop_answer(ws: Workspace, node: NodeId, ack: wire.StopInstanceAck) -> None:
     """How a run ended comes with its report. Only that the node never had it is learned here."""
     record = ws.instance(ack.instance_id)
-    if (
-        ack.accepted
-        or ack.error_code != Code.NOT_FOUND.name
-        or record is None
-        or record.node != node
-        or kinship(record, ack.incarnation) is not Kinship.SAME
-        or not live(record.state)
-    ):
+    if ack.accepted or record is None or record.node != node or not live(record.state):
         return
-    end_missing(ws, record)
+    unknown = ack.error_code == Code.NOT_FOUND.name and kinship(record, ack.incarnation) is Kinship.SAME
+    if unknown or _was_held_back(record, ack):
+        end_missing(ws, record)
+
+
+def _was_held_back(record: InstanceRecord, ack: wire.StopInstanceAck) -> bool:
+    """The node knows an earlier start under this id, and not the one that is to be stopped: that one waited
+    for its turn here. Frames keep their order, so that none of it can be on its way."""
+    return (
+        ack.error_code == Code.STALE_INCARNATION.name
+        and kinship(record, ack.incarnation) is Kinship.STALE
+        and record.state is InstanceState.SCHEDULED
+        and record.wanted is Wanted.STOP
+    )
 
 
 def end_missing(ws: Workspace, record: InstanceRecord) -> None:

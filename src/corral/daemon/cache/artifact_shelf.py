@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import pathlib
 from typing import Final
 
 import msgspec
 import structlog
 
-from corral.daemon.cache.disk import disk_work
+from corral.daemon.cache.disk import disk_work, note_use
 from corral.daemon.cache.sealed_files import SealedFiles, is_digest
 from corral.errors import CorralError
 from corral.system.files import read_versioned, write_versioned
@@ -80,10 +79,7 @@ class ArtifactShelf:
         if known is None:
             return
         self._known[sha256] = msgspec.structs.replace(known, used_ms=now_ms)
-        try:
-            os.utime(self._note(sha256), ns=(now_ms * 10**6, now_ms * 10**6))
-        except OSError as error:
-            _log.debug("cache.use_not_noted", path=str(self._note(sha256)), reason=str(error))
+        note_use(self._note(sha256), now_ms)
 
     def forget(self, sha256: str) -> None:
         """From now on nobody finds it; `discard` removes its files."""

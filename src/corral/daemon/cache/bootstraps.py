@@ -9,9 +9,8 @@ import shutil
 from typing import Final
 
 import msgspec
-import structlog
 
-from corral.daemon.cache.disk import disk_work, remove_tree
+from corral.daemon.cache.disk import disk_work, note_use, remove_tree
 from corral.domain.file_paths import Globs
 from corral.errors import Code, CorralError, Rejected
 from corral.system.files import read_versioned, sync_directory, write_versioned
@@ -20,7 +19,6 @@ FORMAT: Final = "cached-bootstrap"
 FORMAT_VERSION: Final = 1
 _NOTE: Final = "bootstrap.json"
 _TREE: Final = "tree"
-_log = structlog.get_logger("corral.daemon.cache")
 
 
 class BootstrapKey(msgspec.Struct, frozen=True, kw_only=True):
@@ -78,10 +76,7 @@ class BootstrapShelf:
         if known is None:
             return
         self._known[key.name] = msgspec.structs.replace(known, used_ms=now_ms)
-        try:
-            os.utime(self._root / key.name / _NOTE, ns=(now_ms * 10**6, now_ms * 10**6))
-        except OSError as error:
-            _log.debug("cache.use_not_noted", path=key.name, reason=str(error))
+        note_use(self._root / key.name / _NOTE, now_ms)
 
     def copy_aside(self, key: BootstrapKey, source: pathlib.Path, globs: Globs, *, limit: int) -> int:
         """Copy the regular files that match to a place where nobody looks; their size in all. A workload

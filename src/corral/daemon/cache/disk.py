@@ -9,9 +9,12 @@ import pathlib
 from collections.abc import Iterator
 from typing import Final
 
+import structlog
+
 from corral.errors import Code, Retryable
 
 _FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+_log = structlog.get_logger("corral.daemon.cache")
 
 
 @contextlib.contextmanager
@@ -31,6 +34,14 @@ def disk_work(subject: str) -> Iterator[None]:
             f"{subject} cannot be written to the cache: {error.strerror or error}",
             hint="check the disk and the permissions of the data directory; it is tried again",
         ) from error
+
+
+def note_use(path: pathlib.Path, now_ms: int) -> None:
+    """The modification time of an entry's note is its last use. One that cannot be written is no harm."""
+    try:
+        os.utime(path, ns=(now_ms * 10**6, now_ms * 10**6))
+    except OSError as error:
+        _log.debug("cache.use_not_noted", path=str(path), reason=str(error))
 
 
 def remove_tree(directory: pathlib.Path) -> None:

@@ -82,6 +82,8 @@ class Room:
         reservation = Reservation(self, self._shelves, subject=subject)
         self._reservations.append(reservation)
         try:
+            if self._shelves.parts_due():
+                await to_end(self._shelves.drop_old_parts)
             await reservation.expect(size)
             yield reservation
         finally:

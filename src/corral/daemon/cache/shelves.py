@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import pathlib
 import threading
 import time
@@ -21,7 +23,8 @@ TEMPLATE: Final = "template"
 ARTIFACT: Final = "artifact"
 BOOTSTRAP: Final = "bootstrap"
 PART_AGE_SECONDS: Final = 86_400
-"""How long what a transfer left behind may wait for its continuation over restarts."""
+"""How long what a transfer left behind may wait for its continuation."""
+PARTS_LOOK_SECONDS: Final = 3600
 GLANCE_FILES: Final = 64
 """A version of so few files is looked at on the spot: to ask a thread would take longer."""
 _log = structlog.get_logger("corral.daemon.cache")
@@ -38,6 +41,7 @@ class Shelves:
         self.artifacts = ArtifactShelf(root / "artifacts")
         self.bootstraps = BootstrapShelf(root / "bootstraps")
         self._counting = threading.Lock()
+        self._parts_seen = 0.0
         self.size = 0
 
     def scan(self) -> None:
@@ -46,7 +50,9 @@ class Shelves:
         with disk_work("the node's cache"):
             self._root.mkdir(parents=True, exist_ok=True, mode=0o700)
             self.contents.make()
-            self._drop_old_parts()
+            self.parts.mkdir(exist_ok=True, mode=0o700)
+            self._drop_strangers()
+            self.drop_old_parts()
             self.templates.scan()
             self.artifacts.scan()
             self.bootstraps.scan()
@@ -106,12 +112,24 @@ class Shelves:
         for digest in eviction.contents:
             self.contents.remove(digest)
 
-    def _drop_old_parts(self) -> None:
-        self.parts.mkdir(exist_ok=True, mode=0o700)
-        oldest = time.time() - PART_AGE_SECONDS  # against the times of files, which are wall times too
+    def parts_due(self) -> bool:
+        """Is it time to look for parts that nobody continues? Once an hour."""
+        return abs(time.time() - self._parts_seen) >= PARTS_LOOK_SECONDS
+
+    def drop_old_parts(self) -> None:
+        """Also while transfers are under way: a part that grows is never old."""
+        now = self._parts_seen = time.time()  # against the times of files, which are wall times too
+        for name in os.listdir(self.parts) if self.parts.exists() else ():  # noqa: PTH208 - names only
+            path = self.parts / name
+            with contextlib.suppress(FileNotFoundError):  # it got its own name just now
+                if path.suffix == ".part" and path.lstat().st_mtime < now - PART_AGE_SECONDS:
+                    _log.info("cache.part_dropped", path=name)
+                    path.unlink()
+
+    def _drop_strangers(self) -> None:
+        """What a killed daemon left that cannot be continued; only while nothing is under way."""
         for path in self.parts.iterdir():
             if path.is_dir() and not path.is_symlink():
                 remove_tree(path)
-            elif path.suffix != ".part" or path.lstat().st_mtime < oldest:
-                _log.info("cache.part_dropped", path=path.name)
+            elif path.suffix != ".part":
                 path.unlink(missing_ok=True)

@@ -34,6 +34,7 @@ class Supply:
         self._templates = templates
         self._artifacts = artifacts
         self._clock = clock
+        self._last_ms = 0
         self._joined: Joined[str] = Joined()
         self._looking: Joined[Manifest | None] = Joined()
 
@@ -42,7 +43,10 @@ class Supply:
         await self._looking.close()
 
     def now_ms(self) -> int:
-        return int(self._clock.now().timestamp() * 1000)
+        """Later than any that was said before: uses keep their order within a millisecond, and when the
+        clock is set back."""
+        self._last_ms = max(self._last_ms + 1, int(self._clock.now().timestamp() * 1000))
+        return self._last_ms
 
     async def pinned_template(self, hash: str, pins: list[Pin]) -> Manifest | None:
         """The version, if it is here and whole; pinned in any case that it is here."""

@@ -14,7 +14,7 @@ from typing import Final
 import msgspec
 import structlog
 
-from corral.daemon.cache.disk import disk_work
+from corral.daemon.cache.disk import disk_work, note_use
 from corral.daemon.cache.sealed_files import is_digest
 from corral.domain.templates import Manifest, encode_manifest, manifest_digest
 from corral.system.files import atomic_write
@@ -171,7 +171,7 @@ class TemplateShelf:
         known = self._known.get(hash)
         if known is not None:
             self._known[hash] = msgspec.structs.replace(known, used_ms=now_ms)
-            _stamp(self._path(hash), now_ms)
+            note_use(self._path(hash), now_ms)
 
     def forget(self, hash: str) -> None:
         """From now on nobody finds it; `discard` removes its file."""
@@ -184,13 +184,6 @@ class TemplateShelf:
 
     def _path(self, hash: str) -> pathlib.Path:
         return self._root / f"{hash}.json"
-
-
-def _stamp(path: pathlib.Path, now_ms: int) -> None:
-    try:
-        os.utime(path, ns=(now_ms * 10**6, now_ms * 10**6))
-    except OSError as error:
-        _log.debug("cache.use_not_noted", path=str(path), reason=str(error))
 
 
 def _read_head(path: pathlib.Path) -> CachedTemplate | None:

@@ -47,8 +47,8 @@ def read_beneath(root: pathlib.Path, path: str) -> bytes | None:
 
 
 def replace_beneath(root: pathlib.Path, path: str, content: bytes) -> None:
-    """Write it aside, flush it, put it in place: whoever looks finds the old content or the new one. Mode and
-    owner stay; a new file belongs to the owner of its directory."""
+    """Write it aside and put it in place: whoever looks finds the old content or the new one. Mode and owner
+    stay; a new file belongs to the owner of its directory. Not flushed: who keeps the directory does that."""
     with _refusals(path), contextlib.ExitStack() as stack:
         folder, name = _open_folder(stack, root, path, make=True)
         aside = f".{name[:200]}.{secrets.token_hex(6)}.corral"
@@ -58,7 +58,6 @@ def replace_beneath(root: pathlib.Path, path: str, content: bytes) -> None:
                 file.write(content)
                 file.flush()
                 _take_after(folder, name, descriptor)
-                os.fsync(descriptor)
             os.rename(aside, name, src_dir_fd=folder, dst_dir_fd=folder)
         except BaseException:
             with contextlib.suppress(OSError):

@@ -96,7 +96,7 @@ class StaticMaker:
                 make_directory(staged, owner_of(user))
         if plan.patches:
             with progress.stage(CONFIG_PATCH):
-                await in_thread(lambda abort: self._patch_static(tree, plan, staged, values, abort))
+                await in_thread(lambda abort: self._patch_static(tree, plan, staged, user, values, abort))
         with progress.stage(PROCESS_START):
             seed = seed_of(plan, merged_rendering(tree, rendered, stale))
             await in_thread(lambda _: self._settle(tree, staged, user, seed))
@@ -125,12 +125,18 @@ class StaticMaker:
             return await self._trees.in_turn(work)
 
     def _patch_static(
-        self, tree: StaticTree, plan: Plan, staged: pathlib.Path, values: Values, abort: Abort
+        self,
+        tree: StaticTree,
+        plan: Plan,
+        staged: pathlib.Path,
+        user: WorkloadUser,
+        values: Values,
+        abort: Abort,
     ) -> None:
         """Patches hold for every start: they are made in copies of what the world has."""
         open_files = tree.open_to_change(patch.file for patch in plan.patches)
         patches = [patch for patch in plan.patches if patch.file in open_files]
-        tree.bring(staged, sorted(open_files), abort)
+        tree.bring(staged, sorted(open_files), owner_of(user), abort)
         apply_patches(staged, patches, values=values.all)
 
     def _settle(self, tree: StaticTree, staged: pathlib.Path, user: WorkloadUser, seed: Seed) -> None:

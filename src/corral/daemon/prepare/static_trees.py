@@ -122,23 +122,24 @@ class StaticTree:
             if not self._protected.matches(path) or not os.path.lexists(self.path / path)
         )
 
-    def bring(self, staged: pathlib.Path, paths: Iterable[str], abort: Abort) -> None:
-        """Copies of files of the world that are to be patched, where no newer form is staged."""
-        root = os.open(self.path, DIRECTORY)
-        try:
+    def bring(
+        self, staged: pathlib.Path, paths: Iterable[str], owner: tuple[int, int] | None, abort: Abort
+    ) -> None:
+        """Copies of files of the world that are to be patched, where no newer form is staged. Directories
+        are the workload's, too: a file that a patch makes anew takes after the one it is made in."""
+        with contextlib.ExitStack() as stack:
+            root, aside = os.open(self.path, DIRECTORY), os.open(staged, DIRECTORY)
+            stack.callback(os.close, root)
+            stack.callback(os.close, aside)
             for path in paths:
                 abort.check()
-                target = staged / path
-                if target.exists():
+                if (staged / path).exists():
                     continue
                 try:
-                    with open_beneath(root, path) as reading:
-                        target.parent.mkdir(parents=True, exist_ok=True)
-                        _copy(reading, target, abort)
+                    with open_beneath(root, path) as reading, parent_of(aside, path, make=True, owner=owner):
+                        _copy(reading, staged / path, abort)
                 except FileNotFoundError:
                     continue  # a patch that sets something makes the file
-        finally:
-            os.close(root)
 
     def move_in(self, staged: pathlib.Path, owner: tuple[int, int] | None) -> int:
         """Every staged file that differs takes its place, durably; returns how many did. PATH_REFUSED, with

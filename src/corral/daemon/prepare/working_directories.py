@@ -67,11 +67,6 @@ class WorkingDirectories:
             return self.static / instance_id
         return self.running / instance_id
 
-    def names(self) -> list[str]:
-        """Of the directories that go when their instance has gone."""
-        found = (entry for entry in self.running.iterdir() if entry.is_dir())
-        return sorted(entry.name for entry in found if not entry.name.startswith("."))
-
     def present(self, instance_id: str) -> bool:
         """Whether anything of it lies here."""
         return (self.running / instance_id).exists() or (self.static / instance_id).exists()
@@ -102,9 +97,14 @@ class WorkingDirectories:
         return path
 
     def take_over(self, instance_id: str, run_directory: pathlib.Path) -> None:
-        """Earlier versions kept static directories among the others: it moves, in one rename."""
+        """Earlier versions kept static directories among the others: it moves, in one rename. What a run
+        left there that kept nothing goes."""
         former, path = self.running / instance_id, self.static / instance_id
-        if not path.exists() and former.exists() and was_static(run_directory):
+        if not former.exists():
+            return
+        if not was_static(run_directory):
+            self._put_away(instance_id)
+        elif not path.exists():
             former.rename(path)
             _log.info("instances.static_moved", instance=instance_id, to=str(path))
 

@@ -142,6 +142,7 @@ class Keeper:
             self._rescue_on_request(caller, request["run_directory"])
         elif kind == "quit":
             self._reap()
+            self._drop_finished()
             busy = len(self._minded) + len(self._unminded)
             self._quitting = not busy
             framing.send(caller.connection, {"quit": self._quitting, "runs": busy})
@@ -229,6 +230,12 @@ class Keeper:
         self._statuses[key] = status
         while len(self._statuses) > _REMEMBERED:
             del self._statuses[next(iter(self._statuses))]
+
+    def _drop_finished(self) -> None:
+        """A run that a minder of another keeper took over has ended without a word to us."""
+        for directory in list(self._unminded):
+            if run_files.is_empty(directory) or not os.path.exists(directory):  # noqa: PTH110 - few imports
+                self._unminded.pop(directory).release()
 
     def _minder_ended(self, run: MindedRun, status: int) -> None:
         try:

@@ -20,7 +20,7 @@ import time
 from corral.runtimes.process import run_files
 from corral.runtimes.process.proc_facts import start_time
 from corral.runtimes.sessions.console_tail import ConsoleTail, Tamed
-from corral.runtimes.sessions.inotify import CREATED, DELETED_ITSELF, MODIFIED, MOVED_IN, Changes
+from corral.runtimes.sessions.directory_changes import DirectoryChanges
 from corral.runtimes.sessions.window_file import Window, take_window
 
 _FLOOR_SECONDS = 1.0
@@ -79,13 +79,15 @@ class RunWindow:
         self._pending = b""
         self._typed = b""
         self._look_at = 0.0
-        self._changes = Changes()
-        self._changes.watch(directory, MOVED_IN | CREATED | DELETED_ITSELF)
-        self._changes.watch(f"{directory}/{run_files.CONSOLE}", MODIFIED | CREATED)
+        self._changes = DirectoryChanges(directory, f"{directory}/{run_files.CONSOLE}")
+        self._asked = False
         os.set_blocking(1, False)
 
     def turn(self) -> bool:
         """Wait for something to do, and do it; False when it is time to end."""
+        if not self._asked and self._look_at <= time.monotonic():
+            self._changes.ask()
+            self._asked = True
         over = self._over()
         more = not self._pending and self._read_console(over)
         if over and not more and not self._pending:
@@ -103,6 +105,7 @@ class RunWindow:
             return False  # nobody reads the last lines
         if self._changes.descriptor in events:
             self._changes.forget()
+            self._asked = False
             self._look_at = time.monotonic() + _HOLD_SECONDS
         if 1 in events:
             self._show()

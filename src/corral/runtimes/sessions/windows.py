@@ -93,7 +93,7 @@ class Windows:
 
     async def _keep(self, run_directory: str, session: str, terminal: bool) -> None:
         loop = asyncio.get_running_loop()
-        pause = _FIRST_RETRY
+        pause, told = _FIRST_RETRY, ""
         while not run_files.is_empty(run_directory):
             since = loop.time()
             try:
@@ -104,7 +104,10 @@ class Windows:
                 if process is not None:
                     await _ended(process)
             except (CorralError, OSError) as error:
-                _log.warning("session.not_opened", session=session, error=str(error))
+                # Once for each reason: its program may be gone for good, and the run lives for months.
+                log = _log.debug if str(error) == told else _log.warning
+                log("session.not_opened", session=session, error=str(error))
+                told = str(error)
             if run_files.is_empty(run_directory):
                 return
             pause = _FIRST_RETRY if loop.time() - since > _SHORT_LIFE else pause

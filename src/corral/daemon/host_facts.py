@@ -1,0 +1,73 @@
+"""What a daemon tells of its host and its instances when a session begins, and from then on."""
+
+from __future__ import annotations
+
+import socket
+from typing import Final
+
+from corral.daemon import host
+from corral.daemon.link.spool import Spool
+from corral.daemon.supervise.supervision import Supervision
+from corral.daemon.supervise.supervisor import running_instances
+from corral.system.config_schema import DaemonConfig
+from corral.system.entropy import Entropy, new_id
+from corral.system.log_port import LogPort
+from corral.version import PROTOCOL_VERSION, VERSION
+from corral.wire.v1.node_pb2 import Handshake, NodeStatus
+
+DEFAULT_RUNTIME: Final = "process"
+
+
+class HostFacts:
+    """This host and its instances as the link presents them."""
+
+    def __init__(
+        self,
+        *,
+        config: DaemonConfig,
+        machine_id: str,
+        entropy: Entropy,
+        logs: LogPort,
+        supervision: Supervision,
+        spool: Spool,
+    ) -> None:
+        self._config = config
+        self._machine_id = machine_id
+        self._boot_id = host.boot_id()
+        self._run_id = new_id("run", entropy)
+        self._info = host.host_info()
+        self._sampler = host.StatusSampler(config.data)
+        self._logs = logs
+        self._supervision = supervision
+        self._spool = spool
+
+    def handshake(self) -> Handshake:
+        runtimes = self._supervision.services.runtimes
+        return Handshake(
+            version=VERSION,
+            total_memory_mb=host.total_memory_mb(),
+            available_cpus=host.usable_cpus(),
+            labels=self._config.node.labels,
+            running_instances=running_instances(self._supervision.supervisor, self._spool.confirmed),
+            advertise_address=advertised_address(self._config),
+            host_info=self._info,
+            protocol_version=PROTOCOL_VERSION,
+            machine_id=self._machine_id,
+            boot_id=self._boot_id,
+            run_id=self._run_id,
+            runtimes=runtimes.names(),
+            capabilities=runtimes.get(DEFAULT_RUNTIME).capabilities().names(),
+        )
+
+    def status(self) -> NodeStatus:
+        status = self._sampler.sample()
+        status.instance_count = self._supervision.supervisor.live_count()
+        status.used_ports.extend(self._supervision.services.ports.numbers())
+        return status
+
+    def set_log_level(self, level: str) -> None:
+        self._logs.set_level(level)
+
+
+def advertised_address(config: DaemonConfig) -> str:
+    return config.node.advertise or socket.gethostname()
