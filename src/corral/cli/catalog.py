@@ -11,7 +11,7 @@ import click
 
 from corral.cli.client import segment
 from corral.cli.confirm import confirm, yes_option
-from corral.cli.failure import WrongUsage
+from corral.cli.failure import Refused, WrongUsage
 from corral.cli.noun import Noun
 from corral.cli.output import Column, Item, plain, show_done, show_list, show_one
 from corral.cli.session import Session, api_command
@@ -92,6 +92,7 @@ def _rows(found: Item) -> list[tuple[str, str]]:
 @click.option("--category", type=click.Choice(CATEGORIES), help="What kind of program it is.")
 @click.option("--config-format", type=click.Choice(FORMATS), help="Whose configuration files it reads.")
 @click.option("--description", metavar="TEXT", help="What it is.")
+@click.option("--replace", is_flag=True, help="Also when there is an entry of this name already.")
 @api_command
 def add(
     session: Session,
@@ -104,12 +105,15 @@ def add(
     category: str | None,
     config_format: str | None,
     description: str | None,
+    replace: bool,
 ) -> None:
-    """Add a program, by its URL and digest or by uploading it; an entry of this name is replaced."""
+    """Add a program, by its URL and digest or by uploading it."""
     if (source is None) == (path is None):
         raise WrongUsage("give either --from with --sha256, or --file")
     about = {"category": category, "config_format": config_format, "description": description}
     about = {key: value for key, value in about.items() if value}
+    if not replace:
+        _refuse_another(session, platform, version)
     if path is not None:
         made = _upload(session, platform, version, path, name, sha256, about)
     else:
@@ -120,6 +124,21 @@ def add(
         made = session.client.put(_path(platform, version), body)
     sentence = f"'{platform} {version}' is in the catalog as {made['file']}"
     show_done(session.output, {"id": _id(made)} if session.output == "name" else made, sentence)
+
+
+def _refuse_another(session: Session, platform: str, version: str) -> None:
+    """Groups that name an entry would start something else from now on: that has to be meant."""
+    try:
+        found = session.client.get(_path(platform, version))
+    except Refused as refusal:
+        if refusal.status != 404:
+            raise
+        return
+    raise Refused(
+        f"'{platform} {version}' is in the catalog already, as {found.get('file')}",
+        hint="add --replace to put this in its place",
+        code="ALREADY_EXISTS",
+    )
 
 
 def _file_name(url: str) -> str:

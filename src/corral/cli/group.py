@@ -29,7 +29,7 @@ COLUMNS: Final = (
     Column("MAX", lambda group: plain(group.get("max"))),
     Column("MEMORY", lambda group: f"{group['memory_mb']} MB" if group.get("memory_mb") else "-"),
     Column("UPDATED", lambda group: age(_status(group).get("updated_at"))),
-    Column("REASON", lambda group: plain(_status(group).get("reason"))),
+    Column("REASON", lambda group: plain(_reason(group))),
 )
 
 file_option = click.option(
@@ -49,6 +49,12 @@ def _state(group: Item) -> str:
     if status.get("paused"):
         return "PAUSED"
     return "MET" if status.get("ready", 0) >= status.get("wanted", 0) else "SHORT"
+
+
+def _reason(group: Item) -> str:
+    """Why it has too few; of one that is left alone, what went wrong."""
+    status = _status(group)
+    return str((status.get("paused") or {}).get("reason") or status.get("reason") or "")
 
 
 def _counts(group: Item) -> str:
@@ -96,7 +102,7 @@ def _rows(found: Item) -> list[tuple[str, str]]:
         ("State", _state(found)),
         ("Ready", _counts(found)),
         ("Instances", str(status.get("instances", 0))),
-        ("Reason", plain(paused.get("reason") or status.get("reason"))),
+        ("Reason", plain(_reason(found))),
         ("Paused until", plain(paused.get("until"))),
         ("Runtime", plain(found.get("runtime"))),
         ("Command", " ".join([*found.get("command", []), *found.get("args", [])]) or "-"),

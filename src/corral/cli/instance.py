@@ -8,9 +8,10 @@ import click
 
 from corral.cli.client import segment
 from corral.cli.confirm import confirm, yes_option
+from corral.cli.failure import note
 from corral.cli.instance_console import console, download, logs, search
 from corral.cli.instance_files import plan, save
-from corral.cli.instance_waits import INSTANCES, start_trouble, until_ended, until_running
+from corral.cli.instance_waits import INSTANCES, start_trouble, started_again, until_ended, until_running
 from corral.cli.noun import Noun
 from corral.cli.output import Column, Item, list_table, plain, show_done, show_list, show_one, state_column
 from corral.cli.session import Session, api_command
@@ -165,7 +166,7 @@ def stop(session: Session, id: str, reason: str | None, wait: bool, timeout: int
     """Stop an instance by its group's ladder."""
     changed = _order(session, id, "stop", reason)
     if wait:
-        changed = until_ended(session, id, timeout)
+        changed = _ended(session, changed, timeout)
     _show_ending(session, changed)
 
 
@@ -180,15 +181,25 @@ def kill(session: Session, id: str, reason: str | None, yes: bool, wait: bool, t
     confirm(f"kill instance '{id}'", yes=yes)
     changed = _order(session, id, "kill", reason)
     if wait:
-        changed = until_ended(session, id, timeout)
+        changed = _ended(session, changed, timeout)
     _show_ending(session, changed)
+
+
+def _ended(session: Session, asked: Item, timeout: int) -> Any:
+    found = until_ended(session, asked, timeout)
+    if started_again(asked, found):
+        note(f"it has ended; group '{found['group']}' keeps at least its min, so that it was started again")
+    return found
 
 
 def _show_ending(session: Session, changed: Item) -> None:
     told = f"instance '{changed['id']}' is {changed['state']}"
     exit = changed.get("exit") or {}
-    ended = changed["state"] in ("STOPPED", "CRASHED") and exit.get("summary")
-    show_done(session.output, changed, f"{told}: {exit['summary']}" if ended else f"{told}, to be stopped")
+    if changed["state"] in ("STOPPED", "CRASHED") and exit.get("summary"):
+        told += f": {exit['summary']}"
+    elif changed.get("wanted") == "stop":
+        told += ", to be stopped"
+    show_done(session.output, changed, told)
 
 
 @instance.command()

@@ -34,16 +34,23 @@ def until_running(session: Session, begun: Item, timeout: int) -> Any:
     return found[0]
 
 
-def until_ended(session: Session, id: str, timeout: int) -> Any:
-    """The instance when nothing of it is left."""
+def until_ended(session: Session, asked: Item, timeout: int) -> Any:
+    """The instance when nothing is left of the run that was to end, `asked` being what the order was
+    answered with. Its group may have begun another under the same id by then."""
+    id = str(asked["id"])
     found: list[Any] = []
 
     def look() -> tuple[bool, str]:
         found[:] = [session.client.get(f"{INSTANCES}/{segment(id)}")]
-        return found[0].get("state") in ENDED, f"instance '{id}' is {found[0].get('state')}"
+        over = found[0].get("state") in ENDED or started_again(asked, found[0])
+        return over, f"instance '{id}' is {found[0].get('state')}"
 
     wait_until(look, timeout=timeout, what=f"instance '{id}' had not ended")
     return found[0]
+
+
+def started_again(asked: Item, now: Item) -> bool:
+    return bool(now.get("incarnation", 0) > asked.get("incarnation", 0) and now.get("wanted") == "run")
 
 
 def why_not(instance: Item) -> str:

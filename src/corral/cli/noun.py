@@ -6,16 +6,18 @@ from typing import Final
 
 import click
 
-_SHOWING: Final = ("get", "info", "show")
+_SAME: Final = (("get", "info", "show"), ("delete", "remove"))
 
 
 class Noun(click.Group):
-    """`get`, `info` and `show` find whichever of them the noun has; `ls` is `list`."""
+    """`get`, `info` and `show` find whichever of them the noun has, `delete` and `remove` likewise; `ls` is
+    `list`."""
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         found = super().get_command(ctx, cmd_name)
         if found is not None:
             return found
-        if cmd_name in _SHOWING:
-            return next((self.commands[name] for name in _SHOWING if name in self.commands), None)
+        for words in _SAME:
+            if cmd_name in words:
+                return next((self.commands[name] for name in words if name in self.commands), None)
         return self.commands.get("list") if cmd_name == "ls" else None

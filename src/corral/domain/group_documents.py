@@ -18,6 +18,7 @@ _AT: Final = re.compile(r" - at `(?:key in )?`?\$(?P<path>[^`]*)`$")
 _UNKNOWN: Final = re.compile(r"unknown field `(?P<name>.*)`$", re.DOTALL)
 _MISSING: Final = re.compile(r"missing required field `(?P<name>.*)`$")
 _STEP: Final = re.compile(r"[^.\[\]]+|\.\.\.")
+_NOT_TEXT: Final = re.compile(r"Expected `str`, got `(?:int|float|bool)`")
 _MAX_DEPTH: Final = 16
 
 
@@ -80,7 +81,10 @@ def _refusal(message: str) -> Rejected:
         return Rejected(Code.MISSING_FIELD, f"field '{field}' is missing", field=field)
     subject = f"field '{path}'" if path else "the document"
     return Rejected(
-        Code.INVALID_FIELD, f"{subject} is invalid: {said.replace('`', '')[:300]}", field=path or None
+        Code.INVALID_FIELD,
+        f"{subject} is invalid: {said.replace('`', '')[:300]}",
+        field=path or None,
+        hint="put it in quotes: it is text" if _NOT_TEXT.match(said) else None,
     )
 
 

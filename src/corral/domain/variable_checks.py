@@ -11,6 +11,7 @@ import msgspec
 from corral.domain.file_paths import check_path
 from corral.domain.patterns import compile_pattern
 from corral.domain.variable_types import VariableSpec, VariableType
+from corral.domain.variables import BUILT_IN
 from corral.errors import Code, Rejected
 
 MAX_VARIABLES: Final = 1000
@@ -117,6 +118,13 @@ def check_names(values: Mapping[str, str], *, field: str) -> None:
         )
     for name, value in values.items():
         check_variable_name(name, field=f"{field}/{name[:80]}")
+        if name in BUILT_IN:
+            raise Rejected(
+                Code.VARIABLE_INVALID,
+                f"{field}: '{name}' is built in and has its value from Corral",
+                hint="choose another name",
+                field=f"{field}/{name}",
+            )
         if "\0" in value:
             raise Rejected(
                 Code.VARIABLE_INVALID,

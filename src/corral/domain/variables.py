@@ -29,6 +29,25 @@ ALIASES: Final[Mapping[str, str]] = {
 """What migrants know these values as, and the port as the node sees it."""
 
 
+BUILT_IN: Final = frozenset(
+    {
+        "INSTANCE_ID",
+        "INSTANCE_NAME",
+        "GROUP",
+        "NODE_ID",
+        "NODE_ADDRESS",
+        "HOST_ADDRESS",
+        "CONTROLLER_ADDRESS",
+        "CONTROLLER_API_PORT",
+        "PORT",
+        "MEMORY_MB",
+        "MAX_PLAYERS",
+        *ALIASES,
+    }
+)
+"""What every run has, whatever others say; `PORT_<NAME>` beside them."""
+
+
 class InstanceFacts(msgspec.Struct, frozen=True, kw_only=True):
     """What the built-in variables of one run are made of."""
 

@@ -272,6 +272,8 @@ def test_the_catalog_takes_urls_with_digests_and_files(
     server.answers["DELETE", "/api/v1/catalog/paper/1.21"] = (204, None)
     assert "uploaded" in corral("catalog", "list").stdout
     assert "paper.jar" in corral("catalog", "show", "paper", "1.21").stdout
+    assert corral("catalog", "show", "paper", "1.21", "-o", "name").stdout == "paper/1.21\n"
+    del server.answers["GET", "/api/v1/catalog/paper/1.21"]
     assert corral("catalog", "add", "paper", "1.21", "--from", "https://x.example/p.jar").returncode == 2
     assert corral("catalog", "add", "paper", "1.21").returncode == 2
     url = ("--from", "https://x.example/p.jar", "--sha256", "CD" * 32, "--config-format", "paper")
@@ -284,7 +286,7 @@ def test_the_catalog_takes_urls_with_digests_and_files(
     }
     bare = ("--from", "https://x.example/", "--sha256", "cd" * 32)
     assert "--name" in corral("catalog", "add", "paper", "1.21", *bare).stderr
-    for verb in (("list",), ("show", "paper", "1.21"), ("add", "paper", "1.21", *url)):
+    for verb in (("list",), ("add", "paper", "1.21", *url)):
         assert corral("catalog", *verb, "-o", "name").stdout == "paper/1.21\n"
     jar = tmp_path / "server.jar"
     jar.write_bytes(b"jar")
@@ -296,7 +298,13 @@ def test_the_catalog_takes_urls_with_digests_and_files(
     digest = hashlib.sha256(b"jar").hexdigest()
     assert server.requests[-1].query == {"name": "server.jar", "sha256": digest}
     assert server.requests[-1].body == b"jar"
+    server.answers["GET", "/api/v1/catalog/paper/1.21"] = (200, ENTRY)
+    again = corral("catalog", "add", "paper", "1.21", "--file", str(jar))
+    assert (again.returncode, "--replace" in again.stderr) == (1, True)
+    assert server.requests[-1].method == "GET"
+    assert corral("catalog", "add", "paper", "1.21", "--file", str(jar), "--replace").returncode == 0
     assert corral("catalog", "remove", "paper", "1.21", "--yes").returncode == 0
+    assert corral("catalog", "delete", "paper", "1.21", "--yes").returncode == 0
 
 
 def test_the_cache_of_a_node_is_shown_and_warmed(corral: Corral, server: StandIn) -> None:

@@ -75,7 +75,7 @@ async def test_players_and_figures_are_shown_with_the_instance(rig: Rig) -> None
     await rig.group(max_players=100)
     record = await rig.instance()
     token = token_of(rig, record)
-    assert ((await shape(rig, record))["players"], (await shape(rig, record))["max_players"]) == (0, 100)
+    assert ((await shape(rig, record))["players"], (await shape(rig, record))["max_players"]) == (None, 100)
     assert (await say(rig, token, "players", {"count": 3, "max": 20})).status_code == 204
     assert (await say(rig, token, "metrics", {"tps": 19.5, "chunks": 200})).status_code == 204
     assert (await say(rig, token, "metrics", {"tps": 20})).status_code == 204
@@ -211,7 +211,7 @@ async def test_a_restart_by_the_node_keeps_the_token_and_begins_with_nothing_sai
     following = restart_incarnation(record.incarnation)
     await rig.report(record.id, incarnation=following, state=InstanceState.STARTING)
     assert rig.workload.vitals.find(record.id) is None
-    assert (await shape(rig, record))["players"] == 0
+    assert (await shape(rig, record))["players"] is None
     assert (await say(rig, token, "ready")).status_code == 204
     assert reports(rig)[-1].incarnation == following
 
@@ -240,7 +240,7 @@ async def test_a_token_ends_with_its_run_and_so_does_what_was_said(rig: Rig, sta
         assert error(refused) == (401, "WORKLOAD_TOKEN_INVALID")
         assert str(state) in refused.json()["error"]["message"]
     assert len(rig.workload.vitals) == 0
-    assert ((await shape(rig, record))["players"], (await shape(rig, record))["metrics"]) == (0, {})
+    assert ((await shape(rig, record))["players"], (await shape(rig, record))["metrics"]) == (None, {})
 
 
 async def test_an_instance_that_is_gone_has_no_token(rig: Rig) -> None:

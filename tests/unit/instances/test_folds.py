@@ -8,6 +8,7 @@ import msgspec
 import pytest
 from world import N1, World, spec
 
+from corral.controller.instances.answers import fold_start_answer, fold_stop_answer
 from corral.controller.instances.commands import Commands
 from corral.controller.instances.crash_loops import end_pause, pause_of
 from corral.controller.instances.group_changes import create_group
@@ -243,6 +244,32 @@ def test_the_end_of_an_earlier_run_does_not_stand_for_the_one_that_should_be_the
     assert world.record("lobby-1").incarnation == first + 1
     hello = handshake(listed("lobby-1", first, S.INSTANCE_STATE_CRASHED))
     world.do(lambda ws: fold_judgement(ws, N1, hello))
+    assert world.record("lobby-1").state is InstanceState.STOPPED
+    assert world.record("lobby-1").exit.outcome == "never_started"
+
+
+def stale_answer(world, incarnation: int) -> wire.StopInstanceAck:
+    return wire.StopInstanceAck(
+        instance_id="lobby-1", incarnation=incarnation, accepted=False, error_code="STALE_INCARNATION"
+    )
+
+
+def test_a_start_that_waits_for_its_turn_is_over_when_it_is_stopped(world):
+    older = world.record("lobby-1").incarnation
+    refused = wire.StartInstanceAck(
+        instance_id="lobby-1",
+        incarnation=older,
+        error_code="CACHE_DOWNLOAD_FAILED",
+        error_message="nobody answers",
+        failure_disposition=wire.START_FAILURE_DISPOSITION_TRANSIENT,
+    )
+    world.do(lambda ws: fold_start_answer(ws, N1, refused))
+    held = world.record("lobby-1")
+    assert (held.state, held.incarnation > older) == (InstanceState.SCHEDULED, True)
+    world.do(lambda ws: fold_stop_answer(ws, N1, stale_answer(world, older)))
+    assert world.record("lobby-1").state is InstanceState.SCHEDULED, "nobody wants it stopped"
+    world.do(stop_instance, "lobby-1", reason="no more")
+    world.do(lambda ws: fold_stop_answer(ws, N1, stale_answer(world, older)))
     assert world.record("lobby-1").state is InstanceState.STOPPED
     assert world.record("lobby-1").exit.outcome == "never_started"
 

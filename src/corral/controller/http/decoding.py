@@ -21,6 +21,7 @@ _ANY: Final = "[...]"
 """How msgspec calls a value of a mapping: it does not say which."""
 _UNKNOWN: Final = re.compile(r"Object contains unknown field `(?P<name>.*)`$", re.DOTALL)
 _MISSING: Final = re.compile(r"Object missing required field `(?P<name>.*)`$")
+_NOT_TEXT: Final = re.compile(r"Expected `str`, got `(?:int|float|bool)`")
 _CHOICE: Final = re.compile(r"Invalid enum value '(?P<word>.*)'$", re.DOTALL)
 _STEP: Final = re.compile(r"\.([^.\[]+)|\[(\d+|\.\.\.)\]")
 
@@ -129,6 +130,7 @@ def _invalid(message: str, type: Any, *, where: str) -> Rejected:
         Code.INVALID_FIELD,
         f"{subject} is invalid: {said.replace('`', '')[:300]}",
         field=field.removeprefix(_ANY) or None,
+        hint="put it in quotes: it is text" if _NOT_TEXT.match(said) else None,
     )
 
 

@@ -76,7 +76,7 @@ def delete_group(ws: Workspace, name: str, *, cascade: bool) -> GroupRecord | No
         raise Rejected(
             Code.GROUP_NOT_EMPTY,
             f"group '{name}' has {len(present)} instances",
-            hint="stop them first, or delete with cascade",
+            hint="stop them first, or let them be stopped with 'cascade' (--cascade)",
         )
     for each in present:
         order_stop(ws, each, reason=f"its group is deleted by {ws.cause}")

@@ -35,6 +35,8 @@ def _taken_apart(top: pathlib.Path, fresh: Callable[[], pathlib.Path]) -> str:
         try:
             here.chmod(_OPEN)
             found = list(here.iterdir())
+        except FileNotFoundError:
+            continue  # somebody else was faster
         except OSError as error:
             failed.append(f"{here}: {error.strerror or error}")
             continue
@@ -49,6 +51,8 @@ def _taken_apart(top: pathlib.Path, fresh: Callable[[], pathlib.Path]) -> str:
                 failed.append(f"{entry}: {error.strerror or error}")
         try:
             here.rmdir()
+        except FileNotFoundError:
+            continue
         except OSError as error:
             failed.append(f"{here}: {error.strerror or error}")
     return failed[0] if failed else ""

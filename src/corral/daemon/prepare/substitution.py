@@ -27,7 +27,7 @@ class Missing(msgspec.Struct, frozen=True):
     name: str
 
     def __str__(self) -> str:
-        return f"{self.file}:{self.line}: %{self.name}%"
+        return f"%{self.name}% in {self.file}:{self.line}"
 
 
 class Rendered(msgspec.Struct, frozen=True, kw_only=True):

@@ -47,7 +47,7 @@ class WorkingDirectories:
     def open(self) -> None:
         """Make the places, and put away what a daemon before us was making. A root daemon lets other users
         pass through to theirs, and see nothing else."""
-        for path in (self.running, self.static, self._bin):
+        for path in (self.running, self.static, self._bin, self._data / "secrets"):
             path.mkdir(mode=0o700, parents=True, exist_ok=True)
         for unfinished in (self.running / STAGING, self.running / WARM, self.static / STAGING):
             self.drop(unfinished)

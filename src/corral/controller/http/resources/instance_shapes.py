@@ -34,7 +34,8 @@ class ExitShape(msgspec.Struct, frozen=True, kw_only=True):
 
 class InstanceShape(msgspec.Struct, frozen=True, kw_only=True):
     """An instance and its present or last run. `stage` says what its node is doing while it is
-    prepared; `players` and `metrics` are what the run has said last."""
+    prepared; `players` and `metrics` are what the run has said last, null for what
+    nobody has said."""
 
     id: str
     group: str
@@ -45,7 +46,7 @@ class InstanceShape(msgspec.Struct, frozen=True, kw_only=True):
     port: int | None
     ports: dict[str, int]
     pid: int | None
-    players: int
+    players: int | None
     max_players: int
     metrics: dict[str, float]
     stage: str
@@ -84,7 +85,7 @@ def instance_shape(leading: Leading, stored: Stored[InstanceRecord]) -> Instance
         port=ports.get(PRIMARY, next(iter(ports.values()), None)),
         ports=ports,
         pid=record.pid or None,
-        players=vital.players or 0,
+        players=vital.players,
         max_players=vital.max_players or (group.record.spec.max_players if group else 0),
         metrics=vital.metrics,
         stage=vital.stage,

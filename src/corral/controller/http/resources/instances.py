@@ -276,7 +276,7 @@ ROUTES: Final[tuple[Route, ...]] = (
     ),
     _operation(
         "stop",
-        "Stop an instance by its group's ladder; it stays stopped",
+        "Stop an instance by its group's ladder; its group keeps `min` of them all the same",
         stop_instance,
         query=AwaitStopped,
         settle=until_stopped,
