@@ -5,6 +5,9 @@ from __future__ import annotations
 import asyncio
 import os
 import pathlib
+import stat
+import subprocess
+import sys
 import threading
 
 import msgspec
@@ -107,7 +110,7 @@ async def test_in_strict_mode_an_unknown_variable_is_named_with_file_and_line(be
         await bench.make(plan, PORT="1")
     assert failed.value.stage == "VARIABLE_SUBSTITUTION"
     assert failed.value.error.code is Code.VARIABLE_UNRESOLVED
-    assert "conf/a.txt:2: %NOBODY%" in str(failed.value.error)
+    assert "%NOBODY% in conf/a.txt:2" in str(failed.value.error)
     assert not (bench.data / "running" / "one").exists()
     assert bench.staged() == []
 
@@ -347,3 +350,24 @@ async def test_whatever_a_workload_left_is_deleted(bench, make_plan):
     assert bench.directories.discard("one", 1024)
     await bench.directories.empty_bin()
     assert not list((bench.data / ".discarded").iterdir())
+
+
+STRICT = """
+import pathlib, sys
+from corral.daemon.prepare.abort import Abort
+from corral.daemon.prepare.copying import Copier
+from corral.daemon.prepare.materialise import make_directory
+place = pathlib.Path(sys.argv[1])
+(place / "source").write_bytes(b"x" * 10)
+make_directory(place / "plugins", None)
+Copier(clone=False, link=False).place(
+    str(place / "source"), str(place / "run.sh"), mode=0o755, read_only=False, abort=Abort(), size=10
+)
+"""
+
+
+def test_modes_are_those_of_the_template_whatever_the_umask_of_the_daemon(scratch: pathlib.Path) -> None:
+    subprocess.run([sys.executable, "-c", STRICT, str(scratch)], check=True, umask=0o077)
+    assert stat.S_IMODE((scratch / "run.sh").stat().st_mode) == 0o755
+    assert stat.S_IMODE((scratch / "plugins").stat().st_mode) == 0o750
+    assert (scratch / "run.sh").read_bytes() == b"x" * 10

@@ -18,13 +18,13 @@ import structlog
 
 from corral.controller.cluster_state import ClusterState
 from corral.controller.instances.plan_use import decoded
-from corral.controller.templates.offloading import in_thread
 from corral.domain.instance_records import PlanRecord
 from corral.domain.templates import decode_manifest
 from corral.errors import Code, Rejected, Retryable
 from corral.store.port import BlobEngine
 from corral.system.clock import Clock
 from corral.system.config_schema import TemplatesSection
+from corral.system.threads import to_end
 
 _FLOOR: Final = dt.timedelta(seconds=60)
 """The time between a stamp and the commit that follows it is shorter than this, whatever is configured."""
@@ -115,7 +115,7 @@ class BlobCollector:
         marked = {bytes.fromhex(digest) for digest in (*roots.manifests, *roots.blobs)}
         for start in range(0, len(roots.plans), _PAGE):
             plans = roots.plans[start : start + _PAGE]
-            marked |= await in_thread(functools.partial(_named_by_plans, plans))
+            marked |= await to_end(functools.partial(_named_by_plans, plans))
         missed, self._missed = self._missed, {}
         for digest in sorted(roots.manifests):
             try:
@@ -138,7 +138,7 @@ class BlobCollector:
 
     async def _named_by_manifest(self, digest: str) -> set[bytes]:
         parts = [part async for part in self._blobs.read_blobs([digest])]
-        return await in_thread(lambda: _named_by(b"".join(parts)))
+        return await to_end(lambda: _named_by(b"".join(parts)))
 
 
 def _named_by(manifest: bytes) -> set[bytes]:

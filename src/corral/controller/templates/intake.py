@@ -9,7 +9,6 @@ from typing import Final
 
 import msgspec
 
-from corral.controller.templates.offloading import in_thread
 from corral.controller.templates.refusals import contents_gone
 from corral.controller.templates.tar_writing import archive_size, archive_stream, blobs_of
 from corral.controller.templates.unpacking import Batches
@@ -17,6 +16,7 @@ from corral.domain.templates import PIECE, Manifest, encode_manifest
 from corral.errors import Code, Rejected
 from corral.store.port import BlobEngine
 from corral.system.clock import Clock
+from corral.system.threads import to_end
 
 _TOUCH_STEP: Final = 5000
 
@@ -36,7 +36,7 @@ class Intake(msgspec.Struct, frozen=True, kw_only=True):
 async def store_contents(blobs: BlobEngine, batches: Batches, *, clock: Clock) -> None:
     """Put what is not there yet, a batch at a time; what is there is stamped and not written again."""
     try:
-        while batch := await in_thread(batches.next):
+        while batch := await to_end(batches.next):
             missing = await blobs.touch_blobs(batch.keys(), at=clock.now())
             if missing:
                 await blobs.put_blobs([batch[digest] for digest in sorted(missing)])
@@ -49,11 +49,11 @@ async def complete(
 ) -> Intake:
     """From stored contents to an intake. `known` are hashes by the digests of their manifests: what is
     known needs no hashing again."""
-    encoded = await in_thread(lambda: encode_manifest(manifest))
+    encoded = await to_end(lambda: encode_manifest(manifest))
     digest = await _put(blobs, encoded)
     hash = (known or {}).get(digest) or await _hash(blobs, manifest)
-    size = await in_thread(lambda: archive_size(manifest))
-    await _stamp(blobs, await in_thread(lambda: sorted({digest, *blobs_of(manifest)})), clock=clock)
+    size = await to_end(lambda: archive_size(manifest))
+    await _stamp(blobs, await to_end(lambda: sorted({digest, *blobs_of(manifest)})), clock=clock)
     return Intake(
         manifest=manifest,
         digest=digest,

@@ -15,7 +15,6 @@ from typing import Final
 
 from corral.controller.templates.archive_entries import Limits
 from corral.controller.templates.intake import Intake, complete, store_contents
-from corral.controller.templates.offloading import in_thread
 from corral.controller.templates.spooling import spooled
 from corral.controller.templates.tar_writing import archive_stream
 from corral.controller.templates.tree_edits import find_file, overlay, put_file, remove_path
@@ -28,6 +27,7 @@ from corral.errors import Code, unknown_choice
 from corral.store.port import BlobEngine
 from corral.system.clock import Clock
 from corral.system.config_schema import TemplatesSection
+from corral.system.threads import to_end
 
 FORMATS: Final = ("tar.gz", "zip")
 _REMEMBERED_FILES: Final = 100_000
@@ -66,7 +66,7 @@ class TemplateLibrary:
         ) as file:
             unpacking = Unpacking(file, self._limits)
             await store_contents(self._blobs, unpacking, clock=self._clock)
-        manifest = await in_thread(unpacking.manifest)
+        manifest = await to_end(unpacking.manifest)
         return await self._complete(manifest, known)
 
     async def with_file(
@@ -79,15 +79,15 @@ class TemplateLibrary:
             await store_contents(self._blobs, single, clock=self._clock)
         assert single.file is not None
         changed = single.file
-        return await self._complete(await in_thread(lambda: put_file(manifest, changed, self._limits)))
+        return await self._complete(await to_end(lambda: put_file(manifest, changed, self._limits)))
 
     async def without_file(self, manifest: Manifest, path: str) -> Intake:
         """The tree without this file or empty directory; NOT_FOUND."""
-        return await self._complete(await in_thread(lambda: remove_path(manifest, path)))
+        return await self._complete(await to_end(lambda: remove_path(manifest, path)))
 
     async def overlaid(self, base: Manifest, upper: Manifest) -> Intake:
         """The tree of both, `upper`'s files in place of `base`'s. PATH_REFUSED, ARCHIVE_TOO_LARGE."""
-        return await self._complete(await in_thread(lambda: overlay(base, upper, self._limits)))
+        return await self._complete(await to_end(lambda: overlay(base, upper, self._limits)))
 
     # out
 
@@ -99,7 +99,7 @@ class TemplateLibrary:
         found = self._remembered.get(digest)
         if found is None:
             parts = [part async for part in self._blobs.read_blobs([digest])]
-            found = await in_thread(lambda: decode_manifest(b"".join(parts)))
+            found = await to_end(lambda: decode_manifest(b"".join(parts)))
             self._remember(digest, found)
         else:
             self._remembered.move_to_end(digest)
@@ -132,7 +132,7 @@ class TemplateLibrary:
 
     async def diff(self, before: TemplateVersion, after: TemplateVersion) -> TemplateDiff:
         old, new = await self.tree_of(before), await self.tree_of(after)
-        return await in_thread(lambda: diff_versions(old, new, before.settings, after.settings))
+        return await to_end(lambda: diff_versions(old, new, before.settings, after.settings))
 
     async def _complete(self, manifest: Manifest, known: Iterable[TemplateVersion] = ()) -> Intake:
         hashes = {**self._hashes, **{version.manifest: version.hash for version in known}}

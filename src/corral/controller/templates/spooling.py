@@ -9,9 +9,9 @@ import tempfile
 from collections.abc import AsyncIterator, Callable
 from typing import IO, Final, TypeVar
 
-from corral.controller.templates.offloading import in_thread
 from corral.controller.templates.refusals import too_large
 from corral.errors import Code, Retryable
+from corral.system.threads import to_end
 
 T = TypeVar("T")
 
@@ -51,7 +51,7 @@ async def spooled(
         await _on_disk(directory, functools.partial(_write, file, bytes(gathered)))
         yield file
     finally:
-        await in_thread(undo.close)  # to free gigabytes takes its time
+        await to_end(undo.close)  # to free gigabytes takes its time
 
 
 def _open(directory: pathlib.Path) -> IO[bytes]:
@@ -68,7 +68,7 @@ def _write(file: IO[bytes], block: bytes) -> None:
 
 async def _on_disk(directory: pathlib.Path, work: Callable[[], T]) -> T:
     try:
-        return await in_thread(work)
+        return await to_end(work)
     except OSError as error:
         raise Retryable(
             Code.DISK_FULL,

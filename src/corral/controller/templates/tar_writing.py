@@ -14,9 +14,9 @@ import zlib
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Sequence
 from typing import Final, Protocol, cast
 
-from corral.controller.templates.offloading import in_thread
 from corral.controller.templates.refusals import contents_gone
 from corral.domain.templates import Manifest, TemplateFile
+from corral.system.threads import to_end
 
 ReadBlobs = Callable[[Sequence[str]], AsyncIterator[bytes]]
 
@@ -64,10 +64,10 @@ async def archive_stream(
         async for block in contents:
             packing.give(block)
             while not (packing.hungry or packing.done):
-                yield await in_thread(packing.work)
+                yield await to_end(packing.work)
     packing.give(None)
     while not packing.done:
-        yield await in_thread(packing.work)
+        yield await to_end(packing.work)
 
 
 class Digest(Protocol):

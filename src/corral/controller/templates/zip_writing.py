@@ -10,9 +10,9 @@ import zipfile
 from collections.abc import AsyncGenerator, Callable
 from typing import IO, Final
 
-from corral.controller.templates.offloading import in_thread
 from corral.controller.templates.tar_writing import Contents, ReadBlobs, entries_of
 from corral.domain.templates import Manifest, TemplateFile
+from corral.system.threads import to_end
 
 _STEP_BYTES: Final = 512 * 1024
 _STEP_JOBS: Final = 400
@@ -36,12 +36,12 @@ async def _packed(manifest: Manifest, contents: Contents) -> AsyncGenerator[byte
                 async for block in contents.take(entry.size):
                     writing.write(block)
                     if writing.due:
-                        yield await in_thread(writing.work)
+                        yield await to_end(writing.work)
                 writing.end()
             if writing.due:
-                yield await in_thread(writing.work)
+                yield await to_end(writing.work)
         writing.finish()
-        yield await in_thread(writing.work)
+        yield await to_end(writing.work)
 
 
 class _Sink(io.RawIOBase):

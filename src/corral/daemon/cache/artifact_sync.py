@@ -16,11 +16,11 @@ from corral.daemon.cache.shelves import Shelves
 from corral.daemon.cache.template_session import LINE_TROUBLE, Sessions
 from corral.daemon.downloads.downloads import Downloads
 from corral.daemon.link.data_channel import DataChannel
-from corral.daemon.threads import to_end
 from corral.domain.artifacts import shown_url
 from corral.domain.plans import PlanArtifact
 from corral.errors import Code, CorralError, Rejected, Retryable
 from corral.system.clock import Clock
+from corral.system.threads import to_end
 
 ATTEMPTS: Final = 4
 _PAUSE: Final = 0.25

@@ -23,12 +23,12 @@ from corral.daemon.cache.uses import CacheUse
 from corral.daemon.downloads.downloads import Downloads
 from corral.daemon.link.connection import Connection
 from corral.daemon.link.link import Order, Reply
-from corral.daemon.threads import to_end
 from corral.domain.file_paths import Globs
 from corral.domain.plans import PlanArtifact
 from corral.errors import CorralError
 from corral.system.clock import Clock
 from corral.system.config_schema import CacheSection
+from corral.system.threads import to_end
 from corral.wire.v1.link_pb2 import ControllerMessage, DaemonMessage
 from corral.wire.v1.plan_pb2 import CacheFailure, CacheStatus
 

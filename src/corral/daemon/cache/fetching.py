@@ -12,9 +12,9 @@ from corral.daemon.cache.arrivals import LargeFile, SmallFiles, part_of
 from corral.daemon.cache.disk import disk_work
 from corral.daemon.cache.shelves import Shelves
 from corral.daemon.link.data_channel import DataChannel
-from corral.daemon.threads import to_end
 from corral.domain.templates import PIECE, Manifest, TemplateFile
 from corral.errors import CorralError
+from corral.system.threads import to_end
 
 BUNDLE_BYTES: Final = 8 * 1024 * 1024
 BUNDLE_DIGESTS: Final = 1000

@@ -11,9 +11,9 @@ import structlog
 
 from corral.daemon.cache.eviction import Candidate, Eviction, choose
 from corral.daemon.cache.shelves import ARTIFACT, BOOTSTRAP, TEMPLATE, Shelves
-from corral.daemon.threads import to_end
 from corral.domain.templates import Manifest
 from corral.errors import Code, Rejected, Retryable
+from corral.system.threads import to_end
 
 _log = structlog.get_logger("corral.daemon.cache")
 Pin = tuple[str, str]

@@ -10,10 +10,10 @@ from corral.daemon.cache.joined import Joined
 from corral.daemon.cache.room import Pin, Room
 from corral.daemon.cache.shelves import ARTIFACT, BOOTSTRAP, TEMPLATE, Shelves
 from corral.daemon.cache.template_sync import TemplateSync
-from corral.daemon.threads import to_end
 from corral.domain.plans import PlanArtifact
 from corral.domain.templates import Manifest
 from corral.system.clock import Clock
+from corral.system.threads import to_end
 
 
 class Supply:

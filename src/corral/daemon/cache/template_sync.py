@@ -22,11 +22,11 @@ from corral.daemon.cache.sealed_files import is_digest
 from corral.daemon.cache.shelves import Shelves
 from corral.daemon.cache.template_session import LINE_TROUBLE, Sessions, TemplateSession
 from corral.daemon.link.data_channel import DataChannel
-from corral.daemon.threads import to_end
 from corral.domain.template_delta import apply_delta
 from corral.domain.templates import Manifest, TemplateFile, manifest_digest
 from corral.errors import Code, CorralError, Rejected, Retryable
 from corral.system.clock import Clock
+from corral.system.threads import to_end
 from corral.wire.v1.plan_pb2 import DataOffer, TemplateData, TemplateUnavailable, TemplateUpToDate
 
 T = TypeVar("T")

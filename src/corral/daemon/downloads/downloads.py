@@ -15,12 +15,12 @@ import structlog
 from corral.daemon.downloads.exchange import Answer, exchange
 from corral.daemon.downloads.part_file import PartFile
 from corral.daemon.downloads.targets import Target, addresses_of, check_host, parse_target, redirected
-from corral.daemon.threads import to_end
 from corral.domain.artifacts import shown_url
 from corral.errors import Code, CorralError, Rejected, Retryable
 from corral.system.clock import Clock
 from corral.system.config_schema import DownloadsSection
 from corral.system.entropy import Entropy
+from corral.system.threads import to_end
 
 REDIRECTS: Final = 5
 LEAST_RATE: Final = 1024

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import errno
 import fcntl
+import functools
 import os
 import pathlib
 from typing import Final
@@ -39,6 +40,16 @@ def clones_work(source_directory: pathlib.Path, target_directory: pathlib.Path) 
     return True
 
 
+@functools.cache
+def stripped_by_umask() -> int:
+    """The bits that new files of this process never get. Read, not asked by `umask(2)`, which would have
+    to change it for a moment; nothing of ours ever does."""
+    for line in pathlib.Path("/proc/self/status").read_text(errors="replace").splitlines():
+        if line.startswith("Umask:"):
+            return int(line.split()[1], 8)
+    return 0o777
+
+
 class Copier:
     """Places files. Threads share it; it only ever learns what the file system cannot do."""
 
@@ -48,18 +59,22 @@ class Copier:
         self._owner = owner
         """Whose the new files are; None: the daemon's."""
 
-    def place(self, source: str, target: str, *, mode: int, read_only: bool, abort: Abort) -> None:
-        """`target` must not exist. OSError when the disk refuses; Aborted between two blocks."""
+    def place(
+        self, source: str, target: str, *, mode: int, read_only: bool, abort: Abort, size: int | None = None
+    ) -> None:
+        """`target` must not exist. OSError when the disk refuses; Aborted between two blocks. `size`, where
+        it is known, saves asking whether there is more."""
         if self._link and read_only and mode == _LINKED_MODE and self._linked(source, target):
             return
         reading = os.open(source, os.O_RDONLY | os.O_CLOEXEC)
         try:
             writing = os.open(target, _NEW, mode)
             try:
-                self._fill(reading, writing, abort)
+                self._fill(reading, writing, abort, size)
                 if self._owner is not None:
                     os.fchown(writing, *self._owner)
-                os.fchmod(writing, mode)  # the umask had its say
+                if mode & stripped_by_umask():
+                    os.fchmod(writing, mode)
             finally:
                 os.close(writing)
         finally:
@@ -74,7 +89,7 @@ class Copier:
             return False
         return True
 
-    def _fill(self, reading: int, writing: int, abort: Abort) -> None:
+    def _fill(self, reading: int, writing: int, abort: Abort, size: int | None) -> None:
         if self._clone:
             try:
                 fcntl.ioctl(writing, _FICLONE, reading)
@@ -83,13 +98,15 @@ class Copier:
                 if error.errno not in _NO_CLONES:
                     raise
                 self._clone = False
-        copy_content(reading, writing, abort)
+        copy_content(reading, writing, abort, size)
 
 
-def copy_content(reading: int, writing: int, abort: Abort) -> None:
-    """From where both stand to the end."""
+def copy_content(reading: int, writing: int, abort: Abort, size: int | None = None) -> None:
+    """From where both stand to the end, which is `size` bytes away if that is known."""
+    left = -1 if size is None else size
     try:
-        while os.copy_file_range(reading, writing, _BLOCK):
+        while left and (copied := os.copy_file_range(reading, writing, _BLOCK)):
+            left -= copied
             abort.check()
         return
     except OSError as error:

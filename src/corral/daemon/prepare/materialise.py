@@ -10,7 +10,7 @@ from typing import Final
 
 from corral.daemon.config_files.merging import merged
 from corral.daemon.prepare.abort import Abort
-from corral.daemon.prepare.copying import Copier
+from corral.daemon.prepare.copying import Copier, stripped_by_umask
 from corral.daemon.prepare.layout import Layout, Merge
 from corral.domain.templates import TemplateFile
 
@@ -49,6 +49,7 @@ def materialise(
                 mode=file.mode,
                 read_only=file.read_only,
                 abort=abort,
+                size=file.size,
             )
 
     if len(batches) == 1:
@@ -81,7 +82,8 @@ def split(files: Sequence[TemplateFile], threads: int) -> list[list[TemplateFile
 
 def make_directory(path: pathlib.Path, owner: tuple[int, int] | None) -> None:
     path.mkdir(_DIRECTORY_MODE)
-    path.chmod(_DIRECTORY_MODE)  # the umask had its say in mkdir
+    if _DIRECTORY_MODE & stripped_by_umask():
+        path.chmod(_DIRECTORY_MODE)
     if owner is not None:
         os.chown(path, *owner)
 

@@ -24,6 +24,7 @@ from corral.runtimes.cgroups.proof import proven_facts
 from corral.runtimes.cgroups.root_groups import RUN, RootGroup
 from corral.runtimes.cgroups.run_names import escaped, unescaped
 from corral.sdk.runtime import RunLimits
+from corral.system.threads import to_end
 
 _V2: Final = "unified"
 _LISTED_BY: Final = (_V2, "freezer", "pids", "memory", "cpu", "cpuacct", "name=systemd")
@@ -49,6 +50,10 @@ class SeparateCgroups:
         return await proven_facts(self)
 
     async def create(self, run: str, *, shim_pid: int, limits: RunLimits) -> tuple[str, ...]:
+        # Moving a process waits for the kernel, in each hierarchy: not on the loop.
+        return await to_end(self._create, run, shim_pid, limits)
+
+    def _create(self, run: str, shim_pid: int, limits: RunLimits) -> tuple[str, ...]:
         made: list[str] = []
         try:
             for root in self._distinct_roots():

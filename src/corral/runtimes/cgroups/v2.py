@@ -10,6 +10,7 @@ from corral.runtimes.cgroups.proof import proven_facts
 from corral.runtimes.cgroups.root_groups import RUN, RootGroup
 from corral.runtimes.cgroups.run_names import escaped, unescaped
 from corral.sdk.runtime import RunLimits
+from corral.system.threads import to_end
 
 
 class UnifiedCgroups(RunsInOneTree):
@@ -25,6 +26,10 @@ class UnifiedCgroups(RunsInOneTree):
         return await proven_facts(self)
 
     async def create(self, run: str, *, shim_pid: int, limits: RunLimits) -> tuple[str, ...]:
+        # Moving a process waits for the kernel: not on the loop.
+        return await to_end(self._create, run, shim_pid, limits)
+
+    def _create(self, run: str, shim_pid: int, limits: RunLimits) -> tuple[str, ...]:
         group = self._group(run)
         try:
             self._root.make_child(f"{RUN}{escaped(run)}")
