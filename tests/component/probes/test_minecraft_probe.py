@@ -201,7 +201,7 @@ def test_an_answer_that_is_dear_to_read_is_not_read(body):
     began = time.process_time()
     with contextlib.suppress(NotYet):
         players_of(body)
-    assert time.process_time() - began < 0.04  # it is read in the loop
+    assert time.process_time() - began < 0.15  # it is read in the loop; read as a whole it takes 0.2 and more
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=200)

@@ -216,7 +216,7 @@ async def test_thousands_of_small_blobs_take_no_more_than_seconds(store: Adapter
     digests = [_digest(each) for each in contents]
     assert await store.touch_blobs(digests, at=LATER) == set()
     assert await _read(store, digests) == b"".join(contents)
-    assert time.monotonic() - began < 20
+    assert time.monotonic() - began < 60
 
 
 async def test_a_reader_that_leaves_early_leaves_no_file_open(store: Adapter) -> None:

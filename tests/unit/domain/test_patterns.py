@@ -23,7 +23,7 @@ def test_a_pattern_that_explodes_elsewhere_answers_at_once(pattern):
     begun = time.perf_counter()
     assert compile_pattern(pattern, field="pattern").search(text) is None
     assert compile_bytes(pattern, field="pattern").search(text.encode()) is None
-    assert time.perf_counter() - begun < 1.0
+    assert time.perf_counter() - begun < 10  # elsewhere: for ever
 
 
 @pytest.mark.parametrize(
@@ -89,4 +89,4 @@ def test_a_pattern_that_is_long_in_the_compiling_is_answered_or_refused_at_once(
     begun = time.process_time()
     with contextlib.suppress(Rejected):
         compile_pattern(pattern)
-    assert time.process_time() - begun < 0.05
+    assert time.process_time() - begun < 0.2  # without its bounds: 0.3 and more

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import urllib.parse
 from collections.abc import Iterable, Mapping
-from typing import Final
 
 import msgspec
 
@@ -15,8 +14,6 @@ from corral.domain.variable_layers import defaults, run_variables, secrets_among
 from corral.domain.variable_types import VariableSpec
 from corral.domain.variables import InstanceFacts, built_in, substitute
 from corral.errors import Code, Rejected
-
-LOOPBACK: Final = "127.0.0.1"
 
 
 class NodeFacts(msgspec.Struct, frozen=True, kw_only=True):
@@ -56,17 +53,16 @@ def resolve_values(order: StartOrder, node: NodeFacts, secrets: Secrets) -> Valu
 
 
 def probed_address(order: StartOrder, node: NodeFacts) -> str:
-    """Where a workload is reached from its own node: on loopback, unless its group says where it listens."""
-    if order.plan is None or not order.plan.host_address:
-        return LOOPBACK
+    """Where its group says that a workload listens; empty: nowhere in particular."""
+    if order.plan is None:
+        return ""
     known = run_variables(
         order.plan.variables,
         node_labels=node.labels,
         instance=order.variables,
         built_in=built_in(_facts(order, node, "")),
     )
-    address = substitute(order.plan.host_address, known).text
-    return LOOPBACK if address in ("0.0.0.0", "::", "localhost") else address  # noqa: S104 - not a bind
+    return substitute(order.plan.host_address, known).text
 
 
 def _facts(order: StartOrder, node: NodeFacts, host_address: str) -> InstanceFacts:

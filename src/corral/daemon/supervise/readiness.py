@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import Final, Protocol
+from typing import Protocol
 
 import structlog
 
@@ -17,7 +17,6 @@ from corral.domain.probes import ProbeKind
 from corral.errors import CorralError
 from corral.sdk.runtime import Execution, RunHandle, RuntimeProvider
 
-_PLAYERS_SECONDS: Final = 5.0
 _log = structlog.get_logger("corral.daemon.supervise")
 
 
@@ -87,7 +86,7 @@ class ReadyWatch:
             await self._readiness.until_ready()
             self.probed.set()
         if self._counts:
-            await self._readiness.watch_players(self._players, interval=_PLAYERS_SECONDS)
+            await self._readiness.watch_players(self._players)
 
     def became_ready(self) -> None:
         """For good: no later daemon asks its probes again, and what its first run made may serve others."""
