@@ -382,7 +382,10 @@ async def test_a_controller_refuses_a_node_that_obeyed_a_higher_epoch_and_names_
 async def test_raising_the_epoch_makes_such_a_node_welcome_again(controller, identity):
     answer = await controller.call("POST", "/api/v1/cluster/raise-epoch")
     assert answer["epoch"] > 2**32
-    await eventually(lambda: controller.app.place.term is not None)
+    # Until the term that was raised has ended, `place.term` is still the old one.
+    await eventually(
+        lambda: (term := controller.app.place.term) is not None and term.epoch == answer["epoch"]
+    )
     async with ScriptedDaemon(identity, controller.grpc_address) as daemon:
         ack = await daemon.greet(known_epoch=2**31)
         assert ack.handshake_ack.epoch == answer["epoch"]
