@@ -1,0 +1,65 @@
+"""Where a controller listens, with every port decided, and how others reach it."""
+
+from __future__ import annotations
+
+import contextlib
+import pathlib
+import secrets
+import socket
+from typing import Final
+
+import msgspec
+
+from corral.system.addresses import Address, parse_address
+from corral.system.config_schema import ControllerConfig
+
+_WILDCARDS: Final = frozenset({"0.0.0.0", "::"})  # noqa: S104 - compared with, not bound to
+_OUTGOING: Final = pathlib.Path("/proc/sys/net/ipv4/ip_local_port_range")
+_LOWEST: Final = 10_000
+_TRIES: Final = 50
+
+
+def choose_port(listen: str) -> str:
+    """The address with a port that is free right now in place of port 0.
+
+    It is bound only later: the lease carries it to the others first. So it comes from below the range
+    that outgoing connections are given their ports from, where nobody takes it meanwhile by accident."""
+    address = parse_address(listen, any_port=True)
+    if address.port:
+        return listen
+    family = socket.AF_INET6 if ":" in address.host else socket.AF_INET
+    below = _first_outgoing()
+    for _ in range(_TRIES if below > _LOWEST + 1000 else 0):
+        port = _LOWEST + secrets.randbelow(below - _LOWEST)
+        with contextlib.suppress(OSError), socket.socket(family) as probe:
+            probe.bind((address.host, port))
+            return str(Address(address.host, port))
+    with socket.socket(family) as probe:
+        probe.bind((address.host, 0))
+        return str(Address(address.host, probe.getsockname()[1]))
+
+
+def _first_outgoing() -> int:
+    """The first port of that range, at most 20,000: higher ones are where people put their servers."""
+    try:
+        return min(int(_OUTGOING.read_text().split()[0]), 20_000)
+    except (OSError, ValueError, IndexError):
+        return 20_000
+
+
+def reachable(listen: str) -> str:
+    """An address that others can dial: a wildcard stands for every address of this host, so its name does."""
+    host, port = parse_address(listen)
+    return str(Address(socket.gethostname(), port)) if host in _WILDCARDS else listen
+
+
+def with_ports(config: ControllerConfig, *, grpc_listen: str) -> ControllerConfig:
+    """The configuration with every port decided."""
+    host, _ = config.bootstrap_address
+    listens_anywhere = not config.bootstrap_address.port
+    bootstrap = choose_port(str(Address(host, 0))) if listens_anywhere else config.bootstrap.listen
+    return msgspec.structs.replace(
+        config,
+        grpc=msgspec.structs.replace(config.grpc, listen=grpc_listen),
+        bootstrap=msgspec.structs.replace(config.bootstrap, listen=bootstrap),
+    )
