@@ -11,6 +11,7 @@ command -v javac >/dev/null || missing+=(default-jdk-headless)
 [ -x /usr/games/openttd ] || missing+=(openttd openttd-opengfx)
 [ -x /lib/systemd/systemd ] || missing+=(systemd)
 command -v dbus-daemon >/dev/null || missing+=(dbus)
+command -v curl >/dev/null || missing+=(curl)
 
 [ ${#missing[@]} -eq 0 ] && exit 0
 if [ "$(id -u)" -ne 0 ]; then
