@@ -25,6 +25,9 @@ class Permission(enum.StrEnum):
     LOGS_MANAGE = "logs.manage"
     LOGS_READ = "logs.read"
     METRICS_READ = "metrics.read"
+    MODULES_MANAGE = "modules.manage"
+    MODULES_READ = "modules.read"
+    MODULES_USE = "modules.use"
     NODES_ENROL = "nodes.enrol"
     NODES_MANAGE = "nodes.manage"
     NODES_READ = "nodes.read"
@@ -52,6 +55,7 @@ _VIEWER: Final = frozenset(
         Permission.GROUPS_READ,
         Permission.INSTANCES_READ,
         Permission.METRICS_READ,
+        Permission.MODULES_READ,
         Permission.NODES_READ,
         Permission.SELF_READ,
         Permission.TEMPLATES_READ,
@@ -65,6 +69,7 @@ _OPERATOR: Final = _VIEWER | {
     Permission.INSTANCES_MANAGE,
     Permission.LOGS_MANAGE,
     Permission.LOGS_READ,
+    Permission.MODULES_USE,
     Permission.NODES_MANAGE,
     Permission.TEMPLATES_CONTENT,
     Permission.TEMPLATES_MANAGE,

@@ -1,0 +1,276 @@
+"""What is to be done next with a module: pure answers to what is stored and what is running.
+
+The engine asks again after each thing it did, until the answer is to rest. So nothing depends on how a
+module came to where it stands: a host that was killed in the middle of anything goes on from the record.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import enum
+from collections.abc import Sequence
+from typing import Final
+
+import msgspec
+
+from corral.domain.module_phases import MODULE_LIFECYCLE, ModuleIntent, ModulePhase, ModuleTrigger
+from corral.domain.module_records import STORY_LENGTH, FailureStory, PackageRecord, PhaseStep
+from corral.errors import Code, IllegalTransition, Rejected
+
+DEATHS_WINDOW: Final = 600.0
+"""Seconds within which deaths of a process are counted."""
+_TOLD_STEPS: Final = 5
+"""Steps of the story that a refusal shows."""
+
+
+class Runs(enum.Enum):
+    """How far the module's process has come."""
+
+    NOTHING = "nothing"
+    LOADED = "loaded"
+    """`on_load` is done."""
+    STARTED = "started"
+    """`on_start` is done, and what it registered is known to be good."""
+    BOUND = "bound"
+    """Its handles, routes and commands are there."""
+
+
+class Todo(enum.Enum):
+    """What to do. Each ends with a step of the table, or with nothing left to do."""
+
+    REST = "rest"
+    LOAD = "load"
+    """Start the process where there is none, construct, `on_load`; then INSTALLED -> WAITING."""
+    START = "start"
+    """`on_upgrade`, `on_start`, registrations; then WAITING -> ACTIVE, and all of it bound."""
+    BIND = "bind"
+    """It is stored as ACTIVE already: bind what it registered."""
+    WITHDRAW = "withdraw"
+    """WAITING -> INSTALLED; it never started."""
+    STOP = "stop"
+    """ACTIVE -> STOPPING."""
+    FINISH_STOP = "finish_stop"
+    """`on_stop`, clean-up; then STOPPING -> INSTALLED."""
+    REWIND = "rewind"
+    """By the table back to INSTALLED: there is no process that could be in this phase."""
+    EXPLAIN = "explain"
+    """Stay, but say the new reason."""
+    FAIL = "fail"
+
+
+class View(msgspec.Struct, frozen=True, kw_only=True):
+    """All that a decision depends on."""
+
+    phase: ModulePhase
+    intent: ModuleIntent
+    reason: str = ""
+    hosted: bool = True
+    """Whether the module has a class for this host; without, it follows its intent and runs nothing."""
+    runs: Runs = Runs.NOTHING
+    unresolved: tuple[str, ...] = ()
+    """Ids of the requirements that it cannot start without."""
+    conflict: str = ""
+    """Id of a capability it provides and another active module provides already."""
+    waited_out: bool = False
+    """It has been WAITING for as long as it may."""
+    backing_off: bool = False
+    """Its process died; the time of the next attempt has not come."""
+    lost: str = "host_restarted"
+    """Why there is no process, where there is none."""
+    doomed: str = ""
+    """The reason of something that can end in FAILED only."""
+    wish: str = ""
+    """Why it is wanted otherwise than active, where the intent does not say it all."""
+
+
+class Decision(msgspec.Struct, frozen=True, kw_only=True):
+    todo: Todo
+    reason: str = ""
+
+
+REST: Final = Decision(todo=Todo.REST)
+
+
+def decide(view: View) -> Decision:
+    """The next thing to do."""
+    if view.phase in (ModulePhase.FAILED, ModulePhase.UNLOADED):
+        return REST
+    if view.doomed:
+        return Decision(todo=Todo.FAIL, reason=view.doomed)
+    return _IN_PHASE[view.phase](view)
+
+
+def _installed(view: View) -> Decision:
+    if view.intent is not ModuleIntent.ACTIVE or view.backing_off:
+        return REST
+    return Decision(todo=Todo.LOAD, reason=_waiting(view))
+
+
+def _waiting_phase(view: View) -> Decision:
+    if view.hosted and view.runs is Runs.NOTHING:
+        return Decision(todo=Todo.REWIND, reason=view.lost)
+    if view.intent is not ModuleIntent.ACTIVE:
+        return Decision(todo=Todo.WITHDRAW, reason=_wish(view))
+    if view.unresolved:
+        if view.waited_out:
+            return Decision(todo=Todo.FAIL, reason=f"wait_timeout:{view.unresolved[0]}")
+        if view.reason != _waiting(view):
+            return Decision(todo=Todo.EXPLAIN, reason=_waiting(view))
+        return REST
+    if view.conflict:
+        return Decision(todo=Todo.FAIL, reason=f"capability_conflict:{view.conflict}")
+    return Decision(todo=Todo.START)
+
+
+def _active(view: View) -> Decision:
+    if view.hosted and view.runs in (Runs.NOTHING, Runs.LOADED):
+        return Decision(todo=Todo.REWIND, reason=view.lost)
+    if view.hosted and view.runs is Runs.STARTED:
+        return Decision(todo=Todo.BIND)
+    if view.intent is not ModuleIntent.ACTIVE:
+        return Decision(todo=Todo.STOP, reason=_wish(view))
+    if view.unresolved:
+        return Decision(todo=Todo.STOP, reason=f"capability_vanished:{view.unresolved[0]}")
+    return REST
+
+
+def _stopping(view: View) -> Decision:
+    if view.hosted and view.runs is Runs.NOTHING:
+        return Decision(todo=Todo.REWIND, reason=view.lost)
+    return Decision(todo=Todo.FINISH_STOP, reason=view.reason)
+
+
+_IN_PHASE = {
+    ModulePhase.INSTALLED: _installed,
+    ModulePhase.WAITING: _waiting_phase,
+    ModulePhase.ACTIVE: _active,
+    ModulePhase.STOPPING: _stopping,
+}
+
+
+def _waiting(view: View) -> str:
+    return f"waiting_for_capability:{view.unresolved[0]}" if view.unresolved else ""
+
+
+def _wish(view: View) -> str:
+    return view.wish or ("paused" if view.intent is ModuleIntent.PAUSED else "deactivated")
+
+
+# --- steps of the record -------------------------------------------------------------------------
+
+
+def stepped(
+    record: PackageRecord,
+    trigger: ModuleTrigger,
+    *,
+    reason: str,
+    at: dt.datetime,
+    version: str = "",
+    failure: FailureStory | None = None,
+) -> PackageRecord:
+    """The record one step on, with the step in its story; `IllegalTransition` when the table has none.
+    `version`: of whom the step tells, where that is not the record's own."""
+    phase = MODULE_LIFECYCLE.step(subject(record), record.phase, trigger, story=recent(record))
+    step = PhaseStep(
+        at=at, from_phase=record.phase, to_phase=phase, reason=reason, version=version or record.version
+    )
+    return msgspec.structs.replace(
+        record,
+        phase=phase,
+        reason=reason,
+        updated_at=at,
+        story=(*record.story, step)[-STORY_LENGTH:],
+        failure=failure if trigger is ModuleTrigger.FAIL else _kept(record, trigger),
+    )
+
+
+def _kept(record: PackageRecord, trigger: ModuleTrigger) -> FailureStory | None:
+    """Why it failed is kept until it is recovered or replaced."""
+    return None if trigger is ModuleTrigger.RECOVER else record.failure
+
+
+def first_step(record: PackageRecord, *, at: dt.datetime) -> PackageRecord:
+    """A new record, with its installation as the first step of its story."""
+    step = PhaseStep(
+        at=at,
+        from_phase=None,
+        to_phase=ModulePhase.INSTALLED,
+        reason="installed",
+        version=record.version,
+    )
+    return msgspec.structs.replace(
+        record, phase=ModulePhase.INSTALLED, reason="installed", story=(step,), failure=None
+    )
+
+
+def rewound(record: PackageRecord, *, reason: str, at: dt.datetime) -> PackageRecord:
+    """The record walked back to INSTALLED by the table, from wherever something may run."""
+    if record.phase is ModulePhase.ACTIVE:
+        record = stepped(record, ModuleTrigger.STOP, reason=reason, at=at)
+    if record.phase is ModulePhase.STOPPING:
+        return stepped(record, ModuleTrigger.STOPPED, reason=reason, at=at)
+    if record.phase is ModulePhase.WAITING:
+        return stepped(record, ModuleTrigger.STOP, reason=reason, at=at)
+    return record
+
+
+def subject(record: PackageRecord) -> str:
+    return f"module '{record.id}'"
+
+
+def recent(record: PackageRecord) -> list[str]:
+    return [str(step) for step in record.story[-_TOLD_STEPS:]]
+
+
+# --- verbs ---------------------------------------------------------------------------------------
+
+
+class Verb(enum.StrEnum):
+    ACTIVATE = "activate"
+    DEACTIVATE = "deactivate"
+    PAUSE = "pause"
+    RESUME = "resume"
+    RECOVER = "recover"
+    UNINSTALL = "uninstall"
+
+
+def check_verb(record: PackageRecord, verb: Verb) -> None:
+    """Raise `IllegalTransition`, with the recent story, for what cannot be asked of the module now. Asking
+    for what is so already is no mistake: it was perhaps asked before and the answer got lost."""
+    failed = record.phase is ModulePhase.FAILED
+    paused = record.intent is ModuleIntent.PAUSED
+    refused = {
+        Verb.ACTIVATE: failed or paused,
+        Verb.DEACTIVATE: failed,
+        Verb.PAUSE: failed,
+        Verb.RESUME: not paused,
+        Verb.RECOVER: not failed,
+        Verb.UNINSTALL: False,
+    }[verb]
+    if refused:
+        where = "PAUSED" if paused and not failed else record.phase.name
+        raise IllegalTransition(subject(record), where, verb.value, recent(record))
+
+
+def wanting(record: PackageRecord, intent: ModuleIntent, *, paused_reason: str = "") -> PackageRecord:
+    """The record with another intent; the phase follows by itself."""
+    return msgspec.structs.replace(record, intent=intent, paused_reason=paused_reason)
+
+
+def not_installed(id: str, known: Sequence[str]) -> Rejected:
+    listed = ", ".join(sorted(known)[:20]) or "none"
+    return Rejected(Code.NOT_FOUND, f"module '{id}' is not installed", hint=f"installed: {listed}")
+
+
+# --- deaths --------------------------------------------------------------------------------------
+
+
+def restart_delay(
+    deaths: Sequence[float], *, now: float, mended: int, steps: Sequence[float]
+) -> float | None:
+    """Seconds until a process that died is started again, by the times of its deaths (the last included);
+    None when it died too often within the window and nothing but an operator will help."""
+    count = sum(1 for at in deaths if now - at < DEATHS_WINDOW)
+    if count > mended:
+        return None
+    return steps[min(count, len(steps)) - 1] if count else 0.0

@@ -1,0 +1,230 @@
+"""Who provides what to whom: conflicts and cycles before anything is stored, and what is still missing.
+
+A module is looked at once for each host it runs on, for the registries of hosts are separate: the node's part
+of a paired module may need what its controller's part provides.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+import msgspec
+
+from corral.domain.module_manifest import Manifest, ModuleHost, Requirement, Source
+from corral.domain.module_phases import ModuleIntent
+from corral.domain.module_records import PackageRecord
+from corral.domain.version_ranges import parse_range
+from corral.errors import Code, Rejected
+
+
+class Provided(NamedTuple):
+    """What a registry holds under an id."""
+
+    version: str
+    provider: str
+
+
+class Why(enum.StrEnum):
+    MISSING_PROVIDER = "missing_provider"
+    VERSION_MISMATCH = "version_mismatch"
+    CONFLICT = "conflict"
+
+
+class Unresolved(msgspec.Struct, frozen=True, kw_only=True):
+    """A requirement that is not met, and why."""
+
+    id: str
+    why: Why
+    reason: str
+    optional: bool = False
+
+
+class Rival(msgspec.Struct, frozen=True, kw_only=True):
+    """Another package with the same capability, which is not in the way as long as it is not wanted active."""
+
+    id: str
+    provider: str
+
+
+class GraphReport(msgspec.Struct, frozen=True, kw_only=True):
+    """What a package that may be installed would be connected to."""
+
+    depends_on: tuple[str, ...] = ()
+    """Packages that provide what it needs."""
+    needed_by: tuple[str, ...] = ()
+    """Packages that need what it provides."""
+    rivals: tuple[Rival, ...] = ()
+
+
+def applies(requirement: Requirement, manifest: Manifest, host: ModuleHost) -> bool:
+    """Does the module's part on this host need it? What comes from a node is nothing to the controller's
+    part, nor is what that part itself provides to the one on the node."""
+    if host not in manifest.hosts:
+        return False
+    if host is ModuleHost.DAEMON:
+        return True
+    if requirement.from_ is Source.NODE:
+        return False
+    own = any(each.id == requirement.id for each in manifest.capabilities.provides)
+    return not (own and requirement.from_ is Source.CONTROLLER and ModuleHost.DAEMON in manifest.hosts)
+
+
+def registry_of(requirement: Requirement, host: ModuleHost) -> ModuleHost:
+    """The host whose registry a requirement is looked up in by the part on `host`."""
+    if requirement.from_ is Source.CONTROLLER:
+        return ModuleHost.CONTROLLER
+    return ModuleHost.DAEMON if requirement.from_ is Source.NODE else host
+
+
+def unresolved(
+    manifest: Manifest,
+    provided: Mapping[str, Provided | tuple[str, str]],
+    *,
+    host: ModuleHost = ModuleHost.CONTROLLER,
+    from_controller: Mapping[str, Provided | tuple[str, str]] | None = None,
+    with_optional: bool = False,
+) -> list[Unresolved]:
+    """What keeps the part on this host from starting; nothing when it may. `provided` is the host's own
+    registry, `from_controller` what a node knows of the controller's."""
+    found = []
+    for requirement in manifest.capabilities.requires:
+        if not applies(requirement, manifest, host) or (requirement.optional and not with_optional):
+            continue
+        registry = provided
+        if registry_of(requirement, host) is not host:
+            registry = from_controller or {}
+        if missing := unmet(requirement, registry.get(requirement.id)):
+            found.append(missing)
+    return found
+
+
+def unmet(requirement: Requirement, offer: Provided | tuple[str, str] | None) -> Unresolved | None:
+    """Why this offer, or none at all, does not meet a requirement; None when it does."""
+    if offer is None:
+        why, reason = Why.MISSING_PROVIDER, f"no active module provides {requirement.id}"
+    elif not parse_range(requirement.version_range).allows(offer[0]):
+        why = Why.VERSION_MISMATCH
+        reason = f"{offer[1]} provides {requirement.id} {offer[0]}, needed is {requirement.version_range}"
+    else:
+        return None
+    return Unresolved(id=requirement.id, why=why, reason=reason, optional=requirement.optional)
+
+
+def check_graph(
+    candidate: Manifest, installed: Sequence[PackageRecord], *, built_in: Collection[str] = ()
+) -> GraphReport:
+    """Refuse what cannot be installed beside the others: CAPABILITY_CONFLICT for an id that another package
+    provides whose intent is active (or the host itself), CAPABILITY_CYCLE for modules that need one another.
+    An installed package of the candidate's id is the one to be replaced."""
+    others = [record for record in installed if record.id != candidate.id]
+    rivals = tuple(_rivals(candidate, others, built_in))
+    manifests = {record.id: record.manifest for record in others} | {candidate.id: candidate}
+    edges = _edges(manifests.values())
+    if cycle := _cycle(edges, [_Part(candidate.id, host) for host in candidate.hosts]):
+        told = " → ".join(_without_repeats(cycle))
+        raise Rejected(
+            Code.CAPABILITY_CYCLE,
+            f"module {candidate.id} cannot be installed: the requirements go in a circle, {told}",
+            hint="make one of the requirements optional, or move what both need into a module of its own",
+            field="capabilities.requires",
+        )
+    return GraphReport(
+        depends_on=_names(
+            part.module for start, ends in edges.items() if start.module == candidate.id for part in ends
+        ),
+        needed_by=_names(
+            start.module
+            for start, ends in edges.items()
+            if any(part.module == candidate.id for part in ends) and start.module != candidate.id
+        ),
+        rivals=rivals,
+    )
+
+
+class _Part(NamedTuple):
+    module: str
+    host: ModuleHost
+
+
+_Edges = Mapping[_Part, Sequence[_Part]]
+
+
+def _rivals(
+    candidate: Manifest, others: Sequence[PackageRecord], built_in: Collection[str]
+) -> Iterator[Rival]:
+    mine = [each.id for each in candidate.capabilities.provides]
+    for id in mine:
+        if id in built_in:
+            raise _conflict(candidate.id, id, "Corral itself", "give it another id")
+    for record in others:
+        for provision in record.manifest.capabilities.provides:
+            if provision.id not in mine:
+                continue
+            if record.intent is ModuleIntent.ACTIVE:
+                way = f"pause, deactivate or uninstall {record.id} first"
+                raise _conflict(candidate.id, provision.id, f"module {record.id}", way)
+            yield Rival(id=provision.id, provider=record.id)
+
+
+def _conflict(candidate: str, id: str, owner: str, hint: str) -> Rejected:
+    return Rejected(
+        Code.CAPABILITY_CONFLICT,
+        f"module {candidate} cannot be installed: {id} is already provided by {owner}",
+        hint=hint,
+        field="capabilities.provides",
+    )
+
+
+def _edges(manifests: Iterable[Manifest]) -> _Edges:
+    """From each part of a module to the parts it cannot start without."""
+    known = list(manifests)
+    providers: dict[tuple[str, ModuleHost], list[_Part]] = {}
+    for manifest in known:
+        for provision in manifest.capabilities.provides:
+            for host in manifest.hosts:
+                providers.setdefault((provision.id, host), []).append(_Part(manifest.id, host))
+    return {
+        _Part(manifest.id, host): [
+            part
+            for requirement in manifest.capabilities.requires
+            if not requirement.optional and applies(requirement, manifest, host)
+            for part in providers.get((requirement.id, registry_of(requirement, host)), ())
+        ]
+        for manifest in known
+        for host in manifest.hosts
+    }
+
+
+def _cycle(edges: _Edges, starts: Iterable[_Part]) -> list[_Part]:
+    """A way from one of these parts back to itself; empty when there is none."""
+    for start in starts:
+        came_from: dict[_Part, _Part] = {}
+        waiting = [start]
+        for part in waiting:  # grows while it is walked: breadth first, so the circle told is a shortest one
+            for following in edges.get(part, ()):
+                if following == start:
+                    return _way(start, part, came_from)
+                if following not in came_from:
+                    came_from[following] = part
+                    waiting.append(following)
+    return []
+
+
+def _way(start: _Part, last: _Part, came_from: Mapping[_Part, _Part]) -> list[_Part]:
+    way = [start, last]
+    while way[-1] != start:
+        way.append(came_from[way[-1]])
+    return way[::-1] if last != start else [start, start]
+
+
+def _without_repeats(cycle: Sequence[_Part]) -> list[str]:
+    """By name; two parts of one module in a row are told once, but a module on itself is `a → a`."""
+    names = [part.module for part in cycle]
+    told = [name for at, name in enumerate(names) if at == 0 or names[at - 1] != name]
+    return told if len(told) > 1 else [names[0], names[0]]
+
+
+def _names(names: Iterable[str]) -> tuple[str, ...]:
+    return tuple(sorted(set(names)))

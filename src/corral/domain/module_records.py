@@ -1,0 +1,80 @@
+"""What is stored about a module: one record a package, the same on both hosts."""
+
+from __future__ import annotations
+
+import datetime as dt
+from typing import Any, Final
+
+import msgspec
+
+from corral.domain.module_manifest import Manifest
+from corral.domain.module_phases import ModuleIntent, ModulePhase
+from corral.domain.records import Record
+
+STORY_LENGTH: Final = 30
+"""How many of its last steps a record remembers."""
+
+
+class PhaseStep(Record, frozen=True, kw_only=True):
+    """One step of a module's life, as it is told to operators."""
+
+    at: dt.datetime
+    from_phase: ModulePhase | None
+    to_phase: ModulePhase
+    reason: str
+    version: str = ""
+
+    def __str__(self) -> str:
+        start = self.from_phase or "-"
+        return f"{self.at:%H:%M:%S} {start} -> {self.to_phase}" + (f" ({self.reason})" if self.reason else "")
+
+
+class FailureStory(Record, frozen=True, kw_only=True):
+    """What is known about why a module failed: kept until it is recovered or replaced."""
+
+    at: dt.datetime
+    reason: str
+    message: str = ""
+    traceback: str = ""
+    log: tuple[str, ...] = ()
+    """Its last log lines."""
+    cpu_seconds: float = 0.0
+    memory_bytes: int = 0
+    threads: int = 0
+
+
+class SignatureFacts(Record, frozen=True, kw_only=True):
+    """How an archive was proven; absent when it carried no signature and none was required."""
+
+    kind: str
+    """`cosign-bundle` or `sig`."""
+    identity: str = ""
+    key_sha256: str = ""
+    legacy: bool = False
+    blob: str = ""
+    """Digest of the sidecar in the store."""
+
+
+class PackageRecord(Record, frozen=True, kw_only=True):
+    """A package as it is installed: what it is, what is wanted of it, where it stands."""
+
+    id: str
+    version: str
+    sha256: str
+    size: int
+    manifest: Manifest
+    phase: ModulePhase = ModulePhase.INSTALLED
+    intent: ModuleIntent = ModuleIntent.ACTIVE
+    reason: str = ""
+    """Why it is in this phase, such as `waiting_for_capability:ID`; empty when there is nothing to say."""
+    paused_reason: str = ""
+    previous_version: str = ""
+    """What it replaced; seen by its hooks while it is being upgraded."""
+    generation: int = 1
+    """Which generation of its collections is the live one."""
+    settings: dict[str, Any] = msgspec.field(default_factory=dict)
+    signature: SignatureFacts | None = None
+    installed_at: dt.datetime
+    updated_at: dt.datetime
+    story: tuple[PhaseStep, ...] = ()
+    failure: FailureStory | None = None

@@ -1,0 +1,183 @@
+"""What a module's archive is: checked to its last byte, without unpacking it."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import zipfile
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from corral.domain.module_manifest import Manifest
+from corral.errors import Code, Rejected
+from corral.modules.archive_refusals import damaged, entry_damaged, too_large
+from corral.modules.manifest_reading import MANIFEST_MAX, manifest_refused, read_manifest
+from corral.modules.zip_directory import DAMAGE, ZipEntry, checked_entries, open_zip
+
+FRONTEND: Final = "frontend/"
+MANIFEST_NAMES: Final = ("module.yaml", "module.json")
+_BLOCK: Final = 256 * 1024
+_ALMOST: Final = ("module.yml", "module.toml", "manifest.yaml", "manifest.json")
+
+
+class ArchiveFile(msgspec.Struct, frozen=True, kw_only=True):
+    """A file in the archive."""
+
+    path: str
+    size: int
+    sha256: str
+    executable: bool = False
+
+
+class ArchiveFacts(msgspec.Struct, frozen=True, kw_only=True):
+    """A good archive."""
+
+    manifest: Manifest
+    manifest_text: str
+    manifest_name: str
+    """Where in the archive it stands."""
+    sha256: str
+    size: int
+    unpacked_bytes: int
+    files: tuple[ArchiveFile, ...]
+    frontend: tuple[ArchiveFile, ...] = ()
+    """What lies beneath `frontend/`, with paths relative to it."""
+
+
+def inspect_archive(path: Path, *, max_bytes: int) -> ArchiveFacts:
+    """Everything about an archive. Each file is read to its end, so damage anywhere is found here.
+
+    Raises ARCHIVE_INVALID, ARCHIVE_TOO_LARGE, PATH_REFUSED and MANIFEST_INVALID. Blocking."""
+    try:
+        with path.open("rb") as file:
+            return _inspected(file, max_bytes)
+    except OSError as error:
+        raise Rejected(
+            Code.FILE_UNREADABLE, f"{path} cannot be read: {error.strerror}", hint="check the path"
+        ) from error
+
+
+def _inspected(file: io.BufferedReader, max_bytes: int) -> ArchiveFacts:
+    size = file.seek(0, 2)
+    if size > max_bytes:
+        raise too_large(f"the module's archive has {size} bytes", f"{max_bytes} bytes")
+    with open_zip(file) as archive:
+        entries = checked_entries(archive, file, max_bytes=max_bytes)
+        entry = _manifest_entry(entries)
+        text = _manifest_text(archive, entry)
+        manifest = read_manifest(text, name=entry.path)
+        files = tuple(_read(archive, each) for each in entries)
+    check_contents(manifest, {each.path: each for each in files}, name=entry.path)
+    return ArchiveFacts(
+        manifest=manifest,
+        manifest_text=text,
+        manifest_name=entry.path,
+        sha256=digest(file),
+        size=size,
+        unpacked_bytes=sum(each.size for each in files),
+        files=files,
+        frontend=tuple(
+            msgspec.structs.replace(each, path=each.path.removeprefix(FRONTEND))
+            for each in files
+            if each.path.startswith(FRONTEND)
+        ),
+    )
+
+
+def digest(file: io.BufferedReader) -> str:
+    """SHA-256 of a whole file. Blocking."""
+    file.seek(0)
+    return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def contents(archive: zipfile.ZipFile, entry: ZipEntry) -> Iterator[bytes]:
+    """The blocks of a file, never more than it announced; its checksum is checked at the end."""
+    read = 0
+    try:
+        with archive.open(entry.info) as source:
+            while block := source.read(_BLOCK):
+                read += len(block)
+                yield block
+    except DAMAGE as error:
+        raise entry_damaged(entry.path, str(error) or "it was cut") from error
+    if read != entry.info.file_size:
+        raise entry_damaged(entry.path, f"it has {read} bytes, its header says {entry.info.file_size}")
+
+
+def check_contents(manifest: Manifest, files: Mapping[str, ArchiveFile], *, name: str) -> None:
+    """Refuse a manifest that speaks of files which are not there, or are others: MANIFEST_INVALID."""
+    for host in manifest.hosts:
+        backend = manifest.backend_on(host)
+        if backend is not None and not _importable(backend.entrypoint, files):
+            why = f"the archive has no module '{backend.entrypoint.partition(':')[0]}'"
+            raise manifest_refused(name, f"backend.{host}.entrypoint", why)
+    if manifest.frontend is not None and FRONTEND + manifest.frontend.entry not in files:
+        why = f"the archive has no file '{FRONTEND}{manifest.frontend.entry}'"
+        if manifest.frontend.entry in files and manifest.frontend.entry.startswith(FRONTEND):
+            why += f"; write it without '{FRONTEND}'"
+        raise manifest_refused(name, "frontend.entry", why)
+    for number, extension in enumerate(manifest.extensions):
+        for at, variant in enumerate(extension.variants):
+            place = f"extensions[{number}].variants[{at}]"
+            found = files.get(variant.file)
+            if found is None:
+                raise manifest_refused(name, f"{place}.file", f"the archive has no file '{variant.file}'")
+            if found.sha256 != variant.sha256:
+                raise manifest_refused(name, f"{place}.sha256", f"the file's digest is {found.sha256}")
+
+
+def _importable(entrypoint: str, files: Mapping[str, ArchiveFile]) -> bool:
+    """Is there something that Python would import under that name, at the root or in `vendor/`?"""
+    place = entrypoint.partition(":")[0].replace(".", "/")
+    for root in ("", "vendor/"):
+        stem = root + place
+        if f"{stem}.py" in files or f"{stem}/__init__.py" in files:
+            return True
+        if any(path.startswith(f"{stem}.") and path.endswith(".so") for path in files):
+            return True
+    return False
+
+
+def _manifest_entry(entries: Sequence[ZipEntry]) -> ZipEntry:
+    found = [entry for entry in entries if _is_manifest(entry.path)]
+    if len(found) > 1:
+        raise damaged(f"it has {len(found)} manifests: {', '.join(sorted(each.path for each in found)[:5])}")
+    if found:
+        return found[0]
+    why = f"it has no {MANIFEST_NAMES[0]} at its root, in META-INF/ or in *.dist-info/"
+    almost = [entry.path for entry in entries if entry.path.lower() in (*MANIFEST_NAMES, *_ALMOST)]
+    nested = [entry.path for entry in entries if entry.path.rpartition("/")[2] in MANIFEST_NAMES]
+    if almost:
+        why += f"; rename '{almost[0]}'"
+    elif nested:
+        why += (
+            f"; '{nested[0][:200]}' is at the wrong place: pack what is in that directory, not the directory"
+        )
+    raise damaged(why)
+
+
+def _is_manifest(path: str) -> bool:
+    directory, _, name = path.rpartition("/")
+    if name not in MANIFEST_NAMES:
+        return False
+    return directory in ("", "META-INF") or ("/" not in directory and directory.endswith(".dist-info"))
+
+
+def _manifest_text(archive: zipfile.ZipFile, entry: ZipEntry) -> str:
+    if entry.info.file_size > MANIFEST_MAX:
+        raise too_large(f"{entry.path} has {entry.info.file_size} bytes", f"{MANIFEST_MAX} bytes")
+    try:
+        return b"".join(contents(archive, entry)).decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise manifest_refused(entry.path, "", f"it is not UTF-8: {error.reason}") from None
+
+
+def _read(archive: zipfile.ZipFile, entry: ZipEntry) -> ArchiveFile:
+    hashed, size = hashlib.sha256(), 0
+    for block in contents(archive, entry):
+        hashed.update(block)
+        size += len(block)
+    return ArchiveFile(path=entry.path, size=size, sha256=hashed.hexdigest(), executable=entry.executable)

@@ -1,0 +1,155 @@
+"""The text of a manifest as values that know their line: YAML or JSON, without what neither needs.
+
+Anchors, aliases and tags are refused, so that nothing in here is larger than the text it came from; a key
+stands once; depth is bounded while the text is still being read. Plain values are read as YAML 1.2 does:
+`on` is a word, `1.10` as a text stays `1.10`.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from typing import Any, Final
+
+import msgspec
+import yaml
+
+DEPTH_MAX: Final = 64
+_INTEGER: Final = re.compile(r"[-+]?[0-9]{1,18}")
+_FLOAT: Final = re.compile(r"[-+]?(?:\.[0-9]{1,40}|[0-9]{1,40}(?:\.[0-9]{0,40})?)(?:[eE][-+]?[0-9]{1,3})?")
+_WORDS: Final[dict[str, bool | None]] = {
+    "": None, "~": None, "null": None, "Null": None, "NULL": None,
+    "true": True, "True": True, "TRUE": True, "false": False, "False": False, "FALSE": False,
+}  # fmt: skip
+_LOADER: Final[Any] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+
+class Node(msgspec.Struct):
+    """One value. In a map its line is that of its key."""
+
+    line: int
+    value: Any
+    """A dict or list of nodes, or a text, number, truth value or None."""
+    text: str | None = None
+    """How a value was written that may also be meant as a text."""
+
+
+class NotReadable(Exception):
+    """The text is not what its name says; the message says why."""
+
+    def __init__(self, line: int, why: str) -> None:
+        super().__init__(why)
+        self.line = line
+        self.why = why
+
+
+def plain(node: Node) -> Any:
+    """The value without its lines."""
+    if isinstance(node.value, dict):
+        return {key: plain(value) for key, value in node.value.items()}
+    if isinstance(node.value, list):
+        return [plain(value) for value in node.value]
+    return node.value
+
+
+def is_unicode(text: str) -> bool:
+    """Has it no half of a pair, which could be kept in memory but never written?"""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def plain_scalar(text: str) -> Any:
+    """What an unquoted value of YAML 1.2 means."""
+    if text in _WORDS:
+        return _WORDS[text]
+    if _INTEGER.fullmatch(text):
+        return int(text)
+    if _FLOAT.fullmatch(text) and math.isfinite(number := float(text)):
+        return number
+    return text
+
+
+def read_yaml(text: str) -> Node:
+    """The one document of a text."""
+    try:
+        return _Composer().read(text)
+    except yaml.YAMLError as error:
+        raise _not_yaml(error) from None
+
+
+class _Open(msgspec.Struct):
+    """A map or list whose end has not been read."""
+
+    node: Node
+    key: str | None = None
+    key_line: int = 0
+
+
+class _Composer:
+    def __init__(self) -> None:
+        self._open: list[_Open] = []
+        self._root: Node | None = None
+
+    def read(self, text: str) -> Node:
+        for event in yaml.parse(text, Loader=_LOADER):
+            self._take(event)
+        if self._root is None:
+            raise NotReadable(1, "it is empty")
+        return self._root
+
+    def _take(self, event: Any) -> None:
+        line = event.start_mark.line + 1
+        match event:
+            case yaml.AliasEvent():
+                raise NotReadable(line, "aliases are not allowed; write the value out")
+            case yaml.ScalarEvent():
+                self._refuse_marks(event, line)
+                if not is_unicode(event.value):
+                    raise NotReadable(line, "it is not UTF-8")
+                written = bool(event.implicit[0])  # unquoted
+                value = plain_scalar(event.value) if written else event.value
+                self._add(Node(line, value, event.value if written else None), event.value)
+            case yaml.MappingStartEvent() | yaml.SequenceStartEvent():
+                self._refuse_marks(event, line)
+                if len(self._open) >= DEPTH_MAX:
+                    raise NotReadable(line, f"it is nested more than {DEPTH_MAX} levels deep")
+                node = Node(line, {} if isinstance(event, yaml.MappingStartEvent) else [])
+                self._add(node, None)
+                self._open.append(_Open(node))
+            case yaml.MappingEndEvent() | yaml.SequenceEndEvent():
+                self._open.pop()
+            case yaml.DocumentStartEvent() if self._root is not None:
+                raise NotReadable(line, "it holds a second document")
+
+    def _refuse_marks(self, event: Any, line: int) -> None:
+        if event.anchor is not None:
+            raise NotReadable(line, f"the anchor '&{event.anchor[:40]}' is not allowed")
+        if event.tag not in (None, "!"):
+            raise NotReadable(line, f"the tag {event.tag[:60]!r} is not allowed")
+
+    def _add(self, node: Node, name: str | None) -> None:
+        if not self._open:
+            self._root = node
+            return
+        inner = self._open[-1]
+        if isinstance(inner.node.value, list):
+            inner.node.value.append(node)
+        elif inner.key is None:
+            if name is None:
+                raise NotReadable(node.line, "a key must be a word")
+            if name in inner.node.value:
+                raise NotReadable(node.line, f"the key {name[:80]!r} stands there twice")
+            inner.key, inner.key_line = name, node.line
+        else:
+            node.line = inner.key_line
+            inner.node.value[inner.key] = node
+            inner.key = None
+
+
+def _not_yaml(error: yaml.YAMLError) -> NotReadable:
+    mark = getattr(error, "problem_mark", None) or getattr(error, "context_mark", None)
+    told = getattr(error, "problem", None) or " ".join(str(error).split())[:200]
+    return NotReadable(mark.line + 1 if mark else 1, f"not valid YAML: {told}")

@@ -1,0 +1,274 @@
+"""Archives of modules on this host, by their digest, and what they unpack to.
+
+A copy of what the store holds, and rebuilt from there: nothing in here is the only one. Contents are
+verified whenever they are used, so a crash or a bad disk costs time, never a wrong module.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import errno
+import hashlib
+import os
+import re
+import tempfile
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+from typing import IO, Final
+
+import msgspec
+
+from corral.errors import Bug, Code, CorralError, Rejected, Retryable
+from corral.modules.archive_reading import ArchiveFile, digest
+from corral.modules.archive_refusals import too_large
+from corral.modules.unpacking import is_intact, remove_tree, unpack
+from corral.system.files import atomic_write, make_directory, sync_directory
+from corral.system.threads import to_end
+
+SIDECARS: Final = (".sig", ".cosign.bundle")
+VENDOR: Final = "vendor"
+_PART: Final = ".part-"
+_SHA256: Final = re.compile(r"[0-9a-f]{64}")
+_MARK_FORMAT: Final = 1
+_STEP: Final = 1024 * 1024
+
+
+class _Mark(msgspec.Struct, frozen=True, kw_only=True):
+    """Stands beside an unpacked tree once it is complete."""
+
+    format: int
+    files: tuple[ArchiveFile, ...]
+
+
+class ArchiveShelf:
+    """`DIRECTORY/SHA.zip`, its signature beside it, and `DIRECTORY/unpacked/SHA/`. One owner at a time; calls
+    for the same digest follow one another."""
+
+    def __init__(self, directory: Path, *, max_bytes: int) -> None:
+        self._directory = directory
+        self._trees = directory / "unpacked"
+        self._max_bytes = max_bytes
+        self._turns: dict[str, asyncio.Lock] = {}
+        self._opening = asyncio.Lock()
+        self._open = False
+
+    def path(self, sha256: str) -> Path:
+        """Where the archive is, if it is there."""
+        return self._directory / f"{_checked(sha256)}.zip"
+
+    def held(self) -> set[str]:
+        """Digests of which anything is here. Reads a directory."""
+        names: list[str] = []
+        for directory in (self._directory, self._trees):
+            with contextlib.suppress(FileNotFoundError):
+                names += [path.name for path in directory.iterdir()]
+        return {name.partition(".")[0] for name in names if _SHA256.fullmatch(name.partition(".")[0])}
+
+    async def put(self, source: AsyncIterator[bytes] | Path, *, expect: str) -> Path:
+        """Keep an archive, durably; DIGEST_MISMATCH when it is not the expected one, and then nothing is
+        kept. Fine when it is here already."""
+        path = self.path(expect)
+        async with self._turn(expect):
+            if await to_end(_has_digest, path, expect):
+                return path
+            with _disk_faults():
+                part = await to_end(_new_part, self._directory)
+                try:
+                    found = await self._filled(part, source)
+                    if found != expect:
+                        raise _other_digest(expect, found)
+                    await to_end(_keep, part, path)
+                finally:
+                    await to_end(_discard, part)
+        return path
+
+    async def put_sidecar(self, sha256: str, suffix: str, content: bytes) -> Path:
+        """Keep a signature beside its archive."""
+        if suffix not in SIDECARS:
+            raise Bug(f"a signature is kept as one of {SIDECARS}, not as {suffix!r}")
+        path = self.path(sha256)
+        path = path.with_name(path.name + suffix)
+        async with self._turn(sha256):
+            with _disk_faults():
+                await to_end(atomic_write, path, content)
+        return path
+
+    async def unpacked(self, sha256: str) -> Path:
+        """The archive's tree, read-only and exactly as in the archive; made, or made again, when it is not
+        there or not as it should be. NOT_FOUND without the archive, DIGEST_MISMATCH when that was changed."""
+        async with self._turn(sha256):
+            with _disk_faults():
+                return await to_end(self._ensure_tree, sha256)
+
+    async def forget(self, sha256: str) -> None:
+        """Remove the archive, its signature and its tree; fine when there is nothing."""
+        async with self._turn(sha256):
+            with _disk_faults():
+                await to_end(self._remove, sha256)
+
+    @contextlib.asynccontextmanager
+    async def _turn(self, sha256: str) -> AsyncIterator[None]:
+        async with self._opening:
+            if not self._open:
+                with _disk_faults():
+                    await to_end(self._prepare)
+                self._open = True
+        async with self._turns.setdefault(_checked(sha256), asyncio.Lock()):
+            yield
+
+    def _prepare(self) -> None:
+        """Directories, and no more of what an earlier run left half done."""
+        for directory in (self._directory, self._trees):
+            make_directory(directory)
+            for path in list(directory.iterdir()):
+                if path.name.startswith(_PART):
+                    remove_tree(path)
+
+    async def _filled(self, part: Path, source: AsyncIterator[bytes] | Path) -> str:
+        if isinstance(source, Path):
+            return await to_end(_copied, source, part, self._max_bytes)
+        hashed, size = hashlib.sha256(), 0
+        file = await to_end(part.open, "wb")
+        try:
+            async for block in source:
+                size += len(block)
+                if size > self._max_bytes:
+                    raise too_large("the module's archive is too large", f"{self._max_bytes} bytes")
+                await to_end(_append, file, block, hashed)
+        finally:
+            await to_end(file.close)
+        return hashed.hexdigest()
+
+    def _ensure_tree(self, sha256: str) -> Path:
+        archive, tree = self.path(sha256), self._trees / sha256
+        mark = tree.with_suffix(".json")
+        try:
+            with archive.open("rb") as file:
+                found = digest(file)
+        except FileNotFoundError:
+            raise Rejected(
+                Code.NOT_FOUND, f"the archive {sha256} is not on this host", hint="install the module again"
+            ) from None
+        if found != sha256:
+            raise _other_digest(sha256, found)
+        files = _marked(mark)
+        if files is None or not is_intact(tree, files):
+            self._make_tree(archive, tree, mark)
+        return tree
+
+    def _make_tree(self, archive: Path, tree: Path, mark: Path) -> None:
+        """Beside its place, then moved there; the mark comes last, so a tree without one is not whole."""
+        mark.unlink(missing_ok=True)
+        aside = Path(tempfile.mkdtemp(prefix=_PART, dir=self._trees))
+        try:
+            files = unpack(archive, aside / "new", max_bytes=self._max_bytes)
+            if os.path.lexists(tree):
+                _move(tree, aside / "old")
+            _move(aside / "new", tree)
+            content = msgspec.json.encode(_Mark(format=_MARK_FORMAT, files=files))
+            atomic_write(mark, content, mode=0o644)
+        finally:
+            remove_tree(aside)
+
+    def _remove(self, sha256: str) -> None:
+        archive, tree = self.path(sha256), self._trees / sha256
+        tree.with_suffix(".json").unlink(missing_ok=True)
+        remove_tree(tree)
+        archive.unlink(missing_ok=True)
+        for suffix in SIDECARS:
+            archive.with_name(archive.name + suffix).unlink(missing_ok=True)
+        sync_directory(self._directory)
+
+
+def import_paths(unpacked: Path) -> list[Path]:
+    """What a module's interpreter looks through: the tree itself, and its `vendor/` where there is one."""
+    vendor = unpacked / VENDOR
+    return [unpacked, vendor] if vendor.is_dir() else [unpacked]
+
+
+def _checked(sha256: str) -> str:
+    if not _SHA256.fullmatch(sha256):
+        raise Rejected(Code.INVALID_FIELD, f"{sha256[:80]!r} is not a SHA-256 digest", field="sha256")
+    return sha256
+
+
+def _marked(path: Path) -> tuple[ArchiveFile, ...] | None:
+    """What the tree is made of, as its mark says; None without a good one."""
+    try:
+        mark = msgspec.json.decode(path.read_bytes(), type=_Mark)
+    except (OSError, msgspec.MsgspecError):
+        return None
+    return mark.files if mark.format == _MARK_FORMAT else None
+
+
+def _move(source: Path, target: Path) -> None:
+    """A directory without write permission cannot be moved: its `..` would change."""
+    mode = source.stat().st_mode
+    source.chmod(0o700)
+    source.rename(target)
+    target.chmod(mode & 0o7777)
+
+
+def _has_digest(path: Path, sha256: str) -> bool:
+    try:
+        with path.open("rb") as file:
+            return digest(file) == sha256
+    except OSError:
+        return False
+
+
+def _new_part(directory: Path) -> Path:
+    descriptor, name = tempfile.mkstemp(prefix=_PART, dir=directory)
+    os.close(descriptor)
+    return Path(name)
+
+
+def _copied(source: Path, part: Path, max_bytes: int) -> str:
+    hashed, size = hashlib.sha256(), 0
+    with source.open("rb") as reading, part.open("wb") as writing:
+        while block := reading.read(_STEP):
+            size += len(block)
+            if size > max_bytes:
+                raise too_large("the module's archive is too large", f"{max_bytes} bytes")
+            _append(writing, block, hashed)
+    return hashed.hexdigest()
+
+
+def _append(file: IO[bytes], block: bytes, hashed: hashlib._Hash) -> None:
+    file.write(block)
+    hashed.update(block)
+
+
+def _keep(part: Path, path: Path) -> None:
+    with part.open("rb") as file:
+        os.fsync(file.fileno())
+    part.chmod(0o444)
+    part.replace(path)
+    sync_directory(path.parent)
+
+
+def _discard(part: Path) -> None:
+    part.unlink(missing_ok=True)
+
+
+def _other_digest(expect: str, found: str) -> CorralError:
+    return Rejected(
+        Code.DIGEST_MISMATCH,
+        f"the module's archive has the digest {found}, expected was {expect}",
+        hint="nothing was kept; it was changed or cut on its way, send it again",
+    )
+
+
+@contextlib.contextmanager
+def _disk_faults() -> Iterator[None]:
+    """Errors of the file system as ours, by whether there is room."""
+    try:
+        yield
+    except OSError as error:
+        full = error.errno in (errno.ENOSPC, errno.EDQUOT)
+        raise Retryable(
+            Code.DISK_FULL if full else Code.STORAGE_UNAVAILABLE,
+            f"the module's archive cannot be kept: {error.strerror or error}",
+            hint="make room on the disk" if full else "check the data directory and its disk",
+        ) from error

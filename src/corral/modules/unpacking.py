@@ -1,0 +1,108 @@
+"""A module's archive as a tree of files that nobody changes: whole or not there, and checked when used."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import stat
+import zipfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+from corral.modules.archive_reading import ArchiveFile, contents
+from corral.modules.zip_directory import ZipEntry, checked_entries, open_zip
+
+FILE_MODE: Final = 0o444
+PROGRAM_MODE: Final = 0o555
+"""What is executable in the archive stays so: packages bring programs of their own."""
+DIRECTORY_MODE: Final = 0o555
+
+
+def unpack(archive: Path, target: Path, *, max_bytes: int) -> tuple[ArchiveFile, ...]:
+    """Unpack into a directory that does not exist yet; what was unpacked, for `is_intact`.
+
+    Files are 0444 (0555 where executable), directories 0555. When it raises, nothing is left. Blocking."""
+    with archive.open("rb") as file, open_zip(file) as opened:
+        entries = checked_entries(opened, file, max_bytes=max_bytes)
+        target.mkdir(mode=0o700)
+        try:
+            files = tuple(_write(opened, entry, target) for entry in entries)
+            _seal_directories(target)
+        except BaseException:
+            remove_tree(target)
+            raise
+    return files
+
+
+def is_intact(tree: Path, files: Sequence[ArchiveFile]) -> bool:
+    """Is this the tree that was unpacked: every file as it was, and nothing besides? Blocking."""
+    wanted = {each.path: each for each in files}
+    try:
+        found = _listed(tree)
+        return found.keys() == wanted.keys() and all(
+            _same(tree / path, each, found[path]) for path, each in wanted.items()
+        )
+    except OSError:
+        return False
+
+
+def remove_tree(tree: Path) -> None:
+    """Remove a sealed tree; fine when it is not there. Never follows a link. Blocking."""
+    if tree.is_symlink() or not tree.is_dir():
+        tree.unlink(missing_ok=True)
+        return
+    tree.chmod(0o700)
+    for directory, names, _ in os.walk(tree):
+        for name in names:
+            inner = Path(directory, name)
+            if not inner.is_symlink():
+                inner.chmod(0o700)
+    shutil.rmtree(tree)
+
+
+def _write(archive: zipfile.ZipFile, entry: ZipEntry, target: Path) -> ArchiveFile:
+    path = target / entry.path
+    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    mode = PROGRAM_MODE if entry.executable else FILE_MODE
+    hashed, size = hashlib.sha256(), 0
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    with os.fdopen(descriptor, "wb") as file:
+        for block in contents(archive, entry):
+            file.write(block)
+            hashed.update(block)
+            size += len(block)
+        file.flush()
+        os.fchmod(file.fileno(), mode)  # whatever the umask is
+    return ArchiveFile(path=entry.path, size=size, sha256=hashed.hexdigest(), executable=entry.executable)
+
+
+def _seal_directories(tree: Path) -> None:
+    for directory, _, _ in os.walk(tree, topdown=False):
+        Path(directory).chmod(DIRECTORY_MODE)
+
+
+def _listed(tree: Path) -> dict[str, os.stat_result]:
+    """All that is not a directory, by its path beneath the tree; a directory that lost its seal raises."""
+    found: dict[str, os.stat_result] = {}
+    for directory, names, files in os.walk(tree, onerror=_raise):
+        if stat.S_IMODE(Path(directory).stat().st_mode) != DIRECTORY_MODE:
+            raise PermissionError(directory)
+        links = [name for name in names if Path(directory, name).is_symlink()]
+        for name in (*files, *links):
+            path = Path(directory, name)
+            found[path.relative_to(tree).as_posix()] = path.lstat()
+    return found
+
+
+def _raise(error: OSError) -> None:
+    raise error
+
+
+def _same(path: Path, wanted: ArchiveFile, found: os.stat_result) -> bool:
+    mode = PROGRAM_MODE if wanted.executable else FILE_MODE
+    if found.st_mode != stat.S_IFREG | mode or found.st_size != wanted.size:
+        return False
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest() == wanted.sha256

@@ -1,0 +1,55 @@
+"""Why a module process ended, and how fast one may speak: the parts that decide without a process."""
+
+from __future__ import annotations
+
+import signal
+
+import pytest
+
+from corral.modules.process.rate import Allowance
+from corral.modules.process.reasons import death_reason
+
+LIMIT = 256 << 20
+
+
+@pytest.mark.parametrize(
+    ("status", "peak", "reason"),
+    [
+        (0, 0, "process_exited:0"),
+        (3 << 8, 0, "process_exited:3"),
+        (70 << 8, 0, "cut_off:socket_closed"),
+        (72 << 8, 0, "memory_limit"),
+        (signal.SIGSEGV, 0, "process_died:SIGSEGV"),
+        (signal.SIGSEGV | 0x80, 0, "process_died:SIGSEGV"),
+        (signal.SIGSEGV, LIMIT - 1, "memory_limit"),
+        (signal.SIGKILL, LIMIT - 1, "memory_limit"),
+        (signal.SIGTERM, LIMIT - 1, "process_died:SIGTERM"),
+        (45, 0, "process_died:SIG45"),
+    ],
+)
+def test_a_status_is_told_in_stable_words(status, peak, reason):
+    assert death_reason(status, told="", peak_bytes=peak, memory_bytes=LIMIT) == reason
+
+
+def test_why_we_ended_it_goes_before_what_the_kernel_says():
+    status = int(signal.SIGKILL)
+    assert death_reason(status, told="cut_off:flood", peak_bytes=LIMIT, memory_bytes=LIMIT) == "cut_off:flood"
+
+
+def test_an_allowance_lets_a_burst_pass_and_then_a_rate():
+    allowance = Allowance(rate=10.0, burst=5.0, now=0.0)
+    for _ in range(5):
+        allowance.spend(1.0)
+        assert allowance.wait(0.0) == 0.0
+    allowance.spend(1.0)
+    assert allowance.wait(0.0) == pytest.approx(0.1)
+    assert allowance.wait(0.05) == pytest.approx(0.05)
+    assert allowance.wait(0.1) == 0.0
+
+
+def test_an_allowance_never_saves_more_than_its_burst():
+    allowance = Allowance(rate=10.0, burst=5.0, now=0.0)
+    allowance.spend(6.0)
+    assert allowance.wait(1000.0) == 0.0
+    allowance.spend(6.0)
+    assert allowance.wait(1000.0) == pytest.approx(0.1)

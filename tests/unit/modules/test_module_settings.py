@@ -1,0 +1,162 @@
+"""Settings of modules against their schema: what fits, what does not, and what must not take long."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import pytest
+
+from corral.errors import Code, Rejected
+from corral.modules.settings import SETTINGS_MAX, check_schema, check_settings
+
+SCHEMA: dict[str, Any] = {
+    "type": "object",
+    "additionalProperties": False,
+    "required": ["url"],
+    "properties": {
+        "url": {"type": "string", "format": "uri"},
+        "http": {
+            "type": "object",
+            "default": {},
+            "properties": {"port": {"$ref": "#/$defs/port"}, "host": {"type": "string", "default": "::1"}},
+        },
+        "targets": {
+            "type": "array",
+            "items": {"type": "object", "properties": {"weight": {"type": "integer", "default": 1}}},
+        },
+        "key": {"type": "string", "minLength": 20},
+    },
+    "$defs": {"port": {"type": "integer", "minimum": 1, "maximum": 65535, "default": 8080}},
+}
+
+
+def refused_schema(schema: dict[str, Any]) -> Rejected:
+    with pytest.raises(Rejected) as refused:
+        check_schema(schema)
+    assert refused.value.code is Code.MANIFEST_INVALID
+    return refused.value
+
+
+def refused_settings(values: Any, schema: dict[str, Any] = SCHEMA) -> Rejected:
+    with pytest.raises(Rejected) as refused:
+        check_settings(schema, values)
+    assert refused.value.code is Code.SETTINGS_INVALID
+    return refused.value
+
+
+def test_defaults_are_filled_in_wherever_nothing_is_given() -> None:
+    check_schema(SCHEMA)
+    given = {"url": "http://a.b", "targets": [{"weight": 5}, {}]}
+    assert check_settings(SCHEMA, given) == {
+        "url": "http://a.b",
+        "http": {"port": 8080, "host": "::1"},
+        "targets": [{"weight": 5}, {"weight": 1}],
+    }
+    assert given == {"url": "http://a.b", "targets": [{"weight": 5}, {}]}  # untouched
+
+
+def test_a_default_is_not_shared_between_two_readers() -> None:
+    first = check_settings(SCHEMA, {"url": "http://a.b"})
+    first["http"]["port"] = 1
+    assert check_settings(SCHEMA, {"url": "http://a.b"})["http"]["port"] == 8080
+
+
+@pytest.mark.parametrize(
+    ("values", "field", "told"),
+    [
+        ({}, None, '"url" is a required property'),
+        ({"url": "http://a", "http": {"port": 0}}, "http.port", "less than the minimum of 1"),
+        ({"url": "http://a", "targets": [{}, {"weight": "x"}]}, "targets[1].weight", "integer"),
+        ({"url": "http://a", "prot": 1}, None, "'prot' was unexpected"),
+        ({"url": "not a uri"}, "url", "uri"),
+        ({"url": "http://a", "x": object()}, None, "not a map of plain values"),
+        ([1], None, "not a map of plain values"),
+        ({"url": "http://a" + "a" * SETTINGS_MAX}, None, "larger than"),
+    ],
+)
+def test_what_does_not_fit_is_refused_by_its_place(values: Any, field: str | None, told: str) -> None:
+    refused = refused_settings(values)
+    assert refused.field == field
+    assert told in refused.message
+
+
+def test_a_refusal_does_not_repeat_a_value() -> None:
+    assert "hunter2" not in str(refused_settings({"url": "http://a", "key": "hunter2"}))
+
+
+def test_without_a_schema_a_module_takes_no_settings() -> None:
+    check_schema({})
+    assert check_settings({}, {}) == {}
+    assert "takes no settings" in refused_settings({"a": 1}, {}).message
+
+
+@pytest.mark.parametrize(
+    ("schema", "field"),
+    [
+        ({"type": "array"}, "type"),
+        ({"type": "objekt"}, "type"),
+        ({"properties": {"a": {"type": "strng"}}}, "properties.a.type"),
+        ({"properties": {"a": {"pattern": "(?=a)b"}}}, "properties.a.pattern"),
+        ({"properties": {"a": {"pattern": r"(a)\1"}}}, "properties.a.pattern"),
+        ({"properties": {"a": {"pattern": "((a{100}){100}){100}"}}}, "properties.a.pattern"),
+        ({"$ref": "https://example.com/schema.json"}, "$ref"),
+        ({"properties": {"a": {"$ref": "file:///etc/passwd"}}}, "properties.a.$ref"),
+        ({"properties": {"a": {"$ref": "#/$defs/none"}}}, None),
+        ({"$ref": "#"}, "$ref"),
+        (
+            {"properties": {"a": {"$ref": "#/$defs/a"}}, "$defs": {"a": {"items": {"$ref": "#/$defs/a"}}}},
+            None,
+        ),
+        ({"$schema": "http://example.com/mine", "type": "object"}, None),
+        ({"$id": "http://example.com/mine", "type": "object"}, "$id"),
+        ({"unevaluatedProperties": False}, "unevaluatedProperties"),
+    ],
+)
+def test_a_schema_that_cannot_be_used_is_refused(schema: dict[str, Any], field: str | None) -> None:
+    refused = refused_schema(schema)
+    if field is not None:
+        assert refused.field == field
+
+
+def test_a_setting_may_be_called_like_a_word_of_the_schema() -> None:
+    words = {"$id", "$ref", "default", "enum", "unevaluatedItems", "const"}
+    schema = {"properties": {word: {"type": "string"} for word in words}, "additionalProperties": False}
+    check_schema(schema)
+    assert check_settings(schema, dict.fromkeys(words, "x")) == dict.fromkeys(words, "x")
+
+
+def test_references_that_double_at_each_step_are_refused() -> None:
+    definitions = {f"d{n}": {"allOf": [{"$ref": f"#/$defs/d{n + 1}"}] * 2} for n in range(40)}
+    schema = {
+        "properties": {"a": {"$ref": "#/$defs/d0"}},
+        "$defs": {**definitions, "d40": {"type": "string"}},
+    }
+    assert "parts" in refused_schema(schema).message
+
+
+def test_a_schema_of_great_depth_is_refused() -> None:
+    schema: dict[str, Any] = {}
+    for _ in range(400):
+        schema = {"properties": {"a": schema}}
+    assert "levels deep" in refused_schema(schema).message
+
+
+@pytest.mark.trap("T42")
+@pytest.mark.parametrize("pattern", ["(a+)+$", "^(a|a)*$", "^(.*a){25}$", "^(([a-z])+.)+[A-Z]([a-z])+$"])
+def test_no_pattern_takes_longer_than_its_text(pattern: str) -> None:
+    schema = {
+        "properties": {"a": {"type": "string", "pattern": pattern}},
+        "patternProperties": {pattern: {"type": "string"}},
+    }
+    started = time.monotonic()
+    check_schema(schema)
+    refused_settings({"a": "a" * 50_000 + "!"}, schema)
+    assert time.monotonic() - started < 20  # where patterns are tried one way after another: for ever
+
+
+@pytest.mark.trap("T42")
+@pytest.mark.parametrize("pattern", [r"^(?=a)(a+)+$", r"^(a+)+\1!$", r"^(?<!b)(a|a)*$", r"^(?>a+)+!$"])
+def test_a_pattern_that_only_trying_could_answer_is_refused(pattern: str) -> None:
+    refused = refused_schema({"properties": {"a": {"type": "string", "pattern": pattern}}})
+    assert refused.field == "properties.a.pattern"

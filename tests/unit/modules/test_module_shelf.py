@@ -1,0 +1,239 @@
+"""The shelf: archives by digest, trees that are whole or made again, nothing left behind."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import shutil
+import stat
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import pytest
+from packed_modules import FILES, archive_with, zipped
+
+from corral.errors import Bug, Code, CorralError, Rejected, Retryable
+from corral.modules.shelf import ArchiveShelf, import_paths
+from corral.modules.unpacking import remove_tree
+
+MAX = 1024 * 1024
+DATA = zipped(FILES)
+SHA = hashlib.sha256(DATA).hexdigest()
+
+
+async def blocks(data: bytes, size: int = 100) -> AsyncIterator[bytes]:
+    for at in range(0, len(data), size):
+        yield data[at : at + size]
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Iterator[Path]:
+    yield tmp_path / "artifacts"
+    remove_tree(tmp_path / "artifacts")  # sealed: pytest cannot remove it by itself
+
+
+@pytest.fixture
+def shelf(place: Path) -> ArchiveShelf:
+    return ArchiveShelf(place, max_bytes=MAX)
+
+
+def names(directory: Path) -> list[str]:
+    return sorted(path.name for path in directory.iterdir())
+
+
+async def test_an_archive_is_kept_under_its_digest(shelf: ArchiveShelf, place: Path) -> None:
+    path = await shelf.put(blocks(DATA), expect=SHA)
+    assert path == shelf.path(SHA) == place / f"{SHA}.zip"
+    assert path.read_bytes() == DATA
+    assert stat.S_IMODE(path.stat().st_mode) == 0o444
+    assert shelf.held() == {SHA}
+
+
+async def test_a_file_is_copied_and_stays(shelf: ArchiveShelf, tmp_path: Path) -> None:
+    source = tmp_path / "up.cmod"
+    source.write_bytes(DATA)
+    await shelf.put(source, expect=SHA)
+    await shelf.put(source, expect=SHA)
+    assert source.exists()
+    assert shelf.path(SHA).read_bytes() == DATA
+
+
+async def test_another_digest_keeps_nothing(shelf: ArchiveShelf, place: Path, tmp_path: Path) -> None:
+    source = tmp_path / "up.cmod"
+    source.write_bytes(DATA + b"x")
+    for given in (blocks(DATA + b"x"), source):
+        with pytest.raises(Rejected) as refused:
+            await shelf.put(given, expect=SHA)
+        assert refused.value.code is Code.DIGEST_MISMATCH
+    assert names(place) == ["unpacked"]
+    assert shelf.held() == set()
+
+
+async def test_an_endless_archive_is_cut_off(shelf: ArchiveShelf, place: Path) -> None:
+    async def endless() -> AsyncIterator[bytes]:
+        while True:
+            yield bytes(64 * 1024)
+
+    with pytest.raises(Rejected) as refused:
+        await shelf.put(endless(), expect=SHA)
+    assert refused.value.code is Code.ARCHIVE_TOO_LARGE
+    assert names(place) == ["unpacked"]
+
+
+async def test_a_cancelled_transfer_leaves_nothing(shelf: ArchiveShelf, place: Path) -> None:
+    arrived = asyncio.Event()
+
+    async def stalled() -> AsyncIterator[bytes]:
+        yield DATA[:50]
+        arrived.set()
+        await asyncio.Event().wait()
+
+    putting = asyncio.create_task(shelf.put(stalled(), expect=SHA))
+    await arrived.wait()
+    putting.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await putting
+    assert names(place) == ["unpacked"]
+    await shelf.put(blocks(DATA), expect=SHA)  # its turn was given back
+
+
+async def test_a_damaged_archive_is_replaced_by_a_good_one(shelf: ArchiveShelf) -> None:
+    path = await shelf.put(blocks(DATA), expect=SHA)
+    path.chmod(0o644)
+    path.write_bytes(DATA[:-1])
+    with pytest.raises(Rejected) as refused:
+        await shelf.unpacked(SHA)
+    assert refused.value.code is Code.DIGEST_MISMATCH
+    await shelf.put(blocks(DATA), expect=SHA)
+    assert (await shelf.unpacked(SHA) / "module.yaml").exists()
+
+
+async def test_a_tree_is_made_once_and_used_again(shelf: ArchiveShelf, place: Path) -> None:
+    await shelf.put(blocks(DATA), expect=SHA)
+    tree = await shelf.unpacked(SHA)
+    assert tree == place / "unpacked" / SHA
+    made = tree.stat().st_ino
+    assert await shelf.unpacked(SHA) == tree
+    assert await ArchiveShelf(place, max_bytes=MAX).unpacked(SHA) == tree
+    assert tree.stat().st_ino == made
+    assert names(place / "unpacked") == [SHA, f"{SHA}.json"]
+
+
+@pytest.mark.parametrize(
+    "harm", ["file", "tree", "mark", "empty mark", "garbage mark", "added", "replaced by a file"]
+)
+async def test_a_damaged_tree_is_made_again(shelf: ArchiveShelf, place: Path, harm: str) -> None:
+    await shelf.put(blocks(DATA), expect=SHA)
+    tree = await shelf.unpacked(SHA)
+    mark = place / "unpacked" / f"{SHA}.json"
+    if harm == "file":
+        (tree / "module.yaml").chmod(0o644)
+        (tree / "module.yaml").write_text("id: evil")
+    elif harm == "tree":
+        remove_tree(tree)
+    elif harm == "mark":
+        mark.unlink()
+    elif harm == "empty mark":
+        mark.write_bytes(b"")
+    elif harm == "garbage mark":
+        mark.write_bytes(b'{"format": 99, "files": []}')
+    elif harm == "added":
+        tree.chmod(0o755)
+        (tree / "sitecustomize.py").write_text("evil")
+        tree.chmod(0o555)
+    else:
+        remove_tree(tree)
+        tree.write_text("a file")
+    again = await shelf.unpacked(SHA)
+    found = {path.relative_to(again).as_posix() for path in again.rglob("*") if path.is_file()}
+    assert found == set(FILES)
+    assert (again / "module.yaml").read_bytes() == FILES["module.yaml"]
+    assert names(place / "unpacked") == [SHA, f"{SHA}.json"]
+
+
+async def test_what_a_crash_left_half_done_is_removed(place: Path) -> None:
+    part = place / "unpacked" / ".part-x" / "new" / "deep"
+    part.mkdir(parents=True)
+    (part / "file").touch(0o444)
+    part.chmod(0o555)
+    (place / ".part-y").touch()
+    half = place / "unpacked" / SHA
+    half.mkdir()
+    (half / "module.yaml").write_text("half")
+    shelf = ArchiveShelf(place, max_bytes=MAX)
+    await shelf.put(blocks(DATA), expect=SHA)
+    tree = await shelf.unpacked(SHA)
+    assert (tree / "module.yaml").read_bytes() == FILES["module.yaml"]
+    assert names(place) == [f"{SHA}.zip", "unpacked"]
+    assert names(place / "unpacked") == [SHA, f"{SHA}.json"]
+
+
+async def test_many_at_once_get_the_same_tree(shelf: ArchiveShelf, place: Path) -> None:
+    await asyncio.gather(*(shelf.put(blocks(DATA), expect=SHA) for _ in range(5)))
+    trees = await asyncio.gather(*(shelf.unpacked(SHA) for _ in range(8)))
+    assert set(trees) == {place / "unpacked" / SHA}
+    assert names(place / "unpacked") == [SHA, f"{SHA}.json"]
+
+
+async def test_an_archive_that_is_not_here_is_said_so(shelf: ArchiveShelf) -> None:
+    with pytest.raises(Rejected) as refused:
+        await shelf.unpacked(SHA)
+    assert refused.value.code is Code.NOT_FOUND
+
+
+async def test_what_is_forgotten_is_gone_without_a_trace(shelf: ArchiveShelf, place: Path) -> None:
+    other = archive_with(x=b"x")
+    other_sha = hashlib.sha256(other).hexdigest()
+    await shelf.put(blocks(other), expect=other_sha)
+    await shelf.put(blocks(DATA), expect=SHA)
+    await shelf.put_sidecar(SHA, ".sig", b"sig")
+    await shelf.put_sidecar(SHA, ".cosign.bundle", b"bundle")
+    await shelf.unpacked(SHA)
+    assert (place / f"{SHA}.zip.sig").read_bytes() == b"sig"
+    assert shelf.held() == {SHA, other_sha}
+    await shelf.forget(SHA)
+    await shelf.forget(SHA)
+    assert shelf.held() == {other_sha}
+    assert names(place) == [f"{other_sha}.zip", "unpacked"]
+    assert names(place / "unpacked") == []
+
+
+async def test_a_tree_without_its_archive_is_held_too(shelf: ArchiveShelf) -> None:
+    path = await shelf.put(blocks(DATA), expect=SHA)
+    await shelf.unpacked(SHA)
+    path.unlink()
+    assert shelf.held() == {SHA}
+    await shelf.forget(SHA)
+    assert shelf.held() == set()
+
+
+@pytest.mark.parametrize("sha256", ["", "../../etc/passwd", "A" * 64, SHA + "0", SHA[:-1] + "\n"])
+async def test_what_is_no_digest_is_refused(shelf: ArchiveShelf, sha256: str) -> None:
+    for call in (shelf.unpacked, shelf.forget):
+        with pytest.raises(CorralError):
+            await call(sha256)
+
+
+async def test_only_known_signatures_are_kept(shelf: ArchiveShelf) -> None:
+    with pytest.raises(Bug):
+        await shelf.put_sidecar(SHA, "/../x", b"")
+
+
+async def test_a_disk_that_fails_is_told_as_such(shelf: ArchiveShelf, place: Path) -> None:
+    await shelf.put(blocks(DATA), expect=SHA)
+    shutil.rmtree(place / "unpacked")
+    (place / "unpacked").write_text("in the way")
+    with pytest.raises(Retryable) as refused:
+        await shelf.unpacked(SHA)
+    assert refused.value.code is Code.STORAGE_UNAVAILABLE
+    (place / "unpacked").unlink()
+
+
+def test_an_interpreter_looks_through_the_tree_and_its_vendor(tmp_path: Path) -> None:
+    assert import_paths(tmp_path) == [tmp_path]
+    (tmp_path / "vendor").mkdir()
+    assert import_paths(tmp_path) == [tmp_path, tmp_path / "vendor"]
+
+
+def test_an_empty_shelf_holds_nothing(shelf: ArchiveShelf) -> None:
+    assert shelf.held() == set()
