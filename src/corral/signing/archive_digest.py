@@ -1,0 +1,30 @@
+"""The digest that every signature here is about."""
+
+from __future__ import annotations
+
+import hashlib
+import pathlib
+
+from corral.signing.refusals import refused
+
+
+def digest_of(archive: pathlib.Path) -> bytes:
+    """SHA-256 of the file, read in small pieces: memory does not grow with the archive. Blocks."""
+    with archive.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").digest()
+
+
+def checked_digest(archive: pathlib.Path, expected: str) -> bytes:
+    """Like `digest_of`, of a file that must be the one the caller speaks of."""
+    try:
+        digest = digest_of(archive)
+    except OSError as error:
+        raise refused(
+            f"the archive cannot be read: {error.strerror}", hint="look at the file and its directory"
+        ) from error
+    if digest.hex() != expected.lower():
+        raise refused(
+            f"the archive's SHA-256 is {digest.hex()}, not {expected} as was said",
+            hint="send the archive again; it was changed or cut on its way",
+        )
+    return digest

@@ -1,0 +1,122 @@
+"""The signer's certificate: it leads to an authority, was good at that time, and names an accepted signer."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Sequence
+from typing import Final
+
+import msgspec
+from cryptography import x509
+from cryptography.hazmat import asn1
+from cryptography.x509 import verification
+from cryptography.x509.oid import ExtendedKeyUsageOID
+
+from corral.signing.refusals import refused, shown
+from corral.signing.unreadable import UNREADABLE
+
+_ISSUER: Final = x509.ObjectIdentifier("1.3.6.1.4.1.57264.1.8")
+_ISSUER_PLAIN: Final = x509.ObjectIdentifier("1.3.6.1.4.1.57264.1.1")
+"""Fulcio's older form of the same: bare text instead of a DER string."""
+_FOREIGN: Final = "have it signed under an authority of modules.signing.trust_root, or trust that authority"
+_PURPOSE: Final = "use a certificate with the key usage digitalSignature and the purpose codeSigning"
+_STALE: Final = "sign the archive anew; the signature must be logged while the certificate is valid"
+
+
+class AcceptedSigner(msgspec.Struct, frozen=True, kw_only=True):
+    """One of `identities`: a name in a certificate, and who must have vouched for it, if that is said."""
+
+    name: str
+    issuer: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.name} issuer={self.issuer}" if self.issuer else self.name
+
+
+def check_chain(
+    certificate: x509.Certificate,
+    *,
+    intermediates: Sequence[x509.Certificate],
+    anchors: Sequence[x509.Certificate],
+    at: dt.datetime,
+) -> Sequence[x509.Certificate]:
+    """The chain from the signer's certificate to an anchor, all of it valid at that time."""
+    if not anchors:
+        raise refused(f"the trust root names no authority that was trusted on {at:%Y-%m-%d}", hint=_FOREIGN)
+    begin, end = certificate.not_valid_before_utc, certificate.not_valid_after_utc
+    if not begin <= at <= end:
+        raise refused(
+            f"its certificate was valid from {begin:%Y-%m-%d %H:%M:%S} to {end:%Y-%m-%d %H:%M:%S} UTC, "
+            f"not at {at:%Y-%m-%d %H:%M:%S}",
+            hint=_STALE,
+        )
+    try:
+        chain = _policy(anchors, at).verify(certificate, list(intermediates)).chain
+    except (verification.VerificationError, *UNREADABLE) as error:
+        raise refused(
+            f"its certificate does not lead to the trust root ({shown(error)})", hint=_FOREIGN
+        ) from error
+    _check_usage(certificate)
+    return chain
+
+
+def check_identity(certificate: x509.Certificate, accepted: Sequence[AcceptedSigner]) -> str:
+    """The name by which the signer is accepted; the first name there is when anybody is."""
+    try:
+        names, issuer = _names(certificate), _issuer(certificate)
+    except UNREADABLE as error:
+        raise refused("its certificate names no signer", hint=_FOREIGN) from error
+    if not accepted:
+        return names[0] if names else ""
+    for signer in accepted:
+        if signer.name in names and signer.issuer in ("", issuer):
+            return signer.name
+    vouched = f" (issuer {shown(issuer)})" if issuer else ""
+    raise refused(
+        f"it was signed by {shown(', '.join(names) or 'nobody')}{vouched}, who is not accepted",
+        hint=f"accepted are: {shown(', '.join(map(str, accepted)))}; see modules.signing.identities",
+    )
+
+
+def _policy(anchors: Sequence[x509.Certificate], at: dt.datetime) -> verification.ClientVerifier:
+    """The checks of the web's certificates but for their purpose, which is signing code, not TLS."""
+    any_usage = (x509.ExtendedKeyUsage, verification.Criticality.AGNOSTIC, None)
+    return (
+        verification.PolicyBuilder()
+        .store(verification.Store(list(anchors)))
+        .time(at)
+        .extension_policies(
+            ca_policy=verification.ExtensionPolicy.webpki_defaults_ca().may_be_present(*any_usage),
+            ee_policy=verification.ExtensionPolicy.webpki_defaults_ee().may_be_present(*any_usage),
+        )
+        .build_client_verifier()
+    )
+
+
+def _check_usage(certificate: x509.Certificate) -> None:
+    try:
+        extensions = certificate.extensions
+        usage = extensions.get_extension_for_class(x509.KeyUsage).value
+        purposes = extensions.get_extension_for_class(x509.ExtendedKeyUsage).value
+    except UNREADABLE as error:
+        raise refused("its certificate does not say what it may be used for", hint=_PURPOSE) from error
+    if not usage.digital_signature or ExtendedKeyUsageOID.CODE_SIGNING not in purposes:
+        raise refused("its certificate is not meant for signing code", hint=_PURPOSE)
+
+
+def _names(certificate: x509.Certificate) -> list[str]:
+    names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    return [
+        *names.get_values_for_type(x509.RFC822Name),
+        *names.get_values_for_type(x509.UniformResourceIdentifier),
+    ]
+
+
+def _issuer(certificate: x509.Certificate) -> str:
+    for extension in certificate.extensions:
+        if extension.oid == _ISSUER and isinstance(extension.value, x509.UnrecognizedExtension):
+            return asn1.decode_der(str, extension.value.value)
+    for extension in certificate.extensions:
+        if extension.oid == _ISSUER_PLAIN and isinstance(extension.value, x509.UnrecognizedExtension):
+            return extension.value.value.decode()
+    return ""

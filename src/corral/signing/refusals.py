@@ -1,0 +1,29 @@
+"""How this room says no: to an archive, and to a configuration."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from corral.errors import Code, Rejected
+
+_SHOWN: Final = 200
+RESIGN: Final = "sign this very archive anew, or install the archive that was signed"
+
+
+def refused(what: str, *, hint: str = RESIGN) -> Rejected:
+    """The archive is not proven; `what` is the first thing that does not hold."""
+    return Rejected(
+        Code.SIGNATURE_VERIFICATION_FAILED, f"the archive's signature is refused: {what}", hint=hint
+    )
+
+
+def misconfigured(field: str, what: str, *, hint: str) -> Rejected:
+    """`modules.signing` cannot be used as it stands; said at start, before anything is judged by it."""
+    path = f"modules.signing.{field}"
+    return Rejected(Code.INVALID_CONFIG, f"{path}: {what}", hint=hint, field=path)
+
+
+def shown(text: object) -> str:
+    """Foreign text within a message of ours: one line, printable, short."""
+    line = "".join(letter if letter.isprintable() else "?" for letter in str(text))
+    return line if len(line) <= _SHOWN else line[:_SHOWN] + "…"
