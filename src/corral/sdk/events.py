@@ -1,0 +1,145 @@
+"""Events: what happens in the cluster, and what a module tells others."""
+
+from __future__ import annotations
+
+import asyncio
+import builtins
+import datetime as dt
+import itertools
+from collections.abc import Callable, Sequence
+from typing import Any, TypeAlias, TypeVar
+
+import msgspec
+
+from corral.sdk.host_link import HostLink
+from corral.sdk.invocation import Invoke
+from corral.sdk.messages import (
+    PUBLISH,
+    SUBSCRIBE,
+    UNSUBSCRIBE,
+    Delivery,
+    Nothing,
+    Publish,
+    Published,
+    Subscribe,
+    Unsubscribe,
+)
+
+T = TypeVar("T")
+
+
+class Event(msgspec.Struct, frozen=True, kw_only=True):
+    """Something that happened. `type` is a stable name (`GROUP_CREATED`; a module's own: `ID/NAME`),
+    `subject` what it happened to, `cursor` its place in the order of all events.
+
+    ```python
+    async def on_group(event: Event) -> None:
+        ctx.logger.info("%s: %s", event.type, event.subject)
+    ```
+    """
+
+    type: str
+    subject: str
+    at: dt.datetime
+    cursor: str
+    data: dict[str, Any] = {}
+
+    def data_as(self, kind: builtins.type[T]) -> T:
+        """`data` as a struct of yours; raises msgspec.ValidationError."""
+        return msgspec.convert(self.data, kind)
+
+
+EventHandler: TypeAlias = Callable[[Event], object]
+"""`def` or `async def`; its result is not looked at."""
+
+
+class Subscription:
+    """Lasts until it is cancelled or the module stops.
+
+    ```python
+    subscription = await ctx.events.subscribe("GROUP_CREATED", on_group)
+    await subscription.cancel()
+    ```
+    """
+
+    def __init__(self, bus: EventBus, number: int, types: tuple[str, ...]) -> None:
+        self._bus = bus
+        self._number = number
+        self.types = types
+
+    async def cancel(self) -> None:
+        """No event is delivered after this. Cancelling twice is harmless."""
+        await self._bus._unsubscribe(self._number)
+
+
+class EventBus:
+    """`ctx.events`. Events of one subscription are delivered one at a time, in their order.
+
+    ```python
+    async def on_start(self, ctx):
+        await ctx.events.subscribe(["INSTANCE_READY", "INSTANCE_CRASHED"], self.on_instance)
+        await ctx.events.publish("ROUND_OVER", {"winner": "red"}, subject="lobby-3")
+    ```
+    """
+
+    def __init__(self, link: HostLink) -> None:
+        self._link = link
+        self._numbers = itertools.count(1)
+        self._handlers: dict[int, EventHandler] = {}
+
+    async def subscribe(
+        self,
+        types: str | Sequence[str],
+        handler: EventHandler,
+        *,
+        subjects: str | Sequence[str] = (),
+        durable: str | bool = False,
+    ) -> Subscription:
+        """`subjects`: exact ones, none means any. `durable` (on the controller) keeps the position in the
+        store under a name, True under that of the types: what happened meanwhile is delivered after a
+        restart, and what the handler raised on is delivered again."""
+        wanted = _tuple(types)
+        number = next(self._numbers)
+        name = ",".join(sorted(wanted)) if durable is True else (durable or "")
+        body = Subscribe(subscription=number, types=wanted, subjects=_tuple(subjects), durable=name)
+        self._handlers[number] = handler  # before the call: the first event may overtake its answer
+        try:
+            await self._link.call(SUBSCRIBE, body, Nothing)
+        except BaseException:
+            del self._handlers[number]
+            raise
+        return Subscription(self, number, wanted)
+
+    async def publish(self, type: str, data: object = None, *, subject: str = "") -> str:
+        """Tell of something. The type has to be in the manifest's `events.publishes`; others see it as
+        `ID/TYPE`. `data` is a dict or a struct. Returns its cursor once it is stored."""
+        body = Publish(type=type, subject=subject, data=msgspec.to_builtins(data) if data else {})
+        return (await self._link.call(PUBLISH, body, Published)).cursor
+
+    async def _unsubscribe(self, number: int) -> None:
+        if self._handlers.pop(number, None) is not None:
+            await self._link.call(UNSUBSCRIBE, Unsubscribe(subscription=number), Nothing)
+
+    async def _deliver(self, delivery: Delivery, invoke: Invoke) -> None:
+        """Every event is given to the handler, also when it raised on an earlier one; then the first of
+        these exceptions is raised."""
+        first: BaseException | None = None
+        for body in delivery.events:
+            handler = self._handlers.get(delivery.subscription)
+            if handler is None:  # cancelled while this was on its way
+                break
+            event = Event(
+                type=body.type, subject=body.subject, at=body.at, cursor=body.cursor, data=body.data
+            )
+            try:
+                await invoke(f"event {body.type}", handler, event)
+            except asyncio.CancelledError:
+                raise
+            except BaseException as error:
+                first = first or error
+        if first is not None:
+            raise first
+
+
+def _tuple(names: str | Sequence[str]) -> tuple[str, ...]:
+    return (names,) if isinstance(names, str) else tuple(names)

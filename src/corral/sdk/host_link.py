@@ -1,0 +1,20 @@
+"""How the parts of a `ModuleContext` speak to the host."""
+
+from __future__ import annotations
+
+from typing import Protocol, TypeVar
+
+T = TypeVar("T")
+
+
+class HostLink(Protocol):
+    """One per module process. Module authors do not need it: the context's parts are made of it."""
+
+    async def call(self, method: str, body: object, answer: type[T], *, deadline: float = 30.0) -> T:
+        """Ask, and wait for at most `deadline` seconds. Raises a `HostError`; after `HostTimeout` the
+        host may still have done it. To be awaited on the module's event loop."""
+        ...
+
+    def notify(self, method: str, body: object) -> None:
+        """Say without an answer, from any thread. May be dropped when the host does not keep up."""
+        ...

@@ -1,0 +1,46 @@
+"""The capability `corral.instance.files`: looking into the directory of an instance."""
+
+from __future__ import annotations
+
+import datetime as dt
+from typing import Final, Protocol
+
+import msgspec
+
+INSTANCE_FILES: Final = "corral.instance.files"
+"""Id of the built-in capability: `ctx.capabilities.require(INSTANCE_FILES, InstanceFiles)`."""
+
+
+class FileEntry(msgspec.Struct, frozen=True, kw_only=True):
+    """A file or directory beneath an instance's directory.
+
+    ```python
+    logs = [entry for entry in entries if entry.kind == "file" and entry.path.endswith(".log")]
+    ```
+    """
+
+    path: str
+    """Relative, with `/`."""
+    kind: str
+    """`file`, `directory`, `link` or `other`."""
+    size: int = 0
+    modified_at: dt.datetime | None = None
+
+
+class InstanceFiles(Protocol):
+    """Bounded, and never outside the instance's directory: links that lead out are refused.
+
+    ```python
+    files = ctx.capabilities.require(INSTANCE_FILES, InstanceFiles)
+    entries = await files.call.walk(instance_id="lobby-1", path="logs")
+    text = await files.call.read(instance_id="lobby-1", path="logs/latest.log", length=4096)
+    ```
+    """
+
+    async def walk(self, *, instance_id: str, path: str = "", limit: int = 1000) -> list[FileEntry]:
+        """Everything beneath `path`, in the order of paths, at most `limit` entries."""
+        ...
+
+    async def read(self, *, instance_id: str, path: str, offset: int = 0, length: int = 65_536) -> bytes:
+        """So many bytes from there; fewer at the end of the file, none behind it."""
+        ...

@@ -1,0 +1,56 @@
+"""The module's own manifest, as its context shows it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+
+class _Part(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """Unknown keys are passed over: the host may know more than the SDK in this process."""
+
+
+class ManifestProvision(_Part, frozen=True, kw_only=True):
+    """A capability that the manifest promises."""
+
+    id: str
+    version: str
+
+
+class ManifestRequirement(_Part, frozen=True, kw_only=True):
+    """A capability that the manifest asks for."""
+
+    id: str
+    version_range: str = "*"
+    optional: bool = False
+
+
+class ManifestCapabilities(_Part, frozen=True, kw_only=True):
+    provides: tuple[ManifestProvision, ...] = ()
+    requires: tuple[ManifestRequirement, ...] = ()
+
+
+class ManifestEvents(_Part, frozen=True, kw_only=True):
+    subscribes: tuple[str, ...] = ()
+    publishes: tuple[str, ...] = ()
+
+
+class Manifest(_Part, frozen=True, kw_only=True):
+    """What `module.yaml` says, as far as a module can use it.
+
+    ```python
+    ctx.logger.info("%s %s", ctx.manifest.id, ctx.manifest.version)
+    ```
+    """
+
+    id: str
+    version: str
+    api: str = "*"
+    title: str = ""
+    description: str = ""
+    hosts: tuple[str, ...] = ("controller",)
+    capabilities: ManifestCapabilities = ManifestCapabilities()
+    events: ManifestEvents = ManifestEvents()
+    config: dict[str, Any] = {}
+    """JSON Schema of the settings; the settings themselves are `ctx.config`."""

@@ -1,0 +1,126 @@
+"""Numbers that a module shows at the host's `/metrics`, as `corral_module_<name>{module="ID"}`."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Final
+
+from corral.sdk.host_link import HostLink
+from corral.sdk.messages import METRIC, MetricSample, MetricSamples
+
+_EVERY: Final = 0.2
+"""Seconds between two messages: what is counted meanwhile is added up."""
+_MAX_PENDING: Final = 1000
+_Key = tuple[str, str, tuple[tuple[str, str], ...]]
+
+
+class _Metric:
+    def __init__(self, owner: Metrics, name: str, help: str) -> None:
+        self._owner = owner
+        self.name = name
+        self._help = help
+
+    def _record(self, kind: str, value: float, labels: dict[str, str]) -> None:
+        sample = MetricSample(name=self.name, kind=kind, value=float(value), labels=labels, help=self._help)
+        self._owner._record(sample)
+
+
+class Counter(_Metric):
+    """Only grows.
+
+    ```python
+    ctx.metrics.counter("rounds", "Rounds played").increase(map="desert")
+    ```
+    """
+
+    def increase(self, by: float = 1, /, **labels: str) -> None:
+        """Raises ValueError for a negative number."""
+        if by < 0:
+            raise ValueError(f"the counter '{self.name}' cannot go down by {-by}")
+        self._record("counter", by, labels)
+
+
+class Gauge(_Metric):
+    """Has a value.
+
+    ```python
+    ctx.metrics.gauge("players").set(12, map="desert")
+    ```
+    """
+
+    def set(self, value: float, /, **labels: str) -> None:
+        self._record("gauge", value, labels)
+
+
+class Histogram(_Metric):
+    """Shows how observed values are distributed.
+
+    ```python
+    ctx.metrics.histogram("round_seconds").observe(312.5)
+    ```
+    """
+
+    def observe(self, value: float, /, **labels: str) -> None:
+        self._record("histogram", value, labels)
+
+
+class Metrics:
+    """`ctx.metrics`. From any thread; cheap: what happens within a moment goes in one message.
+
+    ```python
+    rounds = ctx.metrics.counter("rounds", "Rounds played")
+    rounds.increase()
+    ```
+    """
+
+    def __init__(self, link: HostLink, later: Callable[[float, Callable[[], None]], None]) -> None:
+        """`later` calls a function after so many seconds; it is called from any thread."""
+        self._link = link
+        self._later = later
+        self._lock = threading.RLock()
+        self._totals: dict[_Key, MetricSample] = {}
+        self._observed: list[MetricSample] = []
+        self._awaited = False
+
+    def counter(self, name: str, help: str = "") -> Counter:
+        return Counter(self, name, help)
+
+    def gauge(self, name: str, help: str = "") -> Gauge:
+        return Gauge(self, name, help)
+
+    def histogram(self, name: str, help: str = "") -> Histogram:
+        return Histogram(self, name, help)
+
+    def _record(self, sample: MetricSample) -> None:
+        with self._lock:
+            if sample.kind == "histogram":
+                self._observed.append(sample)
+            else:
+                key = (sample.kind, sample.name, tuple(sorted(sample.labels.items())))
+                before = self._totals.get(key)
+                if before is not None and sample.kind == "counter":
+                    sample = MetricSample(
+                        name=sample.name,
+                        kind=sample.kind,
+                        value=before.value + sample.value,
+                        labels=sample.labels,
+                        help=sample.help,
+                    )
+                self._totals[key] = sample
+            full = len(self._totals) + len(self._observed) >= _MAX_PENDING
+            due, self._awaited = not self._awaited, True
+        if full:
+            self._flush()
+        elif due:
+            self._later(_EVERY, self._flush)
+
+    def _flush(self) -> None:
+        """Send what is pending."""
+        with self._lock:
+            samples = (*self._totals.values(), *self._observed)
+            self._totals.clear()
+            self._observed.clear()
+            self._awaited = False
+        if samples:
+            self._link.notify(METRIC, MetricSamples(samples=samples))

@@ -1,0 +1,104 @@
+"""The classes that modules derive from. Every hook is optional, and may be `def` or `async def`."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Iterable
+from typing import Any, Final
+
+from corral.sdk.capabilities import CapabilityBinding
+from corral.sdk.commands import Commands
+from corral.sdk.context import ModuleContext
+from corral.sdk.health import Health
+from corral.sdk.instances import ExitInfo, InstanceHandle, InstanceSpec
+from corral.sdk.routes import Routes
+
+LIFECYCLE_HOOKS: Final = ("on_load", "on_upgrade", "on_start", "on_stop", "on_unload", "on_reload")
+INSTANCE_HOOKS: Final = (
+    "on_instance_starting",
+    "on_instance_started",
+    "on_instance_stopping",
+    "on_instance_stopped",
+)
+ALL_HOOKS: Final = (
+    *LIFECYCLE_HOOKS,
+    *INSTANCE_HOOKS,
+    "register_routes",
+    "register_commands",
+    "capability_handles",
+    "health_check",
+)
+
+
+class _Module:
+    """What both kinds have. An instance is made without arguments, once a process."""
+
+    def on_load(self, ctx: ModuleContext) -> Awaitable[None] | None:
+        """First of all; required capabilities may still be missing."""
+
+    def on_upgrade(self, ctx: ModuleContext) -> Awaitable[None] | None:
+        """Before `on_start`, when another version ran before: `ctx.previous_version`. Works on a copy of
+        the module's documents, which is dropped when the upgrade fails."""
+
+    def on_start(self, ctx: ModuleContext) -> Awaitable[None] | None:
+        """Every required capability is there. Subscribe and schedule here."""
+
+    def on_stop(self, ctx: ModuleContext) -> Awaitable[None] | None:
+        """Nothing is asked of the module after this, until it is started again."""
+
+    def on_unload(self, ctx: ModuleContext) -> Awaitable[None] | None:
+        """The last call; end your threads and child processes."""
+
+    def on_reload(self, ctx: ModuleContext) -> Awaitable[None] | None:
+        """`ctx.config` is new. Raise to have the old settings stay in force."""
+
+    def register_commands(self, commands: Commands) -> None:
+        """Add console commands."""
+
+    def capability_handles(self) -> Iterable[CapabilityBinding[Any]]:
+        """The capabilities of the manifest's `provides`, all of them."""
+        return ()
+
+    def health_check(self) -> Awaitable[Health | bool | None] | Health | bool | None:
+        """Asked now and then; None means well."""
+        return None
+
+
+class PlatformModule(_Module):
+    """A module that runs on the controller.
+
+    ```python
+    class Stats(PlatformModule):
+        async def on_start(self, ctx: ModuleContext) -> None:
+            self.rounds = ctx.require_document_storage().collection("rounds", Round)
+            await ctx.events.subscribe("round-keeper/ROUND_OVER", self.count)
+
+        def register_routes(self, routes: Routes) -> None:
+            routes.get("/rounds", self.list_rounds)
+    ```
+    """
+
+    def register_routes(self, routes: Routes) -> None:
+        """Add routes beneath `/api/v1/modules/ID`."""
+
+
+class DaemonModule(_Module):
+    """A module that runs on every node.
+
+    ```python
+    class GcLog(DaemonModule):
+        async def on_instance_starting(self, spec: InstanceSpec) -> None:
+            spec.jvm_args.append("-Xlog:gc*")
+    ```
+    """
+
+    def on_instance_starting(self, spec: InstanceSpec) -> Awaitable[None] | None:
+        """May change `jvm_args`, `args` and `env`."""
+
+    def on_instance_started(self, handle: InstanceHandle) -> Awaitable[None] | None:
+        """It has a process."""
+
+    def on_instance_stopping(self, handle: InstanceHandle) -> Awaitable[None] | None:
+        """It is being stopped."""
+
+    def on_instance_stopped(self, handle: InstanceHandle, exit: ExitInfo) -> Awaitable[None] | None:
+        """It has ended, by itself or not."""

@@ -1,0 +1,146 @@
+"""How a fork of the zygote becomes a module process: its own session, bounds, user, descriptors."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import faulthandler
+import os
+import resource
+import signal
+import socket
+import sys
+import threading
+import traceback
+from collections.abc import Callable
+from typing import Any, Final, NoReturn
+
+from corral.sdk.runner.zygote_messages import EXIT_BROKEN, EXIT_MEMORY, Spawn
+
+Runner = Callable[[socket.socket, list[str]], Any]
+
+_SET_PDEATHSIG: Final = 1
+_SET_DUMPABLE: Final = 4
+_SET_CHILD_SUBREAPER: Final = 36
+_SET_NO_NEW_PRIVS: Final = 38
+_OPEN_FILES: Final = 1024
+_STACK_BYTES: Final = 4 << 20
+"""Of each thread that Python starts: a stack counts against the memory limit whether it is used or not."""
+_USER_PROCESSES: Final = 16
+"""A user's processes are counted together, whichever module they are of; the exact bound is watched, this
+one only slows down what multiplies."""
+_OOM_SCORE: Final = b"500"
+
+_prctl = ctypes.CDLL(None, use_errno=True).prctl
+_prctl.argtypes = [ctypes.c_int, ctypes.c_ulong, ctypes.c_ulong, ctypes.c_ulong, ctypes.c_ulong]
+_prctl.restype = ctypes.c_int
+
+
+def become_subreaper() -> None:
+    """Every orphan among our descendants becomes our child."""
+    _call(_SET_CHILD_SUBREAPER, 1)
+
+
+def become_module(order: Spawn, channel: int, words: int, zygote: int, run: Runner) -> NoReturn:
+    """Never returns: not into the zygote's stack, and not through its exit handlers."""
+    code = 0
+    try:
+        _reset_signals()
+        os.setsid()
+        channel, words = _keep_only(channel, words)
+        faulthandler.enable(words)
+        _bound(order)
+        _change_user(order)
+        _belong_to(zygote)
+        set_name(f"mod:{order.name}")
+        run(socket.socket(fileno=channel), list(order.paths))
+    except MemoryError:
+        code = EXIT_MEMORY
+    except SystemExit as ending:
+        code = ending.code if isinstance(ending.code, int) else int(ending.code is not None)
+    except BaseException:
+        code = EXIT_BROKEN
+        _say(words, traceback.format_exc())
+    finally:
+        os._exit(code & 0xFF)
+
+
+def _reset_signals() -> None:
+    """A service manager may send SIGTERM to all of a service at once; a module's end comes by the host's
+    word. Handlers that do nothing, for what is ignored would stay ignored in programs it starts."""
+    signal.set_wakeup_fd(-1)
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, _unmoved)
+
+
+def _unmoved(_number: int, _frame: object) -> None:
+    """Nothing happens."""
+
+
+def _keep_only(channel: int, words: int) -> tuple[int, int]:
+    """The zygote's other descriptors belong to others. The log of the zygote is not this module's."""
+    empty = os.open("/dev/null", os.O_RDWR | os.O_CLOEXEC)
+    for standard in (0, 1, 2):
+        os.dup2(empty, standard)
+    low, high = sorted((channel, words))
+    os.closerange(3, low)
+    os.closerange(low + 1, high)
+    os.closerange(high + 1, resource.getrlimit(resource.RLIMIT_NOFILE)[1])
+    return channel, words
+
+
+def _bound(order: Spawn) -> None:
+    sys.dont_write_bytecode = True
+    threading.stack_size(_STACK_BYTES)
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    most = min(_OPEN_FILES, resource.getrlimit(resource.RLIMIT_NOFILE)[1])
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+    resource.setrlimit(resource.RLIMIT_DATA, (order.memory_bytes, order.memory_bytes))
+    os.nice(order.nice)
+    with contextlib.suppress(OSError):  # a container may forbid it; the kernel chooses by size alone then
+        _write("/proc/self/oom_score_adj", _OOM_SCORE)
+
+
+def _change_user(order: Spawn) -> None:
+    if order.uid < 0:
+        return
+    bound = order.processes * _USER_PROCESSES
+    resource.setrlimit(resource.RLIMIT_NPROC, (bound, bound))
+    os.setgroups(order.groups)
+    os.setresgid(order.gid, order.gid, order.gid)
+    os.setresuid(order.uid, order.uid, order.uid)
+    _call(_SET_NO_NEW_PRIVS, 1)
+    _call(_SET_DUMPABLE, 1)  # else it may not even look at its own /proc/self/fd
+
+
+def _belong_to(zygote: int) -> None:
+    """After the change of user, which would undo it."""
+    _call(_SET_PDEATHSIG, signal.SIGKILL)
+    become_subreaper()
+    if os.getppid() != zygote:  # it ended before it could tell
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+def set_name(name: str) -> None:
+    """What `ps` and `top` show."""
+    _write("/proc/self/comm", name.encode()[:15])
+
+
+def _write(path: str, text: bytes) -> None:
+    descriptor = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
+    try:
+        os.write(descriptor, text)
+    finally:
+        os.close(descriptor)
+
+
+def _say(words: int, text: str) -> None:
+    with contextlib.suppress(OSError):  # there is nobody else to tell
+        os.write(words, text.encode(errors="replace"))
+
+
+def _call(option: int, value: int) -> None:
+    if _prctl(option, value, 0, 0, 0) != 0:
+        number = ctypes.get_errno()
+        raise OSError(number, os.strerror(number))

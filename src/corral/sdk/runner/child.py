@@ -1,0 +1,158 @@
+"""A module's process from the fork to its end.
+
+One event loop, in the main thread. It ends in four ways: the host said `finish` (0, once nothing of the
+module holds the interpreter), the host is gone, the host cannot be understood, or the memory is at an end
+where no call is being answered.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import atexit
+import contextlib
+import importlib
+import logging
+import os
+import socket
+import sys
+import threading
+from typing import Final, NoReturn, TypeVar
+
+from corral.sdk.messages import Lingering
+from corral.sdk.runner.connection import Connection
+from corral.sdk.runner.import_guard import ImportGuard
+from corral.sdk.runner.lingering import look_around
+from corral.sdk.runner.log_bridge import LogBridge
+from corral.sdk.runner.output_capture import OutputCapture
+from corral.sdk.runner.serving import ModuleServer, load_class
+from corral.sdk.runner.workers import Workers
+
+T = TypeVar("T")
+EXIT_HOST_GONE: Final = 70
+EXIT_RUNNER_FAILED: Final = 71
+EXIT_MEMORY: Final = 72
+EXIT_BAD_FRAME: Final = 73
+_EXECUTOR_GRACE: Final = 0.25
+_LAST_WORDS: Final = 1.0
+
+
+def run(sock: socket.socket, paths: list[str]) -> NoReturn:
+    """Serve one module; called in a fresh fork, whose `sys.path` holds the standard library and the SDK.
+    `paths` are those of the module. Never returns: the stack above belongs to the zygote."""
+    code = EXIT_RUNNER_FAILED
+    try:
+        sock.set_inheritable(False)
+        sys.path.extend(paths)
+        importlib.invalidate_caches()
+        sys.meta_path.append(ImportGuard())
+        code = _run_loop(sock)
+    except MemoryError:
+        code = EXIT_MEMORY
+    finally:
+        os._exit(code)
+
+
+def _run_loop(sock: socket.socket) -> int:
+    loop = asyncio.new_event_loop()
+    asyncio.set_event_loop(loop)
+    process = _Process(sock, loop)
+    main = loop.create_task(process.main(), name="corral/main")
+    code = _until_done(loop, main)
+    if code == 0:
+        process.end()
+    return code
+
+
+def _until_done(loop: asyncio.AbstractEventLoop, task: asyncio.Task[T]) -> T:
+    """SystemExit and KeyboardInterrupt of any task of the module's, and `loop.stop()`, end
+    `run_until_complete`. They do not end the module."""
+    while True:
+        try:
+            return loop.run_until_complete(task)
+        except BaseException as error:
+            if task.done():
+                raise
+            logging.getLogger("module").error(
+                "%s was raised out of a task; the module goes on", type(error).__name__, exc_info=error
+            )
+
+
+class _Process:
+    """`ended` becomes the exit code."""
+
+    def __init__(self, sock: socket.socket, loop: asyncio.AbstractEventLoop) -> None:
+        self._sock = sock
+        self._loop = loop
+        self._workers = Workers()
+        self._ended: asyncio.Future[int] = loop.create_future()
+
+    async def main(self) -> int:
+        server = ModuleServer(workers=self._workers, load=load_class, finish=self._finish)
+        connection = Connection(self._sock, serve=server.serve, on_notice=server.on_notice)
+        server.link = self._connection = connection
+        self._attach_output(connection)
+        self._main = asyncio.current_task()
+        os.register_at_fork(after_in_child=self._leave_socket)
+        connection.ended.add_done_callback(self._on_disconnect)
+        return await self._ended
+
+    def end(self) -> None:
+        """As an interpreter ends: tasks are cancelled, threads that are no daemons are waited for, exit
+        handlers run. What does not end here keeps the process, which the host sees, tells and kills."""
+        _cancel_all(self._loop)
+        self._output.drain()
+        self._connection.outbox.flush(_LAST_WORDS)
+        self._loop.close()
+        threading._shutdown()  # type: ignore[attr-defined]  # as multiprocessing does after a fork
+        atexit._run_exitfuncs()
+        self._output.drain()
+
+    async def _finish(self) -> Lingering:
+        ending = await _end_executor(self._loop)
+        ours = {self._main, ending, *self._connection.tasks}
+        found = look_around(workers=self._workers, ours={self._output.thread}, tasks=ours)
+        if not self._ended.done():
+            self._ended.set_result(0)
+        return found
+
+    def _on_disconnect(self, ended: asyncio.Future[None]) -> None:
+        if self._ended.done():  # the host closes its side once we answered `finish`
+            return
+        error = ended.exception()
+        if error is None:
+            os._exit(EXIT_HOST_GONE)
+        os._exit(EXIT_MEMORY if isinstance(error, MemoryError) else EXIT_BAD_FRAME)
+
+    def _attach_output(self, connection: Connection) -> None:
+        bridge = LogBridge(connection.say)
+        root = logging.getLogger()
+        root.handlers[:] = [bridge]
+        root.setLevel(logging.INFO)
+        logging.captureWarnings(True)
+        self._output = OutputCapture(bridge.line)
+        self._output.start()
+
+    def _leave_socket(self) -> None:
+        """A fork of the module's must not hold the line open, or speak on it. Its number stays taken: an
+        epoll that is shared with the parent knows it by that."""
+        with contextlib.suppress(OSError):
+            nothing = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
+            os.dup2(nothing, self._sock.fileno(), inheritable=False)
+            os.close(nothing)
+
+
+async def _end_executor(loop: asyncio.AbstractEventLoop) -> asyncio.Task[None]:
+    """Threads of `asyncio.to_thread` are kept for the next job; those that have none are no leak."""
+    ending = loop.create_task(loop.shutdown_default_executor(), name="corral/executor")
+    await asyncio.wait({ending}, timeout=_EXECUTOR_GRACE)
+    return ending
+
+
+def _cancel_all(loop: asyncio.AbstractEventLoop) -> None:
+    tasks = asyncio.all_tasks(loop)
+    for task in tasks:
+        task.cancel()
+    if tasks:
+        ended = loop.create_task(asyncio.wait(tasks), name="corral/cancel")
+        _until_done(loop, ended)
+    _until_done(loop, loop.create_task(loop.shutdown_asyncgens(), name="corral/generators"))

@@ -1,0 +1,59 @@
+"""An exception of a module's as a value that can be sent, whatever the exception is."""
+
+from __future__ import annotations
+
+import traceback
+from typing import Final
+
+from corral.sdk.errors import HostError
+from corral.sdk.protocol import Failure
+
+MAX_MESSAGE: Final = 4096
+MAX_TRACEBACK: Final = 16_384
+_FRAMES: Final = 40
+
+
+class CallRefused(Exception):
+    """A call that is not even begun; `code` goes into the Failure as it is."""
+
+    def __init__(self, code: str, message: str, hint: str = "") -> None:
+        self.code = code
+        self.hint = hint
+        super().__init__(message)
+
+
+def told(failure: BaseException) -> str:
+    """Its text. A module's exception may have a `__str__` that raises."""
+    try:
+        text = str(failure)
+    except BaseException:
+        return f"{type(failure).__name__} whose text cannot be made"
+    return _cut(text, MAX_MESSAGE)
+
+
+def traceback_of(failure: BaseException) -> str:
+    """The innermost frames; of a recursion that has no end, too."""
+    try:
+        lines = traceback.format_exception(type(failure), failure, failure.__traceback__, limit=-_FRAMES)
+        return _cut_front("".join(lines), MAX_TRACEBACK)
+    except BaseException:
+        return f"{type(failure).__name__}: its traceback cannot be made"
+
+
+def failure_message(number: int, failure: BaseException) -> Failure:
+    """`code` is the class's name; an exception that has a code of ours keeps it as its class name too."""
+    code = failure.code if isinstance(failure, CallRefused) else type(failure).__name__
+    hint = failure.hint if isinstance(failure, HostError | CallRefused) else ""
+    message = failure.message if isinstance(failure, HostError) else told(failure)
+    return Failure(number, _cut(code, 200), message, hint, traceback_of(failure))
+
+
+def _cut(text: str, size: int) -> str:
+    # Lone surrogates cannot be encoded and would break the frame.
+    text = text.encode("utf-8", "replace").decode("utf-8")
+    return text if len(text) <= size else text[:size] + " …"
+
+
+def _cut_front(text: str, size: int) -> str:
+    text = text.encode("utf-8", "replace").decode("utf-8")
+    return text if len(text) <= size else "… " + text[-size:]

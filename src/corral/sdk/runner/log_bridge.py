@@ -1,0 +1,85 @@
+"""The module's log lines on their way to the host: bounded in size and rate."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+from typing import Final
+
+from corral.sdk.messages import LOG, LogLine
+from corral.sdk.runner.failures import traceback_of
+
+MAX_LINE: Final = 8192
+LINES_A_SECOND: Final = 200
+BURST: Final = 1000
+_USUAL: Final = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
+_MAX_FIELDS: Final = 32
+
+
+class LogBridge(logging.Handler):
+    """Sends what it may and counts the rest, which is told with the next line that is sent."""
+
+    def __init__(
+        self, say: Callable[[str, object], bool], clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        super().__init__()
+        self._say = say
+        self._clock = clock
+        self._guard = threading.RLock()
+        self._allowance = float(BURST)
+        self._counted_at = clock()
+        self._dropped = 0
+
+    def emit(self, record: logging.LogRecord) -> None:
+        try:
+            line = _line(record)
+        except BaseException as error:  # a `__str__` of the module's may raise anything
+            line = LogLine(
+                level="ERROR",
+                message=f"a log line cannot be formatted: {type(error).__name__}: {record.msg!r:.200}",
+            )
+        self.line(line)
+
+    def line(self, line: LogLine) -> None:
+        with self._guard:
+            if not self._allowed():
+                self._dropped += 1
+                return
+            dropped, self._dropped = self._dropped, 0
+            if dropped:
+                self._say(
+                    LOG, LogLine(level="WARNING", message=f"{dropped} lines were dropped: too many at once")
+                )
+            if not self._say(LOG, line):
+                self._dropped += dropped + 1
+
+    def _allowed(self) -> bool:
+        now = self._clock()
+        self._allowance = min(BURST, self._allowance + (now - self._counted_at) * LINES_A_SECOND)
+        self._counted_at = now
+        if self._allowance < 1:
+            return False
+        self._allowance -= 1
+        return True
+
+
+def clean(text: str, size: int = MAX_LINE) -> str:
+    """Encodable, and not longer than that."""
+    text = text.encode("utf-8", "backslashreplace").decode("utf-8")
+    return text if len(text) <= size else text[:size] + " …"
+
+
+def _line(record: logging.LogRecord) -> LogLine:
+    extra = {name: value for name, value in vars(record).items() if name not in _USUAL}
+    fields = {clean(name, 64): clean(str(value), 1024) for name, value in list(extra.items())[:_MAX_FIELDS]}
+    if not record.name.startswith("module:"):
+        fields["logger"] = clean(record.name, 200)
+    error = record.exc_info[1] if record.exc_info else None
+    return LogLine(
+        level=record.levelname,
+        message=clean(record.getMessage()),
+        fields=fields,
+        traceback=traceback_of(error) if error is not None else "",
+    )

@@ -1,0 +1,203 @@
+"""The host's calls, answered by the module: the table of methods, and what each of them does."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeVar
+
+import msgspec
+
+from corral.sdk import messages as m
+from corral.sdk.context import Host, ModuleContext
+from corral.sdk.errors import BadRegistration
+from corral.sdk.health import Health
+from corral.sdk.host_link import HostLink
+from corral.sdk.instances import ExitInfo, InstanceHandle, InstanceSpec
+from corral.sdk.module_classes import ALL_HOOKS, LIFECYCLE_HOOKS, DaemonModule, PlatformModule
+from corral.sdk.runner.failures import CallRefused, told
+from corral.sdk.runner.registering import Registered, register
+from corral.sdk.runner.workers import Workers
+from corral.sdk.version import SDK_VERSION
+
+T = TypeVar("T")
+Load = Callable[[str], type]
+_ARGUMENTS = {"spec": InstanceSpec, "handle": InstanceHandle, "exit": ExitInfo}
+
+
+class ModuleServer:
+    """One module behind the messages. `serve` and `on_notice` go to a Connection; `link` is that
+    connection, given before the first call is served.
+
+    `finish` is what ends the process; in the bench, which shares its process with a test, nothing."""
+
+    def __init__(self, *, workers: Workers, load: Load, finish: Callable[[], Awaitable[m.Lingering]]) -> None:
+        self._workers = workers
+        self._load = load
+        self._finish = finish
+        self.link: HostLink | None = None
+        self.context: ModuleContext | None = None
+        self._module: Any = None
+        self._registered = Registered()
+        self._table: dict[str, Callable[[msgspec.Raw], Awaitable[object]]] = {
+            m.CONSTRUCT: self._construct,
+            m.REGISTRATIONS: self._registrations,
+            m.DELIVER: self._deliver,
+            m.RUN_TASK: self._run_task,
+            m.ROUTE: self._route,
+            m.CAPABILITY: self._capability,
+            m.COMMAND: self._command,
+            m.HEALTH: self._health,
+            m.FINISH: self._end,
+        }
+
+    async def serve(self, method: str, raw: msgspec.Raw) -> object:
+        if method.startswith(m.HOOK_PREFIX):
+            return await self._hook(method.removeprefix(m.HOOK_PREFIX), raw)
+        answer = self._table.get(method)
+        if answer is None:
+            raise CallRefused("UnknownMethod", f"the SDK {SDK_VERSION} does not know '{method}'")
+        return await answer(raw)
+
+    def on_notice(self, method: str, raw: msgspec.Raw) -> None:
+        """A notice that is not known is one of a newer host's."""
+        if method == m.CAPABILITY_STATES and self.context is not None:
+            self.context.capabilities._update(_read(raw, m.CapabilityStates).states)
+
+    async def invoke(self, label: str, function: Any, *arguments: object) -> Any:
+        if inspect.iscoroutinefunction(function):
+            return await function(*arguments)
+        value = await self._workers.run(label, function, *arguments)
+        return await value if inspect.isawaitable(value) else value
+
+    # --- the table ------------------------------------------------------------------------------
+
+    async def _construct(self, raw: msgspec.Raw) -> m.Constructed:
+        body = _read(raw, m.Construct)
+        if self._module is not None or self.link is None:
+            raise CallRefused("ConstructedAlready", f"{body.module_id} was constructed already")
+        context = ModuleContext(body, link=self.link, invoke=self.invoke)
+        try:
+            kind = await self._workers.run(f"import {body.entrypoint}", self._load, body.entrypoint)
+            _check_kind(kind, context.host, body.entrypoint)
+        except BaseException as error:
+            raise _as("ImportFailed", error) from error
+        try:
+            self._module = await self._workers.run("constructor", kind)
+        except BaseException as error:
+            raise _as("ConstructFailed", error) from error
+        self.context = context
+        return m.Constructed(hooks=hooks_of(kind), sdk=SDK_VERSION)
+
+    async def _hook(self, name: str, raw: msgspec.Raw) -> m.HookAnswer:
+        context, values = self._ready(), _read(raw, m.HookArguments).values
+        if name not in ALL_HOOKS:
+            raise CallRefused("UnknownMethod", f"the SDK {SDK_VERSION} has no hook '{name}'")
+        hook = getattr(self._module, name, None)
+        if hook is None:
+            return m.HookAnswer()
+        if name == "on_reload":
+            return await self._reload(hook, values)
+        if name in LIFECYCLE_HOOKS:
+            await self.invoke(name, hook, context)
+            return m.HookAnswer()
+        arguments = {key: msgspec.convert(value, _ARGUMENTS[key]) for key, value in values.items()}
+        await self.invoke(name, hook, *arguments.values())
+        spec = arguments.get("spec")
+        return m.HookAnswer(value=_changes(spec) if isinstance(spec, InstanceSpec) else None)
+
+    async def _reload(self, hook: Any, values: dict[str, Any]) -> m.HookAnswer:
+        context = self._ready()
+        before, context.config = context.config, values.get("config", {})
+        try:
+            await self.invoke("on_reload", hook, context)
+        except BaseException:
+            context.config = before
+            raise
+        return m.HookAnswer()
+
+    async def _registrations(self, _: msgspec.Raw) -> m.Registrations:
+        self._ready()
+        self._registered = await register(self._module, self.invoke)
+        return self._registered.declared()
+
+    async def _deliver(self, raw: msgspec.Raw) -> m.Nothing:
+        await self._ready().events._deliver(_read(raw, m.Delivery), self.invoke)
+        return m.Nothing()
+
+    async def _run_task(self, raw: msgspec.Raw) -> m.Nothing:
+        await self._ready().scheduler._run(_read(raw, m.TaskRun).task, self.invoke)
+        return m.Nothing()
+
+    async def _route(self, raw: msgspec.Raw) -> object:
+        return await self._registered.routes._answer(_read(raw, m.RouteRequest), self.invoke)
+
+    async def _capability(self, raw: msgspec.Raw) -> m.CapabilityAnswer:
+        return await self._registered.call(_read(raw, m.CapabilityRequest), self.invoke)
+
+    async def _command(self, raw: msgspec.Raw) -> m.CommandAnswer:
+        return await self._registered.commands._answer(_read(raw, m.CommandRequest), self.invoke)
+
+    async def _health(self, _: msgspec.Raw) -> m.HealthAnswer:
+        self._ready()
+        try:
+            said = await self.invoke("health_check", self._module.health_check)
+        except Exception as error:
+            return m.HealthAnswer(healthy=False, detail=f"{type(error).__name__}: {told(error)}")
+        if isinstance(said, Health):
+            return m.HealthAnswer(healthy=said.healthy, detail=said.detail[:1000])
+        return m.HealthAnswer(healthy=said is None or bool(said))
+
+    async def _end(self, _: msgspec.Raw) -> m.Lingering:
+        if self.context is not None:
+            self.context.metrics._flush()
+        return await self._finish()
+
+    def _ready(self) -> ModuleContext:
+        if self.context is None:
+            raise CallRefused("NotConstructed", "nothing was constructed yet")
+        return self.context
+
+
+def load_class(entrypoint: str) -> type:
+    """Import `package.module:Class`."""
+    module_name, _, path = entrypoint.partition(":")
+    found: Any = importlib.import_module(module_name)
+    for name in path.split("."):
+        found = getattr(found, name)
+    if not isinstance(found, type):
+        raise TypeError(f"{entrypoint} is no class")
+    return found
+
+
+def hooks_of(kind: type) -> tuple[str, ...]:
+    """Those that the class does not merely inherit from the SDK."""
+    return tuple(
+        name
+        for name in ALL_HOOKS
+        if (mine := getattr(kind, name, None)) is not None
+        and all(mine is not getattr(base, name, None) for base in (PlatformModule, DaemonModule))
+    )
+
+
+def _check_kind(kind: type, host: Host, entrypoint: str) -> None:
+    wanted: type = PlatformModule if host is Host.CONTROLLER else DaemonModule
+    if not issubclass(kind, wanted):
+        raise BadRegistration(
+            f"{entrypoint} has to derive from corral.sdk.{wanted.__name__} to run on a {host}"
+        )
+
+
+def _as(code: str, error: BaseException) -> CallRefused:
+    refusal = CallRefused(code, f"{type(error).__name__}: {told(error)}")
+    refusal.__traceback__ = error.__traceback__
+    return refusal
+
+
+def _changes(spec: InstanceSpec) -> dict[str, Any]:
+    return {"jvm_args": list(spec.jvm_args), "args": list(spec.args), "env": dict(spec.env)}
+
+
+def _read(raw: msgspec.Raw, kind: type[T]) -> T:
+    return msgspec.msgpack.decode(raw, type=kind)

@@ -1,0 +1,102 @@
+"""Threads for what blocks: hooks that are plain `def`, and the HTTP client."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import contextvars
+import queue
+import threading
+import time
+from collections.abc import Callable
+from typing import Final, TypeVar
+
+T = TypeVar("T")
+MAX_WORKERS: Final = 16
+"""More jobs than this at once wait for their turn."""
+_STACK: Final = 2 * 1024 * 1024
+"""Stacks count towards the memory a module may have; eight megabytes each would be its half soon."""
+
+
+class _Job:
+    def __init__(self, label: str, run: Callable[[], object], done: Callable[[object, object], None]) -> None:
+        self.label = label
+        self.run = run
+        self.done = done
+
+
+class Workers:
+    """Threads are made when needed, kept, and do not keep the process from ending. A job cannot be
+    interrupted: who is cancelled stops waiting, and the thread goes on until the job returns."""
+
+    def __init__(self, prefix: str = "corral/worker") -> None:
+        self._prefix = prefix
+        self._jobs: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
+        self._threads: list[threading.Thread] = []
+        self._unfinished = 0
+        self._busy: dict[threading.Thread, str] = {}
+
+    @property
+    def threads(self) -> set[threading.Thread]:
+        return set(self._threads)
+
+    def busy(self) -> dict[threading.Thread, str]:
+        """What each thread that works is at."""
+        return dict(self._busy)
+
+    async def run(self, label: str, function: Callable[..., T], *arguments: object) -> T:
+        """Raises whatever the function raises, SystemExit and the like included."""
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[tuple[T, BaseException | None]] = loop.create_future()
+
+        def settle(value: object, error: object) -> None:
+            self._unfinished -= 1
+            if not future.done():
+                # As a value: a future refuses some exceptions, and others would end the loop.
+                future.set_result((value, error))  # type: ignore[arg-type]  # what `function` returned
+
+        def done(value: object, error: object) -> None:
+            with contextlib.suppress(RuntimeError):  # the loop is closed; nobody waits
+                loop.call_soon_threadsafe(settle, value, error)
+
+        context = contextvars.copy_context()
+        self._start_thread_if_needed()
+        self._unfinished += 1
+        self._jobs.put(_Job(label, lambda: context.run(function, *arguments), done))
+        value, error = await future
+        if error is not None:
+            raise error
+        return value
+
+    def close(self, seconds: float = 1.0) -> None:
+        """Let the threads end; one that is still at work after so many seconds is left to itself."""
+        until = time.monotonic() + seconds
+        for _ in self._threads:
+            self._jobs.put(None)
+        for thread in self._threads:
+            thread.join(max(0.0, until - time.monotonic()))
+
+    def _start_thread_if_needed(self) -> None:
+        if self._unfinished < len(self._threads) or len(self._threads) >= MAX_WORKERS:
+            return
+        thread = threading.Thread(
+            target=self._work, name=f"{self._prefix}-{len(self._threads) + 1}", daemon=True
+        )
+        usual = threading.stack_size(_STACK)
+        try:
+            thread.start()
+        finally:
+            threading.stack_size(usual)
+        self._threads.append(thread)
+
+    def _work(self) -> None:
+        this = threading.current_thread()
+        while (job := self._jobs.get()) is not None:
+            self._busy[this] = job.label
+            try:
+                outcome: tuple[object, object] = (job.run(), None)
+            except BaseException as error:
+                outcome = (None, error)
+            del self._busy[this]
+            job.done(*outcome)
+            del job, outcome

@@ -1,0 +1,88 @@
+"""What the host and its zygote say to each other: one msgpack message a packet, some with descriptors."""
+
+from __future__ import annotations
+
+import array
+import socket
+from typing import Final
+
+import msgspec
+
+MAX_PACKET: Final = 128 * 1024
+_MAX_DESCRIPTORS: Final = 2
+EXIT_HOST_GONE: Final = 70
+"""One that saw the end of its input; unless the host is gone, it closed the line itself."""
+EXIT_MEMORY: Final = 72
+"""A module process that ran out of memory outside of any call ends with this code."""
+EXIT_BROKEN: Final = 71
+"""One that could not become a module process, or whose runner broke."""
+PROCESS_LIMIT: Final = "process_limit"
+
+
+class Spawn(msgspec.Struct, frozen=True, array_like=True, tag="spawn"):
+    """Fork a module process. Comes with two descriptors: its end of the channel, and a file for what it
+    says when it crashes. `number` names it from here on; numbers are never used twice."""
+
+    number: int
+    name: str
+    paths: tuple[str, ...]
+    memory_bytes: int
+    processes: int
+    """Processes and threads it may have, all its descendants included."""
+    nice: int
+    uid: int = -1
+    """-1: the host's own user."""
+    gid: int = -1
+    groups: tuple[int, ...] = ()
+
+
+class End(msgspec.Struct, frozen=True, array_like=True, tag="end"):
+    """Kill it, and all that descends from it."""
+
+    number: int
+
+
+class Ready(msgspec.Struct, frozen=True, array_like=True, tag="ready"):
+    """Everything is loaded; orders are taken."""
+
+
+class Born(msgspec.Struct, frozen=True, array_like=True, tag="born"):
+    """Comes with a pidfd."""
+
+    number: int
+    pid: int
+
+
+class NotBorn(msgspec.Struct, frozen=True, array_like=True, tag="not-born"):
+    number: int
+    why: str
+
+
+class Ended(msgspec.Struct, frozen=True, array_like=True, tag="ended"):
+    """It was reaped, and nothing that descended from it is left."""
+
+    number: int
+    status: int
+    """The raw wait status."""
+    reason: str
+    """Why the zygote itself ended it; else empty."""
+    strays: int
+    """Descendants that had to be killed after it."""
+    cpu_seconds: float
+    peak_bytes: int
+
+
+Order = Spawn | End
+Report = Ready | Born | NotBorn | Ended
+
+
+def receive(control: socket.socket) -> tuple[bytes, list[int]]:
+    """The next packet and the descriptors that came with it; BlockingIOError when there is none. The
+    standard library's own way would wait, and leave the descriptors to every program started later."""
+    descriptors = array.array("i")
+    room = socket.CMSG_SPACE(_MAX_DESCRIPTORS * descriptors.itemsize)
+    packet, extra, _, _ = control.recvmsg(MAX_PACKET, room, socket.MSG_DONTWAIT | socket.MSG_CMSG_CLOEXEC)
+    for level, kind, data in extra:
+        if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:
+            descriptors.frombytes(data[: len(data) - len(data) % descriptors.itemsize])
+    return packet, list(descriptors)

@@ -1,0 +1,231 @@
+"""Documents of a module: typed values in collections, found by filters, changed in transactions.
+
+```python
+class Player(msgspec.Struct):
+    name: str
+    score: int = 0
+
+storage = ctx.require_document_storage()
+players = await storage.create("players", Player, indexes=[Index("score"), Index("name", unique=True)])
+await players.insert(Player(name="Ada"), id="ada")
+await players.update("ada", inc={"score": 3})
+for best in await players.find(F.score > 0, sort=["-score"], limit=10):
+    print(best.id, best.value.name)
+```
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Final, Generic, TypeVar, Unpack
+
+import msgspec
+
+from corral.sdk import storage_messages as said
+from corral.sdk.filters import Filter, filter_document
+from corral.sdk.found import Found
+from corral.sdk.host_link import HostLink
+from corral.sdk.key_values import ABSENT, KeyValueStorage
+from corral.sdk.stored import Changes, Index, Stored, decoder_of, update_document
+from corral.sdk.transactions import Transaction, deleting, replacing, updating
+
+__all__ = [
+    "ABSENT",
+    "Changes",
+    "Collection",
+    "DocumentStorage",
+    "Found",
+    "Index",
+    "KeyValueStorage",
+    "Stored",
+    "Transaction",
+]
+
+T = TypeVar("T")
+
+NEW: Final = 0
+"""As `expect`: there must be no such document yet."""
+_PART_BYTES: Final = 2 * 1024 * 1024
+
+
+class DocumentStorage:
+    """The collections of a module. They outlive its process and its upgrades.
+
+    ```python
+    storage = ctx.require_document_storage()
+    players = storage.collection("players", Player)
+    ```
+    """
+
+    def __init__(self, link: HostLink) -> None:
+        self._link = link
+
+    def collection(self, name: str, type: type[T]) -> Collection[T]:
+        """A collection by its name, without asking the host; it comes into being when it is written to.
+
+        ```python
+        players = storage.collection("players", Player)
+        ```
+        """
+        return Collection(self._link, name, type)
+
+    async def create(self, name: str, type: type[T], *, indexes: Iterable[Index] = ()) -> Collection[T]:
+        """A collection with exactly these indexes. New ones are built from the documents that are there,
+        which may take a while; those that are not named any more are removed.
+
+        ```python
+        players = await storage.create("players", Player, indexes=[Index("game", "score")])
+        ```
+        """
+        bodies = tuple(said.IndexBody(fields=index.fields, unique=index.unique) for index in indexes)
+        body = said.CreateCollection(collection=name, indexes=bodies)
+        await self._link.call(said.CREATE, body, said.CollectionBody, deadline=600.0)
+        return Collection(self._link, name, type)
+
+    async def collections(self) -> list[str]:
+        """The names of all collections: `await storage.collections()`."""
+        found = await self._link.call(said.COLLECTIONS, said.ListCollections(), said.CollectionList)
+        return [each.name for each in found.collections]
+
+    async def drop(self, name: str) -> bool:
+        """Delete a collection with all its documents; whether there was one: `await storage.drop("players")`."""
+        body = said.DropCollection(collection=name)
+        return (await self._link.call(said.DROP, body, said.Done, deadline=600.0)).done
+
+    def transaction(self) -> Transaction:
+        """Several changes, all of them or none; they are sent when the block ends.
+
+        ```python
+        async with storage.transaction() as tx:
+            tx.update(players, "ada", inc={"coins": -5}, expect=ada.revision)
+            tx.insert(trades, Trade(buyer="ada", price=5))
+        ```
+        """
+        return Transaction(self._link)
+
+
+class Collection(Generic[T]):
+    """Documents of one type. Get one from a `DocumentStorage`.
+
+    `expect`, wherever it is taken, is the revision that the stored document must have, as it came with it;
+    0: there must be none. Otherwise `Refused` with REVISION_MISMATCH, NOT_FOUND or ALREADY_EXISTS.
+
+    ```python
+    ada = await players.get("ada")
+    await players.replace("ada", Player(name="Ada", score=3), expect=ada.revision)
+    ```
+    """
+
+    def __init__(self, link: HostLink, name: str, type: type[T]) -> None:
+        self._link = link
+        self.name = name
+        self._decode = decoder_of(type)
+
+    async def insert(self, value: T, *, id: str = "") -> str:
+        """Add a document and get its id, which the host makes unless you give one.
+
+        ```python
+        id = await players.insert(Player(name="Ada"))
+        ```
+        """
+        new = said.NewDocument(id=id, body=msgspec.json.encode(value))
+        body = said.InsertDocuments(collection=self.name, documents=(new,))
+        return (await self._link.call(said.INSERT, body, said.Written)).ids[0]
+
+    async def insert_many(self, values: Iterable[T]) -> list[str]:
+        """Add many documents. They are sent in parts, each of which is added as a whole or not at all.
+
+        ```python
+        ids = await players.insert_many(Player(name=name) for name in names)
+        ```
+        """
+        ids: list[str] = []
+        part: list[said.NewDocument] = []
+        size = 0
+        for value in values:
+            encoded = msgspec.json.encode(value)
+            if part and (len(part) >= said.MAX_STEPS or size + len(encoded) > _PART_BYTES):
+                ids += await self._insert(part)
+                part, size = [], 0
+            part.append(said.NewDocument(body=encoded))
+            size += len(encoded)
+        return ids + await self._insert(part) if part else ids
+
+    async def _insert(self, part: Sequence[said.NewDocument]) -> list[str]:
+        body = said.InsertDocuments(collection=self.name, documents=tuple(part))
+        return list((await self._link.call(said.INSERT, body, said.Written)).ids)
+
+    async def get(self, id: str) -> Stored[T] | None:
+        """A document by its id, or None: `ada = await players.get("ada")`."""
+        body = said.GetDocuments(collection=self.name, ids=(id,))
+        page = await self._link.call(said.GET, body, said.DocumentPage)
+        return self._decode(page.documents[0]) if page.documents else None
+
+    def find(
+        self, wanted: Filter = None, *, sort: Sequence[str] = (), limit: int | None = None, skip: int = 0
+    ) -> Found[T]:
+        """Documents that fit: `await` it for a list, or go through it with `async for`, page by page.
+
+        `sort` names fields, with `-` before those that go down; ties are ordered by id.
+
+        ```python
+        best = await players.find(F.score > 0, sort=["-score"], limit=10)
+        async for player in players.find(): ...
+        ```
+        """
+        body = said.FindDocuments(
+            collection=self.name, filter=filter_document(wanted), sort=tuple(sort), skip=skip
+        )
+        return Found(self._link, body, self._decode, limit)
+
+    async def find_one(self, wanted: Filter = None, *, sort: Sequence[str] = ()) -> Stored[T] | None:
+        """The first that fits, or None: `await players.find_one(F.name == "Ada")`."""
+        found = await self.find(wanted, sort=sort, limit=1)
+        return found[0] if found else None
+
+    async def count(self, wanted: Filter = None) -> int:
+        """How many fit: `await players.count(F.score >= 10)`."""
+        body = said.CountDocuments(collection=self.name, filter=filter_document(wanted))
+        return (await self._link.call(said.COUNT, body, said.Counted, deadline=120.0)).count
+
+    async def replace(self, id: str, value: T, *, expect: int | None = None, upsert: bool = False) -> int:
+        """Put another value in a document's place and get its new revision. `upsert`: also where there is
+        none; otherwise that is `Refused`, NOT_FOUND.
+
+        ```python
+        await players.replace("ada", Player(name="Ada", score=1), upsert=True)
+        ```
+        """
+        return await self._step(replacing(self.name, id, value, expect, upsert))
+
+    async def update(
+        self, id: str, *, expect: int | None = None, upsert: bool = False, **changes: Unpack[Changes]
+    ) -> int:
+        """Change fields of a document where it lies and get its new revision; see `Changes`. `upsert`:
+        where there is none, begin with an empty one.
+
+        ```python
+        await players.update("ada", inc={"score": 1}, set={"seen": "lobby-1"})
+        ```
+        """
+        return await self._step(updating(self.name, id, expect, upsert, changes))
+
+    async def update_many(self, wanted: Filter, **changes: Unpack[Changes]) -> int:
+        """Change all that fit, each for itself, and get how many: `await players.update_many(None, set={"score": 0})`."""
+        body = said.UpdateMany(
+            collection=self.name, filter=filter_document(wanted), update=update_document(changes)
+        )
+        return (await self._link.call(said.UPDATE_MANY, body, said.Counted, deadline=600.0)).count
+
+    async def delete(self, id: str, *, expect: int | None = None) -> bool:
+        """Delete a document; whether there was one: `await players.delete("ada")`."""
+        return await self._step(deleting(self.name, id, expect)) > 0
+
+    async def delete_many(self, wanted: Filter) -> int:
+        """Delete all that fit and get how many: `await players.delete_many(F.score < 1)`."""
+        body = said.DeleteMany(collection=self.name, filter=filter_document(wanted))
+        return (await self._link.call(said.DELETE_MANY, body, said.Counted, deadline=600.0)).count
+
+    async def _step(self, step: said.Step) -> int:
+        body = said.RunTransaction(steps=(step,))
+        return (await self._link.call(said.TRANSACTION, body, said.Written)).revision

@@ -1,0 +1,58 @@
+"""How a module on the bench is asked: which route is meant, and what it answered."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import TypeVar
+
+import msgspec
+
+from corral.sdk.messages import CAPABILITY, RouteDeclaration
+from corral.sdk.runner.connection import Connection
+
+T = TypeVar("T")
+
+
+class BenchAnswer(msgspec.Struct, frozen=True, kw_only=True):
+    """What a route answered; a streamed body is whole."""
+
+    status: int
+    headers: dict[str, str]
+    body: bytes
+
+    def json(self, kind: type[T]) -> T:
+        return msgspec.json.decode(self.body, type=kind)
+
+
+class ConsumerLink:
+    """The link of another module: its calls go to the one on the bench."""
+
+    def __init__(self, link: Connection) -> None:
+        self._link = link
+
+    async def call(self, _method: str, body: object, answer: type[T], *, deadline: float = 30.0) -> T:
+        return await self._link.call(CAPABILITY, body, answer, deadline=deadline)
+
+    def notify(self, method: str, body: object) -> None:
+        """A consumer says nothing by itself."""
+
+
+def find_route(
+    routes: Iterable[RouteDeclaration], method: str, path: str
+) -> tuple[RouteDeclaration, dict[str, str]]:
+    """The route and what stands for the names in its path; LookupError when there is none."""
+    for route in routes:
+        found = re.fullmatch(_pattern(route.path), path)
+        if found is not None and route.method == method:
+            return route, found.groupdict()
+    known = ", ".join(f"{route.method} {route.path}" for route in routes)
+    raise LookupError(f"no route {method} {path}; there are: {known or 'none'}")
+
+
+def _pattern(path: str) -> str:
+    return re.sub(
+        r"\\\{([a-z0-9_]+)(:path)?\\\}",
+        lambda found: f"(?P<{found[1]}>{'.+' if found[2] else '[^/]+'})",
+        re.escape(path),
+    )

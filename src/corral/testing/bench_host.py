@@ -1,0 +1,171 @@
+"""A host in memory: it answers what a module asks, and keeps what it was told."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Any
+
+import msgspec
+
+from corral.domain.cron import parse_cron
+from corral.domain.module_manifest import Manifest
+from corral.errors import Code, CorralError, Rejected
+from corral.sdk import messages as m
+from corral.sdk.capabilities import CapabilityBinding
+from corral.sdk.contracts import read_contract
+from corral.sdk.runner.failures import CallRefused
+from corral.sdk.runner.registering import Registered
+from corral.testing.bench_storage import BenchStorage
+
+
+class BenchClock:
+    """Stands still until it is moved."""
+
+    def __init__(self) -> None:
+        self._now = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
+
+    def now(self) -> dt.datetime:
+        return self._now
+
+    def monotonic(self) -> float:
+        return self._now.timestamp()
+
+    def boottime(self) -> float:
+        return self._now.timestamp()
+
+    def move_to(self, moment: dt.datetime) -> None:
+        self._now = max(self._now, moment)
+
+
+class BenchTask:
+    """A task of the module's, and when it is due next."""
+
+    def __init__(self, schedule: m.Schedule, now: dt.datetime) -> None:
+        self.schedule = schedule
+        self.due = now
+        self.runs = 0
+        self._advance(now, first=True)
+
+    @property
+    def name(self) -> str:
+        return self.schedule.name
+
+    def ran(self, now: dt.datetime) -> bool:
+        """False: it was to run once."""
+        self.runs += 1
+        if self.schedule.delay_ms is not None:
+            return False
+        self._advance(now, first=False)
+        return True
+
+    def _advance(self, now: dt.datetime, *, first: bool) -> None:
+        if self.schedule.cron:
+            following = parse_cron(self.schedule.cron).next_after(now)
+            self.due = following or dt.datetime.max.replace(tzinfo=dt.UTC)
+            return
+        period = self.schedule.every_ms or 0
+        wait = (self.schedule.delay_ms or self.schedule.initial_delay_ms) if first else period
+        self.due = now + dt.timedelta(milliseconds=wait)
+
+
+class BenchHost:
+    """`serve` and `on_notice` are the host's end of the connection."""
+
+    def __init__(
+        self, manifest: Manifest, clock: BenchClock, capabilities: Iterable[CapabilityBinding[Any]]
+    ) -> None:
+        self._manifest = manifest
+        self._clock = clock
+        self.storage: BenchStorage | None = None
+        self.published: list[m.Publish] = []
+        self.logs: list[m.LogLine] = []
+        self.samples: list[m.MetricSample] = []
+        self.subscriptions: dict[int, m.Subscribe] = {}
+        self.tasks: dict[int, BenchTask] = {}
+        self.cursor = 0
+        self.provided = Registered()
+        self.states: dict[str, m.CapabilityState] = {
+            required.id: m.CapabilityState(id=required.id, available=False)
+            for required in manifest.capabilities.requires
+        }
+        for binding in capabilities:
+            self.provided.bind(binding.id, read_contract(binding.contract), binding.factory())
+            self.states[binding.id] = m.CapabilityState(
+                id=binding.id, available=True, version="1.0.0", provider="bench"
+            )
+
+    async def serve(self, method: str, raw: msgspec.Raw) -> object:
+        try:
+            if method.startswith((m.DOCUMENTS_PREFIX, m.KEY_VALUE_PREFIX)):
+                return await self._store(method, raw)
+            known: dict[str, tuple[type, Callable[[Any], Awaitable[object]]]] = {
+                m.SUBSCRIBE: (m.Subscribe, self._subscribe),
+                m.UNSUBSCRIBE: (m.Unsubscribe, self._unsubscribe),
+                m.PUBLISH: (m.Publish, self._publish),
+                m.SCHEDULE: (m.Schedule, self._schedule),
+                m.CANCEL_TASK: (m.CancelTask, self._cancel_task),
+                m.CALL_CAPABILITY: (m.CapabilityRequest, self._call_capability),
+            }
+            if method not in known:
+                raise Rejected(Code.NOT_FOUND, f"the bench does not know '{method}'")
+            body, answer = known[method]
+            return await answer(msgspec.msgpack.decode(raw, type=body))
+        except CorralError as error:
+            raise CallRefused(error.code.name, error.message, error.hint or "") from error
+
+    def on_notice(self, method: str, raw: msgspec.Raw) -> None:
+        if method == m.LOG:
+            self.logs.append(msgspec.msgpack.decode(raw, type=m.LogLine))
+        elif method == m.METRIC:
+            self.samples += msgspec.msgpack.decode(raw, type=m.MetricSamples).samples
+
+    def next_cursor(self) -> str:
+        self.cursor += 1
+        return str(self.cursor)
+
+    def due_by(self, moment: dt.datetime) -> tuple[int, BenchTask] | None:
+        """The task that is due first, until then."""
+        due = [(number, task) for number, task in self.tasks.items() if task.due <= moment]
+        return min(due, key=lambda pair: (pair[1].due, pair[0]), default=None)
+
+    async def _store(self, method: str, raw: msgspec.Raw) -> object:
+        if self.storage is None:
+            raise Rejected(Code.STORAGE_UNAVAILABLE, "the manifest asks for no storage")
+        return await self.storage.serve(method, raw)
+
+    async def _subscribe(self, body: m.Subscribe) -> m.Nothing:
+        allowed = self._manifest.events.subscribes
+        for type in body.types:
+            if allowed and type not in allowed:
+                raise Rejected(Code.FORBIDDEN, f"'{type}' is not in events.subscribes of the manifest")
+        self.subscriptions[body.subscription] = body
+        return m.Nothing()
+
+    async def _unsubscribe(self, body: m.Unsubscribe) -> m.Nothing:
+        self.subscriptions.pop(body.subscription, None)
+        return m.Nothing()
+
+    async def _publish(self, body: m.Publish) -> m.Published:
+        if body.type not in self._manifest.events.publishes:
+            raise Rejected(Code.FORBIDDEN, f"'{body.type}' is not in events.publishes of the manifest")
+        self.published.append(body)
+        return m.Published(cursor=self.next_cursor())
+
+    async def _schedule(self, body: m.Schedule) -> m.Nothing:
+        self.tasks[body.task] = BenchTask(body, self._clock.now())
+        return m.Nothing()
+
+    async def _cancel_task(self, body: m.CancelTask) -> m.Nothing:
+        self.tasks.pop(body.task, None)
+        return m.Nothing()
+
+    async def _call_capability(self, body: m.CapabilityRequest) -> m.CapabilityAnswer:
+        if body.capability not in self.states or not self.states[body.capability].available:
+            raise Rejected(Code.CAPABILITY_UNAVAILABLE, f"nobody provides '{body.capability}'")
+        return await self.provided.call(body, _invoke)
+
+
+async def _invoke(label: str, function: Any, *arguments: object) -> Any:  # noqa: ARG001 - an `Invoke`
+    value = function(*arguments)
+    return await value if isinstance(value, Awaitable) else value
