@@ -1,0 +1,230 @@
+"""One end of a module's socket on the host's loop: frames in and out, within bounds, never blocking.
+
+Reading is bounded in work per turn of the loop and in rate, and it pauses while the module has as many
+calls under way as may be: a module that says too much waits in its own `send`. What the module does not
+read is held up to a bound; beyond it, or when nothing moves for a while, the module is cut off. A frame
+that is none cuts it off at once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+from collections import deque
+from collections.abc import Callable
+from typing import Final
+
+import msgspec
+
+from corral.modules.process.rate import Allowance
+from corral.modules.process.reasons import BAD_FRAME, NOT_READING, SOCKET_CLOSED
+from corral.sdk.framing import encode_frame
+from corral.sdk.protocol import MAX_FRAME, MAX_UNREAD, Message, Notice
+
+_HEAD: Final = 4
+_READ_BYTES: Final = 256 * 1024
+_FRAMES_AT_ONCE: Final = 32
+_LAST_READS: Final = 8
+_LAST_FRAMES: Final = 2000
+"""What is still taken in of a process that has ended: all at once, so it is bounded."""
+_HIGH: Final = MAX_UNREAD - MAX_FRAME
+"""Above this, calls and answers wait: one more of the largest kind still fits."""
+_STALL_SECONDS: Final = 5.0
+_FRAMES_PER_SECOND: Final = 4000.0
+_BURST: Final = 8000.0
+_NOTICE_COST: Final = 4.0
+_BYTES_PER_COST: Final = 16 * 1024
+
+_decode = msgspec.msgpack.Decoder(Message).decode
+
+
+class Channel:
+    """`take` gets each message; `lost` is called once, with the reason, when the module broke a bound or
+    closed its end."""
+
+    def __init__(
+        self, connection: socket.socket, *, take: Callable[[Message], None], lost: Callable[[str], None]
+    ) -> None:
+        connection.setblocking(False)
+        self._socket = connection
+        self._take = take
+        self._lost = lost
+        self._loop = asyncio.get_running_loop()
+        self._input = bytearray()
+        self._unsent: deque[memoryview] = deque()
+        self._unsent_bytes = 0
+        self._sent = 0
+        self._room = asyncio.Event()
+        self._room.set()
+        self._stall: asyncio.TimerHandle | None = None
+        self._allowance = Allowance(rate=_FRAMES_PER_SECOND, burst=_BURST, now=self._loop.time())
+        self._resume: asyncio.Handle | None = None
+        self._full = False
+        self._reading = False
+        self._open = True
+        self._listen()
+
+    def send(self, message: Message) -> None:
+        """Raises FrameTooLarge. After the end it does nothing."""
+        frame = encode_frame(message)
+        if not self._open:
+            return
+        self._unsent.append(memoryview(frame))
+        self._unsent_bytes += len(frame)
+        if len(self._unsent) == 1:
+            self._flush()
+        if self._unsent_bytes > MAX_UNREAD:
+            self._lose(NOT_READING)
+
+    async def room(self) -> None:
+        """Until the module has read enough of what it was sent; at once after the end."""
+        await self._room.wait()
+
+    def pause(self, full: bool) -> None:
+        """Whether to leave what the module says where it is."""
+        if full == self._full:
+            return
+        self._full = full
+        if full:
+            self._stop_listening()
+        elif self._resume is None:
+            self._resume = self._loop.call_soon(self._work)
+
+    def end_output(self) -> None:
+        """The module sees the end of its input once it has read the rest."""
+        if self._open and not self._unsent:
+            with contextlib.suppress(OSError):  # it closed its own end
+                self._socket.shutdown(socket.SHUT_WR)
+
+    def drain(self) -> None:
+        """Take in what an ended process had said: its last answers and log lines."""
+        for _ in range(_LAST_READS):
+            try:
+                piece = self._socket.recv(_READ_BYTES) if self._open else b""
+            except OSError:
+                piece = b""
+            if not piece:
+                break
+            self._input += piece
+        for _ in range(_LAST_FRAMES):
+            if not self._open or not self._next():
+                return
+
+    def close(self) -> None:
+        if not self._open:
+            return
+        self._open = False
+        self._stop_listening()
+        self._loop.remove_writer(self._socket)
+        for timer in (self._resume, self._stall):
+            if timer is not None:
+                timer.cancel()
+        self._socket.close()
+        self._unsent.clear()
+        self._input.clear()
+        self._room.set()
+
+    def _lose(self, reason: str) -> None:
+        if self._open:
+            self.close()
+            self._lost(reason)
+
+    def _listen(self) -> None:
+        if self._open and not self._reading and not self._full:
+            self._reading = True
+            self._loop.add_reader(self._socket, self._readable)
+
+    def _stop_listening(self) -> None:
+        if self._reading:
+            self._reading = False
+            self._loop.remove_reader(self._socket)
+
+    def _readable(self) -> None:
+        try:
+            piece = self._socket.recv(_READ_BYTES)
+        except (BlockingIOError, InterruptedError):
+            return
+        except OSError:
+            piece = b""
+        if not piece:
+            self._lose(SOCKET_CLOSED)
+            return
+        self._input += piece
+        self._work()
+
+    def _work(self) -> None:
+        """A bounded share of what was read; the rest in the next turn, or when the rate allows."""
+        self._resume = None
+        for _ in range(_FRAMES_AT_ONCE):
+            if not self._open or self._full:
+                return
+            if not self._next():
+                self._listen()
+                return
+            wait = self._allowance.wait(self._loop.time())
+            if wait > 0:
+                self._stop_listening()
+                self._resume = self._loop.call_later(wait, self._work)
+                return
+        self._stop_listening()
+        self._resume = self._loop.call_soon(self._work)
+
+    def _next(self) -> bool:
+        """Take one frame; False when none is complete."""
+        if len(self._input) < _HEAD:
+            return False
+        size = int.from_bytes(self._input[:_HEAD], "little")
+        if size > MAX_FRAME:
+            self._lose(BAD_FRAME)
+            return False
+        if len(self._input) < _HEAD + size:
+            return False
+        payload = bytes(memoryview(self._input)[_HEAD : _HEAD + size])
+        del self._input[: _HEAD + size]
+        try:
+            message = _decode(payload)
+        except (msgspec.MsgspecError, ValueError, RecursionError):
+            self._lose(BAD_FRAME)
+            return False
+        self._allowance.spend((_NOTICE_COST if isinstance(message, Notice) else 1.0) + size / _BYTES_PER_COST)
+        self._take(message)
+        return True
+
+    def _flush(self) -> None:
+        """As much as the module's socket takes."""
+        try:
+            while self._unsent:
+                sent = self._socket.send(self._unsent[0])
+                self._sent += sent
+                self._unsent_bytes -= sent
+                if sent == len(self._unsent[0]):
+                    self._unsent.popleft()
+                else:
+                    self._unsent[0] = self._unsent[0][sent:]
+        except (BlockingIOError, InterruptedError):
+            self._loop.add_writer(self._socket, self._flush)
+        except OSError:
+            self._unsent.clear()  # it closed its end; the reader hears of it, or the zygote does
+            self._unsent_bytes = 0
+        if not self._unsent:
+            self._loop.remove_writer(self._socket)
+        self._note_room()
+
+    def _note_room(self) -> None:
+        if self._unsent_bytes <= _HIGH:
+            self._room.set()
+            if self._stall is not None:
+                self._stall.cancel()
+                self._stall = None
+            return
+        self._room.clear()
+        if self._stall is None:
+            self._stall = self._loop.call_later(_STALL_SECONDS, self._check_stall, self._sent)
+
+    def _check_stall(self, sent: int) -> None:
+        self._stall = None
+        if self._sent == sent:
+            self._lose(NOT_READING)
+        else:
+            self._note_room()

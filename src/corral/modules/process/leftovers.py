@@ -1,0 +1,60 @@
+"""Ending what outlived its zygote: processes that modules had started, when a zygote was killed.
+
+A zygote that lives ends everything itself. One that was killed, perhaps with its host, takes the module
+processes along, but what those had started goes on under init. All of them were born with the mark of
+their house in their environment, and most stayed in their module's session: by these they are found.
+"""
+
+from __future__ import annotations
+
+import os
+import pathlib
+import time
+from typing import Final
+
+from corral.sdk.runner.proc_table import all_processes, content
+from corral.sdk.runner.stray_sweep import StraySweep
+
+MARK: Final = "CORRAL_MODULE_HOUSE"
+_SECONDS: Final = 5.0
+_PAUSE: Final = 0.002
+
+
+def house_mark(directory: pathlib.Path) -> str:
+    """What the marks of all zygotes of the house in this directory begin with."""
+    return f"{directory}#"
+
+
+def end_leftovers(mark: str, sessions: frozenset[int]) -> int:
+    """Kill all whose mark begins like this, and what is in these sessions; how many there were. Blocking. The
+    sessions must be of processes that ended just now: their numbers are nobody else's yet."""
+    sweep = StraySweep()
+    ends = time.monotonic() + _SECONDS
+    while (found := _find(mark, sessions)) and time.monotonic() < ends:
+        if not sweep.step(found):
+            time.sleep(_PAUSE)
+    return len(sweep.met)
+
+
+def _find(mark: str, sessions: frozenset[int]) -> set[int]:
+    entry = f"{MARK}={mark}".encode(errors="surrogateescape")
+    own = os.getpid()
+    return {
+        one.pid
+        for one in all_processes()
+        if one.pid != own and one.alive and (_carries(one.pid, entry) or _in_session(one.pid, sessions))
+    }
+
+
+def _carries(pid: int, entry: bytes) -> bool:
+    try:
+        return any(one.startswith(entry) for one in content(f"/proc/{pid}/environ").split(b"\0"))
+    except OSError:
+        return False  # it ended, or is somebody else's
+
+
+def _in_session(pid: int, sessions: frozenset[int]) -> bool:
+    try:
+        return bool(sessions) and os.getsid(pid) in sessions
+    except OSError:
+        return False

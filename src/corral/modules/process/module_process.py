@@ -1,0 +1,259 @@
+"""One module's process, from the host's side."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import fcntl
+import os
+import select
+import signal
+import socket
+from collections.abc import AsyncIterator
+from contextlib import AbstractAsyncContextManager
+from typing import Final, Protocol, TypeVar
+
+import structlog
+
+from corral.errors import CorralError
+from corral.modules.process.calls import Calls
+from corral.modules.process.channel import Channel
+from corral.modules.process.reasons import SOCKET_CLOSED, death_reason
+from corral.modules.process.sampling import sample_tree
+from corral.modules.process.serving import Serving
+from corral.modules.process.values import Death, Ending, Limits, Notice, Sample, Serve
+from corral.sdk.framing import FrameTooLarge, encode_body
+from corral.sdk.messages import FINISH, Lingering, Nothing
+from corral.sdk.protocol import Answer, Call, Cancel, Chunk, Credit, Failure, Message
+from corral.sdk.protocol import Notice as NoticeFrame
+from corral.sdk.runner.zygote_messages import Ended
+
+_log = structlog.get_logger("corral.modules.process")
+
+T = TypeVar("T")
+
+_CLOSED_SECONDS: Final = 1.0
+"""A process that closed its end of the socket has so long to end; one that died is reported sooner."""
+_WORDS_BYTES: Final = 16 * 1024
+
+
+class Keeping(Protocol):
+    """What a process needs of the house it lives in."""
+
+    def end(self, process: ModuleProcess) -> None:
+        """Have it killed with all its descendants; its death follows."""
+
+    def usage(self, process: ModuleProcess) -> Sample | None: ...
+
+    def lingers(self, process: ModuleProcess, lingering: Lingering | None) -> None:
+        """It was told to finish and is still there."""
+
+    def finished(self, process: ModuleProcess, ending: Ending) -> None: ...
+
+
+class ModuleProcess:
+    """Lives until `death` is done. Made by a `ProcessHouse`, which calls `ended` once."""
+
+    def __init__(
+        self,
+        module_id: str,
+        *,
+        number: int,
+        pid: int,
+        pidfd: int,
+        words: int,
+        connection: socket.socket,
+        limits: Limits,
+        serve: Serve,
+        on_notice: Notice,
+        house: Keeping,
+    ) -> None:
+        self.module_id = module_id
+        self.number = number
+        self.pid = pid
+        self.limits = limits
+        self.death: asyncio.Future[Death] = asyncio.get_running_loop().create_future()
+        self._pidfd = pidfd
+        self._words = words
+        self._house = house
+        self._on_notice = on_notice
+        self._told = ""
+        self._closed: asyncio.TimerHandle | None = None
+        self._finishing: asyncio.Task[Ending] | None = None
+        self._last: Sample | None = None
+        self._channel = Channel(connection, take=self._take, lost=self._lost)
+        self._calls = Calls(module_id, self._channel, self._cut_off)
+        self._serving = Serving(module_id, self._channel, serve, self._cut_off)
+
+    async def call(self, method: str, body: object, *, answer: type[T], deadline: float) -> T:
+        """CallOverrun, ModuleRaised, ProcessGone or ModuleBusy, and nothing else."""
+        return await self._calls.call(method, body, answer=answer, deadline=deadline)
+
+    def stream(
+        self, method: str, body: object, *, answer: type[T], deadline: float
+    ) -> AbstractAsyncContextManager[tuple[T, AsyncIterator[bytes]]]:
+        """The answer and the chunks that follow it, which raise as `call` does. The deadline is for the
+        answer and for each pause between chunks; whoever leaves cancels the rest."""
+        return self._calls.stream(method, body, answer=answer, deadline=deadline)
+
+    def notify(self, method: str, body: object) -> None:
+        """Never blocks. Dropped when the process is gone; one that does not read is cut off in the end."""
+        try:
+            self._channel.send(NoticeFrame(method, encode_body(body)))
+        except FrameTooLarge as error:
+            _log.warning("module.notice.dropped", module=self.module_id, method=method, why=str(error))
+
+    async def finish(self, *, grace: float) -> Ending:
+        """Let it end by itself; after `grace` seconds its whole tree is killed. Whoever calls again waits
+        for the same end; whoever is cancelled does not stop it."""
+        if self._finishing is None:
+            self._finishing = asyncio.get_running_loop().create_task(
+                self._finish(grace), name=f"modules/finish/{self.module_id}"
+            )
+        return await asyncio.shield(self._finishing)
+
+    async def kill(self) -> Death:
+        """End its whole tree now. May be called again."""
+        self.end()
+        death = await asyncio.shield(self.death)
+        await self._serving.ended()
+        return death
+
+    def end(self) -> None:
+        """Like `kill`, without waiting for the death."""
+        if not self.death.done():
+            self._house.end(self)
+
+    def sample(self) -> Sample | None:
+        """What it uses now, its descendants included; after its death, what it had used."""
+        if not self.death.done():
+            self._last = self._house.usage(self) or sample_tree(self.pid) or self._last
+        return self._last
+
+    def signal(self, number: signal.Signals) -> None:
+        """To this very process alone; nothing when it is over."""
+        if not self.death.done():
+            with contextlib.suppress(ProcessLookupError):
+                signal.pidfd_send_signal(self._pidfd, number)
+
+    def ended(self, report: Ended) -> None:
+        """The house heard that nothing is left. What the process had said before is taken in first."""
+        if self.death.done():
+            return
+        self._serving.end()
+        self._channel.drain()
+        reason = death_reason(
+            report.status,
+            told=self._told or report.reason,
+            peak_bytes=report.peak_bytes,
+            memory_bytes=self.limits.memory_mb << 20,
+        )
+        self._last = Sample(
+            cpu_seconds=round(report.cpu_seconds, 3),
+            memory_bytes=report.peak_bytes,
+            threads=self._last.threads if self._last else 0,
+            processes=self._last.processes if self._last else 0,
+            open_files=self._last.open_files if self._last else 0,
+        )
+        words = _read(self._words)
+        death = Death(
+            reason=reason,
+            status=report.status,
+            sample=self._last,
+            strays=report.strays,
+            last_words=words,
+        )
+        self._close(death)
+
+    async def settled(self) -> None:
+        """After the death: until nothing of ours works for it any more."""
+        await self._serving.ended()
+        if self._finishing is not None:
+            await asyncio.wait([self._finishing])
+
+    def _close(self, death: Death) -> None:
+        if self._closed is not None:
+            self._closed.cancel()
+        self._channel.close()
+        os.close(self._pidfd)
+        os.close(self._words)
+        self.death.set_result(death)
+        self._calls.end(death)
+        _log.info("module.process.ended", module=self.module_id, pid=self.pid, reason=death.reason)
+
+    async def _finish(self, grace: float) -> Ending:
+        lingering: Lingering | None = None
+        forced = False
+        try:
+            async with asyncio.timeout(grace):
+                with contextlib.suppress(CorralError):
+                    lingering = await self.call(FINISH, Nothing(), answer=Lingering, deadline=grace)
+                self._channel.end_output()
+                if not self.death.done():
+                    self._house.lingers(self, lingering)
+                await asyncio.shield(self.death)
+        except TimeoutError:
+            forced = True
+        death = await self.kill() if forced else self.death.result()
+        ending = Ending(lingering=lingering, killed=forced or death.strays > 0, death=death)
+        self._house.finished(self, ending)
+        return ending
+
+    def _take(self, message: Message) -> None:
+        match message:
+            case Answer() | Failure() | Chunk():
+                self._calls.take(message)
+            case Call() | Cancel():
+                self._serving.take(message)
+            case NoticeFrame():
+                self._take_notice(message)
+            case Credit():
+                pass  # we stream nothing towards modules
+
+    def _take_notice(self, notice: NoticeFrame) -> None:
+        try:
+            self._on_notice(notice.method, notice.body)
+        except Exception as error:
+            _log.error(
+                "module.notice.failed", module=self.module_id, method=notice.method[:64], exc_info=error
+            )
+
+    def _lost(self, reason: str) -> None:
+        if reason == SOCKET_CLOSED:
+            loop = asyncio.get_running_loop()
+            self._closed = loop.call_later(_CLOSED_SECONDS, self._still_there)
+        else:
+            self._cut_off(reason)
+
+    def _still_there(self) -> None:
+        if not _has_ended(self._pidfd) and self._finishing is None:
+            self._cut_off(SOCKET_CLOSED)
+
+    def _cut_off(self, reason: str) -> None:
+        """Its own fault: nothing it says counts from here on."""
+        if self.death.done() or self._told:
+            return
+        self._told = reason
+        _log.warning("module.process.cut_off", module=self.module_id, pid=self.pid, reason=reason)
+        self._channel.close()
+        self._serving.end()
+        self.end()
+
+
+def _has_ended(pidfd: int) -> bool:
+    poller = select.poll()
+    poller.register(pidfd, select.POLLIN)
+    return bool(poller.poll(0))
+
+
+def last_words_file() -> int:
+    """In memory, for what a crashing process says; it cannot be made to hold more."""
+    words = os.memfd_create("corral-last-words", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+    os.ftruncate(words, _WORDS_BYTES)
+    fcntl.fcntl(words, fcntl.F_ADD_SEALS, fcntl.F_SEAL_GROW | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_SEAL)
+    return words
+
+
+def _read(words: int) -> str:
+    """The file is shared with the process: its position is wherever that wrote last."""
+    return os.pread(words, _WORDS_BYTES, 0).decode(errors="replace").strip("\0").strip()

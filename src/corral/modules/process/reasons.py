@@ -1,0 +1,41 @@
+"""Why a process ended, in the words that are stored and told."""
+
+from __future__ import annotations
+
+import os
+import signal
+from typing import Final
+
+from corral.sdk.runner.zygote_messages import EXIT_HOST_GONE, EXIT_MEMORY
+
+MEMORY_LIMIT: Final = "memory_limit"
+FLOOD: Final = "cut_off:flood"
+NOT_READING: Final = "cut_off:not_reading"
+BAD_FRAME: Final = "cut_off:bad_frame"
+SOCKET_CLOSED: Final = "cut_off:socket_closed"
+
+_EXITS: Final = {EXIT_MEMORY: MEMORY_LIMIT, EXIT_HOST_GONE: SOCKET_CLOSED}
+_STARVED: Final = (signal.SIGKILL, signal.SIGSEGV, signal.SIGABRT, signal.SIGBUS)
+"""What native code that gets no memory dies of, and what the kernel sends when there is none left."""
+_NEAR: Final = 0.75
+"""Of the limit, in memory that was really used: stacks count against it whether they are used or not."""
+
+
+def death_reason(status: int, *, told: str, peak_bytes: int, memory_bytes: int) -> str:
+    """`told` is why somebody on our side ended it; it goes before what the kernel says."""
+    if told:
+        return told
+    if os.WIFSIGNALED(status):
+        number = os.WTERMSIG(status)
+        if number in _STARVED and peak_bytes >= memory_bytes * _NEAR:
+            return MEMORY_LIMIT
+        return f"process_died:{_signal_name(number)}"
+    code = os.waitstatus_to_exitcode(status)
+    return _EXITS.get(code) or f"process_exited:{code}"
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"SIG{number}"  # a real-time signal

@@ -1,0 +1,112 @@
+"""Calls of a module to its host: each served by a task of its own, so many at once, each with an end."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Final
+
+import msgspec
+import structlog
+
+from corral.errors import Code, CorralError
+from corral.modules.process.channel import Channel
+from corral.modules.process.reasons import FLOOD
+from corral.modules.process.values import Serve
+from corral.sdk.framing import FrameTooLarge, encode_body
+from corral.sdk.protocol import MAX_CALLS_FROM_MODULE, Answer, Call, Cancel, Failure
+
+_log = structlog.get_logger("corral.modules.process")
+
+_MOST_SECONDS: Final = 120.0
+
+
+class Serving:
+    def __init__(
+        self, module_id: str, channel: Channel, serve: Serve, cut_off: Callable[[str], None]
+    ) -> None:
+        self._module_id = module_id
+        self._channel = channel
+        self._serve = serve
+        self._cut_off = cut_off
+        self._tasks: dict[int, asyncio.Task[None]] = {}
+        self._given_up: set[asyncio.Task[None]] = set()
+        """Cancelled by the module, and not at their end yet."""
+        self._over = False
+
+    def take(self, message: Call | Cancel) -> None:
+        if self._over:
+            return
+        if isinstance(message, Cancel):
+            task = self._tasks.pop(message.id, None)
+            if task is not None:
+                self._given_up.add(task)
+                task.cancel()
+            return
+        if message.id in self._tasks or len(self._tasks) >= MAX_CALLS_FROM_MODULE:
+            self._cut_off(FLOOD)
+            return
+        name = f"modules/serve/{self._module_id}/{message.method[:64]}"
+        task = asyncio.get_running_loop().create_task(self._run(message), name=name)
+        self._tasks[message.id] = task
+        task.add_done_callback(lambda done: self._done(message.id, done))
+        self._pause()
+
+    def end(self) -> None:
+        """Whatever is under way is of no use to anybody any more."""
+        self._over = True
+        for task in (*self._tasks.values(), *self._given_up):
+            task.cancel()
+
+    async def ended(self) -> None:
+        """Until all of it has come to its end."""
+        while tasks := [*self._tasks.values(), *self._given_up]:
+            await asyncio.wait(tasks)
+
+    def _done(self, number: int, task: asyncio.Task[None]) -> None:
+        if self._tasks.get(number) is task:
+            del self._tasks[number]
+        self._given_up.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            _log.error("module.call.unanswered", module=self._module_id, exc_info=error)
+        self._pause()
+
+    def _pause(self) -> None:
+        """Calls that were given up count here: a module cannot have more work done by giving up."""
+        if not self._over:
+            self._channel.pause(len(self._tasks) + len(self._given_up) > MAX_CALLS_FROM_MODULE)
+
+    async def _run(self, call: Call) -> None:
+        try:
+            async with asyncio.timeout(min(call.deadline_ms / 1000 or _MOST_SECONDS, _MOST_SECONDS)):
+                answer = await self._serve(call.method, call.body)
+        except CorralError as error:
+            reply: Answer | Failure = _failure(call.id, error.code, error.message, error.hint or "")
+        except TimeoutError:
+            reply = _failure(call.id, Code.TIMEOUT, f"'{call.method}' took longer than the module waits")
+        except Exception as error:
+            _log.error("module.call.failed", module=self._module_id, method=call.method, exc_info=error)
+            reply = _failure(call.id, Code.INTERNAL, f"'{call.method}' failed in the host")
+        else:
+            reply = self._reply(call, answer)
+        await self._channel.room()
+        if not self._over:
+            self._send(call, reply)
+
+    def _reply(self, call: Call, answer: object) -> Answer | Failure:
+        try:
+            return Answer(call.id, encode_body(answer))
+        except (msgspec.MsgspecError, TypeError, RecursionError) as error:
+            _log.error("module.call.bad_answer", module=self._module_id, method=call.method, exc_info=error)
+            return _failure(call.id, Code.INTERNAL, f"the host's answer to '{call.method}' cannot be sent")
+
+    def _send(self, call: Call, reply: Answer | Failure) -> None:
+        try:
+            self._channel.send(reply)
+        except FrameTooLarge as error:
+            hint = "ask for less at once"
+            self._channel.send(_failure(call.id, Code.BODY_TOO_LARGE, f"the answer: {error}", hint))
+
+
+def _failure(number: int, code: Code, message: str, hint: str = "") -> Failure:
+    return Failure(number, code.name, message, hint)

@@ -1,0 +1,71 @@
+"""What is told about module processes."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Awaitable, Callable
+
+import msgspec
+
+from corral.sdk.messages import Lingering
+
+Serve = Callable[[str, msgspec.Raw], Awaitable[object]]
+"""Answers a module's call: the body of the answer, or a `CorralError` that the module gets as a failure."""
+Notice = Callable[[str, msgspec.Raw], None]
+"""Takes what a module says without an answer. Short: it runs on the host's loop."""
+
+
+class Limits(msgspec.Struct, frozen=True, kw_only=True):
+    """What a module's process may use, its descendants included for `processes`."""
+
+    memory_mb: int
+    processes: int
+    """Processes and threads."""
+    nice: int = 5
+    run_as: str = ""
+    """A user; empty: the host's own."""
+
+
+class Sample(msgspec.Struct, frozen=True, kw_only=True):
+    """What a module uses, with all its descendants."""
+
+    cpu_seconds: float
+    memory_bytes: int
+    threads: int
+    processes: int
+    open_files: int
+
+
+class Death(msgspec.Struct, frozen=True, kw_only=True):
+    """How a process ended. Nothing of it is left when this is told."""
+
+    reason: str
+    """Wire-stable: `process_died:SIGSEGV`, `process_exited:3`, `memory_limit`, `cut_off:flood`, …"""
+    status: int
+    """The raw wait status."""
+    sample: Sample | None = None
+    """What it had used; the memory is the most it ever used."""
+    strays: int = 0
+    """Descendants that it left and that were killed."""
+    last_words: str = ""
+    """Where its threads were when it crashed."""
+
+
+class Ending(msgspec.Struct, frozen=True, kw_only=True):
+    """How a process that was told to finish ended."""
+
+    lingering: Lingering | None
+    """What it said would keep it alive; None when it did not answer."""
+    killed: bool
+    """It, or something that it had started, did not end by itself."""
+    death: Death
+
+
+class Leak(msgspec.Struct, frozen=True, kw_only=True):
+    """A process that had to be killed after it was told to finish (`killed`), or is not gone yet."""
+
+    module_id: str
+    pid: int
+    since: dt.datetime
+    lingering: Lingering | None
+    killed: bool
