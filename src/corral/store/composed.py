@@ -84,8 +84,19 @@ class ComposedStore:
     async def get(self, collection: str, id: str) -> Document | None:
         return await self._reads.get(collection, id)
 
-    async def scan(self, collection: str, *, after: str = "", limit: int) -> list[Document]:
-        return await self._reads.scan(collection, after=after, limit=limit)
+    async def get_many(self, collection: str, ids: Sequence[str]) -> list[Document]:
+        return await self._reads.get_many(collection, ids)
+
+    async def scan(
+        self,
+        collection: str,
+        *,
+        after: str = "",
+        before: str | None = None,
+        limit: int,
+        newest: bool = False,
+    ) -> list[Document]:
+        return await self._reads.scan(collection, after=after, before=before, limit=limit, newest=newest)
 
     async def changes(self, after: int, *, limit: int) -> list[Change]:
         return await self._reads.changes(after, limit=limit)

@@ -255,8 +255,20 @@ class ReadEngine(Protocol):
 
     async def get(self, collection: str, id: str) -> Document | None: ...
 
-    async def scan(self, collection: str, *, after: str = "", limit: int) -> list[Document]:
-        """Documents in the order of their ids."""
+    async def get_many(self, collection: str, ids: Sequence[str]) -> list[Document]:
+        """Those of them that are there, as of one instant, in no particular order."""
+
+    async def scan(
+        self,
+        collection: str,
+        *,
+        after: str = "",
+        before: str | None = None,
+        limit: int,
+        newest: bool = False,
+    ) -> list[Document]:
+        """Documents with after < id < before in the order of their ids, which is that of their code
+        points; `newest` begins at the end and goes down."""
 
     async def changes(self, after: int, *, limit: int) -> list[Change]:
         """What commits after this number did, in order, whole commits only; may be a few more than

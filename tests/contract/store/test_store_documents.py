@@ -94,6 +94,33 @@ async def test_a_scan_goes_through_a_collection_in_the_order_of_ids(desk: Desk) 
     assert [d.id for d in page + rest] == expected
 
 
+async def test_a_scan_takes_bounds_and_begins_at_either_end(desk: Desk) -> None:
+    names = ["a", "a\x01", "a-1", "a/", "b", "Z", "é", "日本", "\U0010ffff", "\ue000", "\x7f", "a\x02b"]
+    await desk.commit(*(put(name) for name in names), put("b", collection="thing"), put("b", collection="z"))
+    await desk.commit(drop("b"))
+    ordered = sorted(set(names) - {"b"})
+    scan = desk.store.scan
+    assert [d.id for d in await scan("things", limit=100)] == ordered
+    assert [d.id for d in await scan("things", limit=100, newest=True)] == ordered[::-1]
+    assert [d.id for d in await scan("things", limit=3, newest=True)] == ordered[::-1][:3]
+    for low in ["", *names]:
+        for high in [*names, None]:
+            within = [name for name in ordered if name > low and (high is None or name < high)]
+            assert [d.id for d in await scan("things", after=low, before=high, limit=100)] == within
+            down = await scan("things", after=low, before=high, limit=2, newest=True)
+            assert [d.id for d in down] == within[::-1][:2]
+
+
+async def test_many_documents_are_read_at_once(desk: Desk) -> None:
+    names = [f"n{i}" for i in range(1500)] + ['quote"', "日本"]
+    await desk.commit(*(put(name, name.encode()) for name in names), put("n1", b"x", collection="others"))
+    await desk.commit(drop("n7"))
+    found = await desk.store.get_many("things", [*names, "nobody"])
+    assert {d.id: d.body for d in found} == {name: name.encode() for name in names if name != "n7"}
+    assert len(found) == len(names) - 1
+    assert await desk.store.get_many("things", []) == []
+
+
 async def test_a_snapshot_holds_the_collections_asked_for_as_of_its_head(desk: Desk) -> None:
     await desk.commit(put("a"), put("b", collection="others"), put("c", collection="more"))
     await desk.commit(drop("c", collection="more"))

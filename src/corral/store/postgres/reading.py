@@ -50,14 +50,35 @@ class PostgresReads:
             )
         return None if row is None else _document(row)
 
-    async def scan(self, collection: str, *, after: str = "", limit: int) -> list[Document]:
+    async def get_many(self, collection: str, ids: Sequence[str]) -> list[Document]:
         with translated():
             rows = await self._pool.fetch(
                 """select collection, id, revision, body from document
-                where collection = $1 and id > $2 and body is not null order by id limit $3""",
+                where collection = $1 and id = any ($2::text[]) and body is not null""",
                 collection,
-                after,
+                list(ids),
+            )
+        return list(map(_document, rows))
+
+    async def scan(
+        self,
+        collection: str,
+        *,
+        after: str = "",
+        before: str | None = None,
+        limit: int,
+        newest: bool = False,
+    ) -> list[Document]:
+        bounds = [after] if before is None else [after, before]
+        upper = "" if before is None else "and id < $4"
+        with translated():
+            rows = await self._pool.fetch(
+                f"""select collection, id, revision, body from document
+                where collection = $1 and id > $3 {upper} and body is not null
+                order by id {"desc" if newest else "asc"} limit $2""",  # noqa: S608 - fixed words
+                collection,
                 limit,
+                *bounds,
             )
         return list(map(_document, rows))
 

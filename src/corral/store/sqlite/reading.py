@@ -70,12 +70,34 @@ class SqliteReads:
 
         return await self._read(work)
 
-    async def scan(self, collection: str, *, after: str = "", limit: int) -> list[Document]:
+    async def get_many(self, collection: str, ids: Sequence[str]) -> list[Document]:
         def work(db: sqlite3.Connection) -> list[Document]:
             rows = db.execute(
                 """SELECT collection, id, revision, body FROM document
-                WHERE collection = ? AND id > ? AND body IS NOT NULL ORDER BY id LIMIT ?""",
-                (collection, after, limit),
+                WHERE collection = ? AND id IN (SELECT value FROM json_each(?)) AND body IS NOT NULL""",
+                (collection, msgspec.json.encode(ids).decode()),
+            )
+            return list(map(_document, rows))
+
+        return await self._read(work)
+
+    async def scan(
+        self,
+        collection: str,
+        *,
+        after: str = "",
+        before: str | None = None,
+        limit: int,
+        newest: bool = False,
+    ) -> list[Document]:
+        def work(db: sqlite3.Connection) -> list[Document]:
+            # Written so that both bounds are bounds of the search in the index.
+            upper = "" if before is None else "AND id < ?4"
+            rows = db.execute(
+                f"""SELECT collection, id, revision, body FROM document
+                WHERE collection = ?1 AND id > ?2 {upper} AND body IS NOT NULL
+                ORDER BY id {"DESC" if newest else "ASC"} LIMIT ?3""",  # noqa: S608 - fixed words
+                (collection, after, limit) if before is None else (collection, after, limit, before),
             )
             return list(map(_document, rows))
 

@@ -1,0 +1,97 @@
+"""Reading documents and judging them without holding up the loop.
+
+Much of it at once goes to a thread, and only a few of those are taken by all modules together: a module
+that asks for everything takes turns with the others and leaves the loop to those who serve people.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import Any, Final, TypeVar
+
+import msgspec
+
+from corral.controller.modules.data.planning import Sort, ties_go_down
+from corral.domain.document_filters import Filter, field_of, matches
+from corral.domain.document_values import Order, order
+from corral.store.port import Document
+from corral.system.threads import to_end
+
+T = TypeVar("T")
+
+_AT_ONCE: Final = 2
+_INLINE: Final = 2 * 1024
+"""Bytes of JSON that are read faster than a thread is asked, also when many ask at once."""
+
+
+class Descending:
+    """An order turned round, inside of tuples that are compared."""
+
+    __slots__ = ("inner",)
+
+    def __init__(self, inner: Any) -> None:
+        self.inner = inner
+
+    def __lt__(self, other: Descending) -> bool:
+        return bool(other.inner < self.inner)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Descending) and bool(other.inner == self.inner)
+
+    def __hash__(self) -> int:
+        return hash(self.inner)
+
+
+Place = tuple[Any, ...]
+"""Where a document stands in the order that was asked for; no two documents have the same."""
+
+
+class Hit(msgspec.Struct, frozen=True):
+    """A document that fits. `values` are those of the sort fields, for the cursor. Its content is left
+    out where many are held to choose from."""
+
+    id: str
+    revision: int
+    body: bytes | None
+    values: tuple[Any, ...]
+    place: Place
+
+
+class Evaluation:
+    """The turns at judging documents, for all modules of a host."""
+
+    def __init__(self) -> None:
+        self._turns = asyncio.Semaphore(_AT_ONCE)
+
+    async def run(self, weight: int, work: Callable[[], T]) -> T:
+        """Do pure work on so many bytes of JSON, here or in a thread."""
+        if weight <= _INLINE:
+            await asyncio.sleep(0)
+            return work()
+        async with self._turns:
+            return await to_end(work)
+
+    async def hits(self, documents: Sequence[Document], wanted: Filter, sort: Sort) -> list[Hit]:
+        """Those that fit, in the order they came."""
+        return await self.run(
+            sum(256 + len(document.body) for document in documents),
+            lambda: [hit for document in documents if (hit := judge(document, wanted, sort)) is not None],
+        )
+
+
+def judge(document: Document, wanted: Filter, sort: Sort) -> Hit | None:
+    value = msgspec.json.decode(document.body)
+    if not matches(wanted, document.id, value):
+        return None
+    values = tuple(field_of(document.id, value, field.path) for field in sort)
+    return Hit(document.id, document.revision, document.body, values, place_of(document.id, values, sort))
+
+
+def place_of(id: str, values: Sequence[Any], sort: Sort) -> Place:
+    fields = [_turned(order(value), field.down) for value, field in zip(values, sort, strict=True)]
+    return (*fields, _turned((0, id), ties_go_down(sort)))
+
+
+def _turned(order: Order, down: bool) -> Any:
+    return Descending(order) if down else order

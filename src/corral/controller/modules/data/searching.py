@@ -1,0 +1,189 @@
+"""Following a plan through the store: candidates in pages, judged, counted, sorted, cut to an answer."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from typing import Any, Final
+
+import msgspec
+
+from corral.controller.modules.data.best import Best
+from corral.controller.modules.data.cursors import cursor_of, read_cursor
+from corral.controller.modules.data.evaluation import Evaluation, Hit, place_of
+from corral.controller.modules.data.facts import CollectionFacts, EntryBody
+from corral.controller.modules.data.planning import ByIds, Plan, Sort, Walk, plan, resumed
+from corral.controller.modules.data.spaces import Space
+from corral.domain.document_filters import Filter
+from corral.store.port import Document, ReadEngine
+
+MAX_SKIP: Final = 10_000
+_ANSWER_BYTES: Final = 2 * 1024 * 1024
+"""Below the largest frame to a module, with room for one more document."""
+_PAGE_BYTES: Final = 512 * 1024
+_PAGE_ROWS: Final = 256
+_FEWEST_ROWS: Final = 4
+
+
+class Query(msgspec.Struct, frozen=True, kw_only=True):
+    wanted: Filter
+    sort: Sort = ()
+    limit: int
+    skip: int = 0
+    after: str = ""
+
+
+class Answer(msgspec.Struct, frozen=True):
+    hits: list[Hit]
+    next: str
+
+
+class _OutOfOrder(Exception):
+    """An index holds keys that were cut: it finds documents, but not in their order."""
+
+
+class Search:
+    """Searches of one collection, as its facts were when it began."""
+
+    def __init__(
+        self, reads: ReadEngine, evaluation: Evaluation, space: Space, name: str, facts: CollectionFacts
+    ) -> None:
+        self._reads = reads
+        self._evaluation = evaluation
+        self._space = space
+        self._name = name
+        self._facts = facts
+        self._collection = space.documents(name)
+
+    async def find(self, query: Query) -> Answer:
+        """A page of what was asked for; `next` is empty when nothing follows."""
+        chosen = plan(query.wanted, query.sort, self._facts.indexes)
+        try:
+            hits = await self._first(query, chosen)
+        except _OutOfOrder:
+            assert isinstance(chosen, Walk)
+            hits = await self._first(query, msgspec.structs.replace(chosen, sorted=False))
+        return await self._page(query, hits)
+
+    async def count(self, wanted: Filter) -> int:
+        found = 0
+        async for hits in self._in_any_order(wanted):
+            found += len(hits)
+        return found
+
+    async def ids(self, wanted: Filter, *, most: int) -> list[str]:
+        """The ids of documents that fit, at most so many, in any order."""
+        found: list[str] = []
+        async for hits in self._in_any_order(wanted):
+            found += (hit.id for hit in hits)
+            if len(found) >= most:
+                break
+        return found[:most]
+
+    def _in_any_order(self, wanted: Filter) -> AsyncIterator[list[Hit]]:
+        chosen = plan(wanted, (), self._facts.indexes)
+        if isinstance(chosen, Walk):
+            chosen = msgspec.structs.replace(chosen, sorted=False)
+        return self._hits(chosen, wanted, ())
+
+    async def _first(self, query: Query, chosen: Plan) -> list[Hit]:
+        """The first hits after the cursor in their order: those of the page, and one more if there is one."""
+        begin = read_cursor(query.after, query.sort)
+        best = Best(query.skip + query.limit + 1)
+        in_order = isinstance(chosen, Walk) and chosen.sorted
+        if isinstance(chosen, Walk) and chosen.sorted and begin is not None:
+            chosen = resumed(chosen, begin.id, begin.found, query.sort)
+        place = None if begin is None else place_of(begin.id, begin.found, query.sort)
+        async for hits in self._hits(chosen, query.wanted, query.sort):
+            for hit in hits:
+                if place is None or place < hit.place:
+                    best.add(hit)
+            if in_order and best.full:
+                break
+        return best.hits()
+
+    async def _page(self, query: Query, hits: list[Hit]) -> Answer:
+        more = len(hits) > query.skip + query.limit
+        wanted = hits[query.skip : query.skip + query.limit]
+        answer: list[Hit] = []
+        size = 0
+        for hit in wanted:
+            whole = hit if hit.body is not None else await self._again(hit, query)
+            size += 0 if whole is None else len(whole.body or b"")
+            if answer and size > _ANSWER_BYTES:
+                return Answer(answer, cursor_of(answer[-1], query.sort))
+            if whole is not None:
+                answer.append(whole)
+        return Answer(answer, cursor_of(wanted[-1], query.sort) if more else "")
+
+    async def _again(self, hit: Hit, query: Query) -> Hit | None:
+        """A hit whose content was not kept; None when it does not fit any more."""
+        found = await self._reads.get_many(self._collection, [hit.id])
+        hits = await self._evaluation.hits(found, query.wanted, query.sort)
+        return hits[0] if hits else None
+
+    async def _hits(self, chosen: Plan, wanted: Filter, sort: Sort) -> AsyncIterator[list[Hit]]:
+        async for page in self._pages(chosen):
+            yield await self._evaluation.hits(page, wanted, sort)
+
+    # candidates
+
+    async def _pages(self, chosen: Plan) -> AsyncIterator[list[Document]]:
+        if isinstance(chosen, ByIds):
+            for ids in _chunks(chosen.ids, self._rows):
+                yield await self._reads.get_many(self._collection, ids)
+            return
+        for part in chosen.ranges:
+            after, before = part.after, part.before
+            while True:
+                page = await self._reads.scan(
+                    self._collection if chosen.index is None else self._index(chosen),
+                    after=after,
+                    before=before,
+                    limit=self._rows if chosen.index is None else _PAGE_ROWS,
+                    newest=chosen.down,
+                )
+                if not page:
+                    break
+                if chosen.index is None:
+                    yield page
+                else:
+                    async for documents in self._owners(page, chosen):
+                        yield documents
+                after, before = (after, page[-1].id) if chosen.down else (page[-1].id, before)
+
+    def _index(self, walk: Walk) -> str:
+        assert walk.index is not None
+        return self._space.index(self._name, walk.index.name)
+
+    async def _owners(self, entries: Sequence[Document], walk: Walk) -> AsyncIterator[list[Document]]:
+        """The documents of index entries, in their order. One that was changed since then is left out
+        here: it stands elsewhere in the index now."""
+        index = walk.index
+        assert index is not None
+        for chunk in _chunks(entries, self._rows):
+            owned = [(entry.id, msgspec.json.decode(entry.body, type=EntryBody)) for entry in chunk]
+            if walk.sorted and any(body.cut for _, body in owned):
+                raise _OutOfOrder
+            found = await self._reads.get_many(self._collection, [body.owner for _, body in owned])
+            there = {document.id: document for document in found}
+            candidates = [(entry, there[body.owner]) for entry, body in owned if body.owner in there]
+            weight = sum(256 + len(document.body) for _, document in candidates)
+
+            def still(pairs: list[tuple[str, Document]] = candidates) -> list[Document]:
+                return [
+                    document
+                    for entry, document in pairs
+                    if index.entry(document.id, msgspec.json.decode(document.body)).id == entry
+                ]
+
+            yield await self._evaluation.run(weight, still)
+
+    @property
+    def _rows(self) -> int:
+        """How many documents are read at once: many small ones, few large ones."""
+        average = self._facts.bytes // max(1, self._facts.count)
+        return max(_FEWEST_ROWS, min(_PAGE_ROWS, _PAGE_BYTES // max(1, average)))
+
+
+def _chunks(items: Sequence[Any], size: int) -> list[Any]:
+    return [items[start : start + size] for start in range(0, len(items), size)]
