@@ -1,0 +1,38 @@
+"""Where the records of modules are kept, as a port: the controller's lie in the store, a daemon's on disk."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+from corral.domain.events import Draft
+from corral.domain.module_records import PackageRecord
+
+Told = Draft
+"""Something that is told in the same commit as the step it belongs to."""
+
+Change = Callable[[PackageRecord], PackageRecord]
+"""Pure: it may be asked again, with a newer record, when somebody else was faster."""
+
+
+class PackageBook(Protocol):
+    """Records by module id. What a method committed is seen by `find` as soon as it returns.
+
+    Every step that a change adds to the record's story is told in the same commit, as
+    `corral.domain.module_events.told(before, after)` says; nothing is told that was not stored.
+    """
+
+    def find(self, id: str) -> PackageRecord | None: ...
+
+    def all(self) -> list[PackageRecord]: ...
+
+    async def step(self, id: str, change: Change, *, also: Sequence[Told] = ()) -> PackageRecord:
+        """Replace the record by what `change` makes of it, under compare-and-set. A change that gives
+        the record back as it is commits nothing. Rejected NOT_FOUND when there is none; Retryable when
+        the store does not answer: then it may or may not have happened, and `find` will tell."""
+
+    async def add(self, record: PackageRecord) -> PackageRecord:
+        """Store a new record and tell its first step. Rejected ALREADY_EXISTS when there is one."""
+
+    async def remove(self, id: str, *, reason: str) -> None:
+        """Take the record away and tell `MODULE_UNINSTALLED`. Gone already: nothing happens."""

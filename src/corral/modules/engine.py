@@ -1,0 +1,259 @@
+"""The module engine of a host: all modules, each led by its own actor, and what they have in common."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
+from typing import Any
+
+import msgspec
+import structlog
+
+from corral.domain.module_decisions import first_step, not_installed
+from corral.domain.module_manifest import ModuleHost
+from corral.domain.module_records import PackageRecord
+from corral.modules import verbs
+from corral.modules.actor import ModuleActor, ending
+from corral.modules.book import PackageBook
+from corral.modules.breaker import CallCounts
+from corral.modules.capabilities import CapabilityRegistry
+from corral.modules.closing import close_modules
+from corral.modules.command_book import CommandBook
+from corral.modules.kit import GenerationKeeper, Kit, Pace
+from corral.modules.life import ModuleLife
+from corral.modules.loading import ArchiveSupply, Loader
+from corral.modules.operations import NoticeHandler, Operation, OperationTable
+from corral.modules.process.values import Sample
+from corral.modules.process_port import ModuleHouse
+from corral.modules.route_book import RouteBook, not_active
+from corral.modules.scope import Scope
+from corral.modules.upgrade import Upgrade, UpgradeStory
+from corral.sdk.messages import CALL_CAPABILITY, HEALTH, CapabilityRequest, HealthAnswer, Nothing
+from corral.system.clock import Clock
+from corral.system.config_schema import ModulesSection
+
+_log = structlog.get_logger("corral.modules.engine")
+
+
+@contextlib.asynccontextmanager
+async def unguarded() -> AsyncIterator[None]:
+    """Where nobody else could upgrade at the same time."""
+    yield
+
+
+class LiveModule(msgspec.Struct, frozen=True, kw_only=True):
+    """What runs of a module now."""
+
+    pid: int
+    sample: Sample | None
+    registrations: tuple[tuple[str, str], ...]
+    """Kind and name: `route`, `subscription`, `task`, `command`, `capability`."""
+    calls: int
+    failures: int
+    overruns: int
+    seconds: float
+    longest_seconds: float
+
+
+class ModuleEngine:
+    """Verbs return once the module has settled; they may be called at any time, for any module, and are
+    done one after the other for each. `close` is the end."""
+
+    def __init__(
+        self,
+        *,
+        host: ModuleHost,
+        book: PackageBook,
+        house: ModuleHouse,
+        supply: ArchiveSupply,
+        operations: Sequence[Operation] = (),
+        data: GenerationKeeper | None = None,
+        config: ModulesSection,
+        clock: Clock,
+        notices: Mapping[str, NoticeHandler] | None = None,
+        upgrade_guard: Callable[[], AbstractAsyncContextManager[None]] = unguarded,
+        pace: Pace | None = None,
+        node_id: str = "",
+    ) -> None:
+        self._book = book
+        self._clock = clock
+        self._actors: dict[str, ModuleActor] = {}
+        self._background: set[asyncio.Task[object]] = set()
+        self._closing = False
+        self.capabilities = CapabilityRegistry(host, self._capabilities_changed, clock=clock)
+        self.routes = RouteBook(book)
+        self.commands = CommandBook()
+        route_call = Operation(method=CALL_CAPABILITY, body=CapabilityRequest, handler=self._call_capability)
+        loader = Loader(
+            host=host,
+            house=house,
+            supply=supply,
+            operations=OperationTable([*operations, route_call]),
+            notices=notices or {},
+            capabilities=self.capabilities,
+            config=config,
+            clock=clock,
+            node_id=node_id,
+        )
+        self._kit = Kit(
+            host=host,
+            book=book,
+            loader=loader,
+            capabilities=self.capabilities,
+            routes=self.routes,
+            commands=self.commands,
+            data=data,
+            config=config,
+            clock=clock,
+            pace=pace or Pace(),
+            upgrade_guard=upgrade_guard,
+            later=self._later,
+        )
+
+    # --- the whole ------------------------------------------------------------------------------
+    async def boot(self) -> None:
+        """Bring every module to what is wanted of it: what the last host left in the middle is walked back
+        by the table first. Returns when all have settled; what fails, fails alone."""
+        asked = [self._settle(record.id) for record in self._book.all()]
+        for outcome in await asyncio.gather(*asked, return_exceptions=True):
+            if isinstance(outcome, Exception):
+                _log.warning("module.boot_delayed", error=str(outcome))
+
+    async def close(self, *, budget: float) -> list[str]:
+        """The end of the host: `on_stop` and `on_unload` of all, consumers before what they use, within
+        `budget` seconds in all. Whoever is not done is killed, and named in what is returned. What is
+        stored stays as it is: a shutdown is no failure."""
+        self._closing = True
+        actors = list(self._actors.values())
+        await asyncio.gather(*(actor.close() for actor in actors))
+        stragglers = await close_modules([actor.life for actor in actors], budget=budget, clock=self._clock)
+        await self._end_background()
+        return stragglers
+
+    async def _end_background(self) -> None:
+        """What is cut short here is done at the next boot; processes are killed."""
+        await asyncio.sleep(0)  # each has to have begun, to clean up
+        for task in list(self._background):
+            task.cancel()
+        if self._background:
+            await asyncio.wait(self._background)
+
+    def _later(self, work: Callable[[], Awaitable[object]], name: str) -> None:
+        async def done() -> object:
+            try:
+                return await work()
+            except Exception as error:
+                _log.warning("module.background_failed", task=name, error=str(error))
+                return None
+
+        task = asyncio.create_task(done(), name=name)
+        self._background.add(task)
+        task.add_done_callback(self._background.discard)
+
+    # --- verbs ----------------------------------------------------------------------------------
+    async def install(self, record: PackageRecord) -> PackageRecord:
+        """Store a new package and lead it to its intent. ALREADY_EXISTS when it is installed."""
+        await self._book.add(first_step(record, at=self._clock.now()))
+        return await self._settle(record.id)
+
+    async def upgrade(self, record: PackageRecord, *, rollback: bool = True) -> UpgradeStory:
+        """Put this package in the place of the stored one. `UpgradeFailed` when the old one served and the
+        new one did not come up; with `rollback` the old one serves again then."""
+        actor = self._actor(record.id)
+        return await actor.ask(lambda: Upgrade(actor.life, record, rollback=rollback).run())
+
+    async def activate(self, id: str) -> PackageRecord:
+        return await self._ask(id, verbs.activate)
+
+    async def deactivate(self, id: str) -> PackageRecord:
+        return await self._ask(id, verbs.deactivate)
+
+    async def pause(self, id: str, reason: str) -> PackageRecord:
+        return await self._ask(id, lambda life: verbs.pause(life, reason))
+
+    async def resume(self, id: str) -> PackageRecord:
+        return await self._ask(id, verbs.resume)
+
+    async def recover(self, id: str) -> PackageRecord:
+        return await self._ask(id, verbs.recover)
+
+    async def reload(self, id: str, settings: dict[str, Any]) -> PackageRecord:
+        return await self._ask(id, lambda life: verbs.reload(life, settings))
+
+    async def uninstall(self, id: str) -> PackageRecord:
+        """The last record. Its data stay until somebody drops them."""
+        record = await self._ask(id, verbs.uninstall)
+        if self._book.find(id) is None and id in self._actors:
+            await self._actors.pop(id).close()
+        return record
+
+    async def _settle(self, id: str) -> PackageRecord:
+        return await self._ask(id, verbs.settled)
+
+    async def _ask(self, id: str, verb: Callable[[ModuleLife], Awaitable[PackageRecord]]) -> PackageRecord:
+        actor = self._actor(id)
+        return await actor.ask(lambda: verb(actor.life))
+
+    def _actor(self, id: str) -> ModuleActor:
+        if self._closing:
+            raise ending(id)
+        actor = self._actors.get(id)
+        if actor is None:
+            if self._book.find(id) is None:
+                raise not_installed(id, [known.id for known in self._book.all()])
+            actor = self._actors[id] = ModuleActor(id, self._kit)
+        return actor
+
+    # --- looking --------------------------------------------------------------------------------
+    def scope(self, id: str) -> Scope | None:
+        """The scope of a module that has a process, ACTIVE or not."""
+        actor = self._actors.get(id)
+        return actor.life.run.scope if actor else None
+
+    def live(self, id: str) -> LiveModule | None:
+        """None when no process of it runs."""
+        actor = self._actors.get(id)
+        scope = actor.life.run.scope if actor else None
+        if actor is None or scope is None:
+            return None
+        counts: CallCounts = actor.life.counts
+        return LiveModule(
+            pid=scope.process.pid,
+            sample=scope.process.sample(),
+            registrations=tuple(scope.registrations()),
+            calls=counts.calls,
+            failures=counts.failures,
+            overruns=counts.overruns,
+            seconds=counts.seconds,
+            longest_seconds=counts.longest_seconds,
+        )
+
+    async def health(self, id: str) -> HealthAnswer:
+        """What its `health_check` says. MODULE_NOT_ACTIVE while it does not serve."""
+        record = self._book.find(id)
+        if record is None:
+            raise not_installed(id, [known.id for known in self._book.all()])
+        scope = self.scope(id)
+        if scope is None or not scope.serving:
+            raise not_active(record)
+        return await scope.call(
+            "health_check", HEALTH, Nothing(), answer=HealthAnswer, deadline=scope.hook_deadline
+        )
+
+    # --- capabilities ---------------------------------------------------------------------------
+    async def _call_capability(self, scope: Scope, request: CapabilityRequest) -> object:
+        return await self.capabilities.call(scope, request)
+
+    def _capabilities_changed(self, ids: set[str]) -> None:
+        """Every handle learns it at once; who has to stop, or may start, does it in its own turn."""
+        for actor in list(self._actors.values()):
+            record = self._book.find(actor.id)
+            if record is None:
+                continue
+            if ids & {requirement.id for requirement in record.manifest.capabilities.requires}:
+                actor.life.run.tell_states(record.manifest)
+                actor.nudge()
+            if actor.life.candidate is not None and actor.life.candidate.scope is not None:
+                actor.life.candidate.tell_states(actor.life.candidate.scope.manifest)

@@ -1,0 +1,107 @@
+"""What modules log: into the host's log under `module:ID`, at a bounded rate, with a tail in the scope.
+
+A module that floods is not cut off for it, and its lines never push out everybody else's: what is over the
+rate is counted and told in one line.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+
+from corral.modules.operations import NoticeHandler
+from corral.modules.scope import Scope
+from corral.sdk.messages import LOG, LogLine
+from corral.system.clock import Clock
+from corral.system.log_names import Logger, logger
+
+BURST: Final = 500
+PER_SECOND: Final = 50.0
+_MESSAGE_MAX: Final = 4096
+_TRACEBACK_MAX: Final = 16_384
+_FIELD_MAX: Final = 1024
+_FIELDS_MAX: Final = 32
+_TAIL_LINE_MAX: Final = 500
+_RESERVED: Final = frozenset({"event", "exc_info", "stack_info", "module", "version"})
+_DECODER: Final = msgspec.msgpack.Decoder(LogLine)
+
+
+class _Voice:
+    """One module's way into the log."""
+
+    def __init__(self, module_id: str, clock: Clock) -> None:
+        self._log: Logger = logger(f"module:{module_id}")
+        self._clock = clock
+        self._left = float(BURST)
+        self._since = clock.monotonic()
+        self._dropped = 0
+
+    def say(self, line: LogLine, *, version: str) -> None:
+        if not self._may():
+            self._dropped += 1
+            return
+        if self._dropped:
+            self._log.warning("module.log_dropped", lines=self._dropped)
+            self._dropped = 0
+        fields: dict[str, str] = {"version": version}
+        for name, value in list(line.fields.items())[:_FIELDS_MAX]:
+            fields[f"{name}_" if name in _RESERVED else name[:100]] = value[:_FIELD_MAX]
+        if line.traceback:
+            fields["traceback"] = line.traceback[-_TRACEBACK_MAX:]
+        getattr(self._log, _LEVELS.get(line.level.upper(), "info"))(line.message[:_MESSAGE_MAX], **fields)
+
+    def _may(self) -> bool:
+        now = self._clock.monotonic()
+        self._left = min(float(BURST), self._left + (now - self._since) * PER_SECOND)
+        self._since = now
+        if self._left < 1:
+            return False
+        self._left -= 1
+        return True
+
+
+_LEVELS: Final = {
+    "TRACE": "trace",
+    "DEBUG": "debug",
+    "INFO": "info",
+    "WARN": "warning",
+    "WARNING": "warning",
+    "ERROR": "error",
+    "CRITICAL": "critical",
+}
+
+
+class ModuleLogs:
+    """The voices of all modules of a host. The rate is a module's, not a process's: to be started again
+    gives no new credit."""
+
+    def __init__(self, *, clock: Clock) -> None:
+        self._clock = clock
+        self._voices: dict[str, _Voice] = {}
+
+    def notices(self) -> dict[str, NoticeHandler]:
+        return {LOG: self.take}
+
+    def take(self, scope: Scope, body: msgspec.Raw) -> None:
+        """A `LogLine`; what is none is left off."""
+        try:
+            line = _DECODER.decode(body)
+        except msgspec.DecodeError:
+            return
+        scope.log_tail.append(_tail_line(line))
+        voice = self._voices.get(scope.module_id)
+        if voice is None:
+            voice = self._voices[scope.module_id] = _Voice(scope.module_id, self._clock)
+        voice.say(line, version=scope.version)
+
+    def forget(self, module_id: str) -> None:
+        """The package is gone."""
+        self._voices.pop(module_id, None)
+
+
+def _tail_line(line: LogLine) -> str:
+    told = f"{line.level.upper()[:8]} {line.message[:_TAIL_LINE_MAX]}"
+    if line.traceback:
+        told += " | " + line.traceback.strip().rpartition("\n")[2][:_TAIL_LINE_MAX]
+    return told

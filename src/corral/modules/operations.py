@@ -1,0 +1,45 @@
+"""What a module may ask of its host: one value for each method, put together by whoever wires the host."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from typing import Any
+
+import msgspec
+
+from corral.errors import Code, Rejected, unknown_choice
+from corral.modules.scope import Scope
+
+
+class Operation(msgspec.Struct, frozen=True, kw_only=True):
+    """A method of the host. `handler` gets the scope of the module that calls and the decoded body; what
+    it returns is the answer's body. A `CorralError` of it reaches the module with its code."""
+
+    method: str
+    body: type[Any]
+    handler: Callable[[Scope, Any], Awaitable[object]]
+
+
+NoticeHandler = Callable[[Scope, msgspec.Raw], None]
+"""Takes what a module said without waiting for an answer; must neither block nor raise."""
+
+
+class OperationTable:
+    """All operations of a host, and how one is served for a scope."""
+
+    def __init__(self, operations: Iterable[Operation]) -> None:
+        self._operations: Mapping[str, Operation] = {known.method: known for known in operations}
+
+    async def serve(self, scope: Scope, method: str, body: msgspec.Raw) -> object:
+        """The answer to one call. Rejected NOT_FOUND for a method nobody offers, BAD_REQUEST for a body
+        that does not fit, NOT_RUNNING once the scope is closed: what it made could not be undone any more."""
+        if scope.closed:
+            raise Rejected(Code.NOT_RUNNING, f"module '{scope.module_id}' is not running any more")
+        operation = self._operations.get(method)
+        if operation is None:
+            raise unknown_choice("method", method, self._operations, code=Code.NOT_FOUND)
+        try:
+            wanted = msgspec.msgpack.decode(body, type=operation.body)
+        except msgspec.DecodeError as error:
+            raise Rejected(Code.BAD_REQUEST, f"the body of '{method}' does not fit: {error}") from None
+        return await operation.handler(scope, wanted)

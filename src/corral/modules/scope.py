@@ -1,0 +1,224 @@
+"""All that a host holds on behalf of one loaded module. Closing the scope removes it, whether the module
+cooperates or not.
+
+A scope lives as long as the module's process. What the module registers in `on_load` stays as long as
+that; what it registers from `on_start` on belongs to the start, and goes when the module is stopped.
+Events and tasks reach the module only while it serves, which is: while it is ACTIVE.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import collections
+import contextlib
+import inspect
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from typing import Any, Final, TypeVar
+
+import structlog
+
+from corral.domain.module_manifest import DEFAULT_HOOK_DEADLINE_MS, Manifest, ModuleHost
+from corral.errors import Code, Rejected
+from corral.modules.breaker import Breaker, CallCounts
+from corral.modules.failures import CallOverrun
+from corral.modules.process_port import RunningModule
+from corral.system.clock import Clock
+
+T = TypeVar("T")
+
+Undo = Callable[[], Awaitable[None] | None]
+
+LOG_TAIL: Final = 20
+"""Log lines that are kept for the story of a failure."""
+UNDO_SECONDS: Final = 5.0
+
+_log = structlog.get_logger("corral.modules.scope")
+
+
+class Owned:
+    """One thing a module registered. `release` forgets it without undoing: it ended by itself."""
+
+    def __init__(self, scope: Scope, kind: str, name: str, undo: Undo) -> None:
+        self.kind = kind
+        self.name = name
+        self.undo = undo
+        self._scope = scope
+
+    def release(self) -> None:
+        self._scope._forget(self)
+
+
+class Scope:
+    """The host's side of one loaded module. Not safe for other threads than the loop's."""
+
+    def __init__(
+        self,
+        *,
+        module_id: str,
+        version: str,
+        manifest: Manifest,
+        host: ModuleHost,
+        generation: int,
+        config: dict[str, Any],
+        clock: Clock,
+        breaker: Breaker,
+        counts: CallCounts,
+    ) -> None:
+        self.module_id = module_id
+        self.version = version
+        self.manifest = manifest
+        self.host = host
+        self.generation = generation
+        """Which generation of its collections it works on."""
+        self.config = config
+        self.breaker = breaker
+        self.counts = counts
+        self.log_tail: collections.deque[str] = collections.deque(maxlen=LOG_TAIL)
+        self.hooks: frozenset[str] = frozenset()
+        """The hooks its class really has; known once it is constructed."""
+        self._clock = clock
+        self._process: RunningModule | None = None
+        self._loaded: list[Owned] = []
+        self._started: list[Owned] | None = None
+        self._serving = asyncio.Event()
+        self.closed = False
+
+    @property
+    def process(self) -> RunningModule:
+        if self._process is None:
+            raise Rejected(Code.MODULE_NOT_ACTIVE, f"module '{self.module_id}' has no process")
+        return self._process
+
+    @property
+    def attached(self) -> bool:
+        return self._process is not None
+
+    def attach(self, process: RunningModule) -> None:
+        """Once, as soon as there is one: it may call before it is told to."""
+        self._process = process
+
+    @property
+    def hook_deadline(self) -> float:
+        """Seconds a hook of the module may take."""
+        backend = self.manifest.backend_on(self.host)
+        return (backend.hook_deadline_ms if backend else DEFAULT_HOOK_DEADLINE_MS) / 1000
+
+    # --- what it owns ---------------------------------------------------------------------------
+    def own(self, kind: str, name: str, undo: Undo) -> Owned:
+        """Put something into the scope; `undo` takes it away again and is called at most once. Rejected
+        once the scope is closed: whoever made the thing has to take it away himself."""
+        if self.closed:
+            raise Rejected(Code.NOT_RUNNING, f"module '{self.module_id}' is not running any more")
+        owned = Owned(self, kind, name, undo)
+        (self._loaded if self._started is None else self._started).append(owned)
+        return owned
+
+    def registrations(self) -> list[tuple[str, str]]:
+        """Kind and name of all it holds, in the order they came."""
+        return [(owned.kind, owned.name) for owned in [*self._loaded, *(self._started or ())]]
+
+    def begin_start(self) -> None:
+        """From here on, what is registered belongs to the start."""
+        if self._started is None:
+            self._started = []
+
+    async def end_start(self) -> None:
+        """Undo what was registered since `begin_start`, the last first; the rest stays, but rests."""
+        self.rest()
+        while self._started:
+            await self._undo(self._started.pop())
+        self._started = None
+
+    async def close(self) -> None:
+        """Undo everything, the last first. One undo that fails or hangs does not keep the others."""
+        self.closed = True
+        await self.end_start()
+        while self._loaded:
+            await self._undo(self._loaded.pop())
+
+    async def _undo(self, owned: Owned) -> None:
+        try:
+            async with asyncio.timeout(UNDO_SECONDS):
+                pending = owned.undo()
+                if inspect.isawaitable(pending):
+                    await pending
+        except Exception as error:
+            _log.error(
+                "module.undo_failed",
+                module=self.module_id,
+                kind=owned.kind,
+                name=owned.name,
+                error=repr(error),
+            )
+
+    def _forget(self, owned: Owned) -> None:
+        for held in (self._loaded, self._started or []):
+            if owned in held:
+                held.remove(owned)
+
+    # --- whether it serves ----------------------------------------------------------------------
+    @property
+    def serving(self) -> bool:
+        return self._serving.is_set()
+
+    async def until_serving(self) -> None:
+        """Returns while the module is ACTIVE; what is to be delivered to it waits here."""
+        await self._serving.wait()
+
+    def serve(self) -> None:
+        self._serving.set()
+
+    def rest(self) -> None:
+        self._serving.clear()
+
+    # --- calls into the module ------------------------------------------------------------------
+    async def call(
+        self,
+        what: str,
+        method: str,
+        body: object,
+        *,
+        answer: type[T],
+        deadline: float,
+        blame: bool = True,
+    ) -> T:
+        """Call the module, counted and watched by the breaker. `what` names the call in reasons, such as
+        `event:GROUP_CREATED`. Without `blame` an overrun is not held against it: the caller had less
+        patience than the module was promised. Raises what `ModuleProcess.call` raises."""
+        with self._watch(what, blame=blame):
+            return await self.process.call(method, body, answer=answer, deadline=deadline)
+
+    @contextlib.asynccontextmanager
+    async def stream(
+        self, what: str, method: str, body: object, *, answer: type[T], deadline: float
+    ) -> AsyncIterator[tuple[T, AsyncIterator[bytes]]]:
+        """Like `call`, for answers that come in chunks. Only the answer's head is timed and watched: how
+        fast the rest goes is up to whoever reads it."""
+        opening = self.process.stream(method, body, answer=answer, deadline=deadline)
+        with self._watch(what, blame=True):
+            head = await opening.__aenter__()
+        async with contextlib.AsyncExitStack() as stack:
+            stack.push_async_exit(opening.__aexit__)
+            yield head
+
+    @contextlib.contextmanager
+    def _watch(self, what: str, *, blame: bool) -> Iterator[None]:
+        began = self._clock.monotonic()
+        try:
+            yield
+        except CallOverrun:
+            self.counts.failures += 1
+            self.counts.overruns += 1
+            if blame:
+                self.breaker.overran(what)
+            raise
+        except asyncio.CancelledError:
+            raise
+        except BaseException:
+            self.counts.failures += 1
+            self.breaker.answered()
+            raise
+        else:
+            self.breaker.answered()
+        finally:
+            self.counts.took(self._clock.monotonic() - began)

@@ -1,0 +1,88 @@
+"""The second adapter of `PackageBook`: records in memory, with everything that was told."""
+
+from __future__ import annotations
+
+import asyncio
+import datetime as dt
+from collections.abc import Sequence
+
+import msgspec
+
+from corral.domain.events import Draft, EventType
+from corral.domain.module_decisions import not_installed
+from corral.domain.module_events import told, uninstalled
+from corral.domain.module_records import PackageRecord
+from corral.errors import Code, Rejected, Retryable
+from corral.modules.book import Change, Told
+
+
+class MemoryBook:
+    """Keeps `commits`, one list of events each. `fail_next` lets the store not answer for a while; with
+    `after` the step happens all the same, as when an answer gets lost."""
+
+    def __init__(self) -> None:
+        self.commits: list[list[Draft]] = []
+        self._records: dict[str, PackageRecord] = {}
+        self._failing = 0
+        self._happens = False
+
+    @property
+    def told(self) -> list[Draft]:
+        return [draft for commit in self.commits for draft in commit]
+
+    def types(self, subject: str) -> list[EventType]:
+        """What was told about a subject, in order."""
+        return [draft.type for draft in self.told if draft.subject == subject]
+
+    def fail_next(self, steps: int, *, after: bool = False) -> None:
+        self._failing, self._happens = steps, after
+
+    def put(self, record: PackageRecord) -> None:
+        """A record as another host left it."""
+        self._records[record.id] = record
+
+    def find(self, id: str) -> PackageRecord | None:
+        return self._records.get(id)
+
+    def all(self) -> list[PackageRecord]:
+        return list(self._records.values())
+
+    async def step(self, id: str, change: Change, *, also: Sequence[Told] = ()) -> PackageRecord:
+        await asyncio.sleep(0)
+        before = self._records.get(id)
+        if before is None:
+            raise not_installed(id, list(self._records))
+        after = change(before)
+        fails = self._fails()
+        if not fails or self._happens:
+            self._records[id] = _stored(after)
+            if after != before or also:
+                self.commits.append([*told(before, after), *also])
+        if fails:
+            raise Retryable(Code.STORE_UNAVAILABLE, "the store does not answer")
+        return self._records[id]
+
+    async def add(self, record: PackageRecord) -> PackageRecord:
+        await asyncio.sleep(0)
+        if record.id in self._records:
+            raise Rejected(Code.ALREADY_EXISTS, f"module '{record.id}' is installed already")
+        self._records[record.id] = _stored(record)
+        self.commits.append(told(None, record))
+        return record
+
+    async def remove(self, id: str, *, reason: str) -> None:
+        await asyncio.sleep(0)
+        record = self._records.pop(id, None)
+        if record is not None:
+            self.commits.append([uninstalled(record, reason=reason, at=dt.datetime.now(dt.UTC))])
+
+    def _fails(self) -> bool:
+        if self._failing <= 0:
+            return False
+        self._failing -= 1
+        return True
+
+
+def _stored(record: PackageRecord) -> PackageRecord:
+    """As a store would give it back: what cannot be written is found out here."""
+    return msgspec.json.decode(msgspec.json.encode(record), type=PackageRecord)
