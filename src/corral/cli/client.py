@@ -90,8 +90,9 @@ class Client:
         content_type: str = "application/octet-stream",
         params: Params | None = None,
         revision: int = 0,
+        method: str = "PUT",
     ) -> Any:
-        """PUT bytes of any length on a connection of its own. A controller that refuses them while they
+        """Send bytes of any length on a connection of its own. A controller that refuses them while they
         are still being sent is heard. `revision`: refused when what it changes has another one."""
         headers = {
             **self._headers(),
@@ -105,7 +106,7 @@ class Client:
         try:
             # Cut off while sending: it does not want the rest, and what it says is in the answer.
             with contextlib.suppress(BrokenPipeError, ConnectionResetError, _Answered):
-                connection.request("PUT", self._target(path, params), body=body, headers=headers)
+                connection.request(method, self._target(path, params), body=body, headers=headers)
             response = connection.getresponse()
             content = response.read(_MAX_BODY)
         except (OSError, http.client.HTTPException) as error:

@@ -15,6 +15,9 @@ NOUNS: Final = {
     "instance": ("corral.cli.instance:instance", "What runs: start, stop, console, logs, commands."),
     "template": ("corral.cli.template:template", "File trees of instances: upload, edit, diff, roll back."),
     "catalog": ("corral.cli.catalog:catalog", "Programs by platform and version: add, list, remove."),
+    "module": ("corral.cli.module:module", "Extensions: install, upgrade, configure; write your own."),
+    "capability": ("corral.cli.capability:capability", "What modules offer one another."),
+    "command": ("corral.cli.command:command", "Commands that modules brought: list, run."),
     "crash": ("corral.cli.crash:crash", "What ended without being asked to."),
     "why": ("corral.cli.why:why", "Why an instance or a group is as it is."),
     "node": ("corral.cli.node:node", "Hosts that run instances: list, cordon, enrol, revoke."),
@@ -34,7 +37,7 @@ NOUNS: Final = {
     "version": ("corral.cli.version:version", "Print the version of this program."),
 }
 
-ALIASES: Final = {"config": "group"}
+ALIASES: Final = {"config": "group", "extension": "module"}
 
 INTERRUPTED: Final = 130
 

@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import ipaddress
 import os
-import socket
 import sys
 from collections.abc import Sequence
 from typing import Final
@@ -26,12 +25,14 @@ from corral.controller.http.server import HttpServer
 from corral.controller.http.setting import Setting
 from corral.controller.ledger import Actor, Step, audit
 from corral.controller.link_server import LinkServer
+from corral.controller.listening import choose_port, reachable, with_ports
 from corral.controller.sessions.server import ServerCertificates
 from corral.controller.standing import ControllerInfo, Place
 from corral.controller.term import LeaderTerm
 from corral.domain.events import Draft, EventType
 from corral.domain.ids import EPOCH_LEAP, Epoch
 from corral.errors import Code, Retryable
+from corral.signing import Verifier, open_verifier
 from corral.store.leadership import Leadership, LeaseTiming, Loss, Term
 from corral.store.opening import open_store
 from corral.store.port import Adapter, Fenced, StoreUnavailable
@@ -45,11 +46,11 @@ from corral.system.logs import start_logging
 from corral.system.loop_watch import LoopWatch
 from corral.system.service import run_service
 from corral.system.shutdown import Stage, run_stages
+from corral.system.threads import to_end
 
 _ROLE: Final = "controller"
 _LOOK_SECONDS: Final = 1.0
 _STORAGE_FAILED: Final = 70
-_WILDCARDS: Final = frozenset({"0.0.0.0", "::"})  # noqa: S104 - recognised, not bound
 _log = structlog.get_logger("corral.controller")
 
 
@@ -83,6 +84,7 @@ class ControllerApp:
         self._store: Adapter
         self._setting: Setting
         self._cluster: Cluster
+        self._verifier: Verifier
         self.place = Place(holder=new_id("controller", self._entropy))
         self.ready = asyncio.Event()
 
@@ -91,6 +93,7 @@ class ControllerApp:
         make_directory(self._config.data)
         try:
             self._stack.enter_context(DirectoryLock(self._config.data, _ROLE))
+            self._verifier = await to_end(open_verifier, self._config.modules.signing, clock=self._clock)
             self._store = await open_store(self._config.store.url, data=self._config.data)
             self._stack.push_async_callback(self._store.close)
             watch = await self._stack.enter_async_context(LoopWatch())
@@ -234,6 +237,7 @@ class ControllerApp:
             clock=self._clock,
             entropy=self._entropy,
             on_fatal=_end_process,
+            verifier=self._verifier,
             opening=opening,
             api_url=f"http://{self.place.own.http}",
         )
@@ -303,7 +307,7 @@ class ControllerApp:
     async def stop(self) -> None:
         """End in order: stop leading, close the doors, give the lease back, close the store."""
         stages = [
-            Stage(name="lead", share=0.4, action=self._stop_leading),
+            Stage(name="lead", share=0.7, action=self._stop_leading),
             Stage(name="link", share=0.5, action=self._stop_link_server),
             Stage(name="lease", share=0.5, action=self._release),
             Stage(name="rest", share=1.0, action=self._stack.aclose),
@@ -336,35 +340,6 @@ def _end_process(error: BaseException) -> None:
     _log.critical("controller.fatal", exc_info=error)
     sys.stderr.write(f"fatal: {error}\n")
     os._exit(_STORAGE_FAILED)
-
-
-def choose_port(listen: str) -> str:
-    """The address with a port that is free right now in place of port 0."""
-    address = parse_address(listen, any_port=True)
-    if address.port:
-        return listen
-    family = socket.AF_INET6 if ":" in address.host else socket.AF_INET
-    with socket.socket(family) as probe:
-        probe.bind((address.host, 0))
-        return str(Address(address.host, probe.getsockname()[1]))
-
-
-def reachable(listen: str) -> str:
-    """An address that others can dial: a wildcard stands for every address of this host, so its name does."""
-    host, port = parse_address(listen)
-    return str(Address(socket.gethostname(), port)) if host in _WILDCARDS else listen
-
-
-def with_ports(config: ControllerConfig, *, grpc_listen: str) -> ControllerConfig:
-    """The configuration with every port decided."""
-    host, _ = config.bootstrap_address
-    listens_anywhere = not config.bootstrap_address.port
-    bootstrap = choose_port(str(Address(host, 0))) if listens_anywhere else config.bootstrap.listen
-    return msgspec.structs.replace(
-        config,
-        grpc=msgspec.structs.replace(config.grpc, listen=grpc_listen),
-        bootstrap=msgspec.structs.replace(config.bootstrap, listen=bootstrap),
-    )
 
 
 def run_controller(config: ControllerConfig, *, parent_fd: int | None = None) -> int:

@@ -17,6 +17,8 @@ from corral.controller.collections import (
     GROUPS,
     IDEMPOTENCY,
     JOIN_TOKENS,
+    MODULE_CURSORS,
+    MODULE_PACKAGES,
     NODES,
     ONLY,
     PLANS,
@@ -55,6 +57,8 @@ class ClusterState:
         self.templates: Final = TemplateMirror()
         self.catalog: Final = Mirror(CATALOG, "catalog entry")
         self.sequences: Final = Mirror(SEQUENCES, "sequence")
+        self.modules: Final = Mirror(MODULE_PACKAGES, "module")
+        self.module_cursors: Final = Mirror(MODULE_CURSORS, "cursor")
         mirrors: tuple[Mirror[Record], ...] = (  # type: ignore[assignment]  # each folds its own type
             self.cluster,
             self.authority,
@@ -72,6 +76,8 @@ class ClusterState:
             self.templates,
             self.catalog,
             self.sequences,
+            self.modules,
+            self.module_cursors,
         )
         self._mirrors = {mirror.collection.name: mirror for mirror in mirrors}
 

@@ -16,6 +16,8 @@ from corral.domain.instance_records import (
     PlanRecord,
     SequenceRecord,
 )
+from corral.domain.module_cursors import ModuleCursor
+from corral.domain.module_records import PackageRecord
 from corral.domain.records import (
     AdminCertificateRecord,
     ApiTokenRecord,
@@ -80,6 +82,9 @@ CRASHES: Final = Collection("crashes", CrashRecord)
 TEMPLATES: Final = Collection("templates", TemplateRecord)
 CATALOG: Final = Collection("catalog", CatalogRecord)
 SEQUENCES: Final = Collection("sequences", SequenceRecord)
+MODULE_PACKAGES: Final = Collection("module_packages", PackageRecord)
+MODULE_CURSORS: Final = Collection("module_cursors", ModuleCursor)
+"""By `MODULE/NAME` of the durable subscription."""
 
 ONLY: Final = "only"
 """The id of the one document in CLUSTER and in AUTHORITY."""

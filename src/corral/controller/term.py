@@ -25,6 +25,8 @@ from corral.controller.http.setting import ClusterControl, Leading, Setting
 from corral.controller.instances.node_reports import InstanceReports
 from corral.controller.instances.service import InstanceService
 from corral.controller.ledger import Ledger, Step
+from corral.controller.modules.parts import ModuleParts
+from corral.controller.modules.service import Modules
 from corral.controller.reconcile.loop import Reconciler
 from corral.controller.reconcile.observation import Observation, awaited_nodes
 from corral.controller.sessions.door import LinkTerm
@@ -38,6 +40,7 @@ from corral.domain.events import Draft, EventType
 from corral.domain.ids import Epoch, NodeId
 from corral.errors import Code, Retryable
 from corral.pki.authority import Authority
+from corral.signing import Verifier
 from corral.store.port import Adapter, Commit, Fenced
 from corral.store.writer import Writer, WriterTiming
 from corral.system.clock import Clock
@@ -45,6 +48,8 @@ from corral.system.config_schema import ControllerConfig
 from corral.system.entropy import Entropy
 
 _RESTART_SECONDS: Final = 1.0
+_MODULES_SHARE: Final = 0.4
+"""Of the shutdown's budget: what modules have to end in."""
 _log = structlog.get_logger("corral.controller.term")
 
 
@@ -63,6 +68,7 @@ class LeaderTerm:
         clock: Clock,
         entropy: Entropy,
         on_fatal: Callable[[BaseException], None],
+        verifier: Verifier,
         opening: Sequence[Step] = (),
         api_url: str = "",
     ) -> None:
@@ -74,6 +80,7 @@ class LeaderTerm:
         self._cluster = cluster
         self._clock = clock
         self._entropy = entropy
+        self._verifier = verifier
         self._opening = tuple(opening)
         self._stack = contextlib.AsyncExitStack()
         self.epoch = epoch
@@ -98,6 +105,7 @@ class LeaderTerm:
         self.workload: Workloads
         self.instances: InstanceService
         self.reconciler: Reconciler
+        self.modules: Modules
         self.authority: Authority
         self.http: Leading
         self.link: LinkTerm
@@ -160,6 +168,8 @@ class LeaderTerm:
         self._keep_running("distribution/warm", self.distribution.run)
         self._keep_running("dispatch/repeat", self.instances.dispatcher.run)
         self._keep_running("reconcile/run", self.reconciler.run)
+        self._stack.push_async_callback(self.modules.close)
+        await self.modules.open()
 
     def _make_suppliers(self) -> None:
         """Those who have what instances are made of, and speak with what runs."""
@@ -207,6 +217,24 @@ class LeaderTerm:
         )
         self.reconciler.begin()
 
+    def _make_modules(self) -> Modules:
+        """Not before the cluster is founded: their data lies under its id."""
+        parts = ModuleParts(
+            config=self._config.modules,
+            data=self._config.data,
+            store=self._store,
+            ledger=self.ledger,
+            hub=self.hub,
+            epoch=self.epoch,
+            holder=self._holder,
+            verifier=self._verifier,
+            registry=self._setting.metrics.registry,
+            clock=self._clock,
+            entropy=self._entropy,
+        )
+        budget = self._config.shutdown.budget_seconds * _MODULES_SHARE
+        return Modules(parts, ledger=self.ledger, budget=budget)
+
     def _judged(self, node_id: NodeId) -> None:
         """A node's session has begun in earnest: it counts, and it gets what it will need."""
         self.reconciler.judged(node_id)
@@ -241,6 +269,7 @@ class LeaderTerm:
 
     def _open_doors(self) -> None:
         self.authority = open_authority(self.state, key_path=self._config.cluster_key_path, clock=self._clock)
+        self.modules = self._make_modules()
         consoles = Consoles(
             state=self.state,
             hub=self.hub,
@@ -264,6 +293,7 @@ class LeaderTerm:
             templates=self.templates,
             distribution=self.distribution,
             workload=self.workload,
+            modules=self.modules,
         )
         self._stack.push_async_callback(self.http.close)
         self._stack.push_async_callback(self.distribution.close)

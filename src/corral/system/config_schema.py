@@ -135,6 +135,61 @@ class WorkloadSection(Section, frozen=True, kw_only=True):
     ] = 3600
 
 
+class RekorSection(Section, frozen=True, kw_only=True):
+    policy: Annotated[
+        str, _says("require-set: a bundle must carry a signed log entry; disabled: it need not.")
+    ] = "require-set"
+    public_key: Annotated[kind.OptionalPath, _says("PEM file of the transparency log's public key.")] = ""
+
+
+class SigningSection(Section, frozen=True, kw_only=True):
+    required: Annotated[bool, _says("Refuse modules without a good signature.")] = False
+    mode: Annotated[str, _says("cosign-bundle, or keyed.")] = "cosign-bundle"
+    trust_root: Annotated[
+        kind.OptionalPath,
+        _says("PEM certificates, PEM public keys, or a Sigstore trusted_root.json."),
+    ] = ""
+    identities: Annotated[
+        tuple[str, ...],
+        _says("Accepted signers: NAME, or NAME issuer=URL, as in their certificates; empty: any."),
+    ] = ()
+    allow_legacy_sig: Annotated[bool, _says("cosign-bundle mode: also accept a `.sig`, with a warning.")] = (
+        True
+    )
+    rekor: RekorSection = RekorSection()
+
+
+class ActivationSection(Section, frozen=True, kw_only=True):
+    wait_timeout_seconds: Annotated[
+        int, Meta(ge=0, le=86_400), _says("How long a module may wait for capabilities; 0: for ever.")
+    ] = 0
+
+
+class KeyValueSection(Section, frozen=True, kw_only=True):
+    url: Annotated[
+        str, Meta(max_length=2048), _says("valkey:// or redis:// for key-value data; empty: the store.")
+    ] = ""
+
+
+class ModulesSection(Section, frozen=True, kw_only=True):
+    memory_mb: Annotated[int, Meta(ge=32, le=1_048_576), _says("Memory of a module that names none.")] = 256
+    max_processes: Annotated[
+        int, Meta(ge=1, le=100_000), _says("Processes and threads of a module that names none.")
+    ] = 64
+    run_as: Annotated[
+        str, Meta(max_length=64), _says("User of module processes, when the host is root; empty: its own.")
+    ] = ""
+    max_archive_bytes: Annotated[kind.Bytes, _says("Largest module archive.")] = 1_073_741_824
+    load_timeout_seconds: Annotated[kind.Seconds, _says("How long import and construction may take.")] = 15
+    leak_grace_seconds: Annotated[kind.Seconds, _says("How long an unloaded module may take to end.")] = 10
+    deaths_before_failed: Annotated[
+        int, Meta(ge=0, le=100), _says("Deaths of its process within ten minutes that are mended.")
+    ] = 3
+    activation: ActivationSection = ActivationSection()
+    signing: SigningSection = SigningSection()
+    key_value: KeyValueSection = KeyValueSection()
+
+
 class InstanceRetentionSection(Section, frozen=True, kw_only=True):
     ended_seconds: Annotated[kind.Seconds, _says("How long records of ended instances stay.")] = 86_400
     ended_per_group: Annotated[int, Meta(ge=1, le=10_000), _says("How many of them a group keeps.")] = 20
@@ -164,6 +219,7 @@ class ControllerConfig(Section, frozen=True, kw_only=True):
     instances: InstanceRetentionSection = InstanceRetentionSection()
     templates: TemplatesSection = TemplatesSection()
     workload: WorkloadSection = WorkloadSection()
+    modules: ModulesSection = ModulesSection()
     shutdown: ShutdownSection = ShutdownSection()
 
     @property

@@ -7,6 +7,7 @@ value can be found by the person who wrote it.
 from __future__ import annotations
 
 import pathlib
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
@@ -26,6 +27,8 @@ RESERVED: Final = frozenset({"CORRAL_URL", "CORRAL_TOKEN", "CORRAL_CONTEXT", "CO
 """Names the command line reads itself."""
 SECRET_PREFIX: Final = "CORRAL_SECRET_"  # noqa: S105 - a prefix of names
 DEFAULT: Final = "default"
+_HUMP: Final = re.compile(r"[A-Z]")
+_HUMPED: Final = re.compile(r"[a-z0-9]+([A-Z][a-z0-9]+)+")
 FLAG: Final = "flag"
 
 
@@ -93,7 +96,8 @@ def _from_text(key: Key, value: object, origin: str) -> object:
 
 
 def read_file(path: pathlib.Path, schema: type[Section]) -> Settings:
-    """A YAML file that names its format and version; every key must be known, once, and in place."""
+    """A YAML file that names its format and version; every key must be known, once, and in place. A key may
+    be written `wait_timeout_seconds` or `waitTimeoutSeconds`."""
     try:
         root = yaml.compose(path.read_text(encoding="utf-8"), Loader=yaml.SafeLoader)
     except OSError as error:
@@ -148,23 +152,29 @@ def _walk(
     seen: set[str] = set()
     for name_node, value_node in mapping.value:
         place = f"file {path}:{name_node.start_mark.line + 1}"
-        name = str(name_node.value)
+        written = str(name_node.value)
+        name = _snake_case(written)
         key_path = prefix + name
         if name in seen:
-            raise refused(f"'{key_path}' stands twice in {path}, again in line {_line(name_node)}")
+            raise refused(f"'{prefix + written}' stands twice in {path}, again in line {_line(name_node)}")
         seen.add(name)
         if not prefix and name in ("format", "version"):
             continue
         if "." in name:
             hint = "write each level on a line of its own, indented under the one before"
-            raise refused(f"'{key_path}' in {path} line {_line(name_node)} is not a key", hint=hint)
+            raise refused(f"'{prefix + written}' in {path} line {_line(name_node)} is not a key", hint=hint)
         if key_path in sections_of(schema):
             yield from _walk_section(path, value_node, key_path, schema)
         elif (key := keys_of(schema).get(key_path)) is not None:
             yield from _leaf(key, value_node, place)
         else:
-            told = f"unknown key '{key_path}' in {path} line {_line(name_node)}"
+            told = f"unknown key '{prefix + written}' in {path} line {_line(name_node)}"
             raise _unknown(told, key_path, schema)
+
+
+def _snake_case(name: str) -> str:
+    """`leakGraceSeconds` is `leak_grace_seconds`; what is written in any third way stays as it is."""
+    return _HUMP.sub(r"_\g<0>", name).lower() if _HUMPED.fullmatch(name) else name
 
 
 def _walk_section(

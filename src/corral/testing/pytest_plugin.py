@@ -40,8 +40,9 @@ def pytest_configure() -> None:
 
 @pytest.fixture(scope="session", autouse=True)
 def _warm_machinery() -> Iterator[None]:
-    """gRPC makes descriptors and threads of its own once per process: before the first census, and
-    kept until the last."""
+    """gRPC and libuv make descriptors and threads of their own once per process: before the first census,
+    and kept until the last."""
+    uvloop.new_event_loop().close()
 
     async def once() -> None:
         server = grpc.aio.server()

@@ -30,6 +30,8 @@ from corral.controller.http.server import HttpServer
 from corral.controller.http.setting import IssuedCertificate, LeaderView, Leading, MemberView, Setting
 from corral.controller.instances.service import InstanceService
 from corral.controller.ledger import Actor, Ledger
+from corral.controller.modules.parts import ModuleParts
+from corral.controller.modules.service import Modules
 from corral.controller.sessions.live import LiveNode
 from corral.controller.templates.library import TemplateLibrary
 from corral.controller.workload.service import Workloads
@@ -42,12 +44,13 @@ from corral.domain.node_states import NodeState
 from corral.domain.permissions import Role
 from corral.domain.records import NodeRecord
 from corral.pki.keys import read_csr
+from corral.signing import open_verifier
 from corral.store.leadership import Leadership
 from corral.store.opening import open_store
 from corral.store.port import ABSENT, Adapter, Commit
 from corral.store.writer import Writer, WriterTiming
 from corral.system.clock import SystemClock
-from corral.system.config_schema import TemplatesSection
+from corral.system.config_schema import ModulesSection, TemplatesSection
 from corral.system.entropy import SystemEntropy
 from corral.testing.failing_store import FailingStore
 from corral.testing.recorded_log import RecordedLog
@@ -56,6 +59,7 @@ DEADLINE = 15.0
 TOKEN_LIFE = dt.timedelta(minutes=5)
 
 
+MODULES = ModulesSection(max_archive_bytes=2 * 1024 * 1024)
 SMALL = TemplatesSection(max_bytes=4 * 1024 * 1024, max_files=200, keep_versions=5)
 
 
@@ -199,6 +203,7 @@ class Rig:
             clock=self.clock,
             life=TOKEN_LIFE,
         )
+        self.modules: Modules
         self.server: HttpServer
         self.setting: Setting
 
@@ -291,6 +296,15 @@ class Rig:
         assert answer.status_code in (200, 201), answer.text
         return answer.json()
 
+    async def install(self, archive: bytes, **query: str) -> dict[str, Any]:
+        """Upload a module; what was answered."""
+        async with self.client() as client:
+            answer = await client.post(
+                "/api/v1/modules", params=query, files={"file": ("m.zip", archive, "application/zip")}
+            )
+        assert answer.status_code in (200, 201), answer.text
+        return answer.json()
+
     async def report(self, id: str, **fields: Any) -> InstanceRecord:
         """Something about an instance has changed; an event says so, as always."""
         stored = self.state.instances.require(id)
@@ -318,6 +332,7 @@ async def http_rig(
     heartbeat_seconds: float = 15.0,
     body_limit: int = 1024 * 1024,
     templates: TemplatesSection = SMALL,
+    modules: ModulesSection = MODULES,
     upload_idle_seconds: float = 30.0,
     scrape_networks: Sequence[str] = (),
     max_streams: int = 2000,
@@ -353,6 +368,7 @@ async def http_rig(
             clock=rig.clock,
             entropy=rig.entropy,
         )
+        rig.modules = _modules(rig, modules)
         rig.leading = Leading(
             setting=rig.setting,
             state=rig.state,
@@ -368,6 +384,7 @@ async def http_rig(
             templates=rig.templates,
             distribution=rig.distribution,
             workload=rig.workload,
+            modules=rig.modules,
             max_streams=max_streams,
         )
         api = Api(setting=rig.setting, gate=rig.gate, routes=routes)
@@ -375,7 +392,26 @@ async def http_rig(
         await rig.server.start()
         stack.push_async_callback(rig.server.stop)
         stack.push_async_callback(rig.leading.close)
+        stack.push_async_callback(rig.modules.close)
+        await rig.modules.open()
         yield rig
+
+
+def _modules(rig: Rig, config: ModulesSection) -> Modules:
+    parts = ModuleParts(
+        config=config,
+        data=rig.data,
+        store=rig.store,
+        ledger=rig.ledger,
+        hub=rig.hub,
+        epoch=rig.cluster.epoch,
+        holder="rig",
+        verifier=open_verifier(config.signing),
+        registry=rig.setting.metrics.registry,
+        clock=rig.clock,
+        entropy=rig.entropy,
+    )
+    return Modules(parts, ledger=rig.ledger, budget=5.0)
 
 
 async def _lead(rig: Rig, stack: contextlib.AsyncExitStack, *, ring_events: int, ring_bytes: int) -> None:

@@ -54,6 +54,14 @@ def encode(value: Any) -> bytes:
     return _ENCODER.encode(value)
 
 
+def secured(headers: Headers) -> Headers:
+    """With the headers that every answer carries, unless the answer says otherwise itself."""
+    if not headers:
+        return SECURITY_HEADERS
+    own = {name for name, _ in headers}
+    return (*(header for header in SECURITY_HEADERS if header[0] not in own), *headers)
+
+
 def revision_of(value: object) -> int | None:
     """The revision a response shape carries, if it describes a single stored resource."""
     found = getattr(value, "revision", None)

@@ -63,7 +63,7 @@ class QueryDecoder:
 
     def decode(self, raw: bytes) -> Any:
         values: dict[str, Any] = {}
-        for name, value in _pairs(raw):
+        for name, value in query_pairs(raw):
             if not value:
                 continue
             if name in self._lists:
@@ -80,7 +80,8 @@ class QueryDecoder:
             raise _invalid(str(error), self._type, where="query") from None
 
 
-def _pairs(raw: bytes) -> list[tuple[str, str]]:
+def query_pairs(raw: bytes) -> list[tuple[str, str]]:
+    """Names and values as they were sent; BAD_REQUEST when there are too many, or they are not UTF-8."""
     try:
         return urllib.parse.parse_qsl(
             raw.decode("ascii"), keep_blank_values=True, max_num_fields=_MAX_PARAMETERS, errors="strict"

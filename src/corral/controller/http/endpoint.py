@@ -56,8 +56,8 @@ class Endpoint:
     def _count(self, request: Request, answer: Answer | None, seconds: float) -> None:
         self._setting.metrics.answered(
             method=request.method if request.method in self._methods else "(other)",
-            route=self._path,
-            status=answer.status if answer else 200,
+            route=request.label or self._path,
+            status=answer.status if answer else request.status,
             seconds=seconds if answer else None,
         )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import http
 from collections.abc import Callable, Iterable
 from typing import Final
 
@@ -16,6 +17,8 @@ _BUCKETS: Final = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0
 
 Players = tuple[str, str, int]
 """Group, instance, how many."""
+
+_STATUSES: Final = frozenset(status.value for status in http.HTTPStatus) | {499}
 
 CONTENT_TYPE: Final = CONTENT_TYPE_PLAIN_0_0_4.encode()
 
@@ -42,7 +45,9 @@ class HttpMetrics:
         self._timers: dict[tuple[str, str], Histogram] = {}
 
     def answered(self, *, method: str, route: str, status: int, seconds: float | None) -> None:
-        """Count an answer; `seconds` is None for a stream, whose length says nothing about us."""
+        """Count an answer; `seconds` is None for a stream, whose length says nothing about us. A status
+        that no standard knows is counted with its hundred: modules may answer with any."""
+        status = status if status in _STATUSES else status - status % 100
         counter = self._counters.get((method, route, status))
         if counter is None:  # resolving labels costs more than counting
             counter = self._requests.labels(method, route, str(status))

@@ -19,9 +19,10 @@ import msgspec
 from corral.controller.cluster_state import Stored
 from corral.controller.http.answers import Answer, Headers, revision_of, shaped
 from corral.controller.http.call import Call
+from corral.controller.http.form_spooling import ReceivedForm
 from corral.controller.http.idempotency import Guard
 from corral.controller.http.preconditions import Match
-from corral.controller.http.route_table import Act, Build, Change, Describe, Mutate, Upload
+from corral.controller.http.route_table import Act, Build, Change, Describe, Intake, Mutate, Upload
 from corral.controller.http.setting import Leading
 from corral.controller.ledger import Step, audit
 from corral.controller.mutations import Mutation
@@ -158,11 +159,28 @@ class Mutator:
                 return known
             mutation = await route.handler(leading, call)
             if not route.ends_term:
-                return (await _record(leading, call, mutation, guard=guard, always=True))[1]
+                always = not route.audited_within
+                return (await _record(leading, call, mutation, guard=guard, always=always))[1]
             answer = shaped(mutation.body, status=mutation.status)
             if guard is not None:
                 self._remember(guard, answer)
             return answer
+
+    async def act_on_form(
+        self,
+        route: Intake,
+        leading: Leading,
+        call: Call[Any, Any],
+        form: ReceivedForm,
+        *,
+        guard: Guard | None,
+    ) -> Answer:
+        """The same with a form that came in whole. The audit is the actor's own."""
+        async with self._alone(guard):
+            if guard is not None and (stored := guard.find(leading.state, call.now)) is not None:
+                return _replay(route, guard, stored)[1]
+            mutation = await route.handler(leading, call, form)
+            return (await _record(leading, call, mutation, guard=guard, always=False))[1]
 
     def _remember(self, guard: Guard, answer: Answer) -> None:
         self._remembered[guard] = msgspec.structs.replace(answer, headers=(*answer.headers, *_REPLAYED))
@@ -226,7 +244,7 @@ async def _record(
                 after=mutation.after,
             )
         )
-        if revision_of(body) is not None:
+        if mutation.steps and revision_of(body) is not None:
             body = msgspec.structs.replace(body, revision=0)  # known only when it is stored
     if guard is not None:
         steps.append(
@@ -244,7 +262,9 @@ async def _record(
     return body, shaped(body, status=mutation.status)
 
 
-def _replay(route: Change | Act, guard: Guard, stored: Stored[IdempotencyRecord]) -> tuple[Any, Answer]:
+def _replay(
+    route: Change | Act | Intake, guard: Guard, stored: Stored[IdempotencyRecord]
+) -> tuple[Any, Answer]:
     """The stored answer. Documents of one transaction share its number: so does the answer's revision."""
     raw = guard.open(stored.record)
     body = _filled(msgspec.json.decode(raw, type=route.response) if raw else None, stored.revision)

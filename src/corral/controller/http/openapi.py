@@ -9,13 +9,17 @@ import msgspec
 
 from corral.controller.http.answers import Answer, ErrorShape, encode
 from corral.controller.http.call import NoQuery
+from corral.controller.http.form_spooling import FILE, RAW_TYPES
 from corral.controller.http.route_table import (
     PUBLIC,
     WORKLOAD,
     Act,
+    Asset,
     Change,
     Download,
+    Intake,
     Probe,
+    Relay,
     Route,
     Socket,
     Stream,
@@ -29,6 +33,7 @@ PATH: Final = "/api/v1/openapi.json"
 
 _REF: Final = "#/components/schemas/{name}"
 _JSON: Final = "application/json"
+_BINARY: Final = {"schema": {"type": "string", "format": "binary"}}
 
 
 class OpenApiShape(msgspec.Struct, frozen=True, kw_only=True):
@@ -112,8 +117,11 @@ def _operation(route: Route, by_type: dict[int, Any], components: dict[str, Any]
     if isinstance(route.permission, Permission):
         operation["x-permission"] = route.permission.value
     if isinstance(route, Upload):
-        binary = {"schema": {"type": "string", "format": "binary"}}
-        operation["requestBody"] = {"required": True, "content": dict.fromkeys(route.media, binary)}
+        operation["requestBody"] = {"required": True, "content": dict.fromkeys(route.media, _BINARY)}
+    if isinstance(route, Intake):
+        operation["requestBody"] = {"required": True, "content": _form(route)}
+    if isinstance(route, Relay) and route.method != "GET":
+        operation["requestBody"] = {"required": False, "content": {"application/octet-stream": _BINARY}}
     if route.body is not None:
         optional = isinstance(route.body, type) and not any(
             field.required for field in msgspec.structs.fields(route.body)
@@ -125,9 +133,15 @@ def _operation(route: Route, by_type: dict[int, Any], components: dict[str, Any]
     return operation
 
 
+def _form(route: Intake) -> dict[str, Any]:
+    parts = {name: {"type": "string", "format": "binary"} for name in (FILE, *route.small)}
+    schema = {"type": "object", "properties": parts, "required": [FILE]}
+    return {"multipart/form-data": {"schema": schema}, **dict.fromkeys(RAW_TYPES[:2], _BINARY)}
+
+
 def _responses(route: Route, by_type: dict[int, Any]) -> dict[str, Any]:
     good = {101} if isinstance(route, Socket) else {route.status}
-    if isinstance(route, Change) and route.creates:
+    if isinstance(route, Intake) or (isinstance(route, Change) and route.creates):
         good.add(201)
     refused = {"description": "A refusal", "content": {_JSON: {"schema": by_type[id(ErrorShape)]}}}
     return {**{str(status): _success(route, by_type) for status in sorted(good)}, "default": refused}
@@ -185,7 +199,7 @@ def _not_null(schema: dict[str, Any]) -> dict[str, Any]:
 
 def _headers(route: Route) -> list[dict[str, Any]]:
     found = []
-    if isinstance(route, Change | Act):
+    if isinstance(route, Change | Act | Intake):
         key = {"type": "string", "minLength": 1, "maxLength": 255, "pattern": "^[!-~]+$"}
         found.append(_header("Idempotency-Key", "The same key takes effect once.", key))
     if isinstance(route, Change) and route.revises is not None:
@@ -193,6 +207,8 @@ def _headers(route: Route) -> list[dict[str, Any]]:
         found.append(_header("If-Match", "Only if the revision is still this ETag.", match))
     if isinstance(route, Stream):
         found.append(_header("Last-Event-ID", "Where the stream broke off.", {"type": "string"}))
+    if isinstance(route, Asset):
+        found.append(_header("If-None-Match", "Only if it is not this ETag.", {"type": "string"}))
     return found
 
 
@@ -205,7 +221,9 @@ def _success(route: Route, by_type: dict[int, Any]) -> dict[str, Any]:
     if isinstance(route, Stream):
         said["content"] = {"text/event-stream": {"schema": {"type": "string"}}}
     elif isinstance(route, Download):
-        said["content"] = {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}}
+        said["content"] = {"application/octet-stream": _BINARY}
+    elif isinstance(route, Asset | Relay):
+        said["content"] = {"*/*": _BINARY}
     elif isinstance(route, Probe) and route.response is None:
         said["content"] = {route.content_type: {"schema": {"type": "string"}}}
     elif route.response is not None:

@@ -30,7 +30,19 @@ class ClientGone(Exception):
 class Request:
     """The parts of a request that the pipeline needs, decoded when asked for."""
 
-    __slots__ = ("_headers", "_receive", "address", "id", "is_socket", "method", "path", "query", "scope")
+    __slots__ = (
+        "_headers",
+        "_receive",
+        "address",
+        "id",
+        "is_socket",
+        "label",
+        "method",
+        "path",
+        "query",
+        "scope",
+        "status",
+    )
 
     def __init__(self, scope: Scope, receive: Receive, *, entropy: Entropy) -> None:
         self.scope = scope
@@ -47,6 +59,10 @@ class Request:
         self.address: str = client[0] if client else ""
         given = headers.get(b"x-request-id", b"")
         self.id = given if _REQUEST_ID.fullmatch(given) else new_id("req", entropy).encode()
+        self.label: str | None = None
+        """What it is counted under, when not under its path in the route table."""
+        self.status = 200
+        """What it is counted as, when its answer was sent in pieces."""
 
     def header(self, name: bytes) -> str | None:
         value = self._headers.get(name)
@@ -103,6 +119,16 @@ class Request:
                 if coding == "identity"
                 else f"cannot take a body with Content-Encoding '{coding[:40]}'",
                 hint="send the bytes of the file themselves as the body",
+            )
+
+    def require_plain(self) -> None:
+        """Refuse a body that was compressed on its way."""
+        coding = (self.header(b"content-encoding") or "identity").lower()
+        if coding != "identity":
+            raise Rejected(
+                Code.UNSUPPORTED_MEDIA_TYPE,
+                f"cannot take a body with Content-Encoding '{coding[:40]}'",
+                hint="send it as it is",
             )
 
     def require_json(self) -> None:

@@ -5,8 +5,11 @@ The kind of a route says what it may do:
 - a `Probe` answers in any role, a `Read` looks;
 - a `Mutate` describes a change that the framework commits, a `Build` stores contents first and then
   describes the change that names them, an `Upload` does so with a body that is streamed to it;
-- an `Act` has an effect outside the store before it is recorded;
-- a `Stream` does not end by itself, a `Download` is as long as it is, a `Socket` speaks both ways;
+- an `Act` has an effect outside the store before it is recorded, an `Intake` does so with a form that is
+  streamed to it;
+- a `Stream` does not end by itself, a `Download` is as long as it is, a `Socket` speaks both ways, an
+  `Asset` is a whole file that browsers keep;
+- a `Relay` hands a request on to a module, which says what it takes and what permission that needs;
 - a `Report` comes from a workload, by the token of its run, and is neither stored nor audited.
 """
 
@@ -14,6 +17,7 @@ from __future__ import annotations
 
 import asyncio
 import enum
+import pathlib
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -22,6 +26,7 @@ from typing import Any, ClassVar, Final, Protocol
 from corral.controller.cluster_state import ClusterState, Stored
 from corral.controller.http.answers import Answer
 from corral.controller.http.call import Call, NoQuery, Query
+from corral.controller.http.form_spooling import ReceivedForm
 from corral.controller.http.setting import Gate, Leading, Setting
 from corral.controller.mutations import Mutation
 from corral.controller.workload.tokens import WorkloadRun
@@ -58,6 +63,8 @@ ProbeHandler = Callable[[Setting, Gate], Answer]
 ReadHandler = Callable[[Leading, Call[Any, Any]], Awaitable[object]]
 MutateHandler = Callable[[Leading, Call[Any, Any]], Mutation]
 ActHandler = Callable[[Leading, Call[Any, Any]], Awaitable[Mutation]]
+IntakeHandler = Callable[[Leading, Call[Any, Any], ReceivedForm], Awaitable[Mutation]]
+AssetHandler = Callable[[Leading, Call[Any, Any]], Awaitable[Answer]]
 Describe = Callable[[], Awaitable[Mutation]]
 """Describes a change for contents that are stored; asked again when somebody else was faster. Between
 its last look at the state and its answer it waits for nothing: what it looked at still holds then.
@@ -217,11 +224,42 @@ class Act(Route):
     """Does something outside the transaction, then records it. Repeating it must be harmless."""
 
     handler: ActHandler
+    audited_within: bool = False
+    """What acts writes the audit entry itself, in the commit of each change: none is added to it."""
     ends_term: bool = False
     """The act ends this term of leading and its audit entry opens the next one: there is no ledger
     left to record it in, and an idempotency key is remembered by this process alone."""
 
     mutates: ClassVar[bool] = True
+
+
+@dataclass(frozen=True, kw_only=True)
+class Intake(Route):
+    """An `Act` on a form: one file of any size, which lies on disk when the handler is called, and some
+    small parts. The caller is checked before the first byte is read. An idempotency key speaks for what
+    was sent: a repetition has to send it again. Whoever acts audits it."""
+
+    handler: IntakeHandler
+    limit: UploadLimit
+    directory: Callable[[Leading], pathlib.Path]
+    """Where the file lies meanwhile."""
+    small: Mapping[str, int]
+    """The parts beside the file, and how large each may be."""
+
+    mutates: ClassVar[bool] = True
+
+
+@dataclass(frozen=True, kw_only=True)
+class Asset(Route):
+    """A whole file; its entity tag is a hash of its content, and who has it is told so (304)."""
+
+    handler: AssetHandler
+
+
+@dataclass(frozen=True, kw_only=True)
+class Relay(Route):
+    """Every request of a method beneath a module. `permission` is the least a caller needs; the module's
+    declaration says what else. What may change something is audited before the module hears of it."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -7,8 +7,10 @@ from typing import Final
 from corral.controller.http.openapi import with_description
 from corral.controller.http.resources import (
     audit,
+    capabilities,
     catalog,
     cluster,
+    commands,
     consoles,
     crashes,
     decisions,
@@ -18,6 +20,9 @@ from corral.controller.http.resources import (
     instances,
     join_tokens,
     logs,
+    module_frontend,
+    module_verbs,
+    modules,
     node_caches,
     nodes,
     probes,
@@ -51,5 +56,10 @@ ROUTES: Final[tuple[Route, ...]] = with_description(
         *audit.ROUTES,
         *cluster.ROUTES,
         *workload.ROUTES,
+        *modules.ROUTES,
+        *module_verbs.ROUTES,
+        *capabilities.ROUTES,
+        *commands.ROUTES,
+        *module_frontend.ROUTES,
     )
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -15,19 +16,24 @@ from corral.controller.http.authentication import (
 )
 from corral.controller.http.call import Call, Caller
 from corral.controller.http.decoding import BodyDecoder, QueryDecoder
+from corral.controller.http.form_spooling import HEADS, received_form, require_form
 from corral.controller.http.idempotency import Guard, guard_of
+from corral.controller.http.module_calls import relay
 from corral.controller.http.mutating import Mutator, require
 from corral.controller.http.preconditions import parse_match
 from corral.controller.http.request import Request, Scope, Send
 from corral.controller.http.route_table import (
     PUBLIC,
     Act,
+    Asset,
     Build,
     Content,
     Download,
+    Intake,
     Mutate,
     Probe,
     Read,
+    Relay,
     Report,
     Route,
     Socket,
@@ -37,7 +43,7 @@ from corral.controller.http.route_table import (
 from corral.controller.http.setting import Gate, Leading, Setting
 from corral.controller.http.sockets import serve_socket, ticket_of
 from corral.controller.http.streaming import serve_download, serve_stream
-from corral.controller.http.uploading import Incoming, take_in
+from corral.controller.http.uploading import Incoming, take_in, within
 from corral.domain.permissions import Permission
 from corral.errors import Bug, Code, Rejected, Retryable
 
@@ -69,7 +75,9 @@ class Served:
         if isinstance(self._route, Socket) and request.header(b"authorization") is None:
             ticket = ticket_of(request)
         caller = self._caller(leading, request, ticket=ticket)
-        raw = b"" if isinstance(self._route, Upload) else await self._read_body(request)
+        if isinstance(self._route, Relay):
+            return await relay(leading, caller, request, send)
+        raw = b"" if isinstance(self._route, Upload | Intake) else await self._read_body(request)
         call: Call[Any, Any] = Call(
             caller=caller,
             path=_path(request.scope),
@@ -126,8 +134,12 @@ class Served:
             case Download() | Socket():
                 await self._serve(route, leading, call, request, send)
                 return None
+            case Asset():
+                return _unless_held(await route.handler(leading, call), request)
             case Upload():
                 return await self._upload(route, leading, call, request)
+            case Intake():
+                return await self._take_form(route, leading, call, request)
             case Mutate() | Build() | Act():
                 return await self._change(route, leading, call, request, raw)
             case _:
@@ -147,8 +159,7 @@ class Served:
             return await self._mutator.mutate(route, leading, call, guard=guard, match=match)
         if isinstance(route, Build):
             return await self._mutator.build(route, leading, call, guard=guard, match=match)
-        if match is not None:
-            raise Rejected(Code.BAD_REQUEST, f"If-Match means nothing to {route.name}", field="If-Match")
+        _refuse_match(route, request)
         return await self._mutator.act(route, leading, call, guard=guard)
 
     async def _upload(
@@ -168,6 +179,35 @@ class Served:
             describe = await take_in(route, leading, call, incoming=incoming, stream=stream)
         guard = _guard(request, call, incoming.digest)
         return await self._mutator.commit_upload(route, leading, call, describe, guard=guard, match=match)
+
+    async def _take_form(
+        self, route: Intake, leading: Leading, call: Call[Any, Any], request: Request
+    ) -> Answer:
+        """Everything that can be refused without the body is refused before it is read."""
+        _refuse_match(route, request)
+        _guard(request, call, b"")
+        content_type = request.header(b"content-type") or ""
+        require_form(content_type)
+        request.require_plain()
+        limit = route.limit(leading)
+        whole = limit + sum(route.small.values()) + HEADS
+        request.refuse_declared(whole)
+        incoming = Incoming(
+            request, limit=whole, idle_seconds=self._setting.upload_idle_seconds, digested=False
+        )
+        async with contextlib.AsyncExitStack() as stack:
+            pieces = await stack.enter_async_context(contextlib.aclosing(incoming.pieces()))
+            receiving = received_form(
+                pieces,
+                content_type=content_type,
+                directory=route.directory(leading),
+                limit=limit,
+                small=route.small,
+            )
+            with leading.streams.opened(call.caller.token) as stream:
+                form = await within(leading, stream, stack.enter_async_context(receiving))
+            guard = _guard(request, call, form.digest)
+            return await self._mutator.act_on_form(route, leading, call, form, guard=guard)
 
     async def _report(self, route: Report, leading: Leading, request: Request) -> Answer:
         run = authenticate_workload(leading, request, late=route.late)
@@ -230,6 +270,20 @@ class Served:
 def _path(scope: Scope) -> Mapping[str, str]:
     found: Mapping[str, str] = scope.get("path_params", {})
     return found
+
+
+def _refuse_match(route: Route, request: Request) -> None:
+    if request.header(b"if-match") is not None:
+        raise Rejected(Code.BAD_REQUEST, f"If-Match means nothing to {route.name}", field="If-Match")
+
+
+def _unless_held(answer: Answer, request: Request) -> Answer:
+    """An asset, or word that the caller has it already (RFC 9110: tags are compared weakly here)."""
+    tag = dict(answer.headers).get(b"etag", b"").decode("latin-1")
+    held = (request.header(b"if-none-match") or "").split(",")
+    if answer.status != 200 or tag not in {each.strip().removeprefix("W/") for each in held}:
+        return answer
+    return Answer(status=304, headers=answer.headers)
 
 
 def _guard(request: Request, call: Call[Any, Any], body: bytes) -> Guard | None:

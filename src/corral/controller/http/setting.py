@@ -23,6 +23,7 @@ from corral.controller.http.tickets import Tickets
 from corral.controller.http.turns import Turns
 from corral.controller.instances.workspace import Workspace
 from corral.controller.ledger import Actor, Ledger
+from corral.controller.modules.service import Modules
 from corral.controller.sessions.live import LiveNodes
 from corral.controller.templates.library import TemplateLibrary
 from corral.controller.workload.service import Workloads
@@ -179,6 +180,7 @@ class Leading:
         templates: TemplateLibrary,
         distribution: Distribution,
         workload: Workloads,
+        modules: Modules,
         max_streams: int = 2000,
     ) -> None:
         self.setting = setting
@@ -195,6 +197,7 @@ class Leading:
         self.templates = templates
         self.distribution = distribution
         self.workload = workload
+        self.modules = modules
         self.edits = Turns()
         """Edits of one template come one after the other: each is made from the files of the one before."""
         self.tickets = Tickets(clock=setting.clock, entropy=setting.entropy)

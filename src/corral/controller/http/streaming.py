@@ -70,14 +70,19 @@ async def serve_download(
     if request.method == "HEAD" or await _run(request, stream, content.pump, write):
         await send({"type": "http.response.body", "body": b"", "more_body": False})
     else:
-        request.abort()
-        await asyncio.sleep(0)  # the server learns of it in its next step, and must before we return
+        await cut(request)
+
+
+async def cut(request: Request) -> None:
+    """Drop the connection: what was sent so far is not all of it."""
+    request.abort()
+    await asyncio.sleep(0)  # the server learns of it in its next step, and must before we return
 
 
 async def _run(request: Request, stream: OpenStream, pump: Pump, write: Write) -> bool:
     """Run a pump until something ends it; True when it ended by itself and had no trouble."""
     writing = asyncio.ensure_future(pump(write))
-    leaving = asyncio.ensure_future(_until_gone(request))
+    leaving = asyncio.ensure_future(until_gone(request))
     ends: set[asyncio.Future[Any]] = {writing, leaving, stream.closing}
     try:
         await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
@@ -91,7 +96,7 @@ async def _run(request: Request, stream: OpenStream, pump: Pump, write: Write) -
     return whole and outcome is None
 
 
-async def _until_gone(request: Request) -> None:
+async def until_gone(request: Request) -> None:
     while (await request.receive())["type"] != "http.disconnect":
         pass
 
@@ -103,5 +108,4 @@ async def _say_goodbye(request: Request, send: Send, stream: OpenStream) -> None
         async with asyncio.timeout(_GOODBYE_SECONDS):
             await send({"type": "http.response.body", "body": comment_frame(reason), "more_body": False})
     except TimeoutError:
-        request.abort()
-        await asyncio.sleep(0)  # the server learns of it in its next step, and must before we return
+        await cut(request)

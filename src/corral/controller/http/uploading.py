@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import hashlib
-from collections.abc import AsyncGenerator
-from typing import Any, Final
+from collections.abc import AsyncGenerator, Awaitable
+from typing import Any, Final, TypeVar
 
 from corral.controller.http.call import Call
 from corral.controller.http.open_streams import OpenStream
@@ -14,6 +14,8 @@ from corral.controller.http.request import ClientGone, Request, too_large
 from corral.controller.http.route_table import Describe, Upload
 from corral.controller.http.setting import Leading
 from corral.errors import Code, CorralError, Rejected, Retryable
+
+T = TypeVar("T")
 
 _SLOWEST: Final = 1024
 """Bytes a second on the whole; who sends less holds a place that others need."""
@@ -91,7 +93,12 @@ async def take_in(
         await incoming.drain()
         return describe
 
-    working = asyncio.ensure_future(work())
+    return await within(leading, stream, work())
+
+
+async def within(leading: Leading, stream: OpenStream, work: Awaitable[T]) -> T:
+    """What `work` yields, unless the caller's token or this term ends before it does."""
+    working = asyncio.ensure_future(work)
     ends: set[asyncio.Future[Any]] = {working, stream.closing}
     try:
         await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)

@@ -1,7 +1,7 @@
 """Collection of contents that nothing names any more.
 
-What is named is marked: by the versions of all templates, by uploaded entries of the catalog, and by stored
-plans. The rest goes when nobody has stamped it for `templates.collect_after_seconds`. Whoever is about to
+What is named is marked: by the versions of all templates, by uploaded entries of the catalog, by installed
+modules, and by stored plans. The rest goes when nobody has stamped it for `templates.collect_after_seconds`. Whoever is about to
 name a content stamps it first and commits afterwards; the store judges a stamp and drops the blob in one
 step. So it does not matter that records change while a collection is under way.
 """
@@ -18,6 +18,7 @@ import structlog
 
 from corral.controller.cluster_state import ClusterState
 from corral.controller.instances.plan_use import decoded
+from corral.controller.modules.package_blobs import blobs_of
 from corral.domain.instance_records import PlanRecord
 from corral.domain.templates import decode_manifest
 from corral.errors import Code, Rejected, Retryable
@@ -53,7 +54,8 @@ def roots_of(state: ClusterState) -> Roots:
         manifests=frozenset(
             version.manifest for stored in state.templates for version in stored.record.versions
         ),
-        blobs=frozenset(stored.record.sha256 for stored in state.catalog if not stored.record.url),
+        blobs=frozenset(stored.record.sha256 for stored in state.catalog if not stored.record.url)
+        | frozenset(digest for stored in state.modules for digest in blobs_of(stored.record)),
         plans=tuple(stored.record for stored in state.plans),
     )
 

@@ -1,0 +1,1 @@
+"""Statistics of groups, counted from the events of their instances."""

@@ -1,0 +1,1 @@
+"""Alerts to other services, as HTTP requests."""

@@ -1,0 +1,47 @@
+"""`corral capability`: what modules offer one another, and who waits for what."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import click
+
+from corral.cli.noun import Noun
+from corral.cli.output import Column, show_list
+from corral.cli.session import Session, api_command
+
+CAPABILITIES: Final = "/api/v1/capabilities"
+
+COLUMNS: Final = (
+    Column("ID", "id"),
+    Column("VERSION", "version"),
+    Column("PROVIDER", "provider"),
+    Column("CONSUMERS", "consumers"),
+    Column("DEPRECATED", "deprecated"),
+    Column("CALLS", lambda found: str(found.get("calls", 0))),
+    Column("FAILED", lambda found: str(found.get("failures", 0))),
+)
+UNRESOLVED_COLUMNS: Final = (
+    Column("MODULE", "module"),
+    Column("NEEDS", "id"),
+    Column("RANGE", "version_range"),
+    Column("OPTIONAL", "optional"),
+    Column("REASON", "reason"),
+)
+
+
+@click.group(cls=Noun)
+def capability() -> None:
+    """What modules offer one another."""
+
+
+@capability.command("list")
+@click.option("--unresolved", is_flag=True, help="What modules need and do not have, and why.")
+@api_command
+def list_capabilities(session: Session, unresolved: bool) -> None:
+    """List the capabilities that are provided now, or those that are missing."""
+    found = session.client.get(CAPABILITIES)
+    if unresolved:
+        show_list(session.output, found.get("unresolved") or [], columns=UNRESOLVED_COLUMNS)
+    else:
+        show_list(session.output, found.get("items") or [], columns=COLUMNS)

@@ -1,0 +1,42 @@
+"""`corral command`: run what modules brought, as in the console."""
+
+from __future__ import annotations
+
+import shlex
+from typing import Final
+
+import click
+
+from corral.cli.noun import Noun
+from corral.cli.output import Column, show_done, show_list
+from corral.cli.session import Session, api_command
+
+COMMANDS: Final = "/api/v1/commands"
+
+COLUMNS: Final = (
+    Column("COMMAND", "name"),
+    Column("MODULE", "module"),
+    Column("USAGE", "usage"),
+    Column("HELP", "help"),
+)
+
+
+@click.group(cls=Noun)
+def command() -> None:
+    """Commands that modules brought."""
+
+
+@command.command("list")
+@api_command
+def list_commands(session: Session) -> None:
+    """List the commands."""
+    show_list(session.output, session.client.get(COMMANDS)["items"], columns=COLUMNS, name="name")
+
+
+@command.command("run", context_settings={"ignore_unknown_options": True})
+@click.argument("words", nargs=-1, required=True, type=click.UNPROCESSED)
+@api_command
+def run(session: Session, words: tuple[str, ...]) -> None:
+    """Run a command and print what it says."""
+    found = session.client.post(f"{COMMANDS}/execute", {"command": shlex.join(words)}, timeout=60.0)
+    show_done(session.output, {"id": words[0], **found}, "\n".join(found.get("lines") or ()))

@@ -1,0 +1,192 @@
+"""`corral module`: what operators do with modules. The author's verbs are in `module_author`."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import click
+
+from corral.cli.client import segment
+from corral.cli.confirm import confirm, yes_option
+from corral.cli.module_author import build, dev, doctor, new, sign, test
+from corral.cli.module_install import install, upgrade
+from corral.cli.module_shapes import COLUMNS, LEAK_COLUMNS, MODULES, info_rows, module_path, told
+from corral.cli.noun import Noun
+from corral.cli.output import show_done, show_list, show_one
+from corral.cli.session import Session, api_command
+
+VERB_SECONDS: Final = 120.0
+"""Longer than any hook may take: start, stop and unload of one module."""
+
+
+@click.group(cls=Noun)
+def module() -> None:
+    """Extensions of the controller: install, watch, configure, remove; and write your own."""
+
+
+for command in (install, upgrade, new, build, test, dev, doctor, sign):
+    module.add_command(command)
+
+
+@module.command("list")
+@click.option("--phase", metavar="PHASE", help="Only those in this phase, such as FAILED.")
+@api_command
+def list_modules(session: Session, phase: str | None) -> None:
+    """List the installed modules."""
+    found = session.client.pages(MODULES, {"phase": phase.upper() if phase else None})
+    show_list(session.output, found, columns=COLUMNS)
+
+
+@module.command("info")
+@click.argument("id")
+@api_command
+def info(session: Session, id: str) -> None:
+    """Show one module: phase and reason, what it offers and needs, what it uses, its story."""
+    found = session.client.get(module_path(id))
+    show_one(session.output, found, rows=info_rows(found))
+
+
+def _act(session: Session, id: str, verb: str, body: dict[str, Any] | None = None) -> None:
+    found = session.client.post(module_path(id, verb), body, timeout=VERB_SECONDS)
+    show_done(session.output, found, told(found))
+
+
+@module.command("activate")
+@click.argument("id")
+@api_command
+def activate(session: Session, id: str) -> None:
+    """Let a module run, now and after every restart."""
+    _act(session, id, "activate")
+
+
+@module.command("deactivate")
+@click.argument("id")
+@api_command
+def deactivate(session: Session, id: str) -> None:
+    """Stop a module; it stays off, also after a restart."""
+    _act(session, id, "deactivate")
+
+
+@module.command("pause")
+@click.argument("id")
+@click.option("--reason", metavar="TEXT", required=True, help="Why; others will read it.")
+@api_command
+def pause(session: Session, id: str, reason: str) -> None:
+    """Hold a module back with a reason, until 'resume'."""
+    _act(session, id, "pause", {"reason": reason})
+
+
+@module.command("resume")
+@click.argument("id")
+@api_command
+def resume(session: Session, id: str) -> None:
+    """End a pause."""
+    _act(session, id, "resume")
+
+
+@module.command("recover")
+@click.argument("id")
+@api_command
+def recover(session: Session, id: str) -> None:
+    """Give a FAILED module another try."""
+    _act(session, id, "recover")
+
+
+@module.command("reload")
+@click.argument("id")
+@api_command
+def reload(session: Session, id: str) -> None:
+    """Hand a running module its settings again."""
+    _act(session, id, "reload")
+
+
+@module.command("config")
+@click.argument("id")
+@click.option("--set", "given", metavar="KEY=VALUE", multiple=True, help="VALUE is read as YAML.")
+@click.option("--unset", metavar="KEY", multiple=True, help="Back to the default.")
+@click.option("--file", "path", metavar="FILE", help="All settings, as YAML or JSON; '-': standard input.")
+@api_command
+def config(
+    session: Session, id: str, given: tuple[str, ...], unset: tuple[str, ...], path: str | None
+) -> None:
+    """Show a module's settings, or change them while it runs."""
+    from corral.cli.module_settings import changed_settings
+
+    found = session.client.get(module_path(id))
+    before = found.get("settings") or {}
+    if not given and not unset and path is None:
+        rows = [(key, str(value)) for key, value in sorted(before.items())] or [("Settings", "none")]
+        show_one(session.output if session.output != "name" else "json", before, rows=rows)
+        return
+    settings = changed_settings(before, given=given, unset=unset, path=path)
+    found = session.client.put(module_path(id, "config"), settings)
+    show_done(session.output, found, f"'{id}' has new settings; " + told(found))
+
+
+@module.command("health")
+@click.argument("id")
+@api_command
+def health(session: Session, id: str) -> None:
+    """Ask a running module how it is."""
+    found = {"id": id, **session.client.get(module_path(id, "health"))}
+    word = "healthy" if found.get("healthy") else "not healthy"
+    show_done(session.output, found, f"'{id}' is {word}" + _because(found.get("detail")))
+
+
+def _because(detail: object) -> str:
+    return f": {detail}" if detail else ""
+
+
+@module.command("uninstall")
+@click.argument("id")
+@click.option("--drop-storage", is_flag=True, help="Also delete the module's documents and keys.")
+@yes_option
+@api_command
+def uninstall(session: Session, id: str, drop_storage: bool, yes: bool) -> None:
+    """Stop and remove a module. Its data stays unless --drop-storage says otherwise."""
+    confirm(f"uninstall '{id}'" + (" and delete its data" if drop_storage else ""), yes=yes)
+    session.client.delete(module_path(id))
+    if drop_storage:
+        _drop(session, id)
+    kept = "" if drop_storage else f"; its data stays until 'corral module storage drop {id}'"
+    show_done(session.output, {"id": id}, f"'{id}' is uninstalled{kept}")
+
+
+@module.group("storage", cls=Noun)
+def storage() -> None:
+    """What modules have stored."""
+
+
+@storage.command("drop")
+@click.argument("id")
+@yes_option
+@api_command
+def drop_storage(session: Session, id: str, yes: bool) -> None:
+    """Delete what an uninstalled module has left behind."""
+    confirm(f"delete all data of module '{id}'", yes=yes)
+    _drop(session, id)
+    show_done(session.output, {"id": id}, f"the data of '{id}' is deleted")
+
+
+def _drop(session: Session, id: str) -> None:
+    session.client.delete(f"{MODULES}/storage/{segment(id)}")
+
+
+@module.command("leaked")
+@api_command
+def leaked(session: Session) -> None:
+    """Processes of modules that did not end by themselves."""
+    show_list(
+        session.output, session.client.get(f"{MODULES}/leaked")["items"], columns=LEAK_COLUMNS, name="module"
+    )
+
+
+@module.command("force-cleanup")
+@api_command
+def force_cleanup(session: Session) -> None:
+    """Kill what lingers of unloaded modules, at once."""
+    found = session.client.post(f"{MODULES}/force-cleanup", timeout=VERB_SECONDS)["items"]
+    if session.output == "table" and not found:
+        click.echo("nothing lingers")
+        return
+    show_list(session.output, found, columns=LEAK_COLUMNS, name="module")

@@ -1,0 +1,145 @@
+"""The first version of a module's source, which builds, passes its tests and can be installed."""
+
+from __future__ import annotations
+
+import pathlib
+import string
+from typing import Final
+
+from corral.errors import Code, Rejected
+from corral.modules.manifest_reading import read_manifest
+
+_MANIFEST: Final = """\
+manifestVersion: 1
+id: ${id}
+version: 0.1.0
+title: ${title}
+description: Counts who was greeted, and says hello.
+api: ">=1.0 <2"
+hosts: [controller]
+backend:
+  controller:
+    entrypoint: ${package}.module:${name}
+storage:
+  documents: true
+events:
+  subscribes: [INSTANCE_RUNNING]
+config:
+  type: object
+  properties:
+    greeting: {type: string, default: Hello, maxLength: 100}
+  additionalProperties: false
+"""
+
+_MODULE: Final = '''\
+"""${title}: the controller side."""
+
+from __future__ import annotations
+
+import msgspec
+
+from corral.sdk import Event, ModuleContext, PlatformModule, Request, Routes
+
+
+class Guest(msgspec.Struct):
+    """How often somebody was greeted; a document."""
+
+    name: str
+    visits: int = 0
+
+
+class Greeting(msgspec.Struct):
+    """The answer of GET /hello/{name}."""
+
+    text: str
+    visits: int
+
+
+class ${name}(PlatformModule):
+    async def on_start(self, ctx: ModuleContext) -> None:
+        self.ctx = ctx
+        self.guests = ctx.require_document_storage().collection("guests", Guest)
+        await ctx.events.subscribe("INSTANCE_RUNNING", self.greet_instance)
+
+    async def on_reload(self, ctx: ModuleContext) -> None:
+        ctx.logger.info("the greeting is now %s", ctx.config["greeting"])
+
+    def register_routes(self, routes: Routes) -> None:
+        routes.get("/hello/{name}", self.hello, answer=Greeting, summary="Say hello, and count it.")
+
+    async def hello(self, request: Request) -> Greeting:
+        name = request.parameters["name"]
+        await self.guests.update(name, upsert=True, set={"name": name}, inc={"visits": 1})
+        guest = await self.guests.get(name)
+        visits = guest.value.visits if guest else 0
+        return Greeting(text=f"{self.ctx.config['greeting']}, {name}!", visits=visits)
+
+    async def greet_instance(self, event: Event) -> None:
+        self.ctx.logger.info("%s, %s!", self.ctx.config["greeting"], event.subject)
+'''
+
+_TEST: Final = '''\
+"""Tests of ${id}. Run them with: corral module test"""
+
+from __future__ import annotations
+
+from ${package}.module import Greeting, ${name}
+
+from corral.testing.module_bench import ModuleBench
+from corral.testing.module_house import ModuleHouse
+
+
+async def test_it_counts_visits() -> None:
+    """Only the class, behind the messages it will really see: quick."""
+    async with ModuleBench(${name}, manifest="module.yaml") as bench:
+        await bench.start()
+        await bench.request("GET", "/hello/Ada")
+        again = await bench.request("GET", "/hello/Ada")
+        assert again.json(Greeting) == Greeting(text="Hello, Ada!", visits=2)
+
+
+async def test_it_runs_in_a_controller(house: ModuleHouse) -> None:
+    """The archive in a real controller, in a process of its own."""
+    module = await house.install()
+    assert module["phase"] == "ACTIVE"
+    answer = await house.request("GET", "/hello/Grace")
+    assert answer == {"text": "Hello, Grace!", "visits": 1}
+    await house.configure({"greeting": "Welcome"})
+    assert (await house.request("GET", "/hello/Grace"))["text"] == "Welcome, Grace!"
+'''
+
+_README: Final = """\
+# ${title}
+
+    corral module test .        # run its tests
+    corral module build .       # dist/${id}-0.1.0.cmod
+    corral module install dist/${id}-0.1.0.cmod
+"""
+
+_IGNORED: Final = "dist/\n__pycache__/\n.pytest_cache/\n*.key\n"
+
+
+def write_scaffold(id: str, target: pathlib.Path) -> list[pathlib.Path]:
+    """Write the files of a new module into a directory that is not there yet, or is empty."""
+    package = id.replace("-", "_")
+    name = "".join(part.capitalize() for part in id.split("-"))
+    title = " ".join(part.capitalize() for part in id.split("-"))
+    values = {"id": id, "package": package, "name": name, "title": title}
+    files = {
+        "module.yaml": _MANIFEST,
+        f"{package}/__init__.py": '"""${title}."""\n',
+        f"{package}/module.py": _MODULE,
+        "tests/test_module.py": _TEST,
+        "README.md": _README,
+        ".gitignore": _IGNORED,
+    }
+    texts = {path: string.Template(text).substitute(values) for path, text in files.items()}
+    read_manifest(texts["module.yaml"], name="module.yaml")  # refuses a bad id before anything is written
+    if target.exists() and (not target.is_dir() or any(target.iterdir())):
+        raise Rejected(
+            Code.ALREADY_EXISTS, f"{target} is there already", hint="choose another place with --into DIR"
+        )
+    for path, text in texts.items():
+        (target / path).parent.mkdir(parents=True, exist_ok=True)
+        (target / path).write_text(text, "utf-8")
+    return [target / path for path in texts]

@@ -1,0 +1,112 @@
+"""Modules as people read them."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from corral.cli.client import segment
+from corral.cli.output import Column, Item, plain, state_column
+from corral.cli.values import age, size_text
+
+MODULES: Final = "/api/v1/modules"
+
+COLUMNS: Final = (
+    Column("ID", "id"),
+    Column("VERSION", "version"),
+    state_column("PHASE", "phase"),
+    Column("INTENT", "intent"),
+    Column("HOSTS", "hosts"),
+    Column("UPDATED", lambda found: age(found.get("updated_at"))),
+    Column("REASON", "reason"),
+)
+LEAK_COLUMNS: Final = (
+    Column("MODULE", "module"),
+    Column("PID", lambda found: str(found.get("pid", ""))),
+    Column("SINCE", lambda found: age(found.get("since"))),
+    Column("KILLED", "killed"),
+    Column("THREADS", "threads"),
+    Column("TASKS", "tasks"),
+    Column("CHILDREN", "children"),
+)
+
+
+def module_path(id: str, *more: str) -> str:
+    return "/".join((MODULES, segment(id), *more))
+
+
+def told(found: Item) -> str:
+    """Where a module stands, in one sentence."""
+    reason = f" ({found['reason']})" if found.get("reason") else ""
+    return f"'{found.get('id')}' {found.get('version')} is {found.get('phase')}{reason}"
+
+
+def info_rows(found: Item) -> list[tuple[str, str]]:
+    live = found.get("live") or {}
+    rows = [
+        ("Id", plain(found.get("id"))),
+        ("Title", plain(found.get("title"))),
+        ("Description", plain(found.get("description"))),
+        ("Version", plain(found.get("version"))),
+        ("Phase", plain(found.get("phase"))),
+        ("Intent", plain(found.get("intent")) + _note(found.get("paused_reason"))),
+        ("Reason", plain(found.get("reason"))),
+        ("Hosts", plain(found.get("hosts"))),
+        ("Provides", _capabilities(found.get("provides"), "version")),
+        ("Requires", _capabilities(found.get("requires"), "version_range")),
+        ("SHA-256", plain(found.get("sha256"))),
+        ("Size", size_text(found.get("size"))),
+        ("Signature", _signature(found.get("signature"))),
+        ("Settings", plain(found.get("settings"))),
+        ("Installed", plain(found.get("installed_at"))),
+        ("Updated", plain(found.get("updated_at"))),
+    ]
+    if live:
+        rows += [
+            ("Process", plain(live.get("pid"))),
+            ("CPU seconds", plain(live.get("cpu_seconds"))),
+            ("Memory", size_text(live.get("memory_bytes"))),
+            ("Threads", plain(live.get("threads"))),
+            ("Calls", f"{live.get('calls', 0)}, {live.get('failures', 0)} failed"),
+            ("Routes", plain(live.get("routes"))),
+        ]
+    rows += [(f"On {each.get('node')}", _on_node(each)) for each in found.get("nodes") or ()]
+    failure = found.get("failure") or {}
+    if failure:
+        rows.append(("Failure", plain(failure.get("message") or failure.get("reason"))))
+        rows += [("", line) for line in str(failure.get("traceback") or "").splitlines()[-12:]]
+        rows += [("Its log", line) for line in (failure.get("log") or ())[-8:]]
+    rows += [("Story", _step(step)) for step in (found.get("story") or ())[-8:]]
+    return rows
+
+
+def _note(text: object) -> str:
+    return f" ({text})" if text else ""
+
+
+def _capabilities(items: object, version: str) -> str:
+    if not isinstance(items, list):
+        return "-"
+    texts = [
+        f"{item.get('id')} {item.get(version) or item.get('version') or ''}".strip()
+        + (" (optional)" if item.get("optional") else "")
+        for item in items
+    ]
+    return plain(texts)
+
+
+def _signature(found: Item | None) -> str:
+    if not found:
+        return "none"
+    if not found.get("identity") and not found.get("key_sha256"):
+        return f"{found.get('kind')}, not verified: no trust root is configured"
+    who = found.get("identity") or f"key {str(found.get('key_sha256'))[:12]}"
+    return f"{found.get('kind')} by {who}" + (" (legacy)" if found.get("legacy") else "")
+
+
+def _on_node(each: Item) -> str:
+    return f"{each.get('phase')}{_note(each.get('reason'))}, {age(each.get('updated_at'))} ago"
+
+
+def _step(step: Item) -> str:
+    start = step.get("from") or "-"
+    return f"{step.get('at')}  {start} -> {step.get('to')}{_note(step.get('reason'))}"

@@ -1,0 +1,253 @@
+"""A form with one large file, taken in as it comes: the file goes to disk, the small parts to memory.
+
+The file has a name while it is worked with, because others open it; a process that died in between leaves
+it behind, and the next one sweeps it out.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import functools
+import hashlib
+import os
+import pathlib
+import tempfile
+from collections.abc import AsyncIterator, Callable, Mapping
+from typing import Final, TypeVar
+
+import msgspec
+
+from corral.controller.http.multipart import FormReader, PartBegins, PartData, boundary_of, refused
+from corral.controller.http.request import too_large
+from corral.errors import Code, Rejected, Retryable, unknown_choice
+from corral.system.threads import to_end
+
+T = TypeVar("T")
+
+FILE: Final = "file"
+RAW_TYPES: Final = ("application/zip", "application/octet-stream", "application/x-zip-compressed")
+HEADS: Final = 256 * 1024
+"""What a form may need beside the content of its parts."""
+
+_PREFIX: Final = "module-"
+_SUFFIX: Final = ".part"
+_HOP: Final = 1024 * 1024
+
+
+class SmallPart(msgspec.Struct, frozen=True, kw_only=True):
+    filename: str
+    content: bytes
+
+
+class ReceivedForm(msgspec.Struct, frozen=True, kw_only=True):
+    """What was sent. `file` lies on disk until the form is let go of; who wants to keep it copies it."""
+
+    file: pathlib.Path
+    filename: str
+    size: int
+    sha256: str
+    parts: dict[str, SmallPart]
+
+    @property
+    def digest(self) -> bytes:
+        """Of what was sent, however it was wrapped: a repetition has another boundary."""
+        said = [(name, part.filename, part.content) for name, part in sorted(self.parts.items())]
+        return hashlib.sha256(msgspec.msgpack.encode((self.sha256, said))).digest()
+
+
+class _Spool:
+    """A file that grows by whole MiBs, each written and digested on a thread."""
+
+    def __init__(self, directory: pathlib.Path, *, limit: int) -> None:
+        self._directory = directory
+        self._limit = limit
+        self._gathered = bytearray()
+        self._digest = hashlib.sha256()
+        self._undo = contextlib.ExitStack()
+        self._fd = -1
+        self.path = directory
+        self.size = 0
+
+    async def open(self) -> None:
+        await self._on_disk(self._create)
+
+    async def add(self, data: bytes) -> None:
+        self.size += len(data)
+        if self.size > self._limit:
+            raise too_large(self._limit)
+        self._gathered += data
+        if len(self._gathered) >= _HOP:
+            await self._flush()
+
+    async def finish(self) -> str:
+        """All of it is in the file; its digest."""
+        await self._flush()
+        return self._digest.hexdigest()
+
+    async def close(self) -> None:
+        await to_end(self._undo.close)  # to free gigabytes takes its time
+
+    async def _flush(self) -> None:
+        block = bytes(self._gathered)
+        self._gathered.clear()
+        await self._on_disk(functools.partial(self._write, block))
+
+    def _create(self) -> None:
+        self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        while True:
+            fd, name = tempfile.mkstemp(dir=self._directory, prefix=_PREFIX, suffix=_SUFFIX)
+            if _locked(fd) and os.fstat(fd).st_nlink:
+                break
+            os.close(fd)  # whoever sweeps was faster than we were with the lock
+        self._fd, self.path = fd, pathlib.Path(name)
+        self._undo.callback(os.close, self._fd)
+        self._undo.callback(self.path.unlink, missing_ok=True)
+
+    def _write(self, block: bytes) -> None:
+        """All of it: a disk that is nearly full takes a part and says nothing."""
+        self._digest.update(block)
+        rest = memoryview(block)
+        while rest:
+            rest = rest[os.write(self._fd, rest) :]
+
+    async def _on_disk(self, work: Callable[[], T]) -> T:
+        try:
+            return await to_end(work)
+        except OSError as error:
+            raise Retryable(
+                Code.DISK_FULL,
+                f"the upload cannot be kept in {self._directory}: {error.strerror or error}",
+                hint="make room on the controller's disk and send it again",
+                retry_after=30.0,
+            ) from error
+
+
+class _Intake:
+    """Sorts the pieces of a form into the file and the small parts."""
+
+    def __init__(self, spool: _Spool, small: Mapping[str, int]) -> None:
+        self._spool = spool
+        self._small = small
+        self._current = ""
+        self._limit = 0
+        self._gathered = bytearray()
+        self.filenames: dict[str, str] = {}
+        self.contents: dict[str, bytes] = {}
+
+    def begin(self, part: PartBegins) -> None:
+        if part.name != FILE and part.name not in self._small:
+            raise unknown_choice(
+                "part", part.name, [FILE, *self._small], code=Code.UNKNOWN_FIELD, field=part.name
+            )
+        if part.name in self.filenames:
+            raise refused(f"it has two parts '{part.name}'")
+        self.filenames[part.name] = part.filename
+        self._current = part.name
+        self._limit = self._small.get(part.name, 0)
+        self._gathered.clear()
+
+    async def add(self, content: bytes) -> None:
+        if self._current == FILE:
+            await self._spool.add(content)
+            return
+        self._gathered += content
+        if len(self._gathered) > self._limit:
+            raise Rejected(
+                Code.BODY_TOO_LARGE,
+                f"part '{self._current}' is larger than {self._limit} bytes",
+                field=self._current,
+            )
+
+    def end(self) -> None:
+        if self._current != FILE:
+            self.contents[self._current] = bytes(self._gathered)
+
+
+@contextlib.asynccontextmanager
+async def received_form(
+    source: AsyncIterator[bytes],
+    *,
+    content_type: str,
+    directory: pathlib.Path,
+    limit: int,
+    small: Mapping[str, int],
+) -> AsyncIterator[ReceivedForm]:
+    """Take a form in, or a bare file. `small` names the other parts and how large each may be.
+
+    BAD_REQUEST, UNKNOWN_FIELD, MISSING_FIELD, BODY_TOO_LARGE, UNSUPPORTED_MEDIA_TYPE, DISK_FULL."""
+    boundary = require_form(content_type)
+    spool = _Spool(directory, limit=limit)
+    try:
+        await spool.open()
+        intake = _Intake(spool, small)
+        if boundary is None:
+            intake.begin(PartBegins(name=FILE))
+            async for piece in source:
+                await intake.add(piece)
+        else:
+            await _read(FormReader(boundary), source, intake)
+        if not spool.size:
+            raise Rejected(
+                Code.MISSING_FIELD, "no file was sent", hint="send it as the part 'file'", field=FILE
+            )
+        yield ReceivedForm(
+            file=spool.path,
+            filename=intake.filenames.get(FILE, ""),
+            size=spool.size,
+            sha256=await spool.finish(),
+            parts={
+                name: SmallPart(filename=intake.filenames[name], content=content)
+                for name, content in intake.contents.items()
+            },
+        )
+    finally:
+        await spool.close()
+
+
+async def _read(reader: FormReader, source: AsyncIterator[bytes], intake: _Intake) -> None:
+    async for data in source:
+        for piece in reader.feed(data):
+            match piece:
+                case PartBegins():
+                    intake.begin(piece)
+                case PartData():
+                    await intake.add(piece.content)
+                case _:
+                    intake.end()
+    reader.close()
+
+
+def require_form(content_type: str) -> str | None:
+    """The boundary of a form, None for a bare file; UNSUPPORTED_MEDIA_TYPE for anything else."""
+    kind = content_type.partition(";")[0].strip().lower()
+    if kind == "multipart/form-data":
+        return boundary_of(content_type)
+    if kind in RAW_TYPES:
+        return None
+    raise Rejected(
+        Code.UNSUPPORTED_MEDIA_TYPE,
+        f"cannot take a body of type '{content_type[:80]}'"
+        if content_type
+        else "the body has no Content-Type",
+        hint="send multipart/form-data with a part 'file', or the file itself as application/zip",
+    )
+
+
+def sweep_spool(directory: pathlib.Path) -> None:
+    """Drop what a process that died left behind; what is being received is locked, and stays. Blocking."""
+    if not directory.is_dir():
+        return
+    for left in directory.glob(f"{_PREFIX}*{_SUFFIX}"):
+        with contextlib.suppress(FileNotFoundError), left.open("rb") as file:
+            if _locked(file.fileno()):
+                left.unlink(missing_ok=True)
+
+
+def _locked(fd: int) -> bool:
+    """Take the lock of an open file, for as long as it is open; False when somebody else has it."""
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True

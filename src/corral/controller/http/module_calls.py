@@ -1,0 +1,212 @@
+"""Requests to the routes of modules: checked here, answered there, and never longer than declared.
+
+The caller is authenticated before it is said which routes there are, and needs the permission that the
+module declared. A request that may change something is audited before the module hears of it: nothing
+that a module was asked to do is missing in the audit, whatever became of it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine
+from typing import Any, Final, TypeVar
+
+import msgspec
+
+from corral.controller.http.answers import Answer, secured
+from corral.controller.http.authentication import authorise
+from corral.controller.http.call import Caller
+from corral.controller.http.decoding import query_pairs
+from corral.controller.http.module_answers import ModuleAnswer, checked, failed, told_failure
+from corral.controller.http.open_streams import OpenStream
+from corral.controller.http.request import ClientGone, Request, Send
+from corral.controller.http.setting import Leading
+from corral.controller.http.streaming import cut, until_gone
+from corral.controller.ledger import audit
+from corral.domain.permissions import Permission
+from corral.errors import Code, CorralError, Rejected, Retryable
+from corral.modules.route_book import RouteMatch
+from corral.sdk.messages import ROUTE, CallerBody, RouteAnswer, RouteRequest
+from corral.sdk.protocol import MAX_FRAME
+
+T = TypeVar("T")
+
+ACTION: Final = "modules.call"
+BODY_MAX: Final = MAX_FRAME - 512 * 1024
+"""Largest body that fits into a frame with everything else of the request."""
+
+_READING: Final = frozenset({"GET", "HEAD"})
+_CLIENT_CLOSED: Final = 499
+_KEPT_BACK: Final = frozenset(
+    {
+        "authorization",
+        "connection",
+        "cookie",
+        "expect",
+        "keep-alive",
+        "proxy-authorization",
+        "proxy-connection",
+        "te",
+        "trailer",
+        "transfer-encoding",
+        "upgrade",
+    }
+)
+"""Headers of a request that are between the caller and us."""
+
+
+async def relay(leading: Leading, caller: Caller, request: Request, send: Send) -> Answer | None:
+    """Answer a request with what a module says; None when it was sent in pieces.
+
+    NOT_FOUND, METHOD_NOT_ALLOWED, FORBIDDEN, BODY_TOO_LARGE, MODULE_NOT_ACTIVE, MODULE_TIMEOUT,
+    MODULE_FAILED, MODULE_BUSY.
+    """
+    names = request.scope["path_params"]
+    module_id, path = str(names["id"]), f"/{names['path']}"
+    if leading.state.modules.find(module_id) is not None:
+        request.label = f"/api/v1/modules/{module_id}/{{path}}"  # one a module that is there: bounded
+    method = "GET" if request.method == "HEAD" else request.method
+    match = leading.modules.engine.routes.find(module_id, method, path)
+    authorise(caller, declared_permission(match))
+    asked = await _asked(match, caller, request, path)
+    if method not in _READING:
+        await leading.ledger.commit(
+            audit(caller.actor, ACTION, module_id, after={"method": method, "path": path})
+        )
+    call = _ModuleCall(leading, match, asked, request, send)
+    if not match.declaration.streams:
+        return await call.guarded(call.whole())
+    with leading.streams.opened(caller.token) as stream:
+        return await call.guarded(call.in_pieces(), stream)
+
+
+def declared_permission(match: RouteMatch) -> Permission:
+    """What the module says a caller needs; FORBIDDEN to all when we know no such permission."""
+    try:
+        return Permission(match.declaration.permission)
+    except ValueError:
+        raise Rejected(
+            Code.FORBIDDEN,
+            f"module '{match.scope.module_id}' asks for a permission that does not exist",
+            hint="nobody can have it; the module has to be mended",
+        ) from None
+
+
+async def _asked(match: RouteMatch, caller: Caller, request: Request, path: str) -> RouteRequest:
+    body = b""
+    if request.method not in _READING:
+        body = await request.read_body(limit=min(match.declaration.max_body, BODY_MAX))
+    return RouteRequest(
+        route=match.declaration.number,
+        method=request.method,
+        path=path,
+        parameters=dict(match.parameters),
+        query=tuple(query_pairs(request.query)),
+        headers=tuple(_passed_on(request)),
+        body=body,
+        caller=CallerBody(name=caller.actor.name, role=caller.token.role.value, address=caller.actor.address),
+    )
+
+
+def _passed_on(request: Request) -> list[tuple[str, str]]:
+    given = [
+        (name.decode("latin-1").lower(), value.decode("latin-1")) for name, value in request.scope["headers"]
+    ]
+    return [(name, value) for name, value in given if name not in _KEPT_BACK]
+
+
+class _ModuleCall:
+    """One call into a module on behalf of one request."""
+
+    def __init__(
+        self, leading: Leading, match: RouteMatch, asked: RouteRequest, request: Request, send: Send
+    ) -> None:
+        self._leading = leading
+        self._match = match
+        self._asked = asked
+        self._request = request
+        self._send = send
+        self._named = f"{match.declaration.method} {match.declaration.path}"
+        self._what = f"route:{self._named}"
+        self._deadline = match.declaration.deadline_ms / 1000
+        self._id = match.scope.module_id
+        self._begun = False
+
+    async def whole(self) -> Answer:
+        """Call, and give back all of the answer."""
+        answer = await self._match.scope.call(
+            self._what, ROUTE, self._asked, answer=RouteAnswer, deadline=self._deadline
+        )
+        found = checked(self._id, answer)
+        if found.streamed:
+            raise failed(self._id, "it streams an answer of a route that was not declared to")
+        return self._in_one(found)
+
+    async def in_pieces(self) -> Answer | None:
+        """Call, and send the answer on as fast as the caller takes it."""
+        async with self._match.scope.stream(
+            self._what, ROUTE, self._asked, answer=RouteAnswer, deadline=self._deadline
+        ) as (answer, chunks):
+            found = checked(self._id, answer)
+            if not found.streamed:
+                return self._in_one(found)
+            await self._begin(found)
+            if self._request.method != "HEAD":
+                async for chunk in chunks:
+                    await self._write(chunk, more=True)
+        await self._write(b"", more=False)
+        return None
+
+    async def guarded(self, work: Coroutine[Any, Any, T], stream: OpenStream | None = None) -> T | None:
+        """Do it, unless the caller goes or may no longer listen: then the module is told to stop."""
+        try:
+            return await self._unless_gone(work, stream)
+        except (CorralError, msgspec.MsgspecError) as error:
+            if not self._begun:
+                raise told_failure(self._id, self._named, error) from error
+            await cut(self._request)  # half an answer never looks whole
+            return None
+
+    async def _unless_gone(self, work: Coroutine[Any, Any, T], stream: OpenStream | None) -> T | None:
+        working = asyncio.ensure_future(work)
+        leaving = asyncio.ensure_future(until_gone(self._request))
+        ends: set[asyncio.Future[Any]] = {working, leaving}
+        if stream is not None:
+            ends.add(stream.closing)
+        try:
+            await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+            if working.done():
+                return working.result()
+        finally:
+            working.cancel()
+            leaving.cancel()
+            await asyncio.gather(working, leaving, return_exceptions=True)
+        if stream is not None and stream.closing.done():
+            raise self._ended(stream)
+        self._request.status = _CLIENT_CLOSED
+        raise ClientGone
+
+    def _ended(self, stream: OpenStream) -> CorralError:
+        reason = stream.closing.result()
+        if self._leading.state.tokens.find(stream.token.id) is None:
+            return Rejected(Code.UNAUTHENTICATED, reason, hint="log in again")
+        return Retryable(Code.NOT_LEADER, reason, hint="ask again", retry_after=1.0)
+
+    def _in_one(self, found: ModuleAnswer) -> Answer:
+        return Answer(
+            status=found.status, body=found.body, content_type=found.content_type, headers=found.headers
+        )
+
+    async def _begin(self, found: ModuleAnswer) -> None:
+        headers = [
+            *secured(found.headers),
+            (b"content-type", found.content_type),
+            (b"x-accel-buffering", b"no"),
+            (b"x-request-id", self._request.id),
+        ]
+        self._begun = True
+        self._request.status = found.status
+        await self._send({"type": "http.response.start", "status": found.status, "headers": headers})
+
+    async def _write(self, piece: bytes, *, more: bool) -> None:
+        await self._send({"type": "http.response.body", "body": piece, "more_body": more})

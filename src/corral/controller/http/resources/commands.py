@@ -1,0 +1,144 @@
+"""Console commands that modules add."""
+
+from __future__ import annotations
+
+import shlex
+from typing import Final
+
+import msgspec
+
+from corral.controller.http.authentication import authorise
+from corral.controller.http.call import Call, NoQuery
+from corral.controller.http.module_answers import told_failure
+from corral.controller.http.paging import Page, PageQuery, page_of_sorted
+from corral.controller.http.resources.instances import CommandLine
+from corral.controller.http.route_table import Act, Read, Route
+from corral.controller.http.setting import Leading
+from corral.controller.mutations import Mutation
+from corral.domain.permissions import Permission
+from corral.errors import Code, CorralError, Rejected
+from corral.sdk.messages import COMMAND, CallerBody, CommandAnswer, CommandDeclaration, CommandRequest
+
+DEADLINE_SECONDS: Final = 30.0
+
+
+class ParameterShape(msgspec.Struct, frozen=True, kw_only=True):
+    name: str
+    required: bool
+    help: str
+
+
+class CommandShape(msgspec.Struct, frozen=True, kw_only=True):
+    name: str
+    module: str
+    help: str
+    permission: str
+    usage: str
+    parameters: list[ParameterShape]
+
+
+class CommandOutput(msgspec.Struct, frozen=True, kw_only=True):
+    """What the command printed."""
+
+    module: str
+    lines: list[str]
+
+
+def _shape(entry: tuple[str, CommandDeclaration]) -> CommandShape:
+    module, command = entry
+    return CommandShape(
+        name=command.name,
+        module=module,
+        help=command.help,
+        permission=command.permission,
+        usage=_usage(command),
+        parameters=[
+            ParameterShape(name=each.name, required=each.required, help=each.help)
+            for each in command.parameters
+        ],
+    )
+
+
+def _usage(command: CommandDeclaration) -> str:
+    named = [f"<{each.name}>" if each.required else f"[{each.name}]" for each in command.parameters]
+    return " ".join([command.name, *named])
+
+
+async def list_commands(leading: Leading, call: Call[None, PageQuery]) -> Page[CommandShape]:
+    return page_of_sorted(
+        sorted(leading.modules.engine.commands.all(), key=lambda entry: entry[1].name),
+        call.query,
+        kind="commands",
+        key=lambda entry: entry[1].name,
+        shape=_shape,
+    )
+
+
+async def execute_command(leading: Leading, call: Call[CommandLine, NoQuery]) -> Mutation:
+    match = leading.modules.engine.commands.find(words_of(call.body.command))
+    authorise(call.caller, _declared(match.declaration))
+    caller, module = call.caller, match.scope.module_id
+    asked = CommandRequest(
+        command=match.declaration.number,
+        arguments=tuple(match.arguments),
+        caller=CallerBody(name=caller.actor.name, role=caller.token.role.value, address=caller.actor.address),
+    )
+    what = f"command:{match.declaration.name}"
+    try:
+        answer = await match.scope.call(what, COMMAND, asked, answer=CommandAnswer, deadline=DEADLINE_SECONDS)
+    except (CorralError, msgspec.MsgspecError) as error:
+        raise told_failure(module, f"command '{match.declaration.name}'", error) from error
+    return Mutation(
+        action="commands.execute",
+        subject=module,
+        steps=(),
+        body=CommandOutput(module=module, lines=list(answer.lines)),
+        after={"command": call.body.command},
+    )
+
+
+def words_of(line: str) -> list[str]:
+    """A line as a shell would split it; BAD_REQUEST for an open quote, and for nothing."""
+    try:
+        words = shlex.split(line)
+    except ValueError as error:
+        raise Rejected(Code.INVALID_FIELD, f"the command cannot be read: {error}", field="command") from None
+    if not words:
+        raise Rejected(
+            Code.INVALID_FIELD,
+            "the command is empty",
+            hint="GET /api/v1/commands lists them",
+            field="command",
+        )
+    return words
+
+
+def _declared(command: CommandDeclaration) -> Permission:
+    try:
+        return Permission(command.permission)
+    except ValueError:
+        raise Rejected(
+            Code.FORBIDDEN, f"command '{command.name}' asks for a permission that does not exist"
+        ) from None
+
+
+ROUTES: Final[tuple[Route, ...]] = (
+    Read(
+        method="GET",
+        path="/api/v1/commands",
+        permission=Permission.MODULES_READ,
+        summary="List console commands of modules",
+        query=PageQuery,
+        response=Page[CommandShape],
+        handler=list_commands,
+    ),
+    Act(
+        method="POST",
+        path="/api/v1/commands/execute",
+        permission=Permission.MODULES_USE,
+        summary="Run a console command of a module",
+        body=CommandLine,
+        response=CommandOutput,
+        handler=execute_command,
+    ),
+)

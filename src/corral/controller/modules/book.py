@@ -1,0 +1,112 @@
+"""The controller's book of modules: records in the store, each step with its event in one transaction."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Sequence
+
+from corral.controller.cluster_state import Stored
+from corral.controller.collections import MODULE_CURSORS, MODULE_PACKAGES
+from corral.controller.http.turns import Turns
+from corral.controller.ledger import Ledger, Step
+from corral.domain.module_events import told, uninstalled
+from corral.domain.module_records import PackageRecord
+from corral.errors import Code, Rejected
+from corral.modules.book import Change, Told
+from corral.store.port import ABSENT, Append, Conflict
+from corral.system.clock import Clock
+
+
+class LedgerBook:
+    """The `PackageBook` on the ledger. A deposed leader's steps are refused by the store's fence."""
+
+    def __init__(self, ledger: Ledger, *, clock: Clock) -> None:
+        self._ledger = ledger
+        self._clock = clock
+        self._signed: dict[str, Append] = {}
+        self._turns = Turns()
+
+    def find(self, id: str) -> PackageRecord | None:
+        stored = self._ledger.state.modules.find(id)
+        return stored.record if stored else None
+
+    def all(self) -> list[PackageRecord]:
+        return [stored.record for _, stored in self._ledger.state.modules.items()]
+
+    def turn(self, id: str) -> asyncio.Lock:
+        """Held while something is done to a module."""
+        return self._turns.of(id)
+
+    @contextlib.asynccontextmanager
+    async def signed(self, id: str, entry: Append) -> AsyncIterator[None]:
+        """The audit entry for what is done to a module inside: it goes into the first commit that changes
+        the module's record. When nothing changes, nothing is audited. What is done to one module comes one
+        after the other: else a change could go under somebody else's name."""
+        async with self.turn(id):
+            self._signed[id] = entry
+            try:
+                yield
+            finally:
+                self._signed.pop(id, None)
+
+    async def step(self, id: str, change: Change, *, also: Sequence[Told] = ()) -> PackageRecord:
+        entry: Append | None = None
+
+        def changed(stored: Stored[PackageRecord]) -> tuple[PackageRecord, Sequence[Step]] | None:
+            nonlocal entry
+            after = change(stored.record)
+            if after == stored.record and not also:
+                entry = None
+                return None
+            entry = self._signed.get(id)
+            return after, [*told(stored.record, after), *also, *([entry] if entry else [])]
+
+        stored = await self._ledger.revise(self._ledger.state.modules, id, changed)
+        self._spent(id, entry)
+        return stored.record
+
+    async def add(self, record: PackageRecord) -> PackageRecord:
+        entry = self._signed.get(record.id)
+        await self._ledger.commit(
+            MODULE_PACKAGES.put(record.id, record, expect=ABSENT),
+            *told(None, record),
+            *([entry] if entry else []),
+        )
+        self._spent(record.id, entry)
+        return record
+
+    async def remove(self, id: str, *, reason: str) -> None:
+        """With it go the cursors of its durable subscriptions."""
+        while (stored := self._ledger.state.modules.find(id)) is not None:
+            entry = self._signed.get(id)
+            try:
+                await self._ledger.commit(
+                    MODULE_PACKAGES.delete(id, expect=stored.revision),
+                    *self._cursors(id),
+                    uninstalled(stored.record, reason=reason, at=self._clock.now()),
+                    *([entry] if entry else []),
+                )
+            except Conflict:
+                continue  # somebody stepped in between: what is removed is what is there now
+            self._spent(id, entry)
+
+    def _cursors(self, id: str) -> list[Step]:
+        names = [name for name, _ in self._ledger.state.module_cursors.items() if name.startswith(f"{id}/")]
+        return [MODULE_CURSORS.delete(name, expect=None) for name in names]
+
+    def _spent(self, id: str, entry: Append | None) -> None:
+        if entry is not None and self._signed.get(id) is entry:
+            del self._signed[id]
+
+    def require(self, id: str) -> PackageRecord:
+        """The record, or NOT_FOUND with the nearest id there is."""
+        return self._ledger.state.modules.require(id).record
+
+    def require_absent(self, id: str) -> None:
+        if self.find(id) is not None:
+            raise Rejected(
+                Code.STORAGE_IN_USE,
+                f"module '{id}' is installed and uses its storage",
+                hint="uninstall it first",
+            )

@@ -1,0 +1,98 @@
+"""Modules at `/metrics`: what they measure themselves, and what the host measures about them."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterable, Iterator
+from typing import Final
+
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from corral.modules.module_metrics import BUCKETS, Family, Histogram
+
+PREFIX: Final = "corral_module_"
+_BOUNDS: Final = (*(str(bound) for bound in BUCKETS), "+Inf")
+_SUFFIXES: Final = {"counter": "_total", "gauge": "", "histogram": ""}
+
+
+class ModuleFigures(Collector):
+    """Shows the modules of the present term; nothing at all while there is none.
+
+    `rows` gives figures by name as (help, is a counter, [(module, value)]); `leaked` how many processes
+    of each module lingered or had to be killed; `families` what modules recorded.
+    """
+
+    def __init__(
+        self,
+        *,
+        figures: Callable[[], Iterable[tuple[str, str, bool, list[tuple[str, float]]]]],
+        leaked: Callable[[], dict[str, int]],
+        families: Callable[[], Iterable[tuple[str, str, Family]]],
+        dropped: Callable[[], dict[tuple[str, str], int]],
+    ) -> None:
+        self._figures = figures
+        self._leaked = leaked
+        self._families = families
+        self._dropped = dropped
+
+    def describe(self) -> Iterable[Metric]:
+        """Empty: the names are not known before modules are there."""
+        return []
+
+    def collect(self) -> Iterator[Metric]:
+        for name, help, counts, rows in self._figures():
+            kind = CounterMetricFamily if counts else GaugeMetricFamily
+            family = kind(PREFIX + name, help, labels=["module"])
+            for module, value in rows:
+                family.add_metric([module], value)
+            yield family
+        yield from self._leaks()
+        lost = CounterMetricFamily(
+            PREFIX + "samples_dropped", "Samples of modules that were refused.", labels=["module", "why"]
+        )
+        for (module, why), count in sorted(self._dropped().items()):
+            lost.add_metric([module, why], count)
+        yield lost
+        yield from self._recorded()
+
+    def _leaks(self) -> Iterator[Metric]:
+        leaked = self._leaked()
+        told = "Processes of a module that lingered or had to be killed."
+        family = GaugeMetricFamily(PREFIX + "leaked", told, labels=["module"])
+        alias = GaugeMetricFamily(PREFIX + "classloader_leaked", told, labels=["moduleId"])
+        for module, count in sorted(leaked.items()):
+            family.add_metric([module], count)
+            alias.add_metric([module], count)
+        yield family
+        yield alias
+
+    def _recorded(self) -> Iterator[Metric]:
+        """One family a name: the first module's kind counts, others of that name are left out."""
+        for name, rows in itertools.groupby(self._families(), key=lambda row: row[1]):
+            metric: Metric | None = None
+            for module, _, family in rows:
+                if metric is None:
+                    metric = Metric(
+                        PREFIX + name, family.help or f"Recorded by modules as {name}.", family.kind
+                    )
+                if metric.type == family.kind:
+                    _add(metric, module, family)
+            if metric is not None:
+                yield metric
+
+
+def _add(metric: Metric, module: str, family: Family) -> None:
+    for labels, value in family.numbers.items():
+        metric.add_sample(metric.name + _SUFFIXES[family.kind], {"module": module, **dict(labels)}, value)
+    for labels, histogram in family.histograms.items():
+        _add_histogram(metric, {"module": module, **dict(labels)}, histogram)
+
+
+def _add_histogram(metric: Metric, labels: dict[str, str], histogram: Histogram) -> None:
+    seen = 0
+    for bound, count in zip(_BOUNDS, histogram.counts, strict=True):
+        seen += count
+        metric.add_sample(metric.name + "_bucket", {**labels, "le": bound}, seen)
+    metric.add_sample(metric.name + "_sum", labels, histogram.total)
+    metric.add_sample(metric.name + "_count", labels, seen)

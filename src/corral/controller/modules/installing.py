@@ -1,0 +1,219 @@
+"""From an archive to an installed module: everything is checked before anything is stored.
+
+The order matters: what the archive is, who signed it, whether it fits beside the others, whether its settings
+hold; then its bytes; then the record. Up to the record nothing can be seen of it, and what a broken install
+left of bytes is collected.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+from collections.abc import Awaitable, Callable, Collection
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+import structlog
+
+from corral.controller.ledger import Actor, audit
+from corral.controller.modules.answers import InstallAnswer, InstallOptions, InstallOutcome
+from corral.controller.modules.book import LedgerBook
+from corral.controller.modules.supply import StoredArchives
+from corral.domain.module_phases import ModuleIntent
+from corral.domain.module_records import PackageRecord, SignatureFacts
+from corral.errors import CorralError
+from corral.modules.archive_reading import ArchiveFacts, inspect_archive
+from corral.modules.compatibility import CompatibilityReport, Outcome, refusal, report
+from corral.modules.engine import ModuleEngine
+from corral.modules.settings import check_settings
+from corral.sdk.version import SDK_VERSION
+from corral.signing import Sidecar
+from corral.system.clock import Clock
+from corral.system.threads import to_end
+
+_OUTCOMES: Final = {
+    Outcome.INSTALL: InstallOutcome.INSTALLED,
+    Outcome.UPGRADE: InstallOutcome.UPGRADED,
+    Outcome.REPLACE: InstallOutcome.REPLACED,
+    Outcome.DOWNGRADE: InstallOutcome.DOWNGRADED,
+    Outcome.NOTHING: InstallOutcome.UNCHANGED,
+}
+_log = structlog.get_logger("corral.controller.modules")
+
+
+class Candidate(msgspec.Struct, frozen=True, kw_only=True):
+    """An archive that was looked at, and what is known about it."""
+
+    path: Path
+    facts: ArchiveFacts
+    sidecar: Sidecar | None
+    signature: SignatureFacts | None
+    problem: CorralError | None
+    """Why its signature is refused."""
+
+
+class Installing:
+    """Installs one archive at a time."""
+
+    def __init__(
+        self,
+        *,
+        engine: ModuleEngine,
+        book: LedgerBook,
+        supply: StoredArchives,
+        generation: Callable[[str], Awaitable[int]],
+        built_in: Callable[[], Collection[str]],
+        max_archive_bytes: int,
+        clock: Clock,
+    ) -> None:
+        """`generation` says which generation of a module's data to go on with."""
+        self._engine = engine
+        self._book = book
+        self._supply = supply
+        self._generation = generation
+        self._built_in = built_in
+        self._max_archive_bytes = max_archive_bytes
+        self._clock = clock
+        self._lock = asyncio.Lock()
+
+    async def examine(
+        self, archive: Path, *, sidecar: Sidecar | None, options: InstallOptions
+    ) -> CompatibilityReport:
+        """What an install would do, with everything that stands against it; nothing is stored. Raises only
+        what makes the archive none: ARCHIVE_INVALID, ARCHIVE_TOO_LARGE, MANIFEST_INVALID, PATH_REFUSED."""
+        return await self._judged(await self._looked_at(archive, sidecar), options)
+
+    async def install(
+        self, archive: Path, *, sidecar: Sidecar | None, options: InstallOptions, actor: Actor
+    ) -> InstallAnswer:
+        """Install, upgrade, replace, or nothing when it is there already; returns once it has settled.
+
+        Raises the first thing that stands against it, and then nothing was stored; MODULE_UPGRADE_FAILED
+        when a new version did not become active.
+        """
+        candidate = await self._looked_at(archive, sidecar)
+        async with self._lock:
+            judged = await self._judged(candidate, options)
+            refused = refusal(judged)
+            if refused is not None:
+                raise refused
+            current = self._book.find(judged.id)
+            if judged.would is Outcome.NOTHING and current is not None:
+                return InstallAnswer(
+                    record=current,
+                    outcome=InstallOutcome.UNCHANGED,
+                    story=(f"{judged.id} {judged.version} is installed already, with the same content",),
+                )
+            with self._supply.pinned(candidate.facts.sha256, *([current.sha256] if current else [])):
+                return await self._carry_out(candidate, judged, current, options, actor)
+
+    async def _looked_at(self, archive: Path, sidecar: Sidecar | None) -> Candidate:
+        work = functools.partial(inspect_archive, archive, max_bytes=self._max_archive_bytes)
+        facts = await to_end(work)
+        problem: CorralError | None = None
+        signature: SignatureFacts | None = None
+        try:
+            signature = await self._supply.verify(archive, facts, sidecar)
+        except CorralError as error:
+            problem = error
+        return Candidate(path=archive, facts=facts, sidecar=sidecar, signature=signature, problem=problem)
+
+    async def _judged(self, candidate: Candidate, options: InstallOptions) -> CompatibilityReport:
+        work = functools.partial(
+            report,
+            candidate.facts,
+            _with_settings(self._book.all(), candidate.facts.manifest.id, options.settings),
+            sdk_version=SDK_VERSION,
+            signature=candidate.signature,
+            signature_problem=candidate.problem,
+            replace=options.replace,
+            allow_downgrade=options.allow_downgrade,
+            built_in=self._built_in(),
+        )
+        return await to_end(work)
+
+    async def _carry_out(
+        self,
+        candidate: Candidate,
+        judged: CompatibilityReport,
+        current: PackageRecord | None,
+        options: InstallOptions,
+        actor: Actor,
+    ) -> InstallAnswer:
+        settings = await self._settings(candidate.facts, current, options)
+        signature = await self._supply.keep(
+            candidate.path, candidate.facts, candidate.signature, candidate.sidecar
+        )
+        record = await self._record(candidate.facts, signature, settings, current, options)
+        entry = audit(
+            actor,
+            "modules.install",
+            record.id,
+            before=_told(current) if current else None,
+            after=_told(record),
+        )
+        outcome = _OUTCOMES[judged.would]
+        async with self._book.signed(record.id, entry):
+            if current is None:
+                settled = await self._engine.install(record)
+                story = [f"{record.id} {record.version} {settled.phase.value}" + _because(settled)]
+            else:
+                await self._supply.stamp(current)
+                upgraded = await self._engine.upgrade(record, rollback=options.rollback)
+                settled, story = upgraded.record, list(upgraded.lines)
+        _log.info("module.install", module=record.id, version=record.version, outcome=outcome.value)
+        return InstallAnswer(record=settled, outcome=outcome, story=(*judged.warnings, *story))
+
+    async def _settings(
+        self, facts: ArchiveFacts, current: PackageRecord | None, options: InstallOptions
+    ) -> dict[str, Any]:
+        """Those given, else those it has, else the defaults. SETTINGS_INVALID."""
+        values = options.settings
+        if values is None:
+            values = current.settings if current else {}
+        return await to_end(check_settings, facts.manifest.config, values)
+
+    async def _record(
+        self,
+        facts: ArchiveFacts,
+        signature: SignatureFacts | None,
+        settings: dict[str, Any],
+        current: PackageRecord | None,
+        options: InstallOptions,
+    ) -> PackageRecord:
+        now = self._clock.now()
+        fresh = ModuleIntent.ACTIVE if options.activate else ModuleIntent.INACTIVE
+        return PackageRecord(
+            id=facts.manifest.id,
+            version=facts.manifest.version,
+            sha256=facts.sha256,
+            size=facts.size,
+            manifest=facts.manifest,
+            intent=current.intent if current else fresh,
+            generation=current.generation if current else await self._generation(facts.manifest.id),
+            settings=settings,
+            signature=signature,
+            installed_at=current.installed_at if current else now,
+            updated_at=now,
+        )
+
+
+def _with_settings(
+    installed: list[PackageRecord], id: str, settings: dict[str, Any] | None
+) -> list[PackageRecord]:
+    """A package is judged by the settings it shall have."""
+    if settings is None:
+        return installed
+    return [
+        msgspec.structs.replace(record, settings=settings) if record.id == id else record
+        for record in installed
+    ]
+
+
+def _told(record: PackageRecord) -> dict[str, object]:
+    return {"version": record.version, "sha256": record.sha256, "intent": record.intent.value}
+
+
+def _because(record: PackageRecord) -> str:
+    return f" ({record.reason})" if record.reason else ""

@@ -1,0 +1,181 @@
+"""What modules may do with events: subscribe, unsubscribe, publish."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+import msgspec
+
+from corral.controller.collections import MODULE_CURSORS
+from corral.controller.events.follower import EventLog
+from corral.controller.events.hub import EventHub
+from corral.controller.ledger import Ledger
+from corral.controller.modules.event_delivery import Deliveries, Save
+from corral.controller.modules.event_names import check_published, wanted_filter
+from corral.domain.events import Cursor, Draft, EventType
+from corral.domain.module_cursors import ModuleCursor
+from corral.errors import Code, Rejected
+from corral.modules.operations import Operation
+from corral.modules.scope import Owned, Scope
+from corral.sdk.messages import (
+    PUBLISH,
+    SUBSCRIBE,
+    UNSUBSCRIBE,
+    Nothing,
+    Publish,
+    Published,
+    Subscribe,
+    Unsubscribe,
+)
+from corral.system.clock import Clock
+
+KIND: Final = "subscription"
+MAX_SUBSCRIPTIONS: Final = 64
+DATA_BYTES: Final = 65_536
+SUBJECT_MAX: Final = 200
+_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
+
+
+class ModuleEvents:
+    """The subscriptions of all modules of a term, each owned by the scope that asked for it."""
+
+    def __init__(self, *, hub: EventHub, log: EventLog, ledger: Ledger, clock: Clock) -> None:
+        self._hub = hub
+        self._log = log
+        self._ledger = ledger
+        self._clock = clock
+        self._open: dict[tuple[int, int], tuple[Deliveries, Owned, str]] = {}
+
+    def operations(self) -> list[Operation]:
+        return [
+            Operation(method=SUBSCRIBE, body=Subscribe, handler=self._subscribe),
+            Operation(method=UNSUBSCRIBE, body=Unsubscribe, handler=self._unsubscribe),
+            Operation(method=PUBLISH, body=Publish, handler=self._publish),
+        ]
+
+    async def _subscribe(self, scope: Scope, asked: Subscribe) -> Nothing:
+        """From now on; a durable one from where its name stopped last. UNKNOWN_EVENT_TYPE, FORBIDDEN."""
+        wanted = wanted_filter(asked.types, asked.subjects, scope.manifest.events)
+        key = (id(scope), asked.subscription)
+        cursor_id = self._check(scope, asked)
+        after, save = await self._position(cursor_id) if cursor_id else (None, None)
+        deliveries = Deliveries(
+            scope=scope,
+            number=asked.subscription,
+            wanted=wanted,
+            hub=self._hub,
+            log=self._log,
+            clock=self._clock,
+            deadline=scope.hook_deadline,
+            after=after,
+            save=save,
+        )
+        if scope.closed or key in self._open:  # while the cursor was being stored
+            raise Rejected(Code.NOT_RUNNING, f"module '{scope.module_id}' is not running any more")
+        name = asked.durable or ",".join(sorted(asked.types)[:3]) or "*"
+        owned = scope.own(KIND, name, lambda: self._close(key))
+        self._open[key] = deliveries, owned, cursor_id
+        deliveries.start()
+        return Nothing()
+
+    def _check(self, scope: Scope, asked: Subscribe) -> str:
+        """The id of its cursor, empty for a plain subscription."""
+        if (id(scope), asked.subscription) in self._open:
+            raise Rejected(Code.ALREADY_EXISTS, f"subscription {asked.subscription} is there already")
+        if sum(1 for owner, _ in self._open if owner == id(scope)) >= MAX_SUBSCRIPTIONS:
+            raise Rejected(
+                Code.RATE_LIMITED,
+                f"module '{scope.module_id}' has {MAX_SUBSCRIPTIONS} subscriptions already",
+                hint="subscribe to several types at once",
+            )
+        if not asked.durable:
+            return ""
+        if not _NAME.fullmatch(asked.durable):
+            raise Rejected(
+                Code.INVALID_FIELD,
+                f"'{asked.durable[:80]}' cannot name a durable subscription",
+                hint="use letters, digits, '.', '_' and '-', at most 100",
+                field="durable",
+            )
+        cursor_id = cursor_key(scope.module_id, asked.durable)
+        if any(cursor_id == taken for _, _, taken in self._open.values()):
+            raise Rejected(
+                Code.ALREADY_EXISTS,
+                f"the durable subscription '{asked.durable}' is in use",
+                hint="give each a name of its own",
+                field="durable",
+            )
+        return cursor_id
+
+    async def _position(self, cursor_id: str) -> tuple[Cursor, Save]:
+        """Where it stopped last, else the head; that is stored first, so that nothing after it is lost."""
+
+        async def save(cursor: Cursor) -> None:
+            record = ModuleCursor(cursor=str(cursor), at=self._clock.now())
+            await self._ledger.commit(MODULE_CURSORS.put(cursor_id, record, expect=None))
+
+        stored = self._ledger.state.module_cursors.find(cursor_id)
+        if stored is not None:
+            return Cursor.parse(stored.record.cursor), save
+        head = self._hub.head
+        await save(head)
+        return head, save
+
+    async def _unsubscribe(self, scope: Scope, asked: Unsubscribe) -> Nothing:
+        """Also when it is not there. A durable one is over: its cursor goes, too."""
+        key = (id(scope), asked.subscription)
+        found = self._open.get(key)
+        if found is not None:
+            found[1].release()
+            await self._close(key)
+            if found[2]:
+                await self._ledger.commit(MODULE_CURSORS.delete(found[2], expect=None))
+        return Nothing()
+
+    async def _close(self, key: tuple[int, int]) -> None:
+        found = self._open.get(key)
+        if found is None:
+            return
+        try:
+            await found[0].close()
+        finally:
+            self._open.pop(key, None)
+
+    async def _publish(self, scope: Scope, asked: Publish) -> Published:
+        """Into the log as `MODULE_EVENT`; answered when it is stored. UNKNOWN_EVENT_TYPE, INVALID_FIELD."""
+        check_published(asked.type, scope.manifest.events)
+        if len(asked.subject) > SUBJECT_MAX:
+            raise Rejected(
+                Code.INVALID_FIELD, f"the subject is longer than {SUBJECT_MAX} characters", field="subject"
+            )
+        _check_data(asked.data)
+        data = {
+            "module": scope.module_id,
+            "type": asked.type,
+            "subject": asked.subject,
+            "data": asked.data,
+        }
+        subject = f"{scope.module_id}/{asked.type}"
+        commit = await self._ledger.commit(Draft(type=EventType.MODULE_EVENT, subject=subject, data=data))
+        return Published(cursor=str(commit.events[0].cursor))
+
+
+def cursor_key(module_id: str, durable: str) -> str:
+    return f"{module_id}/{durable}"
+
+
+def _check_data(data: dict[str, object]) -> None:
+    try:
+        size = len(msgspec.json.encode(data))
+    except (TypeError, ValueError, RecursionError) as error:
+        raise Rejected(
+            Code.INVALID_FIELD, f"the data of an event must be JSON: {error}", field="data"
+        ) from None
+    if size > DATA_BYTES:
+        raise Rejected(
+            Code.INVALID_FIELD,
+            f"the data of an event has {size} bytes, at most {DATA_BYTES} are taken",
+            hint="store it as a document and tell its id",
+            field="data",
+        )

@@ -1,0 +1,185 @@
+"""The controller's modules, put together for one term."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+import structlog
+from prometheus_client import CollectorRegistry
+
+from corral.controller.events.hub import EventHub
+from corral.controller.http.form_spooling import sweep_spool
+from corral.controller.ledger import Ledger
+from corral.controller.modules.book import LedgerBook
+from corral.controller.modules.data.service import ModuleData
+from corral.controller.modules.exposition import ModuleFigures
+from corral.controller.modules.frontends import Frontends
+from corral.controller.modules.installing import Installing
+from corral.controller.modules.module_events import ModuleEvents
+from corral.controller.modules.supply import StoredArchives
+from corral.controller.modules.upgrade_guard import UpgradeGuard
+from corral.domain.ids import Epoch
+from corral.domain.module_manifest import ModuleHost
+from corral.modules.engine import ModuleEngine
+from corral.modules.module_log import ModuleLogs
+from corral.modules.module_metrics import ModuleMetrics
+from corral.modules.process import ProcessHouse
+from corral.modules.scheduling import ModuleSchedules
+from corral.modules.shelf import ArchiveShelf
+from corral.signing import Verifier
+from corral.store.port import Adapter
+from corral.system.clock import Clock
+from corral.system.config_schema import ModulesSection
+from corral.system.entropy import Entropy
+
+ARTIFACTS: Final = "artifacts"
+UPLOADS: Final = "uploads"
+PROCESSES: Final = "modules"
+_log = structlog.get_logger("corral.controller.modules")
+
+Figure = tuple[str, str, bool, list[tuple[str, float]]]
+
+
+class ModuleParts:
+    """Everything that `Modules` works with. Made of plain constructors; nothing runs yet."""
+
+    def __init__(
+        self,
+        *,
+        config: ModulesSection,
+        data: Path,
+        store: Adapter,
+        ledger: Ledger,
+        hub: EventHub,
+        epoch: Epoch,
+        holder: str,
+        verifier: Verifier,
+        registry: CollectorRegistry,
+        clock: Clock,
+        entropy: Entropy,
+    ) -> None:
+        self.clock = clock
+        self.uploads = data / UPLOADS
+        self.max_archive_bytes = config.max_archive_bytes
+        self.book = LedgerBook(ledger, clock=clock)
+        self.house = ProcessHouse(directory=data / PROCESSES, clock=clock)
+        self.supply = StoredArchives(
+            shelf=ArchiveShelf(data / ARTIFACTS, max_bytes=config.max_archive_bytes),
+            blobs=store,
+            records=self.book.all,
+            verifier=lambda: verifier,
+            clock=clock,
+        )
+        cluster = ledger.state.cluster.find("only")
+        self.data = ModuleData(
+            reads=store,
+            ledger=ledger,
+            clock=clock,
+            entropy=entropy,
+            key_value_url=config.key_value.url,
+            namespace=cluster.record.id if cluster else "corral",
+            epoch=epoch,
+        )
+        self.logs = ModuleLogs(clock=clock)
+        self.metrics = ModuleMetrics()
+        self.frontends = Frontends(self.supply)
+        self.engine = self._engine(config, ledger, store, hub, holder, clock)
+        self.installing = Installing(
+            engine=self.engine,
+            book=self.book,
+            supply=self.supply,
+            generation=self._last_generation,
+            built_in=self.engine.capabilities.built_in,
+            max_archive_bytes=config.max_archive_bytes,
+            clock=clock,
+        )
+        self._registry = registry
+        self._figures: ModuleFigures | None = None
+
+    def _engine(
+        self,
+        config: ModulesSection,
+        ledger: Ledger,
+        store: Adapter,
+        hub: EventHub,
+        holder: str,
+        clock: Clock,
+    ) -> ModuleEngine:
+        return ModuleEngine(
+            host=ModuleHost.CONTROLLER,
+            book=self.book,
+            house=self.house,
+            supply=self.supply,
+            operations=[
+                *ModuleEvents(hub=hub, log=store, ledger=ledger, clock=clock).operations(),
+                *ModuleSchedules(clock=clock).operations(),
+                *self.data.operations(),
+            ],
+            data=self.data,
+            config=config,
+            clock=clock,
+            notices={**self.logs.notices(), **self.metrics.notices()},
+            upgrade_guard=UpgradeGuard(store, holder=holder),
+        )
+
+    async def _last_generation(self, id: str) -> int:
+        """A module that is installed again goes on with the data it left."""
+        return max(await self.data.generations(id), default=1)
+
+    # upkeep
+
+    def sweep_uploads(self) -> None:
+        """What an earlier process left half received. Blocks."""
+        sweep_spool(self.uploads)
+
+    async def sweep_generations(self) -> None:
+        """Data that an upgrade was working on when its controller died. Only before modules run."""
+        await self.data.sweep({record.id: record.generation for record in self.book.all()})
+
+    async def upkeep(self) -> None:
+        dropped = await self.supply.sweep()
+        if dropped:
+            _log.info("modules.shelf_swept", archives=len(dropped))
+
+    def forget(self, id: str) -> None:
+        """The package is gone."""
+        self.logs.forget(id)
+        self.metrics.forget(id)
+        self.frontends.forget(id)
+
+    # figures
+
+    def show_figures(self) -> None:
+        if self._figures is None:
+            self._figures = ModuleFigures(
+                figures=lambda: list(self._rows()),
+                leaked=self._leaks,
+                families=self.metrics.families,
+                dropped=lambda: dict(self.metrics.dropped),
+            )
+            self._registry.register(self._figures)
+
+    def hide_figures(self) -> None:
+        if self._figures is not None:
+            self._registry.unregister(self._figures)
+            self._figures = None
+
+    def _leaks(self) -> dict[str, int]:
+        found = {record.id: 0 for record in self.book.all()}
+        for leak in self.house.leaked():
+            found[leak.module_id] = found.get(leak.module_id, 0) + 1
+        return found
+
+    def _rows(self) -> Iterator[Figure]:
+        live = [(record.id, self.engine.live(record.id)) for record in self.book.all()]
+        shown = [(id, module) for id, module in live if module is not None]
+        samples = [(id, module.sample) for id, module in shown if module.sample is not None]
+        yield "cpu_seconds", "Processor time of a module.", True, [(m, s.cpu_seconds) for m, s in samples]
+        yield "memory_bytes", "Memory of a module.", False, [(m, float(s.memory_bytes)) for m, s in samples]
+        yield "threads", "Threads of a module.", False, [(m, float(s.threads)) for m, s in samples]
+        yield "processes", "Processes of a module.", False, [(m, float(s.processes)) for m, s in samples]
+        yield "calls", "Calls into a module.", True, [(m, float(c.calls)) for m, c in shown]
+        yield "call_failures", "Calls that failed.", True, [(m, float(c.failures)) for m, c in shown]
+        yield "call_seconds", "Time spent in calls.", True, [(m, c.seconds) for m, c in shown]

@@ -1,0 +1,264 @@
+"""The modules of a leading controller: installed, kept running, and ended with the term.
+
+Verbs are the engine's; here is what goes with them on a controller: who asked, what is stored, and what is
+left over. Everything in memory is of this term.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import datetime as dt
+import math
+from pathlib import Path
+from typing import Any, Final
+
+import structlog
+
+from corral.controller.ledger import Actor, Ledger, audit
+from corral.controller.modules.answers import FrontendFile, InstallAnswer, InstallOptions
+from corral.controller.modules.parts import ModuleParts
+from corral.domain.events import Draft, EventType
+from corral.domain.module_records import PackageRecord
+from corral.errors import Code, CorralError, Rejected, Retryable
+from corral.modules.compatibility import CompatibilityReport
+from corral.modules.engine import ModuleEngine
+from corral.modules.process import Leak
+from corral.modules.settings import check_settings
+from corral.sdk.messages import HealthAnswer
+from corral.signing import Sidecar
+from corral.system.threads import to_end
+
+UPKEEP_SECONDS: Final = 60.0
+LOOK_SECONDS: Final = 2.0
+"""So soon it is told that a process had to be killed."""
+_OPEN_WAIT: Final = 30.0
+_RETRY_SECONDS: Final = 1.0
+_log = structlog.get_logger("corral.controller.modules")
+
+
+class Modules:
+    """`open` returns at once and lets the modules start beside everything else; `close` ends them all."""
+
+    def __init__(self, parts: ModuleParts, *, ledger: Ledger, budget: float) -> None:
+        """`budget`: how many seconds the modules have to end in."""
+        self._parts = parts
+        self._ledger = ledger
+        self._budget = budget
+        self._book = parts.book
+        self._prepared = asyncio.Event()
+        self._told: set[tuple[str, int, dt.datetime]] = set()
+        self._clock = parts.clock
+        self._task: asyncio.Task[None] | None = None
+        self._stack = contextlib.AsyncExitStack()
+        self.engine: Final[ModuleEngine] = parts.engine
+        self.data: Final = parts.data
+        self.uploads: Final = parts.uploads
+        """Where archives lie while they come in."""
+        self.max_archive_bytes: Final = parts.max_archive_bytes
+
+    # the term
+
+    async def open(self) -> None:
+        """Begin in the background: readiness does not wait for modules."""
+        self._parts.show_figures()
+        self._task = asyncio.create_task(self._run(), name="modules/run")
+
+    async def close(self) -> None:
+        """Every module stopped, unloaded or killed; phases stay as they are stored. Idempotent."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+            self._task = None
+        self._parts.hide_figures()
+        stragglers = await self.engine.close(budget=self._budget)
+        if stragglers:
+            _log.warning("modules.stragglers", modules=stragglers)
+        await self._stack.aclose()
+
+    async def _run(self) -> None:
+        await self._repeated(self._prepare)
+        self._prepared.set()
+        await self._repeated(self.engine.boot)
+        swept = -math.inf
+        while True:
+            try:
+                await self._tell_leaks()
+                if self._clock.monotonic() - swept >= UPKEEP_SECONDS:
+                    await self._parts.upkeep()
+                    swept = self._clock.monotonic()
+            except Exception as error:
+                _log.warning("modules.upkeep_postponed", reason=repr(error))
+            await asyncio.sleep(LOOK_SECONDS)
+
+    async def _tell_leaks(self) -> None:
+        """Each process that did not end by itself is told of once."""
+        known = {(leak.module_id, leak.pid, leak.since): leak for leak in self.leaked()}
+        for key, leak in known.items():
+            if key not in self._told:
+                await self._ledger.commit(leak_event(leak))
+                self._told.add(key)
+        self._told &= set(known)
+
+    async def _prepare(self) -> None:
+        await to_end(self._parts.sweep_uploads)
+        async with contextlib.AsyncExitStack() as stack:
+            await stack.enter_async_context(self._parts.house)
+            await self.data.open()
+            stack.push_async_callback(self.data.close)
+            await self._parts.sweep_generations()
+            self._stack = stack.pop_all()
+
+    async def _repeated(self, work: Any) -> None:
+        """Until it was done; the store may be away for a while."""
+        while True:
+            try:
+                await work()
+            except CorralError as error:
+                _log.warning("modules.start_delayed", reason=str(error))
+                await asyncio.sleep(error.retry_after or _RETRY_SECONDS)
+            except Exception:
+                _log.exception("modules.start_failed")
+                await asyncio.sleep(_RETRY_SECONDS)
+            else:
+                return
+
+    async def _ready(self) -> None:
+        """Verbs wait until there is something to obey them."""
+        try:
+            async with asyncio.timeout(_OPEN_WAIT):
+                await self._prepared.wait()
+        except TimeoutError:
+            raise Retryable(
+                Code.MODULE_BUSY, "modules are not ready yet", hint="see the log", retry_after=2.0
+            ) from None
+
+    # reading
+
+    def find(self, id: str) -> PackageRecord:
+        """NOT_FOUND with the nearest id there is."""
+        return self._book.require(id)
+
+    def all(self) -> list[PackageRecord]:
+        return self._book.all()
+
+    async def health(self, id: str) -> HealthAnswer:
+        """What the module says about itself. MODULE_NOT_ACTIVE, MODULE_TIMEOUT, MODULE_FAILED."""
+        self._book.require(id)
+        return await self.engine.health(id)
+
+    def leaked(self) -> list[Leak]:
+        return self._parts.house.leaked()
+
+    async def read_frontend(self, id: str, path: str) -> FrontendFile:
+        """A file of its page; an empty path is the entry. NOT_FOUND."""
+        await self._ready()
+        return await self._parts.frontends.read(self._book.require(id), path)
+
+    # changing
+
+    async def examine(
+        self, archive: Path, *, sidecar: Sidecar | None, options: InstallOptions | None = None
+    ) -> CompatibilityReport:
+        return await self._parts.installing.examine(
+            archive, sidecar=sidecar, options=options or InstallOptions()
+        )
+
+    async def install(
+        self, archive: Path, *, sidecar: Sidecar | None, options: InstallOptions, actor: Actor
+    ) -> InstallAnswer:
+        await self._ready()
+        return await self._parts.installing.install(archive, sidecar=sidecar, options=options, actor=actor)
+
+    def _audited(
+        self, id: str, verb: str, actor: Actor, **after: object
+    ) -> contextlib.AbstractAsyncContextManager[None]:
+        return self._book.signed(id, audit(actor, f"modules.{verb}", id, after=after or None))
+
+    async def activate(self, id: str, *, actor: Actor) -> PackageRecord:
+        await self._ready()
+        async with self._audited(id, "activate", actor):
+            return await self.engine.activate(id)
+
+    async def deactivate(self, id: str, *, actor: Actor) -> PackageRecord:
+        await self._ready()
+        async with self._audited(id, "deactivate", actor):
+            return await self.engine.deactivate(id)
+
+    async def pause(self, id: str, *, reason: str, actor: Actor) -> PackageRecord:
+        await self._ready()
+        async with self._audited(id, "pause", actor, reason=reason):
+            return await self.engine.pause(id, reason)
+
+    async def resume(self, id: str, *, actor: Actor) -> PackageRecord:
+        await self._ready()
+        async with self._audited(id, "resume", actor):
+            return await self.engine.resume(id)
+
+    async def recover(self, id: str, *, actor: Actor) -> PackageRecord:
+        await self._ready()
+        async with self._audited(id, "recover", actor):
+            return await self.engine.recover(id)
+
+    async def reload(self, id: str, *, actor: Actor) -> PackageRecord:
+        """Its settings once more, as they are."""
+        return await self._apply(id, self._book.require(id).settings, verb="reload", actor=actor)
+
+    async def configure(self, id: str, settings: dict[str, Any], *, actor: Actor) -> PackageRecord:
+        """All of its settings anew. SETTINGS_INVALID; a module that refuses them keeps the old ones."""
+        return await self._apply(id, settings, verb="configure", actor=actor)
+
+    async def _apply(self, id: str, settings: dict[str, Any], *, verb: str, actor: Actor) -> PackageRecord:
+        record = self._book.require(id)
+        checked = await to_end(check_settings, record.manifest.config, settings)
+        await self._ready()
+        changed = sorted(
+            key for key in {*checked, *record.settings} if checked.get(key) != record.settings.get(key)
+        )
+        async with self._audited(id, verb, actor, changed=changed):
+            return await self.engine.reload(id, checked)
+
+    async def uninstall(self, id: str, *, actor: Actor) -> PackageRecord:
+        """The record as it was last. Its data stays until `drop_storage`."""
+        await self._ready()
+        self._book.require(id)
+        async with self._audited(id, "uninstall", actor):
+            gone = await self.engine.uninstall(id)
+        self._parts.forget(id)
+        with contextlib.suppress(OSError):  # else the next look drops it
+            await self._parts.upkeep()
+        return gone
+
+    async def drop_storage(self, id: str, *, actor: Actor) -> None:
+        """The data of a module that is not installed. STORAGE_IN_USE, NOT_FOUND."""
+        await self._ready()
+        async with self._book.turn(id):
+            self._book.require_absent(id)
+            if not await self.data.generations(id):
+                raise Rejected(Code.NOT_FOUND, f"there is no data of a module '{id[:80]}'")
+            await self.data.drop_all(id)
+            await self._ledger.commit(
+                Draft(type=EventType.MODULE_STORAGE_DROPPED, subject=id, data={"id": id}),
+                audit(actor, "modules.drop_storage", id),
+            )
+
+    async def force_cleanup(self) -> list[Leak]:
+        """Kill what lingers, at once; returns what was killed."""
+        return await self._parts.house.force_cleanup()
+
+
+def leak_event(leak: Leak) -> Draft:
+    """`data` says what kept the process from ending."""
+    lingering = leak.lingering
+    return Draft(
+        type=EventType.MODULE_LEAKED,
+        subject=leak.module_id,
+        data={
+            "id": leak.module_id,
+            "pid": leak.pid,
+            "killed": leak.killed,
+            "threads": list(lingering.threads) if lingering else [],
+            "tasks": list(lingering.tasks) if lingering else [],
+            "children": list(lingering.children) if lingering else [],
+        },
+    )

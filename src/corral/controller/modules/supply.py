@@ -1,0 +1,165 @@
+"""Where the engine gets archives: from this controller's shelf, and what it lacks from the store's blobs.
+
+The store is the truth for every controller; the shelf is made again from it when it is missing or damaged.
+Digest and, where configured, signature are checked each time that an archive is loaded.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import collections
+import contextlib
+import functools
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from pathlib import Path
+from typing import Final, Literal
+
+import msgspec
+import structlog
+
+from corral.controller.modules.package_blobs import blobs_of
+from corral.domain.module_records import PackageRecord, SignatureFacts
+from corral.errors import Code, CorralError, Rejected
+from corral.modules.archive_reading import ArchiveFacts
+from corral.modules.shelf import ArchiveShelf
+from corral.signing import Sidecar, Verifier
+from corral.store.port import BlobEngine
+from corral.system.clock import Clock
+from corral.system.threads import to_end
+
+_BLOCK: Final = 256 * 1024
+_DAMAGED: Final = frozenset({Code.DIGEST_MISMATCH, Code.ARTIFACT_DIGEST_MISMATCH, Code.NOT_FOUND})
+_log = structlog.get_logger("corral.controller.modules")
+
+Records = Callable[[], Iterable[PackageRecord]]
+
+
+class StoredArchives:
+    """The `ArchiveSupply` of a controller."""
+
+    def __init__(
+        self,
+        *,
+        shelf: ArchiveShelf,
+        blobs: BlobEngine,
+        records: Records,
+        verifier: Callable[[], Verifier],
+        clock: Clock,
+    ) -> None:
+        self._shelf = shelf
+        self._blobs = blobs
+        self._records = records
+        self._verifier = verifier
+        self._clock = clock
+        self._pinned: collections.Counter[str] = collections.Counter()
+        self._signatures: dict[str, SignatureFacts | None] = {}
+        self._fetching: dict[str, asyncio.Lock] = {}
+
+    # in
+
+    async def verify(
+        self, archive: Path, facts: ArchiveFacts, sidecar: Sidecar | None
+    ) -> SignatureFacts | None:
+        """How it is proven. One that is carried but that this controller has no keys for is kept as it
+        is, with neither identity nor key: nodes may know better. SIGNATURE_VERIFICATION_FAILED."""
+        work = functools.partial(self._verifier().verify, archive, sha256=facts.sha256, sidecar=sidecar)
+        proven = await to_end(work)
+        if proven is None and sidecar is not None:
+            return SignatureFacts(kind=sidecar.kind)
+        return proven
+
+    @contextlib.contextmanager
+    def pinned(self, *digests: str) -> Iterator[None]:
+        """These archives are needed, whatever the records say."""
+        self._pinned.update(digests)
+        try:
+            yield
+        finally:
+            self._pinned.subtract(digests)
+            self._pinned += collections.Counter()  # without those that are at zero
+
+    async def keep(
+        self, archive: Path, facts: ArchiveFacts, signature: SignatureFacts | None, sidecar: Sidecar | None
+    ) -> SignatureFacts | None:
+        """Archive and sidecar into the store and onto the shelf; the facts name the sidecar's blob. What
+        no record names afterwards is collected by and by."""
+        await self._blobs.put_blob(_blocks(archive), expect=facts.sha256)
+        if signature is not None and sidecar is not None:
+            (info,) = await self._blobs.put_blobs([sidecar.content])
+            signature = msgspec.structs.replace(signature, blob=info.digest)
+        await self._shelf.put(archive, expect=facts.sha256)
+        self._signatures[facts.sha256] = signature
+        return signature
+
+    async def stamp(self, record: PackageRecord) -> None:
+        """Its blobs stay for a while, even if no record names them any more."""
+        await self._blobs.touch_blobs(blobs_of(record), at=self._clock.now())
+
+    # out
+
+    async def unpacked(self, sha256: str) -> Path:
+        """The unpacked archive, read-only. NOT_FOUND when store and shelf have lost it,
+        SIGNATURE_VERIFICATION_FAILED when it may not be loaded (any more)."""
+        async with self._fetching.setdefault(sha256, asyncio.Lock()):
+            try:
+                return await self._checked(sha256)
+            except CorralError as error:
+                if error.code not in _DAMAGED:
+                    raise
+                _log.warning("module.archive_fetched_again", sha256=sha256, reason=str(error))
+            await self._shelf.forget(sha256)
+            return await self._checked(sha256)
+
+    async def _checked(self, sha256: str) -> Path:
+        path = self._shelf.path(sha256)
+        if not await to_end(path.exists):
+            await self._fetch(sha256)
+        tree = await self._shelf.unpacked(sha256)  # is what the digest says
+        signature = self._signature(sha256)
+        sidecar = await self._sidecar(signature) if signature is not None else None
+        await to_end(functools.partial(self._verifier().verify, path, sha256=sha256, sidecar=sidecar))
+        return tree
+
+    async def _fetch(self, sha256: str) -> None:
+        if await self._blobs.blob_info(sha256) is None:
+            raise Rejected(
+                Code.NOT_FOUND,
+                f"archive {sha256} is neither on the shelf nor in the store",
+                hint="install the module again",
+            )
+        await self._shelf.put(self._blobs.read_blob(sha256), expect=sha256)
+
+    def _signature(self, sha256: str) -> SignatureFacts | None:
+        for record in self._records():
+            if record.sha256 == sha256:
+                return record.signature
+        return self._signatures.get(sha256)
+
+    async def _sidecar(self, signature: SignatureFacts) -> Sidecar | None:
+        if not signature.blob:
+            return None
+        parts = [part async for part in self._blobs.read_blobs([signature.blob])]
+        kind: Literal["sig", "cosign-bundle"] = "sig" if signature.kind == "sig" else "cosign-bundle"
+        return Sidecar(kind=kind, content=b"".join(parts))
+
+    # upkeep
+
+    async def sweep(self) -> list[str]:
+        """Drop from the shelf what neither a record nor anybody at work names; returns what went."""
+        named = {record.sha256 for record in self._records()} | set(self._pinned)
+        surplus = sorted(await to_end(self._shelf.held) - named)
+        dropped = []
+        for sha256 in surplus:
+            if sha256 in self._pinned or any(r.sha256 == sha256 for r in self._records()):
+                continue  # it came back while we were at it
+            await self._shelf.forget(sha256)
+            self._signatures.pop(sha256, None)
+            self._fetching.pop(sha256, None)
+            dropped.append(sha256)
+        return dropped
+
+
+async def _blocks(path: Path) -> AsyncIterator[bytes]:
+    with path.open("rb") as file:
+        while block := await to_end(file.read, _BLOCK):
+            yield block

@@ -1,0 +1,93 @@
+"""A real controller and a real daemon for the tests of one module, installed as an operator would."""
+
+from __future__ import annotations
+
+import asyncio
+import http.client
+import json
+import pathlib
+from typing import Any
+from urllib.parse import urlencode, urlsplit
+
+from corral.errors import Code, Rejected
+from corral.modules.building import Built, build_module
+from corral.testing.cluster import LocalController
+
+
+class ModuleHouse:
+    """Builds the module in `source`, installs it, calls its routes. One controller, one test."""
+
+    def __init__(self, controller: LocalController, source: pathlib.Path, scratch: pathlib.Path) -> None:
+        self.controller = controller
+        self._source = source
+        self._scratch = scratch
+        self._id = ""
+
+    async def build(self) -> Built:
+        target = self._scratch / "module.cmod"
+        return await asyncio.to_thread(build_module, self._source, target)
+
+    async def install(self, archive: pathlib.Path | None = None, **options: Any) -> dict[str, Any]:
+        """Install the module under test, or another archive beside it; answers the module as it stands."""
+        if archive is None:
+            built = await self.build()
+            archive, self._id = built.path, built.manifest.id
+        return await self.send_archive(archive, **options)
+
+    async def send_archive(
+        self, archive: pathlib.Path, signature: bytes | None = None, **options: Any
+    ) -> dict[str, Any]:
+        """POST an archive; `Rejected` with the API's code when it is refused."""
+        body = await asyncio.to_thread(archive.read_bytes)
+        return await asyncio.to_thread(self._post, body, archive.name, signature, options)
+
+    async def request(self, method: str, path: str, body: dict[str, Any] | None = None) -> Any:
+        """Call one of the module's own routes, as the administrator."""
+        return await self.controller.call(method, f"/api/v1/modules/{self._id}{path}", body)
+
+    async def info(self) -> dict[str, Any]:
+        found: dict[str, Any] = await self.controller.call("GET", f"/api/v1/modules/{self._id}")
+        return found
+
+    async def act(self, verb: str, body: dict[str, Any] | None = None) -> dict[str, Any]:
+        """`deactivate`, `activate`, `pause`, `resume`, `recover`, `reload`."""
+        found: dict[str, Any] = await self.controller.call("POST", f"/api/v1/modules/{self._id}/{verb}", body)
+        return found
+
+    async def configure(self, settings: dict[str, Any]) -> dict[str, Any]:
+        found: dict[str, Any] = await self.controller.call(
+            "PUT", f"/api/v1/modules/{self._id}/config", settings
+        )
+        return found
+
+    async def uninstall(self) -> None:
+        await self.controller.call("DELETE", f"/api/v1/modules/{self._id}")
+
+    def _post(self, body: bytes, name: str, signature: bytes | None, options: dict[str, Any]) -> Any:
+        boundary = "corral-module-house"
+        parts = [_part(boundary, "file", name, body)]
+        if signature is not None:
+            parts.append(_part(boundary, "signature", name + ".sig", signature))
+        url = urlsplit(self.controller.url)
+        query = urlencode({key: str(value).lower() for key, value in options.items()})
+        connection = http.client.HTTPConnection(url.hostname or "", url.port, timeout=60)
+        headers = {
+            "Authorization": f"Bearer {self.controller.admin_token}",
+            "Content-Type": f"multipart/form-data; boundary={boundary}",
+        }
+        try:
+            target = "/api/v1/modules" + (f"?{query}" if query else "")
+            connection.request("POST", target, b"".join([*parts, f"--{boundary}--\r\n".encode()]), headers)
+            response = connection.getresponse()
+            answer = json.loads(response.read())
+        finally:
+            connection.close()
+        if response.status >= 300:
+            told = answer["error"]
+            raise Rejected(Code[told["code"]], told["message"], hint=told.get("hint"))
+        return answer
+
+
+def _part(boundary: str, field: str, name: str, content: bytes) -> bytes:
+    head = f'--{boundary}\r\nContent-Disposition: form-data; name="{field}"; filename="{name}"\r\n\r\n'
+    return head.encode() + content + b"\r\n"

@@ -1,0 +1,214 @@
+"""`corral module`, `capability`, `command`: what they send, what people read, and what authors get."""
+
+from __future__ import annotations
+
+import json
+import os
+import pathlib
+import subprocess
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from stand_in_controller import StandIn, refused
+
+Corral = Callable[..., subprocess.CompletedProcess[str]]
+
+MODULES = "/api/v1/modules"
+MODULE: dict[str, Any] = {
+    "id": "guest-book",
+    "version": "0.1.0",
+    "hosts": ["controller"],
+    "phase": "FAILED",
+    "intent": "active",
+    "reason": "hook_failed:on_start",
+    "sha256": "ab" * 32,
+    "size": 2048,
+    "nodes": [],
+    "provides": [{"id": "guests", "version": "1.0.0"}],
+    "requires": [{"id": "stats.groups", "version_range": "^1", "optional": True}],
+    "title": "Guest book",
+    "description": "",
+    "signature": {"kind": "sig", "key_sha256": "cd" * 32, "identity": "", "legacy": True},
+    "settings": {"greeting": "Hello", "nested": {"deep": 1}},
+    "failure": {
+        "reason": "hook_failed:on_start",
+        "message": "RuntimeError: no",
+        "traceback": "line 1",
+        "log": ["x"],
+    },
+    "story": [
+        {"at": "2026-01-01T00:00:00Z", "from": "WAITING", "to": "FAILED", "reason": "hook_failed:on_start"}
+    ],
+    "updated_at": "2026-01-01T00:00:00Z",
+}
+
+
+@pytest.fixture
+def source(tmp_path: pathlib.Path, corral: Corral) -> pathlib.Path:
+    made = corral("module", "new", "guest-book", "--into", str(tmp_path / "guest-book"))
+    assert made.returncode == 0, made.stderr
+    return tmp_path / "guest-book"
+
+
+@pytest.fixture
+def archive(source: pathlib.Path, corral: Corral) -> pathlib.Path:
+    built = corral("module", "build", str(source))
+    assert built.returncode == 0, built.stderr
+    return source / "dist" / "guest-book-0.1.0.cmod"
+
+
+def test_modules_are_listed_and_one_is_told_with_its_failure_and_story(
+    corral: Corral, server: StandIn
+) -> None:
+    server.answers["GET", MODULES] = (200, {"items": [MODULE], "next": None})
+    server.answers["GET", f"{MODULES}/guest-book"] = (200, MODULE)
+    listed = corral("module", "list", "--phase", "failed").stdout.splitlines()
+    assert listed[1].split()[:4] == ["guest-book", "0.1.0", "FAILED", "active"]
+    assert server.requests[-1].query["phase"] == "FAILED"
+    shown = corral("extension", "get", "guest-book").stdout
+    for text in (
+        "RuntimeError: no",
+        "WAITING -> FAILED",
+        "stats.groups ^1 (optional)",
+        "sig by key cdcdcdcdcdcd",
+    ):
+        assert text in shown
+    assert json.loads(corral("module", "info", "guest-book", "-o", "json").stdout) == MODULE
+
+
+@pytest.mark.parametrize("verb", ["activate", "deactivate", "resume", "recover", "reload"])
+def test_a_verb_is_sent_and_the_outcome_is_one_sentence(corral: Corral, server: StandIn, verb: str) -> None:
+    server.answers["POST", f"{MODULES}/guest-book/{verb}"] = (200, MODULE)
+    said = corral("module", verb, "guest-book")
+    assert said.stdout == "'guest-book' 0.1.0 is FAILED (hook_failed:on_start)\n", said.stderr
+
+
+def test_a_pause_needs_a_reason_and_sends_it(corral: Corral, server: StandIn) -> None:
+    server.answers["POST", f"{MODULES}/guest-book/pause"] = (200, MODULE)
+    assert corral("module", "pause", "guest-book").returncode == 2
+    assert corral("module", "pause", "guest-book", "--reason", "later").returncode == 0
+    assert server.requests[-1].body == {"reason": "later"}
+
+
+def test_single_settings_are_changed_and_the_rest_stays(corral: Corral, server: StandIn) -> None:
+    server.answers["GET", f"{MODULES}/guest-book"] = (200, MODULE)
+    server.answers["PUT", f"{MODULES}/guest-book/config"] = (200, MODULE)
+    corral("module", "config", "guest-book", "--set", "nested.deep=[1, 2]", "--unset", "greeting")
+    assert server.requests[-1].body == {"nested": {"deep": [1, 2]}}
+    assert "greeting: Hello" in corral("module", "config", "guest-book").stdout
+    wrong = corral("module", "config", "guest-book", "--set", "greeting.deep=1")
+    assert (wrong.returncode, "holds no others" in wrong.stderr) == (2, True)
+
+
+def test_an_archive_is_sent_as_a_form_with_the_signature_beside_it(
+    corral: Corral, server: StandIn, archive: pathlib.Path
+) -> None:
+    server.answers["POST", MODULES] = (
+        201,
+        {**MODULE, "kind": "installed", "outcome": "installed", "told": []},
+    )
+    signed = corral("module", "sign", str(archive), "--new-key", str(archive.parent / "author"))
+    assert signed.returncode == 0, signed.stderr
+    assert (archive.parent / "author.key").stat().st_mode & 0o077 == 0
+    said = corral("module", "install", str(archive), "--no-activate", "--replace")
+    assert said.stdout.startswith("installed: 'guest-book' 0.1.0 is FAILED"), said.stderr
+    sent = server.requests[-1]
+    assert sent.query == {"activate": "false", "replace": "true"}
+    assert sent.headers["Content-Type"].startswith("multipart/form-data; boundary=")
+    assert archive.read_bytes() in sent.body
+    assert (archive.parent / f"{archive.name}.sig").read_bytes() in sent.body
+    assert len(sent.body) == int(sent.headers["Content-Length"])
+
+
+def test_a_dry_run_tells_what_is_in_the_way_and_fails(
+    corral: Corral, server: StandIn, archive: pathlib.Path
+) -> None:
+    report = {"kind": "examined", "ok": False, "would": "install", "id": "guest-book", "version": "0.1.0"}
+    problem = {"code": "CAPABILITY_CONFLICT", "message": "'a' provides it", "hint": "pause 'a'"}
+    server.answers["POST", MODULES] = (200, {**report, "problems": [problem], "warnings": ["mind the gap"]})
+    said = corral("module", "install", str(archive), "--dry-run")
+    assert said.returncode == 1
+    assert "problem: 'a' provides it; pause 'a'" in said.stdout
+    assert "warning: mind the gap" in said.stdout
+
+
+def test_an_upgrade_of_what_is_not_there_is_refused_before_anything_is_sent(
+    corral: Corral, server: StandIn, archive: pathlib.Path
+) -> None:
+    server.answers["GET", f"{MODULES}/guest-book"] = refused(404, "NOT_FOUND", "no")
+    said = corral("module", "upgrade", str(archive))
+    assert (said.returncode, "is not installed" in said.stderr) == (1, True)
+    assert [request.method for request in server.requests] == ["GET"]
+
+
+def test_uninstalling_asks_first_and_drops_data_only_when_told(corral: Corral, server: StandIn) -> None:
+    server.answers["DELETE", f"{MODULES}/guest-book"] = (200, MODULE)
+    server.answers["DELETE", f"{MODULES}/storage/guest-book"] = (200, {})
+    assert corral("module", "uninstall", "guest-book").returncode == 2
+    assert not server.requests
+    assert corral("module", "uninstall", "guest-book", "--drop-storage", "--yes").returncode == 0
+    assert [request.path for request in server.requests] == [
+        f"{MODULES}/guest-book",
+        f"{MODULES}/storage/guest-book",
+    ]
+
+
+def test_capabilities_and_what_is_missing_are_listed(corral: Corral, server: StandIn) -> None:
+    provided = {"id": "stats.groups", "version": "1.0.0", "provider": "stats-aggregator", "consumers": ["a"]}
+    missing = {
+        "module": "b",
+        "id": "x.y",
+        "version_range": "^1",
+        "optional": False,
+        "reason": "missing provider",
+    }
+    server.answers["GET", "/api/v1/capabilities"] = (200, {"items": [provided], "unresolved": [missing]})
+    assert "stats-aggregator" in corral("capability", "list").stdout
+    assert "missing provider" in corral("capability", "list", "--unresolved").stdout
+
+
+def test_a_command_of_a_module_is_run_with_its_words_as_they_are(corral: Corral, server: StandIn) -> None:
+    server.answers["POST", "/api/v1/commands/execute"] = (200, {"lines": ["one", "two"]})
+    said = corral("command", "run", "stats", "show", "two words")
+    assert said.stdout == "one\ntwo\n", said.stderr
+    assert server.requests[-1].body == {"command": "stats show 'two words'"}
+
+
+def test_a_scaffold_builds_to_the_same_bytes_wherever_it_lies(corral: Corral, source: pathlib.Path) -> None:
+    first = json.loads(corral("module", "build", str(source), "-o", "json").stdout)
+    moved = source.rename(source.with_name("elsewhere"))
+    os.utime(moved / "module.yaml", (1, 1))
+    again = json.loads(corral("module", "build", str(moved), "-o", "json").stdout)
+    assert first["sha256"] == again["sha256"]
+
+
+@pytest.mark.parametrize("id", ["Upper", "corral", "a b", "9", "x" * 64])
+def test_a_scaffold_with_a_bad_id_writes_nothing(corral: Corral, tmp_path: pathlib.Path, id: str) -> None:
+    said = corral("module", "new", id, "--into", str(tmp_path / "new"))
+    assert said.returncode == 1
+    assert not (tmp_path / "new").exists()
+
+
+def test_a_scaffold_never_overwrites(corral: Corral, source: pathlib.Path) -> None:
+    said = corral("module", "new", "other", "--into", str(source))
+    assert (said.returncode, "is there already" in said.stderr) == (1, True)
+
+
+def test_doctor_tells_what_an_archive_is_and_refuses_what_is_none(
+    corral: Corral, archive: pathlib.Path, tmp_path: pathlib.Path
+) -> None:
+    assert "guest-book 0.1.0" in corral("module", "doctor", str(archive)).stdout
+    garbage = tmp_path / "garbage.cmod"
+    garbage.write_bytes(b"PK\x03\x04 no")
+    said = corral("module", "doctor", str(garbage))
+    assert (said.returncode, said.stderr.startswith("error: ")) == (1, True)
+    assert corral("module", "doctor", str(tmp_path / "none.cmod")).returncode == 2
+
+
+def test_a_key_is_never_replaced(corral: Corral, archive: pathlib.Path) -> None:
+    base = str(archive.parent / "author")
+    assert corral("module", "sign", "--new-key", base).returncode == 0
+    before = (archive.parent / "author.key").read_bytes()
+    assert corral("module", "sign", "--new-key", base).returncode == 1
+    assert (archive.parent / "author.key").read_bytes() == before

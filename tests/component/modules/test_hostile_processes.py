@@ -1,0 +1,127 @@
+"""Modules that break their own process, or what it may use: the controller goes on, and the reason is told."""
+
+from __future__ import annotations
+
+import asyncio
+import pathlib
+from typing import Any, Final
+
+import pytest
+from hostile_rig import code_of, pen
+from hostile_zoo import beast_archive
+
+from corral.testing.cluster import LocalCluster
+
+LONG_MS: Final = 20_000
+"""For a hook that is to end by itself."""
+ONCE: Final = {"modules__deaths_before_failed": 0}
+SPIN_IN_C: Final = "re.match('(a+)+$', 'a' * 60 + 'b')"
+NATIVE: Final = """
+libc = ctypes.CDLL(None)
+libc.malloc.restype = ctypes.c_void_p
+libc.malloc.argtypes = [ctypes.c_size_t]
+libc.memset.argtypes = [ctypes.c_void_p, ctypes.c_int, ctypes.c_size_t]
+while True: libc.memset(libc.malloc(1 << 20), 1, 1 << 20)
+"""
+DEAF_CHILDREN: Final = """
+for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT): signal.signal(number, signal.SIG_IGN)
+for _ in range(3):
+    if os.fork() == 0: time.sleep(3600)
+"""
+DAEMONS: Final = """
+for _ in range(3):
+    first = os.fork()
+    if first == 0:
+        os.setsid()
+        if os.fork(): os._exit(0)
+        os.setsid()
+        time.sleep(3600)
+    os.waitpid(first, 0)
+"""
+BOMB: Final = """
+import mmap
+left = mmap.mmap(-1, 4096)
+left[0:2] = (300).to_bytes(2, "little")
+while (n := int.from_bytes(left[0:2], "little")) > 0:
+    left[0:2] = (n - 1).to_bytes(2, "little")
+    if os.fork() == 0: os.setsid()
+time.sleep(3600)
+"""
+"""It ends by itself at 300, in case nobody else does."""
+SAME_CALL: Final = "line().sendall(encode_frame(Call(10**6, 'x', encode_body({}), 60000)) * 2)"
+NOISE: Final = "while True: line().sendall(os.urandom(65536))"
+
+
+def specimen(code: str, reason: str, id: str, *, t57: bool = False, **manifest: Any) -> Any:
+    marks = [pytest.mark.trap("T57")] if t57 else []
+    return pytest.param(code, reason, manifest, id=id, marks=marks)
+
+
+def limits(**given: int) -> dict[str, Any]:
+    return {"limits": given}
+
+
+DEADLY = [
+    specimen("os._exit(3)", "process_exited:3", "exits", t57=True),
+    specimen("os._exit(0)", "process_exited:0", "exits as if all were well"),
+    specimen("ctypes.string_at(0)", "process_died:SIGSEGV", "segfaults", t57=True),
+    specimen("os.abort()", "process_died:SIGABRT", "aborts"),
+    specimen("os.kill(os.getpid(), 9)", "process_died:SIGKILL", "kills itself"),
+    specimen("bytearray(2 << 30)", "memory_limit", "two gigabytes at once", t57=True),
+    specimen(
+        "held = []\nwhile True: held.append(bytes(range(256)) * 4096)",
+        "memory_limit",
+        "two gigabytes bit by bit",
+        t57=True,
+        **limits(memoryMb=96),
+    ),
+    specimen(NATIVE, "memory_limit", "memory in native code", **limits(memoryMb=128)),
+    specimen("os.closerange(3, 1024)\ntime.sleep(3600)", "cut_off:socket_closed", "closes its socket"),
+    specimen(
+        f"line().shutdown(socket.SHUT_RDWR)\n{SPIN_IN_C}",
+        "cut_off:socket_closed",
+        "shuts its socket down and spins",
+    ),
+    specimen(NOISE, "cut_off:bad_frame", "noise on its socket"),
+    specimen(f"{SAME_CALL}\ntime.sleep(3600)", "cut_off:flood", "calls that cannot be told apart"),
+    specimen(BOMB, "process_limit", "fork bomb", t57=True, **limits(processes=40)),
+    specimen(
+        "for _ in range(100): threading.Thread(target=time.sleep, args=(3600,)).start()\ntime.sleep(3600)",
+        "process_limit",
+        "threads without end",
+        **limits(memoryMb=1024, processes=40),
+    ),
+]
+
+
+@pytest.mark.parametrize(("code", "reason", "manifest"), DEADLY)
+async def test_a_process_that_ends_in_a_hook_fails_its_module(
+    cluster: LocalCluster, scratch: pathlib.Path, code: str, reason: str, manifest: dict[str, Any]
+) -> None:
+    async with pen(cluster, scratch) as made:
+        archive = beast_archive(made.scratch, "on_start", code, id="beast", hook_ms=LONG_MS, **manifest)
+        told = await made.install(archive)
+        assert (told["phase"], told["reason"]) == ("FAILED", reason), told["failure"]
+        assert told["failure"]["reason"] == reason
+        assert await made.held("beast") == []
+        assert made.strays() == []
+        assert await made.act("beast", "recover") == ("FAILED", reason)
+        await made.uninstall("beast")
+
+
+@pytest.mark.parametrize(("code", "reason", "manifest"), DEADLY)
+async def test_a_process_that_ends_while_it_serves_takes_what_it_held_along(
+    cluster: LocalCluster, scratch: pathlib.Path, code: str, reason: str, manifest: dict[str, Any]
+) -> None:
+    async with pen(cluster, scratch, **ONCE) as made:
+        archive = beast_archive(
+            made.scratch, "route", code, id="beast", hook_ms=LONG_MS, route_ms=LONG_MS, **manifest
+        )
+        assert (await made.install(archive))["phase"] == "ACTIVE"
+        answer = await made.ask("GET", "/beast/evil")
+        if reason == "memory_limit" and answer.status_code == 502:
+            return  # it was refused the memory and lives on
+        assert (answer.status_code, code_of(answer)) == (503, "MODULE_NOT_ACTIVE")
+        await made.stands("beast", "FAILED", reason)
+        assert await made.held("beast") == []
+        await made.uninstall("beast")

@@ -1,0 +1,181 @@
+"""A module that does not answer, or whose process dies: given up in time, started again with patience."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+from engine_bench import EngineBench, manifest, package
+from stand_in_house import Script, StandInProcess
+
+from corral.domain.module_phases import ModulePhase
+from corral.errors import Code, CorralError
+from corral.modules.scope import Scope
+from corral.sdk.messages import Nothing, Registrations, RouteDeclaration
+from corral.system.config_schema import ModulesSection
+from corral.testing.waiting import eventually
+
+
+async def hanging(process: StandInProcess, values: dict[str, Any]) -> None:
+    await asyncio.Event().wait()
+
+
+async def raising(process: StandInProcess, values: dict[str, Any]) -> None:
+    raise ValueError("no")
+
+
+async def task(scope: Scope) -> None:
+    await scope.call("task:sweep", "task", Nothing(), answer=Nothing, deadline=0.02)
+
+
+async def overrun(scope: Scope) -> None:
+    with pytest.raises(CorralError) as late:
+        await task(scope)
+    assert late.value.code is Code.MODULE_TIMEOUT
+
+
+async def loaded(bench: EngineBench, script: Script) -> Scope:
+    await bench.install(package(manifest("a")), script)
+    scope = bench.engine.scope("a")
+    assert scope is not None
+    return scope
+
+
+async def test_three_overruns_in_a_row_fail_the_module_and_end_its_process() -> None:
+    async with EngineBench() as bench:
+        script = Script()
+        script.does["task"] = hanging
+        route = RouteDeclaration(number=1, method="GET", path="/x", permission="modules.read")
+        script.registers = Registrations(routes=(route,))
+        scope = await loaded(bench, script)
+        for _ in range(3):
+            await overrun(scope)
+        record = await bench.until("a", ModulePhase.FAILED)
+        assert record.reason == "hook_overrun:task:sweep"
+        await eventually(lambda: bench.house.alive() == [])
+        assert scope.closed
+        assert bench.engine.routes.of("a") == []
+        assert "on_stop" not in [line.split()[2] for line in bench.journal]
+
+
+async def test_an_answer_between_overruns_closes_the_count_even_if_it_is_an_exception() -> None:
+    async with EngineBench() as bench:
+        script = Script()
+        scope = await loaded(bench, script)
+        for _ in range(3):
+            script.does["task"] = hanging
+            await overrun(scope)
+            await overrun(scope)
+            script.does["task"] = raising
+            with pytest.raises(CorralError) as failed:
+                await task(scope)
+            assert failed.value.code is Code.MODULE_FAILED
+        assert bench.phase("a") is ModulePhase.ACTIVE
+        assert not scope.breaker.open
+
+
+async def test_a_process_that_dies_is_started_again_through_the_table() -> None:
+    async with EngineBench() as bench:
+        await loaded(bench, Script())
+        first = bench.process("a")
+        first.die("memory_limit")
+        await eventually(lambda: len(bench.house.started) == 2)
+        await bench.until("a", ModulePhase.ACTIVE)
+        assert bench.steps("a")[-4:] == [
+            "STOPPING memory_limit",
+            "INSTALLED memory_limit",
+            "WAITING",
+            "ACTIVE",
+        ]
+        assert [line.split()[2] for line in bench.journal].count("on_load") == 2
+
+
+async def test_a_process_that_keeps_dying_is_given_up_with_its_last_reason() -> None:
+    async with EngineBench(config=ModulesSection(deaths_before_failed=3)) as bench:
+        await loaded(bench, Script())
+        for attempt in range(4):
+            await eventually(lambda count=attempt: len(bench.house.started) == count + 1)
+            await bench.until("a", ModulePhase.ACTIVE)
+            bench.process("a").die(f"process_exited:{attempt}")
+        record = await bench.until("a", ModulePhase.FAILED)
+        assert record.reason == "process_exited:3"
+        assert record.failure is not None
+        assert "Fatal Python error" in record.failure.traceback
+        assert len(bench.house.started) == 4
+        record = await bench.engine.recover("a")
+        assert record.phase is ModulePhase.ACTIVE
+        bench.process("a").die()
+        await eventually(lambda: len(bench.house.started) == 6)
+        await bench.until("a", ModulePhase.ACTIVE)
+
+
+async def test_a_death_while_nothing_is_wanted_of_it_changes_nothing() -> None:
+    async with EngineBench() as bench:
+        await loaded(bench, Script())
+        await bench.engine.deactivate("a")
+        bench.process("a").die()
+        await eventually(lambda: bench.engine.live("a") is None)
+        assert bench.steps("a")[-1] == "INSTALLED deactivated"
+        record = await bench.engine.activate("a")
+        assert record.phase is ModulePhase.ACTIVE
+
+
+async def test_a_module_in_its_back_off_can_be_deactivated_and_uninstalled() -> None:
+    async with EngineBench() as bench:
+        await loaded(bench, Script())
+        bench.process("a").die()
+        await eventually(lambda: "INSTALLED process_died:SIGSEGV" in bench.steps("a"))
+        await bench.engine.deactivate("a")
+        assert bench.phase("a") is ModulePhase.INSTALLED
+        await bench.engine.uninstall("a")
+        assert bench.book.find("a") is None
+
+
+async def test_a_scope_is_undone_last_first_and_one_bad_undo_keeps_none_of_the_others() -> None:
+    async with EngineBench() as bench:
+        undone: list[str] = []
+        script = Script()
+        scope = await loaded(bench, script)
+
+        def bad() -> None:
+            raise RuntimeError("bad")
+
+        async def good() -> None:
+            undone.append("good")
+
+        scope.own("task", "first", lambda: undone.append("first"))
+        scope.own("task", "bad", bad)
+        scope.own("task", "good", good)
+        scope.own("task", "ended", lambda: undone.append("ended")).release()
+        live = bench.engine.live("a")
+        assert live is not None
+        assert [name for kind, name in live.registrations if kind == "task"] == ["first", "bad", "good"]
+        bench.process("a").die()
+        await eventually(lambda: undone == ["good", "first"])
+        with pytest.raises(CorralError):
+            scope.own("task", "late", lambda: None)
+
+
+async def test_what_was_registered_on_load_outlives_a_stop_but_rests() -> None:
+    async with EngineBench() as bench:
+        script = Script()
+        undone: list[str] = []
+
+        async def own(process: StandInProcess, name: str) -> None:
+            scope = scopes[process.pid]
+            scope.own("subscription", name, lambda: undone.append(name))
+
+        scopes: dict[int, Scope] = {}
+        scope = await loaded(bench, script)
+        await bench.engine.deactivate("a")
+        scopes[bench.process("a").pid] = scope
+        await own(bench.process("a"), "of the load")
+        assert not scope.serving
+        await bench.engine.activate("a")
+        assert scope.serving
+        await own(bench.process("a"), "of the start")
+        await bench.engine.deactivate("a")
+        assert undone == ["of the start"]
+        await bench.engine.uninstall("a")
+        assert undone == ["of the start", "of the load"]

@@ -1,0 +1,269 @@
+"""The engine with real module processes: everything that the stand-ins promise, once for real."""
+
+from __future__ import annotations
+
+import os
+import signal
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from engine_bench import manifest as declared
+from real_engine import RealEngine, packed
+
+from corral.domain.module_manifest import Manifest
+from corral.domain.module_phases import ModulePhase
+from corral.errors import Code, CorralError
+from corral.modules.upgrade import UpgradeFailed
+from corral.sdk.messages import (
+    COMMAND,
+    ROUTE,
+    CallerBody,
+    CapabilityRequest,
+    CommandAnswer,
+    CommandRequest,
+    RouteAnswer,
+    RouteRequest,
+)
+from corral.testing.waiting import eventually
+
+PATIENT = 20_000
+"""Milliseconds for a hook: no test here is about how fast a busy machine is."""
+
+
+def manifest(id: str, version: str = "1.0.0", *, hook_deadline_ms: int = PATIENT, **more: Any) -> Manifest:
+    return declared(id, version, hook_deadline_ms=hook_deadline_ms, **more)
+
+
+CALLER = CallerBody(name="test", role="admin")
+
+CONTRACT = """
+from typing import Protocol
+
+class Greeting(Protocol):
+    async def greet(self, name: str) -> str: ...
+"""
+
+PROVIDER = (
+    CONTRACT
+    + """
+class Impl:
+    async def greet(self, name: str) -> str:
+        return f"hello {name} from VERSION"
+
+class Demo(PlatformModule):
+    def capability_handles(self):
+        return [CapabilityBinding("demo.greeting", Greeting, Impl)]
+"""
+)
+
+CONSUMER = (
+    CONTRACT
+    + """
+class Demo(PlatformModule):
+    async def on_load(self, ctx):
+        self.greeting = ctx.capabilities.require("demo.greeting", Greeting)
+
+    async def on_start(self, ctx):
+        self.first = await self.greeting.call.greet("start")
+
+    def register_routes(self, routes):
+        async def greet(request):
+            return {"said": await self.greeting.call.greet("you"), "first": self.first}
+        routes.get("/greet", greet)
+
+    def register_commands(self, commands):
+        commands.add("greet all", lambda call: ["hello", "all"])
+"""
+)
+
+
+async def routed(bench: RealEngine, module: str, path: str) -> Any:
+    match = bench.engine.routes.find(module, "GET", path)
+    request = RouteRequest(route=match.declaration.number, method="GET", path=path, caller=CALLER)
+    answer = await match.scope.call(f"route:GET {path}", ROUTE, request, answer=RouteAnswer, deadline=5)
+    assert answer.status == 200
+    return msgspec.json.decode(answer.body)
+
+
+async def greet(bench: RealEngine) -> str:
+    request = CapabilityRequest(capability="demo.greeting", method="greet", arguments=packed(name="host"))
+    answer = await bench.engine.capabilities.call(None, request)
+    return msgspec.msgpack.decode(answer.value, type=str)
+
+
+@pytest.mark.trap("T6")
+async def test_a_consumer_waits_for_its_provider_and_calls_it(tmp_path: Path) -> None:
+    async with RealEngine(tmp_path) as bench:
+        record = await bench.install(manifest("user", requires={"demo.greeting": "^1.0"}), CONSUMER)
+        assert (record.phase, record.reason) == (ModulePhase.WAITING, "waiting_for_capability:demo.greeting")
+        await bench.install(manifest("base", provides={"demo.greeting": "1.0.0"}), PROVIDER)
+        await bench.until("user", ModulePhase.ACTIVE)
+        answer = await routed(bench, "user", "/greet")
+        assert answer == {"said": "hello you from VERSION", "first": "hello start from VERSION"}
+        match = bench.engine.commands.find(["greet", "all"])
+        said = await match.scope.call(
+            "command:greet all",
+            COMMAND,
+            CommandRequest(command=match.declaration.number, caller=CALLER),
+            answer=CommandAnswer,
+            deadline=5,
+        )
+        assert said.lines == ("hello", "all")
+        live = bench.engine.live("user")
+        assert live is not None
+        assert {kind for kind, _ in live.registrations} == {"route", "command"}
+        assert (await bench.engine.health("user")).healthy
+
+
+async def test_a_killed_provider_comes_back_and_so_does_its_consumer(tmp_path: Path) -> None:
+    async with RealEngine(tmp_path) as bench:
+        await bench.install(manifest("base", provides={"demo.greeting": "1.0.0"}), PROVIDER)
+        await bench.install(manifest("user", requires={"demo.greeting": "^1.0"}), CONSUMER)
+        live = bench.engine.live("base")
+        user = bench.engine.live("user")
+        assert live is not None
+        assert user is not None
+        os.kill(live.pid, signal.SIGKILL)
+        await eventually(
+            lambda: "process_died:SIGKILL" in [step.reason for step in bench.record("base").story]
+        )
+        await bench.until("base", ModulePhase.ACTIVE)
+        await eventually(lambda: len(bench.record("user").story) >= 7)
+        await bench.until("user", ModulePhase.ACTIVE)
+        after = bench.engine.live("user")
+        assert after is not None
+        assert after.pid == user.pid
+        assert (await routed(bench, "user", "/greet"))["said"] == "hello you from VERSION"
+
+
+@pytest.mark.trap("T7")
+async def test_a_failed_upgrade_leaves_the_old_version_serving(tmp_path: Path) -> None:
+    async with RealEngine(tmp_path) as bench:
+        await bench.install(manifest("base", provides={"demo.greeting": "1.0.0"}), PROVIDER)
+        await bench.install(manifest("user", requires={"demo.greeting": "^1.0"}), CONSUMER)
+        steps = bench.record("user").story
+        bad = (
+            PROVIDER
+            + """
+    async def on_start(self, ctx):
+        ctx.logger.error("about to break")
+        raise RuntimeError("broken on purpose")
+"""
+        )
+        record = bench.written(manifest("base", "1.1.0", provides={"demo.greeting": "1.1.0"}), bad)
+        with pytest.raises(UpgradeFailed) as failed:
+            await bench.engine.upgrade(record)
+        assert "broken on purpose" in str(failed.value)
+        assert bench.record("base").version == "1.0.0"
+        assert bench.record("base").phase is ModulePhase.ACTIVE
+        assert await greet(bench) == "hello host from VERSION"
+        assert bench.record("user").story == steps
+        await eventually(lambda: len(bench.house.processes) == 2)
+        good = PROVIDER.replace("VERSION", "the next one")
+        record = bench.written(manifest("base", "1.2.0", provides={"demo.greeting": "1.2.0"}), good)
+        story = await bench.engine.upgrade(record)
+        assert story.record.version == "1.2.0"
+        assert (await routed(bench, "user", "/greet"))["said"] == "hello you from the next one"
+        assert bench.record("user").story == steps
+        await eventually(lambda: len(bench.house.processes) == 2)
+
+
+@pytest.mark.parametrize(
+    ("code", "reason"),
+    [
+        ("import nowhere_to_be_found", "import_failed"),
+        ("class Demo(PlatformModule):\n    def __init__(self):\n        raise ValueError('no')", "construct_failed"),
+        (
+            "class Demo(PlatformModule):\n    async def on_load(self, ctx):\n        raise ValueError('no')",
+            "hook_failed:on_load",
+        ),
+        (
+            "import os\nclass Demo(PlatformModule):\n    async def on_load(self, ctx):\n        os._exit(3)",
+            "process_exited:3",
+        ),
+        (
+            "class Demo(PlatformModule):\n    def on_start(self, ctx):\n        while True: pass",
+            "hook_overrun:on_start",
+        ),
+        (
+            "class Demo(PlatformModule):\n    def on_start(self, ctx):\n        self.x = ['a' * 1000000 for _ in range(10000000)]",
+            "memory_limit",
+        ),
+    ],
+)  # fmt: skip
+async def test_what_a_module_does_to_itself_ends_in_failed_with_its_reason(
+    tmp_path: Path, code: str, reason: str
+) -> None:
+    async with RealEngine(tmp_path) as bench:
+        record = await bench.install(
+            manifest("bad", hook_deadline_ms=1000 if "while True" in code else PATIENT), code
+        )
+        assert (record.phase, record.reason) == (ModulePhase.FAILED, reason)
+        assert record.failure is not None
+        assert record.failure.message
+        await eventually(lambda: len(bench.house.processes) == 0)
+
+
+async def test_the_story_of_a_failure_has_the_last_log_lines_and_the_traceback(tmp_path: Path) -> None:
+    async with RealEngine(tmp_path) as bench:
+        record = await bench.install(
+            manifest("bad"),
+            """
+            class Demo(PlatformModule):
+                async def on_start(self, ctx):
+                    ctx.logger.warning("the tank is empty")
+                    raise RuntimeError("no fuel")
+            """,
+        )
+        assert record.failure is not None
+        assert "RuntimeError: no fuel" in record.failure.message
+        assert "on_start" in record.failure.traceback
+        assert any("the tank is empty" in line for line in record.failure.log)
+        assert record.failure.memory_bytes > 0
+
+
+async def test_an_archive_that_is_gone_fails_the_module_with_that_reason(tmp_path: Path) -> None:
+    async with RealEngine(tmp_path) as bench:
+        record = bench.written(manifest("a"), "class Demo(PlatformModule): pass")
+        record = msgspec.structs.replace(record, sha256="gone")
+        record = await bench.engine.install(record)
+        assert (record.phase, record.reason) == (ModulePhase.FAILED, "archive_missing")
+
+
+async def test_settings_are_reloaded_in_the_running_process(tmp_path: Path) -> None:
+    async with RealEngine(tmp_path) as bench:
+        await bench.install(
+            manifest("a"),
+            """
+            class Demo(PlatformModule):
+                async def on_load(self, ctx):
+                    self.ctx = ctx
+                async def on_reload(self, ctx):
+                    if ctx.config.get("bad"):
+                        raise ValueError("bad")
+                def register_routes(self, routes):
+                    routes.get("/now", lambda request: dict(self.ctx.config))
+            """,
+        )
+        live = bench.engine.live("a")
+        await bench.engine.reload("a", {"x": 1})
+        assert await routed(bench, "a", "/now") == {"x": 1}
+        with pytest.raises(CorralError) as refused:
+            await bench.engine.reload("a", {"bad": True})
+        assert refused.value.code is Code.MODULE_FAILED
+        assert await routed(bench, "a", "/now") == {"x": 1}
+        after = bench.engine.live("a")
+        assert live is not None
+        assert after is not None
+        assert live.pid == after.pid
+
+
+async def test_after_an_uninstall_nothing_is_left(tmp_path: Path) -> None:
+    async with RealEngine(tmp_path) as bench:
+        await bench.install(manifest("base", provides={"demo.greeting": "1.0.0"}), PROVIDER)
+        await bench.engine.uninstall("base")
+        assert len(bench.house.processes) == 0
+        assert bench.engine.capabilities.all() == []
+        assert bench.engine.live("base") is None

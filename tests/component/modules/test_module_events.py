@@ -1,0 +1,412 @@
+"""Events to and from modules: in order, isolated, never lost in silence."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from typing import Any
+
+import pytest
+from event_bench import EventBench, delivered, event_bench, subjects, term_on
+from scripted_module import played_scope
+
+from corral.controller.modules.event_delivery import ATTEMPTS, BATCH
+from corral.controller.modules.event_names import EVENTS_MISSED
+from corral.domain.events import EventType
+from corral.domain.module_manifest import EventsPart
+from corral.errors import Code, CorralError
+from corral.modules.failures import ModuleBusy, ModuleRaised
+from corral.sdk.messages import Nothing
+from corral.store.opening import open_store
+from corral.store.port import Fenced
+from corral.testing.waiting import eventually
+
+
+@pytest.fixture
+async def bench(scratch: Any) -> Any:
+    async with event_bench(scratch) as bench:
+        yield bench
+
+
+@contextlib.asynccontextmanager
+async def playing(module_id: str = "played", **options: Any) -> Any:
+    scope, process = played_scope(module_id, **options)
+    try:
+        yield scope, process
+    finally:
+        await scope.close()
+
+
+async def refused(call: Any) -> CorralError:
+    with pytest.raises(CorralError) as caught:
+        await call
+    return caught.value
+
+
+async def test_events_come_in_order_and_only_those_asked_for(bench: EventBench) -> None:
+    async with playing() as (scope, process):
+        await bench.tell("before")
+        await bench.subscribe(scope, "GROUP_CREATED", "GROUP_DELETED")
+        await bench.tell("a", "b")
+        await bench.tell("x", type=EventType.NODE_ONLINE)
+        await bench.tell("c", type=EventType.GROUP_DELETED)
+        await eventually(lambda: len(delivered(process.calls)) == 3)
+        assert subjects(process.calls) == ["a", "b", "c"]
+        first = delivered(process.calls)[0]
+        assert (first.type, first.data) == ("GROUP_CREATED", {"n": "a"})
+        assert first.cursor
+
+
+async def test_subjects_narrow_a_subscription_and_no_types_mean_all(bench: EventBench) -> None:
+    async with playing() as (scope, process):
+        await bench.subscribe(scope, subjects=("b", "d"))
+        await bench.tell("a", "b", "c")
+        await bench.tell("d", type=EventType.NODE_ONLINE)
+        await eventually(lambda: subjects(process.calls) == ["b", "d"])
+
+
+async def test_a_subscription_has_one_delivery_at_a_time_and_what_waits_comes_in_batches(
+    bench: EventBench,
+) -> None:
+    async with playing() as (scope, process):
+        go = asyncio.Event()
+        inside = most = 0
+
+        async def slow(method: str, body: Any) -> Nothing:
+            nonlocal inside, most
+            inside += 1
+            most = max(most, inside)
+            await go.wait()
+            inside -= 1
+            return Nothing()
+
+        process.answering = slow
+        await bench.subscribe(scope, "GROUP_CREATED")
+        await bench.tell("first")
+        await eventually(lambda: inside == 1)
+        await bench.tell(*(str(number) for number in range(BATCH + 5)))
+        go.set()
+        await eventually(lambda: len(delivered(process.calls)) == BATCH + 6)
+        assert most == 1
+        assert [len(body.events) for method, body in process.calls] == [1, BATCH, 5]
+
+
+async def test_a_module_that_hangs_holds_up_neither_the_hub_nor_another_module(bench: EventBench) -> None:
+    async with playing("stuck") as (stuck, silent), playing("other") as (other, process):
+
+        async def hang(method: str, body: Any) -> Nothing:
+            await asyncio.Event().wait()
+            return Nothing()
+
+        silent.answering = hang
+        await bench.subscribe(stuck, "GROUP_CREATED")
+        await bench.subscribe(other, "GROUP_CREATED")
+        await bench.tell("a")
+        await eventually(lambda: subjects(silent.calls) == ["a"])
+        await bench.tell("b", "c")
+        await eventually(lambda: subjects(process.calls) == ["a", "b", "c"])
+        assert subjects(silent.calls) == ["a"]
+
+
+async def test_one_that_fell_behind_is_told_once_and_goes_on_from_the_head(scratch: Any) -> None:
+    async with event_bench(scratch, ring_events=16) as bench, playing() as (scope, process):
+        go = asyncio.Event()
+
+        async def slow(method: str, body: Any) -> Nothing:
+            await go.wait()
+            return Nothing()
+
+        process.answering = slow
+        await bench.subscribe(scope, "GROUP_CREATED")
+        (first,) = await bench.tell("first")
+        await eventually(lambda: subjects(process.calls) == ["first"])
+        told = await bench.tell(*(f"lost-{number}" for number in range(40)))
+        go.set()
+        await eventually(lambda: any(event.type == EVENTS_MISSED for event in delivered(process.calls)))
+        await bench.tell("after")
+        await eventually(lambda: subjects(process.calls)[-1] == "after")
+        seen = delivered(process.calls)
+        assert [event.type for event in seen] == ["GROUP_CREATED", EVENTS_MISSED, "GROUP_CREATED"]
+        assert seen[1].data == {"after": str(first.cursor), "until": str(told[-1].cursor)}
+
+
+async def test_a_handler_that_raises_loses_nothing_that_comes_after(bench: EventBench) -> None:
+    async with playing() as (scope, process):
+
+        async def raising(method: str, body: Any) -> Nothing:
+            raise ModuleRaised("played", method, kind="ValueError", message="no")
+
+        process.answering = raising
+        await bench.subscribe(scope, "GROUP_CREATED")
+        await bench.tell("a")
+        await eventually(lambda: subjects(process.calls) == ["a"])
+        await bench.tell("b")
+        await eventually(lambda: subjects(process.calls) == ["a", "b"])
+
+
+async def test_a_busy_module_gets_its_events_when_it_has_time(bench: EventBench) -> None:
+    async with playing() as (scope, process):
+        busy = True
+
+        async def answering(method: str, body: Any) -> Nothing:
+            if busy:
+                raise ModuleBusy("played")
+            return Nothing()
+
+        process.answering = answering
+        await bench.subscribe(scope, "GROUP_CREATED")
+        await bench.tell("a")
+        await eventually(lambda: len(process.calls) >= 2)
+        busy = False
+        await bench.tell("b")
+        await eventually(lambda: subjects(process.calls)[-1] == "b")
+        assert set(subjects(process.calls[:-1])) == {"a"}
+
+
+async def test_events_wait_until_the_module_serves(bench: EventBench) -> None:
+    async with playing("resting", serving=False) as (resting, silent), playing("other") as (other, process):
+        await bench.subscribe(resting, "GROUP_CREATED")
+        await bench.subscribe(other, "GROUP_CREATED")
+        await bench.tell("a", "b")
+        await eventually(lambda: subjects(process.calls) == ["a", "b"])
+        assert silent.calls == []
+        resting.serve()
+        await eventually(lambda: subjects(silent.calls) == ["a", "b"])
+
+
+async def test_nothing_is_delivered_after_an_unsubscription_or_the_end_of_the_scope(
+    bench: EventBench,
+) -> None:
+    async with playing("watch") as (watch, witness), playing("left") as (left, process):
+        gone, silent = played_scope("gone")
+        for scope in (watch, left, gone):
+            await bench.subscribe(scope, "GROUP_CREATED")
+        assert gone.registrations() == [("subscription", "GROUP_CREATED")]
+        await bench.unsubscribe(left)
+        assert left.registrations() == []
+        await gone.close()
+        await bench.tell("a")
+        await eventually(lambda: subjects(witness.calls) == ["a"])
+        assert process.calls == silent.calls == []
+        await bench.unsubscribe(left)  # again, harmless
+
+
+# --- what modules tell ---------------------------------------------------------------------------------
+
+
+async def test_a_module_hears_what_another_one_tells_by_its_name(bench: EventBench) -> None:
+    speaks = EventsPart(publishes=("SCORE", "OTHER"))
+    async with playing("speaker", events=speaks) as (speaker, _), playing("hearer") as (hearer, process):
+        await bench.subscribe(hearer, "speaker/SCORE")
+        await bench.publish(speaker, "OTHER", {"n": 0})
+        cursor = await bench.publish(speaker, "SCORE", {"n": 1}, subject="alice")
+        await eventually(lambda: delivered(process.calls))
+        (event,) = delivered(process.calls)
+        assert (event.type, event.subject, event.data) == ("speaker/SCORE", "alice", {"n": 1})
+        assert event.cursor == cursor
+
+
+async def test_what_a_module_tells_is_an_event_of_the_log(bench: EventBench) -> None:
+    async with playing("speaker", events=EventsPart(publishes=("SCORE",))) as (speaker, _):
+        before = bench.hub.head
+        await bench.publish(speaker, "SCORE", {"n": 1}, subject="alice")
+        (event,) = await bench.store.events(before, limit=10)
+        assert (event.type, event.subject) == (EventType.MODULE_EVENT, "speaker/SCORE")
+        assert event.data == {"module": "speaker", "type": "SCORE", "subject": "alice", "data": {"n": 1}}
+
+
+@pytest.mark.parametrize(
+    ("publishes", "type", "data", "code"),
+    [
+        ((), "SCORE", {}, Code.UNKNOWN_EVENT_TYPE),
+        (("SCORE",), "SCORES", {}, Code.UNKNOWN_EVENT_TYPE),
+        (("SCORE",), "GROUP_CREATED", {}, Code.UNKNOWN_EVENT_TYPE),
+        (("SCORE",), "", {}, Code.UNKNOWN_EVENT_TYPE),
+        (("SCORE",), "SCORE", {"x": "y" * 70_000}, Code.INVALID_FIELD),
+    ],
+)
+async def test_what_may_not_be_told_is_refused_and_nothing_is_stored(
+    bench: EventBench, publishes: tuple[str, ...], type: str, data: Any, code: Code
+) -> None:
+    async with playing(events=EventsPart(publishes=publishes)) as (scope, _):
+        before = bench.hub.head
+        assert (await refused(bench.publish(scope, type, data))).code is code
+        assert bench.hub.head == before
+
+
+@pytest.mark.parametrize(
+    "name", ["GROUP_CREATE", "", "corral.GroupCreated", "Speaker/SCORE", "a/b/c", EVENTS_MISSED]
+)
+async def test_a_type_that_is_none_is_refused(bench: EventBench, name: str) -> None:
+    async with playing() as (scope, _):
+        assert (await refused(bench.subscribe(scope, name))).code is Code.UNKNOWN_EVENT_TYPE
+        assert scope.registrations() == []
+
+
+async def test_the_manifest_s_list_is_all_that_may_be_subscribed_to(bench: EventBench) -> None:
+    listed = EventsPart(subscribes=("GROUP_CREATED", "speaker/SCORE"))
+    async with playing(events=listed) as (scope, process):
+        assert (await refused(bench.subscribe(scope, "NODE_ONLINE"))).code is Code.FORBIDDEN
+        await bench.subscribe(scope)  # all that it may
+        await bench.tell("x", type=EventType.NODE_ONLINE)
+        await bench.tell("a")
+        await eventually(lambda: subjects(process.calls) == ["a"])
+
+
+async def test_a_number_twice_and_a_durable_name_twice_are_refused(bench: EventBench) -> None:
+    async with playing() as (scope, _):
+        await bench.subscribe(scope, durable="mine")
+        assert (await refused(bench.subscribe(scope))).code is Code.ALREADY_EXISTS
+        assert (await refused(bench.subscribe(scope, number=2, durable="mine"))).code is Code.ALREADY_EXISTS
+        assert (await refused(bench.subscribe(scope, number=2, durable="a/b"))).code is Code.INVALID_FIELD
+
+
+# --- durable ones --------------------------------------------------------------------------------------
+
+
+async def test_a_durable_subscription_goes_on_where_it_stopped(bench: EventBench) -> None:
+    async with playing() as (scope, process):
+        await bench.subscribe(scope, "GROUP_CREATED", durable="mine")
+        await bench.tell("a")
+        await eventually(lambda: subjects(process.calls) == ["a"])
+    await bench.tell("b", "c")
+    async with playing() as (again, second):
+        await bench.subscribe(again, "GROUP_CREATED", durable="mine")
+        await eventually(lambda: subjects(second.calls) == ["b", "c"])
+        await bench.tell("d")
+        await eventually(lambda: subjects(second.calls) == ["b", "c", "d"])
+
+
+async def test_what_was_not_confirmed_comes_again(bench: EventBench) -> None:
+    async with playing() as (scope, process):
+
+        async def hang(method: str, body: Any) -> Nothing:
+            await asyncio.Event().wait()
+            return Nothing()
+
+        process.answering = hang
+        await bench.subscribe(scope, "GROUP_CREATED", durable="mine")
+        await bench.tell("a", "b")
+        await eventually(lambda: process.calls)
+    async with playing() as (again, second):
+        await bench.subscribe(again, "GROUP_CREATED", durable="mine")
+        await eventually(lambda: subjects(second.calls) == ["a", "b"])
+
+
+async def test_a_durable_subscription_survives_the_term_and_the_store(scratch: Any) -> None:
+    store = await open_store("sqlite", data=scratch)
+    try:
+        async with term_on(store) as first, playing() as (scope, process):
+            await first.subscribe(scope, "GROUP_CREATED", durable="mine")
+            await first.tell("a")
+            await eventually(lambda: subjects(process.calls) == ["a"])
+            await scope.close()
+            await first.tell("b")
+    finally:
+        await store.close()
+    store = await open_store("sqlite", data=scratch)
+    try:
+        async with term_on(store) as second, playing() as (again, process):
+            await second.tell("c")
+            await second.subscribe(again, "GROUP_CREATED", durable="mine")
+            await eventually(lambda: subjects(process.calls) == ["b", "c"])
+            await again.close()
+    finally:
+        await store.close()
+
+
+async def test_a_durable_subscription_reads_the_log_where_the_ring_has_moved_on(scratch: Any) -> None:
+    async with event_bench(scratch, ring_events=16) as bench:
+        async with playing() as (scope, _):
+            await bench.subscribe(scope, "GROUP_CREATED", durable="mine")
+        names = [str(number) for number in range(100)]
+        await bench.tell(*names)
+        async with playing() as (again, process):
+            await bench.subscribe(again, "GROUP_CREATED", durable="mine")
+            await eventually(lambda: len(delivered(process.calls)) == 100)
+            assert subjects(process.calls) == names
+
+
+async def test_a_durable_subscription_is_told_when_the_log_has_moved_on_too(scratch: Any) -> None:
+    store = await open_store("sqlite", data=scratch)
+    try:
+        async with term_on(store) as first, playing() as (scope, _):
+            await first.subscribe(scope, "GROUP_CREATED", durable="mine")
+            await scope.close()
+            told = await first.tell("a", "b", "c")
+            last = told[1].cursor.sequence
+            await store.trim(epoch=first.epoch, events_through=last, tombstones_through=0, journals=[])
+        async with term_on(store) as second, playing() as (again, process):
+            await second.subscribe(again, "GROUP_CREATED", durable="mine")
+            await eventually(lambda: delivered(process.calls))
+            await second.tell("d")
+            await eventually(lambda: len(delivered(process.calls)) == 2)
+            assert [event.type for event in delivered(process.calls)] == [EVENTS_MISSED, "GROUP_CREATED"]
+            assert subjects(process.calls)[1] == "d"
+            await again.close()
+    finally:
+        await store.close()
+
+
+async def test_a_durable_event_that_always_fails_is_given_up_and_the_next_one_comes(
+    bench: EventBench,
+) -> None:
+    async with playing() as (scope, process):
+
+        async def picky(method: str, body: Any) -> Nothing:
+            if any(event.subject == "poison" for event in body.events):
+                raise ModuleRaised("played", method, kind="ValueError", message="no")
+            return Nothing()
+
+        process.answering = picky
+        await bench.subscribe(scope, "GROUP_CREATED", durable="mine")
+        await bench.tell("poison", "good")
+        await eventually(
+            lambda: subjects(process.calls)[-1:] == ["good"] and len(process.calls[-1][1].events) == 1
+        )
+        assert subjects(process.calls).count("poison") >= ATTEMPTS
+
+
+async def test_an_unsubscription_ends_a_durable_one_for_good(bench: EventBench) -> None:
+    async with playing() as (scope, _):
+        await bench.subscribe(scope, "GROUP_CREATED", durable="mine")
+        assert bench.state.module_cursors.find("played/mine") is not None
+        await bench.unsubscribe(scope)
+        assert bench.state.module_cursors.find("played/mine") is None
+    await bench.tell("a")
+    async with playing() as (again, process):
+        await bench.subscribe(again, "GROUP_CREATED", durable="mine")
+        await bench.tell("b")
+        await eventually(lambda: subjects(process.calls) == ["b"])
+
+
+async def test_a_cursor_moves_past_events_that_nobody_wanted(bench: EventBench) -> None:
+    async with playing() as (scope, _):
+        await bench.subscribe(scope, "NODE_REVOKED", durable="rare")
+        told = await bench.tell("a", "b")
+
+        def stored() -> str:
+            found = bench.state.module_cursors.find("played/rare")
+            return found.record.cursor if found else ""
+
+        await eventually(lambda: stored() == str(told[-1].cursor))
+
+
+@pytest.mark.trap("T15")
+async def test_a_deposed_leader_neither_publishes_nor_touches_cursors(bench: EventBench) -> None:
+    async with playing(events=EventsPart(publishes=("SCORE",))) as (scope, process):
+        await bench.subscribe(scope, "GROUP_CREATED", durable="mine")
+        row = await bench.store.read_lease("leader")
+        assert await bench.store.take_lease("leader", holder="successor", seen=row) is not None
+        before = await bench.store.head()
+        with pytest.raises(Fenced):
+            await bench.publish(scope, "SCORE", {"n": 1})
+        with pytest.raises(Fenced):
+            await bench.unsubscribe(scope)
+        with pytest.raises(Fenced):
+            await bench.subscribe(scope, "GROUP_CREATED", number=2, durable="other")
+        assert await bench.store.get("module_cursors", "played/mine") is not None
+        assert await bench.store.get("module_cursors", "played/other") is None
+        after = await bench.store.head()
+        assert (after.commit, after.sequence) == (before.commit, before.sequence)
+        assert process.calls == []

@@ -1,0 +1,404 @@
+"""The life of a module, by the table: hooks in order, steps stored before they are told, verbs in turn."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+from engine_bench import EngineBench, manifest, package
+from stand_in_house import Script, StandInProcess
+
+from corral.domain.events import EventType
+from corral.domain.module_manifest import ModuleHost
+from corral.domain.module_phases import ModuleIntent, ModulePhase
+from corral.errors import Code, CorralError, IllegalTransition
+from corral.sdk.messages import CommandDeclaration, Registrations, RouteDeclaration
+from corral.system.config_schema import ActivationSection, ModulesSection
+from corral.testing.module_book import MemoryBook
+from corral.testing.waiting import eventually
+
+
+async def raising(process: StandInProcess, values: dict[str, Any]) -> None:
+    raise ValueError("no")
+
+
+async def hanging(process: StandInProcess, values: dict[str, Any]) -> None:
+    await asyncio.Event().wait()
+
+
+async def dying(process: StandInProcess, values: dict[str, Any]) -> None:
+    process.die()
+    await asyncio.Event().wait()
+
+
+async def test_a_module_is_loaded_started_stopped_and_unloaded_in_order() -> None:
+    async with EngineBench() as bench:
+        record = await bench.install(package(manifest("a")))
+        assert record.phase is ModulePhase.ACTIVE
+        await bench.engine.uninstall("a")
+        assert bench.journal == [
+            "a 1.0.0 construct",
+            "a 1.0.0 on_load",
+            "a 1.0.0 on_start",
+            "a 1.0.0 on_stop",
+            "a 1.0.0 on_unload",
+            "a 1.0.0 finish",
+        ]
+        assert bench.book.find("a") is None
+        assert bench.book.types("a") == [
+            EventType.MODULE_INSTALLED,
+            EventType.MODULE_WAITING,
+            EventType.MODULE_ACTIVATED,
+            EventType.MODULE_STOPPING,
+            EventType.MODULE_DEACTIVATED,
+            EventType.MODULE_UNINSTALLED,
+        ]
+
+
+async def test_each_step_is_stored_before_what_it_brings_can_be_seen() -> None:
+    async with EngineBench() as bench:
+        script = Script()
+
+        async def look(process: StandInProcess, values: dict[str, Any]) -> None:
+            assert bench.phase("a") is ModulePhase.WAITING
+            with pytest.raises(CorralError) as refused:
+                bench.engine.routes.find("a", "GET", "/x")
+            assert refused.value.code is Code.MODULE_NOT_ACTIVE
+
+        script.does["on_start"] = look
+        route = RouteDeclaration(number=1, method="GET", path="/x", permission="modules.read")
+        script.registers = Registrations(routes=(route,))
+        await bench.install(package(manifest("a")), script)
+        assert bench.phase("a") is ModulePhase.ACTIVE
+        assert bench.engine.routes.find("a", "GET", "/x").declaration == route
+
+
+async def test_a_deactivated_module_is_not_loaded_again_when_it_comes_back() -> None:
+    async with EngineBench() as bench:
+        await bench.install(package(manifest("a")))
+        await bench.engine.deactivate("a")
+        record = bench.record("a")
+        assert (record.phase, record.intent) == (ModulePhase.INSTALLED, ModuleIntent.INACTIVE)
+        await bench.engine.activate("a")
+        assert [line.split()[2] for line in bench.journal] == [
+            "construct",
+            "on_load",
+            "on_start",
+            "on_stop",
+            "on_start",
+        ]
+
+
+async def test_a_package_held_back_is_stored_and_nothing_of_it_runs() -> None:
+    async with EngineBench() as bench:
+        record = await bench.install(package(manifest("a"), intent=ModuleIntent.INACTIVE))
+        assert record.phase is ModulePhase.INSTALLED
+        assert bench.house.started == []
+
+
+async def test_a_paused_module_says_why_and_is_not_activated_but_resumed() -> None:
+    async with EngineBench() as bench:
+        await bench.install(package(manifest("a")))
+        record = await bench.engine.pause("a", "waiting for a fix")
+        assert (record.phase, record.reason, record.paused_reason) == (
+            ModulePhase.INSTALLED,
+            "paused",
+            "waiting for a fix",
+        )
+        with pytest.raises(IllegalTransition):
+            await bench.engine.activate("a")
+        record = await bench.engine.resume("a")
+        assert (record.phase, record.paused_reason) == (ModulePhase.ACTIVE, "")
+        with pytest.raises(IllegalTransition):
+            await bench.engine.resume("a")
+
+
+@pytest.mark.parametrize(
+    ("hook", "doing", "reason"),
+    [
+        ("construct", raising, "construct_failed"),
+        ("on_load", raising, "hook_failed:on_load"),
+        ("on_start", raising, "hook_failed:on_start"),
+        ("on_load", hanging, "hook_overrun:on_load"),
+        ("on_start", hanging, "hook_overrun:on_start"),
+        ("on_load", dying, "process_died:SIGSEGV"),
+        ("on_start", dying, "process_died:SIGSEGV"),
+    ],
+)
+async def test_a_hook_that_fails_on_the_way_up_fails_the_module(hook: str, doing: Any, reason: str) -> None:
+    async with EngineBench() as bench:
+        script = Script()
+        script.does[hook] = doing
+        record = await bench.install(package(manifest("a", hook_deadline_ms=50)), script)
+        assert (record.phase, record.reason) == (ModulePhase.FAILED, reason)
+        assert record.failure is not None
+        assert record.failure.reason == reason
+        assert bench.house.alive() == []
+        assert bench.engine.live("a") is None
+
+
+@pytest.mark.parametrize(
+    ("doing", "reason"), [(raising, "hook_failed:on_stop"), (hanging, "hook_overrun:on_stop")]
+)
+async def test_a_stop_that_fails_cleans_up_all_the_same(doing: Any, reason: str) -> None:
+    async with EngineBench() as bench:
+        script = Script()
+        script.does["on_stop"] = doing
+        route = RouteDeclaration(number=1, method="GET", path="/x", permission="modules.read")
+        script.registers = Registrations(routes=(route,))
+        await bench.install(package(manifest("a", hook_deadline_ms=50)), script)
+        record = await bench.engine.deactivate("a")
+        assert (record.phase, record.reason) == (ModulePhase.FAILED, reason)
+        assert bench.engine.routes.of("a") == []
+        assert bench.house.alive() == []
+
+
+async def test_a_process_that_dies_in_its_stop_leaves_the_module_stopped() -> None:
+    async with EngineBench() as bench:
+        script = Script()
+        script.does["on_stop"] = dying
+        await bench.install(package(manifest("a")), script)
+        record = await bench.engine.deactivate("a")
+        assert (record.phase, record.reason) == (ModulePhase.INSTALLED, "process_died:SIGSEGV")
+
+
+async def test_an_unload_that_throws_changes_nothing() -> None:
+    async with EngineBench() as bench:
+        script = Script()
+        script.does["on_unload"] = raising
+        await bench.install(package(manifest("a")), script)
+        await bench.engine.uninstall("a")
+        assert bench.book.find("a") is None
+
+
+async def test_failed_is_left_by_recovery_alone_and_the_next_attempt_starts_afresh() -> None:
+    async with EngineBench() as bench:
+        script = Script()
+        script.does["on_start"] = raising
+        await bench.install(package(manifest("a")), script)
+        for verb in (bench.engine.activate, bench.engine.deactivate):
+            with pytest.raises(IllegalTransition) as refused:
+                await verb("a")
+            assert "hook_failed:on_start" in str(refused.value)
+        del script.does["on_start"]
+        record = await bench.engine.recover("a")
+        assert (record.phase, record.failure) == (ModulePhase.ACTIVE, None)
+        assert [line.split()[2] for line in bench.journal].count("on_load") == 2
+        with pytest.raises(IllegalTransition):
+            await bench.engine.recover("a")
+
+
+async def test_a_failed_module_can_be_uninstalled() -> None:
+    async with EngineBench() as bench:
+        script = Script()
+        script.does["on_load"] = raising
+        await bench.install(package(manifest("a")), script)
+        await bench.engine.uninstall("a")
+        assert bench.book.types("a")[-1] is EventType.MODULE_UNINSTALLED
+        with pytest.raises(CorralError) as refused:
+            await bench.engine.activate("a")
+        assert refused.value.code is Code.NOT_FOUND
+
+
+async def test_verbs_of_one_module_are_done_in_turn() -> None:
+    async with EngineBench() as bench:
+        await bench.install(package(manifest("a")))
+        await asyncio.gather(
+            bench.engine.deactivate("a"),
+            bench.engine.activate("a"),
+            bench.engine.deactivate("a"),
+            bench.engine.activate("a"),
+        )
+        assert bench.phase("a") is ModulePhase.ACTIVE
+        hooks = [line.split()[2] for line in bench.journal]
+        assert hooks == ["construct", "on_load", "on_start"] + ["on_stop", "on_start"] * 2
+
+
+async def test_a_package_for_nodes_only_follows_its_intent_and_runs_nothing_here() -> None:
+    async with EngineBench() as bench:
+        record = await bench.install(package(manifest("a", hosts=(ModuleHost.DAEMON,), requires={"x": "*"})))
+        assert record.phase is ModulePhase.ACTIVE
+        assert (await bench.engine.deactivate("a")).phase is ModulePhase.INSTALLED
+        assert bench.house.started == []
+
+
+async def test_what_a_host_left_in_the_middle_is_walked_back_and_brought_up_again() -> None:
+    book = MemoryBook()
+    async with EngineBench(book=book) as first:
+        for id in ("a", "b"):
+            await first.install(package(manifest(id)))
+        await first.engine.deactivate("b")
+    assert book.find("a").phase is ModulePhase.ACTIVE  # type: ignore[union-attr]
+    async with EngineBench(book=book) as second:
+        second.house.scripts = first.house.scripts
+        await second.engine.boot()
+        assert (second.phase("a"), second.phase("b")) == (ModulePhase.ACTIVE, ModulePhase.INSTALLED)
+        assert second.steps("a")[-4:] == [
+            "STOPPING host_restarted",
+            "INSTALLED host_restarted",
+            "WAITING",
+            "ACTIVE",
+        ]
+        assert [process.module_id for process in second.house.started] == ["a"]
+
+
+async def test_a_store_that_does_not_answer_in_the_middle_of_a_stop_delays_it() -> None:
+    async with EngineBench() as bench:
+        script = Script()
+
+        async def unplug(process: StandInProcess, values: dict[str, Any]) -> None:
+            bench.book.fail_next(2)
+
+        script.does["on_stop"] = unplug
+        await bench.install(package(manifest("a", provides={"x": "1.0.0"})), script)
+        with pytest.raises(CorralError) as refused:
+            await bench.engine.deactivate("a")
+        assert refused.value.code is Code.STORE_UNAVAILABLE
+        await bench.until("a", ModulePhase.INSTALLED)
+        assert [line.split()[2] for line in bench.journal].count("on_stop") == 1
+        assert bench.book.types("x") == [EventType.CAPABILITY_REGISTERED, EventType.CAPABILITY_UNREGISTERED]
+
+
+@pytest.mark.parametrize("after", [False, True])
+@pytest.mark.parametrize("failing", [1, 2, 3])
+async def test_a_step_whose_answer_is_lost_is_taken_up_again(failing: int, after: bool) -> None:
+    async with EngineBench() as bench:
+        await bench.install(package(manifest("a", provides={"x": "1.0.0"}), intent=ModuleIntent.INACTIVE))
+        script = bench.script(bench.record("a"))
+
+        async def unplug(process: StandInProcess, values: dict[str, Any]) -> None:
+            bench.book.fail_next(failing, after=after)
+
+        script.does["on_start"] = unplug
+        with pytest.raises(CorralError):
+            await bench.engine.activate("a")
+        await eventually(lambda: "x" in bench.engine.capabilities.provided())
+        assert bench.phase("a") is ModulePhase.ACTIVE
+        assert [line.split()[2] for line in bench.journal].count("on_start") == 1
+        assert bench.book.types("x") == [EventType.CAPABILITY_REGISTERED]
+
+
+async def test_a_module_that_waits_too_long_fails_with_what_it_waited_for() -> None:
+    config = ModulesSection(activation=ActivationSection(wait_timeout_seconds=1))
+    async with EngineBench(config=config) as bench:
+        record = await bench.install(package(manifest("a", requires={"x": "*"})))
+        assert (record.phase, record.reason) == (ModulePhase.WAITING, "waiting_for_capability:x")
+        record = await bench.until("a", ModulePhase.FAILED)
+        assert record.reason == "wait_timeout:x"
+
+
+def _route(path: str = "/x", **more: Any) -> Registrations:
+    fields: dict[str, Any] = {"number": 1, "method": "GET", "path": path, "permission": "modules.read"} | more
+    return Registrations(routes=(RouteDeclaration(**fields),))
+
+
+@pytest.mark.parametrize(
+    ("registered", "reason"),
+    [
+        (_route("/health"), "bad_registration:route:GET /health"),
+        (_route("/config/{x}"), "bad_registration:route:GET /config/{x}"),
+        (_route("/"), "bad_registration:route:GET /"),
+        (_route("x"), "bad_registration:route:GET x"),
+        (_route(method="BREW"), "bad_registration:route:BREW /x"),
+        (_route(permission="root"), "bad_registration:route:GET /x"),
+        (Registrations(routes=_route("/{a}/b").routes + _route("/{c}/b").routes), "bad_registration:route:GET /{c}/b"),
+        (Registrations(commands=(CommandDeclaration(number=1, name="taken word"),)), "bad_registration:command:taken word"),
+    ],
+)  # fmt: skip
+async def test_what_cannot_be_bound_fails_the_module(registered: Registrations, reason: str) -> None:
+    async with EngineBench() as bench:
+        first = Script()
+        first.registers = Registrations(commands=(CommandDeclaration(number=1, name="taken word"),))
+        await bench.install(package(manifest("first")), first)
+        script = Script()
+        script.registers = registered
+        record = await bench.install(package(manifest("a")), script)
+        assert (record.phase, record.reason) == (ModulePhase.FAILED, reason)
+        assert bench.engine.routes.of("a") == []
+        assert [owner for owner, _ in bench.engine.commands.all()] == ["first"]
+
+
+async def test_new_settings_reach_a_running_module_and_a_throw_leaves_the_old_ones() -> None:
+    async with EngineBench() as bench:
+        script = Script(hooks=["on_start", "on_reload"])
+        taken: list[dict[str, Any]] = []
+
+        async def reload(process: StandInProcess, values: dict[str, Any]) -> None:
+            if values["config"].get("bad"):
+                raise ValueError("bad")
+            taken.append(values["config"])
+
+        script.does["on_reload"] = reload
+        await bench.install(package(manifest("a")), script)
+        await bench.engine.reload("a", {"x": 1})
+        with pytest.raises(CorralError) as refused:
+            await bench.engine.reload("a", {"bad": True})
+        assert refused.value.code is Code.MODULE_FAILED
+        assert bench.record("a").settings == {"x": 1}
+        assert (taken, bench.phase("a")) == ([{"x": 1}], ModulePhase.ACTIVE)
+        bench.book.fail_next(1)
+        with pytest.raises(CorralError):
+            await bench.engine.reload("a", {"x": 2})
+        assert taken == [{"x": 1}, {"x": 2}, {"x": 1}]
+
+
+async def test_a_module_without_a_reload_is_started_anew_with_its_settings() -> None:
+    async with EngineBench() as bench:
+        await bench.install(package(manifest("a")))
+        before = bench.process("a")
+        record = await bench.engine.reload("a", {"x": 1})
+        assert (record.phase, record.settings) == (ModulePhase.ACTIVE, {"x": 1})
+        assert bench.process("a") is not before
+        assert bench.process("a").construct.config == {"x": 1}  # type: ignore[union-attr]
+        assert bench.steps("a")[-4:] == ["STOPPING reload", "INSTALLED reload", "WAITING", "ACTIVE"]
+
+
+async def test_the_end_stops_consumers_first_and_leaves_the_records_alone() -> None:
+    book = MemoryBook()
+    async with EngineBench(book=book) as bench:
+        await bench.install(package(manifest("base", provides={"x": "1.0.0"})))
+        await bench.install(package(manifest("user", requires={"x": "*"}, provides={"y": "1.0.0"})))
+        await bench.install(package(manifest("top", requires={"y": "*"})))
+        commits = len(book.commits)
+        bench.journal.clear()
+        assert await bench.engine.close(budget=5) == []
+    assert [line for line in bench.journal if "on_stop" in line or "on_unload" in line] == [
+        "top 1.0.0 on_stop",
+        "top 1.0.0 on_unload",
+        "user 1.0.0 on_stop",
+        "user 1.0.0 on_unload",
+        "base 1.0.0 on_stop",
+        "base 1.0.0 on_unload",
+    ]
+    assert len(book.commits) == commits
+    assert {record.phase for record in book.all()} == {ModulePhase.ACTIVE}
+
+
+async def test_who_does_not_end_in_time_is_killed_and_named() -> None:
+    async with EngineBench() as bench:
+        script = Script()
+        script.does["on_unload"] = hanging
+        await bench.install(package(manifest("slow", hook_deadline_ms=30_000)), script)
+        await bench.install(package(manifest("good")))
+        assert await bench.engine.close(budget=1.5) == ["slow"]
+        assert bench.house.alive() == []
+        with pytest.raises(CorralError) as refused:
+            await bench.engine.activate("good")
+        assert refused.value.code is Code.SHUTTING_DOWN
+
+
+async def test_calls_into_a_module_are_counted() -> None:
+    async with EngineBench() as bench:
+        await bench.install(package(manifest("a")))
+        before = bench.engine.live("a")
+        scope = bench.engine.scope("a")
+        assert before is not None
+        assert scope is not None
+        await scope.call("task:x", "task", None, answer=object, deadline=1)
+        bench.house.scripts["a-1.0.0"].does["task"] = raising
+        with pytest.raises(CorralError):
+            await scope.call("task:x", "task", None, answer=object, deadline=1)
+        after = bench.engine.live("a")
+        assert after is not None
+        assert (after.calls - before.calls, after.failures - before.failures) == (2, 1)
