@@ -25,6 +25,8 @@ from webhook_alerts.messages import body_of, headers_of, pause_before
 from webhook_alerts.settings import Destination, Settings
 
 _BATCH = 50
+_RUN_SECONDS = 60.0
+"""A turn and the slowest request that settings allow, with room to spare: an overrun would fail the module."""
 
 
 class Delivery(msgspec.Struct):
@@ -47,6 +49,8 @@ class Delivery(msgspec.Struct):
 class WebhookAlerts(PlatformModule):
     """Routes: `GET /deliveries`, `POST /deliveries/retry`, `POST /test/{destination}`."""
 
+    turn_seconds = 5.0
+    """After this a destination that takes its time gives the others their turn."""
     ctx: ModuleContext
     settings: Settings
     outbox: Collection[Delivery]
@@ -61,7 +65,7 @@ class WebhookAlerts(PlatformModule):
         self._sending = asyncio.Lock()
         self._sent = ctx.metrics.counter("webhook_deliveries", "Deliveries by how they ended")
         await ctx.events.subscribe([], self.enqueue, durable="alerts")
-        await ctx.scheduler.every(1, self.send_due, name="send")
+        await ctx.scheduler.every(1, self.send_due, name="send", deadline=_RUN_SECONDS)
 
     async def on_reload(self, ctx: ModuleContext) -> None:
         self.settings = ctx.settings(Settings)
@@ -84,13 +88,15 @@ class WebhookAlerts(PlatformModule):
         await self.outbox.replace(f"{destination.name}:{event.cursor}", delivery, upsert=True)
 
     async def send_due(self) -> None:
-        """Destinations side by side, so that a slow one holds up nobody."""
+        """Destinations side by side, each for a turn: a slow one holds up the others by one message at most."""
         if not self._sending.locked():
             async with self._sending:
                 await asyncio.gather(*(self._send_lane(each) for each in self.settings.destinations))
 
     async def _send_lane(self, destination: Destination) -> None:
         """One destination, in the order of events: what was not taken holds up what came after it."""
+        now = asyncio.get_running_loop().time
+        until = now() + self.turn_seconds
         wanted = (F.destination == destination.name) & (F.state == "waiting")
         for stored in await self.outbox.find(wanted, sort=["order"], limit=_BATCH):
             if stored.value.due > dt.datetime.now(dt.UTC).timestamp():
@@ -101,6 +107,8 @@ class WebhookAlerts(PlatformModule):
                 return
             await self.outbox.delete(stored.id)
             self._sent.increase(outcome="sent", destination=destination.name)
+            if now() >= until:
+                return
 
     async def _forget_strangers(self) -> None:
         """What was meant for destinations that are gone from the settings."""
@@ -108,15 +116,17 @@ class WebhookAlerts(PlatformModule):
         await self.outbox.delete_many(~F.destination.one_of(*names) if names else None)
 
     async def _send(self, destination: Destination, id: str, delivery: Delivery) -> str | None:
-        """None when it was taken, else why not."""
+        """None when it was taken, else why not; without the address, which often is a secret itself."""
         body = delivery.body.encode()
         headers = headers_of(destination, delivery=id, type=delivery.type, body=body)
         try:
             answer = await self.ctx.http.post(
                 destination.url, body=body, headers=headers, timeout=self.settings.timeout_seconds
             )
-        except (HttpRequestFailed, ValueError) as error:
-            return str(error)
+        except HttpRequestFailed as error:
+            return error.why
+        except ValueError:
+            return "its url is none that can be asked"
         return None if 200 <= answer.status < 300 else f"status {answer.status}"
 
     async def _put_off(self, id: str, delivery: Delivery, error: str) -> None:

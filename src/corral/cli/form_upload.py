@@ -57,4 +57,4 @@ def _head(boundary: str, part: FilePart) -> bytes:
         f"--{boundary}\r\n"
         f'Content-Disposition: form-data; name="{part.field}"; filename="{name}"\r\n'
         "Content-Type: application/octet-stream\r\n\r\n"
-    ).encode()
+    ).encode("utf-8", "replace")  # names of files need not be text

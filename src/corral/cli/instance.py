@@ -10,7 +10,7 @@ from corral.cli.client import segment
 from corral.cli.confirm import confirm, yes_option
 from corral.cli.failure import note
 from corral.cli.instance_console import console, download, logs, search
-from corral.cli.instance_files import plan, save
+from corral.cli.instance_files import files, get_file, plan, save
 from corral.cli.instance_waits import INSTANCES, start_trouble, started_again, until_ended, until_running
 from corral.cli.noun import Noun
 from corral.cli.output import Column, Item, list_table, plain, show_done, show_list, show_one, state_column
@@ -238,5 +238,5 @@ def delete(session: Session, id: str, yes: bool) -> None:
     show_done(session.output, {"id": id}, f"instance '{id}' is forgotten")
 
 
-for extra in (console, logs, search, download, plan, save):
+for extra in (console, logs, search, download, plan, files, get_file, save):
     instance.add_command(extra)

@@ -1,4 +1,4 @@
-"""`corral instance plan|save`: what an instance was made of, and a template made of an instance."""
+"""`corral instance plan|files|cat|save`: what an instance was made of, what it has, and a template of that."""
 
 from __future__ import annotations
 
@@ -8,12 +8,21 @@ from typing import Any, Final
 import click
 
 from corral.cli.client import segment
+from corral.cli.failure import note as remark
 from corral.cli.instance_waits import INSTANCES
-from corral.cli.output import plain, show_done, show_one
+from corral.cli.output import Column, plain, show_done, show_list, show_one
 from corral.cli.session import Session, api_command
 from corral.cli.values import counted
 
 SAVE_SECONDS: Final = 630.0
+_PIECE: Final = 256 * 1024
+
+FILE_COLUMNS: Final = (
+    Column("KIND", "kind"),
+    Column("SIZE", lambda found: str(found.get("size", 0))),
+    Column("MODIFIED", "modified_at"),
+    Column("PATH", "path"),
+)
 
 
 @click.command()
@@ -32,6 +41,46 @@ def _text(value: Any) -> str:
     if isinstance(value, dict | list) and value:
         return json.dumps(value, ensure_ascii=False)
     return plain(value)
+
+
+@click.command("files")
+@click.argument("id")
+@click.argument("path", required=False, default="", metavar="[DIRECTORY]")
+@click.option(
+    "--limit", type=click.IntRange(1, 10_000), default=1000, show_default=True, help="So many entries."
+)
+@api_command
+def files(session: Session, id: str, path: str, limit: int) -> None:
+    """List what lies in an instance's directory."""
+    found = session.client.get(f"{INSTANCES}/{segment(id)}/files", {"path": path, "limit": limit})
+    items = found.get("items") or []
+    show_list(session.output, items, columns=FILE_COLUMNS, name="path")
+    if found.get("truncated"):
+        remark(f"there is more than these {len(items)}; name a DIRECTORY or raise --limit")
+
+
+@click.command("cat")
+@click.argument("id")
+@click.argument("path")
+@click.option("--offset", type=click.IntRange(0), default=0, metavar="N", help="From this byte on.")
+@click.option(
+    "--length",
+    type=click.IntRange(1, _PIECE),
+    default=_PIECE,
+    show_default=True,
+    metavar="N",
+    help="So many bytes.",
+)
+@api_command
+def get_file(session: Session, id: str, path: str, offset: int, length: int) -> None:
+    """Write a part of one of an instance's files to stdout."""
+    from corral.cli.saving import save as save_to
+
+    asked = {"path": path, "offset": offset, "length": length}
+    response = session.client.download(f"{INSTANCES}/{segment(id)}/files/content", asked)
+    size = save_to(response, "-", what=path)
+    if size == length:
+        remark(f"there may be more; go on with --offset {offset + size}")
 
 
 @click.command()

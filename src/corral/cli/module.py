@@ -8,6 +8,7 @@ import click
 
 from corral.cli.client import segment
 from corral.cli.confirm import confirm, yes_option
+from corral.cli.failure import Refused
 from corral.cli.module_author import build, dev, doctor, new, sign, test
 from corral.cli.module_install import install, upgrade
 from corral.cli.module_shapes import COLUMNS, LEAK_COLUMNS, MODULES, info_rows, module_path, told
@@ -147,7 +148,11 @@ def uninstall(session: Session, id: str, drop_storage: bool, yes: bool) -> None:
     confirm(f"uninstall '{id}'" + (" and delete its data" if drop_storage else ""), yes=yes)
     session.client.delete(module_path(id))
     if drop_storage:
-        _drop(session, id)
+        try:
+            _drop(session, id)
+        except Refused as refusal:
+            if refusal.status != 404:  # it had stored nothing
+                raise
     kept = "" if drop_storage else f"; its data stays until 'corral module storage drop {id}'"
     show_done(session.output, {"id": id}, f"'{id}' is uninstalled{kept}")
 

@@ -8,10 +8,11 @@ from typing import Final
 
 import click
 
-from corral.cli.failure import Failure, report
+from corral.cli.failure import Failure, note, report
 from corral.cli.form_upload import FilePart, Form
 from corral.cli.module_files import build_source
 from corral.cli.module_shapes import MODULES, told
+from corral.cli.output import show_streamed
 from corral.cli.progress_line import Bar
 from corral.cli.session import Session
 
@@ -36,7 +37,7 @@ class DevLoop:
             self._reload()
             return
         self._try_reload()
-        click.echo(f"watching {self._source}; Ctrl-C ends")
+        note(f"watching {self._source}; Ctrl-C ends")
         try:
             while True:
                 time.sleep(_LOOK_SECONDS)
@@ -68,7 +69,8 @@ class DevLoop:
                 method="POST",
             )
         took = (time.monotonic() - began) * 1000
-        click.echo(f"{time.strftime('%H:%M:%S')} {told(found)}, {took:.0f} ms")
+        said = f"{time.strftime('%H:%M:%S')} {told(found)}, {took:.0f} ms"
+        show_streamed(self._session.output, found, lambda _: said)
 
     def _look(self) -> Seen:
         seen: Seen = {}

@@ -13,6 +13,8 @@ def make_key(base: pathlib.Path) -> pathlib.Path:
     """`BASE.key` for the author alone and `BASE.pub` for everybody; an existing key is never replaced."""
     from corral.signing import new_key
 
+    if not base.name:
+        raise WrongUsage(f"'{base}' is no name of a file", hint="write --new-key NAME")
     private, public = base.with_name(base.name + ".key"), base.with_name(base.name + ".pub")
     made = new_key()
     with refusals():

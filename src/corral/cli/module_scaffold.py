@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import keyword
 import pathlib
 import string
 from typing import Final
 
 from corral.errors import Code, Rejected
+from corral.modules.manifest_checks import FOUND_FIRST, ID, ID_RULE
 from corral.modules.manifest_reading import read_manifest
+from corral.modules.source_tree import NOT_PACKED, SOURCES
 
 _MANIFEST: Final = """\
 manifestVersion: 1
@@ -119,9 +122,18 @@ _README: Final = """\
 _IGNORED: Final = "dist/\n__pycache__/\n.pytest_cache/\n*.key\n"
 
 
+def _package(id: str) -> str:
+    """Named like the module, unless such a package could not be built or imported."""
+    package = id.replace("-", "_")
+    unusable = {*FOUND_FIRST, *NOT_PACKED, SOURCES, *keyword.kwlist}
+    return f"{package}_module" if package in unusable else package
+
+
 def write_scaffold(id: str, target: pathlib.Path) -> list[pathlib.Path]:
     """Write the files of a new module into a directory that is not there yet, or is empty."""
-    package = id.replace("-", "_")
+    if not ID.fullmatch(id):
+        raise Rejected(Code.INVALID_FIELD, f"{id[:80]!r} is not a module id", hint=ID_RULE, field="id")
+    package = _package(id)
     name = "".join(part.capitalize() for part in id.split("-"))
     title = " ".join(part.capitalize() for part in id.split("-"))
     values = {"id": id, "package": package, "name": name, "title": title}
@@ -134,7 +146,9 @@ def write_scaffold(id: str, target: pathlib.Path) -> list[pathlib.Path]:
         ".gitignore": _IGNORED,
     }
     texts = {path: string.Template(text).substitute(values) for path, text in files.items()}
-    read_manifest(texts["module.yaml"], name="module.yaml")  # refuses a bad id before anything is written
+    read_manifest(
+        texts["module.yaml"], name="module.yaml"
+    )  # refuses a reserved id before anything is written
     if target.exists() and (not target.is_dir() or any(target.iterdir())):
         raise Rejected(
             Code.ALREADY_EXISTS, f"{target} is there already", hint="choose another place with --into DIR"

@@ -1,12 +1,10 @@
-"""New settings of a module from what a command line says."""
+"""New settings of a module from what a command line says, read as manifests are: a date is a text."""
 
 from __future__ import annotations
 
 import pathlib
 import sys
 from typing import Any
-
-import yaml
 
 from corral.cli.failure import WrongUsage
 from corral.cli.output import Item
@@ -42,19 +40,25 @@ def _within(settings: dict[str, Any], above: list[str], key: str) -> dict[str, A
 
 
 def _value(key: str, text: str) -> Any:
+    from corral.modules.manifest_nodes import NotReadable, plain, read_yaml
+
     try:
-        return yaml.safe_load(text)
-    except yaml.YAMLError as error:
-        raise WrongUsage(f"the value of '{key}' is no YAML", hint="put quotes around texts") from error
+        return plain(read_yaml(text)) if text.strip() else None
+    except NotReadable as error:
+        raise WrongUsage(f"the value of '{key}': {error.why}", hint="put quotes around texts") from error
 
 
 def _read(path: str) -> dict[str, Any]:
+    from corral.modules.manifest_nodes import NotReadable, plain, read_yaml
+
     try:
         text = sys.stdin.read() if path == "-" else pathlib.Path(path).expanduser().read_text("utf-8")
-        settings = yaml.safe_load(text)
+        settings = plain(read_yaml(text))
     except OSError as error:
         raise WrongUsage(f"cannot read {path}: {error.strerror}") from error
-    except (yaml.YAMLError, ValueError) as error:
+    except NotReadable as error:
+        raise WrongUsage(f"{path}:{error.line}: {error.why}") from error
+    except ValueError as error:
         raise WrongUsage(f"{path} is neither YAML nor JSON: {error}") from error
     if not isinstance(settings, dict):
         raise WrongUsage(f"{path} holds no mapping of settings")

@@ -33,7 +33,11 @@ _NAMES_SHOWN: Final = 5
     "--grpc", metavar="HOST:PORT", help="Address that daemons connect to.  [default: 127.0.0.1:8481]"
 )
 @click.option("--bootstrap", metavar="HOST:PORT", help="Address for join tokens.  [default: gRPC port + 1]")
-@click.option("--demo/--no-demo", default=False, help="Also run a group 'lobby' of small servers to look at.")
+@click.option(
+    "--demo/--no-demo",
+    default=False,
+    help="Also run a group 'lobby' of small servers, and a module, to look at.",
+)
 @click.option(
     "--demo-ports",
     type=click.IntRange(1, 65_535),
@@ -86,7 +90,10 @@ def _supervise(cluster: LocalCluster, *, demo: tuple[int, int] | None) -> int:
         token = shlex.quote(str(cluster.token_path))
         click.echo(f"login: corral login {cluster.url} --token $(cat {token})")
         if demo is not None:
+            module = _demo_module(cluster)
             click.echo(f"demo: {_demo(cluster, demo)}")
+            if module:
+                click.echo(f"module: {module}")
         click.echo(f"ready: {cluster.url}")
         return cluster.run()
     except Stopped:
@@ -100,6 +107,17 @@ def _demo(cluster: LocalCluster, ports: tuple[int, int]) -> str:
     try:
         with contextlib.closing(cluster.client()) as client:
             return run_demo(client, ports=ports, pause=cluster.pause)
+    except Failure as failure:
+        return f"not there: {printable(failure.message)}"
+
+
+def _demo_module(cluster: LocalCluster) -> str:
+    """Installed before the group, so that it sees the first start."""
+    from corral.cli.demo_module import run_demo_module
+
+    try:
+        with contextlib.closing(cluster.client()) as client:
+            return run_demo_module(client)
     except Failure as failure:
         return f"not there: {printable(failure.message)}"
 

@@ -228,6 +228,7 @@ class LeaderTerm:
             epoch=self.epoch,
             holder=self._holder,
             verifier=self._verifier,
+            files=self.distribution,
             registry=self._setting.metrics.registry,
             clock=self._clock,
             entropy=self._entropy,

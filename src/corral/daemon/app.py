@@ -20,6 +20,7 @@ from corral.daemon.link.link import Link, Order
 from corral.daemon.link.log_forwarding import LogForwarding
 from corral.daemon.link.memory import LinkMemory
 from corral.daemon.link.spool import Spool
+from corral.daemon.supervise.file_orders import FileOrders
 from corral.daemon.supervise.link_orders import LinkOrders
 from corral.daemon.supervise.live_figures import LiveFigures
 from corral.daemon.supervise.local_socket import LocalSocket
@@ -74,6 +75,7 @@ class DaemonApp:
         self._spool: Spool | None = None
         self._orders: LinkOrders | None = None
         self._saves: SaveOrders | None = None
+        self._files: FileOrders | None = None
         self.supervision: Supervision | None = None
         self.cache: NodeCache
         self.link: Link
@@ -112,6 +114,7 @@ class DaemonApp:
             supervision = await self._supervise(runtime, self._spool, consoles)
             self._orders = LinkOrders(supervision.supervisor)
             self._saves = SaveOrders(supervision.supervisor, supervision.directories, entropy=self._entropy)
+            self._files = FileOrders(supervision.supervisor, supervision.directories, clock=self._clock)
             self.link = Link(
                 data=data,
                 identity=self.identity,
@@ -131,6 +134,7 @@ class DaemonApp:
                 orders={
                     **self._orders.handlers,
                     **self._saves.handlers,
+                    **self._files.handlers,
                     **console_orders(consoles),
                     **self.cache.handlers,
                 },
@@ -220,6 +224,8 @@ class DaemonApp:
             await self._orders.close()
         if self._saves is not None:
             await self._saves.close()
+        if self._files is not None:
+            await self._files.close()
         if self.supervision is not None:
             await self.supervision.end()
 

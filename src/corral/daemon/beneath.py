@@ -42,6 +42,13 @@ def parent_of(
 
 
 @contextlib.contextmanager
+def directory_beneath(root: int, path: str) -> Iterator[int]:
+    """A directory, open; the root itself for an empty path. Errors as for `parent_of`."""
+    with parent_of(root, f"{path}/" if path else "") as here:
+        yield here
+
+
+@contextlib.contextmanager
 def open_beneath(root: int, path: str) -> Iterator[int]:
     """A regular file for reading. PATH_REFUSED for links, devices and the like, which are never opened."""
     name = path.rpartition("/")[2]

@@ -20,6 +20,7 @@ class Permission(enum.StrEnum):
     GROUPS_READ = "groups.read"
     INSTANCES_COMMAND = "instances.command"
     INSTANCES_CONSOLE = "instances.console"
+    INSTANCES_FILES = "instances.files"
     INSTANCES_MANAGE = "instances.manage"
     INSTANCES_READ = "instances.read"
     LOGS_MANAGE = "logs.manage"
@@ -66,6 +67,7 @@ _OPERATOR: Final = _VIEWER | {
     Permission.GROUPS_MANAGE,
     Permission.INSTANCES_COMMAND,
     Permission.INSTANCES_CONSOLE,
+    Permission.INSTANCES_FILES,
     Permission.INSTANCES_MANAGE,
     Permission.LOGS_MANAGE,
     Permission.LOGS_READ,

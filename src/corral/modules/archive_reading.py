@@ -7,7 +7,7 @@ import io
 import zipfile
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Final
+from typing import IO, Final
 
 import msgspec
 
@@ -85,6 +85,12 @@ def _inspected(file: io.BufferedReader, max_bytes: int) -> ArchiveFacts:
             if each.path.startswith(FRONTEND)
         ),
     )
+
+
+def read_files(file: IO[bytes], *, max_bytes: int) -> tuple[ArchiveFile, ...]:
+    """Each file of an archive, read to its end. Raises as `inspect_archive`. Blocking."""
+    with open_zip(file) as archive:
+        return tuple(_read(archive, each) for each in checked_entries(archive, file, max_bytes=max_bytes))
 
 
 def digest(file: io.BufferedReader) -> str:

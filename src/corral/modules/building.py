@@ -53,7 +53,7 @@ def build_module(source: Path, out: Path | None = None) -> Built:
         target.parent.mkdir(parents=True, exist_ok=True)
         return _built(files, target)
     except OSError as error:
-        where = error.filename or source
+        where = error.filename2 or error.filename or source
         raise Rejected(
             Code.FILE_UNREADABLE,
             f"the module cannot be built: {where}: {error.strerror}",

@@ -76,12 +76,12 @@ class CapabilityRegistry:
         own = {provision.id: manifest.id for provision in manifest.capabilities.provides}
         self._claims = kept | own
 
-    def binding_told(self, manifest: Manifest) -> list[Draft]:
-        """The events that go with `bind`."""
+    def binding_told(self, manifest: Manifest, *, reason: str = "") -> list[Draft]:
+        """The events that go with `bind`; `reason` is why what it provided before is gone."""
         new = {provision.id: provision for provision in manifest.capabilities.provides}
         gone = [entry for id, entry in self._of(manifest.id) if id not in new]
         swapped = {id for id, _ in self._of(manifest.id)}
-        return [_told(EventType.CAPABILITY_UNREGISTERED, entry.provision, manifest.id) for entry in gone] + [
+        return [_unregistered(entry, manifest.id, reason) for entry in gone] + [
             _told(
                 EventType.CAPABILITY_SWAPPED if id in swapped else EventType.CAPABILITY_REGISTERED,
                 provision,
@@ -117,12 +117,9 @@ class CapabilityRegistry:
             if entry.scope is scope:
                 entry.scope = None
 
-    def clearing_told(self, module_id: str) -> list[Draft]:
+    def clearing_told(self, module_id: str, *, reason: str) -> list[Draft]:
         """The events that go with `release`."""
-        return [
-            _told(EventType.CAPABILITY_UNREGISTERED, entry.provision, module_id)
-            for _, entry in self._of(module_id)
-        ]
+        return [_unregistered(entry, module_id, reason) for _, entry in self._of(module_id)]
 
     def clear(self, scope: Scope) -> None:
         """Take away what this scope provides; what is held, or another's, stays."""
@@ -267,9 +264,13 @@ class CapabilityRegistry:
             )
 
 
-def _told(kind: EventType, provision: Provision, provider: str) -> Draft:
+def _told(kind: EventType, provision: Provision, provider: str, **more: str) -> Draft:
     return Draft(
         type=kind,
         subject=provision.id,
-        data={"id": provision.id, "version": provision.version, "provider": provider},
+        data={"id": provision.id, "version": provision.version, "provider": provider, **more},
     )
+
+
+def _unregistered(entry: CapabilityEntry, provider: str, reason: str) -> Draft:
+    return _told(EventType.CAPABILITY_UNREGISTERED, entry.provision, provider, reason=reason)

@@ -140,7 +140,7 @@ class ModuleEngine:
         if self._background:
             await asyncio.wait(self._background)
 
-    def _later(self, work: Callable[[], Awaitable[object]], name: str) -> None:
+    def _later(self, work: Callable[[], Awaitable[object]], name: str) -> asyncio.Task[object]:
         async def done() -> object:
             try:
                 return await work()
@@ -151,6 +151,7 @@ class ModuleEngine:
         task = asyncio.create_task(done(), name=name)
         self._background.add(task)
         task.add_done_callback(self._background.discard)
+        return task
 
     # --- verbs ----------------------------------------------------------------------------------
     async def install(self, record: PackageRecord) -> PackageRecord:

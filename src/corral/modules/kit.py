@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
 from typing import Protocol
@@ -49,8 +50,8 @@ class Kit(msgspec.Struct, frozen=True, kw_only=True):
     clock: Clock
     pace: Pace
     upgrade_guard: Callable[[], AbstractAsyncContextManager[None]]
-    later: Callable[[Callable[[], Awaitable[object]], str], None]
-    """Have something done that nobody waits for; the engine's end does."""
+    later: Callable[[Callable[[], Awaitable[object]], str], asyncio.Task[object]]
+    """Have something done beside; who does not wait for it leaves that to the engine's end."""
 
     def hosts(self, manifest: Manifest) -> bool:
         """Whether the module has a class for this host."""

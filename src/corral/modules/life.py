@@ -7,6 +7,7 @@ a time.
 
 from __future__ import annotations
 
+import asyncio
 import datetime as dt
 from collections.abc import Callable, Sequence
 from typing import Final
@@ -42,6 +43,8 @@ class ModuleLife:
         self.run = self.new_run()
         self.candidate: ModuleRun | None = None
         """A new version that is being tried, beside the old one."""
+        self.retiring: set[asyncio.Task[object]] = set()
+        """Former versions on their way out."""
         self.doomed: Trouble | None = None
         self.wish = ""
         self.resume_at: float | None = None
@@ -74,6 +77,7 @@ class ModuleLife:
                 self.resume_at = self._waiting_since = None
                 return None
             await self._mind_death(record)
+            self._catch_up(record)
             decision = decisions.decide(self._view(record))
             if decision.todo is Todo.REST:
                 return record
@@ -83,6 +87,18 @@ class ModuleLife:
                 self.doomed = self.doomed or trouble
         self.nudge()
         return self.kit.book.find(self.id)
+
+    def _catch_up(self, record: PackageRecord) -> None:
+        """A step may have been stored though its answer got lost: what led to it is over then, too. Else an
+        old failure would strike the next attempt, and a wait that has ended would be looked at for ever."""
+        if record.phase is not ModulePhase.WAITING:
+            self._waiting_since = None
+        elif self._waiting_since is None:
+            self._waiting_since = self.kit.clock.monotonic()
+        if record.phase is ModulePhase.FAILED:
+            self.doomed = None
+        if record.phase in (ModulePhase.FAILED, ModulePhase.ACTIVE):
+            self.epilogue.clear()
 
     def _view(self, record: PackageRecord) -> View:
         kit, now = self.kit, self.kit.clock.monotonic()
@@ -181,7 +197,7 @@ class ModuleLife:
         await self.run.stop()
         if self.run.dead:
             return
-        self.untold += self.kit.capabilities.clearing_told(self.id)
+        self.untold += self.kit.capabilities.clearing_told(self.id, reason=reason)
         await self.run.clear_start()
         self.kit.capabilities.release(self.id)
         await self.step(trigger, reason=reason)
@@ -191,7 +207,7 @@ class ModuleLife:
         """FAILED: the scope is closed and the process ended, also when the store does not take the step
         now; then it is tried again."""
         self.doomed = trouble
-        self.untold += self.kit.capabilities.clearing_told(self.id)
+        self.untold += self.kit.capabilities.clearing_told(self.id, reason=trouble.reason)
         story = failure_story(trouble, self.run.scope, at=self.now())
         tried = self.run.scope.generation if self.run.scope else None
         try:
@@ -220,7 +236,7 @@ class ModuleLife:
             return
         trouble = death_trouble(scope.process.death.result(), scope)
         _log.warning("module.process_ended", module=self.id, reason=trouble.reason)
-        self.untold += self.kit.capabilities.clearing_told(self.id)
+        self.untold += self.kit.capabilities.clearing_told(self.id, reason=trouble.reason)
         self.kit.capabilities.release(self.id)
         await self.run.discard()
         self._lost = trouble.reason

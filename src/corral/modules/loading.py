@@ -23,18 +23,15 @@ from corral.modules.trouble import Trouble, construct_trouble, hook_trouble, sup
 from corral.sdk.messages import (
     CONSTRUCT,
     HOOK_PREFIX,
-    LOG,
     Construct,
     Constructed,
     HookAnswer,
     HookArguments,
-    LogLine,
 )
 from corral.system.clock import Clock
 from corral.system.config_schema import ModulesSection
 
 VENDOR: Final = "vendor"
-_LOG_LINE: Final = msgspec.msgpack.Decoder(LogLine)
 _log = structlog.get_logger("corral.modules.loading")
 
 
@@ -167,9 +164,6 @@ class Loader:
     def _notice(self, scope: Scope, method: str, body: msgspec.Raw) -> None:
         """A notice that cannot be understood is the module's mistake and nobody's trouble."""
         try:
-            if method == LOG:
-                line = _LOG_LINE.decode(body)
-                scope.log_tail.append(f"{line.level} {line.message}")
             handler = self._notices.get(method)
             if handler is not None:
                 handler(scope, body)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import keyword
 import re
+import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from typing import Final, NamedTuple, TypeVar
@@ -32,6 +33,8 @@ _CAPABILITY_MAX: Final = 128
 _EVENT: Final = re.compile(r"[A-Z][A-Z0-9_]{0,63}")
 _SHA256: Final = re.compile(r"[0-9a-f]{64}")
 _PLATFORM: Final = re.compile(r"[a-z0-9](?:[a-z0-9._-]{0,61}[a-z0-9])?")
+FOUND_FIRST: Final = sys.stdlib_module_names | {"msgspec"}
+"""Modules look for packages here before their own archive."""
 
 T = TypeVar("T")
 
@@ -99,7 +102,11 @@ def _entrypoint_problem(text: str) -> str:
     words = [*module.split("."), name]
     if not all(word.isascii() and word.isidentifier() and not keyword.iskeyword(word) for word in words):
         return f"{text[:80]!r} is not an entrypoint; write it as package.module:Class"
-    return "the package 'corral' is not the module's own" if words[0] == "corral" else ""
+    if words[0] == "corral":
+        return "the package 'corral' is not the module's own"
+    if words[0] in FOUND_FIRST:
+        return f"'{words[0]}' is a package of Python or the SDK, which is found first; rename yours"
+    return ""
 
 
 def _provides(manifest: Manifest) -> Findings:

@@ -87,7 +87,7 @@ class ModuleLogs:
         """A `LogLine`; what is none is left off."""
         try:
             line = _DECODER.decode(body)
-        except msgspec.DecodeError:
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             return
         scope.log_tail.append(_tail_line(line))
         voice = self._voices.get(scope.module_id)

@@ -113,7 +113,7 @@ class ModuleMetrics:
         """`MetricSamples`; what is none is counted as dropped."""
         try:
             samples = _DECODER.decode(body).samples
-        except msgspec.DecodeError:
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             self.dropped[scope.module_id, "form"] += 1
             return
         sheet = self._sheets.get(scope.module_id)

@@ -40,6 +40,6 @@ class OperationTable:
             raise unknown_choice("method", method, self._operations, code=Code.NOT_FOUND)
         try:
             wanted = msgspec.msgpack.decode(body, type=operation.body)
-        except msgspec.DecodeError as error:
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             raise Rejected(Code.BAD_REQUEST, f"the body of '{method}' does not fit: {error}") from None
         return await operation.handler(scope, wanted)

@@ -20,7 +20,7 @@ import structlog
 from corral.domain.module_manifest import DEFAULT_HOOK_DEADLINE_MS, Manifest, ModuleHost
 from corral.errors import Code, Rejected
 from corral.modules.breaker import Breaker, CallCounts
-from corral.modules.failures import CallOverrun
+from corral.modules.failures import CallOverrun, ModuleRaised
 from corral.modules.process_port import RunningModule
 from corral.system.clock import Clock
 
@@ -214,9 +214,12 @@ class Scope:
             raise
         except asyncio.CancelledError:
             raise
-        except BaseException:
+        except ModuleRaised:
             self.counts.failures += 1
             self.breaker.answered()
+            raise
+        except BaseException:  # it was not even asked, or is gone: no sign that it answers
+            self.counts.failures += 1
             raise
         else:
             self.breaker.answered()

@@ -1,7 +1,11 @@
 """Archives of modules on this host, by their digest, and what they unpack to.
 
 A copy of what the store holds, and rebuilt from there: nothing in here is the only one. Contents are
-verified whenever they are used, so a crash or a bad disk costs time, never a wrong module.
+verified whenever they are used, so a crash or a bad disk costs time, never a wrong module. A tree is
+compared with the archive itself, whose digest was just checked: there is no note beside it to believe.
+
+Other users may enter the directories, but not list them, and read trees, but not archives: modules may run
+as one of them (`modules.run_as`).
 """
 
 from __future__ import annotations
@@ -17,10 +21,8 @@ from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import IO, Final
 
-import msgspec
-
 from corral.errors import Bug, Code, CorralError, Rejected, Retryable
-from corral.modules.archive_reading import ArchiveFile, digest
+from corral.modules.archive_reading import ArchiveFile, digest, read_files
 from corral.modules.archive_refusals import too_large
 from corral.modules.unpacking import is_intact, remove_tree, unpack
 from corral.system.files import atomic_write, make_directory, sync_directory
@@ -30,15 +32,9 @@ SIDECARS: Final = (".sig", ".cosign.bundle")
 VENDOR: Final = "vendor"
 _PART: Final = ".part-"
 _SHA256: Final = re.compile(r"[0-9a-f]{64}")
-_MARK_FORMAT: Final = 1
 _STEP: Final = 1024 * 1024
-
-
-class _Mark(msgspec.Struct, frozen=True, kw_only=True):
-    """Stands beside an unpacked tree once it is complete."""
-
-    format: int
-    files: tuple[ArchiveFile, ...]
+_DIRECTORY_MODE: Final = 0o711
+_ARCHIVE_MODE: Final = 0o400
 
 
 class ArchiveShelf:
@@ -49,6 +45,8 @@ class ArchiveShelf:
         self._directory = directory
         self._trees = directory / "unpacked"
         self._max_bytes = max_bytes
+        self._files: dict[str, tuple[ArchiveFile, ...]] = {}
+        """What archives hold that were read before; a digest never comes to mean something else."""
         self._turns: dict[str, asyncio.Lock] = {}
         self._opening = asyncio.Lock()
         self._open = False
@@ -121,6 +119,7 @@ class ArchiveShelf:
         """Directories, and no more of what an earlier run left half done."""
         for directory in (self._directory, self._trees):
             make_directory(directory)
+            directory.chmod(_DIRECTORY_MODE)
             for path in list(directory.iterdir()):
                 if path.name.startswith(_PART):
                     remove_tree(path)
@@ -141,39 +140,43 @@ class ArchiveShelf:
         return hashed.hexdigest()
 
     def _ensure_tree(self, sha256: str) -> Path:
-        archive, tree = self.path(sha256), self._trees / sha256
-        mark = tree.with_suffix(".json")
+        """Digest, contents and tree are those of one open file: whatever takes its place meanwhile."""
+        tree = self._trees / sha256
         try:
-            with archive.open("rb") as file:
-                found = digest(file)
+            file = self.path(sha256).open("rb")
         except FileNotFoundError:
             raise Rejected(
                 Code.NOT_FOUND, f"the archive {sha256} is not on this host", hint="install the module again"
             ) from None
-        if found != sha256:
-            raise _other_digest(sha256, found)
-        files = _marked(mark)
-        if files is None or not is_intact(tree, files):
-            self._make_tree(archive, tree, mark)
+        with file:
+            found = digest(file)
+            if found != sha256:
+                raise _other_digest(sha256, found)
+            files = self._files.get(sha256)
+            if files is None and tree.is_dir():
+                files = read_files(file, max_bytes=self._max_bytes)
+            if files is None or not is_intact(tree, files):
+                files = self._make_tree(file, tree)
+        self._files[sha256] = files
         return tree
 
-    def _make_tree(self, archive: Path, tree: Path, mark: Path) -> None:
-        """Beside its place, then moved there; the mark comes last, so a tree without one is not whole."""
-        mark.unlink(missing_ok=True)
+    def _make_tree(self, archive: IO[bytes], tree: Path) -> tuple[ArchiveFile, ...]:
+        """Beside its place, then moved there."""
         aside = Path(tempfile.mkdtemp(prefix=_PART, dir=self._trees))
         try:
             files = unpack(archive, aside / "new", max_bytes=self._max_bytes)
-            if os.path.lexists(tree):
+            if tree.is_symlink():
+                tree.unlink()
+            elif tree.exists():
                 _move(tree, aside / "old")
             _move(aside / "new", tree)
-            content = msgspec.json.encode(_Mark(format=_MARK_FORMAT, files=files))
-            atomic_write(mark, content, mode=0o644)
         finally:
             remove_tree(aside)
+        return files
 
     def _remove(self, sha256: str) -> None:
         archive, tree = self.path(sha256), self._trees / sha256
-        tree.with_suffix(".json").unlink(missing_ok=True)
+        self._files.pop(sha256, None)
         remove_tree(tree)
         archive.unlink(missing_ok=True)
         for suffix in SIDECARS:
@@ -191,15 +194,6 @@ def _checked(sha256: str) -> str:
     if not _SHA256.fullmatch(sha256):
         raise Rejected(Code.INVALID_FIELD, f"{sha256[:80]!r} is not a SHA-256 digest", field="sha256")
     return sha256
-
-
-def _marked(path: Path) -> tuple[ArchiveFile, ...] | None:
-    """What the tree is made of, as its mark says; None without a good one."""
-    try:
-        mark = msgspec.json.decode(path.read_bytes(), type=_Mark)
-    except (OSError, msgspec.MsgspecError):
-        return None
-    return mark.files if mark.format == _MARK_FORMAT else None
 
 
 def _move(source: Path, target: Path) -> None:
@@ -243,7 +237,7 @@ def _append(file: IO[bytes], block: bytes, hashed: hashlib._Hash) -> None:
 def _keep(part: Path, path: Path) -> None:
     with part.open("rb") as file:
         os.fsync(file.fileno())
-    part.chmod(0o444)
+    part.chmod(_ARCHIVE_MODE)
     part.replace(path)
     sync_directory(path.parent)
 

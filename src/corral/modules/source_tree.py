@@ -27,9 +27,10 @@ SOURCES: Final = "src"
 WHOLE: Final = ("vendor", "frontend")
 _NEVER: Final = frozenset({"__pycache__", "node_modules"})
 _COMPILED: Final = (".pyc", ".pyo")
-_NOT_AT_ROOT: Final = frozenset(
+NOT_PACKED: Final = frozenset(
     {"tests", "test", "dist", "build", "docs", "setup.py", "conftest.py", "noxfile.py", *WHOLE}
 )
+"""At the root and in `src/`: what is left out, or taken by another rule."""
 
 
 def packed_files(source: Path, manifest_name: str, manifest: Manifest) -> dict[str, Path]:
@@ -66,7 +67,7 @@ def _taken(source: Path, manifest_name: str, manifest: Manifest) -> Iterator[tup
 
 
 def _top_level(root: Path, path: Path) -> Iterator[tuple[str, Path]]:
-    if path.name in _NOT_AT_ROOT:
+    if path.name in NOT_PACKED:
         return
     if path.suffix == ".py" and not path.name.startswith("test_") and not path.is_dir():
         yield _file(root, path)

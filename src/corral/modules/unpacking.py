@@ -9,7 +9,7 @@ import stat
 import zipfile
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Final
+from typing import IO, Final
 
 from corral.modules.archive_reading import ArchiveFile, contents
 from corral.modules.zip_directory import ZipEntry, checked_entries, open_zip
@@ -20,11 +20,11 @@ PROGRAM_MODE: Final = 0o555
 DIRECTORY_MODE: Final = 0o555
 
 
-def unpack(archive: Path, target: Path, *, max_bytes: int) -> tuple[ArchiveFile, ...]:
-    """Unpack into a directory that does not exist yet; what was unpacked, for `is_intact`.
+def unpack(file: IO[bytes], target: Path, *, max_bytes: int) -> tuple[ArchiveFile, ...]:
+    """Unpack an archive into a directory that does not exist yet; what was unpacked, for `is_intact`.
 
     Files are 0444 (0555 where executable), directories 0555. When it raises, nothing is left. Blocking."""
-    with archive.open("rb") as file, open_zip(file) as opened:
+    with open_zip(file) as opened:
         entries = checked_entries(opened, file, max_bytes=max_bytes)
         target.mkdir(mode=0o700)
         try:
@@ -84,7 +84,10 @@ def _seal_directories(tree: Path) -> None:
 
 
 def _listed(tree: Path) -> dict[str, os.stat_result]:
-    """All that is not a directory, by its path beneath the tree; a directory that lost its seal raises."""
+    """All that is not a directory, by its path beneath the tree. A directory that lost its seal raises, and
+    a link to a tree: what is behind it is somebody else's."""
+    if tree.is_symlink():
+        raise PermissionError(tree)
     found: dict[str, os.stat_result] = {}
     for directory, names, files in os.walk(tree, onerror=_raise):
         if stat.S_IMODE(Path(directory).stat().st_mode) != DIRECTORY_MODE:

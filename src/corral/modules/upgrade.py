@@ -20,6 +20,7 @@ from corral.errors import Code, Rejected
 from corral.modules.generations import drop_generation
 from corral.modules.life import ModuleLife
 from corral.modules.run import ModuleRun
+from corral.modules.telling import standing
 from corral.modules.trouble import Trouble, failure_story
 
 _REASON = "upgrade"
@@ -93,7 +94,9 @@ class Upgrade:
 
         life.resume_at = None
         life.kit.capabilities.release(life.id)
-        await life.change(replaced, also=[self._told(EventType.MODULE_UPGRADED, old)])
+        await life.change(
+            replaced, also=[self._told(EventType.MODULE_UPGRADED, old, to=ModulePhase.INSTALLED)]
+        )
         self._say(
             f"{old.version} was {old.phase.name} and did not serve: it was replaced by {self._version}."
         )
@@ -181,7 +184,9 @@ class Upgrade:
 
         capabilities = life.kit.capabilities
         told = (
-            capabilities.binding_told(record.manifest) if new.scope else capabilities.clearing_told(life.id)
+            capabilities.binding_told(record.manifest, reason=_REASON)
+            if new.scope
+            else capabilities.clearing_told(life.id, reason=_REASON)
         )
         await life.change(taken, also=[*told, self._told(EventType.MODULE_UPGRADED, old)])
         retired, life.run, life.doomed = life.run, new, None
@@ -190,7 +195,9 @@ class Upgrade:
             life.kit.capabilities.release(life.id)
         self._say(f"{self._version} is ACTIVE.")
         outdated = old.generation if generation != old.generation else None
-        life.kit.later(lambda: self._retire(retired, outdated), f"modules/retire/{life.id}")
+        task = life.kit.later(lambda: self._retire(retired, outdated), f"modules/retire/{life.id}")
+        life.retiring.add(task)
+        task.add_done_callback(life.retiring.discard)
 
     async def _retire(self, run: ModuleRun, generation: int | None) -> None:
         await run.unload()
@@ -211,7 +218,7 @@ class Upgrade:
             record = await self._roll_back(trouble, old)
         else:
             await life.run.unload()
-            life.untold += life.kit.capabilities.clearing_told(life.id)
+            life.untold += life.kit.capabilities.clearing_told(life.id, reason=trouble.reason)
             life.kit.capabilities.release(life.id)
             record = await life.change(
                 lambda stored: msgspec.structs.replace(
@@ -268,12 +275,17 @@ class Upgrade:
             failure=stored.failure,
         )
 
-    def _told(self, kind: EventType, old: PackageRecord, **more: object) -> Draft:
-        return Draft(
-            type=kind,
-            subject=old.id,
-            data={"id": old.id, "version": self._version, "previous_version": old.version, **more},
-        )
+    def _told(
+        self,
+        kind: EventType,
+        old: PackageRecord,
+        *,
+        reason: str = _REASON,
+        to: ModulePhase = ModulePhase.ACTIVE,
+        **more: object,
+    ) -> Draft:
+        said = standing(old, at=self._life.now(), reason=reason, to=to, version=self._version)
+        return Draft(type=kind, subject=old.id, data={**said, "previous_version": old.version, **more})
 
 
 def _told_trouble(trouble: Trouble) -> str:

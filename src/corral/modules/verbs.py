@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import msgspec
@@ -16,6 +17,7 @@ from corral.modules.failures import CallOverrun, ModuleRaised
 from corral.modules.life import ModuleLife
 from corral.modules.loading import run_hook
 from corral.modules.scope import Scope
+from corral.modules.telling import changed_keys, standing
 from corral.modules.trouble import Trouble
 
 _log = structlog.get_logger("corral.modules.verbs")
@@ -58,6 +60,8 @@ async def uninstall(life: ModuleLife) -> PackageRecord:
         if record.phase not in (ModulePhase.INSTALLED, ModulePhase.FAILED):
             raise Bug(f"module '{life.id}' is {record.phase.name} and should have stopped")
         await life.run.unload()
+        if life.retiring:
+            await asyncio.wait(life.retiring)  # nothing of it may be left, nor write any more
         life.kit.capabilities.release(life.id)
         life.kit.capabilities.unwatch(life.id)
         await life.kit.book.remove(life.id, reason="uninstall")
@@ -123,10 +127,17 @@ async def _take_back(scope: Scope, old: dict[str, Any]) -> None:
 
 
 async def _store_settings(life: ModuleLife, settings: dict[str, Any]) -> None:
-    told = Draft(type=EventType.MODULE_CONFIGURED, subject=life.id, data={"id": life.id})
+    """Told only when they are not what they were: to be given the same again is no news."""
+    record, at = life.require(), life.now()
+    changed = changed_keys(record.settings, settings)
+    told = Draft(
+        type=EventType.MODULE_CONFIGURED,
+        subject=life.id,
+        data={**standing(record, at=at), "changed": changed},
+    )
     await life.change(
-        lambda record: msgspec.structs.replace(record, settings=settings, updated_at=life.now()),
-        also=[told],
+        lambda record: msgspec.structs.replace(record, settings=settings, updated_at=at),
+        also=[told] if changed else [],
     )
 
 

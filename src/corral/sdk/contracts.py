@@ -42,7 +42,7 @@ class ContractMethod:
     def unpack(self, raw: msgspec.Raw) -> dict[str, Any]:
         try:
             decoded = self._arguments.decode(raw)
-        except msgspec.MsgspecError as error:
+        except (ValueError, RecursionError) as error:  # also for a text that is none
             raise CapabilityTypeError(f"{self.where}: {error}") from error
         return {name: getattr(decoded, name) for name in self.signature.parameters}
 
@@ -54,7 +54,7 @@ class ContractMethod:
     def unpack_result(self, raw: msgspec.Raw) -> Any:
         try:
             return self._result.decode(raw)
-        except msgspec.MsgspecError as error:
+        except (ValueError, RecursionError) as error:
             raise CapabilityTypeError(f"{self.where}: the result is not what was agreed: {error}") from error
 
     def check_provided(self, target: object) -> None:

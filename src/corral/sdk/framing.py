@@ -66,5 +66,5 @@ class FrameReader:
         payload = bytes(memoryview(self._pending)[start:end])
         try:
             return _decoder.decode(payload)
-        except (msgspec.MsgspecError, RecursionError) as error:
+        except (ValueError, RecursionError) as error:  # also for a text that is none
             raise BadFrame(f"a frame is not understood: {error}") from error

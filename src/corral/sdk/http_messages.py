@@ -101,7 +101,7 @@ class Response:
     text/plain, bytes as they are.
 
     ```python
-    return Response(msgspec.json.encode(rows), status=201, headers={"Location": "/players/7"})
+    return Response({"name": "ada"}, status=201, headers={"Location": "/players/7"})
     return Response.stream(self.lines(), content_type="text/csv")  # a route with streams=True
     ```
     """

@@ -28,7 +28,11 @@ class FileEntry(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class InstanceFiles(Protocol):
-    """Bounded, and never outside the instance's directory: links that lead out are refused.
+    """Bounded, and never outside the instance's directory: links are named by `walk` and followed by neither.
+
+    Answers come from the instance's node: `Refused` with code `NODE_OFFLINE` while it is not connected,
+    `NOT_FOUND` for an instance or a path that is not there, `PATH_REFUSED` for what is no regular file, or
+    leads out; `HostTimeout` when the node is too slow.
 
     ```python
     files = ctx.capabilities.require(INSTANCE_FILES, InstanceFiles)
@@ -38,9 +42,10 @@ class InstanceFiles(Protocol):
     """
 
     async def walk(self, *, instance_id: str, path: str = "", limit: int = 1000) -> list[FileEntry]:
-        """Everything beneath `path`, in the order of paths, at most `limit` entries."""
+        """Everything beneath `path`, a directory before what is in it, names in order; at most `limit`
+        entries (10,000), and no more than a megabyte of paths."""
         ...
 
     async def read(self, *, instance_id: str, path: str, offset: int = 0, length: int = 65_536) -> bytes:
-        """So many bytes from there; fewer at the end of the file, none behind it."""
+        """So many bytes from there (262,144 at most); fewer at the end of the file, none behind it."""
         ...

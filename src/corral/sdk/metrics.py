@@ -22,7 +22,8 @@ class _Metric:
         self._help = help
 
     def _record(self, kind: str, value: float, labels: dict[str, str]) -> None:
-        sample = MetricSample(name=self.name, kind=kind, value=float(value), labels=labels, help=self._help)
+        named = {name: _text(value) for name, value in labels.items()}
+        sample = MetricSample(name=self.name, kind=kind, value=float(value), labels=named, help=self._help)
         self._owner._record(sample)
 
 
@@ -124,3 +125,8 @@ class Metrics:
             self._awaited = False
         if samples:
             self._link.notify(METRIC, MetricSamples(samples=samples))
+
+
+def _text(value: object) -> str:
+    """A number for a label is easily given; one that cannot be sent would cost all that go with it."""
+    return str(value).encode("utf-8", "replace").decode("utf-8")

@@ -163,7 +163,7 @@ class ModuleBench:
         await self.hook("on_unload")
 
     async def reload(self, config: Mapping[str, Any]) -> None:
-        await self.hook("on_reload", config=dict(config))
+        await self.hook("on_reload", config=check_settings(self.manifest.config, dict(config)))
 
     async def health(self) -> m.HealthAnswer:
         return await self._link.call(m.HEALTH, m.Nothing(), m.HealthAnswer, deadline=DEADLINE)

@@ -22,8 +22,11 @@ TEMPLATES: Final = "templates"
 TemplateData frames. Needs DATA."""
 WORKLOAD: Final = "workload"
 """The controller hands on what workloads say about themselves."""
+FILES: Final = "files"
+"""A walk of an instance's files may begin beneath a path and go on where another ended, a read may begin at
+an offset; else whole walks, and files from their beginning."""
 
-FEATURES: Final = (BATCH, SPOOL, RENEW, LOG_LEVEL, DATA, CONSOLE, TEMPLATES, WORKLOAD)
+FEATURES: Final = (BATCH, SPOOL, RENEW, LOG_LEVEL, DATA, CONSOLE, TEMPLATES, WORKLOAD, FILES)
 
 
 def common(theirs: Iterable[str]) -> frozenset[str]:

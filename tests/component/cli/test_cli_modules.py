@@ -101,6 +101,41 @@ def test_single_settings_are_changed_and_the_rest_stays(corral: Corral, server: 
     assert (wrong.returncode, "holds no others" in wrong.stderr) == (2, True)
 
 
+def test_settings_are_read_as_manifests_are_and_dates_are_texts(
+    corral: Corral, server: StandIn, tmp_path: pathlib.Path
+) -> None:
+    server.answers["GET", f"{MODULES}/guest-book"] = (200, {**MODULE, "settings": {}})
+    server.answers["PUT", f"{MODULES}/guest-book/config"] = (200, MODULE)
+    given = [f"--set={each}" for each in ("day=2026-01-01", "mode=on", "limit=.inf", "nothing=", "port=80")]
+    said = corral("module", "config", "guest-book", *given)
+    assert said.returncode == 0, said.stderr
+    wanted = {"day": "2026-01-01", "mode": "on", "limit": ".inf", "nothing": None, "port": 80}
+    assert server.requests[-1].body == wanted
+    file = tmp_path / "settings.yaml"
+    file.write_text("day: 2026-01-01\nsame: &a [1]\n")
+    said = corral("module", "config", "guest-book", "--file", str(file))
+    assert (said.returncode, f"{file}:2: the anchor" in said.stderr) == (2, True)
+
+
+def test_an_archive_is_sent_whatever_its_name_is(
+    corral: Corral, server: StandIn, archive: pathlib.Path
+) -> None:
+    server.answers["POST", MODULES] = (201, {**MODULE, "outcome": "installed"})
+    odd = archive.rename(archive.parent / os.fsdecode(b'"\xff\r\n.cmod'))
+    said = corral("module", "install", str(odd))
+    assert said.returncode == 0, said.stderr
+    head = server.requests[-1].body.partition(b"\r\n\r\n")[0]
+    assert b'filename="_?__.cmod"' in head
+
+
+def test_reloads_while_developing_can_be_read_by_programs(
+    corral: Corral, server: StandIn, source: pathlib.Path
+) -> None:
+    server.answers["POST", MODULES] = (201, {**MODULE, "outcome": "installed"})
+    said = corral("module", "dev", str(source), "--once", "-o", "json")
+    assert json.loads(said.stdout)["id"] == "guest-book", said.stderr
+
+
 def test_an_archive_is_sent_as_a_form_with_the_signature_beside_it(
     corral: Corral, server: StandIn, archive: pathlib.Path
 ) -> None:
@@ -154,6 +189,15 @@ def test_uninstalling_asks_first_and_drops_data_only_when_told(corral: Corral, s
     ]
 
 
+def test_a_module_that_stored_nothing_is_uninstalled_with_its_data_all_the_same(
+    corral: Corral, server: StandIn
+) -> None:
+    server.answers["DELETE", f"{MODULES}/guest-book"] = (200, MODULE)
+    server.answers["DELETE", f"{MODULES}/storage/guest-book"] = refused(404, "NOT_FOUND", "no data")
+    said = corral("module", "uninstall", "guest-book", "--drop-storage", "--yes")
+    assert (said.returncode, said.stdout) == (0, "'guest-book' is uninstalled\n"), said.stderr
+
+
 def test_capabilities_and_what_is_missing_are_listed(corral: Corral, server: StandIn) -> None:
     provided = {"id": "stats.groups", "version": "1.0.0", "provider": "stats-aggregator", "consumers": ["a"]}
     missing = {
@@ -183,7 +227,18 @@ def test_a_scaffold_builds_to_the_same_bytes_wherever_it_lies(corral: Corral, so
     assert first["sha256"] == again["sha256"]
 
 
-@pytest.mark.parametrize("id", ["Upper", "corral", "a b", "9", "x" * 64])
+@pytest.mark.parametrize("id", ["json", "class", "docs", "src", "msgspec", "vendor"])
+def test_a_scaffold_can_be_built_whatever_else_has_its_name(
+    corral: Corral, tmp_path: pathlib.Path, id: str
+) -> None:
+    made = corral("module", "new", id, "--into", str(tmp_path / "new"))
+    assert made.returncode == 0, made.stderr
+    built = corral("module", "build", str(tmp_path / "new"))
+    assert built.returncode == 0, built.stderr
+    assert f"entrypoint: {id}_module.module:" in (tmp_path / "new" / "module.yaml").read_text()
+
+
+@pytest.mark.parametrize("id", ["", "Upper", "corral", "a b", "9", "x" * 64])
 def test_a_scaffold_with_a_bad_id_writes_nothing(corral: Corral, tmp_path: pathlib.Path, id: str) -> None:
     said = corral("module", "new", id, "--into", str(tmp_path / "new"))
     assert said.returncode == 1
@@ -212,3 +267,9 @@ def test_a_key_is_never_replaced(corral: Corral, archive: pathlib.Path) -> None:
     before = (archive.parent / "author.key").read_bytes()
     assert corral("module", "sign", "--new-key", base).returncode == 1
     assert (archive.parent / "author.key").read_bytes() == before
+
+
+@pytest.mark.parametrize("name", ["", "/"])
+def test_a_key_needs_a_name(corral: Corral, name: str) -> None:
+    said = corral("module", "sign", "--new-key", name)
+    assert (said.returncode, said.stderr.startswith("error: ")) == (2, True), said.stderr

@@ -142,6 +142,7 @@ async def test_the_demo_outlives_up_is_minded_again_and_goes_down(
     data = str(tmp_path / "d")
     first = up(*demo)
     assert first.printed["demo"].startswith("group 'lobby' with 2 of 2 instances: lobby-")
+    assert first.printed["module"].startswith("'stats-aggregator' 1.0.0 is ACTIVE")
     before = running(corral, access(first))
     assert len(before) == 2
     pidfds = [os.pidfd_open(pid) for pid in before.values()]

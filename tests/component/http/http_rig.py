@@ -407,6 +407,7 @@ def _modules(rig: Rig, config: ModulesSection) -> Modules:
         epoch=rig.cluster.epoch,
         holder="rig",
         verifier=open_verifier(config.signing),
+        files=rig.distribution,
         registry=rig.setting.metrics.registry,
         clock=rig.clock,
         entropy=rig.entropy,

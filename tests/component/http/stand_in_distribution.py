@@ -6,12 +6,14 @@ import contextlib
 from collections.abc import AsyncIterator, Sequence
 
 from corral.controller.cluster_state import ClusterState
+from corral.controller.distribution.instance_files import FileListing, FilePart
 from corral.controller.distribution.reports import CachedTemplate, CacheReport, CacheTrouble, SyncAnswer
 from corral.errors import CorralError
+from corral.sdk.instance_files import FileEntry
 
 
 class StandInDistribution:
-    """`failure` is raised by whatever is asked next; `saved` is what `save_files` gives."""
+    """`failure` is raised by whatever is asked next; `saved` is what `save_files` and `read_file` give."""
 
     def __init__(self, state: ClusterState) -> None:
         self._state = state
@@ -45,6 +47,15 @@ class StandInDistribution:
     async def prewarm_all(self, group: str | None = None) -> list[SyncAnswer]:
         self._ask("prewarm_all", group)
         return [SyncAnswer(node=id, ok=True) for id, _ in self._state.nodes.items()]
+
+    async def walk_files(self, id: str, path: str, *, limit: int) -> FileListing:
+        self._ask("walk", (self._state.instances.require(id).record.id, path, limit))
+        entry = FileEntry(path=f"{path or 'logs'}/latest.log", kind="file", size=4)
+        return FileListing(entries=(entry,), truncated=True)
+
+    async def read_file(self, id: str, path: str, *, offset: int, length: int) -> FilePart:
+        self._ask("read", (self._state.instances.require(id).record.id, path, offset, length))
+        return FilePart(content=self.saved[offset : offset + length], size=len(self.saved))
 
     @contextlib.asynccontextmanager
     async def save_files(self, id: str, paths: Sequence[str]) -> AsyncIterator[AsyncIterator[bytes]]:

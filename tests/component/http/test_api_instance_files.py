@@ -1,4 +1,4 @@
-"""An instance's plan, its variables, and saving it as a template."""
+"""An instance's plan, its variables, its files, and saving it as a template."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import httpx
 import pytest
 from http_rig import Rig, tar_gz
 
+from corral.domain.permissions import Role
 from corral.errors import Code, Retryable
 
 INSTANCES = "/api/v1/instances"
@@ -98,6 +99,64 @@ async def test_a_bad_save_is_refused_before_a_node_is_asked(
     refused = await client.post(f"{INSTANCES}/{record.id}/save", json=body)
     assert refused.json()["error"]["code"] == code
     assert rig.distribution.asked == []
+
+
+async def test_files_are_listed_and_read_from_the_node(client: httpx.AsyncClient, rig: Rig) -> None:
+    record = await rig.instance()
+    rig.distribution.saved = b"0123456789"
+    path = f"{INSTANCES}/{record.id}/files"
+    listed = await client.get(path, params={"path": "logs", "limit": 5})
+    assert listed.json() == {
+        "items": [{"path": "logs/latest.log", "kind": "file", "size": 4, "modified_at": None}],
+        "truncated": True,
+    }
+    assert (await client.get(path)).status_code == 200
+    read = await client.get(f"{path}/content", params={"path": "logs/a b.log", "offset": 3, "length": 4})
+    assert (read.status_code, read.content) == (200, b"3456")
+    assert read.headers["content-type"] == "application/octet-stream"
+    assert "a b.log" in read.headers["content-disposition"]
+    behind = await client.get(f"{path}/content", params={"path": "a", "offset": 99})
+    assert (behind.status_code, behind.content) == (200, b"")
+    assert rig.distribution.asked == [
+        ("walk", (record.id, "logs", 5)),
+        ("walk", (record.id, "", 1000)),
+        ("read", (record.id, "logs/a b.log", 3, 4)),
+        ("read", (record.id, "a", 99, 65_536)),
+    ]
+    rig.distribution.failure = Retryable(Code.NODE_OFFLINE, "its node is not connected")
+    assert error(await client.get(path)) == (409, "NODE_OFFLINE")
+    assert error(await client.get(f"{path}/content", params={"path": "a"})) == (409, "NODE_OFFLINE")
+
+
+async def test_files_are_not_for_those_who_may_only_look(rig: Rig) -> None:
+    record = await rig.instance()
+    _, viewer = await rig.token(Role.VIEWER)
+    async with rig.client(viewer) as other:
+        for path in ("files", "files/content?path=a"):
+            assert error(await other.get(f"{INSTANCES}/{record.id}/{path}")) == (403, "FORBIDDEN")
+    assert rig.distribution.asked == []
+
+
+@pytest.mark.parametrize(
+    ("query", "status", "code"),
+    [
+        ("files?limit=0", 400, "INVALID_FIELD"),
+        ("files?limit=10001", 400, "INVALID_FIELD"),
+        ("files?lmit=1", 400, "UNKNOWN_FIELD"),
+        ("files/content", 400, "MISSING_FIELD"),
+        ("files/content?path=", 400, "MISSING_FIELD"),
+        ("files/content?path=a&offset=-1", 400, "INVALID_FIELD"),
+        ("files/content?path=a&offset=9223372036854775808", 400, "INVALID_FIELD"),
+        ("files/content?path=a&length=262145", 400, "INVALID_FIELD"),
+    ],
+)
+async def test_a_bad_question_about_files_is_refused_before_a_node_is_asked(
+    client: httpx.AsyncClient, rig: Rig, query: str, status: int, code: str
+) -> None:
+    record = await rig.instance()
+    assert error(await client.get(f"{INSTANCES}/{record.id}/{query}")) == (status, code)
+    assert rig.distribution.asked == []
+    assert error(await client.get(f"{INSTANCES}/ghost-1/files")) == (404, "NOT_FOUND")
 
 
 async def test_new_nested_fields_of_a_group_are_merged_by_a_patch(

@@ -237,6 +237,15 @@ async def test_settings_are_checked_and_taken_in_while_it_runs(client: httpx.Asy
     assert (await client.post(f"{PLAIN}/reload")).json()["settings"] == {"word": "bye"}
 
 
+async def test_settings_are_not_cleared_by_a_body_that_got_lost(client: httpx.AsyncClient, rig: Rig) -> None:
+    await rig.install(module_zip(source=CONFIGURED, config=SCHEMA))
+    await client.put(f"{PLAIN}/config", json={"word": "bye"})
+    assert error(await client.put(f"{PLAIN}/config")) == (400, "BAD_REQUEST")
+    assert (await client.get(f"{PLAIN}/config")).json()["settings"] == {"word": "bye"}
+    cleared = await client.put(f"{PLAIN}/config", json={})
+    assert cleared.json()["settings"] == {"word": "hello"}
+
+
 async def test_health_is_asked_of_the_module(client: httpx.AsyncClient, rig: Rig) -> None:
     await rig.install(module_zip())
     assert (await client.get(f"{PLAIN}/health")).json() == {"healthy": True, "detail": ""}

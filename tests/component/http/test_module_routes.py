@@ -317,6 +317,8 @@ async def test_commands_are_listed_and_run(client: httpx.AsyncClient, rig: Rig) 
     assert error(await client.post(run, json={"command": " "})) == (400, "INVALID_FIELD")
     failed = await client.post(run, json={"command": "fail"})
     assert (error(failed), "geheim" in failed.text) == ((502, "MODULE_FAILED"), False)
+    told = [entry["after"]["command"] for entry in await rig.audits("commands.execute")]
+    assert sorted(told) == ["echo 'a b'", "fail"]  # once each, also what failed
     _, operator = await rig.token(Role.OPERATOR)
     async with rig.client(operator) as working:
         assert (await working.post(run, json={"command": "echo x"})).json()["lines"][0] == "OPERATOR said"

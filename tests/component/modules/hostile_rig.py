@@ -37,6 +37,9 @@ class Pen:
         """One request below `/api/v1/modules`."""
         return await self._client.request(method, MODULES + path, json=body)
 
+    async def put_bytes(self, path: str, content: bytes) -> httpx.Response:
+        return await self._client.put(MODULES + path, content=content)
+
     async def send(
         self, archive: pathlib.Path | bytes, signature: tuple[str, bytes] | None = None, **options: Any
     ) -> httpx.Response:
@@ -169,7 +172,7 @@ async def calm(client: httpx.AsyncClient) -> AsyncIterator[None]:
             assert answer.status_code == 200, answer.text
             slowest = max(slowest, time.monotonic() - began)
             answered += 1
-            await asyncio.sleep(0.02)
+            await asyncio.sleep(0.05)
 
     async with measured_lag() as lag:
         asking = asyncio.create_task(ask(), name="testing/ask")

@@ -66,7 +66,8 @@ _PARAMETERS: Final = {
 _USUAL: Final = {
     "on_load": "await ctx.events.subscribe('GROUP_CREATED', self.hear)",
     "on_start": "await ctx.scheduler.every(3600, self.beat, name='beat')",
-    "register_routes": "routes.get('/ping', self.ping)\nroutes.get('/evil', self.route, deadline_ms=ROUTE_MS)",
+    "register_routes": "routes.get('/ping', self.ping)\nroutes.get('/evil', self.route, deadline_ms=ROUTE_MS)\n"
+    "routes.put('/take', self.ping, body=bytes, deadline_ms=60_000)",
     "capability_handles": "return [CapabilityBinding(CAPABILITY, Greeting, Greeter)]",
     "register_commands": "commands.add(COMMAND, self.command)",
     "route": "return None",

@@ -15,6 +15,7 @@ from corral.domain.module_phases import ModulePhase
 from corral.domain.module_records import PackageRecord
 from corral.errors import Code, Rejected
 from corral.modules.engine import ModuleEngine
+from corral.modules.module_log import ModuleLogs
 from corral.modules.operations import Operation
 from corral.modules.process import ProcessHouse
 from corral.system.clock import SystemClock
@@ -54,6 +55,7 @@ class RealEngine:
             operations=operations,
             config=config or ModulesSection(leak_grace_seconds=2),
             clock=SystemClock(),
+            notices=ModuleLogs(clock=SystemClock()).notices(),
             pace=QUICK,
         )
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from corral.modules.failures import CallOverrun, ModuleRaised, ProcessGone
+from corral.modules.failures import CallOverrun, ModuleBusy, ModuleRaised, ProcessGone
 from corral.modules.process.values import Death, Ending, Limits, Notice, Sample, Serve
 from corral.sdk.messages import (
     CALL_CAPABILITY,
@@ -71,7 +71,7 @@ class StandInProcess:
             if self.death.done():
                 raise ProcessGone(self.module_id, self.death.result())
             raise CallOverrun(self.module_id, method, deadline)
-        except (ModuleRaised, ProcessGone, CallOverrun):
+        except (ModuleRaised, ProcessGone, CallOverrun, ModuleBusy):
             raise
         except Exception as error:
             raise ModuleRaised(

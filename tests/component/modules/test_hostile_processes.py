@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import pathlib
 from typing import Any, Final
 
@@ -11,6 +10,7 @@ from hostile_rig import code_of, pen
 from hostile_zoo import beast_archive
 
 from corral.testing.cluster import LocalCluster
+from corral.testing.waiting import eventually
 
 LONG_MS: Final = 20_000
 """For a hook that is to end by itself."""
@@ -22,21 +22,6 @@ libc.malloc.restype = ctypes.c_void_p
 libc.malloc.argtypes = [ctypes.c_size_t]
 libc.memset.argtypes = [ctypes.c_void_p, ctypes.c_int, ctypes.c_size_t]
 while True: libc.memset(libc.malloc(1 << 20), 1, 1 << 20)
-"""
-DEAF_CHILDREN: Final = """
-for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT): signal.signal(number, signal.SIG_IGN)
-for _ in range(3):
-    if os.fork() == 0: time.sleep(3600)
-"""
-DAEMONS: Final = """
-for _ in range(3):
-    first = os.fork()
-    if first == 0:
-        os.setsid()
-        if os.fork(): os._exit(0)
-        os.setsid()
-        time.sleep(3600)
-    os.waitpid(first, 0)
 """
 BOMB: Final = """
 import mmap
@@ -93,6 +78,8 @@ DEADLY = [
     ),
 ]
 
+WHILE_SERVING: Final = {"exits", "segfaults", "memory in native code", "closes its socket", "fork bomb"}
+
 
 @pytest.mark.parametrize(("code", "reason", "manifest"), DEADLY)
 async def test_a_process_that_ends_in_a_hook_fails_its_module(
@@ -109,19 +96,49 @@ async def test_a_process_that_ends_in_a_hook_fails_its_module(
         await made.uninstall("beast")
 
 
-@pytest.mark.parametrize(("code", "reason", "manifest"), DEADLY)
+@pytest.mark.parametrize(
+    ("code", "reason", "manifest"), [each for each in DEADLY if each.id in WHILE_SERVING]
+)
 async def test_a_process_that_ends_while_it_serves_takes_what_it_held_along(
     cluster: LocalCluster, scratch: pathlib.Path, code: str, reason: str, manifest: dict[str, Any]
 ) -> None:
     async with pen(cluster, scratch, **ONCE) as made:
-        archive = beast_archive(
-            made.scratch, "route", code, id="beast", hook_ms=LONG_MS, route_ms=LONG_MS, **manifest
-        )
+        archive = beast_archive(made.scratch, "route", code, id="beast", route_ms=LONG_MS, **manifest)
         assert (await made.install(archive))["phase"] == "ACTIVE"
         answer = await made.ask("GET", "/beast/evil")
-        if reason == "memory_limit" and answer.status_code == 502:
-            return  # it was refused the memory and lives on
         assert (answer.status_code, code_of(answer)) == (503, "MODULE_NOT_ACTIVE")
         await made.stands("beast", "FAILED", reason)
         assert await made.held("beast") == []
+        await made.uninstall("beast")
+
+
+async def test_memory_that_a_route_is_refused_costs_that_answer_alone(
+    cluster: LocalCluster, scratch: pathlib.Path
+) -> None:
+    async with pen(cluster, scratch, **ONCE) as made:
+        archive = beast_archive(made.scratch, "route", "bytearray(2 << 30)", id="beast", route_ms=LONG_MS)
+        assert (await made.install(archive))["phase"] == "ACTIVE"
+        assert code_of(await made.ask("GET", "/beast/evil")) == "MODULE_FAILED"
+        assert (await made.ask("GET", "/beast/ping")).json() == {"pong": True}
+        assert await made.standing("beast") == ("ACTIVE", "")
+        await made.uninstall("beast")
+
+
+async def test_a_death_is_mended_with_its_reason_in_the_story(
+    cluster: LocalCluster, scratch: pathlib.Path
+) -> None:
+    async with pen(cluster, scratch, modules__deaths_before_failed=1) as made:
+        archive = beast_archive(made.scratch, "route", "os._exit(3)", id="beast", route_ms=LONG_MS)
+        first = (await made.install(archive))["live"]["pid"]
+        assert code_of(await made.ask("GET", "/beast/evil")) == "MODULE_NOT_ACTIVE"
+
+        async def again() -> Any:
+            found = await made.info("beast")
+            return found["phase"] == "ACTIVE" and found["live"] and found["live"]["pid"] != first
+
+        await eventually(again)
+        steps = [(step["from"], step["to"], step["reason"]) for step in (await made.info("beast"))["story"]]
+        assert ("ACTIVE", "STOPPING", "process_exited:3") in steps
+        assert code_of(await made.ask("GET", "/beast/evil")) == "MODULE_NOT_ACTIVE"
+        await made.stands("beast", "FAILED", "process_exited:3")
         await made.uninstall("beast")

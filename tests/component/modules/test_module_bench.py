@@ -177,7 +177,10 @@ async def test_daemon_modules_settings_and_upgrades_work_on_the_bench():
         def on_instance_starting(self, spec):
             spec.env["SEEN"] = self.seen
 
-    async with ModuleBench(Flags, host="daemon", previous_version="0.9.0", config={"a": 1}) as flags:
+    settings = {"config": {"properties": {"a": {"type": "integer"}, "bad": {"type": "integer"}}}}
+    async with ModuleBench(
+        Flags, manifest=settings, host="daemon", previous_version="0.9.0", config={"a": 1}
+    ) as flags:
         await flags.start()
         changes = await flags.hook("on_instance_starting", spec={"instance_id": "i", "group": "g"})
         assert changes["env"] == {"SEEN": "0.9.0"}

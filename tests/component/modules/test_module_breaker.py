@@ -11,6 +11,7 @@ from stand_in_house import Script, StandInProcess
 
 from corral.domain.module_phases import ModulePhase
 from corral.errors import Code, CorralError
+from corral.modules.failures import ModuleBusy
 from corral.modules.scope import Scope
 from corral.sdk.messages import Nothing, Registrations, RouteDeclaration
 from corral.system.config_schema import ModulesSection
@@ -73,6 +74,25 @@ async def test_an_answer_between_overruns_closes_the_count_even_if_it_is_an_exce
             assert failed.value.code is Code.MODULE_FAILED
         assert bench.phase("a") is ModulePhase.ACTIVE
         assert not scope.breaker.open
+
+
+async def test_a_call_that_never_reached_the_module_is_no_answer() -> None:
+    async with EngineBench() as bench:
+        script = Script()
+        scope = await loaded(bench, script)
+
+        async def busy(process: StandInProcess, values: dict[str, Any]) -> None:
+            raise ModuleBusy("a")
+
+        for _ in range(3):
+            script.does["task"] = hanging
+            await overrun(scope)
+            script.does["task"] = busy
+            with pytest.raises(CorralError) as refused:
+                await task(scope)
+            assert refused.value.code is Code.MODULE_BUSY
+        record = await bench.until("a", ModulePhase.FAILED)
+        assert record.reason == "hook_overrun:task:sweep"
 
 
 async def test_a_process_that_dies_is_started_again_through_the_table() -> None:

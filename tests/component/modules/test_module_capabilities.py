@@ -117,6 +117,18 @@ async def test_registrations_are_told_in_the_commit_of_the_step() -> None:
         assert [EventType.MODULE_DEACTIVATED, EventType.CAPABILITY_UNREGISTERED] in told
 
 
+async def test_whoever_hears_that_a_capability_is_gone_learns_why() -> None:
+    async with EngineBench() as bench:
+        await bench.install(package(BASE))
+        await bench.engine.deactivate("base")
+        await bench.engine.activate("base")
+        bench.process("base").die("memory_limit")
+        await eventually(lambda: len(bench.house.started) == 2)
+        await bench.until("base", ModulePhase.ACTIVE)
+        gone = [draft.data for draft in bench.book.told if draft.type is EventType.CAPABILITY_UNREGISTERED]
+        assert [data["reason"] for data in gone] == ["deactivated", "memory_limit"]
+
+
 async def test_what_is_built_in_answers_and_cannot_be_provided_by_a_module() -> None:
     async with EngineBench() as bench:
 

@@ -220,7 +220,9 @@ async def test_the_story_of_a_failure_has_the_last_log_lines_and_the_traceback(t
         assert record.failure is not None
         assert "RuntimeError: no fuel" in record.failure.message
         assert "on_start" in record.failure.traceback
-        assert any("the tank is empty" in line for line in record.failure.log)
+        assert [line for line in record.failure.log if "the tank is empty" in line] == [
+            "WARNING the tank is empty"
+        ]
         assert record.failure.memory_bytes > 0
 
 

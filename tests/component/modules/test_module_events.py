@@ -264,6 +264,40 @@ async def test_a_number_twice_and_a_durable_name_twice_are_refused(bench: EventB
 # --- durable ones --------------------------------------------------------------------------------------
 
 
+async def test_a_version_at_rest_leaves_its_durable_name_to_its_successor(bench: EventBench) -> None:
+    async with playing() as (old, before), playing() as (new, after):
+        await bench.subscribe(old, "GROUP_CREATED", durable="mine")
+        await bench.tell("a")
+        await eventually(lambda: subjects(before.calls) == ["a"])
+        assert (await refused(bench.subscribe(new, durable="mine"))).code is Code.ALREADY_EXISTS
+        old.rest()
+        await bench.subscribe(new, "GROUP_CREATED", durable="mine")
+        (told,) = await bench.tell("b")
+        await eventually(lambda: subjects(after.calls)[-1:] == ["b"])
+        await eventually(lambda: _stored(bench) == str(told.cursor))
+        await bench.unsubscribe(old)
+        await old.close()
+        assert _stored(bench) == str(told.cursor)
+        assert subjects(before.calls) == ["a"]
+
+
+async def test_a_version_that_is_brought_back_has_its_durable_name_again(bench: EventBench) -> None:
+    async with playing() as (old, process):
+        await bench.subscribe(old, "GROUP_CREATED", durable="mine")
+        old.rest()
+        async with playing(serving=False) as (new, _):
+            await bench.subscribe(new, "GROUP_CREATED", durable="mine")
+            await bench.tell("a")
+        old.serve()
+        (told,) = await bench.tell("b")
+        await eventually(lambda: subjects(process.calls) == ["a", "b"])
+        await eventually(lambda: _stored(bench) == str(told.cursor))
+
+
+def _stored(bench: EventBench) -> str:
+    return bench.state.module_cursors.require("played/mine").record.cursor
+
+
 async def test_a_durable_subscription_goes_on_where_it_stopped(bench: EventBench) -> None:
     async with playing() as (scope, process):
         await bench.subscribe(scope, "GROUP_CREATED", durable="mine")

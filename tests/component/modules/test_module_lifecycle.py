@@ -343,6 +343,18 @@ async def test_new_settings_reach_a_running_module_and_a_throw_leaves_the_old_on
         assert taken == [{"x": 1}, {"x": 2}, {"x": 1}]
 
 
+async def test_changed_settings_are_told_by_their_names_and_the_same_again_is_no_news() -> None:
+    async with EngineBench() as bench:
+        await bench.install(package(manifest("a")), Script(hooks=["on_reload"]))
+        await bench.engine.reload("a", {"x": 1, "kept": None})
+        await bench.engine.reload("a", {"y": "secret", "kept": None})
+        await bench.engine.reload("a", {"y": "secret", "kept": None})
+        told = [draft.data for draft in bench.book.told if draft.type is EventType.MODULE_CONFIGURED]
+        assert [data["changed"] for data in told] == [["kept", "x"], ["x", "y"]]
+        assert told[0].keys() == {"id", "version", "from", "to", "intent", "reason", "at", "changed"}
+        assert "secret" not in str(told)
+
+
 async def test_a_module_without_a_reload_is_started_anew_with_its_settings() -> None:
     async with EngineBench() as bench:
         await bench.install(package(manifest("a")))

@@ -12,6 +12,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from scripted_module import played_scope
 
 from corral.controller.modules.exposition import ModuleFigures
+from corral.modules.capability_entries import CapabilityView
 from corral.modules.module_log import BURST, ModuleLogs
 from corral.modules.module_metrics import MAX_NAMES, MAX_SERIES, ModuleMetrics
 from corral.modules.scope import Scope
@@ -36,6 +37,7 @@ def exposed(metrics: ModuleMetrics, **more: Any) -> dict[tuple[str, tuple[tuple[
             leaked=more.get("leaked", dict),
             families=metrics.families,
             dropped=lambda: dict(metrics.dropped),
+            capabilities=more.get("capabilities", list),
         )
     )
     text = generate_latest(registry).decode()
@@ -48,6 +50,20 @@ def exposed(metrics: ModuleMetrics, **more: Any) -> dict[tuple[str, tuple[tuple[
 
 def key(name: str, **labels: str) -> tuple[str, tuple[tuple[str, str], ...]]:
     return name, tuple(sorted(labels.items()))
+
+
+def test_calls_of_capabilities_are_counted_beside_their_providers() -> None:
+    view = CapabilityView(
+        id="shop.stock", version="1.0.0", provider="shop", calls=3, failures=1, deprecated_calls=2
+    )
+    shown = exposed(ModuleMetrics(), capabilities=lambda: [view])
+    labels = key("", capability="shop.stock", provider="shop")[1]
+    found = {name: value for (name, given), value in shown.items() if given == labels}
+    assert found == {
+        "corral_capability_calls_total": 3,
+        "corral_capability_call_failures_total": 1,
+        "corral_capability_deprecated_calls_total": 2,
+    }
 
 
 async def test_samples_appear_under_the_module_s_name() -> None:

@@ -411,3 +411,39 @@ async def test_a_fork_of_the_module_does_not_hold_the_line(child):
         assert subject.link.ended.done()
         assert await subject.wait() == 5
         os.killpg(subject.process.pid, signal.SIGKILL)
+
+
+async def test_a_log_line_that_cannot_be_made_costs_the_module_nothing(child):
+    source = """
+    from corral.sdk import PlatformModule
+    class Bad:
+        def __str__(self): return 1 / 0
+        __repr__ = __str__
+    class Subject(PlatformModule):
+        async def on_start(self, ctx):
+            ctx.logger.info(Bad())
+    """
+    async with child(source) as subject:
+        await subject.construct()
+        await subject.hook("on_start")
+        said = await eventually(lambda: subject.log)
+        assert "cannot be formatted: ZeroDivisionError, in" in said[0]
+        assert "subject.py:8" in said[0]
+
+
+async def test_a_stream_that_does_not_begin_in_time_is_a_timeout_like_any_other(child):
+    source = """
+    import asyncio
+    from corral.sdk import PlatformModule
+    class Subject(PlatformModule):
+        async def on_start(self, ctx):
+            await asyncio.sleep(1000)
+    """
+    async with child(source) as subject:
+        await subject.construct()
+        hanging = subject.link.stream(
+            m.HOOK_PREFIX + "on_start", m.HookArguments(), m.HookAnswer, deadline=0.2
+        )
+        with pytest.raises(HostTimeout, match=r"within 0\.2 s"):
+            async with hanging:
+                raise AssertionError("there is no answer")

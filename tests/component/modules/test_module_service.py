@@ -572,6 +572,7 @@ async def test_figures_of_modules_appear_at_metrics_and_go_with_them(
     assert shown('corral_module_leaked{module="small"} 0.0')
     assert shown('corral_module_classloader_leaked{moduleId="small"} 0.0')
     assert shown('corral_module_calls_total{module="small"}')
+    assert shown('corral_capability_calls_total{capability="corral.instance.files",provider="corral"} 0.0')
     await modules_of(controller).uninstall("small", actor=OPERATOR)
     assert not shown("small")
 

@@ -370,6 +370,26 @@ async def test_routes_of_the_old_version_are_not_served_by_the_new_one() -> None
         assert bench.engine.routes.find("a", "GET", "/new").scope.version == "1.1.0"
 
 
+async def test_an_uninstall_waits_for_the_version_that_is_still_on_its_way_out() -> None:
+    async with EngineBench() as bench:
+        gate, old = asyncio.Event(), Script()
+
+        async def linger(process: StandInProcess, values: dict[str, Any]) -> None:
+            await gate.wait()
+
+        old.does["on_unload"] = linger
+        await bench.install(shop("1.0.0"), old)
+        await upgrade(bench, shop("2.0.0"), Script())
+        first, second = bench.house.started
+        uninstall = asyncio.create_task(bench.engine.uninstall("shop"))
+        await eventually(second.death.done)
+        assert not first.death.done()
+        asyncio.get_running_loop().call_later(0.05, gate.set)
+        await uninstall
+        assert first.death.done()
+        assert bench.book.find("shop") is None
+
+
 async def test_a_replacement_of_the_same_version_runs_the_new_archive() -> None:
     async with EngineBench() as bench:
         await with_old(bench)

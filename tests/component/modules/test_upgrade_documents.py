@@ -157,3 +157,15 @@ async def test_a_downgrade_and_other_bytes_have_to_be_meant(old, scratch):
     assert (await other.install(replace=True))["outcome"] == "replaced"
     assert (await other.install())["outcome"] == "unchanged"
     assert (await other.request("GET", "/entries"))["amounts"] == [1, 2, 3]
+
+
+async def test_a_signature_is_kept_beside_its_archive_and_goes_with_it(cluster, scratch):
+    controller = await cluster.controller()
+    house = ModuleHouse(controller, source(scratch / "signed", "1.0.0"), scratch)
+    built = await house.build()
+    sent = await house.send_archive(built.path, signature=b"bm90aGluZw==")
+    assert sent["signature"]["kind"] == "sig"
+    shelf = controller.data / "artifacts"
+    assert (shelf / f"{built.sha256}.zip.sig").read_bytes() == b"bm90aGluZw=="
+    await controller.call("DELETE", "/api/v1/modules/ledger")
+    assert not [path.name for path in shelf.iterdir() if path.is_file()]

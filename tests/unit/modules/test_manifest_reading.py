@@ -134,6 +134,8 @@ def test_the_same_in_json_is_the_same_manifest() -> None:
         (("stats.main:Stats", "stats.main"), "module.yaml:7: backend.controller.entrypoint: 'stats.main' is not an"),
         (("stats.main:Stats", "stats/main:Stats"), "is not an entrypoint"),
         (("stats.main:Stats", "stats.class:Stats"), "is not an entrypoint"),
+        (("stats.main:Stats", "json.main:Stats"), "module.yaml:7: backend.controller.entrypoint: 'json' is a package of"),
+        (("stats.main:Stats", "msgspec.main:Stats"), "'msgspec' is a package of Python or the SDK"),
         (("stats.main:Stats", "corral.main:Stats"), "'corral' is not the module's own"),
         (("backend:", "hosts: []\nbackend:"), "module.yaml:5: hosts: it is empty"),
         (("backend:", "hosts: [controller, controller]\nbackend:"), "stands there twice"),

@@ -218,6 +218,23 @@ def test_too_many_entries_are_refused(tmp_path: Path) -> None:
     assert "too many entries" in refusal(tmp_path, out.getvalue(), Code.ARCHIVE_TOO_LARGE)
 
 
+def test_entries_that_only_the_records_of_large_archives_tell_are_counted(tmp_path: Path) -> None:
+    """Python's reader believes these records always, not only when the plain one points at them."""
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w") as archive:
+        for number in range(zip_directory.ENTRIES_MAX + 1):
+            archive.writestr(zipfile.ZipInfo(f"{number}"), b"")
+    data = out.getvalue()
+    end = data.rfind(b"PK\x05\x06")
+    count, size, start = struct.unpack("<HLL", data[end + 10 : end + 20])
+    large = struct.pack("<4sQ2H2L4Q", b"PK\x06\x06", 44, 45, 45, 0, 0, count, count, size, start)
+    locator = struct.pack("<4sLQL", b"PK\x06\x07", 0, end, 1)
+    plain = struct.pack("<4s4H2LH", b"PK\x05\x06", 0, 0, 0, 0, 0, 0, 0)
+    hidden = data[:end] + large + locator + plain
+    assert len(zipfile.ZipFile(io.BytesIO(hidden)).infolist()) == count
+    assert "too many entries" in refusal(tmp_path, hidden, Code.ARCHIVE_TOO_LARGE)
+
+
 def test_a_bomb_is_refused_by_its_ratio_before_it_is_unpacked(tmp_path: Path) -> None:
     data = zipped({**FILES, "zeros": bytes(zip_directory.RATIO_FREE + 1)})
     assert "times its size" in refusal(tmp_path, data, Code.ARCHIVE_TOO_LARGE)
@@ -280,7 +297,8 @@ def test_whatever_is_damaged_is_read_or_refused(tmp_path: Path, place: int, nois
 
 def unpacked(tmp_path: Path, data: bytes) -> Path:
     (tmp_path / "a.zip").write_bytes(data)
-    unpack(tmp_path / "a.zip", tmp_path / "tree", max_bytes=MAX)
+    with (tmp_path / "a.zip").open("rb") as file:
+        unpack(file, tmp_path / "tree", max_bytes=MAX)
     return tmp_path / "tree"
 
 
@@ -322,7 +340,8 @@ def test_a_tree_that_exists_is_not_written_over(tmp_path: Path) -> None:
 def test_a_changed_tree_is_noticed(tmp_path: Path, how: str) -> None:
     (tmp_path / "a.zip").write_bytes(zipped(FILES))
     tree = tmp_path / "tree"
-    files = unpack(tmp_path / "a.zip", tree, max_bytes=MAX)
+    with (tmp_path / "a.zip").open("rb") as file:
+        files = unpack(file, tree, max_bytes=MAX)
     assert is_intact(tree, files)
     package, file = tree / "stats", tree / "stats" / "main.py"
     package.chmod(0o755)

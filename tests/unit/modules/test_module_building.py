@@ -192,3 +192,10 @@ def test_a_source_that_is_not_there_is_told(tmp_path: Path) -> None:
 def test_names_that_only_differ_by_case_are_refused(source: Path) -> None:
     write(source, {"stats/Main.py": b""})
     assert "some file systems" in refusal(source, Code.PATH_REFUSED)
+
+
+def test_a_place_that_cannot_be_written_is_told_by_its_own_name(source: Path, tmp_path: Path) -> None:
+    (tmp_path / "taken").mkdir()
+    with pytest.raises(Rejected, match=r"cannot be built: \S*/taken: Is a directory"):
+        build_module(source, tmp_path / "taken")
+    assert not list(tmp_path.glob(".taken*"))

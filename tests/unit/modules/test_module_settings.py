@@ -111,6 +111,12 @@ def test_without_a_schema_a_module_takes_no_settings() -> None:
         ({"$schema": "http://example.com/mine", "type": "object"}, None),
         ({"$id": "http://example.com/mine", "type": "object"}, "$id"),
         ({"unevaluatedProperties": False}, "unevaluatedProperties"),
+        (
+            {"properties": {"properties": {"unevaluatedProperties": False}}},
+            "properties.properties.unevaluatedProperties",
+        ),
+        ({"properties": {"properties": {"$dynamicRef": "#a"}}}, "properties.properties.$dynamicRef"),
+        ({"$schema": "http://json-schema.org/draft-04/schema#", "id": "http://example.com/"}, "id"),
     ],
 )
 def test_a_schema_that_cannot_be_used_is_refused(schema: dict[str, Any], field: str | None) -> None:
@@ -133,6 +139,16 @@ def test_references_that_double_at_each_step_are_refused() -> None:
         "$defs": {**definitions, "d40": {"type": "string"}},
     }
     assert "parts" in refused_schema(schema).message
+
+
+@pytest.mark.parametrize("keyword", ["patternProperties", "dependentSchemas", "definitions"])
+@pytest.mark.parametrize("name", ["const", "default"])
+def test_no_name_hides_what_is_costly_beneath_it(keyword: str, name: str) -> None:
+    """`const` is a word with a value beneath it, except where names stand that the author chose."""
+    place = f"#/{keyword}/{name}/$defs"
+    definitions = {f"d{n}": {"allOf": [{"$ref": f"{place}/d{n + 1}"}] * 2} for n in range(40)}
+    inner = {"$ref": f"{place}/d0", "$defs": {**definitions, "d40": {"type": "string"}}}
+    assert "parts" in refused_schema({keyword: {name: inner}}).message
 
 
 def test_a_schema_of_great_depth_is_refused() -> None:

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import io
+import os
 import shutil
 import stat
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
+import msgspec
 import pytest
 from packed_modules import FILES, archive_with, zipped
 
 from corral.errors import Bug, Code, CorralError, Rejected, Retryable
 from corral.modules.shelf import ArchiveShelf, import_paths
-from corral.modules.unpacking import remove_tree
+from corral.modules.unpacking import remove_tree, unpack
 
 MAX = 1024 * 1024
 DATA = zipped(FILES)
@@ -45,7 +48,7 @@ async def test_an_archive_is_kept_under_its_digest(shelf: ArchiveShelf, place: P
     path = await shelf.put(blocks(DATA), expect=SHA)
     assert path == shelf.path(SHA) == place / f"{SHA}.zip"
     assert path.read_bytes() == DATA
-    assert stat.S_IMODE(path.stat().st_mode) == 0o444
+    assert stat.S_IMODE(path.stat().st_mode) == 0o400
     assert shelf.held() == {SHA}
 
 
@@ -116,27 +119,27 @@ async def test_a_tree_is_made_once_and_used_again(shelf: ArchiveShelf, place: Pa
     assert await shelf.unpacked(SHA) == tree
     assert await ArchiveShelf(place, max_bytes=MAX).unpacked(SHA) == tree
     assert tree.stat().st_ino == made
-    assert names(place / "unpacked") == [SHA, f"{SHA}.json"]
+    assert names(place / "unpacked") == [SHA]
 
 
-@pytest.mark.parametrize(
-    "harm", ["file", "tree", "mark", "empty mark", "garbage mark", "added", "replaced by a file"]
-)
-async def test_a_damaged_tree_is_made_again(shelf: ArchiveShelf, place: Path, harm: str) -> None:
+@pytest.mark.parametrize("restarted", [False, True])
+@pytest.mark.parametrize("harm", ["file", "tree", "added", "replaced by a file", "replaced by a link"])
+async def test_a_damaged_tree_is_made_again(
+    shelf: ArchiveShelf, place: Path, tmp_path: Path, harm: str, restarted: bool
+) -> None:
     await shelf.put(blocks(DATA), expect=SHA)
     tree = await shelf.unpacked(SHA)
-    mark = place / "unpacked" / f"{SHA}.json"
     if harm == "file":
         (tree / "module.yaml").chmod(0o644)
         (tree / "module.yaml").write_text("id: evil")
+        (tree / "module.yaml").chmod(0o444)
     elif harm == "tree":
         remove_tree(tree)
-    elif harm == "mark":
-        mark.unlink()
-    elif harm == "empty mark":
-        mark.write_bytes(b"")
-    elif harm == "garbage mark":
-        mark.write_bytes(b'{"format": 99, "files": []}')
+    elif harm == "replaced by a link":
+        tree.chmod(0o755)
+        tree.rename(tmp_path / "elsewhere")
+        (tmp_path / "elsewhere").chmod(0o555)
+        tree.symlink_to(tmp_path / "elsewhere")
     elif harm == "added":
         tree.chmod(0o755)
         (tree / "sitecustomize.py").write_text("evil")
@@ -144,11 +147,41 @@ async def test_a_damaged_tree_is_made_again(shelf: ArchiveShelf, place: Path, ha
     else:
         remove_tree(tree)
         tree.write_text("a file")
-    again = await shelf.unpacked(SHA)
+    again = await (ArchiveShelf(place, max_bytes=MAX) if restarted else shelf).unpacked(SHA)
+    assert not again.is_symlink()
     found = {path.relative_to(again).as_posix() for path in again.rglob("*") if path.is_file()}
     assert found == set(FILES)
     assert (again / "module.yaml").read_bytes() == FILES["module.yaml"]
-    assert names(place / "unpacked") == [SHA, f"{SHA}.json"]
+    assert names(place / "unpacked") == [SHA]
+    remove_tree(tmp_path / "elsewhere")
+
+
+async def test_no_note_beside_a_tree_makes_other_contents_good(shelf: ArchiveShelf, place: Path) -> None:
+    """Whoever can write here can write whatever we would: only the archive has a digest that was agreed on."""
+    await shelf.put(blocks(DATA), expect=SHA)
+    tree = await shelf.unpacked(SHA)
+    remove_tree(tree)
+    with io.BytesIO(archive_with(evil=b"evil")) as other:
+        files = unpack(other, tree, max_bytes=MAX)
+    note = msgspec.json.encode({"format": 1, "files": files})
+    (place / "unpacked" / f"{SHA}.json").write_bytes(note)
+    again = await ArchiveShelf(place, max_bytes=MAX).unpacked(SHA)
+    assert names(again) == sorted({name.partition("/")[0] for name in FILES})
+
+
+async def test_other_users_may_read_trees_but_neither_list_nor_read_archives(
+    shelf: ArchiveShelf, place: Path
+) -> None:
+    """`modules.run_as`: a module that runs as somebody else must be able to import itself."""
+    before = os.umask(0o077)
+    try:
+        archive = await shelf.put(blocks(DATA), expect=SHA)
+        tree = await shelf.unpacked(SHA)
+    finally:
+        os.umask(before)
+    sidecar = await shelf.put_sidecar(SHA, ".sig", b"sig")
+    modes = {path: stat.S_IMODE(path.stat().st_mode) for path in (place, tree.parent, tree, archive, sidecar)}
+    assert modes == {place: 0o711, tree.parent: 0o711, tree: 0o555, archive: 0o400, sidecar: 0o600}
 
 
 async def test_what_a_crash_left_half_done_is_removed(place: Path) -> None:
@@ -165,14 +198,14 @@ async def test_what_a_crash_left_half_done_is_removed(place: Path) -> None:
     tree = await shelf.unpacked(SHA)
     assert (tree / "module.yaml").read_bytes() == FILES["module.yaml"]
     assert names(place) == [f"{SHA}.zip", "unpacked"]
-    assert names(place / "unpacked") == [SHA, f"{SHA}.json"]
+    assert names(place / "unpacked") == [SHA]
 
 
 async def test_many_at_once_get_the_same_tree(shelf: ArchiveShelf, place: Path) -> None:
     await asyncio.gather(*(shelf.put(blocks(DATA), expect=SHA) for _ in range(5)))
     trees = await asyncio.gather(*(shelf.unpacked(SHA) for _ in range(8)))
     assert set(trees) == {place / "unpacked" / SHA}
-    assert names(place / "unpacked") == [SHA, f"{SHA}.json"]
+    assert names(place / "unpacked") == [SHA]
 
 
 async def test_an_archive_that_is_not_here_is_said_so(shelf: ArchiveShelf) -> None:

@@ -124,3 +124,11 @@ def test_a_provider_has_to_take_every_parameter():
         contract.methods["move"].check_provided(Partial())
     for method in contract.methods.values():
         method.check_provided(Wide())
+
+
+def test_a_text_that_is_none_is_a_value_of_the_wrong_type():
+    method = read_contract(Good).methods["move"]
+    with pytest.raises(CapabilityTypeError):
+        method.unpack(msgspec.Raw(b"\x81\xa5names\x91\xa1\xff"))
+    with pytest.raises(CapabilityTypeError):
+        method.unpack_result(msgspec.Raw(b"\x82\xa1x\x01\xa4tags\x91\xa1\xff"))

@@ -48,3 +48,10 @@ def test_what_is_no_frame_is_told_at_once(data):
 def test_a_message_that_is_too_large_is_not_sent():
     with pytest.raises(FrameTooLarge):
         encode_frame(Chunk(1, b"x" * MAX_FRAME))
+
+
+def test_a_frame_with_a_text_that_is_none_is_a_bad_frame():
+    frame = bytearray(encode_frame(Notice("m", encode_body(None))))
+    frame[frame.index(b"\xa1m") + 1] = 0xFF
+    with pytest.raises(BadFrame):
+        FrameReader().feed(bytes(frame))

@@ -11,7 +11,7 @@ import time
 import tracemalloc
 
 import pytest
-from hostile_archives import PATHS, REFUSED, crowded_zip, pax_before, raw_tar, zip_named
+from hostile_archives import PATHS, REFUSED, crowded_zip, hidden_zip, pax_before, raw_tar, zip_named
 
 from corral.controller.templates.archive_entries import Limits
 from corral.controller.templates.unpacking import Unpacking, kept_mode
@@ -222,6 +222,15 @@ def test_deep_paths_and_crowded_headers_cost_their_length_and_no_more() -> None:
     assert len(tree(tar_gz(deep), limits)) == 400
     assert len(tree(crowded + gzip.compress(bytes(1024)), limits)) == 30
     assert time.process_time() - began < 30  # in squares of their length it would be minutes
+
+
+@pytest.mark.trap("T26")
+def test_a_zip_directory_that_only_large_records_tell_is_counted_too() -> None:
+    data = hidden_zip(zipped({f"{number}": b"" for number in range(40)}))
+    assert len(tree(data)) == 40
+    few = Limits(max_files=3, max_bytes=LIMITS.max_bytes)
+    with pytest.raises(Rejected, match="too many entries"):
+        tree(data, few)
 
 
 @pytest.mark.trap("T26")

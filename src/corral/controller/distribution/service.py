@@ -10,6 +10,7 @@ from typing import Any, Final
 import structlog
 
 from corral.controller.cluster_state import ClusterState
+from corral.controller.distribution.instance_files import FileListing, FilePart, InstanceFileQuestions
 from corral.controller.distribution.needs import GroupNeeds, Needs, warm_message
 from corral.controller.distribution.ports import FileUploads, NodeLinks, Versions
 from corral.controller.distribution.questions import CacheQuestions
@@ -26,7 +27,7 @@ from corral.system.clock import Clock
 from corral.system.config_schema import TemplatesSection
 from corral.system.entropy import Entropy, new_id
 from corral.wire import features
-from corral.wire.v1.instance_pb2 import SaveFilesFailed
+from corral.wire.v1.instance_pb2 import InstanceFileContent, InstanceFileTree, SaveFilesFailed
 from corral.wire.v1.link_pb2 import ControllerMessage
 from corral.wire.v1.plan_pb2 import CacheStatus, RequestCacheStatus, TemplateRequest
 
@@ -57,6 +58,7 @@ class Distribution:
         self._desk = TemplateDesk(templates=state.templates, library=library, links=links, clock=clock)
         self._questions = CacheQuestions(links=links, entropy=entropy)
         self._saving = FileSaving(links=links, uploads=uploads, limits=limits, entropy=entropy)
+        self._files = InstanceFileQuestions(links=links, entropy=entropy)
         self._needs = GroupNeeds(state)
         self._joined: dict[NodeId, None] = {}
         self._warming: dict[NodeId, str] = {}
@@ -84,6 +86,9 @@ class Distribution:
 
     def save_failed(self, node_id: NodeId, failed: SaveFilesFailed) -> None:
         self._saving.failed(node_id, failed)
+
+    def files_told(self, node_id: NodeId, answer: InstanceFileTree | InstanceFileContent) -> None:
+        self._files.told(node_id, answer)
 
     # what happens by itself
 
@@ -168,10 +173,20 @@ class Distribution:
         async with self._saving.save(record, paths) as blocks:
             yield blocks
 
+    async def walk_files(self, id: str, path: str, *, limit: int) -> FileListing:
+        """What lies in an instance's directory; see `InstanceFileQuestions.walk`."""
+        return await self._files.walk(self._state.instances.require(id).record, path, limit=limit)
+
+    async def read_file(self, id: str, path: str, *, offset: int, length: int) -> FilePart:
+        """A part of one of its files; see `InstanceFileQuestions.read`."""
+        record = self._state.instances.require(id).record
+        return await self._files.read(record, path, offset=offset, length=length)
+
     async def close(self) -> None:
         """The term is over. Idempotent."""
         self._questions.close()
         self._saving.close()
+        self._files.close()
         await self._desk.close()
 
     def _connected(self) -> list[NodeRecord]:

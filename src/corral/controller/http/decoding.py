@@ -16,6 +16,7 @@ from corral.errors import Code, Rejected, nearest, unknown_choice
 T = TypeVar("T")
 
 _MAX_PARAMETERS: Final = 100
+_NO_FIELDS: Final = b"{}"
 _AT: Final = re.compile(r" - at (?P<key>`key` in )?`\$(?P<path>[^`]*)`$")
 _ANY: Final = "[...]"
 """How msgspec calls a value of a mapping: it does not say which."""
@@ -32,6 +33,13 @@ class BodyDecoder:
     def __init__(self, type: type[Any]) -> None:
         self._type = type
         self._decoder = msgspec.json.Decoder(type)
+
+    def decode_request(self, raw: bytes) -> Any:
+        """A request without a body is one without any field. Where the names are the caller's own that is
+        refused: a mapping replaces what is there, and a body that got lost must not clear all of it."""
+        if not raw and not isinstance(inspect.type_info(self._type), inspect.StructType):
+            raise Rejected(Code.BAD_REQUEST, "the body is missing", hint="send {} to clear all of it")
+        return self.decode(raw or _NO_FIELDS)
 
     def decode(self, raw: bytes) -> Any:
         try:

@@ -81,7 +81,7 @@ class Served:
         call: Call[Any, Any] = Call(
             caller=caller,
             path=_path(request.scope),
-            body=self._body.decode(raw or _EMPTY_BODY) if self._body else None,
+            body=self._body.decode_request(raw) if self._body else None,
             query=query or self._query.decode(request.query),
             now=now,
             last_event_id=request.header(b"last-event-id"),

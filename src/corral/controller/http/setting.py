@@ -14,6 +14,7 @@ import msgspec
 
 from corral.controller.cluster_state import ClusterState, Stored
 from corral.controller.consoles.service import Consoles
+from corral.controller.distribution.instance_files import FileListing, FilePart
 from corral.controller.distribution.reports import CacheReport, SyncAnswer
 from corral.controller.events.hub import EventHub
 from corral.controller.http.log_sources import LogRing
@@ -158,6 +159,12 @@ class Distribution(Protocol):
     ) -> contextlib.AbstractAsyncContextManager[AsyncIterator[bytes]]:
         """Chosen files of an instance's working directory as a tar.gz. NODE_OFFLINE, TIMEOUT, NOT_FOUND,
         PATH_REFUSED, ARCHIVE_TOO_LARGE."""
+
+    async def walk_files(self, id: str, path: str, *, limit: int) -> FileListing:
+        """What lies in an instance's directory. NODE_OFFLINE, TIMEOUT, NOT_FOUND, PATH_REFUSED."""
+
+    async def read_file(self, id: str, path: str, *, offset: int, length: int) -> FilePart:
+        """A part of one of its files. NODE_OFFLINE, TIMEOUT, NOT_FOUND, PATH_REFUSED."""
 
 
 class Leading:

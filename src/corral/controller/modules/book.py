@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import Iterator, Sequence
 
 from corral.controller.cluster_state import Stored
 from corral.controller.collections import MODULE_CURSORS, MODULE_PACKAGES
@@ -35,20 +35,20 @@ class LedgerBook:
         return [stored.record for _, stored in self._ledger.state.modules.items()]
 
     def turn(self, id: str) -> asyncio.Lock:
-        """Held while something is done to a module."""
+        """Held while something is done to a module, from the first look at its record: what was found
+        there still holds when it is changed."""
         return self._turns.of(id)
 
-    @contextlib.asynccontextmanager
-    async def signed(self, id: str, entry: Append) -> AsyncIterator[None]:
+    @contextlib.contextmanager
+    def signed(self, id: str, entry: Append) -> Iterator[None]:
         """The audit entry for what is done to a module inside: it goes into the first commit that changes
-        the module's record. When nothing changes, nothing is audited. What is done to one module comes one
-        after the other: else a change could go under somebody else's name."""
-        async with self.turn(id):
-            self._signed[id] = entry
-            try:
-                yield
-            finally:
-                self._signed.pop(id, None)
+        the module's record. When nothing changes, nothing is audited. Only for whoever has the module's
+        turn: else a change could go under somebody else's name."""
+        self._signed[id] = entry
+        try:
+            yield
+        finally:
+            self._signed.pop(id, None)
 
     async def step(self, id: str, change: Change, *, also: Sequence[Told] = ()) -> PackageRecord:
         entry: Append | None = None

@@ -55,7 +55,7 @@ class Deliveries:
         save: Save | None = None,
     ) -> None:
         """`after` is a stored position; `save` makes the subscription durable."""
-        self._scope = scope
+        self.scope = scope
         self._number = number
         self._wanted = wanted
         self._coarse = Wanted(types=wanted.log_types)
@@ -71,7 +71,7 @@ class Deliveries:
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
-        name = f"modules/deliver/{self._scope.module_id}/{self._number}"
+        name = f"modules/deliver/{self.scope.module_id}/{self._number}"
         self._task = asyncio.create_task(self._run(), name=name)
 
     async def close(self) -> None:
@@ -83,7 +83,7 @@ class Deliveries:
         try:
             await self._keep(force=True)
         except CorralError as error:  # then the last ones come again
-            _log.warning("module.cursor_not_stored", module=self._scope.module_id, reason=str(error))
+            _log.warning("module.cursor_not_stored", module=self.scope.module_id, reason=str(error))
 
     async def _run(self) -> None:
         while not self._hub.closed:
@@ -92,7 +92,7 @@ class Deliveries:
                     await self._keep(force=True)
                     await self._wait()
             except CorralError as error:  # the store; a delivery's own failures are dealt with below
-                _log.warning("module.events_delayed", module=self._scope.module_id, reason=str(error))
+                _log.warning("module.events_delayed", module=self.scope.module_id, reason=str(error))
                 await asyncio.sleep(error.retry_after or 1.0)
 
     async def _wait(self) -> None:
@@ -133,7 +133,7 @@ class Deliveries:
             cursor=str(head),
             data={"after": str(lost), "until": str(head)},
         )
-        _log.warning("module.events_missed", module=self._scope.module_id, after=str(lost), until=str(head))
+        _log.warning("module.events_missed", module=self.scope.module_id, after=str(lost), until=str(head))
         await self._hand_over([told])
         self._recognised = True
         self.cursor = head
@@ -165,7 +165,7 @@ class Deliveries:
             else:
                 _log.error(
                     "module.event_given_up",
-                    module=self._scope.module_id,
+                    module=self.scope.module_id,
                     type=body.type,
                     cursor=body.cursor,
                     attempts=ATTEMPTS + 1,
@@ -174,9 +174,9 @@ class Deliveries:
     async def _offered(self, batch: list[EventBody]) -> bool:
         """One delivery. A module that is busy is waited for: it holds up nobody but itself."""
         while True:
-            await self._scope.until_serving()
+            await self.scope.until_serving()
             try:
-                await self._scope.call(
+                await self.scope.call(
                     f"event:{batch[0].type}",
                     DELIVER,
                     Delivery(subscription=self._number, events=tuple(batch)),
@@ -197,7 +197,7 @@ class Deliveries:
     def _failed(self, batch: list[EventBody], error: CorralError) -> bool:
         _log.warning(
             "module.event_failed",
-            module=self._scope.module_id,
+            module=self.scope.module_id,
             type=batch[0].type,
             events=len(batch),
             reason=str(error)[:500],

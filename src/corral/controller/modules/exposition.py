@@ -9,9 +9,11 @@ from typing import Final
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from corral.modules.capability_entries import CapabilityView
 from corral.modules.module_metrics import BUCKETS, Family, Histogram
 
 PREFIX: Final = "corral_module_"
+CAPABILITY_PREFIX: Final = "corral_capability_"
 _BOUNDS: Final = (*(str(bound) for bound in BUCKETS), "+Inf")
 _SUFFIXES: Final = {"counter": "_total", "gauge": "", "histogram": ""}
 
@@ -20,7 +22,8 @@ class ModuleFigures(Collector):
     """Shows the modules of the present term; nothing at all while there is none.
 
     `rows` gives figures by name as (help, is a counter, [(module, value)]); `leaked` how many processes
-    of each module lingered or had to be killed; `families` what modules recorded.
+    of each module lingered or had to be killed; `families` what modules recorded; `capabilities` who
+    provides what, and how often that was called.
     """
 
     def __init__(
@@ -30,11 +33,13 @@ class ModuleFigures(Collector):
         leaked: Callable[[], dict[str, int]],
         families: Callable[[], Iterable[tuple[str, str, Family]]],
         dropped: Callable[[], dict[tuple[str, str], int]],
+        capabilities: Callable[[], Iterable[CapabilityView]],
     ) -> None:
         self._figures = figures
         self._leaked = leaked
         self._families = families
         self._dropped = dropped
+        self._capabilities = capabilities
 
     def describe(self) -> Iterable[Metric]:
         """Empty: the names are not known before modules are there."""
@@ -54,6 +59,7 @@ class ModuleFigures(Collector):
         for (module, why), count in sorted(self._dropped().items()):
             lost.add_metric([module, why], count)
         yield lost
+        yield from self._called()
         yield from self._recorded()
 
     def _leaks(self) -> Iterator[Metric]:
@@ -66,6 +72,22 @@ class ModuleFigures(Collector):
             alias.add_metric([module], count)
         yield family
         yield alias
+
+    def _called(self) -> Iterator[Metric]:
+        """One series a capability that has a provider now."""
+        names = ["capability", "provider"]
+        calls = CounterMetricFamily(CAPABILITY_PREFIX + "calls", "Calls of a capability.", labels=names)
+        failures = CounterMetricFamily(
+            CAPABILITY_PREFIX + "call_failures", "Calls of a capability that failed.", labels=names
+        )
+        deprecated = CounterMetricFamily(
+            CAPABILITY_PREFIX + "deprecated_calls", "Calls of a capability that will go.", labels=names
+        )
+        for view in self._capabilities():
+            calls.add_metric([view.id, view.provider], view.calls)
+            failures.add_metric([view.id, view.provider], view.failures)
+            deprecated.add_metric([view.id, view.provider], view.deprecated_calls)
+        yield from (calls, failures, deprecated)
 
     def _recorded(self) -> Iterator[Metric]:
         """One family a name: the first module's kind counts, others of that name are left out."""

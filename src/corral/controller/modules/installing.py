@@ -93,7 +93,7 @@ class Installing:
         when a new version did not become active.
         """
         candidate = await self._looked_at(archive, sidecar)
-        async with self._lock:
+        async with self._book.turn(candidate.facts.manifest.id), self._lock:
             judged = await self._judged(candidate, options)
             refused = refusal(judged)
             if refused is not None:
@@ -154,7 +154,7 @@ class Installing:
             after=_told(record),
         )
         outcome = _OUTCOMES[judged.would]
-        async with self._book.signed(record.id, entry):
+        with self._book.signed(record.id, entry):
             if current is None:
                 settled = await self._engine.install(record)
                 story = [f"{record.id} {record.version} {settled.phase.value}" + _because(settled)]

@@ -59,7 +59,7 @@ class ModuleEvents:
         wanted = wanted_filter(asked.types, asked.subjects, scope.manifest.events)
         key = (id(scope), asked.subscription)
         cursor_id = self._check(scope, asked)
-        after, save = await self._position(cursor_id) if cursor_id else (None, None)
+        after, save = await self._position(cursor_id, key) if cursor_id else (None, None)
         deliveries = Deliveries(
             scope=scope,
             number=asked.subscription,
@@ -99,7 +99,7 @@ class ModuleEvents:
                 field="durable",
             )
         cursor_id = cursor_key(scope.module_id, asked.durable)
-        if any(cursor_id == taken for _, _, taken in self._open.values()):
+        if self._in_use(cursor_id, scope):
             raise Rejected(
                 Code.ALREADY_EXISTS,
                 f"the durable subscription '{asked.durable}' is in use",
@@ -108,10 +108,20 @@ class ModuleEvents:
             )
         return cursor_id
 
-    async def _position(self, cursor_id: str) -> tuple[Cursor, Save]:
+    def _in_use(self, cursor_id: str, scope: Scope) -> bool:
+        """A version that makes way for another rests: its successor may have the name."""
+        return any(
+            taken == cursor_id and (deliveries.scope is scope or deliveries.scope.serving)
+            for deliveries, _, taken in self._open.values()
+        )
+
+    async def _position(self, cursor_id: str, key: tuple[int, int]) -> tuple[Cursor, Save]:
         """Where it stopped last, else the head; that is stored first, so that nothing after it is lost."""
 
         async def save(cursor: Cursor) -> None:
+            holders = [held for held, (_, _, taken) in self._open.items() if taken == cursor_id]
+            if holders and holders[-1] != key:
+                return  # a successor has the name: what it confirmed must not be undone
             record = ModuleCursor(cursor=str(cursor), at=self._clock.now())
             await self._ledger.commit(MODULE_CURSORS.put(cursor_id, record, expect=None))
 
@@ -123,13 +133,14 @@ class ModuleEvents:
         return head, save
 
     async def _unsubscribe(self, scope: Scope, asked: Unsubscribe) -> Nothing:
-        """Also when it is not there. A durable one is over: its cursor goes, too."""
+        """Also when it is not there. A durable one is over: its cursor goes, too, unless a successor of the
+        module has it by now."""
         key = (id(scope), asked.subscription)
         found = self._open.get(key)
         if found is not None:
             found[1].release()
             await self._close(key)
-            if found[2]:
+            if found[2] and not any(taken == found[2] for _, _, taken in self._open.values()):
                 await self._ledger.commit(MODULE_CURSORS.delete(found[2], expect=None))
         return Nothing()
 

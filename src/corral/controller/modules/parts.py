@@ -17,6 +17,8 @@ from corral.controller.modules.data.service import ModuleData
 from corral.controller.modules.exposition import ModuleFigures
 from corral.controller.modules.frontends import Frontends
 from corral.controller.modules.installing import Installing
+from corral.controller.modules.instance_files import VERSION as FILES_VERSION
+from corral.controller.modules.instance_files import InstanceFilesCapability, LookingIntoInstances
 from corral.controller.modules.module_events import ModuleEvents
 from corral.controller.modules.supply import StoredArchives
 from corral.controller.modules.upgrade_guard import UpgradeGuard
@@ -28,6 +30,7 @@ from corral.modules.module_metrics import ModuleMetrics
 from corral.modules.process import ProcessHouse
 from corral.modules.scheduling import ModuleSchedules
 from corral.modules.shelf import ArchiveShelf
+from corral.sdk.instance_files import INSTANCE_FILES
 from corral.signing import Verifier
 from corral.store.port import Adapter
 from corral.system.clock import Clock
@@ -56,6 +59,7 @@ class ModuleParts:
         epoch: Epoch,
         holder: str,
         verifier: Verifier,
+        files: LookingIntoInstances,
         registry: CollectorRegistry,
         clock: Clock,
         entropy: Entropy,
@@ -86,6 +90,8 @@ class ModuleParts:
         self.metrics = ModuleMetrics()
         self.frontends = Frontends(self.supply)
         self.engine = self._engine(config, ledger, store, hub, holder, clock)
+        capability = InstanceFilesCapability(files)
+        self.engine.capabilities.provide_builtin(INSTANCE_FILES, FILES_VERSION, capability.methods)
         self.installing = Installing(
             engine=self.engine,
             book=self.book,
@@ -158,6 +164,7 @@ class ModuleParts:
                 leaked=self._leaks,
                 families=self.metrics.families,
                 dropped=lambda: dict(self.metrics.dropped),
+                capabilities=self.engine.capabilities.all,
             )
             self._registry.register(self._figures)
 

@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 import datetime as dt
 import math
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any, Final
 
@@ -25,6 +26,7 @@ from corral.modules.compatibility import CompatibilityReport
 from corral.modules.engine import ModuleEngine
 from corral.modules.process import Leak
 from corral.modules.settings import check_settings
+from corral.modules.telling import changed_keys, standing
 from corral.sdk.messages import HealthAnswer
 from corral.signing import Sidecar
 from corral.system.threads import to_end
@@ -96,7 +98,7 @@ class Modules:
         known = {(leak.module_id, leak.pid, leak.since): leak for leak in self.leaked()}
         for key, leak in known.items():
             if key not in self._told:
-                await self._ledger.commit(leak_event(leak))
+                await self._ledger.commit(leak_event(leak, self._book.find(leak.module_id)))
                 self._told.add(key)
         self._told &= set(known)
 
@@ -170,9 +172,15 @@ class Modules:
         await self._ready()
         return await self._parts.installing.install(archive, sidecar=sidecar, options=options, actor=actor)
 
-    def _audited(
+    @contextlib.asynccontextmanager
+    async def _audited(self, id: str, verb: str, actor: Actor, **after: object) -> AsyncIterator[None]:
+        async with self._book.turn(id):
+            with self._signed(id, verb, actor, **after):
+                yield
+
+    def _signed(
         self, id: str, verb: str, actor: Actor, **after: object
-    ) -> contextlib.AbstractAsyncContextManager[None]:
+    ) -> contextlib.AbstractContextManager[None]:
         return self._book.signed(id, audit(actor, f"modules.{verb}", id, after=after or None))
 
     async def activate(self, id: str, *, actor: Actor) -> PackageRecord:
@@ -202,21 +210,23 @@ class Modules:
 
     async def reload(self, id: str, *, actor: Actor) -> PackageRecord:
         """Its settings once more, as they are."""
-        return await self._apply(id, self._book.require(id).settings, verb="reload", actor=actor)
+        return await self._apply(id, None, verb="reload", actor=actor)
 
     async def configure(self, id: str, settings: dict[str, Any], *, actor: Actor) -> PackageRecord:
         """All of its settings anew. SETTINGS_INVALID; a module that refuses them keeps the old ones."""
         return await self._apply(id, settings, verb="configure", actor=actor)
 
-    async def _apply(self, id: str, settings: dict[str, Any], *, verb: str, actor: Actor) -> PackageRecord:
-        record = self._book.require(id)
-        checked = await to_end(check_settings, record.manifest.config, settings)
+    async def _apply(
+        self, id: str, settings: dict[str, Any] | None, *, verb: str, actor: Actor
+    ) -> PackageRecord:
+        self._book.require(id)
         await self._ready()
-        changed = sorted(
-            key for key in {*checked, *record.settings} if checked.get(key) != record.settings.get(key)
-        )
-        async with self._audited(id, verb, actor, changed=changed):
-            return await self.engine.reload(id, checked)
+        async with self._book.turn(id):
+            record = self._book.require(id)
+            wanted = record.settings if settings is None else settings
+            checked = await to_end(check_settings, record.manifest.config, wanted)
+            with self._signed(id, verb, actor, changed=changed_keys(record.settings, checked)):
+                return await self.engine.reload(id, checked)
 
     async def uninstall(self, id: str, *, actor: Actor) -> PackageRecord:
         """The record as it was last. Its data stays until `drop_storage`."""
@@ -247,14 +257,15 @@ class Modules:
         return await self._parts.house.force_cleanup()
 
 
-def leak_event(leak: Leak) -> Draft:
-    """`data` says what kept the process from ending."""
+def leak_event(leak: Leak, record: PackageRecord | None) -> Draft:
+    """`data` says what kept the process from ending; of a package that is gone no more than its id."""
     lingering = leak.lingering
+    said = standing(record, at=leak.since) if record else {"id": leak.module_id, "at": leak.since.isoformat()}
     return Draft(
         type=EventType.MODULE_LEAKED,
         subject=leak.module_id,
         data={
-            "id": leak.module_id,
+            **said,
             "pid": leak.pid,
             "killed": leak.killed,
             "threads": list(lingering.threads) if lingering else [],

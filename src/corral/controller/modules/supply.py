@@ -28,6 +28,7 @@ from corral.system.clock import Clock
 from corral.system.threads import to_end
 
 _BLOCK: Final = 256 * 1024
+_ENDINGS: Final = {"sig": "sig", "cosign-bundle": "cosign.bundle"}
 _DAMAGED: Final = frozenset({Code.DIGEST_MISMATCH, Code.ARTIFACT_DIGEST_MISMATCH, Code.NOT_FOUND})
 _log = structlog.get_logger("corral.controller.modules")
 
@@ -88,6 +89,8 @@ class StoredArchives:
             (info,) = await self._blobs.put_blobs([sidecar.content])
             signature = msgspec.structs.replace(signature, blob=info.digest)
         await self._shelf.put(archive, expect=facts.sha256)
+        if signature is not None and sidecar is not None:
+            await self._shelf.put_sidecar(facts.sha256, f".{_ENDINGS[sidecar.kind]}", sidecar.content)
         self._signatures[facts.sha256] = signature
         return signature
 
@@ -128,6 +131,10 @@ class StoredArchives:
                 hint="install the module again",
             )
         await self._shelf.put(self._blobs.read_blob(sha256), expect=sha256)
+        signature = self._signature(sha256)
+        sidecar = await self._sidecar(signature) if signature is not None else None
+        if sidecar is not None:
+            await self._shelf.put_sidecar(sha256, f".{_ENDINGS[sidecar.kind]}", sidecar.content)
 
     def _signature(self, sha256: str) -> SignatureFacts | None:
         for record in self._records():

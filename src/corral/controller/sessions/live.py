@@ -14,6 +14,8 @@ from corral.wire.v1.instance_pb2 import (
     ConsoleOutput,
     ConsolePosition,
     ConsoleQueryFailed,
+    InstanceFileContent,
+    InstanceFileTree,
     SaveFilesFailed,
 )
 from corral.wire.v1.plan_pb2 import CacheStatus, TemplateRequest
@@ -71,3 +73,6 @@ class FileTraffic(Protocol):
 
     def save_failed(self, node_id: NodeId, failed: SaveFilesFailed) -> None:
         """A node cannot give the files that it was asked for."""
+
+    def files_told(self, node_id: NodeId, answer: InstanceFileTree | InstanceFileContent) -> None:
+        """What lies in the directory of an instance, or a part of a file there."""

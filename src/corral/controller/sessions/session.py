@@ -237,6 +237,12 @@ class Session:
     def _save_files_failed(self, message: DaemonMessage) -> None:
         self._files.save_failed(self.facts.node_id, message.save_files_failed)
 
+    def _file_tree(self, message: DaemonMessage) -> None:
+        self._files.files_told(self.facts.node_id, message.instance_file_tree)
+
+    def _file_content(self, message: DaemonMessage) -> None:
+        self._files.files_told(self.facts.node_id, message.instance_file_content)
+
     def _confirm_console(self, position: ConsolePosition) -> None:
         key = f"console:{position.instance_id}:{position.incarnation}"
         self.outbox.replace(key, ControllerMessage(console_ack=ConsoleAck(positions=[position])))
@@ -315,4 +321,6 @@ _HANDLERS: Final[dict[str, Callable[[Session, DaemonMessage], None]]] = {
     "template_request": Session._template_request,
     "cache_status": Session._cache_status,
     "save_files_failed": Session._save_files_failed,
+    "instance_file_tree": Session._file_tree,
+    "instance_file_content": Session._file_content,
 }

@@ -17,12 +17,8 @@ from corral.controller.templates.refusals import (
     too_large,
     too_many_entries,
 )
+from corral.system.zip_ends import ZipDamaged, ZipDirectoryTooLong, ZipTooManyEntries, count_entries
 
-_END: Final = b"PK\x05\x06"
-_END_MAX: Final = 22 + 65535
-_LOCATOR: Final = b"PK\x06\x07"
-_END_64: Final = b"PK\x06\x06"
-_DIRECTORY_RECORD: Final = b"PK\x01\x02"
 _PACKED: Final = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 _DIRECTORY_BYTES: Final = 256 * 1024 * 1024
 _UNIX: Final = 3
@@ -95,47 +91,11 @@ def _content(archive: zipfile.ZipFile, info: zipfile.ZipInfo, name: str) -> Iter
 
 
 def _count(file: IO[bytes], limits: Limits) -> None:
-    """Refuse a directory of more entries than a tree may have; how many it says it has counts for nothing."""
-    start, size = _directory(file)
-    if size > _DIRECTORY_BYTES:
-        raise too_large("the archive's directory is too long", f"{_DIRECTORY_BYTES} bytes")
-    file.seek(start)
-    entries, left = 0, size
-    while left >= 46:
-        record = file.read(46)
-        if len(record) < 46 or record[:4] != _DIRECTORY_RECORD:
-            raise damaged("its directory is damaged")
-        extra = sum(struct.unpack("<3H", record[28:34]))
-        file.seek(extra, 1)
-        left -= 46 + extra
-        entries += 1
-        if entries > limits.entries:
-            raise too_many_entries(limits.max_files)
-
-
-def _directory(file: IO[bytes]) -> tuple[int, int]:
-    """Where the directory begins and how long it is; zip tolerates bytes before the archive itself."""
-    end = file.seek(0, 2)
-    file.seek(max(0, end - _END_MAX))
-    tail = file.read(_END_MAX)
-    place = tail.rfind(_END)
-    if place < 0 or len(tail) - place < 22:
-        raise damaged("it was cut: the directory at its end is missing")
-    size, offset = struct.unpack("<2L", tail[place + 12 : place + 20])
-    at = end - len(tail) + place
-    if 0xFFFFFFFF in (size, offset) or tail[place + 10 : place + 12] == b"\xff\xff":
-        at, size = _directory_64(file, at, size)
-    if size > at:
-        raise damaged("its directory is damaged")
-    return at - size, size
-
-
-def _directory_64(file: IO[bytes], at: int, size: int) -> tuple[int, int]:
-    """The same by the records of large archives, where they are there."""
-    if at < 20 + 56:
-        return at, size
-    file.seek(at - 20 - 56)
-    record = file.read(56 + 20)
-    if record[56:60] != _LOCATOR or record[:4] != _END_64:
-        return at, size
-    return at - 20 - 56, int(struct.unpack("<Q", record[40:48])[0])
+    try:
+        count_entries(file, most=limits.entries, most_bytes=_DIRECTORY_BYTES)
+    except ZipDamaged as error:
+        raise damaged(str(error)) from error
+    except ZipDirectoryTooLong as error:
+        raise too_large("the archive's directory is too long", f"{_DIRECTORY_BYTES} bytes") from error
+    except ZipTooManyEntries as error:
+        raise too_many_entries(limits.max_files) from error

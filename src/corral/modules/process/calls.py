@@ -35,16 +35,20 @@ _KIND_LENGTH: Final = 200
 _TEXT_LENGTH: Final = 4000
 _TRACEBACK_LENGTH: Final = 32_000
 """What is kept of a failure: it is logged and stored."""
+_SMALL: Final = 4096
+"""Chunks that wait are joined up to this size: each has a cost of its own, however little is in it."""
 
 
 class _Pending:
     """One call that is under way."""
 
-    __slots__ = ("answer", "broken", "chunks", "credit", "last", "method", "news")
+    __slots__ = ("answer", "broken", "chunks", "credit", "last", "method", "news", "streamed")
 
     def __init__(self, method: str, answer: asyncio.Future[msgspec.Raw]) -> None:
         self.method = method
         self.answer = answer
+        self.streamed = False
+        """Somebody wants chunks."""
         self.chunks: deque[bytes] = deque()
         self.credit = STREAM_CREDIT
         self.last = True
@@ -79,7 +83,7 @@ class Calls:
         """The answer, and the chunks that follow it; none unless it says `streamed`. The deadline is for
         the answer, and for each pause between chunks. Leaving cancels what was not read."""
         number, pending = self._begin(method)
-        pending.last = False
+        pending.streamed, pending.last = True, False
         try:
             head = await self._answer(number, pending, body, answer, deadline)
             pending.last = pending.last or not getattr(head, "streamed", True)
@@ -118,19 +122,17 @@ class Calls:
     async def _answer(
         self, number: int, pending: _Pending, body: object, answer: type[T], deadline: float
     ) -> T:
+        call = Call(number, pending.method, self._encoded(pending, body), max(1, int(deadline * 1000)))
         try:
             async with asyncio.timeout(deadline):
                 await self._channel.room()
-                call = Call(number, pending.method, encode_body(body), max(1, int(deadline * 1000)))
                 self._channel.send(call)
                 raw = await pending.answer
-            return msgspec.msgpack.decode(raw, type=answer)
         except TimeoutError:
             raise CallOverrun(self._module_id, pending.method, deadline) from None
         except FrameTooLarge as error:
             raise self._bad(pending.method, "FrameTooLarge", str(error)) from error
-        except (msgspec.MsgspecError, RecursionError) as error:
-            raise self._bad(pending.method, "BadAnswer", str(error)) from error
+        return self._decoded(pending, raw, answer)
 
     def _end(self, number: int, pending: _Pending) -> None:
         del self._pending[number]
@@ -168,8 +170,8 @@ class Calls:
         if pending.credit < 0 or len(chunk.data) > MAX_CHUNK:
             self._cut_off(FLOOD)
             return
-        if chunk.data:
-            pending.chunks.append(chunk.data)
+        if chunk.data and pending.streamed:
+            _append(pending.chunks, chunk.data)
         pending.last = pending.last or chunk.last
         pending.news.set()
 
@@ -189,5 +191,26 @@ class Calls:
             hint=failure.hint[:_TEXT_LENGTH],
         )
 
+    def _encoded(self, pending: _Pending, body: object) -> msgspec.Raw:
+        try:
+            return encode_body(body)
+        except Exception as error:  # a text that is none, a number that is too large, …
+            raise self._bad(
+                pending.method, "BadCall", f"it cannot be sent: {error}"[:_TEXT_LENGTH]
+            ) from error
+
+    def _decoded(self, pending: _Pending, raw: msgspec.Raw, answer: type[T]) -> T:
+        try:
+            return msgspec.msgpack.decode(raw, type=answer)
+        except Exception as error:  # the text of which may hold the value that does not fit
+            raise self._bad(pending.method, "BadAnswer", str(error)[:_TEXT_LENGTH]) from error
+
     def _bad(self, method: str, kind: str, message: str) -> ModuleRaised:
         return ModuleRaised(self._module_id, method, kind=kind, message=message)
+
+
+def _append(chunks: deque[bytes], data: bytes) -> None:
+    if chunks and len(chunks[-1]) + len(data) <= _SMALL:
+        chunks[-1] += data
+    else:
+        chunks.append(data)

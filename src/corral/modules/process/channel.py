@@ -74,12 +74,15 @@ class Channel:
         self._unsent_bytes += len(frame)
         if len(self._unsent) == 1:
             self._flush()
+        else:
+            self._note_room()
         if self._unsent_bytes > MAX_UNREAD:
             self._lose(NOT_READING)
 
     async def room(self) -> None:
         """Until the module has read enough of what it was sent; at once after the end."""
-        await self._room.wait()
+        while not self._room.is_set():  # many wake at once, and the first of them may fill it again
+            await self._room.wait()
 
     def pause(self, full: bool) -> None:
         """Whether to leave what the module says where it is."""

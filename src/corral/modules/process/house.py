@@ -53,6 +53,7 @@ class ProcessHouse:
         self._confinement = confinement or NoConfinement()
         self._zygote: ZygoteLink | None = None
         self._opening = asyncio.Lock()
+        self._closing = asyncio.Lock()
         self._numbers = 0
         self._by_number: dict[int, ModuleProcess] = {}
         self._by_pid: dict[int, ModuleProcess] = {}
@@ -147,6 +148,9 @@ class ProcessHouse:
         """Kill everything; returns when nothing is left. May be called again."""
         self._closed = True
         async with self._opening:
+            pass  # who opened a zygote has it now, and nobody opens another
+        # Without that lock from here on: should the zygote be lost now, the deaths are told under it.
+        async with self._closing:
             living = list(self._by_number.values())
             for process in living:
                 process.end()
@@ -158,8 +162,8 @@ class ProcessHouse:
                 await zygote.close()
             for process in list(self._by_number.values()):  # born meanwhile, and ended with the zygote
                 self._heard_end(_killed(process))
-        while self._tasks:
-            await asyncio.wait(self._tasks)
+            while self._tasks:
+                await asyncio.wait(self._tasks)
 
     # --- what its processes ask of it -------------------------------------------------------------
 
@@ -242,16 +246,19 @@ class ProcessHouse:
         orphans = list(self._by_number.values())
         for process in orphans:
             process.signal(signal.SIGKILL)  # the kernel did, unless it was just born
-        self._own(self._bury(zygote, orphans), "modules/bury")
+        self._own(self._bury(zygote, self._mark, orphans), "modules/bury")
 
-    async def _bury(self, zygote: ZygoteLink, orphans: list[ModuleProcess]) -> None:
-        """Under the lock: the next zygote comes when the processes of this one are gone."""
+    async def _bury(self, zygote: ZygoteLink, mark: str, orphans: list[ModuleProcess]) -> None:
+        """Under the lock: the next zygote comes when the processes of this one are gone. Unless somebody
+        was before us at the lock; its mark is another one."""
         async with self._opening:
-            await zygote.close()
-            sessions = frozenset(process.pid for process in orphans)
-            await asyncio.to_thread(end_leftovers, self._mark, sessions)
-            for process in orphans:
-                self._heard_end(_killed(process))
+            try:
+                await zygote.close()
+                sessions = frozenset(process.pid for process in orphans)
+                await asyncio.to_thread(end_leftovers, mark, sessions)
+            finally:
+                for process in orphans:
+                    self._heard_end(_killed(process))
 
     def _own(self, work: Coroutine[Any, Any, None], name: str) -> None:
         task = asyncio.get_running_loop().create_task(work, name=name)

@@ -78,6 +78,7 @@ class ModuleProcess:
         self._house = house
         self._on_notice = on_notice
         self._told = ""
+        self._notice_failed = False
         self._closed: asyncio.TimerHandle | None = None
         self._finishing: asyncio.Task[Ending] | None = None
         self._last: Sample | None = None
@@ -133,7 +134,7 @@ class ModuleProcess:
     def signal(self, number: signal.Signals) -> None:
         """To this very process alone; nothing when it is over."""
         if not self.death.done():
-            with contextlib.suppress(ProcessLookupError):
+            with contextlib.suppress(OSError):  # it ended, or we lack the right to: others end it too
                 signal.pidfd_send_signal(self._pidfd, number)
 
     def ended(self, report: Ended) -> None:
@@ -214,9 +215,11 @@ class ModuleProcess:
         try:
             self._on_notice(notice.method, notice.body)
         except Exception as error:
-            _log.error(
-                "module.notice.failed", module=self.module_id, method=notice.method[:64], exc_info=error
-            )
+            if not self._notice_failed:  # the first will do: a module may send thousands a second
+                self._notice_failed = True
+                _log.error(
+                    "module.notice.failed", module=self.module_id, method=notice.method[:64], exc_info=error
+                )
 
     def _lost(self, reason: str) -> None:
         if reason == SOCKET_CLOSED:

@@ -6,7 +6,6 @@ import asyncio
 from collections.abc import Callable
 from typing import Final
 
-import msgspec
 import structlog
 
 from corral.errors import Code, CorralError
@@ -18,7 +17,10 @@ from corral.sdk.protocol import MAX_CALLS_FROM_MODULE, Answer, Call, Cancel, Fai
 
 _log = structlog.get_logger("corral.modules.process")
 
-_MOST_SECONDS: Final = 120.0
+_MOST_SECONDS: Final = 600.0
+"""As long as the SDK waits for the longest: an index over all that a module has stored."""
+_METHOD_LENGTH: Final = 64
+"""What is told and logged of a method's name, which is whatever the module says."""
 
 
 class Serving:
@@ -46,7 +48,7 @@ class Serving:
         if message.id in self._tasks or len(self._tasks) >= MAX_CALLS_FROM_MODULE:
             self._cut_off(FLOOD)
             return
-        name = f"modules/serve/{self._module_id}/{message.method[:64]}"
+        name = f"modules/serve/{self._module_id}/{message.method[:_METHOD_LENGTH]}"
         task = asyncio.get_running_loop().create_task(self._run(message), name=name)
         self._tasks[message.id] = task
         task.add_done_callback(lambda done: self._done(message.id, done))
@@ -83,10 +85,12 @@ class Serving:
         except CorralError as error:
             reply: Answer | Failure = _failure(call.id, error.code, error.message, error.hint or "")
         except TimeoutError:
-            reply = _failure(call.id, Code.TIMEOUT, f"'{call.method}' took longer than the module waits")
+            method = call.method[:_METHOD_LENGTH]
+            reply = _failure(call.id, Code.TIMEOUT, f"'{method}' took longer than the module waits")
         except Exception as error:
-            _log.error("module.call.failed", module=self._module_id, method=call.method, exc_info=error)
-            reply = _failure(call.id, Code.INTERNAL, f"'{call.method}' failed in the host")
+            method = call.method[:_METHOD_LENGTH]
+            _log.error("module.call.failed", module=self._module_id, method=method, exc_info=error)
+            reply = _failure(call.id, Code.INTERNAL, f"'{method}' failed in the host")
         else:
             reply = self._reply(call, answer)
         await self._channel.room()
@@ -96,9 +100,10 @@ class Serving:
     def _reply(self, call: Call, answer: object) -> Answer | Failure:
         try:
             return Answer(call.id, encode_body(answer))
-        except (msgspec.MsgspecError, TypeError, RecursionError) as error:
-            _log.error("module.call.bad_answer", module=self._module_id, method=call.method, exc_info=error)
-            return _failure(call.id, Code.INTERNAL, f"the host's answer to '{call.method}' cannot be sent")
+        except Exception as error:  # a file's name that is no text, a number that is too large, …
+            method = call.method[:_METHOD_LENGTH]
+            _log.error("module.call.bad_answer", module=self._module_id, method=method, exc_info=error)
+            return _failure(call.id, Code.INTERNAL, f"the host's answer to '{method}' cannot be sent")
 
     def _send(self, call: Call, reply: Answer | Failure) -> None:
         try:

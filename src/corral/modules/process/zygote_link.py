@@ -87,15 +87,20 @@ class ZygoteLink:
             async with asyncio.timeout(_FORK_SECONDS):
                 return await birth
         except TimeoutError:
+            self._give_up(order.number, birth)
             self._process.kill()  # a zygote that does not fork is of no use to anybody
             raise _not_started(f"no answer for {_FORK_SECONDS:g} s") from None
         except asyncio.CancelledError:
-            if birth.done() and not birth.cancelled() and birth.exception() is None:
-                os.close(birth.result()[1])
-                self.end(order.number)
+            self._give_up(order.number, birth)
             raise
         finally:
             del self._births[order.number]
+
+    def _give_up(self, number: int, birth: asyncio.Future[tuple[int, int]]) -> None:
+        """Perhaps it was born in this very moment; one that is born later ends when it is told of."""
+        if birth.done() and not birth.cancelled() and birth.exception() is None:
+            os.close(birth.result()[1])
+            self.end(number)
 
     def end(self, number: int) -> None:
         """Have it killed with all its descendants. Says nothing when it is over already."""
@@ -185,15 +190,19 @@ class ZygoteLink:
         elif isinstance(report, Ended):
             self._on_ended(report)
         elif isinstance(report, Born):
-            birth = self._births.get(report.number)
-            if birth is not None and not birth.done():
-                birth.set_result((report.pid, descriptors[0]))
-                return
-            for descriptor in descriptors:
-                os.close(descriptor)
-            self.end(report.number)  # nobody wants it any more
+            self._take_born(report, descriptors)
         else:
             self._refuse(report)
+
+    def _take_born(self, report: Born, descriptors: list[int]) -> None:
+        birth = self._births.get(report.number)
+        if birth is not None and not birth.done() and descriptors:
+            birth.set_result((report.pid, descriptors[0]))
+            return
+        for descriptor in descriptors:
+            os.close(descriptor)
+        self.end(report.number)  # nobody wants it any more, or its descriptor found no room here
+        self._refuse(NotBorn(report.number, "this host has as many open files as it may have"))
 
     def _refuse(self, report: NotBorn) -> None:
         birth = self._births.get(report.number)
@@ -212,16 +221,19 @@ async def open_zygote(
     """SPAWN_FAILED when it does not come up; nothing of it is left then."""
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     ours.setblocking(False)
+    started: list[subprocess.Popen[bytes]] = []
     try:
-        process = await to_end(_start, view, theirs.fileno(), mark, log)
+        await to_end(_start, view, theirs.fileno(), mark, log, started)
     except OSError as error:
         ours.close()
         raise _not_started(str(error)) from error
     except BaseException:
-        ours.close()  # were it started, it ends at once
+        ours.close()
+        await to_end(_put_down, started)
         raise
     finally:
         theirs.close()
+    process = started[0]
     link = ZygoteLink(process, ours, on_ended=on_ended, on_gone=on_gone)
     try:
         await link.ready()
@@ -234,9 +246,12 @@ async def open_zygote(
     return link
 
 
-def _start(view: pathlib.Path, control: int, mark: str, log: pathlib.Path) -> subprocess.Popen[bytes]:
+def _start(
+    view: pathlib.Path, control: int, mark: str, log: pathlib.Path, started: list[subprocess.Popen[bytes]]
+) -> None:
+    """Put into `started`, so that whoever is cancelled meanwhile knows what to end."""
     with log.open("wb") as told:
-        return subprocess.Popen(
+        process = subprocess.Popen(
             [sys.executable, "-I", "-S", "-c", _PROGRAM, str(view), str(control)],
             stdin=subprocess.DEVNULL,
             stdout=told,
@@ -246,6 +261,13 @@ def _start(view: pathlib.Path, control: int, mark: str, log: pathlib.Path) -> su
             env={"PATH": _PATH, "LANG": "C.UTF-8", MARK: mark},
             start_new_session=True,  # an interrupt on the terminal is for the host
         )
+    started.append(process)
+
+
+def _put_down(started: list[subprocess.Popen[bytes]]) -> None:
+    for process in started:
+        process.kill()
+        process.wait()
 
 
 def _tail(log: pathlib.Path) -> str:

@@ -23,6 +23,7 @@ from corral.sdk.runner.connection import Connection
 from corral.sdk.runner.import_guard import ImportGuard
 from corral.sdk.runner.lingering import look_around
 from corral.sdk.runner.log_bridge import LogBridge
+from corral.sdk.runner.orphans import OrphanReaper
 from corral.sdk.runner.output_capture import OutputCapture
 from corral.sdk.runner.serving import ModuleServer, load_class
 from corral.sdk.runner.workers import Workers
@@ -93,6 +94,7 @@ class _Process:
         self._attach_output(connection)
         self._main = asyncio.current_task()
         os.register_at_fork(after_in_child=self._leave_socket)
+        OrphanReaper(self._loop).start()
         connection.ended.add_done_callback(self._on_disconnect)
         return await self._ended
 

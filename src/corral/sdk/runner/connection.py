@@ -81,7 +81,7 @@ class Connection:
             async with asyncio.timeout(deadline), self._slots:
                 answered = await self._exchange(next(self._numbers), method, raw, deadline)
         except TimeoutError as error:
-            raise HostTimeout(f"no answer to {method} within {deadline:g} s") from error
+            raise _late(method, deadline) from error
         return _decoded(method, answered, answer)
 
     @contextlib.asynccontextmanager
@@ -93,8 +93,11 @@ class Connection:
         number = next(self._numbers)
         receiver = self._receiving[number] = ChunkReceiver(number, self._send)
         try:
-            async with asyncio.timeout(deadline):
-                answered = await self._exchange(number, method, encode_body(body), deadline)
+            try:
+                async with asyncio.timeout(deadline):
+                    answered = await self._exchange(number, method, encode_body(body), deadline)
+            except TimeoutError as error:
+                raise _late(method, deadline) from error
             yield _decoded(method, answered, answer), receiver
         finally:
             if self._receiving.pop(number, None) is not None:
@@ -257,8 +260,12 @@ class Connection:
         self.outbox.close()
 
 
+def _late(method: str, deadline: float) -> HostTimeout:
+    return HostTimeout(f"no answer to {method} within {deadline:g} s")
+
+
 def _decoded(method: str, raw: msgspec.Raw, answer: type[T]) -> T:
     try:
         return msgspec.msgpack.decode(raw, type=answer)
-    except msgspec.MsgspecError as error:
+    except (ValueError, RecursionError) as error:
         raise HostError(f"the answer to {method} is not understood: {error}", code="BAD_FORMAT") from error

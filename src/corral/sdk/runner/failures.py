@@ -25,10 +25,9 @@ class CallRefused(Exception):
 def told(failure: BaseException) -> str:
     """Its text. A module's exception may have a `__str__` that raises."""
     try:
-        text = str(failure)
+        return _cut(str(failure), MAX_MESSAGE)
     except BaseException:
         return f"{type(failure).__name__} whose text cannot be made"
-    return _cut(text, MAX_MESSAGE)
 
 
 def traceback_of(failure: BaseException) -> str:
@@ -41,19 +40,25 @@ def traceback_of(failure: BaseException) -> str:
 
 
 def failure_message(number: int, failure: BaseException) -> Failure:
-    """`code` is the class's name; an exception that has a code of ours keeps it as its class name too."""
-    code = failure.code if isinstance(failure, CallRefused) else type(failure).__name__
-    hint = failure.hint if isinstance(failure, HostError | CallRefused) else ""
-    message = failure.message if isinstance(failure, HostError) else told(failure)
-    return Failure(number, _cut(code, 200), message, hint, traceback_of(failure))
+    """`code` is the class's name; an exception that has a code of ours keeps it as its class name too.
+    Never raises: what a module raises may be a subclass of ours with anything in it."""
+    try:
+        code = failure.code if isinstance(failure, CallRefused) else type(failure).__name__
+        hint = failure.hint if isinstance(failure, HostError | CallRefused) else ""
+        message = _cut(failure.message, MAX_MESSAGE) if isinstance(failure, HostError) else told(failure)
+        return Failure(number, _cut(code, 200), message, _cut(hint, MAX_MESSAGE), traceback_of(failure))
+    except BaseException:
+        return Failure(number, "Exception", "an exception that cannot be told of")
 
 
 def _cut(text: str, size: int) -> str:
-    # Lone surrogates cannot be encoded and would break the frame.
-    text = text.encode("utf-8", "replace").decode("utf-8")
-    return text if len(text) <= size else text[:size] + " …"
+    return _encodable(text) if len(text) <= size else _encodable(text[:size]) + " …"
 
 
 def _cut_front(text: str, size: int) -> str:
-    text = text.encode("utf-8", "replace").decode("utf-8")
-    return text if len(text) <= size else "… " + text[-size:]
+    return _encodable(text) if len(text) <= size else "… " + _encodable(text[-size:])
+
+
+def _encodable(text: str) -> str:
+    """Lone surrogates would break the frame. To be cut first: a copy of a large text may be too much."""
+    return text.encode("utf-8", "replace").decode("utf-8")

@@ -36,9 +36,9 @@ class LogBridge(logging.Handler):
         try:
             line = _line(record)
         except BaseException as error:  # a `__str__` of the module's may raise anything
+            kind, place = type(error).__name__, f"{record.pathname}:{record.lineno}"
             line = LogLine(
-                level="ERROR",
-                message=f"a log line cannot be formatted: {type(error).__name__}: {record.msg!r:.200}",
+                level="ERROR", message=clean(f"a log line cannot be formatted: {kind}, in {place}")
             )
         self.line(line)
 

@@ -58,7 +58,8 @@ class OutputCapture:
     def _read_on(self) -> None:
         while True:
             ready = self._selector.select()
-            with self._lock:
+            # The memory may be at an end here as anywhere. Without this thread, who prints would hang.
+            with contextlib.suppress(MemoryError), self._lock:
                 for key, _ in ready:
                     self._take(key.fd, key.data)
 

@@ -14,6 +14,9 @@ from corral.sdk.runner.proc_table import last_pid, tree
 
 _LOOK_SECONDS: Final = 0.2
 _RECOUNT_SECONDS: Final = 10.0
+_WITH_ENDED: Final = 4
+"""Times the limit: so many there may be with those that have ended and were not waited for. An orphan that
+nobody can wait for is no use of the machine worth an end; thousands are."""
 
 
 class _Watched:
@@ -54,7 +57,8 @@ class ProcessWatch:
             one.at_most += given
             if one.at_most <= one.limit and now - one.counted_at < _RECOUNT_SECONDS:
                 return False
-        found = tree(pid, most=one.limit + 1)
-        one.at_most = sum(process.threads for process in found)
+        most = one.limit * _WITH_ENDED
+        found = tree(pid, most=most + 1)
+        one.at_most = sum(process.threads for process in found if process.alive)
         one.counted_at = now
-        return one.at_most > one.limit
+        return one.at_most > one.limit or len(found) > most

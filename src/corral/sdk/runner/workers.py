@@ -62,7 +62,12 @@ class Workers:
         context = contextvars.copy_context()
         self._start_thread_if_needed()
         self._unfinished += 1
-        self._jobs.put(_Job(label, lambda: context.run(function, *arguments), done))
+
+        def work() -> object:
+            # A job that was given up while it waited for a thread must not happen later, after others.
+            return None if future.done() else context.run(function, *arguments)
+
+        self._jobs.put(_Job(label, work, done))
         value, error = await future
         if error is not None:
             raise error

@@ -152,7 +152,10 @@ class Zygote:
                     return
             return  # it ended by itself; the report is on its way
         try:
-            self._spawn(order, *descriptors)
+            if len(descriptors) == 2:
+                self._spawn(order, *descriptors)
+            else:
+                self._report(NotBorn(order.number, "its descriptors did not arrive"))
         finally:
             for descriptor in descriptors:
                 os.close(descriptor)

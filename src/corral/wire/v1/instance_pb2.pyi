@@ -618,64 +618,74 @@ class SaveFilesFailed(_message.Message):
     def __init__(self, request_id: _Optional[str] = ..., error_code: _Optional[str] = ..., error_message: _Optional[str] = ...) -> None: ...
 
 class WalkInstanceFiles(_message.Message):
-    __slots__ = ("request_id", "group", "instance_id", "max_entries", "max_depth", "summarize_threshold")
+    __slots__ = ("request_id", "group", "instance_id", "max_entries", "max_depth", "summarize_threshold", "path", "after")
     REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
     GROUP_FIELD_NUMBER: _ClassVar[int]
     INSTANCE_ID_FIELD_NUMBER: _ClassVar[int]
     MAX_ENTRIES_FIELD_NUMBER: _ClassVar[int]
     MAX_DEPTH_FIELD_NUMBER: _ClassVar[int]
     SUMMARIZE_THRESHOLD_FIELD_NUMBER: _ClassVar[int]
+    PATH_FIELD_NUMBER: _ClassVar[int]
+    AFTER_FIELD_NUMBER: _ClassVar[int]
     request_id: str
     group: str
     instance_id: str
     max_entries: int
     max_depth: int
     summarize_threshold: int
-    def __init__(self, request_id: _Optional[str] = ..., group: _Optional[str] = ..., instance_id: _Optional[str] = ..., max_entries: _Optional[int] = ..., max_depth: _Optional[int] = ..., summarize_threshold: _Optional[int] = ...) -> None: ...
+    path: str
+    after: bytes
+    def __init__(self, request_id: _Optional[str] = ..., group: _Optional[str] = ..., instance_id: _Optional[str] = ..., max_entries: _Optional[int] = ..., max_depth: _Optional[int] = ..., summarize_threshold: _Optional[int] = ..., path: _Optional[str] = ..., after: _Optional[bytes] = ...) -> None: ...
 
 class FileEntry(_message.Message):
-    __slots__ = ("path", "size_bytes", "is_dir", "modified_at_ms", "summary", "child_count")
+    __slots__ = ("path", "size_bytes", "is_dir", "modified_at_ms", "summary", "child_count", "kind")
     PATH_FIELD_NUMBER: _ClassVar[int]
     SIZE_BYTES_FIELD_NUMBER: _ClassVar[int]
     IS_DIR_FIELD_NUMBER: _ClassVar[int]
     MODIFIED_AT_MS_FIELD_NUMBER: _ClassVar[int]
     SUMMARY_FIELD_NUMBER: _ClassVar[int]
     CHILD_COUNT_FIELD_NUMBER: _ClassVar[int]
+    KIND_FIELD_NUMBER: _ClassVar[int]
     path: str
     size_bytes: int
     is_dir: bool
     modified_at_ms: int
     summary: bool
     child_count: int
-    def __init__(self, path: _Optional[str] = ..., size_bytes: _Optional[int] = ..., is_dir: _Optional[bool] = ..., modified_at_ms: _Optional[int] = ..., summary: _Optional[bool] = ..., child_count: _Optional[int] = ...) -> None: ...
+    kind: str
+    def __init__(self, path: _Optional[str] = ..., size_bytes: _Optional[int] = ..., is_dir: _Optional[bool] = ..., modified_at_ms: _Optional[int] = ..., summary: _Optional[bool] = ..., child_count: _Optional[int] = ..., kind: _Optional[str] = ...) -> None: ...
 
 class InstanceFileTree(_message.Message):
-    __slots__ = ("request_id", "entries", "truncated", "error")
+    __slots__ = ("request_id", "entries", "truncated", "error", "next")
     REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
     ENTRIES_FIELD_NUMBER: _ClassVar[int]
     TRUNCATED_FIELD_NUMBER: _ClassVar[int]
     ERROR_FIELD_NUMBER: _ClassVar[int]
+    NEXT_FIELD_NUMBER: _ClassVar[int]
     request_id: str
     entries: _containers.RepeatedCompositeFieldContainer[FileEntry]
     truncated: bool
     error: str
-    def __init__(self, request_id: _Optional[str] = ..., entries: _Optional[_Iterable[_Union[FileEntry, _Mapping]]] = ..., truncated: _Optional[bool] = ..., error: _Optional[str] = ...) -> None: ...
+    next: bytes
+    def __init__(self, request_id: _Optional[str] = ..., entries: _Optional[_Iterable[_Union[FileEntry, _Mapping]]] = ..., truncated: _Optional[bool] = ..., error: _Optional[str] = ..., next: _Optional[bytes] = ...) -> None: ...
 
 class ReadInstanceFile(_message.Message):
-    __slots__ = ("request_id", "group", "instance_id", "path", "max_bytes", "tail")
+    __slots__ = ("request_id", "group", "instance_id", "path", "max_bytes", "tail", "offset")
     REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
     GROUP_FIELD_NUMBER: _ClassVar[int]
     INSTANCE_ID_FIELD_NUMBER: _ClassVar[int]
     PATH_FIELD_NUMBER: _ClassVar[int]
     MAX_BYTES_FIELD_NUMBER: _ClassVar[int]
     TAIL_FIELD_NUMBER: _ClassVar[int]
+    OFFSET_FIELD_NUMBER: _ClassVar[int]
     request_id: str
     group: str
     instance_id: str
     path: str
     max_bytes: int
     tail: bool
-    def __init__(self, request_id: _Optional[str] = ..., group: _Optional[str] = ..., instance_id: _Optional[str] = ..., path: _Optional[str] = ..., max_bytes: _Optional[int] = ..., tail: _Optional[bool] = ...) -> None: ...
+    offset: int
+    def __init__(self, request_id: _Optional[str] = ..., group: _Optional[str] = ..., instance_id: _Optional[str] = ..., path: _Optional[str] = ..., max_bytes: _Optional[int] = ..., tail: _Optional[bool] = ..., offset: _Optional[int] = ...) -> None: ...
 
 class InstanceFileContent(_message.Message):
     __slots__ = ("request_id", "content", "total_size_bytes", "truncated", "error")

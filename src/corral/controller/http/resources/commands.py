@@ -14,11 +14,13 @@ from corral.controller.http.paging import Page, PageQuery, page_of_sorted
 from corral.controller.http.resources.instances import CommandLine
 from corral.controller.http.route_table import Act, Read, Route
 from corral.controller.http.setting import Leading
+from corral.controller.ledger import audit
 from corral.controller.mutations import Mutation
 from corral.domain.permissions import Permission
 from corral.errors import Code, CorralError, Rejected
 from corral.sdk.messages import COMMAND, CallerBody, CommandAnswer, CommandDeclaration, CommandRequest
 
+ACTION: Final = "commands.execute"
 DEADLINE_SECONDS: Final = 30.0
 
 
@@ -84,16 +86,17 @@ async def execute_command(leading: Leading, call: Call[CommandLine, NoQuery]) ->
         caller=CallerBody(name=caller.actor.name, role=caller.token.role.value, address=caller.actor.address),
     )
     what = f"command:{match.declaration.name}"
+    entry = audit(caller.actor, ACTION, module, after={"command": call.body.command})
+    await leading.ledger.commit(entry)  # before the module hears of it: whatever becomes of it is told
     try:
         answer = await match.scope.call(what, COMMAND, asked, answer=CommandAnswer, deadline=DEADLINE_SECONDS)
     except (CorralError, msgspec.MsgspecError) as error:
         raise told_failure(module, f"command '{match.declaration.name}'", error) from error
     return Mutation(
-        action="commands.execute",
+        action=ACTION,
         subject=module,
         steps=(),
         body=CommandOutput(module=module, lines=list(answer.lines)),
-        after={"command": call.body.command},
     )
 
 
@@ -140,5 +143,6 @@ ROUTES: Final[tuple[Route, ...]] = (
         body=CommandLine,
         response=CommandOutput,
         handler=execute_command,
+        audited_within=True,
     ),
 )

@@ -1,4 +1,4 @@
-"""What an instance is made of: its plan, and its files saved back as a template."""
+"""What an instance is made of: its plan, its files, and these saved back as a template."""
 
 from __future__ import annotations
 
@@ -7,20 +7,23 @@ from typing import Annotated, Final
 import msgspec
 
 from corral.controller.collections import instance_decisions
-from corral.controller.http.call import Body, Call, NoQuery
+from corral.controller.http.call import Body, Call, NoQuery, Query
 from corral.controller.http.fields import Text
 from corral.controller.http.resources.template_shapes import ChangedTemplate, changed, making, still
-from corral.controller.http.route_table import Build, Describe, Read, Route
+from corral.controller.http.route_table import Build, Content, Describe, Download, Read, Route, Write
 from corral.controller.http.setting import Leading
 from corral.controller.mutations import Mutation
 from corral.controller.templates import changes
 from corral.domain.events import Draft, EventType
-from corral.domain.file_paths import check_glob
+from corral.domain.file_bounds import DEFAULT_BYTES, DEFAULT_ENTRIES, MOST_BYTES, MOST_ENTRIES
+from corral.domain.file_paths import PATH_MAX, check_glob
 from corral.domain.instance_records import InstanceRecord
 from corral.domain.permissions import Permission
 from corral.domain.plans import Plan, read_plan
 from corral.domain.templates import template_name
+from corral.sdk.instance_files import FileEntry
 
+_BYTES: Final = b"application/octet-stream"
 _DECISIONS: Final = 50
 _PATHS: Final = 100
 
@@ -43,6 +46,43 @@ class Save(Body, frozen=True, kw_only=True):
     ]
     note: Text = ""
     merge: Annotated[bool, msgspec.Meta(description="Lay them over the template's files.")] = False
+
+
+class InstanceFilesQuery(Query, frozen=True, kw_only=True):
+    path: Annotated[str, msgspec.Meta(max_length=PATH_MAX, description="Only beneath it.")] = ""
+    limit: Annotated[int, msgspec.Meta(ge=1, le=MOST_ENTRIES)] = DEFAULT_ENTRIES
+
+
+class FileContentQuery(Query, frozen=True, kw_only=True):
+    path: Annotated[str, msgspec.Meta(min_length=1, max_length=PATH_MAX)]
+    offset: Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)] = 0
+    length: Annotated[int, msgspec.Meta(ge=1, le=MOST_BYTES)] = DEFAULT_BYTES
+
+
+class InstanceFilesShape(msgspec.Struct, frozen=True, kw_only=True):
+    """A directory comes before what is in it, names are in order; `truncated`: there is more."""
+
+    items: tuple[FileEntry, ...]
+    truncated: bool
+
+
+async def list_files(leading: Leading, call: Call[None, InstanceFilesQuery]) -> InstanceFilesShape:
+    query = call.query
+    listing = await leading.distribution.walk_files(call.path["id"], query.path, limit=query.limit)
+    return InstanceFilesShape(items=listing.entries, truncated=listing.truncated)
+
+
+async def get_content(leading: Leading, call: Call[None, FileContentQuery]) -> Content:
+    query = call.query
+    part = await leading.distribution.read_file(
+        call.path["id"], query.path, offset=query.offset, length=query.length
+    )
+
+    async def pump(write: Write) -> None:
+        await write(part.content)
+
+    name = query.path.rpartition("/")[2]
+    return Content(pump=pump, content_type=_BYTES, filename=name, length=len(part.content))
 
 
 async def get_plan(leading: Leading, call: Call[None, NoQuery]) -> PlanShape:
@@ -100,6 +140,23 @@ ROUTES: Final[tuple[Route, ...]] = (
         summary="Show what an instance was started with",
         response=PlanShape,
         handler=get_plan,
+    ),
+    Read(
+        method="GET",
+        path="/api/v1/instances/{id}/files",
+        permission=Permission.INSTANCES_FILES,
+        summary="List what lies in an instance's directory",
+        query=InstanceFilesQuery,
+        response=InstanceFilesShape,
+        handler=list_files,
+    ),
+    Download(
+        method="GET",
+        path="/api/v1/instances/{id}/files/content",
+        permission=Permission.INSTANCES_FILES,
+        summary="Read a part of a file of an instance",
+        query=FileContentQuery,
+        handler=get_content,
     ),
     Build(
         method="POST",

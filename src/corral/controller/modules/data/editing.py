@@ -93,7 +93,7 @@ def decode_document(body: bytes) -> dict[str, Any]:
         raise _too_large(len(body))
     try:
         value = msgspec.json.decode(body)
-    except (msgspec.DecodeError, RecursionError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise invalid(f"the document is not JSON: {error}") from None
     if not isinstance(value, dict):
         raise invalid("a document is an object", hint="put other values into a field of one")

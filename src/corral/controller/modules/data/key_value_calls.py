@@ -115,7 +115,7 @@ class KeyValueCalls:
 def _number(key: str, value: bytes) -> int:
     try:
         return msgspec.msgpack.decode(value, type=int)
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         raise invalid(f"the value of '{key}' is not a whole number", hint="delete it to begin at 0") from None
 
 

@@ -1,0 +1,46 @@
+"""The demo's module: one of ours, built and installed as anybody's would be."""
+
+from __future__ import annotations
+
+import pathlib
+import tempfile
+from typing import Any, Final
+
+import corral
+from corral.cli.client import Client
+from corral.cli.failure import Refused
+from corral.cli.form_upload import FilePart, Form
+from corral.cli.module_files import build_source
+from corral.cli.module_shapes import MODULES, module_path, told
+from corral.cli.progress_line import Bar
+
+MODULE: Final = "stats-aggregator"
+SOURCE: Final = pathlib.Path(corral.__file__).resolve().parents[2] / "modules" / MODULE
+"""Beside the source of Corral; a wheel does not bring it."""
+
+
+def run_demo_module(client: Client) -> str:
+    """Install it unless it is there, whatever somebody did to it; empty where its source is missing."""
+    found = _find(client)
+    if found is None and not SOURCE.is_dir():
+        return ""
+    return told(found or _install(client))
+
+
+def _find(client: Client) -> Any:
+    try:
+        return client.get(module_path(MODULE))
+    except Refused as refusal:
+        if refusal.status == 404:
+            return None
+        raise
+
+
+def _install(client: Client) -> Any:
+    with tempfile.TemporaryDirectory(prefix="corral-demo-") as directory:
+        built = build_source(SOURCE, pathlib.Path(directory) / f"{MODULE}.cmod")
+        form = Form([FilePart(field="file", path=built.path)])
+        with Bar("installing the demo's module", form.size) as bar:
+            return client.upload(
+                MODULES, form.stream(bar), size=form.size, content_type=form.content_type, method="POST"
+            )

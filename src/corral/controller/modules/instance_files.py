@@ -1,0 +1,76 @@
+"""The built-in capability `corral.instance.files`, as modules on a controller call it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final, Protocol, TypeVar
+
+import msgspec
+
+from corral.controller.distribution.instance_files import FileListing, FilePart
+from corral.domain.file_bounds import DEFAULT_BYTES, DEFAULT_ENTRIES
+from corral.errors import Code, Rejected
+from corral.modules.capability_calls import BuiltInMethod
+from corral.modules.scope import Scope
+from corral.sdk.instance_files import INSTANCE_FILES, FileEntry
+
+VERSION: Final = "1.0.0"
+
+
+class LookingIntoInstances(Protocol):
+    """Whoever asks the nodes. Every call has a deadline of its own and is bounded."""
+
+    async def walk_files(self, id: str, path: str, *, limit: int) -> FileListing: ...
+
+    async def read_file(self, id: str, path: str, *, offset: int, length: int) -> FilePart: ...
+
+
+class _WalkArguments(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    instance_id: str
+    path: str = ""
+    limit: int = DEFAULT_ENTRIES
+
+
+class _ReadArguments(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    instance_id: str
+    path: str
+    offset: int = 0
+    length: int = DEFAULT_BYTES
+
+
+T = TypeVar("T", _WalkArguments, _ReadArguments)
+
+
+class InstanceFilesCapability:
+    """The contract `InstanceFiles`, method by method. NOT_FOUND, PATH_REFUSED, INVALID_FIELD, NODE_OFFLINE,
+    TIMEOUT, RATE_LIMITED reach the module as they are; CAPABILITY_TYPE for arguments that are none."""
+
+    def __init__(self, files: LookingIntoInstances) -> None:
+        self._files = files
+
+    @property
+    def methods(self) -> Mapping[str, BuiltInMethod]:
+        return {"walk": self._walk, "read": self._read}
+
+    async def _walk(self, _: Scope | None, raw: msgspec.Raw) -> list[FileEntry]:
+        asked = _arguments(raw, _WalkArguments, "walk")
+        listing = await self._files.walk_files(asked.instance_id, asked.path, limit=asked.limit)
+        return list(listing.entries)
+
+    async def _read(self, _: Scope | None, raw: msgspec.Raw) -> bytes:
+        asked = _arguments(raw, _ReadArguments, "read")
+        part = await self._files.read_file(
+            asked.instance_id, asked.path, offset=asked.offset, length=asked.length
+        )
+        return part.content
+
+
+def _arguments(raw: msgspec.Raw, kind: type[T], method: str) -> T:
+    try:
+        return msgspec.msgpack.decode(raw, type=kind)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise Rejected(
+            Code.CAPABILITY_TYPE,
+            f"{INSTANCE_FILES}.{method}: {error}",
+            hint="see InstanceFiles in corral.sdk",
+        ) from None

@@ -1,0 +1,225 @@
+"""What lies in a working directory, and parts of its files, while their workload may be changing them.
+
+Every directory is opened beneath the one before and no link is followed: a workload that swaps something for
+a link to somewhere else gets it named as a link, or refused. An answer is bounded in entries, depth, bytes
+and time, and so is the memory it takes: of a directory with millions of files only the first names are held.
+"""
+
+from __future__ import annotations
+
+import heapq
+import os
+import pathlib
+import stat
+from collections.abc import Iterator
+from typing import Final
+
+import msgspec
+
+from corral.daemon.beneath import DIRECTORY, directory_beneath, open_beneath
+from corral.daemon.prepare.abort import Abort
+from corral.domain.file_bounds import (
+    DEEPEST,
+    DEFAULT_BYTES,
+    DEFAULT_ENTRIES,
+    MOST_BYTES,
+    MOST_ENTRIES,
+    bounded,
+)
+from corral.domain.file_paths import check_path
+from corral.errors import Code, Rejected, Retryable
+from corral.system.clock import Clock
+from corral.wire.v1.instance_pb2 import FileEntry, InstanceFileContent, InstanceFileTree
+
+WALK_SECONDS: Final = 3.0
+_FRAMING: Final = 8
+"""What a repeated field adds to an entry."""
+_LOOK_EVERY: Final = 256
+_MOST_COUNTED: Final = 2**31 - 1
+_FILE, _DIRECTORY, _LINK, _OTHER = "file", "directory", "link", "other"
+
+
+class WalkBounds(msgspec.Struct, frozen=True, kw_only=True):
+    """What an answer has room for; numbers below one stand for ours."""
+
+    entries: int = 0
+    depth: int = 0
+    summarize: int = 0
+    """A directory with more entries is counted, not told; 0: never."""
+    size: int = MOST_BYTES
+    seconds: float = WALK_SECONDS
+
+
+class _Enough(Exception):
+    """The answer is full, or its time is up."""
+
+
+class Walk:
+    """One walk through one directory. `run` once, in a thread."""
+
+    def __init__(self, bounds: WalkBounds, *, abort: Abort, clock: Clock) -> None:
+        self._most = bounded(bounds.entries, default=DEFAULT_ENTRIES, most=MOST_ENTRIES)
+        self._deepest = bounded(bounds.depth, default=DEEPEST, most=DEEPEST)
+        self._summarize = bounds.summarize
+        self._room = bounds.size
+        self._abort = abort
+        self._clock = clock
+        self._until = clock.monotonic() + bounds.seconds
+        self._tree = InstanceFileTree()
+        self._last = b""
+
+    def run(self, root: pathlib.Path, path: str = "", after: bytes = b"") -> InstanceFileTree:
+        """What is beneath `path` and comes behind `after`. FileNotFoundError, PATH_REFUSED; TIMEOUT when
+        the time did not even do for the first entry."""
+        if path:
+            check_path(path, field="path")
+        top = os.open(root, DIRECTORY)
+        try:
+            with directory_beneath(top, path) as here:
+                prefix = f"{path}/".encode() if path else b""
+                self._descend(here, prefix, b"", _parts(after), depth=1)
+        except _Enough:
+            self._break_off(path)
+        finally:
+            os.close(top)
+        return self._tree
+
+    def _break_off(self, path: str) -> None:
+        if not self._last:
+            raise Retryable(
+                Code.TIMEOUT,
+                f"there is too much in '{path or '.'}' to be listed in time",
+                hint="ask for a directory beneath it",
+            ) from None
+        self._tree.truncated = True
+        self._tree.next = self._last
+
+    def _descend(self, here: int, prefix: bytes, beneath: bytes, after: list[bytes], *, depth: int) -> None:
+        """`prefix` leads here from the working directory, `beneath` from where the walk began."""
+        room = self._most - len(self._tree.entries) + 2  # one told before, and one to know of more by
+        names = self._names(here, after[0] if after else b"", room)
+        for name in names:
+            self._look_up()
+            told_before = bool(after) and name == after[0]
+            entry = _entry(here, name, prefix)
+            if entry is None:
+                continue
+            below = self._open(here, name, depth) if entry.is_dir else -1
+            try:
+                if below >= 0 and self._summarize > 0:
+                    self._sum_up(entry, below)
+                if not told_before:
+                    self._tell(entry, beneath + name)
+                if below >= 0 and not entry.summary:
+                    rest = after[1:] if told_before else []
+                    self._descend(below, prefix + name + b"/", beneath + name + b"/", rest, depth=depth + 1)
+            finally:
+                if below >= 0:
+                    os.close(below)
+        if len(names) == room:
+            raise _Enough  # some were gone when we came to them, and there are more
+
+    def _names(self, here: int, first: bytes, room: int) -> list[bytes]:
+        """The first names from there on, in order."""
+        return heapq.nsmallest(room, (name for name in self._scan(here) if name >= first))
+
+    def _scan(self, here: int) -> Iterator[bytes]:
+        with os.scandir(here) as found:
+            for number, entry in enumerate(found):
+                if number % _LOOK_EVERY == 0:
+                    self._look_up()
+                yield os.fsencode(entry.name)
+
+    def _look_up(self) -> None:
+        self._abort.check()
+        if self._clock.monotonic() >= self._until:
+            raise _Enough
+
+    def _open(self, here: int, name: bytes, depth: int) -> int:
+        """The directory, or -1 when it is not gone into: it is too deep, closed to us or none any more."""
+        if depth < self._deepest:
+            try:
+                return os.open(name, DIRECTORY, dir_fd=here)
+            except OSError:
+                pass
+        self._tree.truncated = True
+        return -1
+
+    def _sum_up(self, entry: FileEntry, below: int) -> None:
+        count = sum(1 for _ in self._scan(below))
+        if count > self._summarize:
+            entry.summary = True
+            entry.child_count = min(count, _MOST_COUNTED)
+
+    def _tell(self, entry: FileEntry, place: bytes) -> None:
+        self._room -= entry.ByteSize() + _FRAMING
+        if self._room < 0 or len(self._tree.entries) >= self._most:
+            raise _Enough
+        self._tree.entries.append(entry)
+        self._last = place
+
+
+def read_part(
+    root: pathlib.Path, path: str, *, offset: int = 0, length: int = 0, tail: bool = False
+) -> InstanceFileContent:
+    """Bytes of a regular file: so many from `offset` on, or the last ones. None behind its end. Blocks.
+    FileNotFoundError, PATH_REFUSED for anything else that lies there."""
+    check_path(path, field="path")
+    if offset < 0:
+        raise Rejected(
+            Code.INVALID_FIELD, f"offset {offset} is negative", hint="count from 0", field="offset"
+        )
+    wanted = bounded(length, default=DEFAULT_BYTES, most=MOST_BYTES)
+    top = os.open(root, DIRECTORY)
+    try:
+        with open_beneath(top, path) as file:
+            size = os.fstat(file).st_size
+            begin = max(size - wanted, 0) if tail else offset
+            content = _bytes(file, begin, wanted) if begin < size else b""
+    finally:
+        os.close(top)
+    end = begin + len(content)
+    return InstanceFileContent(
+        content=content,
+        total_size_bytes=max(size, end if content else 0),  # it may have grown meanwhile
+        truncated=bool(tail and begin) or end < size,
+    )
+
+
+def _bytes(file: int, begin: int, wanted: int) -> bytes:
+    held = bytearray()
+    while len(held) < wanted and (block := os.pread(file, wanted - len(held), begin + len(held))):
+        held += block
+    return bytes(held)
+
+
+def _entry(here: int, name: bytes, prefix: bytes) -> FileEntry | None:
+    """What is there under this name; None when nothing is any more. A name that is no UTF-8 is shown as
+    well as it can be."""
+    path = (prefix + name).decode("utf-8", "replace")
+    try:
+        found = os.stat(name, dir_fd=here, follow_symlinks=False)
+    except FileNotFoundError:
+        return None
+    except OSError:  # its directory may be read and not entered
+        return FileEntry(path=path, kind=_OTHER)
+    kind = _kind(found.st_mode)
+    return FileEntry(
+        path=path,
+        kind=kind,
+        is_dir=kind == _DIRECTORY,
+        size_bytes=found.st_size if kind in (_FILE, _LINK) else 0,
+        modified_at_ms=found.st_mtime_ns // 1_000_000,
+    )
+
+
+def _kind(mode: int) -> str:
+    if stat.S_ISREG(mode):
+        return _FILE
+    if stat.S_ISDIR(mode):
+        return _DIRECTORY
+    return _LINK if stat.S_ISLNK(mode) else _OTHER
+
+
+def _parts(place: bytes) -> list[bytes]:
+    return place.split(b"/") if place else []

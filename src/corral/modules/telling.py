@@ -1,0 +1,35 @@
+"""What every event about a module says, whatever else it tells."""
+
+from __future__ import annotations
+
+import datetime as dt
+
+from corral.domain.module_phases import ModulePhase
+from corral.domain.module_records import PackageRecord
+
+
+def standing(
+    record: PackageRecord,
+    *,
+    at: dt.datetime,
+    reason: str = "",
+    to: ModulePhase | None = None,
+    version: str = "",
+) -> dict[str, object]:
+    """For an event that is no step of the table, or sums up several: where the module stands, and where it
+    goes unless it stays. `version` is of whom the event tells, where that is not the record's own."""
+    return {
+        "id": record.id,
+        "version": version or record.version,
+        "from": record.phase.value,
+        "to": (to or record.phase).value,
+        "intent": record.intent.value,
+        "reason": reason,
+        "at": at.isoformat(),
+    }
+
+
+def changed_keys(old: dict[str, object], new: dict[str, object]) -> list[str]:
+    """Names of the settings that are not what they were; values may be secrets and are not told."""
+    absent = object()
+    return sorted(key for key in {*old, *new} if old.get(key, absent) != new.get(key, absent))

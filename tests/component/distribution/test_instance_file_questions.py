@@ -1,0 +1,206 @@
+"""Questions about the files of instances, to daemons that only speak: who may answer, and what becomes of it."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from corral.controller.distribution.instance_files import InstanceFileQuestions
+from corral.errors import Code, CorralError, Rejected, Retryable
+from corral.system.entropy import SystemEntropy
+from corral.wire.v1.instance_pb2 import FileEntry, InstanceFileContent, InstanceFileTree
+from corral.wire.v1.link_pb2 import DaemonMessage
+
+
+async def ready(depot, **fields):
+    await depot.begin()
+    talker = await depot.talker(**fields)
+    await depot.group("lobby")
+    started = await depot.controller.call("POST", "/api/v1/instances", {"group": "lobby"})
+    return talker, started["id"]
+
+
+def walking(depot, id, path="", limit=1000):
+    return asyncio.create_task(depot.term.distribution.walk_files(id, path, limit=limit))
+
+
+def reading(depot, id, path="a", offset=0, length=100):
+    return asyncio.create_task(depot.term.distribution.read_file(id, path, offset=offset, length=length))
+
+
+async def asked_to_walk(talker):
+    return (await talker.read_until("walk_instance_files")).walk_instance_files
+
+
+async def asked_to_read(talker):
+    return (await talker.read_until("read_instance_file")).read_instance_file
+
+
+async def tell_tree(talker, question, *paths, **fields):
+    entries = [each if isinstance(each, FileEntry) else FileEntry(path=each, kind="file") for each in paths]
+    tree = InstanceFileTree(request_id=question.request_id, entries=entries, **fields)
+    await talker.send(DaemonMessage(instance_file_tree=tree))
+
+
+async def tell_content(talker, question, content=b"", **fields):
+    told = InstanceFileContent(request_id=question.request_id, content=content, **fields)
+    await talker.send(DaemonMessage(instance_file_content=told))
+
+
+def listed(listing) -> list[str]:
+    return [entry.path for entry in listing.entries]
+
+
+async def failure(task) -> CorralError:
+    with pytest.raises(CorralError) as caught:
+        await task
+    return caught.value
+
+
+async def test_a_question_says_which_instance_of_which_group_it_means(depot):
+    talker, id = await ready(depot)
+    walk = walking(depot, id, "logs", 7)
+    question = await asked_to_walk(talker)
+    assert (question.group, question.instance_id) == ("lobby", id)
+    assert (question.path, question.max_entries, question.after) == ("logs", 7, b"")
+    await tell_tree(talker, question, "logs/a")
+    assert listed(await walk) == ["logs/a"]
+    read = reading(depot, id, "logs/a", 5, 9)
+    asked = await asked_to_read(talker)
+    assert (asked.group, asked.instance_id, asked.path) == ("lobby", id, "logs/a")
+    assert (asked.offset, asked.max_bytes, asked.tail) == (5, 9, False)
+    await tell_content(talker, asked, b"content", total_size_bytes=12)
+    part = await read
+    assert (part.content, part.size) == (b"content", 12)
+
+
+async def test_a_walk_goes_on_until_nothing_is_left_or_there_is_enough(depot):
+    talker, id = await ready(depot)
+    walk = walking(depot, id, limit=5)
+    await tell_tree(talker, await asked_to_walk(talker), "a", "b", truncated=True, next=b"b")
+    second = await asked_to_walk(talker)
+    assert (second.after, second.max_entries) == (b"b", 3)
+    await tell_tree(talker, second, "c", "d", "e", "f", truncated=True, next=b"f")
+    listing = await walk
+    assert (listed(listing), listing.truncated) == (list("abcde"), True)
+
+
+async def test_a_node_that_promises_more_and_tells_nothing_is_not_asked_for_ever(depot):
+    talker, id = await ready(depot)
+    walk = walking(depot, id)
+    await tell_tree(talker, await asked_to_walk(talker), truncated=True, next=b"x")
+    listing = await walk
+    assert (listed(listing), listing.truncated) == ([], True)
+
+
+async def test_only_the_node_that_was_asked_may_answer_and_only_what_was_asked(depot):
+    talker, id = await ready(depot)
+    stranger = await depot.talker("n2")
+    read = reading(depot, id)
+    question = await asked_to_read(talker)
+    await tell_content(stranger, question, b"a lie")
+    await tell_tree(talker, question, "not what was asked")
+    unknown = InstanceFileContent(request_id="files-unknown", content=b"nobody asked")
+    await talker.send(DaemonMessage(instance_file_content=unknown))
+    await tell_content(talker, question, b"the truth")
+    await tell_content(talker, question, b"once more")
+    assert (await read).content == b"the truth"
+
+
+async def test_a_node_is_trusted_no_further_than_its_answer_makes_sense(depot):
+    talker, id = await ready(depot)
+    walk = walking(depot, id)
+    odd = FileEntry(path="odd", kind="nonsense", size_bytes=-5, modified_at_ms=2**62)
+    old = FileEntry(path="old", is_dir=True, modified_at_ms=-(2**62))
+    await tell_tree(talker, await asked_to_walk(talker), odd, old)
+    first, second = (await walk).entries
+    assert (first.kind, first.size, first.modified_at) == ("file", 0, None)
+    assert (second.kind, second.modified_at) == ("directory", None)
+    read = reading(depot, id, length=4)
+    await tell_content(talker, await asked_to_read(talker), b"far too much", total_size_bytes=-1)
+    part = await read
+    assert (part.content, part.size) == (b"far ", 0)
+
+
+async def test_a_refusal_keeps_its_code_and_one_without_has_one_of_ours(depot):
+    talker, id = await ready(depot)
+    for error, code, kind in (
+        ("PATH_REFUSED: 'x' is a link", Code.PATH_REFUSED, Rejected),
+        ("NOT_FOUND: nothing", Code.NOT_FOUND, Rejected),
+        ("TIMEOUT: too much", Code.TIMEOUT, Retryable),
+        ("no such file", Code.FILE_UNREADABLE, Retryable),
+        ("java.io.IOException: no", Code.FILE_UNREADABLE, Retryable),
+    ):
+        read = reading(depot, id)
+        await tell_content(talker, await asked_to_read(talker), error=error)
+        raised = await failure(read)
+        assert (raised.code, type(raised)) == (code, kind), error
+        assert raised.message.startswith("node 'n1': ")
+
+
+async def test_a_node_that_leaves_with_a_question_open_is_said_to_be_away(depot):
+    talker, id = await ready(depot)
+    walk, read = walking(depot, id), reading(depot, id)
+    await asked_to_walk(talker)
+    await talker.hang_up()
+    assert (await failure(walk)).code is Code.NODE_OFFLINE
+    assert (await failure(read)).code is Code.NODE_OFFLINE
+
+
+async def test_a_node_that_does_not_answer_is_waited_for_only_so_long(depot):
+    talker, id = await ready(depot)
+    record = depot.state.instances.require(id).record
+    files = InstanceFileQuestions(links=depot.term.sessions, entropy=SystemEntropy(), seconds=0.05)
+    walk = asyncio.create_task(files.walk(record, "", limit=5))
+    await asked_to_walk(talker)
+    assert (await failure(walk)).code is Code.TIMEOUT
+    assert files._open == {}
+
+
+async def test_the_end_of_a_term_ends_its_questions(depot):
+    talker, id = await ready(depot)
+    walk = walking(depot, id)
+    await asked_to_walk(talker)
+    await depot.term.distribution.close()
+    assert (await failure(walk)).code is Code.NOT_LEADER
+
+
+# --- daemons as published -------------------------------------------------------------------------
+async def test_a_published_daemon_lists_everything_and_the_path_is_picked_here(depot):
+    talker, id = await ready(depot, features=[])
+    walk = walking(depot, id, "logs", 1)
+    question = await asked_to_walk(talker)
+    assert (question.max_entries, question.path) == (10_000, "")
+    directory = FileEntry(path="logs", is_dir=True)
+    await tell_tree(talker, question, directory, "logs/a", "logs/b", "logs-2/c", "other")
+    listing = await walk
+    assert (listed(listing), listing.truncated) == (["logs/a"], True)
+    walk = walking(depot, id)
+    await tell_tree(talker, await asked_to_walk(talker), directory, "logs/a")
+    assert [(entry.path, entry.kind) for entry in (await walk).entries] == [
+        ("logs", "directory"),
+        ("logs/a", "file"),
+    ]
+
+
+async def test_a_path_that_a_published_daemon_does_not_list_is_missing_or_out_of_its_reach(depot):
+    talker, id = await ready(depot, features=[])
+    for entries, truncated, code in (
+        (["other"], False, Code.NOT_FOUND),
+        (["other"], True, Code.NOT_SUPPORTED),
+        (["logs"], False, Code.PATH_REFUSED),
+    ):
+        walk = walking(depot, id, "logs")
+        await tell_tree(talker, await asked_to_walk(talker), *entries, truncated=truncated)
+        assert (await failure(walk)).code is code
+
+
+async def test_a_published_daemon_reads_from_the_beginning_as_far_as_it_goes(depot):
+    talker, id = await ready(depot, features=[])
+    read = reading(depot, id, "a", 3, 4)
+    question = await asked_to_read(talker)
+    assert (question.max_bytes, question.offset) == (7, 0)
+    await tell_content(talker, question, b"0123456", total_size_bytes=10)
+    assert (await read).content == b"3456"
+    assert (await failure(reading(depot, id, "a", 256 * 1024, 1))).code is Code.NOT_SUPPORTED

@@ -1,0 +1,37 @@
+"""What a module counts, on its way to the host."""
+
+from __future__ import annotations
+
+import msgspec
+
+from corral.sdk.messages import METRIC, MetricSample, MetricSamples
+from corral.sdk.metrics import Metrics
+
+
+class _Line:
+    """Takes what is said as it would travel."""
+
+    def __init__(self) -> None:
+        self.said: list[tuple[str, bytes]] = []
+
+    async def call(self, *_: object, **__: object) -> object:
+        raise AssertionError("nothing is asked")
+
+    def notify(self, method: str, body: object) -> None:
+        self.said.append((method, msgspec.msgpack.encode(body)))
+
+
+def test_labels_that_are_no_text_travel_as_text_and_cost_nobody_else_anything():
+    line = _Line()
+    metrics = Metrics(line, lambda _seconds, _function: None)
+
+    metrics.counter("rounds").increase(2, map=3)
+    metrics.gauge("players").set(1, name="a\udc80")
+    metrics._flush()
+
+    ((method, body),) = line.said
+    assert method == METRIC
+    assert msgspec.msgpack.decode(body, type=MetricSamples).samples == (
+        MetricSample(name="rounds", kind="counter", value=2.0, labels={"map": "3"}),
+        MetricSample(name="players", kind="gauge", value=1.0, labels={"name": "a?"}),
+    )
