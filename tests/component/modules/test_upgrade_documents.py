@@ -7,6 +7,7 @@ import textwrap
 
 import pytest
 
+from corral.cli.failure import Refused
 from corral.errors import Code, Rejected
 from corral.testing.module_house import ModuleHouse
 from corral.testing.waiting import eventually
@@ -169,3 +170,22 @@ async def test_a_signature_is_kept_beside_its_archive_and_goes_with_it(cluster, 
     assert (shelf / f"{built.sha256}.zip.sig").read_bytes() == b"bm90aGluZw=="
     await controller.call("DELETE", "/api/v1/modules/ledger")
     assert not [path.name for path in shelf.iterdir() if path.is_file()]
+
+
+async def test_an_upgrade_does_not_hold_what_is_wanted_active(old, scratch):
+    new = newer(old, scratch)
+    with pytest.raises(Rejected) as refusal:
+        await new.install(activate=False)
+    assert refusal.value.code is Code.INVALID_FIELD
+    assert (await old.info())["version"] == "1.0.0"
+    await old.act("deactivate")
+    answer = await new.install(activate=False)
+    assert (answer["version"], answer["phase"], answer["intent"]) == ("2.0.0", "INSTALLED", "inactive")
+
+
+async def test_a_pause_without_a_reason_is_refused(old):
+    for body in ({}, {"reason": ""}):
+        with pytest.raises(Refused) as refusal:
+            await old.act("pause", body)
+        assert refusal.value.status == 400
+    assert (await old.info())["phase"] == "ACTIVE"

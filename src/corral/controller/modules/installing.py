@@ -22,7 +22,7 @@ from corral.controller.modules.book import LedgerBook
 from corral.controller.modules.supply import StoredArchives
 from corral.domain.module_phases import ModuleIntent
 from corral.domain.module_records import PackageRecord, SignatureFacts
-from corral.errors import CorralError
+from corral.errors import Code, CorralError, Rejected
 from corral.modules.archive_reading import ArchiveFacts, inspect_archive
 from corral.modules.compatibility import CompatibilityReport, Outcome, refusal, report
 from corral.modules.engine import ModuleEngine
@@ -105,6 +105,7 @@ class Installing:
                     outcome=InstallOutcome.UNCHANGED,
                     story=(f"{judged.id} {judged.version} is installed already, with the same content",),
                 )
+            _refuse_to_hold(current, options)
             with self._supply.pinned(candidate.facts.sha256, *([current.sha256] if current else [])):
                 return await self._carry_out(candidate, judged, current, options, actor)
 
@@ -217,3 +218,14 @@ def _told(record: PackageRecord) -> dict[str, object]:
 
 def _because(record: PackageRecord) -> str:
     return f" ({record.reason})" if record.reason else ""
+
+
+def _refuse_to_hold(current: PackageRecord | None, options: InstallOptions) -> None:
+    """Whether an installed module runs is its intent; a new version does not change that in passing."""
+    if current is not None and not options.activate and current.intent is ModuleIntent.ACTIVE:
+        raise Rejected(
+            Code.INVALID_FIELD,
+            f"'{current.id}' is installed and wanted active: an upgrade cannot hold it",
+            hint="deactivate it first; it then stays so with any version",
+            field="activate",
+        )

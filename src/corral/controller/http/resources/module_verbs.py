@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
 import msgspec
 
@@ -20,7 +20,7 @@ Verb = Callable[[Leading, Call[Any, Any]], Awaitable[object]]
 
 
 class Pause(Body, frozen=True, kw_only=True):
-    reason: Text = ""
+    reason: Annotated[Text, msgspec.Meta(min_length=1)]
 
 
 class ConfigurationShape(msgspec.Struct, frozen=True, kw_only=True):
