@@ -11,7 +11,15 @@ from corral.cli.confirm import confirm, yes_option
 from corral.cli.failure import Refused
 from corral.cli.module_author import build, dev, doctor, new, sign, test
 from corral.cli.module_install import install, upgrade
-from corral.cli.module_shapes import COLUMNS, LEAK_COLUMNS, MODULES, info_rows, module_path, told
+from corral.cli.module_shapes import (
+    COLUMNS,
+    LEAK_COLUMNS,
+    MODULES,
+    info_rows,
+    module_path,
+    refuse_failed,
+    told,
+)
 from corral.cli.noun import Noun
 from corral.cli.output import show_done, show_list, show_one
 from corral.cli.session import Session, api_command
@@ -50,6 +58,7 @@ def info(session: Session, id: str) -> None:
 def _act(session: Session, id: str, verb: str, body: dict[str, Any] | None = None) -> None:
     found = session.client.post(module_path(id, verb), body, timeout=VERB_SECONDS)
     show_done(session.output, found, told(found))
+    refuse_failed(found)
 
 
 @module.command("activate")
@@ -122,6 +131,7 @@ def config(
     settings = changed_settings(before, given=given, unset=unset, path=path)
     found = session.client.put(module_path(id, "config"), settings)
     show_done(session.output, found, f"'{id}' has new settings; " + told(found))
+    refuse_failed(found)
 
 
 @module.command("health")

@@ -18,6 +18,7 @@ from corral.cli.session import Session, api_command
 from corral.cli.values import size_text
 
 _FIXTURES: Final = "corral.testing.module_fixtures"
+_PYTEST_FILES: Final = ("pytest.ini", ".pytest.ini", "pytest.toml", "pyproject.toml", "tox.ini", "setup.cfg")
 
 
 @click.command("new")
@@ -64,6 +65,8 @@ def test(source: str, pytest_args: tuple[str, ...]) -> None:
     paths = [str(directory.resolve()), str((directory / "src").resolve())]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([*paths, os.environ.get("PYTHONPATH", "")])}
     options = ["asyncio_mode=auto", "asyncio_default_fixture_loop_scope=function"]
+    if not any((directory / name).exists() for name in _PYTEST_FILES):
+        pytest_args = ("-c", os.devnull, *pytest_args)  # not that of a project it happens to lie in
     command = [
         sys.executable,
         "-m",

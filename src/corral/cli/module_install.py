@@ -9,7 +9,7 @@ from typing import Any, Final, TypeVar
 import click
 
 from corral.cli.failure import Refused, WrongUsage, note, printable
-from corral.cli.module_shapes import MODULES, module_path, told
+from corral.cli.module_shapes import MODULES, module_path, refuse_failed, told
 from corral.cli.output import Item, show_done
 from corral.cli.session import Session, api_command
 
@@ -138,6 +138,7 @@ def _show_answer(session: Session, found: Item) -> None:
     for line in told_lines if len(told_lines) > 1 else ():
         note(line)
     show_done(session.output, found, f"{found.get('outcome', 'installed')}: {told(found)}")
+    refuse_failed(found)
 
 
 def _show_report(session: Session, found: Item) -> None:
@@ -148,7 +149,10 @@ def _show_report(session: Session, found: Item) -> None:
             click.echo(printable(f"problem: {problem['message']}" + _then(problem.get("hint"))))
         for warning in found.get("warnings") or ():
             click.echo(printable(f"warning: {warning}"))
-        click.echo(f"would {found.get('would', 'install')} {found.get('id')} {found.get('version')}")
+        would = {"nothing": "would change nothing:"}.get(
+            str(found.get("would")), f"would {found.get('would')}"
+        )
+        click.echo(f"{would} {found.get('id')} {found.get('version')}")
     if not found.get("ok"):
         raise Refused("it cannot be installed as it is", code=str(found.get("code") or "MODULE_INCOMPATIBLE"))
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from corral.cli.client import segment
+from corral.cli.failure import Refused
 from corral.cli.output import Column, Item, plain, state_column
 from corral.cli.values import age, size_text
 
@@ -40,6 +41,17 @@ def told(found: Item) -> str:
     return f"'{found.get('id')}' {found.get('version')} is {found.get('phase')}{reason}"
 
 
+def refuse_failed(found: Item) -> None:
+    """What was asked for is stored, and the module does not run: a script has to notice."""
+    if found.get("phase") == "FAILED":
+        failure = found.get("failure") or {}
+        raise Refused(
+            f"'{found.get('id')}' is FAILED: {failure.get('message') or found.get('reason')}",
+            hint=f"'corral module info {found.get('id')}' tells the story",
+            code="MODULE_FAILED",
+        )
+
+
 def info_rows(found: Item) -> list[tuple[str, str]]:
     live = found.get("live") or {}
     rows = [
@@ -66,8 +78,12 @@ def info_rows(found: Item) -> list[tuple[str, str]]:
             ("CPU seconds", plain(live.get("cpu_seconds"))),
             ("Memory", size_text(live.get("memory_bytes"))),
             ("Threads", plain(live.get("threads"))),
-            ("Calls", f"{live.get('calls', 0)}, {live.get('failures', 0)} failed"),
-            ("Routes", plain(live.get("routes"))),
+            (
+                "Calls",
+                f"{live.get('calls', 0)}, {live.get('failures', 0)} failed, {live.get('overruns', 0)} late",
+            ),
+            *(("Route", route) for route in live.get("routes") or ()),
+            *(("Its log", line) for line in (live.get("log") or ())[-8:]),
         ]
     rows += [(f"On {each.get('node')}", _on_node(each)) for each in found.get("nodes") or ()]
     failure = found.get("failure") or {}

@@ -12,19 +12,26 @@ OVERRUNS: Final = 3
 
 
 class Breaker:
-    """Counts overruns in a row. It opens once; `opened` is told what overran last."""
+    """Counts overruns in a row. It opens once; `opened` is told what overran last.
+
+    Calls that were under way together are one silence, not many: an overrun counts only if its call
+    began after the last one that counted had ended. So a few impatient callers at once cannot open it."""
 
     def __init__(self, opened: Callable[[str], None], *, overruns: int = OVERRUNS) -> None:
         self._opened = opened
         self._limit = overruns
         self._row = 0
+        self._silent_since = float("-inf")
         self.open = False
 
     def answered(self) -> None:
         """The module answered in time, with a value or an exception: it lives."""
         self._row = 0
 
-    def overran(self, what: str) -> None:
+    def overran(self, what: str, *, began: float, ended: float) -> None:
+        if began < self._silent_since:
+            return
+        self._silent_since = ended
         self._row += 1
         if self._row >= self._limit and not self.open:
             self.open = True

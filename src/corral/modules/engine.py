@@ -55,6 +55,8 @@ class LiveModule(msgspec.Struct, frozen=True, kw_only=True):
     overruns: int
     seconds: float
     longest_seconds: float
+    log: tuple[str, ...] = ()
+    """Its last lines, and what its calls failed with."""
 
 
 class ModuleEngine:
@@ -229,6 +231,7 @@ class ModuleEngine:
             overruns=counts.overruns,
             seconds=counts.seconds,
             longest_seconds=counts.longest_seconds,
+            log=tuple(scope.log_tail),
         )
 
     async def health(self, id: str) -> HealthAnswer:

@@ -23,6 +23,7 @@ from corral.domain.module_records import PackageRecord
 from corral.modules.breaker import CallCounts
 from corral.modules.generations import drop_generation
 from corral.modules.kit import Kit
+from corral.modules.process.reasons import ZYGOTE_LOST
 from corral.modules.run import ModuleRun
 from corral.modules.trouble import Trouble, death_trouble, failure_story
 
@@ -51,6 +52,8 @@ class ModuleLife:
         self._lost = _HOST_RESTARTED
         self._waiting_since: float | None = None
         self._deaths: list[float] = []
+        self._bereavements: list[float] = []
+        """When it died with the zygote: that is not held against it."""
         self.untold: list[Draft] = []
         """What has happened to its capabilities, to be told with the next step that is stored."""
         self.epilogue: list[Draft] = []
@@ -243,9 +246,14 @@ class ModuleLife:
         if record.intent is not ModuleIntent.ACTIVE:
             return
         now = self.kit.clock.monotonic()
-        self._deaths.append(now)
+        innocent = trouble.reason == ZYGOTE_LOST
+        deaths = self._bereavements if innocent else self._deaths
+        deaths.append(now)
         delay = decisions.restart_delay(
-            self._deaths, now=now, mended=self.kit.config.deaths_before_failed, steps=self.kit.pace.restarts
+            deaths,
+            now=now,
+            mended=len(deaths) if innocent else self.kit.config.deaths_before_failed,
+            steps=self.kit.pace.restarts,
         )
         if delay is None:
             self.doomed = self.doomed or trouble

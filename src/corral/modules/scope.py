@@ -31,6 +31,7 @@ Undo = Callable[[], Awaitable[None] | None]
 LOG_TAIL: Final = 20
 """Log lines that are kept for the story of a failure."""
 UNDO_SECONDS: Final = 5.0
+_SAY_SECONDS: Final = 1.0
 
 _log = structlog.get_logger("corral.modules.scope")
 
@@ -81,6 +82,8 @@ class Scope:
         self._loaded: list[Owned] = []
         self._started: list[Owned] | None = None
         self._serving = asyncio.Event()
+        self._quiet_until = float("-inf")
+        self._unsaid = 0
         self.closed = False
 
     @property
@@ -210,13 +213,14 @@ class Scope:
             self.counts.failures += 1
             self.counts.overruns += 1
             if blame:
-                self.breaker.overran(what)
+                self.breaker.overran(what, began=began, ended=self._clock.monotonic())
             raise
         except asyncio.CancelledError:
             raise
-        except ModuleRaised:
+        except ModuleRaised as error:
             self.counts.failures += 1
             self.breaker.answered()
+            self._note_failure(what, error)
             raise
         except BaseException:  # it was not even asked, or is gone: no sign that it answers
             self.counts.failures += 1
@@ -225,3 +229,21 @@ class Scope:
             self.breaker.answered()
         finally:
             self.counts.took(self._clock.monotonic() - began)
+
+    def _note_failure(self, what: str, error: ModuleRaised) -> None:
+        """Into the log with its traceback, at most once a second: a module may fail at every event."""
+        now = self._clock.monotonic()
+        if now < self._quiet_until:
+            self._unsaid += 1
+            return
+        _log.warning(
+            "module.call_failed",
+            module=self.module_id,
+            call=what,
+            error=f"{error.kind}: {error.detail}"[:1000],
+            traceback=error.traceback[-8000:],
+            unsaid=self._unsaid,
+        )
+        self.log_tail.append(f"{what} failed: {error.kind}: {error.detail}"[:500])
+        self.log_tail.extend(error.traceback.strip().splitlines()[-6:])
+        self._quiet_until, self._unsaid = now + _SAY_SECONDS, 0

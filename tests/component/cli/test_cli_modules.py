@@ -43,6 +43,8 @@ MODULE: dict[str, Any] = {
     "updated_at": "2026-01-01T00:00:00Z",
 }
 
+RUNNING = {**MODULE, "phase": "ACTIVE", "reason": ""}
+
 
 @pytest.fixture
 def source(tmp_path: pathlib.Path, corral: Corral) -> pathlib.Path:
@@ -82,10 +84,16 @@ def test_a_verb_is_sent_and_the_outcome_is_one_sentence(corral: Corral, server: 
     server.answers["POST", f"{MODULES}/guest-book/{verb}"] = (200, MODULE)
     said = corral("module", verb, "guest-book")
     assert said.stdout == "'guest-book' 0.1.0 is FAILED (hook_failed:on_start)\n", said.stderr
+    assert (said.returncode, "RuntimeError: no" in said.stderr) == (1, True)
+    server.answers["POST", f"{MODULES}/guest-book/{verb}"] = (
+        200,
+        {**MODULE, "phase": "ACTIVE", "reason": ""},
+    )
+    assert corral("module", verb, "guest-book").returncode == 0
 
 
 def test_a_pause_needs_a_reason_and_sends_it(corral: Corral, server: StandIn) -> None:
-    server.answers["POST", f"{MODULES}/guest-book/pause"] = (200, MODULE)
+    server.answers["POST", f"{MODULES}/guest-book/pause"] = (200, {**MODULE, "phase": "INSTALLED"})
     assert corral("module", "pause", "guest-book").returncode == 2
     assert corral("module", "pause", "guest-book", "--reason", "later").returncode == 0
     assert server.requests[-1].body == {"reason": "later"}
@@ -104,8 +112,8 @@ def test_single_settings_are_changed_and_the_rest_stays(corral: Corral, server: 
 def test_settings_are_read_as_manifests_are_and_dates_are_texts(
     corral: Corral, server: StandIn, tmp_path: pathlib.Path
 ) -> None:
-    server.answers["GET", f"{MODULES}/guest-book"] = (200, {**MODULE, "settings": {}})
-    server.answers["PUT", f"{MODULES}/guest-book/config"] = (200, MODULE)
+    server.answers["GET", f"{MODULES}/guest-book"] = (200, {**RUNNING, "settings": {}})
+    server.answers["PUT", f"{MODULES}/guest-book/config"] = (200, RUNNING)
     given = [f"--set={each}" for each in ("day=2026-01-01", "mode=on", "limit=.inf", "nothing=", "port=80")]
     said = corral("module", "config", "guest-book", *given)
     assert said.returncode == 0, said.stderr
@@ -120,7 +128,7 @@ def test_settings_are_read_as_manifests_are_and_dates_are_texts(
 def test_an_archive_is_sent_whatever_its_name_is(
     corral: Corral, server: StandIn, archive: pathlib.Path
 ) -> None:
-    server.answers["POST", MODULES] = (201, {**MODULE, "outcome": "installed"})
+    server.answers["POST", MODULES] = (201, {**RUNNING, "outcome": "installed"})
     odd = archive.rename(archive.parent / os.fsdecode(b'"\xff\r\n.cmod'))
     said = corral("module", "install", str(odd))
     assert said.returncode == 0, said.stderr

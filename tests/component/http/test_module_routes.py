@@ -119,6 +119,8 @@ async def test_an_exception_is_told_by_its_name_alone(client: httpx.AsyncClient)
     assert "ValueError" in answer.text
     assert "geheim" not in answer.text
     assert "Traceback" not in answer.text
+    shown = (await client.get(BASE)).json()["live"]["log"]
+    assert any("ValueError" in line and "geheim" in line for line in shown), shown
 
 
 async def test_an_error_the_module_means_is_its_answer(client: httpx.AsyncClient) -> None:

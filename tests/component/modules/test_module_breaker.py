@@ -199,3 +199,15 @@ async def test_what_was_registered_on_load_outlives_a_stop_but_rests() -> None:
         assert undone == ["of the start"]
         await bench.engine.uninstall("a")
         assert undone == ["of the start", "of the load"]
+
+
+async def test_calls_that_are_late_together_are_one_silence() -> None:
+    async with EngineBench() as bench:
+        script = Script()
+        script.does["task"] = hanging
+        scope = await loaded(bench, script)
+        for _ in range(2):
+            await asyncio.gather(*(overrun(scope) for _ in range(10)))
+        assert bench.phase("a") is ModulePhase.ACTIVE
+        await overrun(scope)
+        await bench.until("a", ModulePhase.FAILED)

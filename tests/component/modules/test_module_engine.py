@@ -138,6 +138,24 @@ async def test_a_killed_provider_comes_back_and_so_does_its_consumer(tmp_path: P
         assert (await routed(bench, "user", "/greet"))["said"] == "hello you from VERSION"
 
 
+async def test_a_zygote_that_keeps_dying_is_held_against_no_module(tmp_path: Path) -> None:
+    async with RealEngine(tmp_path) as bench:
+        await bench.install(manifest("base", provides={"demo.greeting": "1.0.0"}), PROVIDER)
+        for count in range(1, 6):
+            zygote = bench.house.zygote_pid
+            assert zygote is not None
+            os.kill(zygote, signal.SIGKILL)
+            await eventually(lambda n=count: _reasons(bench).count("zygote_lost") >= n)
+            await bench.until("base", ModulePhase.ACTIVE)
+        assert "process_died:SIGKILL" not in _reasons(bench)
+
+
+def _reasons(bench: RealEngine) -> list[str]:
+    """Of the steps in which a module's process was lost; each is followed by others."""
+    story = bench.record("base").story
+    return [step.reason for step in story if step.to_phase is ModulePhase.STOPPING]
+
+
 @pytest.mark.trap("T7")
 async def test_a_failed_upgrade_leaves_the_old_version_serving(tmp_path: Path) -> None:
     async with RealEngine(tmp_path) as bench:

@@ -324,7 +324,7 @@ async def test_a_killed_zygote_takes_its_modules_along_and_another_one_comes(ben
     os.kill(first, signal.SIGKILL)
     death = await asyncio.shield(process.death)
 
-    assert death.reason == "process_died:SIGKILL"
+    assert death.reason == "zygote_lost"
     assert not any(map(is_alive, [process.pid, *started]))
     again = await bench.start()
     assert await again.call(HEALTH, Nothing(), answer=HealthAnswer, deadline=DEADLINE)

@@ -23,6 +23,7 @@ from corral.modules.process.confinement import Confinement, NoConfinement
 from corral.modules.process.leak_book import LeakBook
 from corral.modules.process.leftovers import end_leftovers, house_mark
 from corral.modules.process.module_process import ModuleProcess, last_words_file
+from corral.modules.process.reasons import ZYGOTE_LOST
 from corral.modules.process.run_user import RunUser, check_readable, look_up
 from corral.modules.process.values import Ending, Leak, Limits, Notice, Sample, Serve
 from corral.modules.process.view import make_view, sources
@@ -294,4 +295,4 @@ def _name(process: ModuleProcess) -> str:
 
 def _killed(process: ModuleProcess) -> Ended:
     """How the kernel ends the processes of a zygote that is gone."""
-    return Ended(process.number, int(signal.SIGKILL), "", 0, 0.0, 0)
+    return Ended(process.number, int(signal.SIGKILL), ZYGOTE_LOST, 0, 0.0, 0)

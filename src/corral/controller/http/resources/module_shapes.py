@@ -82,6 +82,8 @@ class LiveShape(msgspec.Struct, frozen=True, kw_only=True):
     subscriptions: list[str]
     tasks: list[str]
     commands: list[str]
+    log: list[str] = []
+    """Its last lines, for callers that may read logs."""
 
 
 class ModuleShape(msgspec.Struct, frozen=True, kw_only=True):
@@ -190,7 +192,7 @@ def _fields(leading: Leading, call: Call[Any, Any], stored: Stored[PackageRecord
         "updated_at": record.updated_at,
         "failure": _failure(record, told=allows(role, Permission.LOGS_READ)),
         "story": [step_shape(step) for step in record.story],
-        "live": live_shape(live) if live is not None else None,
+        "live": live_shape(live, told=allows(role, Permission.LOGS_READ)) if live is not None else None,
         "revision": stored.revision,
     }
 
@@ -241,7 +243,7 @@ def frontend(record: PackageRecord) -> FrontendShape | None:
     )
 
 
-def live_shape(live: LiveModule) -> LiveShape:
+def live_shape(live: LiveModule, *, told: bool) -> LiveShape:
     sample = live.sample
 
     def named(kind: str) -> list[str]:
@@ -261,4 +263,5 @@ def live_shape(live: LiveModule) -> LiveShape:
         subscriptions=named("subscription"),
         tasks=named("task"),
         commands=named("command"),
+        log=list(live.log) if told else [],
     )
