@@ -9,6 +9,9 @@ that is killed before it comes up with the old version, with its collections as 
 
 from __future__ import annotations
 
+import re
+from typing import Final
+
 import msgspec
 import structlog
 
@@ -24,6 +27,7 @@ from corral.modules.telling import standing
 from corral.modules.trouble import Trouble, failure_story
 
 _REASON = "upgrade"
+_PLACE: Final = re.compile(r'^ *File "([^"]+)", line ([0-9]+)', re.MULTILINE)
 _log = structlog.get_logger("corral.modules.upgrade")
 
 
@@ -208,7 +212,13 @@ class Upgrade:
     async def _give_up(self, new: ModuleRun, trouble: Trouble, old: PackageRecord) -> None:
         life = self._life
         self._say(f"{self._version} did not come up ({_told_trouble(trouble)}).")
-        _log.warning("module.upgrade_failed", module=life.id, version=self._version, reason=trouble.reason)
+        _log.warning(
+            "module.upgrade_failed",
+            module=life.id,
+            version=self._version,
+            reason=trouble.reason,
+            traceback=trouble.traceback[-8000:],
+        )
         story = failure_story(trouble, new.scope, at=life.now())
         tried = new.scope.generation if new.scope else old.generation
         await new.discard()
@@ -289,4 +299,10 @@ class Upgrade:
 
 
 def _told_trouble(trouble: Trouble) -> str:
-    return f"{trouble.reason}: {trouble.message}" if trouble.message else trouble.reason
+    """The reason, what was said, and where: after a roll-back nothing else tells an author."""
+    said = f"{trouble.reason}: {trouble.message}" if trouble.message else trouble.reason
+    places = _PLACE.findall(trouble.traceback)
+    if not places:
+        return said
+    path, line = places[-1]
+    return f"{said}, at {'/'.join(path.split('/')[-2:])}:{line}"

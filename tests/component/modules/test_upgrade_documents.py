@@ -115,6 +115,8 @@ async def test_after_a_failed_upgrade_everything_is_as_before(old, scratch, part
         await new.install()
     assert refusal.value.code is Code.MODULE_UPGRADE_FAILED
     assert "1.0.0" in refusal.value.message
+    if "raise RuntimeError" in parts.get("start", ""):
+        assert "ledger/module.py:" in refusal.value.message
     module = await old.info()
     assert (module["version"], module["phase"]) == ("1.0.0", "ACTIVE")
     shown = await old.request("GET", "/entries")
