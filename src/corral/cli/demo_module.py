@@ -9,10 +9,9 @@ from typing import Any, Final
 import corral
 from corral.cli.client import Client
 from corral.cli.failure import Refused
-from corral.cli.form_upload import FilePart, Form
+from corral.cli.form_upload import FilePart, send_form
 from corral.cli.module_files import build_source
 from corral.cli.module_shapes import MODULES, module_path, told
-from corral.cli.progress_line import Bar
 
 MODULE: Final = "stats-aggregator"
 SOURCE: Final = pathlib.Path(corral.__file__).resolve().parents[2] / "modules" / MODULE
@@ -39,8 +38,5 @@ def _find(client: Client) -> Any:
 def _install(client: Client) -> Any:
     with tempfile.TemporaryDirectory(prefix="corral-demo-") as directory:
         built = build_source(SOURCE, pathlib.Path(directory) / f"{MODULE}.cmod")
-        form = Form([FilePart(field="file", path=built.path)])
-        with Bar("installing the demo's module", form.size) as bar:
-            return client.upload(
-                MODULES, form.stream(bar), size=form.size, content_type=form.content_type, method="POST"
-            )
+        part = FilePart(field="file", path=built.path)
+        return send_form(client, MODULES, [part], what="installing the demo's module")

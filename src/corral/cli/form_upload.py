@@ -5,9 +5,11 @@ from __future__ import annotations
 import os
 import pathlib
 from collections.abc import Iterable, Iterator
+from typing import Any
 
 import msgspec
 
+from corral.cli.client import Client, Params
 from corral.cli.failure import WrongUsage
 from corral.cli.packing import blocks
 from corral.cli.progress_line import Bar
@@ -49,6 +51,22 @@ class Form:
             bar.add(2)
         yield self._tail
         bar.add(len(self._tail))
+
+
+def send_form(
+    client: Client, path: str, parts: Iterable[FilePart], *, what: str, params: Params | None = None
+) -> Any:
+    """POST files as one form, with a bar that says `what` is going on."""
+    form = Form(parts)
+    with Bar(what, form.size) as bar:
+        return client.upload(
+            path,
+            form.stream(bar),
+            size=form.size,
+            content_type=form.content_type,
+            params=params,
+            method="POST",
+        )
 
 
 def _head(boundary: str, part: FilePart) -> bytes:

@@ -9,11 +9,10 @@ from typing import Final
 import click
 
 from corral.cli.failure import Failure, note, report
-from corral.cli.form_upload import FilePart, Form
+from corral.cli.form_upload import FilePart, send_form
 from corral.cli.module_files import build_source
 from corral.cli.module_shapes import MODULES, told
 from corral.cli.output import show_streamed
-from corral.cli.progress_line import Bar
 from corral.cli.session import Session
 
 _LOOK_SECONDS: Final = 0.3
@@ -58,16 +57,13 @@ class DevLoop:
     def _reload(self) -> None:
         began = time.monotonic()
         built = build_source(self._source)
-        form = Form([FilePart(field="file", path=built.path)])
-        with Bar("uploading", form.size) as bar:
-            found = self._session.client.upload(
-                MODULES,
-                form.stream(bar),
-                size=form.size,
-                content_type=form.content_type,
-                params={"replace": "true", "allow_downgrade": "true"},
-                method="POST",
-            )
+        found = send_form(
+            self._session.client,
+            MODULES,
+            [FilePart(field="file", path=built.path)],
+            what="uploading",
+            params={"replace": "true", "allow_downgrade": "true"},
+        )
         took = (time.monotonic() - began) * 1000
         said = f"{time.strftime('%H:%M:%S')} {told(found)}, {took:.0f} ms"
         show_streamed(self._session.output, found, lambda _: said)

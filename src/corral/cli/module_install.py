@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pathlib
 from collections.abc import Callable
-from typing import Any, Final, TypeVar
+from typing import Any, TypeVar
 
 import click
 
@@ -14,9 +14,6 @@ from corral.cli.output import Item, show_done
 from corral.cli.session import Session, api_command
 
 F = TypeVar("F", bound=Callable[..., Any])
-
-SIDECARS: Final = (".cosign.bundle", ".sig")
-"""Looked for beside the archive, in this order."""
 
 
 def _options(command: F) -> F:
@@ -84,8 +81,7 @@ def _send(
     no_rollback: bool,
     dry_run: bool,
 ) -> None:
-    from corral.cli.form_upload import FilePart, Form
-    from corral.cli.progress_line import Bar
+    from corral.cli.form_upload import FilePart, send_form
 
     if not path.is_file():
         raise WrongUsage(f"there is no file {path}")
@@ -93,7 +89,6 @@ def _send(
     beside = _sidecar(path, signature)
     if beside is not None:
         parts.append(FilePart(field="signature", path=beside))
-    form = Form(parts)
     params = {
         "replace": _flag(replace),
         "allow_downgrade": _flag(allow_downgrade),
@@ -101,15 +96,7 @@ def _send(
         "rollback": "false" if no_rollback else None,
         "dry_run": _flag(dry_run),
     }
-    with Bar(f"uploading {path.name}", form.size) as bar:
-        found = session.client.upload(
-            MODULES,
-            form.stream(bar),
-            size=form.size,
-            content_type=form.content_type,
-            params=params,
-            method="POST",
-        )
+    found = send_form(session.client, MODULES, parts, what=f"uploading {path.name}", params=params)
     if dry_run:
         _show_report(session, found)
     else:
@@ -126,7 +113,9 @@ def _sidecar(path: pathlib.Path, given: str | None) -> pathlib.Path | None:
         if not sidecar.is_file():
             raise WrongUsage(f"there is no file {sidecar}")
         return sidecar
-    for ending in SIDECARS:
+    from corral.signing import SIDECAR_SUFFIXES
+
+    for ending in SIDECAR_SUFFIXES.values():
         sidecar = path.with_name(path.name + ending)
         if sidecar.is_file():
             return sidecar

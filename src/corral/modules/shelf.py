@@ -21,14 +21,14 @@ from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import IO, Final
 
-from corral.errors import Bug, Code, CorralError, Rejected, Retryable
+from corral.errors import Code, CorralError, Rejected, Retryable
 from corral.modules.archive_reading import ArchiveFile, digest, read_files
 from corral.modules.archive_refusals import too_large
 from corral.modules.unpacking import is_intact, remove_tree, unpack
+from corral.signing import SIDECAR_SUFFIXES, SidecarKind
 from corral.system.files import atomic_write, make_directory, sync_directory
 from corral.system.threads import to_end
 
-SIDECARS: Final = (".sig", ".cosign.bundle")
 VENDOR: Final = "vendor"
 _PART: Final = ".part-"
 _SHA256: Final = re.compile(r"[0-9a-f]{64}")
@@ -81,12 +81,10 @@ class ArchiveShelf:
                     await to_end(_discard, part)
         return path
 
-    async def put_sidecar(self, sha256: str, suffix: str, content: bytes) -> Path:
+    async def put_sidecar(self, sha256: str, kind: SidecarKind, content: bytes) -> Path:
         """Keep a signature beside its archive."""
-        if suffix not in SIDECARS:
-            raise Bug(f"a signature is kept as one of {SIDECARS}, not as {suffix!r}")
         path = self.path(sha256)
-        path = path.with_name(path.name + suffix)
+        path = path.with_name(path.name + SIDECAR_SUFFIXES[kind])
         async with self._turn(sha256):
             with _disk_faults():
                 await to_end(atomic_write, path, content)
@@ -179,7 +177,7 @@ class ArchiveShelf:
         self._files.pop(sha256, None)
         remove_tree(tree)
         archive.unlink(missing_ok=True)
-        for suffix in SIDECARS:
+        for suffix in SIDECAR_SUFFIXES.values():
             archive.with_name(archive.name + suffix).unlink(missing_ok=True)
         sync_directory(self._directory)
 

@@ -6,13 +6,15 @@ and only a bundle of the newer kind under a `trusted_root.json` needs them.
 
 from corral.signing.archive_key import KeyPair, new_key
 from corral.signing.keyed import sign_keyed
-from corral.signing.sidecars import SIDECAR_LIMIT, Sidecar, sidecar_beside
+from corral.signing.sidecars import SIDECAR_LIMIT, SIDECAR_SUFFIXES, Sidecar, SidecarKind, sidecar_beside
 from corral.signing.verifier import Verifier, open_verifier
 
 __all__ = [
     "SIDECAR_LIMIT",
+    "SIDECAR_SUFFIXES",
     "KeyPair",
     "Sidecar",
+    "SidecarKind",
     "Verifier",
     "new_key",
     "open_verifier",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pathlib
+from collections.abc import Mapping
 from typing import Final, Literal
 
 import msgspec
@@ -13,10 +14,8 @@ SIDECAR_LIMIT: Final = 256 * 1024
 """Bytes of the largest sidecar that is looked at; real bundles have 3 to 12 KB."""
 
 SidecarKind = Literal["sig", "cosign-bundle"]
-_SUFFIXES: Final[tuple[tuple[str, SidecarKind], ...]] = (
-    (".cosign.bundle", "cosign-bundle"),
-    (".sig", "sig"),
-)
+SIDECAR_SUFFIXES: Final[Mapping[SidecarKind, str]] = {"cosign-bundle": ".cosign.bundle", "sig": ".sig"}
+"""What is added to an archive's name, in the order in which it is looked for."""
 
 
 class Sidecar(msgspec.Struct, frozen=True, kw_only=True):
@@ -32,7 +31,7 @@ def sidecar_beside(archive: pathlib.Path) -> Sidecar | None:
     One that cannot be read, or is larger than `SIDECAR_LIMIT`, is refused rather than passed over:
     whoever put it there meant it to count.
     """
-    for suffix, kind in _SUFFIXES:
+    for kind, suffix in SIDECAR_SUFFIXES.items():
         beside = archive.with_name(archive.name + suffix)
         if beside.is_file():
             return Sidecar(kind=kind, content=_content(beside))

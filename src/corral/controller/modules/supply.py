@@ -12,7 +12,7 @@ import contextlib
 import functools
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from pathlib import Path
-from typing import Final, Literal
+from typing import Final
 
 import msgspec
 import structlog
@@ -22,13 +22,12 @@ from corral.domain.module_records import PackageRecord, SignatureFacts
 from corral.errors import Code, CorralError, Rejected
 from corral.modules.archive_reading import ArchiveFacts
 from corral.modules.shelf import ArchiveShelf
-from corral.signing import Sidecar, Verifier
+from corral.signing import Sidecar, SidecarKind, Verifier
 from corral.store.port import BlobEngine
 from corral.system.clock import Clock
 from corral.system.threads import to_end
 
 _BLOCK: Final = 256 * 1024
-_ENDINGS: Final = {"sig": "sig", "cosign-bundle": "cosign.bundle"}
 _DAMAGED: Final = frozenset({Code.DIGEST_MISMATCH, Code.ARTIFACT_DIGEST_MISMATCH, Code.NOT_FOUND})
 _log = structlog.get_logger("corral.controller.modules")
 
@@ -90,7 +89,7 @@ class StoredArchives:
             signature = msgspec.structs.replace(signature, blob=info.digest)
         await self._shelf.put(archive, expect=facts.sha256)
         if signature is not None and sidecar is not None:
-            await self._shelf.put_sidecar(facts.sha256, f".{_ENDINGS[sidecar.kind]}", sidecar.content)
+            await self._shelf.put_sidecar(facts.sha256, sidecar.kind, sidecar.content)
         self._signatures[facts.sha256] = signature
         return signature
 
@@ -134,7 +133,7 @@ class StoredArchives:
         signature = self._signature(sha256)
         sidecar = await self._sidecar(signature) if signature is not None else None
         if sidecar is not None:
-            await self._shelf.put_sidecar(sha256, f".{_ENDINGS[sidecar.kind]}", sidecar.content)
+            await self._shelf.put_sidecar(sha256, sidecar.kind, sidecar.content)
 
     def _signature(self, sha256: str) -> SignatureFacts | None:
         for record in self._records():
@@ -146,7 +145,7 @@ class StoredArchives:
         if not signature.blob:
             return None
         parts = [part async for part in self._blobs.read_blobs([signature.blob])]
-        kind: Literal["sig", "cosign-bundle"] = "sig" if signature.kind == "sig" else "cosign-bundle"
+        kind: SidecarKind = "sig" if signature.kind == "sig" else "cosign-bundle"
         return Sidecar(kind=kind, content=b"".join(parts))
 
     # upkeep
