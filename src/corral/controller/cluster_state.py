@@ -18,6 +18,7 @@ from corral.controller.collections import (
     IDEMPOTENCY,
     JOIN_TOKENS,
     MODULE_CURSORS,
+    MODULE_NODE_STATES,
     MODULE_PACKAGES,
     NODES,
     ONLY,
@@ -59,6 +60,7 @@ class ClusterState:
         self.sequences: Final = Mirror(SEQUENCES, "sequence")
         self.modules: Final = Mirror(MODULE_PACKAGES, "module")
         self.module_cursors: Final = Mirror(MODULE_CURSORS, "cursor")
+        self.module_node_states: Final = Mirror(MODULE_NODE_STATES, "state of a module on a node")
         mirrors: tuple[Mirror[Record], ...] = (  # type: ignore[assignment]  # each folds its own type
             self.cluster,
             self.authority,
@@ -78,6 +80,7 @@ class ClusterState:
             self.sequences,
             self.modules,
             self.module_cursors,
+            self.module_node_states,
         )
         self._mirrors = {mirror.collection.name: mirror for mirror in mirrors}
 

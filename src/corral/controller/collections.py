@@ -17,6 +17,7 @@ from corral.domain.instance_records import (
     SequenceRecord,
 )
 from corral.domain.module_cursors import ModuleCursor
+from corral.domain.module_nodes import NodeModuleState
 from corral.domain.module_records import PackageRecord
 from corral.domain.records import (
     AdminCertificateRecord,
@@ -85,6 +86,8 @@ SEQUENCES: Final = Collection("sequences", SequenceRecord)
 MODULE_PACKAGES: Final = Collection("module_packages", PackageRecord)
 MODULE_CURSORS: Final = Collection("module_cursors", ModuleCursor)
 """By `MODULE/NAME` of the durable subscription."""
+MODULE_NODE_STATES: Final = Collection("module_node_states", NodeModuleState)
+"""By `NODE/MODULE`."""
 
 ONLY: Final = "only"
 """The id of the one document in CLUSTER and in AUTHORITY."""

@@ -11,6 +11,7 @@ from corral.domain.decisions import Decision
 from corral.domain.groups import GroupSpec, PortProtocol
 from corral.domain.ids import GroupName, Incarnation, InstanceId, NodeId
 from corral.domain.instance_states import InstanceState, Wanted
+from corral.domain.module_nodes import ModuleChange
 from corral.domain.records import Record
 
 
@@ -129,6 +130,10 @@ class InstanceRecord(Record, frozen=True, kw_only=True):
     """Its own layer, above the group's."""
     home: str = ""
     """Of a static instance: the node that has its directory; it runs nowhere else."""
+    module_changes: tuple[ModuleChange, ...] = ()
+    """What modules on the node made of its present run."""
+    modules_missing: tuple[str, ...] = ()
+    """Modules that were wanted on the node and not ready when it started, each with why."""
 
 
 class Reservation(Record, frozen=True, kw_only=True):

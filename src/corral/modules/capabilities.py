@@ -25,6 +25,7 @@ from corral.modules.capability_calls import (
 )
 from corral.modules.capability_entries import HOST, CapabilityEntry, CapabilityView, UnresolvedView
 from corral.modules.failures import ModuleBusy
+from corral.modules.remote_capabilities import RemoteCapabilities
 from corral.modules.scope import Scope
 from corral.sdk.messages import BindingDeclaration, CapabilityAnswer, CapabilityRequest, CapabilityState
 from corral.system.clock import Clock
@@ -42,8 +43,16 @@ class CapabilityRegistry:
     """What the engine binds, holds and clears; everybody else may look and call. `changed` is told the ids
     whose standing is not what it was."""
 
-    def __init__(self, host: ModuleHost, changed: Callable[[set[str]], None], *, clock: Clock) -> None:
+    def __init__(
+        self,
+        host: ModuleHost,
+        changed: Callable[[set[str]], None],
+        *,
+        clock: Clock,
+        remote: RemoteCapabilities | None = None,
+    ) -> None:
         self._host = host
+        self._remote = remote
         self._changed = changed
         self._clock = clock
         self._entries: dict[str, CapabilityEntry] = {}

@@ -27,12 +27,13 @@ from corral.modules.loading import ArchiveSupply, Loader
 from corral.modules.operations import NoticeHandler, Operation, OperationTable
 from corral.modules.process.values import Sample
 from corral.modules.process_port import ModuleHouse
+from corral.modules.remote_capabilities import RemoteCapabilities
 from corral.modules.route_book import RouteBook, not_active
 from corral.modules.scope import Scope
 from corral.modules.upgrade import Upgrade, UpgradeStory
 from corral.sdk.messages import CALL_CAPABILITY, HEALTH, CapabilityRequest, HealthAnswer, Nothing
 from corral.system.clock import Clock
-from corral.system.config_schema import ModulesSection
+from corral.system.config_schema import ModuleHostSection
 
 _log = structlog.get_logger("corral.modules.engine")
 
@@ -72,19 +73,23 @@ class ModuleEngine:
         supply: ArchiveSupply,
         operations: Sequence[Operation] = (),
         data: GenerationKeeper | None = None,
-        config: ModulesSection,
+        config: ModuleHostSection,
         clock: Clock,
         notices: Mapping[str, NoticeHandler] | None = None,
         upgrade_guard: Callable[[], AbstractAsyncContextManager[None]] = unguarded,
         pace: Pace | None = None,
         node_id: str = "",
+        remote: RemoteCapabilities | None = None,
+        on_serving: Callable[[Scope], None] = lambda _: None,
     ) -> None:
+        """`remote` is another host's registry, for what is required from there; `on_serving` is called each
+        time that a module has become ACTIVE, with the scope that serves."""
         self._book = book
         self._clock = clock
         self._actors: dict[str, ModuleActor] = {}
         self._background: set[asyncio.Task[object]] = set()
         self._closing = False
-        self.capabilities = CapabilityRegistry(host, self._capabilities_changed, clock=clock)
+        self.capabilities = CapabilityRegistry(host, self._capabilities_changed, clock=clock, remote=remote)
         self.routes = RouteBook(book)
         self.commands = CommandBook()
         route_call = Operation(method=CALL_CAPABILITY, body=CapabilityRequest, handler=self._call_capability)
@@ -112,6 +117,7 @@ class ModuleEngine:
             pace=pace or Pace(),
             upgrade_guard=upgrade_guard,
             later=self._later,
+            on_serving=on_serving,
         )
 
     # --- the whole ------------------------------------------------------------------------------
@@ -214,6 +220,11 @@ class ModuleEngine:
         """The scope of a module that has a process, ACTIVE or not."""
         actor = self._actors.get(id)
         return actor.life.run.scope if actor else None
+
+    def serving(self) -> list[Scope]:
+        """The scopes of the modules that are ACTIVE here, by id."""
+        scopes = [self.scope(id) for id in sorted(self._actors)]
+        return [scope for scope in scopes if scope is not None and scope.serving]
 
     def live(self, id: str) -> LiveModule | None:
         """None when no process of it runs."""

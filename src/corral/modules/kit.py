@@ -15,8 +15,9 @@ from corral.modules.capabilities import CapabilityRegistry
 from corral.modules.command_book import CommandBook
 from corral.modules.loading import Loader
 from corral.modules.route_book import RouteBook
+from corral.modules.scope import Scope
 from corral.system.clock import Clock
-from corral.system.config_schema import ModulesSection
+from corral.system.config_schema import ModuleHostSection
 
 
 class GenerationKeeper(Protocol):
@@ -46,12 +47,13 @@ class Kit(msgspec.Struct, frozen=True, kw_only=True):
     routes: RouteBook
     commands: CommandBook
     data: GenerationKeeper | None
-    config: ModulesSection
+    config: ModuleHostSection
     clock: Clock
     pace: Pace
     upgrade_guard: Callable[[], AbstractAsyncContextManager[None]]
     later: Callable[[Callable[[], Awaitable[object]], str], asyncio.Task[object]]
     """Have something done beside; who does not wait for it leaves that to the engine's end."""
+    on_serving: Callable[[Scope], None]
 
     def hosts(self, manifest: Manifest) -> bool:
         """Whether the module has a class for this host."""

@@ -29,7 +29,7 @@ from corral.sdk.messages import (
     HookArguments,
 )
 from corral.system.clock import Clock
-from corral.system.config_schema import ModulesSection
+from corral.system.config_schema import ModuleHostSection
 
 VENDOR: Final = "vendor"
 _log = structlog.get_logger("corral.modules.loading")
@@ -55,7 +55,7 @@ class Loader:
         operations: OperationTable,
         notices: Mapping[str, NoticeHandler],
         capabilities: CapabilityRegistry,
-        config: ModulesSection,
+        config: ModuleHostSection,
         clock: Clock,
         node_id: str = "",
     ) -> None:

@@ -111,6 +111,7 @@ class ModuleRun:
             scope.own("command", command.name, withdraw)
         self.state = Runs.BOUND
         scope.serve()
+        kit.on_serving(scope)
 
     def rest(self) -> None:
         """No event and no task reaches it from now on."""

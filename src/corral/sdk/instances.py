@@ -62,6 +62,8 @@ class InstanceHandle(msgspec.Struct, frozen=True, kw_only=True):
     started_at: dt.datetime | None = None
     state: str = ""
     work_dir: str = ""
+    adopted: bool = False
+    """In `on_instance_started`: it ran before this module did."""
 
 
 class ExitInfo(msgspec.Struct, frozen=True, kw_only=True):

@@ -171,7 +171,9 @@ class KeyValueSection(Section, frozen=True, kw_only=True):
     ] = ""
 
 
-class ModulesSection(Section, frozen=True, kw_only=True):
+class ModuleHostSection(Section, frozen=True, kw_only=True):
+    """What the module engine goes by, on either host."""
+
     memory_mb: Annotated[int, Meta(ge=32, le=1_048_576), _says("Memory of a module that names none.")] = 256
     max_processes: Annotated[
         int, Meta(ge=1, le=100_000), _says("Processes and threads of a module that names none.")
@@ -187,7 +189,19 @@ class ModulesSection(Section, frozen=True, kw_only=True):
     ] = 3
     activation: ActivationSection = ActivationSection()
     signing: SigningSection = SigningSection()
+
+
+class ModulesSection(ModuleHostSection, frozen=True, kw_only=True):
     key_value: KeyValueSection = KeyValueSection()
+
+
+class NodeModulesSection(ModuleHostSection, frozen=True, kw_only=True):
+    node_sync_timeout_seconds: Annotated[
+        kind.Seconds, _says("How long starts wait for the node's modules to be as the controller wants them.")
+    ] = 10
+    hook_budget_seconds: Annotated[
+        kind.Seconds, _says("What all modules together may take of one start, or of one stop.")
+    ] = 5
 
 
 class InstanceRetentionSection(Section, frozen=True, kw_only=True):
@@ -333,6 +347,7 @@ class DaemonConfig(Section, frozen=True, kw_only=True):
     cache: CacheSection = CacheSection()
     downloads: DownloadsSection = DownloadsSection()
     java: JavaSection = JavaSection()
+    modules: NodeModulesSection = NodeModulesSection()
     disk: DiskSection = DiskSection()
     log: LogSection = LogSection()
     shutdown: ShutdownSection = ShutdownSection()

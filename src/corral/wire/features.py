@@ -26,7 +26,12 @@ FILES: Final = "files"
 """A walk of an instance's files may begin beneath a path and go on where another ended, a read may begin at
 an offset; else whole walks, and files from their beginning."""
 
-FEATURES: Final = (BATCH, SPOOL, RENEW, LOG_LEVEL, DATA, CONSOLE, TEMPLATES, WORKLOAD, FILES)
+MODULES: Final = "modules"
+"""Module sets with intents and settings in the handshake, offers in place of inline archives, orders to
+modules, numbered events, events from nodes, capability calls, figures of modules; else the published frames:
+archives inline, up to what a frame carries. Needs DATA."""
+
+FEATURES: Final = (BATCH, SPOOL, RENEW, LOG_LEVEL, DATA, CONSOLE, TEMPLATES, WORKLOAD, FILES, MODULES)
 
 
 def common(theirs: Iterable[str]) -> frozenset[str]:

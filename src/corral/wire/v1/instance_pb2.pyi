@@ -140,7 +140,7 @@ class RestartPolicy(_message.Message):
     def __init__(self, attempts: _Optional[int] = ..., interval_ms: _Optional[int] = ..., delay_ms: _Optional[int] = ..., max_delay_ms: _Optional[int] = ...) -> None: ...
 
 class RunningInstance(_message.Message):
-    __slots__ = ("instance_id", "group", "port", "state", "incarnation", "pid", "started_at_ms", "console_offset", "exit", "readiness", "plan_hash", "ports", "memory_mb", "reason")
+    __slots__ = ("instance_id", "group", "port", "state", "incarnation", "pid", "started_at_ms", "console_offset", "exit", "readiness", "plan_hash", "ports", "memory_mb", "reason", "module_changes", "modules_missing")
     INSTANCE_ID_FIELD_NUMBER: _ClassVar[int]
     GROUP_FIELD_NUMBER: _ClassVar[int]
     PORT_FIELD_NUMBER: _ClassVar[int]
@@ -155,6 +155,8 @@ class RunningInstance(_message.Message):
     PORTS_FIELD_NUMBER: _ClassVar[int]
     MEMORY_MB_FIELD_NUMBER: _ClassVar[int]
     REASON_FIELD_NUMBER: _ClassVar[int]
+    MODULE_CHANGES_FIELD_NUMBER: _ClassVar[int]
+    MODULES_MISSING_FIELD_NUMBER: _ClassVar[int]
     instance_id: str
     group: str
     port: int
@@ -169,7 +171,31 @@ class RunningInstance(_message.Message):
     ports: _containers.RepeatedCompositeFieldContainer[NamedPort]
     memory_mb: int
     reason: str
-    def __init__(self, instance_id: _Optional[str] = ..., group: _Optional[str] = ..., port: _Optional[int] = ..., state: _Optional[_Union[InstanceState, str]] = ..., incarnation: _Optional[int] = ..., pid: _Optional[int] = ..., started_at_ms: _Optional[int] = ..., console_offset: _Optional[int] = ..., exit: _Optional[_Union[ExitStatus, _Mapping]] = ..., readiness: _Optional[_Union[Readiness, str]] = ..., plan_hash: _Optional[str] = ..., ports: _Optional[_Iterable[_Union[NamedPort, _Mapping]]] = ..., memory_mb: _Optional[int] = ..., reason: _Optional[str] = ...) -> None: ...
+    module_changes: _containers.RepeatedCompositeFieldContainer[ModuleChange]
+    modules_missing: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, instance_id: _Optional[str] = ..., group: _Optional[str] = ..., port: _Optional[int] = ..., state: _Optional[_Union[InstanceState, str]] = ..., incarnation: _Optional[int] = ..., pid: _Optional[int] = ..., started_at_ms: _Optional[int] = ..., console_offset: _Optional[int] = ..., exit: _Optional[_Union[ExitStatus, _Mapping]] = ..., readiness: _Optional[_Union[Readiness, str]] = ..., plan_hash: _Optional[str] = ..., ports: _Optional[_Iterable[_Union[NamedPort, _Mapping]]] = ..., memory_mb: _Optional[int] = ..., reason: _Optional[str] = ..., module_changes: _Optional[_Iterable[_Union[ModuleChange, _Mapping]]] = ..., modules_missing: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class ModuleChange(_message.Message):
+    __slots__ = ("module_id", "version", "jvm_args_added", "jvm_args_removed", "args_added", "args_removed", "env_set", "env_removed", "dropped")
+    MODULE_ID_FIELD_NUMBER: _ClassVar[int]
+    VERSION_FIELD_NUMBER: _ClassVar[int]
+    JVM_ARGS_ADDED_FIELD_NUMBER: _ClassVar[int]
+    JVM_ARGS_REMOVED_FIELD_NUMBER: _ClassVar[int]
+    ARGS_ADDED_FIELD_NUMBER: _ClassVar[int]
+    ARGS_REMOVED_FIELD_NUMBER: _ClassVar[int]
+    ENV_SET_FIELD_NUMBER: _ClassVar[int]
+    ENV_REMOVED_FIELD_NUMBER: _ClassVar[int]
+    DROPPED_FIELD_NUMBER: _ClassVar[int]
+    module_id: str
+    version: str
+    jvm_args_added: _containers.RepeatedScalarFieldContainer[str]
+    jvm_args_removed: _containers.RepeatedScalarFieldContainer[str]
+    args_added: _containers.RepeatedScalarFieldContainer[str]
+    args_removed: _containers.RepeatedScalarFieldContainer[str]
+    env_set: _containers.RepeatedScalarFieldContainer[str]
+    env_removed: _containers.RepeatedScalarFieldContainer[str]
+    dropped: str
+    def __init__(self, module_id: _Optional[str] = ..., version: _Optional[str] = ..., jvm_args_added: _Optional[_Iterable[str]] = ..., jvm_args_removed: _Optional[_Iterable[str]] = ..., args_added: _Optional[_Iterable[str]] = ..., args_removed: _Optional[_Iterable[str]] = ..., env_set: _Optional[_Iterable[str]] = ..., env_removed: _Optional[_Iterable[str]] = ..., dropped: _Optional[str] = ...) -> None: ...
 
 class ExitStatus(_message.Message):
     __slots__ = ("known", "code", "signal", "core_dumped", "outcome", "summary", "ended_at_ms", "rung", "crash_class")
@@ -392,7 +418,7 @@ class SendCommandAck(_message.Message):
     def __init__(self, request_id: _Optional[str] = ..., instance_id: _Optional[str] = ..., incarnation: _Optional[int] = ..., accepted: _Optional[bool] = ..., error_code: _Optional[str] = ..., error_message: _Optional[str] = ..., unread_bytes: _Optional[int] = ...) -> None: ...
 
 class InstanceStatusUpdate(_message.Message):
-    __slots__ = ("instance_id", "state", "port", "player_count", "uptime_ms", "incarnation", "pid", "started_at_ms", "console_offset", "exit", "readiness", "reason", "stage", "players_known", "max_players")
+    __slots__ = ("instance_id", "state", "port", "player_count", "uptime_ms", "incarnation", "pid", "started_at_ms", "console_offset", "exit", "readiness", "reason", "stage", "players_known", "max_players", "module_changes", "modules_missing")
     INSTANCE_ID_FIELD_NUMBER: _ClassVar[int]
     STATE_FIELD_NUMBER: _ClassVar[int]
     PORT_FIELD_NUMBER: _ClassVar[int]
@@ -408,6 +434,8 @@ class InstanceStatusUpdate(_message.Message):
     STAGE_FIELD_NUMBER: _ClassVar[int]
     PLAYERS_KNOWN_FIELD_NUMBER: _ClassVar[int]
     MAX_PLAYERS_FIELD_NUMBER: _ClassVar[int]
+    MODULE_CHANGES_FIELD_NUMBER: _ClassVar[int]
+    MODULES_MISSING_FIELD_NUMBER: _ClassVar[int]
     instance_id: str
     state: InstanceState
     port: int
@@ -423,7 +451,9 @@ class InstanceStatusUpdate(_message.Message):
     stage: StartPreparationStage
     players_known: bool
     max_players: int
-    def __init__(self, instance_id: _Optional[str] = ..., state: _Optional[_Union[InstanceState, str]] = ..., port: _Optional[int] = ..., player_count: _Optional[int] = ..., uptime_ms: _Optional[int] = ..., incarnation: _Optional[int] = ..., pid: _Optional[int] = ..., started_at_ms: _Optional[int] = ..., console_offset: _Optional[int] = ..., exit: _Optional[_Union[ExitStatus, _Mapping]] = ..., readiness: _Optional[_Union[Readiness, str]] = ..., reason: _Optional[str] = ..., stage: _Optional[_Union[StartPreparationStage, str]] = ..., players_known: _Optional[bool] = ..., max_players: _Optional[int] = ...) -> None: ...
+    module_changes: _containers.RepeatedCompositeFieldContainer[ModuleChange]
+    modules_missing: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, instance_id: _Optional[str] = ..., state: _Optional[_Union[InstanceState, str]] = ..., port: _Optional[int] = ..., player_count: _Optional[int] = ..., uptime_ms: _Optional[int] = ..., incarnation: _Optional[int] = ..., pid: _Optional[int] = ..., started_at_ms: _Optional[int] = ..., console_offset: _Optional[int] = ..., exit: _Optional[_Union[ExitStatus, _Mapping]] = ..., readiness: _Optional[_Union[Readiness, str]] = ..., reason: _Optional[str] = ..., stage: _Optional[_Union[StartPreparationStage, str]] = ..., players_known: _Optional[bool] = ..., max_players: _Optional[int] = ..., module_changes: _Optional[_Iterable[_Union[ModuleChange, _Mapping]]] = ..., modules_missing: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class CrashReport(_message.Message):
     __slots__ = ("instance_id", "group", "exit_code", "log_tail", "uptime_ms", "incarnation", "exit", "crash_class", "signature", "log_tail_offset", "restarted_as", "restart_in_ms", "pid", "started_at_ms")

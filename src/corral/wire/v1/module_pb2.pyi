@@ -20,7 +20,7 @@ MODULE_INTENT_INACTIVE: ModuleIntent
 MODULE_INTENT_PAUSED: ModuleIntent
 
 class ModuleInstall(_message.Message):
-    __slots__ = ("module_id", "version", "sha256", "jar_bytes", "signature_bytes", "signature_kind", "manifest_yaml", "is_upgrade", "previous_version", "offer", "intent")
+    __slots__ = ("module_id", "version", "sha256", "jar_bytes", "signature_bytes", "signature_kind", "manifest_yaml", "is_upgrade", "previous_version", "offer", "intent", "settings_json", "again", "paused_reason")
     MODULE_ID_FIELD_NUMBER: _ClassVar[int]
     VERSION_FIELD_NUMBER: _ClassVar[int]
     SHA256_FIELD_NUMBER: _ClassVar[int]
@@ -32,6 +32,9 @@ class ModuleInstall(_message.Message):
     PREVIOUS_VERSION_FIELD_NUMBER: _ClassVar[int]
     OFFER_FIELD_NUMBER: _ClassVar[int]
     INTENT_FIELD_NUMBER: _ClassVar[int]
+    SETTINGS_JSON_FIELD_NUMBER: _ClassVar[int]
+    AGAIN_FIELD_NUMBER: _ClassVar[int]
+    PAUSED_REASON_FIELD_NUMBER: _ClassVar[int]
     module_id: str
     version: str
     sha256: str
@@ -43,7 +46,10 @@ class ModuleInstall(_message.Message):
     previous_version: str
     offer: _plan_pb2.DataOffer
     intent: ModuleIntent
-    def __init__(self, module_id: _Optional[str] = ..., version: _Optional[str] = ..., sha256: _Optional[str] = ..., jar_bytes: _Optional[bytes] = ..., signature_bytes: _Optional[bytes] = ..., signature_kind: _Optional[str] = ..., manifest_yaml: _Optional[str] = ..., is_upgrade: _Optional[bool] = ..., previous_version: _Optional[str] = ..., offer: _Optional[_Union[_plan_pb2.DataOffer, _Mapping]] = ..., intent: _Optional[_Union[ModuleIntent, str]] = ...) -> None: ...
+    settings_json: bytes
+    again: bool
+    paused_reason: str
+    def __init__(self, module_id: _Optional[str] = ..., version: _Optional[str] = ..., sha256: _Optional[str] = ..., jar_bytes: _Optional[bytes] = ..., signature_bytes: _Optional[bytes] = ..., signature_kind: _Optional[str] = ..., manifest_yaml: _Optional[str] = ..., is_upgrade: _Optional[bool] = ..., previous_version: _Optional[str] = ..., offer: _Optional[_Union[_plan_pb2.DataOffer, _Mapping]] = ..., intent: _Optional[_Union[ModuleIntent, str]] = ..., settings_json: _Optional[bytes] = ..., again: _Optional[bool] = ..., paused_reason: _Optional[str] = ...) -> None: ...
 
 class ModuleUninstall(_message.Message):
     __slots__ = ("module_id",)
@@ -52,44 +58,72 @@ class ModuleUninstall(_message.Message):
     def __init__(self, module_id: _Optional[str] = ...) -> None: ...
 
 class ModuleControl(_message.Message):
-    __slots__ = ("module_id", "intent", "reason", "recover")
+    __slots__ = ("module_id", "intent", "reason", "recover", "reload", "settings_json")
     MODULE_ID_FIELD_NUMBER: _ClassVar[int]
     INTENT_FIELD_NUMBER: _ClassVar[int]
     REASON_FIELD_NUMBER: _ClassVar[int]
     RECOVER_FIELD_NUMBER: _ClassVar[int]
+    RELOAD_FIELD_NUMBER: _ClassVar[int]
+    SETTINGS_JSON_FIELD_NUMBER: _ClassVar[int]
     module_id: str
     intent: ModuleIntent
     reason: str
     recover: bool
-    def __init__(self, module_id: _Optional[str] = ..., intent: _Optional[_Union[ModuleIntent, str]] = ..., reason: _Optional[str] = ..., recover: _Optional[bool] = ...) -> None: ...
+    reload: bool
+    settings_json: bytes
+    def __init__(self, module_id: _Optional[str] = ..., intent: _Optional[_Union[ModuleIntent, str]] = ..., reason: _Optional[str] = ..., recover: _Optional[bool] = ..., reload: _Optional[bool] = ..., settings_json: _Optional[bytes] = ...) -> None: ...
 
 class ModuleStateUpdate(_message.Message):
-    __slots__ = ("module_id", "state", "last_error", "updated_at_ms", "version", "sha256")
+    __slots__ = ("module_id", "state", "last_error", "updated_at_ms", "version", "sha256", "from_state", "reason", "intent", "refused_sha256", "fetched_bytes", "size_bytes")
     MODULE_ID_FIELD_NUMBER: _ClassVar[int]
     STATE_FIELD_NUMBER: _ClassVar[int]
     LAST_ERROR_FIELD_NUMBER: _ClassVar[int]
     UPDATED_AT_MS_FIELD_NUMBER: _ClassVar[int]
     VERSION_FIELD_NUMBER: _ClassVar[int]
     SHA256_FIELD_NUMBER: _ClassVar[int]
+    FROM_STATE_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    INTENT_FIELD_NUMBER: _ClassVar[int]
+    REFUSED_SHA256_FIELD_NUMBER: _ClassVar[int]
+    FETCHED_BYTES_FIELD_NUMBER: _ClassVar[int]
+    SIZE_BYTES_FIELD_NUMBER: _ClassVar[int]
     module_id: str
     state: str
     last_error: str
     updated_at_ms: int
     version: str
     sha256: str
-    def __init__(self, module_id: _Optional[str] = ..., state: _Optional[str] = ..., last_error: _Optional[str] = ..., updated_at_ms: _Optional[int] = ..., version: _Optional[str] = ..., sha256: _Optional[str] = ...) -> None: ...
+    from_state: str
+    reason: str
+    intent: ModuleIntent
+    refused_sha256: str
+    fetched_bytes: int
+    size_bytes: int
+    def __init__(self, module_id: _Optional[str] = ..., state: _Optional[str] = ..., last_error: _Optional[str] = ..., updated_at_ms: _Optional[int] = ..., version: _Optional[str] = ..., sha256: _Optional[str] = ..., from_state: _Optional[str] = ..., reason: _Optional[str] = ..., intent: _Optional[_Union[ModuleIntent, str]] = ..., refused_sha256: _Optional[str] = ..., fetched_bytes: _Optional[int] = ..., size_bytes: _Optional[int] = ...) -> None: ...
 
 class ModuleSetEntry(_message.Message):
-    __slots__ = ("module_id", "sha256", "intent", "version")
+    __slots__ = ("module_id", "sha256", "intent", "version", "settings_sha256", "refused_sha256", "state", "reason", "last_error", "updated_at_ms")
     MODULE_ID_FIELD_NUMBER: _ClassVar[int]
     SHA256_FIELD_NUMBER: _ClassVar[int]
     INTENT_FIELD_NUMBER: _ClassVar[int]
     VERSION_FIELD_NUMBER: _ClassVar[int]
+    SETTINGS_SHA256_FIELD_NUMBER: _ClassVar[int]
+    REFUSED_SHA256_FIELD_NUMBER: _ClassVar[int]
+    STATE_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    LAST_ERROR_FIELD_NUMBER: _ClassVar[int]
+    UPDATED_AT_MS_FIELD_NUMBER: _ClassVar[int]
     module_id: str
     sha256: str
     intent: ModuleIntent
     version: str
-    def __init__(self, module_id: _Optional[str] = ..., sha256: _Optional[str] = ..., intent: _Optional[_Union[ModuleIntent, str]] = ..., version: _Optional[str] = ...) -> None: ...
+    settings_sha256: str
+    refused_sha256: str
+    state: str
+    reason: str
+    last_error: str
+    updated_at_ms: int
+    def __init__(self, module_id: _Optional[str] = ..., sha256: _Optional[str] = ..., intent: _Optional[_Union[ModuleIntent, str]] = ..., version: _Optional[str] = ..., settings_sha256: _Optional[str] = ..., refused_sha256: _Optional[str] = ..., state: _Optional[str] = ..., reason: _Optional[str] = ..., last_error: _Optional[str] = ..., updated_at_ms: _Optional[int] = ...) -> None: ...
 
 class EventSubscribe(_message.Message):
     __slots__ = ("event_types", "after")
@@ -126,14 +160,18 @@ class ModuleEvent(_message.Message):
     def __init__(self, event_type: _Optional[str] = ..., payload_json: _Optional[bytes] = ..., cursor: _Optional[_Union[EventCursor, _Mapping]] = ..., missed: _Optional[bool] = ...) -> None: ...
 
 class EventPublish(_message.Message):
-    __slots__ = ("event_type", "payload_json", "module_id")
+    __slots__ = ("event_type", "payload_json", "module_id", "subject", "published_at_ms")
     EVENT_TYPE_FIELD_NUMBER: _ClassVar[int]
     PAYLOAD_JSON_FIELD_NUMBER: _ClassVar[int]
     MODULE_ID_FIELD_NUMBER: _ClassVar[int]
+    SUBJECT_FIELD_NUMBER: _ClassVar[int]
+    PUBLISHED_AT_MS_FIELD_NUMBER: _ClassVar[int]
     event_type: str
     payload_json: bytes
     module_id: str
-    def __init__(self, event_type: _Optional[str] = ..., payload_json: _Optional[bytes] = ..., module_id: _Optional[str] = ...) -> None: ...
+    subject: str
+    published_at_ms: int
+    def __init__(self, event_type: _Optional[str] = ..., payload_json: _Optional[bytes] = ..., module_id: _Optional[str] = ..., subject: _Optional[str] = ..., published_at_ms: _Optional[int] = ...) -> None: ...
 
 class CapabilityCall(_message.Message):
     __slots__ = ("call_id", "capability_id", "method", "arguments_msgpack", "deadline_ms", "module_id")
@@ -162,3 +200,58 @@ class CapabilityResult(_message.Message):
     error_code: str
     error_message: str
     def __init__(self, call_id: _Optional[str] = ..., result_msgpack: _Optional[bytes] = ..., error_code: _Optional[str] = ..., error_message: _Optional[str] = ...) -> None: ...
+
+class CapabilityOffers(_message.Message):
+    __slots__ = ("offers",)
+    OFFERS_FIELD_NUMBER: _ClassVar[int]
+    offers: _containers.RepeatedCompositeFieldContainer[CapabilityOffer]
+    def __init__(self, offers: _Optional[_Iterable[_Union[CapabilityOffer, _Mapping]]] = ...) -> None: ...
+
+class CapabilityOffer(_message.Message):
+    __slots__ = ("capability_id", "version", "provider", "deprecated")
+    CAPABILITY_ID_FIELD_NUMBER: _ClassVar[int]
+    VERSION_FIELD_NUMBER: _ClassVar[int]
+    PROVIDER_FIELD_NUMBER: _ClassVar[int]
+    DEPRECATED_FIELD_NUMBER: _ClassVar[int]
+    capability_id: str
+    version: str
+    provider: str
+    deprecated: bool
+    def __init__(self, capability_id: _Optional[str] = ..., version: _Optional[str] = ..., provider: _Optional[str] = ..., deprecated: _Optional[bool] = ...) -> None: ...
+
+class ModuleMetrics(_message.Message):
+    __slots__ = ("families",)
+    FAMILIES_FIELD_NUMBER: _ClassVar[int]
+    families: _containers.RepeatedCompositeFieldContainer[ModuleMetricFamily]
+    def __init__(self, families: _Optional[_Iterable[_Union[ModuleMetricFamily, _Mapping]]] = ...) -> None: ...
+
+class ModuleMetricFamily(_message.Message):
+    __slots__ = ("module_id", "name", "kind", "help", "samples")
+    MODULE_ID_FIELD_NUMBER: _ClassVar[int]
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    KIND_FIELD_NUMBER: _ClassVar[int]
+    HELP_FIELD_NUMBER: _ClassVar[int]
+    SAMPLES_FIELD_NUMBER: _ClassVar[int]
+    module_id: str
+    name: str
+    kind: str
+    help: str
+    samples: _containers.RepeatedCompositeFieldContainer[ModuleMetricSample]
+    def __init__(self, module_id: _Optional[str] = ..., name: _Optional[str] = ..., kind: _Optional[str] = ..., help: _Optional[str] = ..., samples: _Optional[_Iterable[_Union[ModuleMetricSample, _Mapping]]] = ...) -> None: ...
+
+class ModuleMetricSample(_message.Message):
+    __slots__ = ("labels", "value", "buckets")
+    class LabelsEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: str
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
+    LABELS_FIELD_NUMBER: _ClassVar[int]
+    VALUE_FIELD_NUMBER: _ClassVar[int]
+    BUCKETS_FIELD_NUMBER: _ClassVar[int]
+    labels: _containers.ScalarMap[str, str]
+    value: float
+    buckets: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, labels: _Optional[_Mapping[str, str]] = ..., value: _Optional[float] = ..., buckets: _Optional[_Iterable[int]] = ...) -> None: ...
