@@ -109,6 +109,21 @@ class Execution(msgspec.Struct, frozen=True, kw_only=True):
     """The last part of what it wrote, at most 4 KiB."""
 
 
+class SideRun(msgspec.Struct, frozen=True, kw_only=True):
+    """A program that stays beside a workload."""
+
+    name: str
+    command: tuple[str, ...]
+    pid: int
+    started_at_ms: int
+    """Wall clock, for people."""
+    running: bool
+    exit: RunExit | None = None
+    """How it ended, once nothing that it started is left; None while it runs."""
+    output: str = ""
+    """The last part of what it wrote, at most 4 KiB, a moment old at most."""
+
+
 class RunStats(msgspec.Struct, frozen=True, kw_only=True):
     processes: int
     memory_bytes: int
@@ -185,6 +200,25 @@ class RuntimeProvider(Protocol):
         """Run a program beside the workload, with its user, directory, environment and limits, and wait
         for it. TIMEOUT when it takes longer; then, and when the run ends, it is killed with all it
         started. The errors of `start` when it cannot be executed; NOT_RUNNING when the run has ended."""
+
+    async def spawn_beside(
+        self, handle: RunHandle, name: str, command: tuple[str, ...], environment: dict[str, str]
+    ) -> SideRun:
+        """Start a program that stays beside the workload, with its user, directory, environment (and more of
+        it) and limits; returns once it is executing. It outlives the provider's host, and ends with the
+        run's main process: asked to, and killed two seconds later with all it started; `wait_empty` waits
+        for that. How it ends changes nothing about the run. Idempotent by name while one of that name
+        runs; one that has ended is replaced. A name is lower case letters, digits, `-` and `.`; a run has
+        at most eight that run (CONFLICT). The errors of `start` when it cannot be executed; NOT_RUNNING when
+        the run has ended, NOT_SUPPORTED where a runtime has none."""
+
+    async def list_beside(self, handle: RunHandle) -> tuple[SideRun, ...]:
+        """Those that run and the last of each name that ended, by name; as long as the run's directory is
+        there."""
+
+    async def stop_beside(self, handle: RunHandle, name: str, *, grace: float) -> SideRun | None:
+        """SIGTERM, and SIGKILL after `grace` seconds, to all that it started; returns when nothing of it is
+        left. None when there was never one of that name. Idempotent. TIMEOUT when something withstands."""
 
     async def set_frozen(self, handle: RunHandle, frozen: bool) -> None:
         """Freeze or thaw the workload; NOT_SUPPORTED where the node cannot."""

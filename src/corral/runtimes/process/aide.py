@@ -19,19 +19,14 @@ import socket
 import time
 from typing import Any, NoReturn
 
-from corral.runtimes.process import framing, linux_calls, minding, run_files
+from corral.runtimes.process import framing, linux_calls, minding
 from corral.runtimes.process.descent import end_descendants
-from corral.runtimes.process.proc_facts import open_process, raw_status
+from corral.runtimes.process.proc_facts import open_process
+from corral.runtimes.process.program import STAGE_CGROUP, Program
 from corral.runtimes.process.run_files import Failure
-from corral.runtimes.process.workload import become_workload
 
-OUTPUT_BYTES = 4096
-STAGE_CGROUP = "cgroup"
 _KILL_SECONDS = 5.0
 _NEXT_SECONDS = 0.05
-_CHUNK = 65536
-_LAST_CHUNKS = 64
-"""What is read after the end: more than a pipe holds; a stranger who writes on does not keep us."""
 
 DONE = "done"
 TIMED_OUT = "timed_out"
@@ -53,8 +48,12 @@ def run_aide(request: dict[str, Any], connection: socket.socket) -> NoReturn:
     if not framing.send(connection, {"aide": os.getpid()}):  # from here on it may have been executed
         os._exit(0)
     ends = time.monotonic() + request["timeout"]
-    program = _Program(request)
+    program = Program(request)
     failure = program.join_groups(request["cgroup_files"])
+    if failure is None:
+        program.let_go()
+    else:
+        program.give_up()
     how = _mind(program, connection, wake, main, ends) if failure is None else DONE
     if not beside:
         program.kill()
@@ -77,92 +76,7 @@ def _refusal(failure: Failure) -> dict[str, Any]:
     return {"error": failure.stage, "errno": failure.errno, "path": failure.path}
 
 
-class _Program:
-    """A child of ours, and what it writes. It waits at a barrier until it has joined its groups."""
-
-    def __init__(self, request: dict[str, Any]) -> None:
-        self.status: int | None = None
-        self._kept = b""
-        self._failed = os.memfd_create("failed")
-        nothing = os.open("/dev/null", os.O_RDWR | os.O_CLOEXEC)
-        self.reader, writer = os.pipe2(os.O_CLOEXEC)
-        if request["uid"] is not None:
-            os.fchown(writer, request["uid"], request["gid"])  # it must be able to open /dev/stderr again
-        barrier, self._gate = os.pipe2(os.O_CLOEXEC)
-        plan = {**request, "tty": False}
-        if request["run"]:
-            plan["parent"] = os.getpid()
-        self._pid = os.fork()
-        if self._pid == 0:
-            os.close(self._gate)
-            become_workload(plan, barrier=barrier, failed=self._failed, input_fd=nothing, output_fd=writer)
-        for descriptor in (barrier, writer, nothing):
-            os.close(descriptor)
-        os.set_blocking(self.reader, False)
-
-    def join_groups(self, files: list[str]) -> Failure | None:
-        """Put it into the groups of its run, and let it go; if that fails it ends unexecuted."""
-        failure = None
-        for path in files:
-            try:
-                descriptor = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
-                try:
-                    os.write(descriptor, b"%d" % self._pid)
-                finally:
-                    os.close(descriptor)
-            except OSError as error:
-                failure = Failure(STAGE_CGROUP, error.errno or 0, path)
-                break
-        if failure is None:
-            os.write(self._gate, b"1")
-        os.close(self._gate)
-        return failure
-
-    def failure(self) -> Failure | None:
-        """Why it was not executed; None when it was."""
-        return run_files.parse_failure(os.pread(self._failed, run_files.FAILED_BYTES, 0))
-
-    def read(self) -> bool:
-        """One piece; False when there is none now, or never again."""
-        try:
-            piece = os.read(self.reader, _CHUNK)
-        except BlockingIOError:
-            return False
-        if not piece:
-            os.close(self.reader)
-            self.reader = -1
-            return False
-        self._kept = (self._kept + piece)[-OUTPUT_BYTES:]
-        return True
-
-    def read_rest(self) -> None:
-        for _ in range(_LAST_CHUNKS):
-            if self.reader < 0 or not self.read():
-                return
-
-    def reap(self) -> bool:
-        """Take leave of what ended; True when the program itself has."""
-        while self.status is None:
-            try:
-                ended = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG)
-            except ChildProcessError:
-                break
-            if ended is None:
-                break
-            if ended.si_pid == self._pid:
-                self.status = raw_status(ended.si_code, ended.si_status)
-        return self.status is not None
-
-    def kill(self) -> None:
-        """Itself alone; nothing when it has ended."""
-        if self.status is None:
-            os.kill(self._pid, signal.SIGKILL)
-
-    def tail(self) -> str:
-        return self._kept.decode("utf-8", "replace")
-
-
-def _mind(program: _Program, connection: socket.socket, wake: int, main: int | None, ends: float) -> str:
+def _mind(program: Program, connection: socket.socket, wake: int, main: int | None, ends: float) -> str:
     """Until there is nothing to wait for any more; says why."""
     while not program.reap():
         left = ends - time.monotonic()

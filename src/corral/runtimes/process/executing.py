@@ -113,7 +113,7 @@ def _request(
     start: int,
     files: Sequence[str],
 ) -> dict[str, Any]:
-    _check(command, around.environment)
+    check_command(command, around.environment)
     request = {
         "do": "execute",
         "run": run,
@@ -128,14 +128,20 @@ def _request(
         "groups": list(around.user.groups),
         "timeout": timeout,
     }
+    check_size(request, command)
+    return request
+
+
+def check_size(request: dict[str, Any], command: tuple[str, ...]) -> None:
+    """ARGUMENTS_TOO_LONG for more than any kernel takes."""
     if len(pack(request)) > MAX_FRAME:
         raise Rejected(
             Code.ARGUMENTS_TOO_LONG, f"the arguments of '{command[0]}' are too long for any kernel"
         )
-    return request
 
 
-def _check(command: tuple[str, ...], environment: Mapping[str, str]) -> None:
+def check_command(command: tuple[str, ...], environment: Mapping[str, str]) -> None:
+    """INVALID_FIELD for what no process can be given."""
     if not command or not command[0]:
         raise Rejected(Code.INVALID_FIELD, "there is no command to execute", field="command")
     for text in (*command, *environment, *environment.values()):

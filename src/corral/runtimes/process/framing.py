@@ -11,9 +11,10 @@ import socket
 import struct
 from typing import Any
 
-PROTOCOL = 2
+PROTOCOL = 3
 """Raised when a request of today could be misunderstood, or not understood, by a keeper of yesterday. 2: it
-executes programs beside runs. A keeper of another protocol is left alone as long as it minds a run."""
+executes programs beside runs. 3: it minds companions of runs. A keeper of another protocol is left alone as
+long as it minds a run."""
 MAX_FRAME = 16 << 20
 
 _LENGTH = struct.Struct("!I")

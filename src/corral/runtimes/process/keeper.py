@@ -1,5 +1,5 @@
-"""The keeper: forks a shim for every run, another pump for a run whose shim was killed, and an aide for
-each program that is run beside one.
+"""The keeper: forks a shim for every run, another pump for a run whose shim was killed, an aide for each
+program that is run beside one, and a minder for each that stays there.
 
 Single-threaded and small, for each shim is a copy of it. It holds the read end of every console FIFO
 (and the master of every terminal) of its runs, so that no byte is lost between a shim's death and its
@@ -19,6 +19,8 @@ from typing import Any
 
 from corral.runtimes.process import exit_file, framing, minding, run_files
 from corral.runtimes.process.aide import run_aide
+from corral.runtimes.process.companion import run_companion
+from corral.runtimes.process.companion_sweep import run_sweep
 from corral.runtimes.process.keeper_log import Fatal, log, told
 from corral.runtimes.process.minded_run import MindedRun, open_run, reopen_run
 from corral.runtimes.process.proc_facts import raw_status, start_time
@@ -84,6 +86,8 @@ class Keeper:
         self._statuses: dict[tuple[int, int], int] = {}
         self._aides: set[int] = set()
         """They tell whoever asked by themselves; nobody asks us how they ended."""
+        self._companions: dict[int, str] = {}
+        """Minders of companions, by pid: where their files lie."""
         self._quitting = False
 
     def serve(self) -> None:
@@ -138,12 +142,14 @@ class Keeper:
             self._spawn(caller, request)
         elif kind == "execute":
             self._execute(caller, request)
+        elif kind == "accompany":
+            self._accompany(caller, request)
         elif kind == "rescue":
             self._rescue_on_request(caller, request["run_directory"])
         elif kind == "quit":
             self._reap()
             self._drop_finished()
-            busy = len(self._minded) + len(self._unminded)
+            busy = len(self._minded) + len(self._unminded) + len(self._companions)
             self._quitting = not busy
             framing.send(caller.connection, {"quit": self._quitting, "runs": busy})
         elif kind == "hello":
@@ -181,6 +187,26 @@ class Keeper:
         if pid > 0:
             self._aides.add(pid)
 
+    def _accompany(self, caller: Caller, request: dict[str, Any]) -> None:
+        pid = _fork()
+        if pid == 0:
+            with Fatal():
+                run_companion(request, caller.connection)
+        if pid > 0:
+            self._companions[pid] = request["place"]
+
+    def _companion_ended(self, place: str, status: int) -> None:
+        """A minder that was killed, or failed, has ended nothing of what its companion started."""
+        if status == 0:
+            return
+        log(f"the minder of {place} ended with status {status}")
+        pid = _fork()
+        if pid == 0:
+            with Fatal():
+                run_sweep(place)
+        if pid > 0:
+            self._aides.add(pid)
+
     def _rescue_on_request(self, caller: Caller, directory: str) -> None:
         run = self._unminded.pop(directory, None)
         if run is None:
@@ -212,11 +238,14 @@ class Keeper:
                 return
             status = raw_status(ended.si_code, ended.si_status)
             run = self._minded.pop(ended.si_pid, None)
+            place = self._companions.pop(ended.si_pid, None)
             if ended.si_pid in self._aides:
                 self._aides.remove(ended.si_pid)
-            elif run is None:
+            elif run is None and place is None:
                 self._inherited(ended.si_pid, status)
             os.waitpid(ended.si_pid, 0)
+            if place is not None:
+                self._companion_ended(place, status)
             if run is not None:
                 self._minder_ended(run, status)
 

@@ -9,12 +9,14 @@ import pathlib
 import signal
 from typing import Final
 
+import msgspec
 import structlog
 
 from corral.errors import Code, CorralError, Rejected, Retryable
 from corral.runtimes.cgroups.port import CgroupFacts, Cgroups
 from corral.runtimes.process import exit_file, run_files
 from corral.runtimes.process.command_input import write_command
+from corral.runtimes.process.companions import Companions
 from corral.runtimes.process.endings import RUNTIME, exit_of, handle_of, lost_with_the_host
 from corral.runtimes.process.executing import Executions
 from corral.runtimes.process.finding import Found, executed, find_run
@@ -37,6 +39,7 @@ from corral.sdk.runtime import (
     RunSpec,
     RunStats,
     RuntimeCapabilities,
+    SideRun,
 )
 
 _log = structlog.get_logger("corral.runtimes.process")
@@ -67,6 +70,7 @@ class ProcessRuntime:
         self._facts = facts
         self._keeper = KeeperClient(self.directory, house=self._house)
         self._executions = Executions(self._keeper)
+        self._companions = Companions(self._keeper)
         self._runs: dict[str, LiveRun] = {}
         """By run directory."""
         self._surroundings: dict[str, Surroundings] = {}
@@ -157,6 +161,7 @@ class ProcessRuntime:
         record = found.record
         rebooted = record.boot != boot_id()
         if rebooted or (run_files.is_empty(run_directory) and not found.minded):
+            await self._end_companions(run_directory, record.run)
             ending = exit_file.read_exit(run_directory)
             if ending is not None:
                 ended = exit_of(ending, oom=self._cgroups.oom_killed(record.run))
@@ -233,9 +238,15 @@ class ProcessRuntime:
         ended = self._exit(run, await asyncio.shield(run.ended))
         if not await self._executions.settled(handle.run_directory):
             await self._cgroups.kill(handle.run_name)
+        await self._end_companions(handle.run_directory, handle.run_name)
         await remove_group(self._cgroups, handle.run_name)
         await self._let_go_of(handle.run_directory, run)
         return ended
+
+    async def _end_companions(self, directory: str, run: str) -> None:
+        """They end by themselves after the main process; one that lost its minder may have left something."""
+        if not await self._companions.settled(directory):
+            await self._cgroups.kill(run)
 
     async def _let_go_of(self, directory: str, run: LiveRun) -> None:
         """Closed before it is forgotten: if this is cancelled in between, `close` finishes it."""
@@ -244,6 +255,7 @@ class ProcessRuntime:
             del self._runs[directory]
             self._surroundings.pop(directory, None)
             self._executions.forget(directory)
+            self._companions.forget(directory)
 
     async def stats(self, handle: RunHandle) -> RunStats:
         usage = self._cgroups.usage(handle.run_name)
@@ -252,14 +264,31 @@ class ProcessRuntime:
         )
 
     async def execute(self, handle: RunHandle, command: tuple[str, ...], *, timeout: float) -> Execution:
+        run, around = await self._living(handle)
+        return await self._executions.beside(handle.run_directory, run.record, around, command, timeout)
+
+    async def spawn_beside(
+        self, handle: RunHandle, name: str, command: tuple[str, ...], environment: dict[str, str]
+    ) -> SideRun:
+        run, around = await self._living(handle)
+        around = msgspec.structs.replace(around, environment={**around.environment, **environment})
+        return await self._companions.spawn(handle.run_directory, run.record, around, name, command)
+
+    async def list_beside(self, handle: RunHandle) -> tuple[SideRun, ...]:
+        return self._companions.listed(handle.run_directory)
+
+    async def stop_beside(self, handle: RunHandle, name: str, *, grace: float) -> SideRun | None:
+        return await self._companions.stop(handle.run_directory, name, grace=grace)
+
+    async def _living(self, handle: RunHandle) -> tuple[LiveRun, Surroundings]:
+        """A run whose main process lives, and what is around it; else NOT_RUNNING."""
         run = await self._run(handle)
-        if isinstance(run, RunExit) or run.process is None or has_ended(run.process):
-            raise Rejected(Code.NOT_RUNNING, f"run {handle.run_name} has ended")
-        directory = handle.run_directory
-        around = self._surroundings.get(directory) or surroundings_of(directory, run.record.pid)
-        if around is None:
-            raise Rejected(Code.NOT_RUNNING, f"run {handle.run_name} has ended")
-        return await self._executions.beside(directory, run.record, around, command, timeout)
+        if isinstance(run, LiveRun) and run.process is not None and not has_ended(run.process):
+            directory = handle.run_directory
+            around = self._surroundings.get(directory) or surroundings_of(directory, run.record.pid)
+            if around is not None:
+                return run, around
+        raise Rejected(Code.NOT_RUNNING, f"run {handle.run_name} has ended")
 
     async def execute_for_node(
         self, command: tuple[str, ...], environment: dict[str, str], *, timeout: float

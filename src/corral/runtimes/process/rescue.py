@@ -13,6 +13,7 @@ import time
 from typing import NoReturn
 
 from corral.runtimes.process import exit_file, minding, run_files
+from corral.runtimes.process.companion_sweep import clear_lost
 from corral.runtimes.process.console_relay import ConsoleRelay
 from corral.runtimes.process.proc_facts import exit_witness, open_process, start_time
 from corral.runtimes.process.run_files import Record
@@ -48,8 +49,9 @@ def run_rescue(directory: str, *, lock: int, master: int, connection: int) -> No
         quota_bytes=record.quota_bytes,
     )
     _await_exit(directory, record, relay)
-    _await_empty(record, relay)
+    _await_empty(directory, record, relay)
     relay.finish()
+    clear_lost(directory, wait=True)
     run_files.say_empty(directory)
     os._exit(0)
 
@@ -88,9 +90,10 @@ def _await_exit(directory: str, record: Record, relay: ConsoleRelay) -> None:
         minding.wait(relay, (), _WITNESS_PAUSE)
 
 
-def _await_empty(record: Record, relay: ConsoleRelay) -> None:
+def _await_empty(directory: str, record: Record, relay: ConsoleRelay) -> None:
     pause = _LOOK_FIRST
     while work_left(record):
+        clear_lost(directory, wait=False)
         ends = time.monotonic() + pause
         while (left := ends - time.monotonic()) > 0:
             minding.wait(relay, (), left)

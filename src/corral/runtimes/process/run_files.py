@@ -155,10 +155,14 @@ def read_record(directory: str) -> Record | None:
 
 def write_record(directory: str, record: Record) -> None:
     """Replace it as a whole."""
-    temporary = f"{directory}/.{RECORD}.{os.getpid()}"
+    replace_file(directory, RECORD, os.fsencode(record.text()))
+
+
+def replace_file(directory: str, name: str, content: bytes) -> None:
+    """Whole or not at all."""
+    temporary = f"{directory}/.{name}.{os.getpid()}"
     descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
     try:
-        content = os.fsencode(record.text())
         if os.write(descriptor, content) != len(content):
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), temporary)
     except OSError:
@@ -166,7 +170,7 @@ def write_record(directory: str, record: Record) -> None:
         raise
     finally:
         os.close(descriptor)
-    os.rename(temporary, f"{directory}/{RECORD}")  # noqa: PTH104 - no pathlib in the keeper
+    os.rename(temporary, f"{directory}/{name}")  # noqa: PTH104 - no pathlib in the keeper
 
 
 def read_failure(directory: str) -> Failure | None:

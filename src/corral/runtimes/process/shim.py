@@ -13,6 +13,7 @@ import time
 from typing import Any, NoReturn
 
 from corral.runtimes.process import exit_file, framing, linux_calls, minding, run_files
+from corral.runtimes.process.companion_sweep import clear_lost
 from corral.runtimes.process.console_relay import ConsoleRelay
 from corral.runtimes.process.minded_run import make_fifo
 from corral.runtimes.process.proc_facts import boot_id, raw_status, start_time
@@ -62,6 +63,7 @@ def run_shim(
         if wake in minding.wait(relay, (wake,)):
             minding.empty_pipe(wake)
     relay.finish()
+    clear_lost(directory, wait=True)
     run_files.say_empty(directory)
     os._exit(0)
 

@@ -14,7 +14,7 @@ from corral.runtimes.process.run_files import Record
 def work_left(record: Record) -> bool:
     if record.procs:
         return any(_populated(path) for path in record.procs)
-    return any(_carries(pid, record.marks) for pid in os.listdir("/proc") if pid.isdecimal())  # noqa: PTH208
+    return any(carries(pid, record.marks) for pid in os.listdir("/proc") if pid.isdecimal())  # noqa: PTH208
 
 
 def oom_seen(path: str) -> bool:
@@ -33,7 +33,8 @@ def _populated(path: str) -> bool:
     return bool((_content(path) or b"").strip())
 
 
-def _carries(pid: str, marks: tuple[str, ...]) -> bool:
+def carries(pid: str, marks: tuple[str, ...]) -> bool:
+    """Whether a process has all of them in its environment."""
     carried = (_content(f"/proc/{pid}/environ") or b"").split(b"\0")
     return bool(marks) and all(os.fsencode(mark) in carried for mark in marks)
 

@@ -18,6 +18,7 @@ from corral.sdk.runtime import (
     RunSpec,
     RunStats,
     RuntimeCapabilities,
+    SideRun,
 )
 
 _COMMAND_SECONDS: Final = 20.0
@@ -87,6 +88,17 @@ class SessionRuntime:
 
     async def execute(self, handle: RunHandle, command: tuple[str, ...], *, timeout: float) -> Execution:
         return await self._process.execute(handle, command, timeout=timeout)
+
+    async def spawn_beside(
+        self, handle: RunHandle, name: str, command: tuple[str, ...], environment: dict[str, str]
+    ) -> SideRun:
+        return await self._process.spawn_beside(handle, name, command, environment)
+
+    async def list_beside(self, handle: RunHandle) -> tuple[SideRun, ...]:
+        return await self._process.list_beside(handle)
+
+    async def stop_beside(self, handle: RunHandle, name: str, *, grace: float) -> SideRun | None:
+        return await self._process.stop_beside(handle, name, grace=grace)
 
     async def set_frozen(self, handle: RunHandle, frozen: bool) -> None:
         await self._process.set_frozen(handle, frozen)

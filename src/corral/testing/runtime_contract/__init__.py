@@ -12,6 +12,7 @@ as after the daemon was killed: the one before says no goodbye.
 
 from __future__ import annotations
 
+from corral.testing.runtime_contract.accompanying import Accompanying
 from corral.testing.runtime_contract.adopting import Adopting
 from corral.testing.runtime_contract.ending import Ending
 from corral.testing.runtime_contract.executing import Executing
@@ -37,5 +38,5 @@ __all__ = [
 ]
 
 
-class RuntimeContract(Starting, Talking, Executing, Ending, Adopting):
+class RuntimeContract(Starting, Talking, Executing, Accompanying, Ending, Adopting):
     """All of it."""

@@ -1,0 +1,183 @@
+"""The minder of a companion: one process for each program that stays beside a workload.
+
+It starts the program in the groups of the run, puts it on record first, keeps the last part of what it
+writes, and notes how it ended, once nothing that it started is left. When the run's main process ends the
+companion is asked to end, and made to two seconds later. Nothing that happens to the daemon or the keeper
+concerns it; the companion dies with it.
+
+Forked from the keeper, it imports nothing by itself.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import select
+import signal
+import socket
+import time
+from typing import Any, NoReturn
+
+from corral.runtimes.process import companion_files, exit_file, framing, linux_calls, minding
+from corral.runtimes.process.companion_files import CompanionRecord
+from corral.runtimes.process.companion_sweep import MARK, clear_up
+from corral.runtimes.process.descent import end_descendants
+from corral.runtimes.process.proc_facts import boot_id, open_process, start_time
+from corral.runtimes.process.program import STAGE_CGROUP, Program
+from corral.runtimes.process.run_files import Failure
+
+GRACE_SECONDS = 2.0
+"""Between asking and killing, when the run has ended."""
+HELD = "held"
+RUN_ENDED = "run_ended"
+STAGE_RECORD = "record"
+_KILL_SECONDS = 5.0
+_OUTPUT_EVERY = 0.2
+
+
+def run_companion(request: dict[str, Any], connection: socket.socket) -> NoReturn:
+    """The whole life of a minder. The lock comes first and the look at the run second: whoever finds the
+    run ended and the lock free knows that nothing comes any more."""
+    minding.begin(b"corral-beside", {connection.fileno()})
+    linux_calls.become_subreaper()
+    wake = minding.child_signals()
+    place = request["place"]
+    try:
+        lock = companion_files.try_lock(place)
+    except FileNotFoundError:
+        _refuse(connection, {"how": RUN_ENDED})
+    if lock is None:
+        _refuse(connection, {"how": HELD})
+    main = open_process(request["pid"], request["start"])
+    if main is None:
+        _refuse(connection, {"how": RUN_ENDED})
+    if not framing.send(connection, {"minder": os.getpid()}):  # from here on it may have been executed
+        os._exit(0)
+    program, failure = _launch(request, place)
+    if failure is not None:
+        companion_files.forget(place)
+        _refuse(connection, _told(failure))
+    assert program is not None
+    framing.send(connection, {"started": program.pid})
+    connection.close()
+    Minder(program, place, wake, main).mind()
+    os._exit(0)
+
+
+def _refuse(connection: socket.socket, answer: dict[str, Any]) -> NoReturn:
+    framing.send(connection, answer)
+    os._exit(0)
+
+
+def _told(failure: Failure) -> dict[str, Any]:
+    if failure.stage == STAGE_CGROUP and failure.errno in (errno.ENOENT, errno.ENODEV):
+        return {"how": RUN_ENDED}  # its group went
+    return {"error": failure.stage, "errno": failure.errno, "path": failure.path}
+
+
+def _launch(request: dict[str, Any], place: str) -> tuple[Program | None, Failure | None]:
+    """Fork it, put it on record, let it go. It exists unexecuted until it is in its groups and on record."""
+    try:
+        if not clear_up(place):
+            return None, Failure(STAGE_RECORD, errno.EBUSY, place)
+        companion_files.prepare(place)
+    except OSError as error:
+        return None, Failure(STAGE_RECORD, error.errno or 0, place)
+    program = Program({**request, "environment": {**request["environment"], MARK: request["mark"]}})
+    failure = program.join_groups(request["cgroup_files"]) or _put_on_record(request, place, program)
+    if failure is None:
+        program.let_go()
+        program.await_execution()
+        failure = program.failure()
+    else:
+        program.give_up()
+    if failure is not None:
+        os.waitpid(program.pid, 0)
+    return program, failure
+
+
+def _put_on_record(request: dict[str, Any], place: str, program: Program) -> Failure | None:
+    own = os.getpid()
+    record = CompanionRecord(
+        command=tuple(request["command"]),
+        pid=program.pid,
+        start=start_time(program.pid) or 0,
+        minder=own,
+        minder_start=start_time(own) or 0,
+        boot=boot_id(),
+        started_ns=time.time_ns(),
+        mark=request["mark"],
+    )
+    try:
+        companion_files.write_record(place, record)
+    except OSError as error:
+        return Failure(STAGE_RECORD, error.errno or 0, place)
+    return None
+
+
+class Minder:
+    """Minds a program until nothing of it is left."""
+
+    def __init__(self, program: Program, place: str, wake: int, main: int) -> None:
+        self._program = program
+        self._place = place
+        self._wake = wake
+        self._main = main
+        """-1 once its end was seen."""
+        self._ends: float | None = None
+        """When it is killed; None while nobody wants it to end, and when that was done."""
+        self._killed = False
+        self._unsaid: float | None = None
+        """When what it wrote last is to be in the file."""
+
+    def mind(self) -> None:
+        while not self._program.reap():
+            if self._ends is not None and time.monotonic() >= self._ends:
+                self._program.kill()
+                self._killed, self._ends = True, None
+            self._serve(self._wait())
+        while not end_descendants(_KILL_SECONDS):
+            pass
+        self._program.read_rest()
+        self._say_output()
+        exit_file.write_exit(self._place, self._program.status, at_ns=time.time_ns(), who="minder")
+
+    def _wait(self) -> set[int]:
+        poller = select.poll()
+        for descriptor in (self._wake, self._main, self._program.reader):
+            if descriptor >= 0:
+                poller.register(descriptor, select.POLLIN)
+        moments = [moment for moment in (self._ends, self._unsaid) if moment is not None]
+        pause = max(min(moments) - time.monotonic(), 0.0) * 1000 + 0.5 if moments else None
+        return {descriptor for descriptor, _ in poller.poll(pause)}
+
+    def _serve(self, ready: set[int]) -> None:
+        if self._wake in ready:
+            minding.empty_pipe(self._wake)
+            grace = companion_files.asked_to_stop(self._place)
+            if grace is not None:
+                self._ask_to_end(grace)
+        if self._main in ready:
+            self._main = -1
+            self._ask_to_end(GRACE_SECONDS)
+        if self._program.reader in ready and self._program.read() and self._unsaid is None:
+            self._unsaid = time.monotonic() + _OUTPUT_EVERY
+        if self._unsaid is not None and time.monotonic() >= self._unsaid:
+            self._say_output()
+
+    def _ask_to_end(self, grace: float) -> None:
+        """Its whole process group, once; it was not reaped yet, so that the number is still its own. Asked
+        again, the earlier moment counts."""
+        if self._killed:
+            return
+        ends = time.monotonic() + grace
+        if self._ends is None:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(self._program.pid, signal.SIGTERM)
+        self._ends = ends if self._ends is None else min(self._ends, ends)
+
+    def _say_output(self) -> None:
+        self._unsaid = None
+        with contextlib.suppress(OSError):
+            companion_files.write_output(self._place, self._program.kept)

@@ -1,0 +1,109 @@
+"""The end of what a companion left whose minder was killed: everything that carries its mark.
+
+The companion itself dies with its minder. What it had started is found by the mark in the environment; a
+process that wiped its own is not, and ends with the run's group.
+
+Standard library only: forks of the keeper share it.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from typing import NoReturn
+
+from corral.runtimes.process import companion_files, exit_file, minding
+from corral.runtimes.process.keeper_log import log
+from corral.runtimes.process.proc_facts import boot_id, open_process, start_time
+from corral.runtimes.process.work_left import carries
+
+MARK = "CORRAL_BESIDE"
+_PAUSE = 0.005
+_SECONDS = 5.0
+
+
+def run_sweep(place: str) -> NoReturn:
+    """The whole life of a fork of the keeper that clears up after a minder that was killed."""
+    minding.begin(b"corral-sweep", set())
+    lock = companion_files.try_lock(place)
+    if lock is not None:
+        clear_up(place)
+    os._exit(0)
+
+
+def clear_lost(run_directory: str, *, wait: bool) -> None:
+    """For whoever minds a run whose main process has ended, when nobody else may be left to do it. Those that
+    have their minders end by themselves; `wait`: until they have, for one may be dying at this moment."""
+    for name in companion_files.names_in(run_directory):
+        place = companion_files.place_of(run_directory, name)
+        try:
+            if wait:
+                wake_minder(place)
+            lock = companion_files.take_lock(place) if wait else companion_files.try_lock(place)
+            if lock is not None:
+                try:
+                    clear_up(place)
+                finally:
+                    os.close(lock)
+        except (OSError, ValueError) as error:
+            log(f"{place}: {error}")
+
+
+def wake_minder(place: str) -> None:
+    """Somebody may have stopped it; whoever waits for its end would wait for ever."""
+    record = companion_files.read_record(place)
+    process = open_process(record.minder, record.minder_start) if record is not None else None
+    if process is None:
+        return
+    try:
+        signal.pidfd_send_signal(process, signal.SIGCONT)
+    except OSError:
+        pass  # it has just ended
+    finally:
+        os.close(process)
+
+
+def clear_up(place: str) -> bool:
+    """With the lock in hand: whatever is left of a companion that lost its minder is killed, and that
+    nobody knows how it ended is said. False when something withstands. Idempotent."""
+    try:
+        record = companion_files.read_record(place)
+    except ValueError:
+        return True  # nobody can know what it was; it died with its minder
+    if record is None or exit_file.read_exit(place) is not None:
+        return True
+    companion_files.say_lost(place)
+    gone = record.boot != boot_id() or _kill_marked(f"{MARK}={record.mark}")
+    if gone:
+        exit_file.write_exit(place, None, at_ns=time.time_ns(), who="sweep")
+    return gone
+
+
+def _kill_marked(mark: str) -> bool:
+    ends = time.monotonic() + _SECONDS
+    while found := _marked(mark):
+        if time.monotonic() > ends:
+            return False
+        for pid, start in found:
+            process = open_process(pid, start)
+            if process is not None:
+                try:
+                    signal.pidfd_send_signal(process, signal.SIGKILL)
+                except OSError:
+                    pass  # it has just ended
+                finally:
+                    os.close(process)
+        time.sleep(_PAUSE)
+    return True
+
+
+def _marked(mark: str) -> list[tuple[int, int]]:
+    """By pid and start time, which was the same before and after its environment was read."""
+    found = []
+    for name in os.listdir("/proc"):  # noqa: PTH208 - no pathlib in the keeper
+        if name.isdecimal():
+            start = start_time(int(name))
+            if start is not None and carries(name, (mark,)) and start_time(int(name)) == start:
+                found.append((int(name), start))
+    return found

@@ -1,0 +1,117 @@
+"""One program that is run for somebody: a child of a fork of the keeper, and the last part of what it writes.
+
+Forks of the keeper share this; it imports nothing by itself.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+from typing import Any
+
+from corral.runtimes.process import run_files
+from corral.runtimes.process.proc_facts import raw_status
+from corral.runtimes.process.run_files import Failure
+from corral.runtimes.process.workload import become_workload
+
+OUTPUT_BYTES = 4096
+STAGE_CGROUP = "cgroup"
+_CHUNK = 65536
+_LAST_CHUNKS = 64
+"""What is read after the end: more than a pipe holds; a stranger who writes on does not keep us."""
+
+
+class Program:
+    """A child of ours, and what it writes. It waits at a barrier until it has joined its groups and is let
+    go. With `run` in its request it dies with us."""
+
+    def __init__(self, request: dict[str, Any]) -> None:
+        self.status: int | None = None
+        self.kept = b""
+        self._failed = os.memfd_create("failed")
+        nothing = os.open("/dev/null", os.O_RDWR | os.O_CLOEXEC)
+        self.reader, writer = os.pipe2(os.O_CLOEXEC)
+        if request["uid"] is not None:
+            os.fchown(writer, request["uid"], request["gid"])  # it must be able to open /dev/stderr again
+        barrier, self._gate = os.pipe2(os.O_CLOEXEC)
+        self._executed, executing = os.pipe2(os.O_CLOEXEC)
+        plan = {**request, "tty": False}
+        if request["run"]:
+            plan["parent"] = os.getpid()
+        self.pid = os.fork()
+        if self.pid == 0:
+            os.close(self._gate)
+            become_workload(plan, barrier=barrier, failed=self._failed, input_fd=nothing, output_fd=writer)
+        for descriptor in (barrier, writer, nothing, executing):
+            os.close(descriptor)
+        os.set_blocking(self.reader, False)
+
+    def join_groups(self, files: list[str]) -> Failure | None:
+        """Put it into the groups of its run."""
+        for path in files:
+            try:
+                descriptor = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
+                try:
+                    os.write(descriptor, b"%d" % self.pid)
+                finally:
+                    os.close(descriptor)
+            except OSError as error:
+                return Failure(STAGE_CGROUP, error.errno or 0, path)
+        return None
+
+    def let_go(self) -> None:
+        """It may execute."""
+        os.write(self._gate, b"1")
+        os.close(self._gate)
+
+    def give_up(self) -> None:
+        """It ends unexecuted."""
+        os.close(self._gate)
+
+    def await_execution(self) -> None:
+        """Until it executes, or has failed to."""
+        os.read(self._executed, 1)
+        os.close(self._executed)
+
+    def failure(self) -> Failure | None:
+        """Why it was not executed; None when it was."""
+        return run_files.parse_failure(os.pread(self._failed, run_files.FAILED_BYTES, 0))
+
+    def read(self) -> bool:
+        """One piece; False when there is none now, or never again."""
+        try:
+            piece = os.read(self.reader, _CHUNK)
+        except BlockingIOError:
+            return False
+        if not piece:
+            os.close(self.reader)
+            self.reader = -1
+            return False
+        self.kept = (self.kept + piece)[-OUTPUT_BYTES:]
+        return True
+
+    def read_rest(self) -> None:
+        for _ in range(_LAST_CHUNKS):
+            if self.reader < 0 or not self.read():
+                return
+
+    def reap(self) -> bool:
+        """Take leave of what ended; True when the program itself has."""
+        while self.status is None:
+            try:
+                ended = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG)
+            except ChildProcessError:
+                break
+            if ended is None:
+                break
+            if ended.si_pid == self.pid:
+                self.status = raw_status(ended.si_code, ended.si_status)
+        return self.status is not None
+
+    def kill(self) -> None:
+        """Itself alone; nothing when it has ended."""
+        if self.status is None:
+            os.kill(self.pid, signal.SIGKILL)
+
+    def tail(self) -> str:
+        return self.kept.decode("utf-8", "replace")

@@ -1,0 +1,92 @@
+"""Bodies of what a module on a node asks about an instance's files and the processes beside it."""
+
+from __future__ import annotations
+
+import datetime as dt
+from typing import Final
+
+import msgspec
+
+from corral.sdk.instance_files import FileEntry
+from corral.sdk.messages import Body
+
+MOST_READ: Final = 262_144
+"""Bytes of a file in one answer."""
+MOST_WRITTEN: Final = 1_048_576
+"""Bytes that are written or appended at once."""
+MOST_ENTRIES: Final = 10_000
+
+
+class ReadFile(Body, frozen=True, kw_only=True):
+    instance_id: str
+    path: str
+    offset: int = 0
+    length: int = 65_536
+
+
+class FileBytes(Body, frozen=True, kw_only=True):
+    content: bytes = b""
+
+
+class WriteFile(Body, frozen=True, kw_only=True):
+    instance_id: str
+    path: str
+    content: bytes = b""
+    append: bool = False
+
+
+class WalkFiles(Body, frozen=True, kw_only=True):
+    instance_id: str
+    path: str = ""
+    limit: int = 1000
+
+
+class FileList(Body, frozen=True, kw_only=True):
+    entries: tuple[FileEntry, ...] = ()
+
+
+class RemoveFile(Body, frozen=True, kw_only=True):
+    instance_id: str
+    path: str
+
+
+class FileRemoved(Body, frozen=True, kw_only=True):
+    removed: bool = False
+
+
+class SpawnProcess(Body, frozen=True, kw_only=True):
+    instance_id: str
+    name: str
+    command: tuple[str, ...]
+    env: dict[str, str] = msgspec.field(default_factory=dict)
+
+
+class ListProcesses(Body, frozen=True, kw_only=True):
+    instance_id: str
+
+
+class StopProcess(Body, frozen=True, kw_only=True):
+    instance_id: str
+    name: str
+    grace: float = 2.0
+
+
+class ProcessBody(Body, frozen=True, kw_only=True):
+    """A process beside an instance, as `corral.sdk.SideProcess` shows it."""
+
+    name: str
+    command: tuple[str, ...] = ()
+    pid: int = 0
+    started_at: dt.datetime | None = None
+    running: bool = False
+    exit_code: int | None = None
+    signal: str = ""
+    output: str = ""
+
+
+class ProcessList(Body, frozen=True, kw_only=True):
+    processes: tuple[ProcessBody, ...] = ()
+
+
+class ProcessFound(Body, frozen=True, kw_only=True):
+    process: ProcessBody | None = None

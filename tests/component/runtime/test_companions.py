@@ -1,0 +1,219 @@
+"""Programs that stay beside a workload when something of ours is killed at the wrong moment."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import pathlib
+import random
+import signal
+import time
+from collections.abc import AsyncIterator
+
+import pytest
+
+from corral.errors import Code, CorralError
+from corral.runtimes.process import companion_files
+from corral.runtimes.process.proc_facts import start_time
+from corral.sdk.runtime import RunHandle, SideRun
+from corral.testing import workloads
+from corral.testing.process_house import ProcessHouse, keeper_pid
+from corral.testing.reaper import Reaper
+from corral.testing.runtime_contract import is_running
+from corral.testing.waiting import eventually
+from corral.testing.workloads import shell
+
+WITH_CHILD = shell("setsid sleep 3600 & echo $! >> children; echo $$ >> leaders; wait")
+
+
+@pytest.fixture(params=["none", "v2"])
+async def house(
+    request: pytest.FixtureRequest, scratch: pathlib.Path, reaper: Reaper
+) -> AsyncIterator[ProcessHouse]:
+    async with ProcessHouse(scratch / "node", cgroups=request.param) as house:
+        yield house
+
+
+def minder_of(handle: RunHandle, name: str = "side") -> int:
+    record = companion_files.read_record(companion_files.place_of(handle.run_directory, name))
+    assert record is not None
+    return record.minder
+
+
+async def pids_in(path: pathlib.Path, count: int = 1) -> list[int]:
+    """What companions wrote there, once so many did."""
+
+    def found() -> list[int]:
+        pids = [int(line) for line in path.read_text().split()] if path.exists() else []
+        return pids if len(pids) >= count else []
+
+    return await eventually(found)
+
+
+async def side_of(house: ProcessHouse, handle: RunHandle) -> SideRun:
+    (side,) = await house.provider.list_beside(handle)
+    return side
+
+
+async def stop(house: ProcessHouse, handle: RunHandle) -> None:
+    await house.provider.kill(handle)
+    await house.provider.wait_empty(handle)
+
+
+@pytest.mark.trap("T18")
+async def test_a_killed_minder_takes_all_of_its_companion_along_and_another_can_be_spawned(
+    house: ProcessHouse,
+) -> None:
+    spec = house.spec(*workloads.silent())
+    handle = await house.provider.start(spec)
+    first = await house.provider.spawn_beside(handle, "side", WITH_CHILD, {})
+    (child,) = await pids_in(pathlib.Path(spec.directory, "children"))
+    os.kill(minder_of(handle), signal.SIGKILL)
+    second = await eventually_another(house, handle, first.pid)
+    assert not is_running(first.pid)
+    assert not is_running(child)
+    children = await pids_in(pathlib.Path(spec.directory, "children"), 2)
+    assert is_running(handle.pid)
+    await stop(house, handle)
+    assert not any(is_running(pid) for pid in (second.pid, *children))
+
+
+async def eventually_another(house: ProcessHouse, handle: RunHandle, earlier: int) -> SideRun:
+    """The kernel may need a moment to make a dead minder known."""
+    async with asyncio.timeout(20):
+        while (side := await house.provider.spawn_beside(handle, "side", WITH_CHILD, {})).pid == earlier:
+            await asyncio.sleep(0.01)
+    return side
+
+
+@pytest.mark.trap("T19")
+@pytest.mark.parametrize("without_shim", [False, True])
+async def test_what_is_left_when_all_of_ours_is_killed_ends_with_the_run(
+    house: ProcessHouse, without_shim: bool
+) -> None:
+    spec = house.spec(*workloads.reading_commands(code=9))
+    handle = await house.provider.start(spec)
+    side = await house.provider.spawn_beside(handle, "side", WITH_CHILD, {})
+    (child,) = await pids_in(pathlib.Path(spec.directory, "children"))
+    os.kill(keeper_pid(house.data), signal.SIGKILL)
+    assert is_running(side.pid)  # which did not notice
+    os.kill(minder_of(handle), signal.SIGKILL)
+    if without_shim:
+        os.kill(int(handle.state["shim"]), signal.SIGKILL)  # the watching daemon gets another minder
+    await house.provider.send_command(handle, "stop")
+    await eventually(lambda: not is_running(handle.pid))
+    await eventually(lambda: not is_running(child))  # nobody has asked for it
+    await house.next_provider()
+    assert (await house.provider.wait_empty(handle)).code == 9
+    assert not is_running(side.pid)
+    last = await side_of(house, handle)
+    assert (last.running, last.exit is not None and last.exit.known) == (False, False)
+
+
+@pytest.mark.trap("T19")
+@pytest.mark.parametrize("house", ["none"], indirect=True)
+async def test_one_that_does_not_want_to_end_delays_the_run_by_its_grace_and_changes_nothing(
+    house: ProcessHouse,
+) -> None:
+    spec = house.spec(*workloads.reading_commands(code=9))
+    handle = await house.provider.start(spec)
+    stubborn = shell("trap '' TERM; echo $$ > leaders; while :; do sleep 0.05; done")
+    side = await house.provider.spawn_beside(handle, "side", stubborn, {})
+    await pids_in(pathlib.Path(spec.directory, "leaders"))
+    os.kill(keeper_pid(house.data), signal.SIGKILL)
+    await house.provider.send_command(handle, "stop")
+    began = time.monotonic()
+    assert (await house.provider.wait_exit(handle)).code == 9
+    assert time.monotonic() - began < 1.5
+    assert (await house.provider.wait_empty(handle)).code == 9
+    assert 1.5 < time.monotonic() - began < 10
+    assert not is_running(side.pid)
+    last = await side_of(house, handle)
+    assert last.exit is not None
+    assert last.exit.signal == signal.SIGKILL
+
+
+@pytest.mark.parametrize("house", ["none"], indirect=True)
+async def test_spawns_while_keepers_are_killed_leave_one(house: ProcessHouse) -> None:
+    spec = house.spec(*workloads.silent())
+    handle = await house.provider.start(spec)
+
+    async def spawn() -> int:
+        while True:
+            try:
+                return (await house.provider.spawn_beside(handle, "side", WITH_CHILD, {})).pid
+            except CorralError as error:
+                assert error.code is Code.SPAWN_FAILED  # noqa: PT017 - the keeper was killed over it
+
+    for _ in range(5):
+        spawning = [asyncio.create_task(spawn(), name=f"test/spawn/{n}") for n in range(3)]
+        await asyncio.sleep(0)
+        os.kill(keeper_pid(house.data), signal.SIGKILL)
+        pids = set(await asyncio.gather(*spawning))
+        assert len(pids) == 1
+        leaders = await pids_in(pathlib.Path(spec.directory, "leaders"))
+        assert {pid for pid in leaders if is_running(pid)} <= pids
+        await house.provider.stop_beside(handle, "side", grace=10)
+    await stop(house, handle)
+    leaders = await pids_in(pathlib.Path(spec.directory, "leaders"))
+    assert not any(is_running(pid) for pid in leaders)
+
+
+async def test_spawns_whose_daemon_is_killed_over_them_leave_one(house: ProcessHouse) -> None:
+    spec = house.spec(*workloads.silent())
+    handle = await house.provider.start(spec)
+    chance = random.Random(7)
+    for _ in range(8):
+        spawning = asyncio.create_task(
+            house.provider.spawn_beside(handle, "side", WITH_CHILD, {}), name="test/spawn"
+        )
+        await asyncio.sleep(chance.uniform(0, 0.01))  # whenever it comes
+        spawning.cancel()
+        await asyncio.gather(spawning, return_exceptions=True)
+        await house.next_provider()
+        side = await house.provider.spawn_beside(handle, "side", WITH_CHILD, {})
+        leaders = await pids_in(pathlib.Path(spec.directory, "leaders"))
+        assert {pid for pid in leaders if is_running(pid)} <= {side.pid}
+        if chance.random() < 0.5:
+            await house.provider.stop_beside(handle, "side", grace=10)
+    await stop(house, handle)
+    leaders = await pids_in(pathlib.Path(spec.directory, "leaders"))
+    assert not any(is_running(pid) for pid in leaders)
+
+
+@pytest.mark.trap("T18")
+@pytest.mark.parametrize("house", ["none"], indirect=True)
+async def test_a_pid_that_is_somebody_elses_by_now_is_neither_told_to_run_nor_stopped(
+    house: ProcessHouse,
+) -> None:
+    handle = await house.provider.start(house.spec(*workloads.silent()))
+    await house.provider.spawn_beside(handle, "side", shell("exec sleep 3600"), {})
+    await house.provider.stop_beside(handle, "side", grace=10)
+    place = pathlib.Path(companion_files.place_of(handle.run_directory, "side"))
+    record = json.loads((place / "record").read_text())
+    own = os.getpid()
+    stranger = {"pid": own, "start": 1, "minder": own, "minder_start": (start_time(own) or 0) - 1}
+    (place / "record").write_text(json.dumps({**record, **stranger}))
+    (place / "exit").write_bytes(b"")
+    assert not (await side_of(house, handle)).running
+    stopped = await house.provider.stop_beside(handle, "side", grace=0)
+    assert stopped is not None
+    assert not stopped.running
+    await stop(house, handle)
+
+
+@pytest.mark.parametrize("house", ["none"], indirect=True)
+async def test_a_run_has_at_most_eight_and_the_oldest_that_ended_make_room(house: ProcessHouse) -> None:
+    handle = await house.provider.start(house.spec(*workloads.silent()))
+    for n in range(8):
+        await house.provider.spawn_beside(handle, f"side-{n}", shell("exec sleep 3600"), {})
+    with pytest.raises(CorralError) as caught:
+        await house.provider.spawn_beside(handle, "side-8", shell("true"), {})
+    assert caught.value.code is Code.CONFLICT
+    await house.provider.stop_beside(handle, "side-3", grace=10)
+    await house.provider.spawn_beside(handle, "side-8", shell("exec sleep 3600"), {})
+    names = [side.name for side in await house.provider.list_beside(handle)]
+    assert names == [f"side-{n}" for n in range(9) if n != 3]
+    await stop(house, handle)
+    assert not any(side.running for side in await house.provider.list_beside(handle))
