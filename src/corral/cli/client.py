@@ -63,14 +63,21 @@ class Client:
                 time.sleep(PAUSE_SECONDS * attempt)
         raise AssertionError("unreachable")
 
-    def post(self, path: str, body: Params | None = None, *, timeout: float | None = None) -> Any:
+    def post(
+        self,
+        path: str,
+        body: Params | None = None,
+        *,
+        params: Params | None = None,
+        timeout: float | None = None,
+    ) -> Any:
         """`timeout`: how long the answer may take, when it is known to take long."""
         if timeout is None:
-            return self._exchange("POST", self._target(path, None), body)
+            return self._exchange("POST", self._target(path, params), body)
         usual, self._timeout = self._timeout, timeout
         self.close()
         try:
-            return self._exchange("POST", self._target(path, None), body)
+            return self._exchange("POST", self._target(path, params), body)
         finally:
             self._timeout = usual
             self.close()

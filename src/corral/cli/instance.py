@@ -11,6 +11,7 @@ from corral.cli.confirm import confirm, yes_option
 from corral.cli.failure import note
 from corral.cli.instance_console import console, download, logs, search
 from corral.cli.instance_files import files, get_file, plan, save
+from corral.cli.instance_modules import module_rows
 from corral.cli.instance_waits import INSTANCES, start_trouble, started_again, until_ended, until_running
 from corral.cli.noun import Noun
 from corral.cli.output import Column, Item, list_table, plain, show_done, show_list, show_one, state_column
@@ -127,6 +128,7 @@ def _rows(found: Item) -> list[tuple[str, str]]:
         ("Runtime", plain(found.get("runtime"))),
         ("Variables", plain(found.get("variables"))),
         ("Plan", plain(found.get("plan_hash"))),
+        *module_rows(found.get("modules") or {}),
         ("Last seen", age(found.get("last_seen"))),
     ]
 

@@ -11,6 +11,7 @@ from corral.cli.confirm import confirm, yes_option
 from corral.cli.failure import Refused
 from corral.cli.module_author import build, dev, doctor, new, sign, test
 from corral.cli.module_install import install, upgrade
+from corral.cli.module_nodes import show_nodes, told_again
 from corral.cli.module_shapes import (
     COLUMNS,
     LEAK_COLUMNS,
@@ -50,9 +51,11 @@ def list_modules(session: Session, phase: str | None) -> None:
 @click.argument("id")
 @api_command
 def info(session: Session, id: str) -> None:
-    """Show one module: phase and reason, what it offers and needs, what it uses, its story."""
+    """Show one module: phase and reason, what it offers and needs, its story, and each node."""
     found = session.client.get(module_path(id))
     show_one(session.output, found, rows=info_rows(found))
+    if session.output == "table":
+        show_nodes(found.get("nodes") or ())
 
 
 def _act(session: Session, id: str, verb: str, body: dict[str, Any] | None = None) -> None:
@@ -96,10 +99,18 @@ def resume(session: Session, id: str) -> None:
 
 @module.command("recover")
 @click.argument("id")
+@click.option("--node", metavar="NODE", help="On this node alone; else wherever it failed.")
 @api_command
-def recover(session: Session, id: str) -> None:
-    """Give a FAILED module another try."""
-    _act(session, id, "recover")
+def recover(session: Session, id: str, node: str | None) -> None:
+    """Give a FAILED module another try, on the controller and on the nodes where it failed."""
+    found = session.client.post(module_path(id, "recover"), params={"node": node}, timeout=VERB_SECONDS)
+    if node is not None:
+        word = f"node '{node}' was told to try '{id}' again; 'corral module info {id}' shows how it goes"
+        show_done(session.output, found, word)
+        return
+    nodes = told_again(found)
+    show_done(session.output, found, told(found) + (f"; {nodes}" if nodes else ""))
+    refuse_failed(found)
 
 
 @module.command("reload")

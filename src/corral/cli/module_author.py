@@ -23,15 +23,22 @@ _PYTEST_FILES: Final = ("pytest.ini", ".pytest.ini", "pytest.toml", "pyproject.t
 
 @click.command("new")
 @click.argument("id")
+@click.option(
+    "--host",
+    type=click.Choice(["controller", "daemon", "both"]),
+    default="controller",
+    show_default=True,
+    help="Where it runs: on the controller, on every node, or a part on each.",
+)
 @click.option("--into", metavar="DIR", help="Where to put it; else a directory named like the module.")
 @output_option
-def new(id: str, into: str | None, output: str) -> None:
+def new(id: str, host: str, into: str | None, output: str) -> None:
     """Make the source of a new module: a manifest, a class, a test that passes."""
     from corral.cli.module_scaffold import write_scaffold
 
     target = pathlib.Path(into).expanduser() if into else pathlib.Path(id)
     with refusals():
-        written = write_scaffold(id, target)
+        written = write_scaffold(id, target, host=host)
     shown = {"id": id, "directory": str(target), "files": [str(path) for path in written]}
     show_done(output, shown, f"wrote {target}/; next: corral module test {target}")
 

@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 import click
 
 from corral.cli.failure import Refused, WrongUsage, note, printable
+from corral.cli.module_nodes import WAIT_SECONDS, refuse_failed_nodes, show_outcome, wait_for_nodes
 from corral.cli.module_shapes import MODULES, module_path, refuse_failed, told
 from corral.cli.output import Item, show_done
 from corral.cli.session import Session, api_command
@@ -31,6 +32,14 @@ def _options(command: F) -> F:
             click.option("--no-rollback", is_flag=True, help="Leave a failed upgrade as it is."),
             click.option(
                 "--dry-run", is_flag=True, help="Only tell what would happen, and what is in the way."
+            ),
+            click.option(
+                "--wait",
+                type=click.FloatRange(min=0, max=3600),
+                metavar="SECONDS",
+                default=WAIT_SECONDS,
+                show_default=True,
+                help="How long to wait for connected nodes to settle; 0: not.",
             ),
         )
     ):
@@ -80,6 +89,7 @@ def _send(
     no_activate: bool,
     no_rollback: bool,
     dry_run: bool,
+    wait: float,
 ) -> None:
     from corral.cli.form_upload import FilePart, send_form
 
@@ -100,7 +110,7 @@ def _send(
     if dry_run:
         _show_report(session, found)
     else:
-        _show_answer(session, found)
+        _show_answer(session, wait_for_nodes(session, found, wait) if wait else found)
 
 
 def _flag(value: bool) -> str | None:
@@ -127,7 +137,10 @@ def _show_answer(session: Session, found: Item) -> None:
     for line in told_lines if len(told_lines) > 1 else ():
         note(line)
     show_done(session.output, found, f"{found.get('outcome', 'installed')}: {told(found)}")
+    if session.output == "table":
+        show_outcome(found)
     refuse_failed(found)
+    refuse_failed_nodes(found)
 
 
 def _show_report(session: Session, found: Item) -> None:

@@ -5,111 +5,21 @@ from __future__ import annotations
 import keyword
 import pathlib
 import string
+from collections.abc import Mapping
 from typing import Final
 
+from corral.cli import scaffold_both, scaffold_controller, scaffold_daemon
 from corral.errors import Code, Rejected
 from corral.modules.manifest_checks import FOUND_FIRST, ID, ID_RULE
 from corral.modules.manifest_reading import read_manifest
 from corral.modules.source_tree import NOT_PACKED, SOURCES
 
-_MANIFEST: Final = """\
-manifestVersion: 1
-id: ${id}
-version: 0.1.0
-title: ${title}
-description: Counts who was greeted, and says hello.
-api: ">=1.0 <2"
-hosts: [controller]
-backend:
-  controller:
-    entrypoint: ${package}.module:${name}
-storage:
-  documents: true
-events:
-  subscribes: [INSTANCE_RUNNING]
-config:
-  type: object
-  properties:
-    greeting: {type: string, default: Hello, maxLength: 100}
-  additionalProperties: false
-"""
-
-_MODULE: Final = '''\
-"""${title}: the controller side."""
-
-from __future__ import annotations
-
-import msgspec
-
-from corral.sdk import Event, ModuleContext, PlatformModule, Request, Routes
-
-
-class Guest(msgspec.Struct):
-    """How often somebody was greeted; a document."""
-
-    name: str
-    visits: int = 0
-
-
-class Greeting(msgspec.Struct):
-    """The answer of GET /hello/{name}."""
-
-    text: str
-    visits: int
-
-
-class ${name}(PlatformModule):
-    async def on_start(self, ctx: ModuleContext) -> None:
-        self.ctx = ctx
-        self.guests = ctx.require_document_storage().collection("guests", Guest)
-        await ctx.events.subscribe("INSTANCE_RUNNING", self.greet_instance)
-
-    async def on_reload(self, ctx: ModuleContext) -> None:
-        ctx.logger.info("the greeting is now %s", ctx.config["greeting"])
-
-    def register_routes(self, routes: Routes) -> None:
-        routes.get("/hello/{name}", self.hello, answer=Greeting, summary="Say hello, and count it.")
-
-    async def hello(self, request: Request) -> Greeting:
-        name = request.parameters["name"]
-        await self.guests.update(name, upsert=True, set={"name": name}, inc={"visits": 1})
-        guest = await self.guests.get(name)
-        visits = guest.value.visits if guest else 0
-        return Greeting(text=f"{self.ctx.config['greeting']}, {name}!", visits=visits)
-
-    async def greet_instance(self, event: Event) -> None:
-        self.ctx.logger.info("%s, %s!", self.ctx.config["greeting"], event.subject)
-'''
-
-_TEST: Final = '''\
-"""Tests of ${id}. Run them with: corral module test"""
-
-from __future__ import annotations
-
-from ${package}.module import Greeting, ${name}
-
-from corral.testing.module_bench import ModuleBench
-from corral.testing.module_house import ModuleHouse
-
-
-async def test_it_counts_visits() -> None:
-    """Only the class, behind the messages it will really see: quick."""
-    async with ModuleBench(${name}, manifest="module.yaml") as bench:
-        await bench.start()
-        await bench.request("GET", "/hello/Ada")
-        again = await bench.request("GET", "/hello/Ada")
-        assert again.json(Greeting) == Greeting(text="Hello, Ada!", visits=2)
-
-
-async def test_it_runs_in_a_controller(house: ModuleHouse) -> None:
-    """The archive in a real controller, in a process of its own."""
-    module = await house.install()
-    assert module["phase"] == "ACTIVE"
-    answer = await house.request("GET", "/hello/Grace")
-    assert answer == {"text": "Hello, Grace!", "visits": 1}
-    await house.configure({"greeting": "Welcome"})
-    assert (await house.request("GET", "/hello/Grace"))["text"] == "Welcome, Grace!"
-'''
+FILES: Final[Mapping[str, Mapping[str, str]]] = {
+    "controller": scaffold_controller.FILES,
+    "daemon": scaffold_daemon.FILES,
+    "both": scaffold_both.FILES,
+}
+"""By where the module runs."""
 
 _README: Final = """\
 # ${title}
@@ -129,8 +39,9 @@ def _package(id: str) -> str:
     return f"{package}_module" if package in unusable else package
 
 
-def write_scaffold(id: str, target: pathlib.Path) -> list[pathlib.Path]:
-    """Write the files of a new module into a directory that is not there yet, or is empty."""
+def write_scaffold(id: str, target: pathlib.Path, *, host: str = "controller") -> list[pathlib.Path]:
+    """Write the files of a new module into a directory that is not there yet, or is empty. `host` is one of
+    `FILES`."""
     if not ID.fullmatch(id):
         raise Rejected(Code.INVALID_FIELD, f"{id[:80]!r} is not a module id", hint=ID_RULE, field="id")
     package = _package(id)
@@ -138,14 +49,12 @@ def write_scaffold(id: str, target: pathlib.Path) -> list[pathlib.Path]:
     title = " ".join(part.capitalize() for part in id.split("-"))
     values = {"id": id, "package": package, "name": name, "title": title}
     files = {
-        "module.yaml": _MANIFEST,
-        f"{package}/__init__.py": '"""${title}."""\n',
-        f"{package}/module.py": _MODULE,
-        "tests/test_module.py": _TEST,
+        **FILES[host],
+        "${package}/__init__.py": '"""${title}."""\n',
         "README.md": _README,
         ".gitignore": _IGNORED,
     }
-    texts = {path: string.Template(text).substitute(values) for path, text in files.items()}
+    texts = {_filled(path, values): _filled(text, values) for path, text in files.items()}
     read_manifest(
         texts["module.yaml"], name="module.yaml"
     )  # refuses a reserved id before anything is written
@@ -157,3 +66,7 @@ def write_scaffold(id: str, target: pathlib.Path) -> list[pathlib.Path]:
         (target / path).parent.mkdir(parents=True, exist_ok=True)
         (target / path).write_text(text, "utf-8")
     return [target / path for path in texts]
+
+
+def _filled(text: str, values: Mapping[str, str]) -> str:
+    return string.Template(text).substitute(values)

@@ -17,6 +17,7 @@ COLUMNS: Final = (
     state_column("PHASE", "phase"),
     Column("INTENT", "intent"),
     Column("HOSTS", "hosts"),
+    Column("NODES", lambda found: on_nodes(found)),
     Column("UPDATED", lambda found: age(found.get("updated_at"))),
     Column("REASON", "reason"),
 )
@@ -39,6 +40,15 @@ def told(found: Item) -> str:
     """Where a module stands, in one sentence."""
     reason = f" ({found['reason']})" if found.get("reason") else ""
     return f"'{found.get('id')}' {found.get('version')} is {found.get('phase')}{reason}"
+
+
+def on_nodes(found: Item) -> str:
+    """`2/3`: active on two of the three nodes that shall have it."""
+    if "daemon" not in (found.get("hosts") or ()):
+        return "-"
+    nodes = found.get("nodes") or ()
+    active = sum(1 for each in nodes if each.get("phase") == "ACTIVE" and each.get("current"))
+    return f"{active}/{len(nodes)}"
 
 
 def refuse_failed(found: Item) -> None:
@@ -85,7 +95,6 @@ def info_rows(found: Item) -> list[tuple[str, str]]:
             *(("Route", route) for route in live.get("routes") or ()),
             *(("Its log", line) for line in (live.get("log") or ())[-8:]),
         ]
-    rows += [(f"On {each.get('node')}", _on_node(each)) for each in found.get("nodes") or ()]
     failure = found.get("failure") or {}
     if failure:
         rows.append(("Failure", plain(failure.get("message") or failure.get("reason"))))
@@ -117,10 +126,6 @@ def _signature(found: Item | None) -> str:
         return f"{found.get('kind')}, not verified: no trust root is configured"
     who = found.get("identity") or f"key {str(found.get('key_sha256'))[:12]}"
     return f"{found.get('kind')} by {who}" + (" (legacy)" if found.get("legacy") else "")
-
-
-def _on_node(each: Item) -> str:
-    return f"{each.get('phase')}{_note(each.get('reason'))}, {age(each.get('updated_at'))} ago"
 
 
 def _step(step: Item) -> str:

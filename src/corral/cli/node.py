@@ -153,6 +153,17 @@ def uncordon(session: Session, id: str) -> None:
     _change(session, id, "uncordon", None, f"node '{id}' takes new instances")
 
 
+@node.command("modules")
+@click.argument("id")
+@api_command
+def modules(session: Session, id: str) -> None:
+    """List the modules that a node has or shall have, and how they stand there."""
+    from corral.cli.module_nodes import MODULE_COLUMNS
+
+    found = session.client.pages(f"{NODES}/{segment(id)}/modules", {})
+    show_list(session.output, found, columns=MODULE_COLUMNS, name="module")
+
+
 @node.command()
 @click.argument("id")
 @click.option("--reason", help="Why; shown with the node.")

@@ -18,7 +18,6 @@ from corral.controller.collections import (
     IDEMPOTENCY,
     JOIN_TOKENS,
     MODULE_CURSORS,
-    MODULE_NODE_STATES,
     MODULE_PACKAGES,
     NODES,
     ONLY,
@@ -29,6 +28,7 @@ from corral.controller.collections import (
 )
 from corral.controller.fleet_mirrors import InstanceMirror, LedgerMirror
 from corral.controller.mirrors import Mirror, Stored
+from corral.controller.node_state_mirror import NodeStateMirror
 from corral.controller.template_mirror import TemplateMirror
 from corral.domain.records import AuthorityRecord, ClusterRecord, Record
 from corral.errors import Bug
@@ -60,7 +60,7 @@ class ClusterState:
         self.sequences: Final = Mirror(SEQUENCES, "sequence")
         self.modules: Final = Mirror(MODULE_PACKAGES, "module")
         self.module_cursors: Final = Mirror(MODULE_CURSORS, "cursor")
-        self.module_node_states: Final = Mirror(MODULE_NODE_STATES, "state of a module on a node")
+        self.module_node_states: Final = NodeStateMirror()
         mirrors: tuple[Mirror[Record], ...] = (  # type: ignore[assignment]  # each folds its own type
             self.cluster,
             self.authority,

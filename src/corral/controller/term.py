@@ -27,6 +27,7 @@ from corral.controller.instances.service import InstanceService
 from corral.controller.ledger import Ledger, Step
 from corral.controller.modules.parts import ModuleParts
 from corral.controller.modules.service import Modules
+from corral.controller.node_modules.traffic import NodeModuleTraffic
 from corral.controller.reconcile.loop import Reconciler
 from corral.controller.reconcile.observation import Observation, awaited_nodes
 from corral.controller.sessions.door import LinkTerm
@@ -106,6 +107,7 @@ class LeaderTerm:
         self.instances: InstanceService
         self.reconciler: Reconciler
         self.modules: Modules
+        self.node_modules: NodeModuleTraffic | None = None
         self.authority: Authority
         self.http: Leading
         self.link: LinkTerm
@@ -118,6 +120,8 @@ class LeaderTerm:
         self.distribution.follow(commit)
         self.instances.follow(commit)
         self.reconciler.follow(commit)
+        if self.node_modules is not None:
+            self.node_modules.follow(commit)
         self.hub.publish(commit)
 
     def _depose(self, fenced: Fenced) -> None:
@@ -217,9 +221,9 @@ class LeaderTerm:
         )
         self.reconciler.begin()
 
-    def _make_modules(self) -> Modules:
+    def _make_module_parts(self) -> ModuleParts:
         """Not before the cluster is founded: their data lies under its id."""
-        parts = ModuleParts(
+        return ModuleParts(
             config=self._config.modules,
             data=self._config.data,
             store=self._store,
@@ -233,8 +237,6 @@ class LeaderTerm:
             clock=self._clock,
             entropy=self._entropy,
         )
-        budget = self._config.shutdown.budget_seconds * _MODULES_SHARE
-        return Modules(parts, ledger=self.ledger, budget=budget)
 
     def _judged(self, node_id: NodeId) -> None:
         """A node's session has begun in earnest: it counts, and it gets what it will need."""
@@ -270,7 +272,19 @@ class LeaderTerm:
 
     def _open_doors(self) -> None:
         self.authority = open_authority(self.state, key_path=self._config.cluster_key_path, clock=self._clock)
-        self.modules = self._make_modules()
+        parts = self._make_module_parts()
+        self.node_modules = NodeModuleTraffic(
+            ledger=self.ledger,
+            blobs=self._store,
+            hub=self.hub,
+            log=self._store,
+            registry=parts.engine.capabilities,
+            figures=parts.node_figures,
+            clock=self._clock,
+        )
+        self._stack.push_async_callback(self.node_modules.close)
+        budget = self._config.shutdown.budget_seconds * _MODULES_SHARE
+        self.modules = Modules(parts, ledger=self.ledger, budget=budget, nodes=self.node_modules)
         consoles = Consoles(
             state=self.state,
             hub=self.hub,
@@ -321,6 +335,7 @@ class LeaderTerm:
             ),
             consoles=consoles,
             files=self.distribution,
+            modules=self.node_modules,
             trusted_ca_pem=trusted_ca_pem(self.state),
         )
         reason = Retryable(Code.NOT_LEADER, "this controller no longer leads", retry_after=1.0)

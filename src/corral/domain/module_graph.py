@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from corral.domain.module_manifest import Manifest, ModuleHost, Requirement, Source
+from corral.domain.module_manifest import Manifest, ModuleHost, Provision, Requirement, Source
 from corral.domain.module_phases import ModuleIntent
 from corral.domain.module_records import PackageRecord
 from corral.domain.version_ranges import parse_range
@@ -69,6 +69,18 @@ def applies(requirement: Requirement, manifest: Manifest, host: ModuleHost) -> b
         return False
     own = any(each.id == requirement.id for each in manifest.capabilities.provides)
     return not (own and requirement.from_ is Source.CONTROLLER and ModuleHost.DAEMON in manifest.hosts)
+
+
+def provisions_on(manifest: Manifest, host: ModuleHost) -> tuple[Provision, ...]:
+    """What the module's part on this host hands out: everything it provides, but for what one part of a
+    paired module requires of the other (`from: controller`, `from: node`), which is the other's alone."""
+    if host not in manifest.hosts:
+        return ()
+    if len(manifest.hosts) == 1:
+        return manifest.capabilities.provides
+    asked = {each.id: each.from_ for each in manifest.capabilities.requires}
+    other = Source.CONTROLLER if host is ModuleHost.DAEMON else Source.NODE
+    return tuple(each for each in manifest.capabilities.provides if asked.get(each.id) is not other)
 
 
 def registry_of(requirement: Requirement, host: ModuleHost) -> ModuleHost:
@@ -182,8 +194,8 @@ def _edges(manifests: Iterable[Manifest]) -> _Edges:
     known = list(manifests)
     providers: dict[tuple[str, ModuleHost], list[_Part]] = {}
     for manifest in known:
-        for provision in manifest.capabilities.provides:
-            for host in manifest.hosts:
+        for host in manifest.hosts:
+            for provision in provisions_on(manifest, host):
                 providers.setdefault((provision.id, host), []).append(_Part(manifest.id, host))
     return {
         _Part(manifest.id, host): [

@@ -22,6 +22,8 @@ class NodeModuleState(Record, frozen=True, kw_only=True):
     reason: str = ""
     error: str = ""
     refused_sha256: str = ""
+    recover: bool = False
+    """An operator asked for another try while the node was away; it is told when it is back."""
     updated_at: dt.datetime
 
 

@@ -32,6 +32,7 @@ class ModuleActor:
         self._kit = kit
         self._jobs: asyncio.Queue[_Job] = asyncio.Queue()
         self._nudged = False
+        self._working = False
         self._retry_at: float | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._closed = False
@@ -42,6 +43,11 @@ class ModuleActor:
         if not self._nudged and not self._closed:
             self._nudged = True
             self._jobs.put_nowait((self._look, None))
+
+    @property
+    def idle(self) -> bool:
+        """Whether nothing is being done, nor waits to be."""
+        return not self._working and self._jobs.empty()
 
     async def ask(self, job: Callable[[], Awaitable[T]]) -> T:
         """What the job returns or raises, once its turn has come. Retryable SHUTTING_DOWN at the end."""
@@ -64,7 +70,9 @@ class ModuleActor:
 
     async def _run(self) -> None:
         while True:
+            self._working = False
             job, answer = await self._jobs.get()
+            self._working = True
             try:
                 value = await job()
             except asyncio.CancelledError:

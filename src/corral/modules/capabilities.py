@@ -11,19 +11,27 @@ import contextlib
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
-import structlog
-
 from corral.domain.events import Draft, EventType
-from corral.domain.module_graph import Provided, registry_of, unmet, unresolved
+from corral.domain.module_graph import Provided, Unresolved, provisions_on, registry_of, unmet, unresolved
 from corral.domain.module_manifest import Manifest, ModuleHost, Provision, Requirement
+from corral.modules.abroad import Abroad
 from corral.modules.capability_calls import (
     BuiltInMethod,
+    Consumer,
     call_built_in,
     call_module,
     seconds_of,
     unavailable,
 )
-from corral.modules.capability_entries import HOST, CapabilityEntry, CapabilityView, UnresolvedView
+from corral.modules.capability_entries import (
+    HOST,
+    CapabilityEntry,
+    CapabilityView,
+    UnresolvedView,
+    mind_deprecation,
+    told,
+    unregistered,
+)
 from corral.modules.failures import ModuleBusy
 from corral.modules.remote_capabilities import RemoteCapabilities
 from corral.modules.scope import Scope
@@ -35,8 +43,6 @@ MOST_UNDER_WAY: Final = 64
 one of them has more unanswered calls than it may have."""
 HELD_WAIT: Final = 10.0
 """How long a call waits for a provider that is being upgraded, when its caller does not say."""
-
-_log = structlog.get_logger("corral.modules.capabilities")
 
 
 class CapabilityRegistry:
@@ -52,12 +58,30 @@ class CapabilityRegistry:
         remote: RemoteCapabilities | None = None,
     ) -> None:
         self._host = host
-        self._remote = remote
-        self._changed = changed
+        self._tell_engine = changed
+        self._listeners: list[Callable[[], None]] = []
+        self.settled = False
+        """Whether it holds what modules here really provide: not before all were brought up, nor once they end."""
         self._clock = clock
         self._entries: dict[str, CapabilityEntry] = {}
         self._claims: dict[str, str] = {}
         self._consumers: dict[str, Manifest] = {}
+        self._abroad = Abroad(remote, self._changed)
+
+    def on_change(self, listener: Callable[[], None]) -> None:
+        """`listener` is called after each change, also of `settled`; it must not raise. For good."""
+        self._listeners.append(listener)
+
+    def settle(self, settled: bool) -> None:
+        """For the engine: all modules were brought up once, or are about to end with their host."""
+        self.settled = settled
+        self._changed(set())
+
+    def _changed(self, ids: set[str]) -> None:
+        if ids:
+            self._tell_engine(ids)
+        for listener in self._listeners:
+            listener()
 
     # --- who provides ---------------------------------------------------------------------------
     def provide_builtin(self, id: str, version: str, methods: Mapping[str, BuiltInMethod]) -> None:
@@ -70,9 +94,12 @@ class CapabilityRegistry:
     def built_in(self) -> set[str]:
         return {id for id, entry in self._entries.items() if entry.built_in is not None}
 
+    def _provisions(self, manifest: Manifest) -> tuple[Provision, ...]:
+        return provisions_on(manifest, self._host)
+
     def rival(self, manifest: Manifest) -> str:
         """The first id it provides that another module holds or is about to; "" when there is none."""
-        for provision in manifest.capabilities.provides:
+        for provision in self._provisions(manifest):
             entry = self._entries.get(provision.id)
             owner = entry.provider if entry else self._claims.get(provision.id, manifest.id)
             if owner != manifest.id:
@@ -82,16 +109,16 @@ class CapabilityRegistry:
     def claim(self, manifest: Manifest) -> None:
         """Nobody else may take what it provides from here on; ask `rival` first, without a pause between."""
         kept = {id: owner for id, owner in self._claims.items() if owner != manifest.id}
-        own = {provision.id: manifest.id for provision in manifest.capabilities.provides}
+        own = {provision.id: manifest.id for provision in self._provisions(manifest)}
         self._claims = kept | own
 
     def binding_told(self, manifest: Manifest, *, reason: str = "") -> list[Draft]:
         """The events that go with `bind`; `reason` is why what it provided before is gone."""
-        new = {provision.id: provision for provision in manifest.capabilities.provides}
+        new = {provision.id: provision for provision in self._provisions(manifest)}
         gone = [entry for id, entry in self._of(manifest.id) if id not in new]
         swapped = {id for id, _ in self._of(manifest.id)}
-        return [_unregistered(entry, manifest.id, reason) for entry in gone] + [
-            _told(
+        return [unregistered(entry, manifest.id, reason) for entry in gone] + [
+            told(
                 EventType.CAPABILITY_SWAPPED if id in swapped else EventType.CAPABILITY_REGISTERED,
                 provision,
                 manifest.id,
@@ -101,7 +128,7 @@ class CapabilityRegistry:
 
     def bind(self, scope: Scope, bindings: Sequence[BindingDeclaration]) -> Callable[[], None]:
         """Put the module's handles in, in place of whatever it had; returns how to clear them again."""
-        provisions = {provision.id: provision for provision in scope.manifest.capabilities.provides}
+        provisions = {provision.id: provision for provision in self._provisions(scope.manifest)}
         before = dict(self._of(scope.module_id))
         for id in before.keys() - provisions.keys():
             self._remove(id)
@@ -128,7 +155,7 @@ class CapabilityRegistry:
 
     def clearing_told(self, module_id: str, *, reason: str) -> list[Draft]:
         """The events that go with `release`."""
-        return [_unregistered(entry, module_id, reason) for _, entry in self._of(module_id)]
+        return [unregistered(entry, module_id, reason) for _, entry in self._of(module_id)]
 
     def clear(self, scope: Scope) -> None:
         """Take away what this scope provides; what is held, or another's, stays."""
@@ -159,14 +186,20 @@ class CapabilityRegistry:
 
     def missing(self, manifest: Manifest) -> tuple[str, ...]:
         """Ids of the requirements that keep the module from starting, or from going on."""
-        return tuple(found.id for found in unresolved(manifest, self.provided(), host=self._host))
+        return tuple(found.id for found in self._unresolved(manifest))
+
+    def _unresolved(self, manifest: Manifest, *, with_optional: bool = False) -> list[Unresolved]:
+        own, others = self.provided(), self._abroad.offers()
+        return unresolved(manifest, own, host=self._host, from_controller=others, with_optional=with_optional)
 
     def states(self, manifest: Manifest) -> tuple[CapabilityState, ...]:
         """How all requirements of a module stand, for its handles."""
         return tuple(self._state(requirement) for requirement in manifest.capabilities.requires)
 
     def _state(self, requirement: Requirement) -> CapabilityState:
-        entry = self._met_by(requirement)
+        if self._is_abroad(requirement):
+            return self._abroad.state(requirement)
+        entry = self._entries.get(requirement.id)
         if entry is None or unmet(requirement, entry.offer):
             return CapabilityState(id=requirement.id, available=False)
         return CapabilityState(
@@ -177,11 +210,8 @@ class CapabilityRegistry:
             deprecated=bool(entry.provision.deprecated_since),
         )
 
-    def _met_by(self, requirement: Requirement) -> CapabilityEntry | None:
-        """Its place in this registry; None too for what is to be looked up in another host's."""
-        return (
-            self._entries.get(requirement.id) if registry_of(requirement, self._host) is self._host else None
-        )
+    def _is_abroad(self, requirement: Requirement) -> bool:
+        return registry_of(requirement, self._host) is not self._host
 
     def watch(self, manifest: Manifest) -> None:
         """The module is loaded or wants to be: it is shown among consumers and the unresolved."""
@@ -191,11 +221,15 @@ class CapabilityRegistry:
         self._consumers.pop(module_id, None)
 
     def all(self) -> list[CapabilityView]:
-        needed: dict[str, list[str]] = {}
+        """What is provided here, then what another host offers to this one."""
+        here: dict[str, list[str]] = {}
+        abroad: dict[str, list[str]] = {}
         for id, manifest in self._consumers.items():
             for requirement in manifest.capabilities.requires:
+                needed = abroad if self._is_abroad(requirement) else here
                 needed.setdefault(requirement.id, []).append(id)
-        return [entry.view(needed.get(id, ())) for id, entry in sorted(self._entries.items())]
+        own = [entry.view(here.get(id, ())) for id, entry in sorted(self._entries.items())]
+        return own + self._abroad.views(abroad)
 
     def unresolved(self) -> list[UnresolvedView]:
         return [
@@ -203,18 +237,21 @@ class CapabilityRegistry:
                 module=id, id=found.id, why=found.why, reason=found.reason, optional=found.optional
             )
             for id, manifest in sorted(self._consumers.items())
-            for found in unresolved(manifest, self.provided(), host=self._host, with_optional=True)
+            for found in self._unresolved(manifest, with_optional=True)
         ]
 
     # --- calls ----------------------------------------------------------------------------------
-    async def call(self, consumer: Scope | None, request: CapabilityRequest) -> CapabilityAnswer:
+    async def call(self, consumer: Consumer | None, request: CapabilityRequest) -> CapabilityAnswer:
         """Route one call. CAPABILITY_UNAVAILABLE without a provider, CAPABILITY_TYPE for what the contract
         does not know, MODULE_BUSY when too many are under way, MODULE_TIMEOUT at the deadline, MODULE_FAILED
         with what the provider raised."""
+        required = self._required(consumer, request.capability)
+        if required is not None and self._is_abroad(required):
+            return await self._abroad.call(consumer, required, request)
         began = self._clock.monotonic()
-        entry = await self._provider(consumer, request)
+        entry = await self._provider(required, request)
         entry.calls += 1
-        self._mind_deprecation(entry, consumer)
+        mind_deprecation(entry, consumer)
         entry.under_way += 1
         try:
             if entry.under_way > MOST_UNDER_WAY:
@@ -231,55 +268,31 @@ class CapabilityRegistry:
         finally:
             entry.under_way -= 1
 
-    async def _provider(self, consumer: Scope | None, request: CapabilityRequest) -> CapabilityEntry:
+    def _required(self, consumer: Consumer | None, id: str) -> Requirement | None:
+        """How the module declares that it needs it; None for the host itself."""
+        if consumer is None:
+            return None
+        for required in consumer.manifest.capabilities.requires:
+            if required.id == id:
+                return required
+        raise unavailable(id, "the module does not declare it under capabilities.requires")
+
+    async def _provider(self, required: Requirement | None, request: CapabilityRequest) -> CapabilityEntry:
         """Who serves it now; waits while the place is held."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(seconds_of(request.deadline_ms, default=HELD_WAIT)):
                 while True:
-                    entry = self._offered(consumer, request.capability)
+                    entry = self._offered(required, request.capability)
                     if entry.scope is not None or entry.built_in is not None:
                         return entry
                     await entry.moved.wait()
         raise unavailable(request.capability, "its provider is being replaced")
 
-    def _offered(self, consumer: Scope | None, id: str) -> CapabilityEntry:
+    def _offered(self, required: Requirement | None, id: str) -> CapabilityEntry:
         entry = self._entries.get(id)
-        if consumer is not None:
-            required = [one for one in consumer.manifest.capabilities.requires if one.id == id]
-            if not required:
-                raise unavailable(id, "the module does not declare it under capabilities.requires")
-            entry = self._met_by(required[0])
-            found = unmet(required[0], entry.offer if entry else None)
-            if found:
-                raise unavailable(id, found.reason)
+        found = unmet(required, entry.offer if entry else None) if required is not None else None
+        if found:
+            raise unavailable(id, found.reason)
         if entry is None:
             raise unavailable(id, "no active module provides it")
         return entry
-
-    def _mind_deprecation(self, entry: CapabilityEntry, consumer: Scope | None) -> None:
-        if not entry.provision.deprecated_since:
-            return
-        entry.deprecated_calls += 1
-        name = consumer.module_id if consumer else HOST
-        if name not in entry.warned:
-            entry.warned.add(name)
-            _log.warning(
-                "capability.deprecated",
-                capability=entry.provision.id,
-                provider=entry.provider,
-                consumer=name,
-                since=entry.provision.deprecated_since,
-                removed_in=entry.provision.removed_in,
-            )
-
-
-def _told(kind: EventType, provision: Provision, provider: str, **more: str) -> Draft:
-    return Draft(
-        type=kind,
-        subject=provision.id,
-        data={"id": provision.id, "version": provision.version, "provider": provider, **more},
-    )
-
-
-def _unregistered(entry: CapabilityEntry, provider: str, reason: str) -> Draft:
-    return _told(EventType.CAPABILITY_UNREGISTERED, entry.provision, provider, reason=reason)

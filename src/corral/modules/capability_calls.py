@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, Mapping
-from typing import Final
+from typing import Final, Protocol
 
 import msgspec
 
+from corral.domain.module_manifest import Manifest
 from corral.errors import Code, Rejected, Retryable, unknown_choice
 from corral.modules.failures import ModuleRaised, ProcessGone
 from corral.modules.scope import Scope
@@ -17,8 +18,20 @@ LONGEST_CALL: Final = 30.0
 BUILT_IN_CALL: Final = 10.0
 """How long a call of the host's own takes at most when the caller does not say."""
 
-BuiltInMethod = Callable[[Scope | None, msgspec.Raw], Awaitable[object]]
-"""Gets the calling module's scope (None: the host itself) and the arguments, a msgpack map by name."""
+
+class Consumer(Protocol):
+    """Who calls: a module of this host by its scope, or one of another host."""
+
+    @property
+    def name(self) -> str:
+        """As warnings tell it."""
+
+    @property
+    def manifest(self) -> Manifest: ...
+
+
+BuiltInMethod = Callable[[Consumer | None, msgspec.Raw], Awaitable[object]]
+"""Gets who calls (None: the host itself) and the arguments, a msgpack map by name."""
 
 
 def seconds_of(deadline_ms: int, *, default: float) -> float:
@@ -35,7 +48,7 @@ def unavailable(id: str, why: str) -> Retryable:
 
 
 async def call_built_in(
-    methods: Mapping[str, BuiltInMethod], consumer: Scope | None, request: CapabilityRequest
+    methods: Mapping[str, BuiltInMethod], consumer: Consumer | None, request: CapabilityRequest
 ) -> CapabilityAnswer:
     """The deadline is the caller's; the method is cancelled at it."""
     _check_method(request, methods)

@@ -7,14 +7,17 @@ from collections.abc import Iterable, Mapping
 from typing import Final
 
 import msgspec
+import structlog
 
+from corral.domain.events import Draft, EventType
 from corral.domain.module_graph import Provided, Why
 from corral.domain.module_manifest import Provision
-from corral.modules.capability_calls import BuiltInMethod
+from corral.modules.capability_calls import BuiltInMethod, Consumer
 from corral.modules.scope import Scope
 
 HOST: Final = "corral"
 """The provider of what is built in."""
+_log = structlog.get_logger("corral.modules.capabilities")
 
 
 class CapabilityView(msgspec.Struct, frozen=True, kw_only=True):
@@ -26,6 +29,8 @@ class CapabilityView(msgspec.Struct, frozen=True, kw_only=True):
     calls: int = 0
     failures: int = 0
     deprecated_calls: int = 0
+    remote: bool = False
+    """Offered by another host."""
 
 
 class UnresolvedView(msgspec.Struct, frozen=True, kw_only=True):
@@ -58,7 +63,7 @@ class CapabilityEntry:
     def offer(self) -> Provided:
         return Provided(self.provision.version, self.provider)
 
-    def view(self, consumers: Iterable[str]) -> CapabilityView:
+    def view(self, consumers: Iterable[str], *, remote: bool = False) -> CapabilityView:
         return CapabilityView(
             id=self.provision.id,
             version=self.provision.version,
@@ -68,4 +73,36 @@ class CapabilityEntry:
             calls=self.calls,
             failures=self.failures,
             deprecated_calls=self.deprecated_calls,
+            remote=remote,
         )
+
+
+def mind_deprecation(entry: CapabilityEntry, consumer: Consumer | None) -> None:
+    """Count a call of what will go, and warn of it once a consumer."""
+    if not entry.provision.deprecated_since:
+        return
+    entry.deprecated_calls += 1
+    name = consumer.name if consumer else HOST
+    if name not in entry.warned:
+        entry.warned.add(name)
+        _log.warning(
+            "capability.deprecated",
+            capability=entry.provision.id,
+            provider=entry.provider,
+            consumer=name,
+            since=entry.provision.deprecated_since,
+            removed_in=entry.provision.removed_in,
+        )
+
+
+def told(kind: EventType, provision: Provision, provider: str, **more: str) -> Draft:
+    """The event about what became of a capability."""
+    return Draft(
+        type=kind,
+        subject=provision.id,
+        data={"id": provision.id, "version": provision.version, "provider": provider, **more},
+    )
+
+
+def unregistered(entry: CapabilityEntry, provider: str, reason: str) -> Draft:
+    return told(EventType.CAPABILITY_UNREGISTERED, entry.provision, provider, reason=reason)

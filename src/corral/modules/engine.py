@@ -13,6 +13,7 @@ import structlog
 
 from corral.domain.module_decisions import first_step, not_installed
 from corral.domain.module_manifest import ModuleHost
+from corral.domain.module_phases import ModuleIntent
 from corral.domain.module_records import PackageRecord
 from corral.modules import verbs
 from corral.modules.actor import ModuleActor, ending
@@ -128,12 +129,24 @@ class ModuleEngine:
         for outcome in await asyncio.gather(*asked, return_exceptions=True):
             if isinstance(outcome, Exception):
                 _log.warning("module.boot_delayed", error=str(outcome))
+        self.capabilities.settle(not self._closing)
+
+    @property
+    def resting(self) -> bool:
+        """Whether nothing is under way with any module."""
+        return all(actor.idle for actor in self._actors.values())
+
+    async def rest(self) -> None:
+        """Returns when everything that is due by now was done, of all modules."""
+        asked = [self._settle(id) for id in list(self._actors)]
+        await asyncio.gather(*asked, return_exceptions=True)
 
     async def close(self, *, budget: float) -> list[str]:
         """The end of the host: `on_stop` and `on_unload` of all, consumers before what they use, within
         `budget` seconds in all. Whoever is not done is killed, and named in what is returned. What is
         stored stays as it is: a shutdown is no failure."""
         self._closing = True
+        self.capabilities.settle(False)
         actors = list(self._actors.values())
         await asyncio.gather(*(actor.close() for actor in actors))
         stragglers = await close_modules([actor.life for actor in actors], budget=budget, clock=self._clock)
@@ -184,6 +197,10 @@ class ModuleEngine:
 
     async def resume(self, id: str) -> PackageRecord:
         return await self._ask(id, verbs.resume)
+
+    async def want(self, id: str, intent: ModuleIntent, *, paused_reason: str = "") -> PackageRecord:
+        """Follow an intent that was decided elsewhere; unlike the operator's verbs also while FAILED."""
+        return await self._ask(id, lambda life: verbs.want(life, intent, paused_reason))
 
     async def recover(self, id: str) -> PackageRecord:
         return await self._ask(id, verbs.recover)
@@ -244,6 +261,11 @@ class ModuleEngine:
             longest_seconds=counts.longest_seconds,
             log=tuple(scope.log_tail),
         )
+
+    def all_live(self) -> dict[str, LiveModule]:
+        """What runs of each module that has a process, by id."""
+        found = {id: self.live(id) for id in sorted(self._actors)}
+        return {id: module for id, module in found.items() if module is not None}
 
     async def health(self, id: str) -> HealthAnswer:
         """What its `health_check` says. MODULE_NOT_ACTIVE while it does not serve."""

@@ -16,6 +16,8 @@ EVENTS_MISSED: Final = "EVENTS_MISSED"
 """Not an event of the log: it says that some were lost to this subscription, and between which two."""
 MAX_TYPES: Final = 200
 MAX_SUBJECTS: Final = 1000
+MAX_NODE_TYPES: Final = 500
+"""That the modules of one node want together."""
 _SUBJECT_MAX: Final = 300
 _OWN: Final = re.compile(r"[a-z][a-z0-9-]{0,62}/[A-Za-z][A-Za-z0-9_.-]{0,99}")
 _TYPE: Final = re.compile(r"[A-Za-z][A-Za-z0-9_.-]{0,99}")
@@ -78,8 +80,13 @@ def wanted_filter(types: Collection[str], subjects: Collection[str], allowed: Ev
     return EventFilter(types=frozenset(types) or listed, subjects=frozenset(subjects))
 
 
+def is_event_name(name: str) -> bool:
+    """Whether there could be events of this name: a type of the log, or one that a module may tell."""
+    return name in EventType.__members__ or bool(_OWN.fullmatch(name))
+
+
 def check_name(name: str) -> None:
-    if name not in EventType.__members__ and not _OWN.fullmatch(name):
+    if not is_event_name(name):
         raise unknown_choice(
             "event type", name[:80], EventType.__members__, code=Code.UNKNOWN_EVENT_TYPE, field="types"
         )

@@ -16,7 +16,7 @@ import msgspec
 
 from corral.modules.operations import NoticeHandler
 from corral.modules.scope import Scope
-from corral.sdk.messages import METRIC, MetricSample, MetricSamples
+from corral.sdk.messages import FORGOTTEN, METRIC, MetricSample, MetricSamples
 
 KINDS: Final = ("counter", "gauge", "histogram")
 MAX_NAMES: Final = 100
@@ -38,6 +38,7 @@ RESERVED: Final = frozenset(
         "classloader_leaked",
         "samples_dropped",
         "phase",
+        "node_samples_dropped",
     }
 )
 """What the host itself tells about modules under the same prefix."""
@@ -79,6 +80,13 @@ class Family:
 
     def holds(self, labels: Labels) -> bool:
         return labels in self.numbers or labels in self.histograms
+
+    def drop(self, labels: Labels) -> bool:
+        """Whether there was such a series."""
+        had = self.holds(labels)
+        self.numbers.pop(labels, None)
+        self.histograms.pop(labels, None)
+        return had
 
     def record(self, labels: Labels, value: float) -> None:
         if self.kind == "histogram":
@@ -123,7 +131,7 @@ class ModuleMetrics:
             sheet = self._sheets[scope.module_id] = _Sheet(scope)
             scope.own("metrics", "samples", lambda: self._forget(scope))
         for sample in samples:
-            why = self._record(sheet, sample)
+            why = self._drop(sheet, sample) if sample.kind == FORGOTTEN else self._record(sheet, sample)
             if why:
                 self.dropped[scope.module_id, why] += 1
 
@@ -138,13 +146,20 @@ class ModuleMetrics:
         for key in [key for key in self.dropped if key[0] == module_id]:
             del self.dropped[key]
 
+    def _drop(self, sheet: _Sheet, sample: MetricSample) -> str:
+        """A series that is not there is no mistake: it may have been over its bounds."""
+        family = sheet.families.get(sample.name) or sheet.families.get(sample.name.removesuffix("_total"))
+        if family is not None and family.drop(series_labels(sample)):
+            sheet.series -= 1
+        return ""
+
     def _record(self, sheet: _Sheet, sample: MetricSample) -> str:
         name = sample.name.removesuffix("_total") if sample.kind == "counter" else sample.name
         family = sheet.families.get(name)
-        why = _problem(name, sample) or ("kind" if family and family.kind != sample.kind else "")
+        why = sample_problem(name, sample) or ("kind" if family and family.kind != sample.kind else "")
         if why:
             return why
-        labels = tuple(sorted((key, value[:LABEL_VALUE_MAX]) for key, value in sample.labels.items()))
+        labels = series_labels(sample)
         if family is None:
             if len(sheet.families) >= MAX_NAMES:
                 return "names"
@@ -168,7 +183,13 @@ class ModuleMetrics:
             yield module, name, family
 
 
-def _problem(name: str, sample: MetricSample) -> str:
+def series_labels(sample: MetricSample) -> Labels:
+    """In their order, cut to length: what makes it one series."""
+    return tuple(sorted((key, value[:LABEL_VALUE_MAX]) for key, value in sample.labels.items()))
+
+
+def sample_problem(name: str, sample: MetricSample) -> str:
+    """Why a sample of this name cannot be shown, in a word; empty when it can."""
     if sample.kind not in KINDS:
         return "kind"
     base = next((name.removesuffix(ending) for ending in _ENDINGS if name.endswith(ending)), name)

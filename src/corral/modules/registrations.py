@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from typing import Final
 
-from corral.domain.module_manifest import Manifest
+from corral.domain.module_graph import provisions_on
+from corral.domain.module_manifest import Manifest, ModuleHost
 from corral.domain.permissions import Permission
 from corral.modules.path_patterns import PathPattern
 from corral.sdk.messages import CommandDeclaration, Registrations, RouteDeclaration
@@ -47,17 +48,21 @@ class BadRegistration(Exception):
 
 
 def check_registrations(
-    manifest: Manifest, given: Registrations, *, taken_commands: Collection[str] = ()
+    manifest: Manifest,
+    given: Registrations,
+    *,
+    host: ModuleHost = ModuleHost.CONTROLLER,
+    taken_commands: Collection[str] = (),
 ) -> None:
-    """Raise `BadRegistration` for the first thing that cannot be bound; `taken_commands` are those of
-    other modules."""
-    _check_bindings(manifest, given)
+    """Raise `BadRegistration` for the first thing that cannot be bound on this host; `taken_commands` are
+    those of other modules."""
+    _check_bindings(manifest, given, host)
     _check_routes(given.routes)
     _check_commands(given.commands, taken_commands)
 
 
-def _check_bindings(manifest: Manifest, given: Registrations) -> None:
-    declared = {provision.id for provision in manifest.capabilities.provides}
+def _check_bindings(manifest: Manifest, given: Registrations, host: ModuleHost) -> None:
+    declared = {provision.id for provision in provisions_on(manifest, host)}
     bound = [binding.id for binding in given.bindings]
     for id in bound:
         if id not in declared:

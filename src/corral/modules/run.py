@@ -87,9 +87,8 @@ class ModuleRun:
                 deadline=scope.hook_deadline,
                 blame=False,
             )
-            check_registrations(
-                scope.manifest, given, taken_commands=self._kit.commands.taken(besides=scope.module_id)
-            )
+            taken = self._kit.commands.taken(besides=scope.module_id)
+            check_registrations(scope.manifest, given, host=self._kit.host, taken_commands=taken)
         except (CorralError, BadRegistration) as error:
             raise hook_trouble(error, "registrations") from error
         return given

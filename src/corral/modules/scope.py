@@ -101,6 +101,11 @@ class Scope:
         self._process = process
 
     @property
+    def name(self) -> str:
+        """Of the module, where it is one among those who call."""
+        return self.module_id
+
+    @property
     def hook_deadline(self) -> float:
         """Seconds a hook of the module may take."""
         backend = self.manifest.backend_on(self.host)

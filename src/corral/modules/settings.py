@@ -7,6 +7,7 @@ place but not the value: it may be a secret.
 from __future__ import annotations
 
 import copy
+import hashlib
 from collections.abc import Iterable
 from typing import Any, Final
 
@@ -19,8 +20,19 @@ from corral.modules.schema_bounds import TooCostly, bound_schema, resolve
 SETTINGS_MAX: Final = 256 * 1024
 """Bytes of settings as JSON."""
 _TOLD_MAX: Final = 5
+_CANONICAL: Final = msgspec.json.Encoder(order="sorted")
 _FILL_DEPTH: Final = 64
 _PATTERNS: Final = jsonschema_rs.RegexOptions(size_limit=1024 * 1024, dfa_size_limit=1024 * 1024)
+
+
+def settings_json(settings: dict[str, Any]) -> bytes:
+    """Settings as they travel: equal ones are equal bytes."""
+    return _CANONICAL.encode(settings)
+
+
+def settings_digest(settings: dict[str, Any]) -> str:
+    """The SHA-256 of `settings_json`, by which two hosts compare settings without telling them."""
+    return hashlib.sha256(settings_json(settings)).hexdigest()
 
 
 def check_schema(schema: dict[str, Any]) -> None:

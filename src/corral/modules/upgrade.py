@@ -49,6 +49,8 @@ class UpgradeFailed(Rejected):
         )
         self.record = record
         self.reason = trouble.reason
+        self.trouble = _told_trouble(trouble)
+        """The reason, what was said, and where, in one line."""
         self.lines = lines
 
 

@@ -43,6 +43,12 @@ async def resume(life: ModuleLife) -> PackageRecord:
     return await _want(life, ModuleIntent.ACTIVE)
 
 
+async def want(life: ModuleLife, intent: ModuleIntent, paused_reason: str) -> PackageRecord:
+    """The intent alone, wherever the module stands: for a host that follows another one's. What is FAILED
+    stays so."""
+    return await _want(life, intent, paused_reason=paused_reason)
+
+
 async def recover(life: ModuleLife) -> PackageRecord:
     """Out of FAILED, and on by its intent."""
     check_verb(life.require(), Verb.RECOVER)

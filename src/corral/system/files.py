@@ -72,8 +72,21 @@ def check_format(found: Any, *, path: pathlib.Path, name: str, version: int) -> 
 
 def write_versioned(path: pathlib.Path, value: msgspec.Struct, *, name: str, version: int) -> None:
     """Write a value as JSON under a format name and version; mode 0600, atomic and durable."""
+    atomic_write(path, _versioned(value, name, version))
+
+
+def replace_versioned(path: pathlib.Path, value: msgspec.Struct, *, name: str, version: int) -> None:
+    """Like `write_versioned`, atomic and not durable: for what need not outlive the host."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+    with os.fdopen(descriptor, "wb") as file:
+        file.write(_versioned(value, name, version))
+    temporary.replace(path)
+
+
+def _versioned(value: msgspec.Struct, name: str, version: int) -> bytes:
     document = {"format": name, "version": version, "value": value}
-    atomic_write(path, msgspec.json.format(msgspec.json.encode(document), indent=2) + b"\n")
+    return msgspec.json.format(msgspec.json.encode(document), indent=2) + b"\n"
 
 
 def read_versioned(path: pathlib.Path, type: type[V], *, name: str, version: int) -> V | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 
 
 class Wakeup:
@@ -15,12 +16,22 @@ class Wakeup:
     def __init__(self) -> None:
         self.turn = 0
         self._waiting: set[asyncio.Future[bool]] = set()
+        self._chained: set[Callable[[], None]] = set()
+
+    def chain(self, call: Callable[[], None]) -> None:
+        """`call` is called at each wake-up, before anybody else runs, until `unchain`. It must not raise."""
+        self._chained.add(call)
+
+    def unchain(self, call: Callable[[], None]) -> None:
+        self._chained.discard(call)
 
     def wake(self) -> None:
         self.turn += 1
         waiting, self._waiting = self._waiting, set()
         for future in waiting:
             _settle(future, True)
+        for call in self._chained:
+            call()
 
     async def wait(self, *, timeout: float, since: int | None = None) -> bool:
         """True when woken (or already woken after `since`), False when the time is over."""

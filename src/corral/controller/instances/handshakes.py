@@ -120,6 +120,8 @@ def _adopt(ws: Workspace, node: NodeId, report: RunReport, entry: RunningInstanc
         started_at=report.started_at,
         console_end=report.console_end,
         adopted=True,
+        module_changes=report.module_changes,
+        modules_missing=report.modules_missing,
         home=node if _static(ws, entry.group) else "",
     )
     ws.put_instance(record)

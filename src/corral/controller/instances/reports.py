@@ -93,6 +93,7 @@ def _advance(ws: Workspace, record: InstanceRecord, report: RunReport) -> Stray 
         exit = exit_record(report.exit, crashed=crashed, now=ws.now)
         learn_exit(ws, record, exit, console_end=report.console_end)
         return None
+    record, before = _with_modules(record, report), record
     state = reported(record.state, report.state)
     if not live(state):
         crashed = state is InstanceState.CRASHED
@@ -112,11 +113,20 @@ def _advance(ws: Workspace, record: InstanceRecord, report: RunReport) -> Stray 
         home=settled_home(ws, record) if state in _PREPARED else record.home,
         reason=report.reason if state is not record.state else record.reason,
     )
-    if changed != msgspec.structs.replace(record, console_end=changed.console_end):
+    if changed != msgspec.structs.replace(before, console_end=changed.console_end):
         ws.put_instance(changed)
     if state is not record.state:
         announce(ws, changed)
     return None
+
+
+def _with_modules(record: InstanceRecord, report: RunReport) -> InstanceRecord:
+    """What modules made of this run; a report that says nothing of them takes nothing back."""
+    if not report.names_modules:
+        return record
+    return msgspec.structs.replace(
+        record, module_changes=report.module_changes, modules_missing=report.modules_missing
+    )
 
 
 def announce(ws: Workspace, record: InstanceRecord) -> None:
@@ -150,6 +160,8 @@ def restarted_by_node(
         ended_at=None,
         exit=None,
         console_end=0,
+        module_changes=(),
+        modules_missing=(),
         restarts=record.restarts + incarnation - record.incarnation,
         reason=reason or "restarted by its node",
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+from collections.abc import Sequence
 from typing import Final
 
 import msgspec
@@ -10,6 +11,7 @@ import msgspec
 from corral.domain.groups import PortProtocol
 from corral.domain.instance_records import ExitRecord, LeasedPort, Readiness
 from corral.domain.instance_states import InstanceState
+from corral.domain.module_nodes import ModuleChange
 from corral.wire.v1 import instance_pb2 as wire
 
 _TEXT: Final = 1000
@@ -18,6 +20,11 @@ _PORTS: Final = 64
 _MAX_PORT: Final = 65_535
 _TAIL_LINES: Final = 500
 _TAIL_LINE: Final = 2000
+_MODULES: Final = 64
+_WORDS: Final = 100
+_WORD: Final = 300
+_ABOUT_MODULES: Final = 65_536
+"""Characters in one record; what is beyond is named without its words."""
 
 _STATES: Final = {
     value: InstanceState(name.removeprefix("INSTANCE_STATE_"))
@@ -30,6 +37,15 @@ _READINESS: Final = {
     wire.READINESS_FAILED: Readiness.FAILED,
 }
 _STAGE_PREFIX: Final = "START_PREPARATION_STAGE_"
+
+_LISTS: Final = (
+    "jvm_args_added",
+    "jvm_args_removed",
+    "args_added",
+    "args_removed",
+    "env_set",
+    "env_removed",
+)
 
 
 class RunReport(msgspec.Struct, frozen=True, kw_only=True):
@@ -44,6 +60,13 @@ class RunReport(msgspec.Struct, frozen=True, kw_only=True):
     readiness: Readiness | None = None
     reason: str = ""
     exit: wire.ExitStatus | None = None
+    module_changes: tuple[ModuleChange, ...] = ()
+    modules_missing: tuple[str, ...] = ()
+
+    @property
+    def names_modules(self) -> bool:
+        """False: the node says nothing about modules, which may be because it cannot."""
+        return bool(self.module_changes or self.modules_missing)
 
 
 def report_of(
@@ -63,7 +86,34 @@ def report_of(
         readiness=_READINESS.get(message.readiness),
         reason=getattr(message, "reason", "")[:_TEXT],
         exit=message.exit if message.HasField("exit") else None,
+        module_changes=_module_changes(message),
+        modules_missing=tuple(text[:_TEXT] for text in getattr(message, "modules_missing", ())[:_MODULES]),
     )
+
+
+def _module_changes(
+    message: wire.InstanceStatusUpdate | wire.StartInstanceAck | wire.RunningInstance,
+) -> tuple[ModuleChange, ...]:
+    if isinstance(message, wire.StartInstanceAck):
+        return ()
+    taken = []
+    room = _ABOUT_MODULES
+    for change in message.module_changes[:_MODULES]:
+        lists = {field: _words(getattr(change, field)) for field in _LISTS}
+        room -= sum(len(word) for words in lists.values() for word in words)
+        taken.append(
+            ModuleChange(
+                module=change.module_id[:_NAME],
+                version=change.version[:_NAME],
+                dropped=change.dropped[:_TEXT],
+                **(lists if room >= 0 else {}),
+            )
+        )
+    return tuple(taken)
+
+
+def _words(words: Sequence[str]) -> tuple[str, ...]:
+    return tuple(word[:_WORD] for word in words[:_WORDS])
 
 
 def moment(ms: int) -> dt.datetime | None:

@@ -10,8 +10,7 @@ import msgspec
 from corral.controller.distribution.instance_files import FileListing, FilePart
 from corral.domain.file_bounds import DEFAULT_BYTES, DEFAULT_ENTRIES
 from corral.errors import Code, Rejected
-from corral.modules.capability_calls import BuiltInMethod
-from corral.modules.scope import Scope
+from corral.modules.capability_calls import BuiltInMethod, Consumer
 from corral.sdk.instance_files import INSTANCE_FILES, FileEntry
 
 VERSION: Final = "1.0.0"
@@ -52,12 +51,12 @@ class InstanceFilesCapability:
     def methods(self) -> Mapping[str, BuiltInMethod]:
         return {"walk": self._walk, "read": self._read}
 
-    async def _walk(self, _: Scope | None, raw: msgspec.Raw) -> list[FileEntry]:
+    async def _walk(self, _: Consumer | None, raw: msgspec.Raw) -> list[FileEntry]:
         asked = _arguments(raw, _WalkArguments, "walk")
         listing = await self._files.walk_files(asked.instance_id, asked.path, limit=asked.limit)
         return list(listing.entries)
 
-    async def _read(self, _: Scope | None, raw: msgspec.Raw) -> bytes:
+    async def _read(self, _: Consumer | None, raw: msgspec.Raw) -> bytes:
         asked = _arguments(raw, _ReadArguments, "read")
         part = await self._files.read_file(
             asked.instance_id, asked.path, offset=asked.offset, length=asked.length

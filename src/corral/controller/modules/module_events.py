@@ -5,17 +5,17 @@ from __future__ import annotations
 import re
 from typing import Final
 
-import msgspec
-
 from corral.controller.collections import MODULE_CURSORS
 from corral.controller.events.follower import EventLog
 from corral.controller.events.hub import EventHub
 from corral.controller.ledger import Ledger
 from corral.controller.modules.event_delivery import Deliveries, Save
-from corral.controller.modules.event_names import check_published, wanted_filter
 from corral.domain.events import Cursor, Draft, EventType
 from corral.domain.module_cursors import ModuleCursor
 from corral.errors import Code, Rejected
+from corral.modules.event_handover import SUBSCRIPTION, check_room
+from corral.modules.event_names import wanted_filter
+from corral.modules.event_publishing import published_data
 from corral.modules.operations import Operation
 from corral.modules.scope import Owned, Scope
 from corral.sdk.messages import (
@@ -30,10 +30,6 @@ from corral.sdk.messages import (
 )
 from corral.system.clock import Clock
 
-KIND: Final = "subscription"
-MAX_SUBSCRIPTIONS: Final = 64
-DATA_BYTES: Final = 65_536
-SUBJECT_MAX: Final = 200
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 
 
@@ -67,28 +63,20 @@ class ModuleEvents:
             hub=self._hub,
             log=self._log,
             clock=self._clock,
-            deadline=scope.hook_deadline,
             after=after,
             save=save,
         )
         if scope.closed or key in self._open:  # while the cursor was being stored
             raise Rejected(Code.NOT_RUNNING, f"module '{scope.module_id}' is not running any more")
         name = asked.durable or ",".join(sorted(asked.types)[:3]) or "*"
-        owned = scope.own(KIND, name, lambda: self._close(key))
+        owned = scope.own(SUBSCRIPTION, name, lambda: self._close(key))
         self._open[key] = deliveries, owned, cursor_id
         deliveries.start()
         return Nothing()
 
     def _check(self, scope: Scope, asked: Subscribe) -> str:
         """The id of its cursor, empty for a plain subscription."""
-        if (id(scope), asked.subscription) in self._open:
-            raise Rejected(Code.ALREADY_EXISTS, f"subscription {asked.subscription} is there already")
-        if sum(1 for owner, _ in self._open if owner == id(scope)) >= MAX_SUBSCRIPTIONS:
-            raise Rejected(
-                Code.RATE_LIMITED,
-                f"module '{scope.module_id}' has {MAX_SUBSCRIPTIONS} subscriptions already",
-                hint="subscribe to several types at once",
-            )
+        check_room(scope, asked.subscription, self._open)
         if not asked.durable:
             return ""
         if not _NAME.fullmatch(asked.durable):
@@ -155,12 +143,7 @@ class ModuleEvents:
 
     async def _publish(self, scope: Scope, asked: Publish) -> Published:
         """Into the log as `MODULE_EVENT`; answered when it is stored. UNKNOWN_EVENT_TYPE, INVALID_FIELD."""
-        check_published(asked.type, scope.manifest.events)
-        if len(asked.subject) > SUBJECT_MAX:
-            raise Rejected(
-                Code.INVALID_FIELD, f"the subject is longer than {SUBJECT_MAX} characters", field="subject"
-            )
-        _check_data(asked.data)
+        published_data(asked, scope.manifest.events)
         data = {
             "module": scope.module_id,
             "type": asked.type,
@@ -174,19 +157,3 @@ class ModuleEvents:
 
 def cursor_key(module_id: str, durable: str) -> str:
     return f"{module_id}/{durable}"
-
-
-def _check_data(data: dict[str, object]) -> None:
-    try:
-        size = len(msgspec.json.encode(data))
-    except (TypeError, ValueError, RecursionError) as error:
-        raise Rejected(
-            Code.INVALID_FIELD, f"the data of an event must be JSON: {error}", field="data"
-        ) from None
-    if size > DATA_BYTES:
-        raise Rejected(
-            Code.INVALID_FIELD,
-            f"the data of an event has {size} bytes, at most {DATA_BYTES} are taken",
-            hint="store it as a document and tell its id",
-            field="data",
-        )

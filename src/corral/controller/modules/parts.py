@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
@@ -22,9 +21,11 @@ from corral.controller.modules.instance_files import InstanceFilesCapability, Lo
 from corral.controller.modules.module_events import ModuleEvents
 from corral.controller.modules.supply import StoredArchives
 from corral.controller.modules.upgrade_guard import UpgradeGuard
+from corral.controller.node_modules.node_figures import NodeFigures
 from corral.domain.ids import Epoch
 from corral.domain.module_manifest import ModuleHost
 from corral.modules.engine import ModuleEngine
+from corral.modules.host_figures import host_figures
 from corral.modules.module_log import ModuleLogs
 from corral.modules.module_metrics import ModuleMetrics
 from corral.modules.process import ProcessHouse
@@ -41,8 +42,6 @@ ARTIFACTS: Final = "artifacts"
 UPLOADS: Final = "uploads"
 PROCESSES: Final = "modules"
 _log = structlog.get_logger("corral.controller.modules")
-
-Figure = tuple[str, str, bool, list[tuple[str, float]]]
 
 
 class ModuleParts:
@@ -88,6 +87,7 @@ class ModuleParts:
         )
         self.logs = ModuleLogs(clock=clock)
         self.metrics = ModuleMetrics()
+        self.node_figures = NodeFigures()
         self.frontends = Frontends(self.supply)
         self.engine = self._engine(config, ledger, store, hub, holder, clock)
         capability = InstanceFilesCapability(files)
@@ -160,11 +160,12 @@ class ModuleParts:
     def show_figures(self) -> None:
         if self._figures is None:
             self._figures = ModuleFigures(
-                figures=lambda: list(self._rows()),
+                figures=lambda: host_figures(self.engine.all_live()),
                 leaked=self._leaks,
                 families=self.metrics.families,
                 dropped=lambda: dict(self.metrics.dropped),
                 capabilities=self.engine.capabilities.all,
+                nodes=self.node_figures,
             )
             self._registry.register(self._figures)
 
@@ -178,15 +179,3 @@ class ModuleParts:
         for leak in self.house.leaked():
             found[leak.module_id] = found.get(leak.module_id, 0) + 1
         return found
-
-    def _rows(self) -> Iterator[Figure]:
-        live = [(record.id, self.engine.live(record.id)) for record in self.book.all()]
-        shown = [(id, module) for id, module in live if module is not None]
-        samples = [(id, module.sample) for id, module in shown if module.sample is not None]
-        yield "cpu_seconds", "Processor time of a module.", True, [(m, s.cpu_seconds) for m, s in samples]
-        yield "memory_bytes", "Memory of a module.", False, [(m, float(s.memory_bytes)) for m, s in samples]
-        yield "threads", "Threads of a module.", False, [(m, float(s.threads)) for m, s in samples]
-        yield "processes", "Processes of a module.", False, [(m, float(s.processes)) for m, s in samples]
-        yield "calls", "Calls into a module.", True, [(m, float(c.calls)) for m, c in shown]
-        yield "call_failures", "Calls that failed.", True, [(m, float(c.failures)) for m, c in shown]
-        yield "call_seconds", "Time spent in calls.", True, [(m, c.seconds) for m, c in shown]

@@ -18,8 +18,11 @@ import structlog
 
 from corral.controller.ledger import Actor, Ledger, audit
 from corral.controller.modules.answers import FrontendFile, InstallAnswer, InstallOptions
+from corral.controller.modules.node_recovery import NodeOrders, Recovery
 from corral.controller.modules.parts import ModuleParts
 from corral.domain.events import Draft, EventType
+from corral.domain.ids import NodeId
+from corral.domain.module_phases import ModulePhase
 from corral.domain.module_records import PackageRecord
 from corral.errors import Code, CorralError, Rejected, Retryable
 from corral.modules.compatibility import CompatibilityReport
@@ -42,9 +45,12 @@ _log = structlog.get_logger("corral.controller.modules")
 class Modules:
     """`open` returns at once and lets the modules start beside everything else; `close` ends them all."""
 
-    def __init__(self, parts: ModuleParts, *, ledger: Ledger, budget: float) -> None:
-        """`budget`: how many seconds the modules have to end in."""
+    def __init__(
+        self, parts: ModuleParts, *, ledger: Ledger, budget: float, nodes: NodeOrders | None = None
+    ) -> None:
+        """`budget`: how many seconds the modules have to end in. `nodes`: the way to their other parts."""
         self._parts = parts
+        self._nodes = nodes
         self._ledger = ledger
         self._budget = budget
         self._book = parts.book
@@ -149,6 +155,10 @@ class Modules:
         self._book.require(id)
         return await self.engine.health(id)
 
+    def progress(self, node_id: NodeId, id: str) -> str:
+        """How far a module is on its way to a node; empty when it is not."""
+        return self._nodes.progress(node_id, id) if self._nodes is not None else ""
+
     def leaked(self) -> list[Leak]:
         return self._parts.house.leaked()
 
@@ -203,14 +213,27 @@ class Modules:
         async with self._audited(id, "resume", actor):
             return await self.engine.resume(id)
 
-    async def recover(self, id: str, *, actor: Actor) -> PackageRecord:
+    async def recover(self, id: str, *, actor: Actor, node: str | None = None) -> PackageRecord:
+        """Another try wherever it failed, also on nodes that are away, once they are back; with `node` on
+        that one alone, which has to be connected. NOT_FOUND, NODE_OFFLINE, CONFLICT when it failed nowhere."""
         await self._ready()
-        async with self._audited(id, "recover", actor):
-            return await self.engine.recover(id)
+        async with self._book.turn(id):
+            record = self._book.require(id)
+            recovery = Recovery(self._ledger, record, self._nodes)
+            if node is not None:
+                recovery.check_node(node)
+            elif record.phase is ModulePhase.FAILED or not recovery.helps:
+                with self._signed(id, "recover", actor):
+                    record = await self.engine.recover(id)
+            await recovery.carry_out(node, actor)
+            return record
 
     async def reload(self, id: str, *, actor: Actor) -> PackageRecord:
-        """Its settings once more, as they are."""
-        return await self._apply(id, None, verb="reload", actor=actor)
+        """Its settings once more, as they are, here and on every node that is connected."""
+        record = await self._apply(id, None, verb="reload", actor=actor)
+        if self._nodes is not None:
+            self._nodes.reload(id)
+        return record
 
     async def configure(self, id: str, settings: dict[str, Any], *, actor: Actor) -> PackageRecord:
         """All of its settings anew. SETTINGS_INVALID; a module that refuses them keeps the old ones."""

@@ -107,10 +107,13 @@ class DaemonService(DaemonServiceServicer):
         try:
             await self._open(leading, session, hello)
             await context.write(self._welcome(leading, session))
+            if not session.closing:
+                leading.modules.joined(session, hello)
             reason = await session.run(context)
         except CorralError as error:
             reason = error
         finally:
+            leading.modules.left(session)
             leading.sessions.leave(session, reason)
         return reason
 
@@ -133,6 +136,7 @@ class DaemonService(DaemonServiceServicer):
                 session_id=facts.id,
                 hello=hello,
                 reports=leading.reports,
+                modules=leading.modules,
                 confirm=confirm,
             )
 
@@ -147,6 +151,7 @@ class DaemonService(DaemonServiceServicer):
             reports=leading.reports,
             consoles=leading.consoles,
             files=leading.files,
+            modules=leading.modules,
             renew=renew,
             heartbeat_seconds=self._settings.heartbeat_seconds,
             missed_pongs=self._settings.missed_pongs,
@@ -184,5 +189,6 @@ class DaemonService(DaemonServiceServicer):
             trusted_ca_pem=leading.trusted_ca_pem,
             log_level=node.log_level,
             consoles=leading.consoles.positions(session.facts.node_id),
+            modules=leading.modules.wanted(session.facts.node_id),
         )
         return ControllerMessage(handshake_ack=ack, epoch=leading.epoch)

@@ -15,7 +15,7 @@ from corral.controller.cluster_state import ClusterState
 from corral.controller.enrolment import Enrolment
 from corral.controller.ledger import Ledger
 from corral.controller.sessions.fetches import Fetches
-from corral.controller.sessions.live import ConsoleSink, FileTraffic
+from corral.controller.sessions.live import ConsoleSink, FileTraffic, ModuleTraffic
 from corral.controller.sessions.registry import Sessions
 from corral.controller.sessions.reporting import NodeReports
 from corral.controller.sessions.uploads import Uploads
@@ -41,6 +41,7 @@ class LinkTerm(msgspec.Struct, frozen=True, kw_only=True):
     reports: NodeReports
     consoles: ConsoleSink
     files: FileTraffic
+    modules: ModuleTraffic
     trusted_ca_pem: bytes
 
     @property

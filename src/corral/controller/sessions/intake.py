@@ -17,6 +17,7 @@ import structlog
 
 from corral.controller.collections import SPOOLS, node_log
 from corral.controller.ledger import Ledger, Step
+from corral.controller.sessions.live import MODULE_REPORTS, ModuleTraffic
 from corral.controller.sessions.rate_limit import RateLimit
 from corral.controller.sessions.reporting import REPORTS, NodeReports, Reported
 from corral.domain.events import Draft, EventType
@@ -56,6 +57,7 @@ class Intake:
         session_id: SessionId,
         hello: Handshake,
         reports: NodeReports,
+        modules: ModuleTraffic,
         confirm: Callable[[int], None],
     ) -> None:
         self._ledger = ledger
@@ -65,6 +67,9 @@ class Intake:
         self._hello = hello
         self._spool_id = hello.spool_id
         self._instances = reports
+        self._modules = modules
+        self._since: set[str] = set()
+        """Modules of which the node has said more since it wrote its handshake."""
         self._judged = False
         self._confirm = confirm
         self._journal = node_log(node_id)
@@ -127,7 +132,8 @@ class Intake:
 
     async def _judge(self) -> None:
         """Everything the node knew at its handshake is stored: what it did not list is decided now."""
-        await self._commit(self._instances.fold_judgement(self._node_id, self._hello))
+        listed = self._modules.fold_judgement(self._node_id, self._hello, since=self._since)
+        await self._commit(self._instances.fold_judgement(self._node_id, self._hello), *listed)
         self._judged = True
         self._instances.judged(self._node_id, self._session_id)
 
@@ -138,11 +144,12 @@ class Intake:
 
     async def _store(self, batch: list[DaemonMessage]) -> None:
         confirmed = self.confirmed
-        fresh = [m for m in batch if not m.spool_sequence or m.spool_sequence > confirmed]
+        fresh = _unseen(batch, confirmed)
         highest = max((m.spool_sequence for m in batch), default=0)
         reports = [m for m in fresh if m.WhichOneof("payload") in REPORTS]
         reported = self._instances.fold(self._node_id, reports)
         steps = [step for message in fresh for step in self._effects(message)]
+        steps += self._modules.fold(self._node_id, self._module_reports(fresh))
         if highest > confirmed:
             position = SpoolPosition(spool_id=self._spool_id, sequence=highest)
             revision = self._ledger.state.spools.revision(self._node_id)
@@ -151,6 +158,16 @@ class Intake:
         if highest:
             self._confirm(max(highest, confirmed))
 
+    def _module_reports(self, fresh: list[DaemonMessage]) -> list[DaemonMessage]:
+        reports = [m for m in fresh if m.WhichOneof("payload") in MODULE_REPORTS]
+        if not self._judged:
+            head = self._hello.spool_head
+            later = [m for m in reports if not 0 < m.spool_sequence <= head]
+            self._since.update(
+                m.module_state_update.module_id for m in later if not m.HasField("event_publish")
+            )
+        return reports
+
     def _effects(self, message: DaemonMessage) -> list[Step]:
         """What a record means. Kinds that only a newer daemon knows are confirmed and passed over."""
         kind = message.WhichOneof("payload")
@@ -158,7 +175,7 @@ class Intake:
             return [self._journal.append(log_record(message.daemon_log_record, self._clock.now()))]
         if kind == "error_report":
             return self._report(message.error_report)
-        if kind in REPORTS:
+        if kind in REPORTS or kind in MODULE_REPORTS:
             return []  # folded together, so that several about one instance are one change
         if kind not in self._unknown:
             self._unknown.add(kind or "")
@@ -172,6 +189,17 @@ class Intake:
             return []
         suppressed, self._suppressed = self._suppressed, 0
         return [_reported(self._node_id, report, suppressed=suppressed)]
+
+
+def _unseen(batch: list[DaemonMessage], confirmed: int) -> list[DaemonMessage]:
+    """Without what is stored already, or came twice; numbers only grow."""
+    fresh = []
+    for message in batch:
+        if message.spool_sequence and message.spool_sequence <= confirmed:
+            continue
+        confirmed = message.spool_sequence or confirmed
+        fresh.append(message)
+    return fresh
 
 
 def log_record(record: DaemonLogRecord, now: dt.datetime) -> LogRecord:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Callable
-from typing import Protocol
+from collections.abc import Callable, Collection, Sequence
+from typing import Final, Protocol
 
 import msgspec
 
+from corral.controller.ledger import Step
+from corral.controller.node_modules.ports import ModuleLink
 from corral.domain.ids import NodeId, SessionId
 from corral.wire.v1.instance_pb2 import (
     ConsoleBatch,
@@ -18,7 +20,19 @@ from corral.wire.v1.instance_pb2 import (
     InstanceFileTree,
     SaveFilesFailed,
 )
+from corral.wire.v1.link_pb2 import DaemonMessage
+from corral.wire.v1.module_pb2 import ModuleSetEntry
+from corral.wire.v1.node_pb2 import Handshake
 from corral.wire.v1.plan_pb2 import CacheStatus, TemplateRequest
+
+MODULE_REPORTS: Final = frozenset({"module_state_update", "event_publish"})
+"""Messages about modules that are stored."""
+MODULE_FRAMES: Final = MODULE_REPORTS | {
+    "event_subscribe",
+    "event_unsubscribe",
+    "capability_call",
+    "module_metrics",
+}
 
 
 class LiveNode(msgspec.Struct, frozen=True, kw_only=True):
@@ -76,3 +90,26 @@ class FileTraffic(Protocol):
 
     def files_told(self, node_id: NodeId, answer: InstanceFileTree | InstanceFileContent) -> None:
         """What lies in the directory of an instance, or a part of a file there."""
+
+
+class ModuleTraffic(Protocol):
+    """Takes what nodes say about modules, and tells them what they shall have. Every call returns at once."""
+
+    def wanted(self, node_id: NodeId) -> list[ModuleSetEntry]:
+        """The modules that a connecting node shall have."""
+
+    def joined(self, link: ModuleLink, hello: Handshake) -> None:
+        """The node was welcomed; what it lacks is sent from now on."""
+
+    def left(self, link: ModuleLink) -> None:
+        """This very session has ended."""
+
+    def received(self, link: ModuleLink, message: DaemonMessage) -> None:
+        """One of MODULE_FRAMES, as it came."""
+
+    def fold(self, node_id: NodeId, messages: Sequence[DaemonMessage]) -> list[Step]:
+        """What MODULE_REPORTS change, in the order in which they came; pure."""
+
+    def fold_judgement(self, node_id: NodeId, hello: Handshake, *, since: Collection[str]) -> list[Step]:
+        """What the list in the handshake changes, once everything before it is stored; pure. Of the
+        modules in `since` the node has said more by now."""

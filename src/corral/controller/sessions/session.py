@@ -13,8 +13,16 @@ from typing import Any, Final
 import msgspec
 import structlog
 
+from corral.controller.node_modules.states import is_progress
 from corral.controller.sessions.intake import Intake
-from corral.controller.sessions.live import ConsoleSink, FileTraffic, LiveNode
+from corral.controller.sessions.live import (
+    MODULE_FRAMES,
+    MODULE_REPORTS,
+    ConsoleSink,
+    FileTraffic,
+    LiveNode,
+    ModuleTraffic,
+)
 from corral.controller.sessions.reporting import REPORTS, NodeReports, missing_field, passing
 from corral.domain.ids import Epoch, NodeId, SessionId
 from corral.errors import Code, CorralError, Rejected, Retryable
@@ -26,7 +34,7 @@ from corral.wire.v1.link_pb2 import ControllerBatch, ControllerMessage, DaemonMe
 from corral.wire.v1.node_pb2 import CertificateIssued, ErrorReport, Ping, SetLogLevel, SpoolAck
 
 _MAX_PORT: Final = 65_535
-_TAKEN_IN: Final = REPORTS | {"daemon_log_record", "error_report"}
+_TAKEN_IN: Final = REPORTS | MODULE_REPORTS | {"daemon_log_record", "error_report"}
 _log = structlog.get_logger("corral.controller.session")
 
 Renew = Callable[[bytes], Awaitable[CertificateIssued]]
@@ -68,6 +76,7 @@ class Session:
         reports: NodeReports,
         consoles: ConsoleSink,
         files: FileTraffic,
+        modules: ModuleTraffic,
         renew: Renew,
         heartbeat_seconds: float,
         missed_pongs: int,
@@ -79,6 +88,7 @@ class Session:
         self._reports = reports
         self._consoles = consoles
         self._files = files
+        self._modules = modules
         self._renew = renew
         self._heartbeat_seconds = heartbeat_seconds
         self._missed_pongs = missed_pongs
@@ -101,6 +111,11 @@ class Session:
         if self.outbox.overflowed:
             self.close(Retryable(Code.PEER_TOO_SLOW, f"node '{self.facts.node_id}' does not read its stream"))
         return accepted
+
+    @property
+    def closing(self) -> bool:
+        """It was told to end, if only before it began: a newer one of the node is there, or the term is over."""
+        return self._ended.done()
 
     def close(self, reason: CorralError) -> None:
         """End the stream; the first reason counts."""
@@ -188,6 +203,10 @@ class Session:
         if kind in REPORTS:
             self._report_received(message)
             if passing(message):
+                return
+        if kind in MODULE_FRAMES:
+            self._modules.received(self, message)
+            if kind not in MODULE_REPORTS or _momentary(message):
                 return
         if message.spool_sequence or kind in _TAKEN_IN:
             self._intake.offer(message)
@@ -306,6 +325,12 @@ class Session:
 
     def _confirm(self, sequence: int) -> None:
         self.outbox.replace("spool", ControllerMessage(spool_ack=SpoolAck(sequence=sequence)))
+
+
+def _momentary(message: DaemonMessage) -> bool:
+    return message.WhichOneof("payload") == "module_state_update" and is_progress(
+        message.module_state_update, message.spool_sequence
+    )
 
 
 _HANDLERS: Final[dict[str, Callable[[Session, DaemonMessage], None]]] = {

@@ -13,6 +13,7 @@ from corral.controller.workload.vitals import Vital
 from corral.domain.groups import PRIMARY
 from corral.domain.instance_records import ExitRecord, InstanceRecord, Readiness, StartFailure, live
 from corral.domain.instance_states import InstanceState, Wanted
+from corral.domain.module_nodes import ModuleChange
 
 _SILENT: Final = Vital(incarnation=0)
 
@@ -30,6 +31,14 @@ class ExitShape(msgspec.Struct, frozen=True, kw_only=True):
     crash_class: str
     rung: str
     ended_at: dt.datetime
+
+
+class ModulesShape(msgspec.Struct, frozen=True, kw_only=True):
+    """What modules on the node made of the present run. Of `changes` those with `dropped` were not taken, and
+    that says why; `missing` were wanted on the node and not ready."""
+
+    changes: tuple[ModuleChange, ...]
+    missing: tuple[str, ...]
 
 
 class InstanceShape(msgspec.Struct, frozen=True, kw_only=True):
@@ -67,6 +76,7 @@ class InstanceShape(msgspec.Struct, frozen=True, kw_only=True):
     created_at: dt.datetime
     decision: str
     start_failure: StartFailure | None
+    modules: ModulesShape
     revision: int
 
 
@@ -106,6 +116,7 @@ def instance_shape(leading: Leading, stored: Stored[InstanceRecord]) -> Instance
         created_at=record.created_at,
         decision=record.decision,
         start_failure=record.start_failure,
+        modules=ModulesShape(changes=record.module_changes, missing=record.modules_missing),
         revision=stored.revision,
     )
 

@@ -9,6 +9,7 @@ import msgspec
 
 from corral.controller.cluster_state import Stored
 from corral.controller.http.call import Call
+from corral.controller.http.resources.node_module_shapes import NodeStateShape, node_state_shapes
 from corral.controller.http.setting import Leading
 from corral.controller.modules.answers import InstallAnswer, InstallOutcome
 from corral.domain.module_manifest import Manifest, ModuleHost, Source
@@ -45,15 +46,6 @@ class FrontendShape(msgspec.Struct, frozen=True, kw_only=True):
     permissions: list[str]
     entry: str
     url: str
-
-
-class NodeStateShape(msgspec.Struct, frozen=True, kw_only=True):
-    """How the module stands on a node."""
-
-    node: str
-    phase: ModulePhase
-    reason: str
-    updated_at: dt.datetime
 
 
 class StepShape(msgspec.Struct, frozen=True, kw_only=True, rename={"from_": "from"}):
@@ -182,7 +174,7 @@ def _fields(leading: Leading, call: Call[Any, Any], stored: Stored[PackageRecord
         "sha256": record.sha256,
         "size": record.size,
         "signature": record.signature,
-        "nodes": [],
+        "nodes": node_state_shapes(leading, call, record),
         "provides": provided(manifest),
         "requires": required(manifest),
         "settings": record.settings if allows(role, Permission.MODULES_MANAGE) else None,

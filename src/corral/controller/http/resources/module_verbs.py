@@ -7,7 +7,7 @@ from typing import Annotated, Any, Final
 
 import msgspec
 
-from corral.controller.http.call import Body, Call, NoQuery
+from corral.controller.http.call import Body, Call, NoQuery, Query
 from corral.controller.http.fields import Text
 from corral.controller.http.resources.module_shapes import ONE, ModuleShape, module_shape
 from corral.controller.http.resources.modules import Settings, the_module
@@ -21,6 +21,13 @@ Verb = Callable[[Leading, Call[Any, Any]], Awaitable[object]]
 
 class Pause(Body, frozen=True, kw_only=True):
     reason: Annotated[Text, msgspec.Meta(min_length=1)]
+
+
+class RecoverQuery(Query, frozen=True, kw_only=True):
+    node: (
+        Annotated[str, msgspec.Meta(max_length=63, description="On this node alone, which is connected.")]
+        | None
+    ) = None
 
 
 class ConfigurationShape(msgspec.Struct, frozen=True, kw_only=True):
@@ -51,8 +58,8 @@ async def _resume(leading: Leading, call: Call[Any, Any]) -> object:
     return await leading.modules.resume(call.path["id"], actor=call.caller.actor)
 
 
-async def _recover(leading: Leading, call: Call[Any, Any]) -> object:
-    return await leading.modules.recover(call.path["id"], actor=call.caller.actor)
+async def _recover(leading: Leading, call: Call[None, RecoverQuery]) -> object:
+    return await leading.modules.recover(call.path["id"], actor=call.caller.actor, node=call.query.node)
 
 
 async def _reload(leading: Leading, call: Call[Any, Any]) -> object:
@@ -74,7 +81,15 @@ async def get_health(leading: Leading, call: Call[None, NoQuery]) -> HealthShape
     return HealthShape(healthy=answer.healthy, detail=answer.detail)
 
 
-def _verb(name: str, summary: str, verb: Verb, *, method: str = "POST", body: Any = None) -> Act:
+def _verb(
+    name: str,
+    summary: str,
+    verb: Verb,
+    *,
+    method: str = "POST",
+    body: Any = None,
+    query: type[Query] = NoQuery,
+) -> Act:
     async def handler(leading: Leading, call: Call[Any, Any]) -> Mutation:
         the_module(leading.state, call.path)
         await verb(leading, call)
@@ -92,6 +107,7 @@ def _verb(name: str, summary: str, verb: Verb, *, method: str = "POST", body: An
         permission=Permission.MODULES_MANAGE,
         summary=summary,
         body=body,
+        query=query,
         response=ModuleShape,
         handler=handler,
         audited_within=True,
@@ -103,7 +119,12 @@ ROUTES: Final[tuple[Route, ...]] = (
     _verb("deactivate", "Stop a module until somebody activates it", _deactivate),
     _verb("pause", "Hold a module, with a reason", _pause, body=Pause),
     _verb("resume", "Let a paused module run again", _resume),
-    _verb("recover", "Try a failed module again", _recover),
+    _verb(
+        "recover",
+        "Try a failed module again, here and on every node where it failed",
+        _recover,
+        query=RecoverQuery,
+    ),
     _verb("reload", "Let a module take its settings in again, without a restart", _reload),
     _verb(
         "config",

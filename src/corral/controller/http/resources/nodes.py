@@ -17,6 +17,7 @@ from corral.controller.http.route_table import Mutate, Read, Route
 from corral.controller.http.setting import Leading
 from corral.controller.mutations import Mutation
 from corral.controller.node_changes import NodeChange
+from corral.controller.node_modules.states import forget_node
 from corral.domain.instance_records import live as is_live
 from corral.domain.node_states import Admission, NodeState
 from corral.domain.permissions import Permission
@@ -176,9 +177,13 @@ def uncordon_node(leading: Leading, call: Call[Reason, NoQuery]) -> Mutation:
 
 def revoke_node(leading: Leading, call: Call[Reason, NoQuery]) -> Mutation:
     reason, now = call.body.reason, call.now
-    return _changing(
-        leading, call, "nodes.revoke", lambda node: node_changes.revoke(node, reason=reason, now=now)
-    )
+    forgotten = forget_node(leading.state, call.path["id"])
+
+    def revoked(node: Stored[NodeRecord]) -> NodeChange:
+        change = node_changes.revoke(node, reason=reason, now=now)
+        return msgspec.structs.replace(change, steps=(*change.steps, *forgotten) if change.steps else ())
+
+    return _changing(leading, call, "nodes.revoke", revoked)
 
 
 def delete_node(leading: Leading, call: Call[None, NoQuery]) -> Mutation:
@@ -186,7 +191,10 @@ def delete_node(leading: Leading, call: Call[None, NoQuery]) -> Mutation:
     return Mutation(
         action="nodes.remove",
         subject=stored.record.id,
-        steps=node_changes.removal(stored, has_session=leading.nodes.live(stored.record.id) is not None),
+        steps=(
+            *node_changes.removal(stored, has_session=leading.nodes.live(stored.record.id) is not None),
+            *forget_node(leading.state, stored.record.id),
+        ),
         status=204,
         before=_audited(stored.record),
     )

@@ -1,0 +1,64 @@
+"""Modules on nodes: where one stands on each, and what one node has."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from corral.controller.http.call import Call
+from corral.controller.http.paging import Page, PageQuery, page_of_sorted
+from corral.controller.http.resources.module_shapes import ONE
+from corral.controller.http.resources.node_module_shapes import (
+    ModuleOnNodeShape,
+    NodeStateShape,
+    module_on_node_shape,
+    modules_of,
+    node_state_shape,
+    nodes_of,
+)
+from corral.controller.http.route_table import Read, Route
+from corral.controller.http.setting import Leading
+from corral.domain.permissions import Permission
+
+
+async def list_nodes_of_module(leading: Leading, call: Call[None, PageQuery]) -> Page[NodeStateShape]:
+    record = leading.state.modules.require(call.path["id"]).record
+    return page_of_sorted(
+        nodes_of(leading, record),
+        call.query,
+        kind=f"module-nodes/{record.id}",
+        key=str,
+        shape=lambda node: node_state_shape(leading, call, record, node),
+    )
+
+
+async def list_modules_of_node(leading: Leading, call: Call[None, PageQuery]) -> Page[ModuleOnNodeShape]:
+    node = leading.state.nodes.require(call.path["id"]).record
+    return page_of_sorted(
+        modules_of(leading, node.id),
+        call.query,
+        kind=f"node-modules/{node.id}",
+        key=str,
+        shape=lambda module: module_on_node_shape(leading, call, module, node.id),
+    )
+
+
+ROUTES: Final[tuple[Route, ...]] = (
+    Read(
+        method="GET",
+        path=f"{ONE}/nodes",
+        permission=Permission.MODULES_READ,
+        summary="List how a module stands on each node",
+        query=PageQuery,
+        response=Page[NodeStateShape],
+        handler=list_nodes_of_module,
+    ),
+    Read(
+        method="GET",
+        path="/api/v1/nodes/{id}/modules",
+        permission=Permission.MODULES_READ,
+        summary="List the modules of a node",
+        query=PageQuery,
+        response=Page[ModuleOnNodeShape],
+        handler=list_modules_of_node,
+    ),
+)

@@ -1,0 +1,124 @@
+"""How modules on nodes look from outside."""
+
+from __future__ import annotations
+
+import datetime as dt
+from typing import Any
+
+import msgspec
+
+from corral.controller.http.call import Call
+from corral.controller.http.setting import Leading
+from corral.controller.node_modules.progress import TOO_LARGE
+from corral.domain.ids import NodeId
+from corral.domain.module_manifest import ModuleHost
+from corral.domain.module_nodes import NodeModuleState, node_module_key
+from corral.domain.module_phases import ModuleIntent, ModulePhase
+from corral.domain.module_records import PackageRecord
+from corral.domain.node_states import NodeState
+from corral.domain.permissions import Permission, allows
+
+
+class NodeStateShape(msgspec.Struct, frozen=True, kw_only=True):
+    """How a module stands on a node, as the node said last; `phase` is null while it has said nothing.
+    `current`: it has the installed archive. `refused`: the installed archive did not come up there and is
+    not sent again before somebody recovers it. `settled`: nothing of it is under way. `error` is empty for
+    callers that may not read logs."""
+
+    node: str
+    connected: bool
+    phase: ModulePhase | None
+    version: str
+    sha256: str
+    intent: ModuleIntent | None
+    reason: str
+    error: str
+    current: bool
+    refused: bool
+    settled: bool
+    progress: str
+    """`offered`, `fetching 12 of 40 MB`, `told`: while an archive is on its way there."""
+    updated_at: dt.datetime | None
+
+
+class ModuleOnNodeShape(NodeStateShape, frozen=True, kw_only=True):
+    """A module of a node; `installed` is null when the node shall not have it (any more)."""
+
+    module: str
+    installed: str | None
+    """The version it shall have."""
+
+
+def nodes_of(leading: Leading, record: PackageRecord) -> list[NodeId]:
+    """The nodes that have the module or shall have it, in order."""
+    known = {stored.record.node for stored in leading.state.module_node_states.of_module(record.id)}
+    if ModuleHost.DAEMON in record.manifest.hosts:
+        nodes = (stored.record for stored in leading.state.nodes)
+        known |= {node.id for node in nodes if node.state is not NodeState.REVOKED}
+    return sorted(node for node in known if leading.state.nodes.find(node) is not None)
+
+
+def modules_of(leading: Leading, node: str) -> list[str]:
+    """The modules that a node has or shall have, in order."""
+    known = {stored.record.module for stored in leading.state.module_node_states.of_node(node)}
+    packages = (stored.record for stored in leading.state.modules)
+    return sorted(known | {each.id for each in packages if ModuleHost.DAEMON in each.manifest.hosts})
+
+
+def node_state_shapes(leading: Leading, call: Call[Any, Any], record: PackageRecord) -> list[NodeStateShape]:
+    return [node_state_shape(leading, call, record, node) for node in nodes_of(leading, record)]
+
+
+def node_state_shape(
+    leading: Leading, call: Call[Any, Any], record: PackageRecord, node: NodeId
+) -> NodeStateShape:
+    return NodeStateShape(**_fields(leading, call, record.id, record, node))
+
+
+def module_on_node_shape(
+    leading: Leading, call: Call[Any, Any], module: str, node: NodeId
+) -> ModuleOnNodeShape:
+    stored = leading.state.modules.find(module)
+    record = stored.record if stored and ModuleHost.DAEMON in stored.record.manifest.hosts else None
+    return ModuleOnNodeShape(
+        **_fields(leading, call, module, record, node),
+        module=module,
+        installed=record.version if record else None,
+    )
+
+
+def _fields(
+    leading: Leading, call: Call[Any, Any], module: str, record: PackageRecord | None, node: NodeId
+) -> dict[str, Any]:
+    stored = leading.state.module_node_states.find(node_module_key(node, module))
+    row = stored.record if stored else None
+    progress = leading.modules.progress(node, module)
+    shown = {
+        "node": node,
+        "connected": leading.nodes.live(node) is not None,
+        "phase": row.phase if row else None,
+        "version": row.version if row else "",
+        "sha256": row.sha256 if row else "",
+        "intent": row.intent if row else None,
+        "reason": row.reason if row else "",
+        "error": row.error if row and allows(call.caller.token.role, Permission.LOGS_READ) else "",
+        "current": bool(row and record and row.sha256 == record.sha256),
+        "refused": bool(row and record and row.refused_sha256 == record.sha256),
+        "progress": progress,
+        "updated_at": row.updated_at if row else None,
+    }
+    return {**shown, "settled": progress == TOO_LARGE or (not progress and settled(row, record))}
+
+
+def settled(row: NodeModuleState | None, record: PackageRecord | None) -> bool:
+    """Is the module where it will stay until somebody does something?"""
+    if row is None or record is None:
+        return row is None and record is None
+    if row.refused_sha256 == record.sha256 or row.phase is ModulePhase.FAILED:
+        return row.refused_sha256 == record.sha256 or row.sha256 == record.sha256
+    if row.sha256 != record.sha256 or row.intent is not record.intent:
+        return False
+    if record.intent is not ModuleIntent.ACTIVE:
+        return row.phase is ModulePhase.INSTALLED
+    waits = row.phase is ModulePhase.WAITING and row.reason.startswith("waiting_for_")
+    return row.phase is ModulePhase.ACTIVE or waits

@@ -1,0 +1,38 @@
+"""What a module may tell, and how large it may be; the same on both hosts."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+
+from corral.domain.module_manifest import EventsPart
+from corral.errors import Code, Rejected
+from corral.modules.event_names import check_published
+from corral.sdk.messages import Publish
+
+DATA_BYTES: Final = 65_536
+SUBJECT_MAX: Final = 200
+
+
+def published_data(asked: Publish, allowed: EventsPart) -> bytes:
+    """The event's data as JSON. UNKNOWN_EVENT_TYPE, INVALID_FIELD for what may not be told."""
+    check_published(asked.type, allowed)
+    if len(asked.subject) > SUBJECT_MAX:
+        raise Rejected(
+            Code.INVALID_FIELD, f"the subject is longer than {SUBJECT_MAX} characters", field="subject"
+        )
+    try:
+        data = msgspec.json.encode(asked.data)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise Rejected(
+            Code.INVALID_FIELD, f"the data of an event must be JSON: {error}", field="data"
+        ) from None
+    if len(data) > DATA_BYTES:
+        raise Rejected(
+            Code.INVALID_FIELD,
+            f"the data of an event has {len(data)} bytes, at most {DATA_BYTES} are taken",
+            hint="store it as a document and tell its id",
+            field="data",
+        )
+    return data
