@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import socket
 from typing import Final
 
 import structlog
@@ -13,13 +12,15 @@ from corral.daemon import host
 from corral.daemon.cache.cache import NodeCache
 from corral.daemon.console.consoles import Consoles
 from corral.daemon.downloads.downloads import Downloads
-from corral.daemon.enrol import enrol
 from corral.daemon.host_facts import HostFacts, advertised_address
-from corral.daemon.identity import Identity, load_identity
+from corral.daemon.identifying import identify
+from corral.daemon.identity import Identity
 from corral.daemon.link.link import Link, Order
 from corral.daemon.link.log_forwarding import LogForwarding
 from corral.daemon.link.memory import LinkMemory
 from corral.daemon.link.spool import Spool
+from corral.daemon.modules.hosting import NodeModules
+from corral.daemon.modules.wiring import ModuleParts
 from corral.daemon.supervise.file_orders import FileOrders
 from corral.daemon.supervise.link_orders import LinkOrders
 from corral.daemon.supervise.live_figures import LiveFigures
@@ -27,7 +28,6 @@ from corral.daemon.supervise.local_socket import LocalSocket
 from corral.daemon.supervise.save_orders import SaveOrders
 from corral.daemon.supervise.supervision import NodeRuntime, Supervision
 from corral.domain.ids import NodeId
-from corral.errors import Code, Rejected
 from corral.system.clock import Clock, SystemClock
 from corral.system.config_schema import DaemonConfig
 from corral.system.entropy import Entropy, SystemEntropy
@@ -42,6 +42,8 @@ from corral.wire.v1.link_pb2 import DaemonMessage
 
 _log = structlog.get_logger("corral.daemon")
 DAEMON_ROLE: Final = "daemon"
+_MODULES_SHARE: Final = 0.25
+"""Of the time for the daemon's end: within their stage they end themselves, and are killed by name."""
 
 
 def console_orders(consoles: Consoles) -> dict[str, Order]:
@@ -76,6 +78,7 @@ class DaemonApp:
         self._orders: LinkOrders | None = None
         self._saves: SaveOrders | None = None
         self._files: FileOrders | None = None
+        self._parts: ModuleParts | None = None
         self.supervision: Supervision | None = None
         self.cache: NodeCache
         self.link: Link
@@ -104,14 +107,15 @@ class DaemonApp:
             self._stack.push_async_callback(runtime.close)
             machine_id = host.machine_id(self._config.node.machine_id, data, self._entropy)
             memory = LinkMemory(data, self._config.controllers)
-            self.identity = await self._identify(memory, machine_id)
+            self.identity = await identify(self._config, memory, machine_id=machine_id, join=self._join)
             self._spool = open_spool(self._config, self._entropy)
             self._stack.callback(self._logs.add_sink(LogForwarding(self._spool)))
             consoles = await self._stack.enter_async_context(Consoles(self._clock))
             self.cache = await self._stack.enter_async_context(
                 open_cache(self._config, self._clock, self._entropy)
             )
-            supervision = await self._supervise(runtime, self._spool, consoles)
+            parts = await self._open_modules(self._spool)
+            supervision = await self._supervise(runtime, self._spool, consoles, parts)
             self._orders = LinkOrders(supervision.supervisor)
             self._saves = SaveOrders(supervision.supervisor, supervision.directories, entropy=self._entropy)
             self._files = FileOrders(supervision.supervisor, supervision.directories, clock=self._clock)
@@ -127,6 +131,7 @@ class DaemonApp:
                     logs=self._logs,
                     supervision=supervision,
                     spool=self._spool,
+                    modules=parts.modules.set_entries,
                 ),
                 settings=self._config.link,
                 clock=self._clock,
@@ -137,8 +142,15 @@ class DaemonApp:
                     **self._files.handlers,
                     **console_orders(consoles),
                     **self.cache.handlers,
+                    **parts.handlers,
                 },
-                listeners=[consoles, self.cache, self._saves, LiveFigures(supervision.supervisor)],
+                listeners=[
+                    consoles,
+                    self.cache,
+                    self._saves,
+                    LiveFigures(supervision.supervisor),
+                    *parts.listeners,
+                ],
             )
             await self._doors.enter_async_context(LocalSocket(data, supervision.supervisor))
             _log.info("daemon.started", node=self.node_id, version=VERSION, data=str(data))
@@ -147,7 +159,29 @@ class DaemonApp:
             await self.stop()
             raise
 
-    async def _supervise(self, runtime: NodeRuntime, spool: Spool, consoles: Consoles) -> Supervision:
+    async def _open_modules(self, spool: Spool) -> ModuleParts:
+        """What is in the cache is known on return; nothing of it runs yet."""
+        self._parts = ModuleParts(
+            config=self._config,
+            node_id=self.node_id,
+            spool=spool,
+            send=self._send,
+            supervision=self._supervising,
+            clock=self._clock,
+            entropy=self._entropy,
+        )
+        await self._parts.modules.open()
+        return self._parts
+
+    @property
+    def modules(self) -> NodeModules:
+        assert self._parts is not None, "the daemon was not started"
+        return self._parts.modules
+
+    async def _supervise(
+        self, runtime: NodeRuntime, spool: Spool, consoles: Consoles, parts: ModuleParts
+    ) -> Supervision:
+        """Adoption and the modules' boot go side by side; starts wait for the modules."""
         self.supervision = Supervision(
             config=self._config,
             node_id=self.node_id,
@@ -159,43 +193,20 @@ class DaemonApp:
             clock=self._clock,
             entropy=self._entropy,
             send=self._send,
+            hooks=parts.hooks,
         )
+        parts.modules.begin()
         await self.supervision.begin()
+        parts.end_orphans()
+        return self.supervision
+
+    def _supervising(self) -> Supervision:
+        assert self.supervision is not None, "no module takes a step before there is a supervision"
         return self.supervision
 
     def _send(self, message: DaemonMessage) -> bool:
         """To the controller there is; before the link is made there is none."""
         return self._running is not None and self.link.send(message)
-
-    async def _identify(self, memory: LinkMemory, machine_id: str) -> Identity:
-        data = self._config.data
-        if self._join:
-            wanted = self._config.node_id(host_name=socket.gethostname())
-            await enrol(
-                data, token_text=self._join, node_id=wanted, machine_id=machine_id, learn=memory.remember
-            )
-        identity = load_identity(data)
-        if identity is None:
-            raise Rejected(
-                Code.NOT_FOUND,
-                f"{data} is not enrolled in a cluster",
-                hint="run 'corral node join-token' at the controller and start the daemon with --join TOKEN",
-            )
-        if self._config.node.id and self._config.node.id != identity.node_id:
-            raise Rejected(
-                Code.INVALID_CONFIG,
-                f"{data} belongs to node '{identity.node_id}', not '{self._config.node.id}'",
-                hint="use another data directory, or leave node.id out",
-                field="node.id",
-            )
-        if not memory.addresses:
-            raise Rejected(
-                Code.INVALID_CONFIG,
-                "no controller address is known",
-                hint="give one with --controller HOST:PORT",
-                field="controllers",
-            )
-        return identity
 
     async def run(self) -> None:
         """Until the link fails in a way that only a restart mends; normally for ever."""
@@ -206,6 +217,7 @@ class DaemonApp:
         """Detach: hang up, write what must not be lost, let go of the directory."""
         stages = [
             Stage(name="link", share=0.4, action=self._hang_up),
+            Stage(name="modules", share=0.5, action=self._end_modules),
             Stage(name="instances", share=0.5, action=self._let_go),
             Stage(name="spool", share=0.8, action=self._close_spool),
             Stage(name="rest", share=1.0, action=self._stack.aclose),
@@ -218,6 +230,11 @@ class DaemonApp:
         if self._running is not None:
             self._running.cancel()
             await asyncio.gather(self._running, return_exceptions=True)
+
+    async def _end_modules(self) -> None:
+        if self._parts is not None:
+            budget = self._config.shutdown.budget_seconds * _MODULES_SHARE
+            await self._parts.close(budget=budget)
 
     async def _let_go(self) -> None:
         if self._orders is not None:

@@ -28,14 +28,15 @@ def parent_of(
     here = os.dup(root)
     try:
         for part in path.split("/")[:-1]:
-            if make:
-                _make(here, part, owner)
+            made = make and _make(here, part)
             try:
                 below = os.open(part, DIRECTORY, dir_fd=here)
             except OSError as error:
                 raise _refused(path, part, error) from error
             os.close(here)
             here = below
+            if made and owner is not None:
+                os.fchown(here, *owner)
         yield here
     finally:
         os.close(here)
@@ -74,13 +75,13 @@ def _is_regular(here: int, name: str) -> bool:
     return stat.S_ISREG(os.stat(name, dir_fd=here, follow_symlinks=False).st_mode)
 
 
-def _make(here: int, part: str, owner: tuple[int, int] | None) -> None:
+def _make(here: int, part: str) -> bool:
+    """Whether it was missing. Its owner is set once it is open: by its name it could be another by then."""
     try:
         os.mkdir(part, 0o750, dir_fd=here)
     except FileExistsError:
-        return
-    if owner is not None:
-        os.chown(part, *owner, dir_fd=here, follow_symlinks=False)
+        return False
+    return True
 
 
 def _refused(path: str, part: str, error: OSError) -> Exception:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+from collections.abc import Callable, Iterable
 from typing import Final
 
 from corral.daemon import host
@@ -13,6 +14,7 @@ from corral.system.config_schema import DaemonConfig
 from corral.system.entropy import Entropy, new_id
 from corral.system.log_port import LogPort
 from corral.version import PROTOCOL_VERSION, VERSION
+from corral.wire.v1.module_pb2 import ModuleSetEntry
 from corral.wire.v1.node_pb2 import Handshake, NodeStatus
 
 DEFAULT_RUNTIME: Final = "process"
@@ -30,6 +32,7 @@ class HostFacts:
         logs: LogPort,
         supervision: Supervision,
         spool: Spool,
+        modules: Callable[[], Iterable[ModuleSetEntry]] = tuple,
     ) -> None:
         self._config = config
         self._machine_id = machine_id
@@ -40,6 +43,7 @@ class HostFacts:
         self._logs = logs
         self._supervision = supervision
         self._spool = spool
+        self._modules = modules
 
     def handshake(self) -> Handshake:
         runtimes = self._supervision.services.runtimes
@@ -57,6 +61,7 @@ class HostFacts:
             run_id=self._run_id,
             runtimes=runtimes.names(),
             capabilities=runtimes.get(DEFAULT_RUNTIME).capabilities().names(),
+            modules=self._modules(),
         )
 
     def status(self) -> NodeStatus:

@@ -32,6 +32,7 @@ from corral.sdk.errors import (
     StorageUnavailable,
 )
 from corral.sdk.events import Event, EventBus, Subscription
+from corral.sdk.files import Files
 from corral.sdk.filters import F
 from corral.sdk.health import Health
 from corral.sdk.http_client import HttpAnswer, HttpClient, HttpRequestFailed
@@ -41,6 +42,7 @@ from corral.sdk.instances import ExitInfo, InstanceHandle, InstanceSpec
 from corral.sdk.manifest import Manifest
 from corral.sdk.metrics import Counter, Gauge, Histogram, Metrics
 from corral.sdk.module_classes import DaemonModule, PlatformModule
+from corral.sdk.processes import Processes, SideProcess
 from corral.sdk.resources import ResourceMissing, Resources
 from corral.sdk.routes import Routes
 from corral.sdk.scheduler import ScheduledTask, Scheduler
@@ -80,6 +82,7 @@ __all__ = [
     "ExitInfo",
     "F",
     "FileEntry",
+    "Files",
     "Found",
     "Gauge",
     "Health",
@@ -100,6 +103,7 @@ __all__ = [
     "Metrics",
     "ModuleContext",
     "PlatformModule",
+    "Processes",
     "QueryInvalid",
     "Refused",
     "Request",
@@ -110,6 +114,7 @@ __all__ = [
     "ScheduledTask",
     "Scheduler",
     "SdkError",
+    "SideProcess",
     "StorageQuotaExceeded",
     "StorageUnavailable",
     "Stored",

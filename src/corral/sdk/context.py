@@ -15,12 +15,14 @@ import msgspec
 from corral.sdk.capabilities import Capabilities
 from corral.sdk.errors import ContextMisused, StorageUnavailable
 from corral.sdk.events import EventBus
+from corral.sdk.files import Files
 from corral.sdk.host_link import HostLink
 from corral.sdk.http_client import HttpClient
 from corral.sdk.invocation import Invoke
 from corral.sdk.manifest import Manifest
 from corral.sdk.messages import Construct
 from corral.sdk.metrics import Metrics
+from corral.sdk.processes import Processes
 from corral.sdk.resources import Resources
 from corral.sdk.scheduler import Scheduler
 from corral.sdk.storage import DocumentStorage, KeyValueStorage
@@ -29,7 +31,7 @@ T = TypeVar("T")
 _INSTEAD: Final = (
     "three ways to remember something: (1) run the module on the controller too (`hosts: [controller, daemon]`), "
     "keep it there, and read it on the node through a capability `from: controller`; (2) write a file into "
-    "the instance's own directory; (3) publish an event with `ctx.events`, and have a platform module keep it"
+    "the instance's own directory with `ctx.files`; (3) publish an event with `ctx.events`, and have a platform module keep it"
 )
 
 
@@ -74,6 +76,10 @@ class ModuleContext:
     http: HttpClient
     metrics: Metrics
     resources: Resources
+    files: Files
+    """Of the instances on this node."""
+    processes: Processes
+    """Beside the instances on this node."""
     artifact_path: Path
     """The unpacked archive, read-only."""
 
@@ -94,6 +100,9 @@ class ModuleContext:
         self.metrics = Metrics(link, self._later)
         self.artifact_path = Path(construct.artifact_path)
         self.resources = Resources(self.artifact_path)
+        on_node = self.host is Host.DAEMON
+        self.files = Files(link, here=on_node)
+        self.processes = Processes(link, here=on_node)
         storages = construct.storages if self.host is Host.CONTROLLER else ()
         self._documents = DocumentStorage(link) if "documents" in storages else None
         self._key_value = KeyValueStorage(link) if "key_value" in storages else None

@@ -43,6 +43,8 @@ class Event(msgspec.Struct, frozen=True, kw_only=True):
     at: dt.datetime
     cursor: str
     data: dict[str, Any] = {}
+    node: str = ""
+    """The node on which a module published it; empty for everything else."""
 
     def data_as(self, kind: builtins.type[T]) -> T:
         """`data` as a struct of yours; raises msgspec.ValidationError."""
@@ -129,7 +131,12 @@ class EventBus:
             if handler is None:  # cancelled while this was on its way
                 break
             event = Event(
-                type=body.type, subject=body.subject, at=body.at, cursor=body.cursor, data=body.data
+                type=body.type,
+                subject=body.subject,
+                at=body.at,
+                cursor=body.cursor,
+                data=body.data,
+                node=body.node,
             )
             try:
                 await invoke(f"event {body.type}", handler, event)

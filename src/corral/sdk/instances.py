@@ -34,6 +34,8 @@ class InstanceSpec(msgspec.Struct, kw_only=True):
     static: bool = False
     plan_hash: str = ""
     work_dir: str = ""
+    is_java: bool = True
+    """Whether `jvm_args` may be changed: those of other programs are left alone."""
     jvm_args: list[str] = []
     args: list[str] = []
     env: dict[str, str] = {}

@@ -35,6 +35,8 @@ CANCEL_TASK: Final = "scheduler.cancel"
 CALL_CAPABILITY: Final = "capabilities.call"
 METRIC: Final = "metrics.record"
 """A notice."""
+FORGOTTEN: Final = "forgotten"
+"""The kind of a sample that takes its series away."""
 LOG: Final = "log"
 """A notice."""
 READ_FILE: Final = "files.read"
@@ -154,6 +156,8 @@ class EventBody(Body, frozen=True, kw_only=True):
     at: dt.datetime
     cursor: str
     data: dict[str, Any] = {}
+    node: str = ""
+    """Where a module's own event was published; empty: on the controller."""
 
 
 class Delivery(Body, frozen=True, kw_only=True):
@@ -287,7 +291,8 @@ class CancelTask(Body, frozen=True, kw_only=True):
 
 
 class MetricSample(Body, frozen=True, kw_only=True):
-    """`kind`: `counter` (value is added), `gauge` (value is set), `histogram` (value is observed)."""
+    """`kind`: `counter` (value is added), `gauge` (value is set), `histogram` (value is observed), or
+    `forgotten` (there is no such series any more; the value says nothing)."""
 
     name: str
     kind: str

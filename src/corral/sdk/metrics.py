@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Final
 
 from corral.sdk.host_link import HostLink
-from corral.sdk.messages import METRIC, MetricSample, MetricSamples
+from corral.sdk.messages import FORGOTTEN, METRIC, MetricSample, MetricSamples
 
 _EVERY: Final = 0.2
 """Seconds between two messages: what is counted meanwhile is added up."""
@@ -25,6 +25,15 @@ class _Metric:
         named = {name: _text(value) for name, value in labels.items()}
         sample = MetricSample(name=self.name, kind=kind, value=float(value), labels=named, help=self._help)
         self._owner._record(sample)
+
+    def forget(self, **labels: str) -> None:
+        """Show the value with exactly these labels no longer: what it was about is gone.
+
+        ```python
+        ctx.metrics.gauge("players").forget(map="desert")
+        ```
+        """
+        self._record(FORGOTTEN, 0.0, labels)
 
 
 class Counter(_Metric):
@@ -98,7 +107,10 @@ class Metrics:
             if sample.kind == "histogram":
                 self._observed.append(sample)
             else:
-                key = (sample.kind, sample.name, tuple(sorted(sample.labels.items())))
+                labels = tuple(sorted(sample.labels.items()))
+                key = (sample.kind, sample.name, labels)
+                if sample.kind == FORGOTTEN:
+                    self._drop_pending(sample.name, labels)
                 before = self._totals.get(key)
                 if before is not None and sample.kind == "counter":
                     sample = MetricSample(
@@ -115,6 +127,14 @@ class Metrics:
             self._flush()
         elif due:
             self._later(_EVERY, self._flush)
+
+    def _drop_pending(self, name: str, labels: tuple[tuple[str, str], ...]) -> None:
+        """What was recorded before is not to come after."""
+        for kind in ("counter", "gauge"):
+            self._totals.pop((kind, name, labels), None)
+        self._observed = [
+            one for one in self._observed if (one.name, tuple(sorted(one.labels.items()))) != (name, labels)
+        ]
 
     def _flush(self) -> None:
         """Send what is pending."""

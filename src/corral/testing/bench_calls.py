@@ -1,4 +1,5 @@
-"""How a module on the bench is asked: which route is meant, and what it answered."""
+"""How a module on the bench is asked and told: which route is meant, whom an event concerns, what it answered
+and what it shows."""
 
 from __future__ import annotations
 
@@ -8,7 +9,8 @@ from typing import TypeVar
 
 import msgspec
 
-from corral.sdk.messages import CAPABILITY, RouteDeclaration
+from corral.modules.event_names import EVENTS_MISSED
+from corral.sdk.messages import CAPABILITY, FORGOTTEN, MetricSample, RouteDeclaration, Subscribe
 from corral.sdk.runner.connection import Connection
 
 T = TypeVar("T")
@@ -56,3 +58,29 @@ def _pattern(path: str) -> str:
         lambda found: f"(?P<{found[1]}>{'.+' if found[2] else '[^/]+'})",
         re.escape(path),
     )
+
+
+def is_wanted(subscription: Subscribe, *, type: str, subject: str) -> bool:
+    """That events were missed concerns everybody."""
+    if type == EVENTS_MISSED:
+        return True
+    return (not subscription.types or type in subscription.types) and (
+        not subscription.subjects or subject in subscription.subjects
+    )
+
+
+def shown_values(samples: Iterable[MetricSample]) -> dict[str, float]:
+    """By name: counters of all labels added up, of the others the last."""
+    series: dict[tuple[str, tuple[tuple[str, str], ...]], float] = {}
+    counters = set()
+    for sample in samples:
+        key = (sample.name, tuple(sorted(sample.labels.items())))
+        before = series.pop(key, 0.0)
+        if sample.kind == "counter":
+            counters.add(sample.name)
+        if sample.kind != FORGOTTEN:
+            series[key] = before + sample.value if sample.kind == "counter" else sample.value
+    shown: dict[str, float] = {}
+    for (name, _), value in series.items():
+        shown[name] = shown.get(name, 0.0) + value if name in counters else value
+    return shown

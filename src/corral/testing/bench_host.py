@@ -16,6 +16,7 @@ from corral.sdk.capabilities import CapabilityBinding
 from corral.sdk.contracts import read_contract
 from corral.sdk.runner.failures import CallRefused
 from corral.sdk.runner.registering import Registered
+from corral.testing.bench_node import BenchNode
 from corral.testing.bench_storage import BenchStorage
 
 
@@ -78,6 +79,8 @@ class BenchHost:
         self._manifest = manifest
         self._clock = clock
         self.storage: BenchStorage | None = None
+        self.node: BenchNode | None = None
+        """Of a daemon module."""
         self.published: list[m.Publish] = []
         self.logs: list[m.LogLine] = []
         self.samples: list[m.MetricSample] = []
@@ -99,6 +102,8 @@ class BenchHost:
         try:
             if method.startswith((m.DOCUMENTS_PREFIX, m.KEY_VALUE_PREFIX)):
                 return await self._store(method, raw)
+            if method.startswith(("files.", "processes.")) and self.node is not None:
+                return await self.node.serve(method, raw)
             known: dict[str, tuple[type, Callable[[Any], Awaitable[object]]]] = {
                 m.SUBSCRIBE: (m.Subscribe, self._subscribe),
                 m.UNSUBSCRIBE: (m.Unsubscribe, self._unsubscribe),
@@ -135,6 +140,8 @@ class BenchHost:
         return await self.storage.serve(method, raw)
 
     async def _subscribe(self, body: m.Subscribe) -> m.Nothing:
+        if self.node is not None and body.durable:
+            raise Rejected(Code.NOT_SUPPORTED, "a subscription on a node cannot be durable")
         allowed = self._manifest.events.subscribes
         for type in body.types:
             if allowed and type not in allowed:
@@ -150,7 +157,7 @@ class BenchHost:
         if body.type not in self._manifest.events.publishes:
             raise Rejected(Code.FORBIDDEN, f"'{body.type}' is not in events.publishes of the manifest")
         self.published.append(body)
-        return m.Published(cursor=self.next_cursor())
+        return m.Published(cursor="" if self.node is not None else self.next_cursor())
 
     async def _schedule(self, body: m.Schedule) -> m.Nothing:
         self.tasks[body.task] = BenchTask(body, self._clock.now())

@@ -9,6 +9,17 @@ async def test_a_round_is_counted():
         assert answer.json(int) == 1
 ```
 
+A daemon module is given `host="daemon"`, and instances by `bench.node`:
+
+```python
+    async with ModuleBench(GcLog, host="daemon") as bench:
+        await bench.start()
+        spec = await bench.node.starting("lobby-1", jvm_args=["-Xmx1G"])
+        assert spec.jvm_args == ["-Xmx1G", "-Xlog:gc*"]
+        await bench.node.started("lobby-1")
+        await bench.node.stopped("lobby-1", exit_code=0)
+```
+
 Nothing is called directly: a value that could not travel to a real module does not travel here either.
 """
 
@@ -19,6 +30,7 @@ import contextlib
 import datetime as dt
 import logging
 import socket
+import tempfile
 import threading
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
@@ -27,7 +39,6 @@ from typing import Any, Final, Self, TypeVar
 import msgspec
 
 from corral.domain.module_manifest import Manifest
-from corral.modules.manifest_reading import read_manifest
 from corral.modules.settings import check_settings
 from corral.sdk import messages as m
 from corral.sdk.capabilities import Capabilities, CapabilityBinding
@@ -37,12 +48,13 @@ from corral.sdk.runner.lingering import look_around
 from corral.sdk.runner.log_bridge import LogBridge
 from corral.sdk.runner.serving import ModuleServer
 from corral.sdk.runner.workers import Workers
-from corral.testing.bench_calls import BenchAnswer, ConsumerLink, find_route
+from corral.testing.bench_calls import BenchAnswer, ConsumerLink, find_route, is_wanted, shown_values
 from corral.testing.bench_host import BenchClock, BenchHost, BenchTask
+from corral.testing.bench_manifest import written_manifest
+from corral.testing.bench_node import BenchNode
 from corral.testing.bench_storage import open_storage
 
 C = TypeVar("C")
-_BARE: Final[dict[str, Any]] = {"manifestVersion": 1, "id": "bench", "version": "1.0.0"}
 DEADLINE: Final = 10.0
 
 
@@ -64,7 +76,7 @@ class ModuleBench:
         artifact_path: Path | str = ".",
     ) -> None:
         self._class = module
-        self._written = _written(manifest)
+        self._written = written_manifest(manifest)
         self.manifest = msgspec.convert(self._written, Manifest)
         self._config = check_settings(self.manifest.config, dict(config or {}))
         self._host_kind = host
@@ -89,6 +101,9 @@ class ModuleBench:
             self._host.storage = await stack.enter_async_context(
                 open_storage(self.manifest, clock=self.clock)
             )
+        if self._host_kind == "daemon":
+            directory = stack.enter_context(tempfile.TemporaryDirectory(prefix="corral-bench-"))
+            self._host.node = BenchNode(Path(directory), self.manifest, self.hook, self.clock)
         ours, theirs = socket.socketpair()
         stack.callback(ours.close)
         stack.callback(theirs.close)
@@ -138,6 +153,12 @@ class ModuleBench:
     def context(self) -> ModuleContext:
         assert self._server.context is not None
         return self._server.context
+
+    @property
+    def node(self) -> BenchNode:
+        """With `host="daemon"`: the instances around the module."""
+        assert self._host.node is not None, 'only a bench with host="daemon" has a node'
+        return self._host.node
 
     async def hook(self, name: str, *, deadline: float = DEADLINE, **values: Any) -> Any:
         """One hook by its name; `values` are its arguments as plain data. What it answered."""
@@ -234,7 +255,7 @@ class ModuleBench:
         wanted = [
             one.subscription
             for one in self._host.subscriptions.values()
-            if (not one.types or type in one.types) and (not one.subjects or subject in one.subjects)
+            if is_wanted(one, type=type, subject=subject)
         ]
         for number in wanted:
             body = m.Delivery(subscription=number, events=(event,))
@@ -280,21 +301,7 @@ class ModuleBench:
         return list(self._host.logs)
 
     async def metrics(self) -> dict[str, float]:
-        """Its samples by name: counters added up, of the others the last."""
+        """What it shows, by name: counters of all labels added up, of the others the last."""
         self.context.metrics._flush()
         await self.health()
-        values: dict[str, float] = {}
-        for sample in self._host.samples:
-            counted = values.get(sample.name, 0.0) if sample.kind == "counter" else 0.0
-            values[sample.name] = counted + sample.value
-        return values
-
-
-def _written(manifest: Mapping[str, Any] | Path | str | None) -> dict[str, Any]:
-    """The manifest as an author writes it; a file is read as strictly as a host reads it."""
-    if isinstance(manifest, Path | str):
-        written: dict[str, Any] = msgspec.to_builtins(
-            read_manifest(Path(manifest).read_text(), name=str(manifest))
-        )
-        return written
-    return {**_BARE, **(manifest or {})}
+        return shown_values(self._host.samples)

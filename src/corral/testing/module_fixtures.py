@@ -9,15 +9,19 @@ from __future__ import annotations
 import pathlib
 import tempfile
 from collections.abc import AsyncIterator
+from typing import TYPE_CHECKING
 
 import pytest
 
-from corral.testing.cluster import LocalCluster
-from corral.testing.module_house import ModuleHouse
+if TYPE_CHECKING:
+    from corral.testing.module_house import ModuleHouse
 
 
 @pytest.fixture
 async def house(request: pytest.FixtureRequest) -> AsyncIterator[ModuleHouse]:
+    from corral.testing.cluster import LocalCluster  # all of Corral: who needs no house does not wait for it
+    from corral.testing.module_house import ModuleHouse
+
     source = pathlib.Path(request.config.invocation_params.dir)
     with tempfile.TemporaryDirectory(prefix="corral-") as scratch:
         async with LocalCluster(pathlib.Path(scratch)) as cluster:

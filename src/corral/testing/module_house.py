@@ -6,12 +6,15 @@ import asyncio
 import http.client
 import json
 import pathlib
+from collections.abc import Sequence
 from typing import Any
 from urllib.parse import urlencode, urlsplit
 
 from corral.errors import Code, Rejected
 from corral.modules.building import Built, build_module
 from corral.testing.cluster import LocalController
+from corral.testing.groups import create_group, wait_for_instance, wait_for_instances, wait_for_line
+from corral.testing.waiting import eventually
 
 
 class ModuleHouse:
@@ -48,6 +51,37 @@ class ModuleHouse:
     async def info(self) -> dict[str, Any]:
         found: dict[str, Any] = await self.controller.call("GET", f"/api/v1/modules/{self._id}")
         return found
+
+    async def wait_on_node(self, phase: str = "ACTIVE") -> dict[str, Any]:
+        """How the module stands on the node, once it is what is installed, in that phase and at rest."""
+        seen: list[dict[str, Any]] = []
+
+        async def there() -> bool:
+            seen[:] = (await self.info())["nodes"]
+            return bool(seen) and all(
+                each["phase"] == phase and each["current"] and each["settled"] for each in seen
+            )
+
+        await eventually(there, state=lambda: seen)
+        return seen[0]
+
+    async def start_instance(self, group: str, command: Sequence[str], **spec: Any) -> dict[str, Any]:
+        """A group of one instance on the node, once that runs; other keys as in a group's document."""
+        await create_group(self.controller, group, command, **spec)
+        return (await wait_for_instances(self.controller, group, 1))[0]
+
+    async def restart_instance(self, instance: dict[str, Any]) -> dict[str, Any]:
+        """The same instance, once it runs anew."""
+        await self.controller.call("POST", f"/api/v1/instances/{instance['id']}/restart")
+        return await wait_for_instance(
+            self.controller,
+            instance["id"],
+            lambda now: now["state"] == "RUNNING" and now["incarnation"] != instance["incarnation"],
+        )
+
+    async def wait_for_line(self, instance: dict[str, Any], text: str) -> str:
+        """The first line of its console that holds a text."""
+        return await wait_for_line(self.controller, instance["id"], text)
 
     async def act(self, verb: str, body: dict[str, Any] | None = None) -> dict[str, Any]:
         """`deactivate`, `activate`, `pause`, `resume`, `recover`, `reload`."""

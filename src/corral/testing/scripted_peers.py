@@ -131,13 +131,15 @@ Script = Callable[[Any], Awaitable[None]]
 class ScriptedController(DaemonServiceServicer):
     """A controller that follows a script, with certificates of an authority of its own."""
 
-    def __init__(self, script: Script) -> None:
+    def __init__(self, script: Script, *, also: Callable[[grpc.aio.Server], None] = lambda _: None) -> None:
+        """`also` adds other services to the server."""
         clock, entropy = SystemClock(), SystemEntropy()
         cluster = ClusterId("scripted")
         cluster_key = ClusterKey(entropy.secret(32))
         sealed = Authority.create(cluster=cluster, cluster_key=cluster_key, clock=clock, entropy=entropy)
         self._authority = Authority.open(sealed, cluster=cluster, cluster_key=cluster_key, clock=clock)
         self._script = script
+        self._also = also
         self._server: grpc.aio.Server | None = None
         self.address = ""
         self.streams = 0
@@ -151,6 +153,7 @@ class ScriptedController(DaemonServiceServicer):
         )
         self._server, port = bind("127.0.0.1:0", certificates.mutual())
         add_DaemonServiceServicer_to_server(self, self._server)  # type: ignore[no-untyped-call]
+        self._also(self._server)
         await self._server.start()
         self.address = f"127.0.0.1:{port}"
         return self

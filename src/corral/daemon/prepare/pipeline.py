@@ -17,9 +17,10 @@ from typing import Final
 import structlog
 
 from corral.daemon.disk import check_room
-from corral.daemon.java import find_java, java_command
+from corral.daemon.java import find_java
 from corral.daemon.ports.held import HeldPorts
 from corral.daemon.ports.probe import check_free
+from corral.daemon.prepare.command_line import CommandLine, Tune, command_line, tuned
 from corral.daemon.prepare.environment import build_environment, check_names
 from corral.daemon.prepare.stages import (
     PROCESS_START,
@@ -38,7 +39,6 @@ from corral.daemon.secrets import Secrets
 from corral.domain.ids import RESTARTS_PER_START
 from corral.domain.plans import Plan
 from corral.domain.probe_checks import check_probes
-from corral.domain.variables import substitute_all
 from corral.errors import Code, Rejected
 from corral.sdk.runtime import RunSpec, run_name
 
@@ -79,19 +79,23 @@ class Preparer:
         *,
         anew: bool = False,
         entered: Callable[[str], None] = lambda _: None,
+        tune: Tune | None = None,
     ) -> RunSpec:
         """Everything for the spawn; StageFailed when a stage refuses. `entered` hears of each stage;
-        `anew`: the directory is made again although this is a restart. Cancelled, it stops at once."""
+        `anew`: the directory is made again although this is a restart; `tune`: the node's modules have
+        a say in arguments and environment. Cancelled, it stops at once."""
         progress = Progress(entered)
         with progress.stage(VALIDATION):
             user, java, values = await self._validate(order)
         directory = await self._directory(order, user, values, run_directory, progress, anew=anew)
         with progress.stage(VARIABLE_SUBSTITUTION):
-            command, env = self._substitute(order, java, values)
+            line = self._substitute(order, java, values)
         with progress.stage(PROCESS_START):
+            if tune is not None:
+                line = await tuned(line, tune, order, values, node_id=self._node.node_id, directory=directory)
             environment = build_environment(
                 order,
-                env=env,
+                env=line.values.env,
                 node_id=self._node.node_id,
                 user=user.name,
                 home=user.home if user.home and pathlib.Path(user.home).is_dir() else str(directory),
@@ -105,7 +109,7 @@ class Preparer:
         return RunSpec(
             instance_id=order.instance_id,
             incarnation=order.incarnation,
-            command=_buffered(command) if order.line_buffered else command,
+            command=_buffered(line.command) if order.line_buffered else line.command,
             environment=environment,
             directory=str(directory),
             run_directory=str(run_directory),
@@ -178,15 +182,9 @@ class Preparer:
                 )
             return self._directories.make(order.instance_id, order.incarnation, user, empty=True)
 
-    def _substitute(
-        self, order: StartOrder, java: str, values: Values
-    ) -> tuple[tuple[str, ...], dict[str, str]]:
-        plan, written = order.plan, order.command
-        if not written and plan is not None and plan.jvm is not None:
-            written = java_command(plan.jvm, java, plan.args)
-        command, missing = substitute_all(written, values.all)
-        env, missing_in_env = substitute_all(order.env.values(), values.all)
-        if plan is not None and plan.strict_variables:
+    def _substitute(self, order: StartOrder, java: str, values: Values) -> CommandLine:
+        line, missing, missing_in_env = command_line(order, java, values)
+        if order.plan is not None and order.plan.strict_variables:
             _refuse("command", missing)
             _refuse("env", missing_in_env)
         elif missing or missing_in_env:
@@ -196,7 +194,7 @@ class Preparer:
                 incarnation=order.incarnation,
                 names=list(dict.fromkeys((*missing, *missing_in_env))),
             )
-        return tuple(command), dict(zip(order.env, env, strict=True))
+        return line
 
 
 def has_files(plan: Plan) -> bool:

@@ -14,6 +14,7 @@ import structlog
 
 from corral.daemon.prepare.stages import PROCESS_START, VALIDATION, StageFailed
 from corral.daemon.supervise.run_files import Intent, RunFiles
+from corral.daemon.supervise.run_modules import RunModules
 from corral.daemon.supervise.services import Services
 from corral.daemon.supervise.stage_reports import StageReports
 from corral.daemon.supervise.stop_request import StopRequest
@@ -38,10 +39,16 @@ class Begun(NamedTuple):
 
 
 class Beginning:
-    """Of one run. `stages` knows where its preparation is."""
+    """Of one run. `stages` knows where its preparation is; `modules` have a say in it."""
 
     def __init__(
-        self, services: Services, files: RunFiles, intent: Intent, stop: StopRequest, stages: StageReports
+        self,
+        services: Services,
+        files: RunFiles,
+        intent: Intent,
+        stop: StopRequest,
+        stages: StageReports,
+        modules: RunModules,
     ) -> None:
         self._services = services
         self._files = files
@@ -49,6 +56,9 @@ class Beginning:
         self._order = intent.order
         self._stop = stop
         self._stages = stages
+        self._modules = modules
+        self._until = 0.0
+        """When its time is up."""
 
     async def write_intent(self) -> None:
         """An order that cannot be written down is refused. A restart is owed, whatever the disk says: it
@@ -82,6 +92,7 @@ class Beginning:
         """Prepare and start it within its time. StageFailed, Interrupted."""
         limit = self._order.startup_timeout_seconds
         runtime = self._runtime()
+        self._until = self._services.clock.monotonic() + limit
         try:
             async with asyncio.timeout(limit):
                 spec = await self._unless_stopped(self._prepared())
@@ -99,7 +110,11 @@ class Beginning:
         and not something that is tried again for ever behind everybody's back."""
         try:
             return await self._services.preparer.prepare(
-                self._order, self._files.directory, anew=self._intent.anew, entered=self._stages.entered
+                self._order,
+                self._files.directory,
+                anew=self._intent.anew,
+                entered=self._stages.entered,
+                tune=self._modules.tune(lambda: self._until - self._services.clock.monotonic()),
             )
         except (StageFailed, CorralError):
             raise

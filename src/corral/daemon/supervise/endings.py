@@ -50,6 +50,7 @@ def judge(life: Life) -> Outcome:
         ended_at_ms=exit.ended_at_ms or life.now_ms,
         console_end=life.console_end,
         tail_offset=life.tail_offset,
+        modules_hear=True,
     )
     if exit.host_rebooted:
         return msgspec.structs.replace(base, outcome="host_rebooted", reason="the host was restarted")

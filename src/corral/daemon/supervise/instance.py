@@ -56,6 +56,7 @@ class Instance:
         the newest one follows."""
         ended = self.current
         ended.stop.restore()
+        ended.modules.restore()
         if newest and ended.stop.stays_stopped:
             outcome = msgspec.structs.replace(outcome, restarted_as=None)
         ended.remember(outcome)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from corral.daemon.link.connection import Connection
 from corral.daemon.supervise.supervisor import Supervisor
-from corral.daemon.supervise.wire_forms import status_update
+from corral.daemon.supervise.wire_forms import figures_update
 
 
 class LiveFigures:
@@ -16,6 +16,6 @@ class LiveFigures:
     def on_connected(self, connection: Connection) -> None:
         for run in self._supervisor.runs():
             if run.players is not None and not run.ended:
-                connection.send(status_update(run))
+                connection.send(figures_update(run))
 
     def on_disconnected(self) -> None: ...

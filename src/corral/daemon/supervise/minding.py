@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import math
 import signal
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
 import msgspec
@@ -26,6 +26,9 @@ _LEFTOVER_SECONDS: Final = 10.0
 _KILL_AGAIN_SECONDS: Final = 5.0
 _RETRY_SECONDS: Final = 1.0
 _log = structlog.get_logger("corral.daemon.supervise")
+
+BeforeStop = Callable[[asyncio.Future[Any], asyncio.Event], Awaitable[None]]
+"""What comes before the ladder: bounded, and over as soon as the run has ended or shall be killed."""
 
 
 class Ending(msgspec.Struct, frozen=True, kw_only=True):
@@ -56,6 +59,7 @@ class Minding:
         in_time: bool,
         now_ready: Callable[[], None],
         now_stopping: Callable[[str], None],
+        before_stop: BeforeStop | None = None,
     ) -> None:
         self._runtime = runtime
         self._handle = handle
@@ -71,6 +75,7 @@ class Minding:
         self._ready = ready
         self._now_ready = now_ready
         self._now_stopping = now_stopping
+        self._before_stop = before_stop
 
     async def until_ended(self) -> Ending:
         name = self._handle.run_name
@@ -84,6 +89,8 @@ class Minding:
                 ended.result()  # a fault of ours is no end: what lives on must not be taken for leftovers
             else:
                 self._now_stopping(reason)
+                if self._before_stop is not None:
+                    await self._before_stop(ended, self._stop.killing)
                 rung = await descend(
                     self._order.ladder,
                     runtime=self._runtime,

@@ -15,6 +15,7 @@ from typing import Final
 import msgspec
 import structlog
 
+from corral.daemon.hooks.provenance import Provenance
 from corral.daemon.prepare.stages import VALIDATION, StageFailed
 from corral.daemon.probes.players import PlayerCount
 from corral.daemon.supervise.beginning import Beginning, Interrupted
@@ -24,10 +25,11 @@ from corral.daemon.supervise.readiness import ReadyWatch
 from corral.daemon.supervise.restarts import with_restart
 from corral.daemon.supervise.run_age import process_started
 from corral.daemon.supervise.run_files import Intent, Outcome, RunFiles, StopOrder
+from corral.daemon.supervise.run_modules import RunModules
 from corral.daemon.supervise.services import Services, read_tail
 from corral.daemon.supervise.stage_reports import StageReports
 from corral.daemon.supervise.stop_request import StopRequest
-from corral.daemon.supervise.wire_forms import stage_update, status_update
+from corral.daemon.supervise.wire_forms import figures_update, stage_update, status_update
 from corral.domain.ids import RESTARTS_PER_START
 from corral.domain.instance_states import INSTANCE_LIFECYCLE, InstanceState, InstanceTrigger
 from corral.errors import Code, CorralError, Rejected
@@ -74,6 +76,11 @@ class Run:
         self._started_at: float | None = None
         self._ended_at = 0.0
         self._in_time = True
+        self.modules = RunModules(self, hooks=services.hooks, directories=services.directories)
+
+    @property
+    def made_by_modules(self) -> Provenance:
+        return self.modules.made
 
     @property
     def name(self) -> str:
@@ -116,6 +123,7 @@ class Run:
             return
         self.stop.take(order)
         if order.force and self.handle is not None:
+            self.modules.say_stopping()
             await kill_run(self.runtime, self.handle)
         await self.stop.make(order)
         if not self.ended:
@@ -124,7 +132,7 @@ class Run:
     async def live(self) -> Outcome:
         """Write the intent down, start it, and mind it to its end. Cancelled, it detaches."""
         stages = StageReports(lambda stage: self._services.send(stage_update(self, stage)))
-        beginning = Beginning(self._services, self.files, self.intent, self.stop, stages)
+        beginning = Beginning(self._services, self.files, self.intent, self.stop, stages, self.modules)
         try:
             await beginning.write_intent()
             await beginning.wait_for_turn()
@@ -140,6 +148,7 @@ class Run:
         self._take(handle)
         if self.state is _State.PREPARING:
             self._enter(_Trigger.SPAWN)
+        self.modules.started()
         self._tell_begun()
         return await self._mind(handle)
 
@@ -160,6 +169,8 @@ class Run:
         self.state = _State.RUNNING if lived or self.files.was_ready() else _State.STARTING
         if self.stop.order is not None:
             self.state = _State.STOPPING
+        self.modules.restore()
+        self.modules.started(adopted=True)
 
     async def resume(self) -> Outcome:
         """Mind a run that was taken over."""
@@ -169,6 +180,7 @@ class Run:
     async def conclude(self, exit: RunExit, handle: RunHandle | None) -> Outcome:
         """Its end, when it ended while no daemon was looking."""
         self.stop.restore()
+        self.modules.restore()
         if handle is not None:
             self.pid, self.started_at_ms = handle.pid, handle.started_at_ms
         self._follow_console()
@@ -231,6 +243,7 @@ class Run:
             in_time=self._in_time,
             now_ready=self._now_ready,
             now_stopping=self._now_stopping,
+            before_stop=self.modules.before_stop,
         )
         ending = await minding.until_ended()
         self._ready_watch = None
@@ -244,7 +257,7 @@ class Run:
 
     def _counted(self, players: PlayerCount | None) -> None:
         self.players = players
-        self._services.send(status_update(self))
+        self._services.send(figures_update(self))
 
     def _now_ready(self) -> None:
         if self._ready_watch is not None:
@@ -321,6 +334,7 @@ class Run:
         self.remember(outcome)
         self._services.ports.release(self.name)
         _log.info("instance.ended", run=self.name, outcome=outcome.outcome, how=outcome.summary)
+        self.modules.stopped(outcome)
         self._tell_begun()
         return outcome
 

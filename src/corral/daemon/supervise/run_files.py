@@ -2,8 +2,8 @@
 
 `intent.json` before anything of the run exists, `ready` when its probes have succeeded, `order.json`
 before a stop begins, `outcome.json` before its end is told to anybody, `reported` once the end is in the
-spool. The runtime's files beside
-them are the runtime's own.
+spool, `modules.json` when modules had a say in its start, `told` once they were told of its end. The
+runtime's files beside them are the runtime's own.
 """
 
 from __future__ import annotations
@@ -17,12 +17,13 @@ import msgspec
 import structlog
 
 from corral.daemon.durable import store
+from corral.daemon.hooks.provenance import Provenance
 from corral.daemon.prepare.start_order import StartOrder
 from corral.domain.ids import Incarnation
 from corral.domain.instance_states import InstanceState
 from corral.errors import Code, Retryable
 from corral.sdk.runtime import RunExit, run_name
-from corral.system.files import read_versioned
+from corral.system.files import read_versioned, replace_versioned
 
 _VERSION: Final = 1
 _INTENT_VERSION: Final = 2
@@ -30,6 +31,7 @@ _INTENT_VERSION: Final = 2
 _INTENT: Final = "corral-run-intent"
 _ORDER: Final = "corral-stop-order"
 _OUTCOME: Final = "corral-run-outcome"
+_PROVENANCE: Final = "corral-run-modules"
 _log = structlog.get_logger("corral.daemon.supervise")
 
 
@@ -96,6 +98,8 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     restart_delay_seconds: float = 0.0
     crashes: tuple[float, ...] = ()
     """Handed on to the next run of this start."""
+    modules_hear: bool = False
+    """Modules are to be told of it; not of what ended before daemons had modules."""
 
 
 class RunFiles:
@@ -164,6 +168,26 @@ class RunFiles:
             return int((self.directory / "reported").read_text() or 0)
         except (OSError, ValueError):
             return None
+
+    def write_provenance(self, made: Provenance) -> None:
+        """What modules made of its start. Not flushed: what this is lost with, the end of the host, is the
+        end of the run as well."""
+        try:
+            replace_versioned(self.directory / "modules.json", made, name=_PROVENANCE, version=_VERSION)
+        except OSError as error:
+            _log.warning("instance.provenance_not_stored", run=str(self.directory), reason=str(error))
+
+    def provenance(self) -> Provenance | None:
+        path = self.directory / "modules.json"
+        return read_versioned(path, Provenance, name=_PROVENANCE, version=_VERSION)
+
+    def mark_told(self) -> None:
+        """Modules were told of its end. Not flushed: forgetting it costs telling it twice."""
+        with contextlib.suppress(OSError):  # the same cost
+            (self.directory / "told").touch(0o600)
+
+    def was_told(self) -> bool:
+        return (self.directory / "told").exists()
 
 
 class FoundRun(msgspec.Struct, frozen=True, kw_only=True):

@@ -8,6 +8,7 @@ from typing import Protocol
 
 import msgspec
 
+from corral.daemon.hooks.instance_hooks import InstanceHooks
 from corral.daemon.ports.held import HeldPorts
 from corral.daemon.prepare.pipeline import Preparer
 from corral.daemon.prepare.working_directories import WorkingDirectories
@@ -77,6 +78,8 @@ class Services(msgspec.Struct, frozen=True, kw_only=True):
     send: Callable[[DaemonMessage], bool] = lambda _: False
     """To the controller that is there now; what nobody needs to hear later."""
     forget_uid: Callable[[str], None] = lambda _: None
+    hooks: InstanceHooks | None = None
+    """None: no daemon runs, and no module either."""
 
     def now_ms(self) -> int:
         """Wall time, for people."""

@@ -14,6 +14,7 @@ from typing import Final
 import structlog
 
 from corral.daemon import host
+from corral.daemon.hooks.instance_hooks import InstanceHooks
 from corral.daemon.ports.held import HeldPorts
 from corral.daemon.prepare.cache_port import FileCache
 from corral.daemon.prepare.pipeline import Preparer
@@ -30,6 +31,7 @@ from corral.daemon.supervise.reporter import Reporter, ReportSpool
 from corral.daemon.supervise.run_files import RunDirectories
 from corral.daemon.supervise.services import Consoles, Services
 from corral.daemon.supervise.supervisor import Supervisor
+from corral.daemon.supervise.told_runs import exit_info, find_untold, handle_of
 from corral.errors import CorralError
 from corral.runtimes.cgroups.opening import open_cgroups, owner_of
 from corral.runtimes.cgroups.port import Cgroups
@@ -100,6 +102,7 @@ class Supervision:
         clock: Clock,
         entropy: Entropy,
         send: Callable[[DaemonMessage], bool] = lambda _: False,
+        hooks: InstanceHooks | None = None,
     ) -> None:
         settings, data = config.instances, config.data
         self._users = WorkloadUsers(settings, data=data)
@@ -144,6 +147,7 @@ class Supervision:
             boot_id=host.boot_id(),
             send=send,
             forget_uid=self._users.forget,
+            hooks=hooks,
         )
         self.supervisor = Supervisor(self.services)
         self.housekeeping = Housekeeping(
@@ -161,8 +165,25 @@ class Supervision:
         self._open.enter_context(self._growth)
         self._users.warn()
         self._tasks.append(asyncio.create_task(self.services.reporter.run(), name="supervise/report"))
+        await self._tell_old_ends()
         await self.supervisor.adopt()
         self._tasks.append(asyncio.create_task(self.housekeeping.run(), name="supervise/tidy"))
+
+    async def _tell_old_ends(self) -> None:
+        """Modules hear of what a daemon before us could not tell them, before anything of a later run."""
+        hooks = self.services.hooks
+        if hooks is None:
+            return
+        for end in await asyncio.to_thread(lambda: find_untold(self.services.runs.all())):
+            order, outcome = end.intent.order, end.outcome
+            handle = handle_of(
+                order,
+                pid=outcome.pid,
+                started_at_ms=outcome.started_at_ms,
+                state=outcome.state,
+                work_dir=str(self.directories.path(order.instance_id, static=order.static)),
+            )
+            hooks.stopped(end.intent.name, handle, exit_info(outcome), end.files.mark_told)
 
     async def end(self) -> None:
         """Let go of everything, and leave no report unwritten that the disk takes: an end that is not

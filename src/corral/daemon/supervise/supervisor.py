@@ -29,6 +29,7 @@ from corral.wire.v1.instance_pb2 import RunningInstance
 
 _ADOPT_AT_ONCE: Final = 32
 _ADOPT_SECONDS: Final = 5.0
+_MOST_ABOUT_MODULES: Final = 256 * 1024
 _log = structlog.get_logger("corral.daemon.supervise")
 
 
@@ -213,8 +214,21 @@ class Supervisor:
 def running_instances(supervisor: Supervisor, confirmed: Callable[[int], bool]) -> list[RunningInstance]:
     """Everything the controller has to know when a session begins: what lives, and what has ended
     without the controller's having confirmed it."""
-    return [
+    listed = [
         running_instance(instance.current)
         for instance in supervisor.instances()
         if instance.active or instance.ended_at_number is None or not confirmed(instance.ended_at_number)
     ]
+    _shorten(listed)
+    return listed
+
+
+def _shorten(listed: list[RunningInstance]) -> None:
+    """What modules made of runs, as far as there is room: it was told before, and is not taken back."""
+    said = 0
+    for run in listed:
+        said += sum(change.ByteSize() for change in run.module_changes)
+        said += sum(map(len, run.modules_missing))
+        if said > _MOST_ABOUT_MODULES:
+            run.ClearField("module_changes")
+            run.ClearField("modules_missing")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final, Protocol, cast
 
+from corral.daemon.hooks.provenance import Provenance
 from corral.daemon.prepare.stages import stage_number
 from corral.daemon.prepare.start_order import StartOrder
 from corral.daemon.probes.players import PlayerCount
@@ -15,6 +16,7 @@ from corral.wire.v1.instance_pb2 import (
     CrashReport,
     ExitStatus,
     InstanceStatusUpdate,
+    ModuleChange,
     NamedPort,
     Readiness,
     RunningInstance,
@@ -42,6 +44,9 @@ class RunView(Protocol):
     players: PlayerCount | None
 
     @property
+    def made_by_modules(self) -> Provenance: ...
+
+    @property
     def uptime_ms(self) -> int: ...
 
     @property
@@ -53,6 +58,14 @@ def wire_state(state: InstanceState) -> WireState:
 
 
 def status_update(run: RunView) -> DaemonMessage:
+    message = figures_update(run)
+    message.instance_status.module_changes.extend(module_changes(run.made_by_modules))
+    message.instance_status.modules_missing.extend(run.made_by_modules.missing)
+    return message
+
+
+def figures_update(run: RunView) -> DaemonMessage:
+    """How it is at the moment, without what does not change any more."""
     return DaemonMessage(
         instance_status=InstanceStatusUpdate(
             instance_id=run.order.instance_id,
@@ -75,7 +88,7 @@ def status_update(run: RunView) -> DaemonMessage:
 
 def stage_update(run: RunView, stage: str) -> DaemonMessage:
     """Where its preparation is: for those who watch, and not worth keeping."""
-    message = status_update(run)
+    message = figures_update(run)
     message.instance_status.stage = stage_number(stage)
     return message
 
@@ -138,7 +151,26 @@ def running_instance(run: RunView) -> RunningInstance:
         ],
         memory_mb=run.order.limits.memory_mb,
         reason=cut(run.reason),
+        module_changes=module_changes(run.made_by_modules),
+        modules_missing=run.made_by_modules.missing,
     )
+
+
+def module_changes(made: Provenance) -> list[ModuleChange]:
+    return [
+        ModuleChange(
+            module_id=change.module,
+            version=change.version,
+            jvm_args_added=change.jvm_args_added,
+            jvm_args_removed=change.jvm_args_removed,
+            args_added=change.args_added,
+            args_removed=change.args_removed,
+            env_set=change.env_set,
+            env_removed=change.env_removed,
+            dropped=change.dropped,
+        )
+        for change in made.changes
+    ]
 
 
 def start_accepted(run: RunView) -> DaemonMessage:

@@ -1,0 +1,121 @@
+"""`on_instance_starting`: all modules of one start, asked side by side.
+
+Each has its own copy, its own deadline, and a share in the time that all of them have together. What one
+answers too late, wrongly or not at all is dropped whole, and it is named; the others are none the worse.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Final
+
+import msgspec
+import structlog
+
+from corral.daemon.hooks.merging import Change, difference, merge, told
+from corral.daemon.hooks.start_values import Proposal, StartRules, StartValues, Tuning, values_of
+from corral.daemon.hooks.validation import BadChange, check_change, read_answer
+from corral.domain.module_nodes import ModuleChange
+from corral.errors import CorralError
+from corral.modules.failures import CallOverrun, ModuleRaised, ProcessGone
+from corral.modules.scope import Scope
+from corral.sdk.messages import HOOK_PREFIX, HookAnswer, HookArguments
+
+STARTING: Final = "on_instance_starting"
+_MOST_BYTES: Final = 1024 * 1024
+"""Of arguments and environment together: beyond about twice of it nothing can be executed."""
+
+_log = structlog.get_logger("corral.daemon.hooks")
+
+_Answer = Change | ModuleChange
+"""What a module wants, or that nothing of it is taken."""
+
+
+async def ask(scopes: Sequence[Scope], proposal: Proposal, *, seconds: float) -> Tuning:
+    """Never takes longer than `seconds`, and never raises for what a module does. Cancelled, it cancels
+    the calls."""
+    original = values_of(proposal.spec)
+    question = HookArguments(values={"spec": msgspec.to_builtins(proposal.spec)})
+    async with asyncio.TaskGroup() as group:
+        asked = {
+            scope: group.create_task(
+                _asked(scope, question, original, proposal.rules, seconds),
+                name=f"hooks/starting/{proposal.spec.instance_id}/{scope.module_id}",
+            )
+            for scope in scopes
+        }
+    return _merged(original, {scope: task.result() for scope, task in asked.items()})
+
+
+def _merged(original: StartValues, answers: dict[Scope, _Answer]) -> Tuning:
+    """In the order of ids; who would make the whole too large to be executed is dropped."""
+    taken: dict[str, Change] = {}
+    changes: list[ModuleChange] = []
+    size = _size(original)
+    for scope, answer in sorted(answers.items(), key=lambda pair: pair[0].module_id):
+        if isinstance(answer, Change) and answer:
+            added = _added(answer)
+            if size + added > _MOST_BYTES:
+                answer = _dropped(scope, "with it arguments and environment would be larger than 1 MiB")
+            else:
+                size += added
+                taken[scope.module_id] = answer
+                changes.append(told(scope.module_id, scope.version, original, answer))
+        if isinstance(answer, ModuleChange):
+            changes.append(answer)
+    return Tuning(values=merge(original, taken) if taken else original, changes=tuple(changes))
+
+
+async def _asked(
+    scope: Scope, question: HookArguments, original: StartValues, rules: StartRules, seconds: float
+) -> _Answer:
+    own = scope.hook_deadline
+    try:
+        answer = await scope.call(
+            STARTING,
+            HOOK_PREFIX + STARTING,
+            question,
+            answer=HookAnswer,
+            deadline=min(own, seconds),
+            blame=own <= seconds,  # cut short by what all have together, it was not the one to be late
+        )
+        change = difference(original, read_answer(answer.value, original))
+        check_change(change, rules)
+    except BadChange as bad:
+        return _dropped(scope, str(bad))
+    except CorralError as error:
+        return _dropped(scope, _why(error, min(own, seconds)))
+    except Exception:  # one answer that we cannot cope with costs no other module its own
+        _log.exception("hooks.answer_not_judged", module=scope.module_id)
+        return _dropped(scope, "its answer could not be judged")
+    return change
+
+
+def _why(error: CorralError, seconds: float) -> str:
+    match error:
+        case CallOverrun():
+            return f"it did not answer within {seconds:.3g} s"
+        case ProcessGone():
+            return f"its process ended ({error.death.reason})"
+        case ModuleRaised():
+            return f"it raised {error.kind}: {error.detail}"
+        case _:
+            return str(error)
+
+
+def _dropped(scope: Scope, why: str) -> ModuleChange:
+    return ModuleChange(module=scope.module_id, version=scope.version, dropped=why)
+
+
+def _size(values: StartValues) -> int:
+    return sum(map(_bytes, (*values.jvm_args, *values.args, *values.env, *values.env.values())))
+
+
+def _added(change: Change) -> int:
+    words = (*change.jvm_args.words, *change.args.words, *change.env_set, *change.env_set.values())
+    return sum(map(_bytes, words))
+
+
+def _bytes(word: str) -> int:
+    return len(word.encode(errors="surrogatepass")) + 1

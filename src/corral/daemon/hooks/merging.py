@@ -1,0 +1,163 @@
+"""What modules made of their copies of a start, laid over the original. Pure.
+
+Each answer is taken as its difference to the original. What any of them removed goes; what they added
+stands where they put it, that of several modules in the order of their ids; of a variable that several
+set, the last id's value counts. So no module undoes what it has not seen, and the order in which they
+answer does not matter.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+import msgspec
+
+from corral.daemon.hooks.jvm_words import Unit, units
+from corral.daemon.hooks.start_values import StartValues
+from corral.domain.module_nodes import ModuleChange
+
+_MOST_CELLS: Final = 40_000
+"""Lists whose differing parts are longer than this allows are taken as replaced altogether."""
+
+
+class Edits(msgspec.Struct, frozen=True):
+    """The difference of two lists."""
+
+    removed: frozenset[int] = frozenset()
+    """By their places in the original."""
+    added: tuple[tuple[int, Unit], ...] = ()
+    """Each before the place in the original that is named; the original's length: at the end."""
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """What was added, flat."""
+        return tuple(word for _, unit in self.added for word in unit)
+
+    def __bool__(self) -> bool:
+        return bool(self.removed or self.added)
+
+
+class Change(msgspec.Struct, frozen=True, kw_only=True):
+    """What one module wants of a start."""
+
+    jvm_args: Edits = Edits()
+    args: Edits = Edits()
+    env_set: dict[str, str] = {}
+    env_removed: frozenset[str] = frozenset()
+
+    def __bool__(self) -> bool:
+        return bool(self.jvm_args or self.args or self.env_set or self.env_removed)
+
+
+def difference(original: StartValues, wanted: StartValues) -> Change:
+    return Change(
+        jvm_args=edits(units(original.jvm_args), units(wanted.jvm_args)),
+        args=edits(_single(original.args), _single(wanted.args)),
+        env_set={name: value for name, value in wanted.env.items() if original.env.get(name) != value},
+        env_removed=frozenset(original.env.keys() - wanted.env.keys()),
+    )
+
+
+def merge(original: StartValues, changes: Mapping[str, Change]) -> StartValues:
+    """`changes` by module id; the order of the mapping means nothing."""
+    ordered = [changes[id] for id in sorted(changes)]
+    env = dict(original.env)
+    for change in ordered:
+        for name in change.env_removed:
+            env.pop(name, None)
+        env |= change.env_set
+    return StartValues(
+        jvm_args=_applied(units(original.jvm_args), [change.jvm_args for change in ordered]),
+        args=_applied(_single(original.args), [change.args for change in ordered]),
+        env=env,
+    )
+
+
+def told(module: str, version: str, original: StartValues, change: Change) -> ModuleChange:
+    """As it is kept with the run; of variables only their names."""
+    return ModuleChange(
+        module=module,
+        version=version,
+        jvm_args_added=change.jvm_args.words,
+        jvm_args_removed=_removed(units(original.jvm_args), change.jvm_args),
+        args_added=change.args.words,
+        args_removed=_removed(_single(original.args), change.args),
+        env_set=tuple(sorted(change.env_set)),
+        env_removed=tuple(sorted(change.env_removed)),
+    )
+
+
+def edits(original: Sequence[Unit], wanted: Sequence[Unit]) -> Edits:
+    """The shortest way from one to the other, where finding it is cheap. Laid over the original by itself it
+    gives `wanted`, exactly."""
+    head = _common(original, wanted)
+    tail = _common(original[head:][::-1], wanted[head:][::-1])
+    old, new = original[head : len(original) - tail], wanted[head : len(wanted) - tail]
+    kept = _kept(old, new)
+    places = {place for place, _ in kept}
+    removed = frozenset(head + place for place in range(len(old)) if place not in places)
+    added = []
+    ahead = 0
+    for position, unit in enumerate(new):
+        if ahead < len(kept) and kept[ahead][1] == position:
+            ahead += 1
+        else:
+            before = kept[ahead][0] if ahead < len(kept) else len(old)
+            added.append((head + before, unit))
+    return Edits(removed, tuple(added))
+
+
+def _common(left: Sequence[Unit], right: Sequence[Unit]) -> int:
+    """How many are equal from the first on."""
+    count = 0
+    for one, other in zip(left, right, strict=False):
+        if one != other:
+            break
+        count += 1
+    return count
+
+
+def _kept(old: Sequence[Unit], new: Sequence[Unit]) -> list[tuple[int, int]]:
+    """Pairs of places, rising, whose units are equal: as many as there can be."""
+    if not old or not new or len(old) * len(new) > _MOST_CELLS:
+        return []
+    longest = [[0] * (len(new) + 1) for _ in range(len(old) + 1)]
+    for i in range(len(old) - 1, -1, -1):
+        for j in range(len(new) - 1, -1, -1):
+            longest[i][j] = (
+                longest[i + 1][j + 1] + 1 if old[i] == new[j] else max(longest[i + 1][j], longest[i][j + 1])
+            )
+    pairs, i, j = [], 0, 0
+    while i < len(old) and j < len(new):
+        if old[i] == new[j]:
+            pairs.append((i, j))
+            i, j = i + 1, j + 1
+        elif longest[i + 1][j] >= longest[i][j + 1]:
+            i += 1
+        else:
+            j += 1
+    return pairs
+
+
+def _applied(original: Sequence[Unit], changes: Sequence[Edits]) -> tuple[str, ...]:
+    gone = frozenset[int]().union(*(change.removed for change in changes))
+    added: dict[int, list[Unit]] = {}
+    for change in changes:
+        for place, unit in change.added:
+            added.setdefault(place, []).append(unit)
+    merged: list[str] = []
+    for place in range(len(original) + 1):
+        for unit in added.get(place, ()):
+            merged += unit
+        if place < len(original) and place not in gone:
+            merged += original[place]
+    return tuple(merged)
+
+
+def _removed(original: Sequence[Unit], change: Edits) -> tuple[str, ...]:
+    return tuple(word for place in sorted(change.removed) for word in original[place])
+
+
+def _single(words: Sequence[str]) -> tuple[Unit, ...]:
+    return tuple((word,) for word in words)

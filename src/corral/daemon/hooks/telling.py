@@ -1,0 +1,125 @@
+"""What one start of a module is told about runs: about each instance in order, about several at once."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Coroutine
+from typing import Any, Final, NamedTuple
+
+import structlog
+
+from corral.errors import CorralError
+from corral.modules.failures import ModuleBusy, ModuleRaised
+from corral.modules.scope import Scope
+from corral.sdk.instances import ExitInfo, InstanceHandle
+from corral.sdk.messages import HOOK_PREFIX, HookAnswer, HookArguments
+
+STARTED: Final = "on_instance_started"
+STOPPING: Final = "on_instance_stopping"
+STOPPED: Final = "on_instance_stopped"
+TOLD: Final = frozenset({STARTED, STOPPING, STOPPED})
+
+_AT_ONCE: Final = 16
+"""As many threads as a module has for hooks that block; the rest waits here, where it has no deadline."""
+_MOST_WORDS: Final = 8192
+_BUSY_SECONDS: Final = 0.05
+_log = structlog.get_logger("corral.daemon.hooks")
+
+Spawn = Callable[[Coroutine[Any, Any, None], str], object]
+"""Makes a task that its owner ends at the latest with itself."""
+
+
+class _Word(NamedTuple):
+    hook: str
+    values: dict[str, Any]
+    done: asyncio.Future[bool]
+    """Over, one way or another: whether the module was called, or was gone before. Cancelled when it is not
+    over and never will be."""
+
+
+class Lane:
+    """From a module's becoming ACTIVE until it is no longer. What it still has to hear then is dropped: its
+    next start begins anew with every run that lives."""
+
+    def __init__(self, scope: Scope, spawn: Spawn) -> None:
+        self.scope = scope
+        self.retired = False
+        self._spawn = spawn
+        self._places = asyncio.Semaphore(_AT_ONCE)
+        self._waiting: dict[str, deque[_Word]] = {}
+        self._words = 0
+        self._begun: set[str] = set()
+
+    @property
+    def live(self) -> bool:
+        return not self.retired and self.scope.serving and not self.scope.process.death.done()
+
+    def tell_started(self, run: str, handle: InstanceHandle) -> None:
+        """Once for each run."""
+        if run not in self._begun and self.tell(STARTED, handle) is not None:
+            self._begun.add(run)
+
+    def tell_stopped(self, run: str, handle: InstanceHandle, exit: ExitInfo) -> asyncio.Future[bool] | None:
+        self._begun.discard(run)
+        return self.tell(STOPPED, handle, exit=exit)
+
+    def tell(self, hook: str, handle: InstanceHandle, **more: object) -> asyncio.Future[bool] | None:
+        """Behind what it still has to hear about this instance; None: it does not want to hear it."""
+        if hook not in self.scope.hooks or not self.live:
+            return None
+        id = handle.instance_id
+        if self._words >= _MOST_WORDS:  # runs come and go faster than it listens
+            _log.error("hooks.too_many_waiting", module=self.scope.module_id, instance=id, hook=hook)
+            return None
+        word = _Word(hook, {"handle": handle, **more}, asyncio.get_running_loop().create_future())
+        self._words += 1
+        words = self._waiting.get(id)
+        if words is None:
+            words = self._waiting[id] = deque((word,))
+            self._spawn(self._say(id, words), f"hooks/tell/{id}/{self.scope.module_id}")
+        else:
+            words.append(word)
+        return word.done
+
+    async def _say(self, id: str, words: deque[_Word]) -> None:
+        try:
+            while words:
+                async with self._places:
+                    called = await self._call(id, words[0])
+                self._words -= 1
+                done = words.popleft().done
+                if not done.done():
+                    done.set_result(called)
+        finally:
+            del self._waiting[id]
+            self._words -= len(words)
+            for word in words:
+                word.done.cancel()
+
+    async def _call(self, id: str, word: _Word) -> bool:
+        """With the module's own deadline, and blamed on it: nobody else was late. False: it was gone already."""
+        while self.live:
+            try:
+                await self.scope.call(
+                    word.hook,
+                    HOOK_PREFIX + word.hook,
+                    HookArguments(values=word.values),
+                    answer=HookAnswer,
+                    deadline=self.scope.hook_deadline,
+                )
+            except ModuleBusy:  # with others' calls: it was not even asked
+                await asyncio.sleep(_BUSY_SECONDS)
+                continue
+            except ModuleRaised:
+                pass  # said already, with its traceback
+            except CorralError as error:
+                _log.warning(
+                    "hooks.not_heard",
+                    module=self.scope.module_id,
+                    instance=id,
+                    hook=word.hook,
+                    reason=str(error),
+                )
+            return True
+        return False

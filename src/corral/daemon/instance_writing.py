@@ -1,0 +1,155 @@
+"""Changing files in a working directory while its workload may be changing them too.
+
+As in `instance_files` every directory is opened beneath the one before and no link is followed. What is
+written belongs to whom the working directory belongs to. A file is replaced by a rename beside it, so that
+it is there as a whole or not at all. Everything here blocks.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import pathlib
+import secrets
+import stat
+from typing import Final
+
+from corral.daemon.beneath import DIRECTORY, parent_of
+from corral.domain.file_paths import check_path
+from corral.errors import Code, Rejected
+
+_MODE: Final = 0o644
+_NEW: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+_MORE: Final = os.O_WRONLY | os.O_APPEND | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+_TAKEN: Final = frozenset(
+    {errno.EISDIR, errno.ENOTDIR, errno.EEXIST, errno.ENOTEMPTY, errno.ELOOP, errno.ENXIO}
+)
+
+
+def write_file(root: pathlib.Path, path: str, content: bytes, *, append: bool = False) -> None:
+    """Replace a regular file or make it, or add to its end. PATH_REFUSED for anything else that lies there
+    or on the way; OSError, then nothing was written."""
+    check_path(path, field="path")
+    top = os.open(root, DIRECTORY)
+    try:
+        owner = _owner(top)
+        with parent_of(top, path, make=True, owner=owner) as here:
+            name = path.rpartition("/")[2]
+            present = _regular(here, name, path)
+            if append and present is not None:
+                _append(here, name, path, content)
+            else:
+                mode = _MODE if present is None else stat.S_IMODE(present.st_mode) & 0o777
+                _replace(here, name, path, content, owner, mode)
+    finally:
+        os.close(top)
+
+
+def remove_file(root: pathlib.Path, path: str) -> bool:
+    """A file or link, or a directory that is empty; False when there was none. PATH_REFUSED for a directory
+    that is not, and for what leads out; OSError."""
+    check_path(path, field="path")
+    top = os.open(root, DIRECTORY)
+    try:
+        with parent_of(top, path) as here:
+            name = path.rpartition("/")[2]
+            if stat.S_ISDIR(os.stat(name, dir_fd=here, follow_symlinks=False).st_mode):
+                os.rmdir(name, dir_fd=here)
+            else:
+                os.unlink(name, dir_fd=here)
+    except FileNotFoundError:
+        return False
+    except OSError as error:
+        if error.errno in _TAKEN:
+            raise Rejected(
+                Code.PATH_REFUSED,
+                f"'{path}' is a directory that is not empty",
+                hint="remove what is in it first",
+            ) from error
+        raise
+    finally:
+        os.close(top)
+    return True
+
+
+def _owner(top: int) -> tuple[int, int] | None:
+    """Whose the working directory is; None when we can make nothing but our own."""
+    found = os.fstat(top)
+    return (found.st_uid, found.st_gid) if os.geteuid() == 0 else None
+
+
+def _regular(here: int, name: str, path: str) -> os.stat_result | None:
+    """What lies there; None when nothing does."""
+    try:
+        found = os.stat(name, dir_fd=here, follow_symlinks=False)
+    except FileNotFoundError:
+        return None
+    if not stat.S_ISREG(found.st_mode):
+        raise _no_file(path)
+    return found
+
+
+def _replace(
+    here: int, name: str, path: str, content: bytes, owner: tuple[int, int] | None, mode: int
+) -> None:
+    temporary = f".corral-{secrets.token_hex(8)}"
+    descriptor = os.open(temporary, _NEW, 0o600, dir_fd=here)
+    try:
+        try:
+            _write(descriptor, content)
+            if owner is not None:
+                os.fchown(descriptor, *owner)
+            os.fchmod(descriptor, mode)
+        finally:
+            os.close(descriptor)
+        os.rename(temporary, name, src_dir_fd=here, dst_dir_fd=here)
+    except BaseException as error:
+        with contextlib.suppress(OSError):
+            os.unlink(temporary, dir_fd=here)
+        if isinstance(error, OSError) and error.errno in _TAKEN:
+            raise _no_file(path) from error
+        raise
+
+
+def _append(here: int, name: str, path: str, content: bytes) -> None:
+    """To the very file that is there: whoever has it open sees it grow. A file with another name may be one
+    that lies elsewhere."""
+    try:
+        descriptor = os.open(name, _MORE, dir_fd=here)
+    except OSError as error:
+        if error.errno in _TAKEN:
+            raise _no_file(path) from error
+        raise
+    try:
+        found = os.fstat(descriptor)
+        if not stat.S_ISREG(found.st_mode) or found.st_nlink > 1:
+            raise _no_file(path)
+        try:
+            _write(descriptor, content)
+        except OSError:
+            _take_back(descriptor, found.st_size, len(content))
+            raise
+    finally:
+        os.close(descriptor)
+
+
+def _take_back(descriptor: int, size: int, most: int) -> None:
+    """What fitted of what did not fit as a whole, unless others have written behind it."""
+    with contextlib.suppress(OSError):
+        if size < os.fstat(descriptor).st_size < size + most:
+            os.ftruncate(descriptor, size)
+
+
+def _write(descriptor: int, content: bytes) -> None:
+    rest = memoryview(content)
+    while rest:
+        rest = rest[os.write(descriptor, rest) :]
+
+
+def _no_file(path: str) -> Rejected:
+    return Rejected(
+        Code.PATH_REFUSED,
+        f"'{path}' is no regular file of the instance's own",
+        hint="links, directories and the like are not written to; nothing was",
+    )

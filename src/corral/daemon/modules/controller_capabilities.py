@@ -1,0 +1,192 @@
+"""Capabilities of the controller, for modules of this node (`from: controller`)."""
+
+from __future__ import annotations
+
+import asyncio
+import pathlib
+from collections.abc import Callable, Mapping
+from typing import Final
+
+import msgspec
+import structlog
+
+from corral.daemon.link.connection import Connection
+from corral.daemon.link.link import Order, Reply
+from corral.daemon.modules.remembered_offers import Offer, RememberedOffers
+from corral.domain.module_graph import Provided
+from corral.errors import Code, CorralError, Rejected, Retryable
+from corral.modules.capability_calls import LONGEST_CALL, seconds_of, unavailable
+from corral.modules.scope import Scope
+from corral.sdk.messages import CapabilityAnswer, CapabilityRequest
+from corral.system.entropy import Entropy, new_id
+from corral.wire import features
+from corral.wire.v1.link_pb2 import ControllerMessage, DaemonMessage
+from corral.wire.v1.module_pb2 import CapabilityCall, CapabilityResult
+
+MOST_CALLS: Final = 64
+"""Calls of all modules of this node that the controller has not answered."""
+ARGUMENT_BYTES: Final = 256 * 1024
+_PATIENCE: Final = LONGEST_CALL + 1.0
+"""For a call whose deadline is the controller's to choose: its word comes first."""
+_LATER: Final = frozenset({429, 503, 504})
+_log = structlog.get_logger("corral.daemon.modules.capabilities")
+
+_Answer = asyncio.Future[CapabilityResult]
+
+
+class ControllerCapabilities:
+    """`RemoteCapabilities` over the link. Offers outlive the connection and the daemon; calls do not."""
+
+    def __init__(
+        self,
+        *,
+        path: pathlib.Path,
+        send: Callable[[DaemonMessage], bool],
+        entropy: Entropy,
+    ) -> None:
+        self._memory = RememberedOffers(path)
+        self._send = send
+        self._entropy = entropy
+        self._reachable = False
+        self._changed: Callable[[set[str]], None] = lambda _: None
+        self._calls: dict[str, _Answer] = {}
+        self.handlers: dict[str, Order] = {
+            "capability_offers": self._offered,
+            "capability_result": self._answered,
+        }
+
+    async def close(self) -> None:
+        """Nobody waits any more, and what was offered last is on disk."""
+        self.on_disconnected()
+        await self._memory.close()
+
+    # --- what is offered ------------------------------------------------------------------------
+    def offers(self) -> Mapping[str, Provided]:
+        return {id: Provided(offer.version, offer.provider) for id, offer in self._memory.offers.items()}
+
+    def deprecated(self, id: str) -> bool:
+        offer = self._memory.offers.get(id)
+        return offer is not None and offer.deprecated
+
+    @property
+    def reachable(self) -> bool:
+        return self._reachable
+
+    def on_change(self, changed: Callable[[set[str]], None]) -> None:
+        self._changed = changed
+
+    def _offered(self, _: Reply, message: ControllerMessage) -> None:
+        if not self._reachable:
+            return  # of a connection that is over
+        before = self._memory.offers
+        now = {
+            offer.capability_id: Offer(
+                version=offer.version, provider=offer.provider, deprecated=offer.deprecated
+            )
+            for offer in message.capability_offers.offers
+        }
+        changed = {id for id in before.keys() | now.keys() if before.get(id) != now.get(id)}
+        if changed:
+            self._memory.replace(now)
+            self._changed(changed)
+
+    # --- the link -------------------------------------------------------------------------------
+    def on_connected(self, connection: Connection) -> None:
+        self._reach(features.MODULES in connection.features)
+
+    def on_disconnected(self) -> None:
+        """Calls under way fail: their answers would have come by the old stream. Idempotent."""
+        self._reach(False)
+        calls, self._calls = self._calls, {}
+        for answer in calls.values():
+            if not answer.done():
+                answer.set_exception(_ConnectionLost())
+
+    def _reach(self, reachable: bool) -> None:
+        if reachable is not self._reachable:
+            self._reachable = reachable
+            if self._memory.offers:
+                self._changed(set(self._memory.offers))
+
+    # --- calls ----------------------------------------------------------------------------------
+    async def call(self, consumer: Scope, request: CapabilityRequest) -> CapabilityAnswer:
+        """MODULE_BUSY with too many under way, BODY_TOO_LARGE for arguments no frame should carry."""
+        self._check(request)
+        patience = seconds_of(request.deadline_ms, default=0) or _PATIENCE
+        call_id = new_id("call", self._entropy)
+        answer: _Answer = asyncio.get_running_loop().create_future()
+        self._calls[call_id] = answer
+        try:
+            if not self._send(DaemonMessage(capability_call=_frame(call_id, consumer, request))):
+                raise unavailable(request.capability, "the controller is away")
+            async with asyncio.timeout(patience):
+                result = await answer
+        except TimeoutError:
+            raise Retryable(
+                Code.MODULE_TIMEOUT,
+                f"'{request.capability}.{request.method}' took longer than {patience:g} s",
+            ) from None
+        except _ConnectionLost:
+            raise unavailable(request.capability, "the controller went away during the call") from None
+        finally:
+            self._calls.pop(call_id, None)
+        return _value(request.capability, result)
+
+    def _check(self, request: CapabilityRequest) -> None:
+        if request.capability not in self._memory.offers:
+            raise unavailable(request.capability, "no active module of the controller provides it")
+        if not self._reachable:
+            raise unavailable(request.capability, "the controller is away")
+        size = len(bytes(request.arguments))
+        if size > ARGUMENT_BYTES:
+            raise Rejected(
+                Code.BODY_TOO_LARGE,
+                f"the arguments of '{request.capability}.{request.method}' have {size} bytes,"
+                f" at most {ARGUMENT_BYTES} are taken",
+                hint="ask in smaller pieces",
+            )
+        if len(self._calls) >= MOST_CALLS:
+            raise Retryable(
+                Code.MODULE_BUSY,
+                f"the modules of this node wait for {len(self._calls)} answers of the controller already",
+                hint="try again in a moment",
+                retry_after=1.0,
+            )
+
+    def _answered(self, _: Reply, message: ControllerMessage) -> None:
+        result = message.capability_result
+        answer = self._calls.pop(result.call_id, None)
+        if answer is None or answer.done():
+            _log.debug("capability.late_result", call=result.call_id)
+            return
+        answer.set_result(result)
+
+
+class _ConnectionLost(Exception):
+    """In the place of an answer."""
+
+
+def _frame(call_id: str, consumer: Scope, request: CapabilityRequest) -> CapabilityCall:
+    return CapabilityCall(
+        call_id=call_id,
+        capability_id=request.capability,
+        method=request.method,
+        arguments_msgpack=bytes(request.arguments),
+        deadline_ms=round(seconds_of(request.deadline_ms, default=0) * 1000),
+        module_id=consumer.module_id,
+    )
+
+
+def _value(capability: str, result: CapabilityResult) -> CapabilityAnswer:
+    if result.error_code:
+        raise _error(capability, result)
+    return CapabilityAnswer(value=msgspec.Raw(result.result_msgpack or b"\xc0"))
+
+
+def _error(capability: str, result: CapabilityResult) -> CorralError:
+    """As the registry of the controller raised it."""
+    code = Code.__members__.get(result.error_code)
+    if code is None:  # a newer controller may know more of them
+        return Rejected(Code.MODULE_FAILED, f"'{capability}': {result.error_code}: {result.error_message}")
+    kind = Retryable if code.status in _LATER else Rejected
+    return kind(code, result.error_message)

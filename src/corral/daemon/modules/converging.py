@@ -1,0 +1,260 @@
+"""From what is wanted of a module to what is: the acts, each of which may be done again without harm."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any, Final
+
+import structlog
+
+from corral.daemon.modules.cached_archives import CachedArchives, Received
+from corral.daemon.modules.disk_book import DiskBook, Refusal
+from corral.daemon.modules.incoming import Incoming
+from corral.daemon.modules.reports import lost_archive
+from corral.daemon.modules.wanted import Settings, Wanted, WantedPackage
+from corral.domain.module_manifest import Manifest, ModuleHost
+from corral.domain.module_phases import ModuleIntent, ModulePhase
+from corral.domain.module_records import PackageRecord
+from corral.domain.version_ranges import parse_range
+from corral.errors import Code, CorralError, Rejected, Retryable
+from corral.modules.archive_reading import ArchiveFacts
+from corral.modules.archive_refusals import too_large
+from corral.modules.engine import ModuleEngine
+from corral.modules.manifest_reading import read_manifest
+from corral.modules.settings import check_settings
+from corral.modules.upgrade import UpgradeFailed
+from corral.sdk.version import SDK_VERSION
+from corral.system.clock import Clock
+from corral.system.threads import to_end
+
+_FOR_GOOD: Final = frozenset(
+    {
+        Code.SIGNATURE_VERIFICATION_FAILED,
+        Code.MANIFEST_INVALID,
+        Code.ARCHIVE_INVALID,
+        Code.ARCHIVE_TOO_LARGE,
+        Code.PATH_REFUSED,
+        Code.MODULE_INCOMPATIBLE,
+        Code.MODULE_UPGRADE_FAILED,
+    }
+)
+"""What this archive would meet again: it is not asked for until an operator says so."""
+_PASSING: Final = ("waiting_for_capability:", "capability_conflict:")
+"""Why an upgrade failed that may succeed as soon as other modules have come."""
+_log = structlog.get_logger("corral.daemon.modules")
+
+Obtain = Callable[[Awaitable[Any], str], Awaitable[Any]]
+"""Waits for something that may take for ever, unless fetching this digest becomes pointless meanwhile."""
+
+
+class Converging:
+    """Acts on behalf of one module at a time for each id; the caller sees to that."""
+
+    def __init__(
+        self,
+        *,
+        engine: ModuleEngine,
+        book: DiskBook,
+        archives: CachedArchives,
+        incoming: Incoming,
+        max_bytes: int,
+        clock: Clock,
+        forget: Callable[[str], None],
+    ) -> None:
+        """`forget` is told of modules that are gone."""
+        self._engine = engine
+        self._book = book
+        self._archives = archives
+        self._incoming = incoming
+        self._max_bytes = max_bytes
+        self._clock = clock
+        self._forget = forget
+
+    async def bring_about(self, id: str, wanted: Wanted, patiently: Obtain) -> None:
+        """Raises what stood in the way; then what came before it is done. Retryable: try again."""
+        if wanted.gone:
+            await self._remove(id)
+            return
+        if wanted.package is not None:
+            await self._bring(id, wanted, wanted.package, patiently)
+        if self._book.find(id) is not None:
+            await self._adjust(id, wanted)
+        elif wanted.package is None:
+            _log.warning("module.order_ignored", module=id, reason="it is not installed on this node")
+
+    async def _remove(self, id: str) -> None:
+        """Record, process, archive and tree; also what was refused and never ran."""
+        if self._book.find(id) is not None:
+            await self._engine.uninstall(id)
+        await self._book.remove(id, reason="uninstall")
+        self._forget(id)
+
+    # --- the archive ----------------------------------------------------------------------------
+    async def _bring(self, id: str, wanted: Wanted, package: WantedPackage, patiently: Obtain) -> None:
+        """The wanted archive in the place of whatever there is. Same digest: nothing at all."""
+        record, refused = self._book.find(id), self._book.package(id).refused
+        mending = lost_archive(record)
+        if record is not None and record.sha256 == package.sha256 and not mending:
+            return
+        if refused is not None and refused.sha256 == package.sha256 and not package.again:
+            return
+        if record is None and await self._declined(id, package):
+            return
+        with self._archives.pinned(package.sha256, *([record.sha256] if record else [])):
+            try:
+                received = await self._obtained(id, package, patiently)
+                _check(id, package, received.facts)
+                await self._put_in_place(id, wanted, received)
+            except Rejected as error:
+                await self._incoming.drop(package.sha256)  # unlike what was cut off: that is gone on with
+                await self._mind_refusal(id, package, error)
+                raise
+
+    async def _declined(self, id: str, package: WantedPackage) -> bool:
+        """By the frame's word, which counts only here."""
+        if not package.manifest_text:
+            return False
+        try:
+            manifest = await to_end(read_manifest, package.manifest_text)
+        except CorralError:
+            return False  # the archive has the last word
+        return _not_ours(id, manifest)
+
+    async def _obtained(self, id: str, package: WantedPackage, patiently: Obtain) -> Received:
+        sha256, sidecar = package.sha256, package.sidecar
+        if await self._archives.holds(sha256):
+            return await self._archives.recall(sha256=sha256, sidecar=sidecar)
+        if package.size > self._max_bytes:
+            raise too_large(f"the module's archive has {package.size} bytes", f"{self._max_bytes} bytes")
+        if package.content:
+            path = await self._incoming.write(sha256, package.content)
+        else:
+            path = await patiently(self._incoming.fetch(id, sha256=sha256, size=package.size), sha256)
+        received = await self._archives.receive(path, sha256=sha256, sidecar=sidecar)
+        await self._incoming.drop(sha256)
+        return received
+
+    async def _mind_refusal(self, id: str, package: WantedPackage, error: Rejected) -> None:
+        """The old version runs on. What may succeed by itself is not held against the archive."""
+        _log.error(
+            "module.refused", module=id, sha256=package.sha256, code=error.code.name, reason=str(error)
+        )
+        if isinstance(error, UpgradeFailed) and error.reason.startswith(_PASSING):
+            raise Retryable(error.code, error.message, hint=error.hint) from error
+        if error.code in _FOR_GOOD and not package.mends:
+            refusal = Refusal(
+                sha256=package.sha256,
+                version=package.version,
+                code=error.code.name,
+                error=_told(error),
+                at=self._clock.now(),
+            )
+            await self._book.refuse(id, refusal)
+
+    # --- the module -----------------------------------------------------------------------------
+    async def _put_in_place(self, id: str, wanted: Wanted, received: Received) -> None:
+        record = self._book.find(id)
+        if _not_ours(id, received.facts.manifest):
+            if record is not None:
+                await self._remove(id)
+            return
+        fresh = await self._record(record, wanted, received)
+        if record is None:
+            await self._engine.install(fresh)
+        elif record.sha256 == fresh.sha256:
+            await self._book.forgive(id)
+            if record.phase is ModulePhase.FAILED:
+                await self._engine.recover(id)
+        else:
+            if wanted.intent not in (None, ModuleIntent.ACTIVE):
+                await self._follow_intent(record, wanted)  # before it is brought up for nothing
+            story = await self._engine.upgrade(fresh, rollback=True)
+            _log.info("module.upgraded", module=id, version=fresh.version, story=list(story.lines))
+        if wanted.settings is not None:
+            await self._book.note_settings(id, wanted.settings.sha256)
+
+    async def _record(
+        self, current: PackageRecord | None, wanted: Wanted, received: Received
+    ) -> PackageRecord:
+        facts, now = received.facts, self._clock.now()
+        given = wanted.settings.values if wanted.settings else current.settings if current else {}
+        settings = await to_end(check_settings, facts.manifest.config, given)
+        intent = wanted.intent or (current.intent if current else ModuleIntent.ACTIVE)
+        return PackageRecord(
+            id=facts.manifest.id,
+            version=facts.manifest.version,
+            sha256=facts.sha256,
+            size=facts.size,
+            manifest=facts.manifest,
+            intent=intent,
+            paused_reason=wanted.paused_reason if intent is ModuleIntent.PAUSED else "",
+            settings=settings,
+            signature=received.signature,
+            installed_at=current.installed_at if current else now,
+            updated_at=now,
+        )
+
+    async def _adjust(self, id: str, wanted: Wanted) -> None:
+        """Intent, settings, and what was asked for beyond them."""
+        record = self._require(id)
+        await self._follow_intent(record, wanted)
+        if wanted.settings is not None:
+            await self._follow_settings(id, wanted.settings)
+        elif wanted.reload:
+            await self._engine.reload(id, self._require(id).settings)
+        if wanted.recover and self._require(id).phase is ModulePhase.FAILED:
+            await self._engine.recover(id)
+
+    async def _follow_intent(self, record: PackageRecord, wanted: Wanted) -> None:
+        intent = wanted.intent or record.intent
+        reason = wanted.paused_reason if wanted.intent is ModuleIntent.PAUSED else ""
+        if wanted.intent is not None and (intent, reason) != (record.intent, record.paused_reason):
+            await self._engine.want(record.id, intent, paused_reason=reason)
+
+    async def _follow_settings(self, id: str, settings: Settings) -> None:
+        record = self._require(id)
+        checked = await to_end(check_settings, record.manifest.config, settings.values)
+        if checked != record.settings:
+            await self._engine.reload(id, checked)
+        await self._book.note_settings(id, settings.sha256)
+
+    def _require(self, id: str) -> PackageRecord:
+        record = self._book.find(id)
+        if record is None:
+            raise Rejected(Code.NOT_FOUND, f"module '{id}' is not installed on this node")
+        return record
+
+
+def _told(error: Rejected) -> str:
+    """The short truth in the first line, the story after it."""
+    return f"{error.trouble}\n{error}" if isinstance(error, UpgradeFailed) else str(error)
+
+
+def _not_ours(id: str, manifest: Manifest) -> bool:
+    if ModuleHost.DAEMON in manifest.hosts:
+        return False
+    _log.info("module.not_for_nodes", module=id, version=manifest.version, hosts=list(manifest.hosts))
+    return True
+
+
+def _check(id: str, package: WantedPackage, facts: ArchiveFacts) -> None:
+    """The archive's own word on what it is, against the frame's."""
+    manifest = facts.manifest
+    for field, found, said in (
+        ("id", manifest.id, id),
+        ("version", manifest.version, package.version or manifest.version),
+    ):
+        if found != said:
+            raise Rejected(
+                Code.MANIFEST_INVALID,
+                f"the archive {facts.sha256[:12]} was sent as {field} '{said}', but its manifest says '{found[:80]}'",
+                hint="install the module again at the controller",
+                field=field,
+            )
+    if not parse_range(manifest.api).allows(SDK_VERSION):
+        raise Rejected(
+            Code.MODULE_INCOMPATIBLE,
+            f"module {manifest.id} is built for corral.sdk {manifest.api}, this node has {SDK_VERSION}",
+            hint="bring the node to the controller's version of Corral",
+            field="api",
+        )

@@ -1,0 +1,193 @@
+"""The node's book of modules: one file a module, replaced whole, so that a kill at any moment leaves a step done
+or not begun. What is told to the controller is told once it is on disk.
+
+Beside the record a file holds what only the node knows of a module: an archive that did not come up here, and
+which settings the controller gave last.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import datetime as dt
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Final
+
+import msgspec
+import structlog
+
+from corral.daemon.durable import store
+from corral.domain.module_decisions import not_installed
+from corral.domain.module_records import PackageRecord
+from corral.errors import Code, CorralError, Rejected, Retryable
+from corral.modules.book import Change, Told
+from corral.system.clock import Clock
+from corral.system.files import make_directory, read_versioned, sync_directory
+from corral.system.threads import to_end
+
+FORMAT: Final = "corral-node-module"
+VERSION: Final = 1
+_SUFFIX: Final = ".json"
+_DAMAGED: Final = ".damaged"
+_log = structlog.get_logger("corral.daemon.modules")
+
+
+class Refusal(msgspec.Struct, frozen=True, kw_only=True):
+    """An archive that did not come up here. It is not tried again until an operator says so."""
+
+    sha256: str
+    version: str
+    code: str
+    error: str
+    at: dt.datetime
+
+
+class NodePackage(msgspec.Struct, frozen=True, kw_only=True):
+    """All that a node keeps of a module. Without a record nothing of it was ever installed here."""
+
+    id: str
+    record: PackageRecord | None = None
+    settings_sha256: str = ""
+    """Of the settings as the controller wrote them; empty: never given."""
+    refused: Refusal | None = None
+
+
+Kept = Callable[[NodePackage, NodePackage, str], None]
+"""Told what was and what is, after each change, and why a record went."""
+
+
+class DiskBook:
+    """The `PackageBook` of a node. `load` comes first; everything else belongs to the loop's thread."""
+
+    def __init__(self, directory: Path, *, clock: Clock, kept: Kept) -> None:
+        self._directory = directory
+        self._clock = clock
+        self._kept = kept
+        self._packages: dict[str, NodePackage] = {}
+        self._turns: dict[str, asyncio.Lock] = {}
+
+    def load(self) -> None:
+        """Read everything. A file that cannot be read is set aside: the controller gives the module again.
+        Blocking."""
+        make_directory(self._directory)
+        for path in sorted(self._directory.iterdir()):
+            if path.name.startswith("."):
+                path.unlink(missing_ok=True)  # a write that was cut off
+            elif path.suffix == _SUFFIX:
+                self._read(path)
+
+    def _read(self, path: Path) -> None:
+        try:
+            package = read_versioned(path, NodePackage, name=FORMAT, version=VERSION)
+            if package is None or package.id != path.stem or _foreign(package):
+                raise Rejected(Code.FORMAT_INVALID, f"{path} tells of another module")
+        except (CorralError, OSError) as error:
+            _log.error("module.record_set_aside", module=path.stem, path=str(path), reason=str(error))
+            path.replace(path.with_name(path.name + _DAMAGED))
+        else:
+            self._packages[package.id] = package
+
+    # --- looking --------------------------------------------------------------------------------
+    def find(self, id: str) -> PackageRecord | None:
+        return self.package(id).record
+
+    def all(self) -> list[PackageRecord]:
+        return [package.record for package in self._packages.values() if package.record is not None]
+
+    def package(self, id: str) -> NodePackage:
+        """What is known of a module, if only that there is nothing."""
+        return self._packages.get(id) or NodePackage(id=id)
+
+    def packages(self) -> list[NodePackage]:
+        """Everything there is something of, by id."""
+        return [self._packages[id] for id in sorted(self._packages)]
+
+    # --- the port -------------------------------------------------------------------------------
+    async def step(
+        self,
+        id: str,
+        change: Change,
+        *,
+        also: Sequence[Told] = (),  # noqa: ARG002 - of this host's registry: nothing that the controller keeps
+    ) -> PackageRecord:
+        async with self._turn(id):
+            before = self.package(id)
+            if before.record is None:
+                raise not_installed(id, [record.id for record in self.all()])
+            record = change(before.record)
+            if record == before.record:
+                return record
+            moved = record.sha256 != before.record.sha256
+            refused = None if moved else before.refused
+            await self._store(before, msgspec.structs.replace(before, record=record, refused=refused))
+            return record
+
+    async def add(self, record: PackageRecord) -> PackageRecord:
+        async with self._turn(record.id):
+            before = self.package(record.id)
+            if before.record is not None:
+                raise Rejected(Code.ALREADY_EXISTS, f"module '{record.id}' is installed already")
+            await self._store(before, NodePackage(id=record.id, record=record))
+            return record
+
+    async def remove(self, id: str, *, reason: str) -> None:
+        """Whatever is known of it goes, also what was refused."""
+        async with self._turn(id):
+            before = self._packages.get(id)
+            if before is None:
+                return
+            await to_end(_unlink, self._path(id))
+            del self._packages[id]
+            self._kept(before, NodePackage(id=id), reason)
+
+    # --- what only a node keeps -----------------------------------------------------------------
+    async def refuse(self, id: str, refusal: Refusal) -> None:
+        """This archive does not run here; whatever does stays as it is."""
+        async with self._turn(id):
+            before = self.package(id)
+            await self._store(before, msgspec.structs.replace(before, refused=refusal))
+
+    async def forgive(self, id: str) -> None:
+        """Nothing is held against the archive that was refused."""
+        async with self._turn(id):
+            before = self.package(id)
+            if before.refused is not None and before.record is None:
+                await to_end(_unlink, self._path(id))
+                del self._packages[id]
+            elif before.refused is not None:
+                await self._store(before, msgspec.structs.replace(before, refused=None))
+
+    async def note_settings(self, id: str, sha256: str) -> None:
+        """The settings that the controller names so are in the record."""
+        async with self._turn(id):
+            before = self.package(id)
+            if before.record is not None and before.settings_sha256 != sha256:
+                await self._store(before, msgspec.structs.replace(before, settings_sha256=sha256))
+
+    # --- the disk -------------------------------------------------------------------------------
+    def _turn(self, id: str) -> asyncio.Lock:
+        return self._turns.setdefault(id, asyncio.Lock())
+
+    def _path(self, id: str) -> Path:
+        return self._directory / f"{id}{_SUFFIX}"
+
+    async def _store(self, before: NodePackage, after: NodePackage) -> None:
+        await to_end(store, self._path(after.id), after, name=FORMAT, version=VERSION)
+        self._packages[after.id] = after
+        self._kept(before, after, "")
+
+
+def _foreign(package: NodePackage) -> bool:
+    return package.record is not None and package.record.id != package.id
+
+
+def _unlink(path: Path) -> None:
+    try:
+        path.unlink(missing_ok=True)
+        sync_directory(path.parent)
+    except OSError as error:
+        raise Retryable(
+            Code.STORE_UNAVAILABLE,
+            f"{path} cannot be removed: {error.strerror or error}",
+            hint="check its disk and permissions; it is tried again",
+        ) from error

@@ -1,0 +1,197 @@
+"""The modules of a node: started from its own disk, with or without a controller, and then as the controller wants
+them."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final
+
+import structlog
+
+from corral.daemon.link.connection import Connection
+from corral.daemon.link.link import Order
+from corral.daemon.modules.cached_archives import CachedArchives
+from corral.daemon.modules.converging import Converging
+from corral.daemon.modules.disk_book import DiskBook, NodePackage
+from corral.daemon.modules.gate import Gate
+from corral.daemon.modules.incoming import Incoming
+from corral.daemon.modules.reception import Reception
+from corral.daemon.modules.reports import set_entry, state_updates
+from corral.domain.module_manifest import ModuleHost
+from corral.modules.engine import ModuleEngine
+from corral.modules.module_log import ModuleLogs
+from corral.modules.module_metrics import ModuleMetrics
+from corral.modules.operations import NoticeHandler, Operation
+from corral.modules.process import ProcessHouse
+from corral.modules.remote_capabilities import RemoteCapabilities
+from corral.modules.scheduling import ModuleSchedules
+from corral.modules.scope import Scope
+from corral.signing import Verifier, open_verifier
+from corral.system.clock import Clock
+from corral.system.config_schema import DaemonConfig
+from corral.system.entropy import Entropy
+from corral.system.threads import to_end
+from corral.wire.v1.link_pb2 import DaemonMessage
+from corral.wire.v1.module_pb2 import ModuleSetEntry
+
+_STARTING: Final = "still starting"
+_log = structlog.get_logger("corral.daemon.modules")
+
+
+class NodeModules:
+    """`open`, then `begin`; `close` is the end. A node without modules starts no process for them."""
+
+    def __init__(
+        self,
+        *,
+        config: DaemonConfig,
+        node_id: str,
+        report: Callable[[DaemonMessage], None],
+        operations: Sequence[Operation] = (),
+        notices: Mapping[str, NoticeHandler] | None = None,
+        remote: RemoteCapabilities | None = None,
+        on_serving: Callable[[Scope], None] = lambda _: None,
+        on_gone: Callable[[], None] = lambda: None,
+        clock: Clock,
+        entropy: Entropy,
+    ) -> None:
+        """`report` takes what the controller must not miss. `on_gone` is called after each module that went."""
+        settings, place = config.modules, config.data / "modules"
+        self._settings = settings
+        self._report = report
+        self._on_gone = on_gone
+        self._clock = clock
+        self._verifier: Verifier | None = None
+        self._booting: asyncio.Task[None] | None = None
+        self.logs: Final = ModuleLogs(clock=clock)
+        self.metrics: Final = ModuleMetrics()
+        self._book = DiskBook(place / "records", clock=clock, kept=self._kept)
+        self._house = ProcessHouse(directory=place / "processes", clock=clock, entropy=entropy)
+        self._archives = CachedArchives(
+            config.data / "cache" / "modules" / "artifacts",
+            verifier=self._opened_verifier,
+            max_bytes=settings.max_archive_bytes,
+            run_as=settings.run_as,
+        )
+        self._incoming = Incoming(
+            place / "incoming", max_bytes=settings.max_archive_bytes, clock=clock, entropy=entropy
+        )
+        self.engine: Final = ModuleEngine(
+            host=ModuleHost.DAEMON,
+            book=self._book,
+            house=self._house,
+            supply=self._archives,
+            operations=[*ModuleSchedules(clock=clock).operations(), *operations],
+            config=settings,
+            clock=clock,
+            notices={**self.logs.notices(), **self.metrics.notices(), **(notices or {})},
+            node_id=node_id,
+            remote=remote,
+            on_serving=on_serving,
+        )
+        self._gate = Gate(seconds=settings.node_sync_timeout_seconds, clock=clock)
+        self._reception = Reception(
+            book=self._book,
+            archives=self._archives,
+            incoming=self._incoming,
+            converging=Converging(
+                engine=self.engine,
+                book=self._book,
+                archives=self._archives,
+                incoming=self._incoming,
+                max_bytes=settings.max_archive_bytes,
+                clock=clock,
+                forget=self._forget,
+            ),
+            gate=self._gate,
+            entropy=entropy,
+        )
+        self.handlers: Final[dict[str, Order]] = self._reception.handlers
+
+    # --- from start to end ----------------------------------------------------------------------
+    async def open(self) -> None:
+        """What is on the disk is known afterwards. INVALID_CONFIG when `modules.signing` could accept nothing."""
+        self._verifier = await to_end(
+            functools.partial(open_verifier, self._settings.signing, clock=self._clock)
+        )
+        await to_end(self._book.load)
+        await to_end(self._incoming.open)
+
+    def begin(self) -> None:
+        """Start what is in the cache; starts of instances wait for it at the gate."""
+        for record in self._book.all():
+            self._gate.expect(record.id, _STARTING)
+        self._booting = asyncio.create_task(self._boot(), name="modules/boot")
+
+    async def _boot(self) -> None:
+        records = self._book.all()
+        try:
+            await self.engine.boot()
+        finally:
+            for record in records:
+                self._gate.met(record.id, _STARTING)
+        if records:
+            phases = {record.id: record.phase.value for record in self._book.all()}
+            _log.info("modules.booted", **phases)
+
+    async def booted(self) -> None:
+        """Returns when the boot is over."""
+        if self._booting is not None:
+            await asyncio.wait([self._booting])
+
+    async def close(self, *, budget: float) -> list[str]:
+        """`on_stop` and `on_unload` of all, within `budget` seconds; the ids of those that had to be killed.
+        Nothing is left running. May be called again."""
+        await self._reception.close()
+        if self._booting is not None:
+            self._booting.cancel()
+            await asyncio.gather(self._booting, return_exceptions=True)
+        try:
+            stragglers = await self.engine.close(budget=budget)
+        finally:
+            await self._house.close()
+        if stragglers:
+            _log.warning("modules.stragglers", modules=stragglers)
+        return stragglers
+
+    # --- the link -------------------------------------------------------------------------------
+    def set_entries(self) -> list[ModuleSetEntry]:
+        """What this node has, for its handshake."""
+        return [set_entry(package) for package in self._book.packages()]
+
+    def on_connected(self, connection: Connection) -> None:
+        self._reception.on_connected(connection)
+
+    def on_disconnected(self) -> None:
+        self._reception.on_disconnected()
+
+    def _kept(self, before: NodePackage, after: NodePackage, reason: str) -> None:
+        for message in state_updates(before, after, reason, self._clock.now()):
+            self._report(message)
+        self._reception.mend(after)
+
+    def installed(self) -> list[str]:
+        """The ids of the modules that this node has, whether they run or not."""
+        return [record.id for record in self._book.all()]
+
+    # --- for starts -----------------------------------------------------------------------------
+    def serving(self) -> list[Scope]:
+        """The modules that are ACTIVE here."""
+        return self.engine.serving()
+
+    async def settled(self) -> tuple[str, ...]:
+        """Returns when the modules are as they shall be, or after `modules.node_sync_timeout_seconds` with
+        those that were not, as `ID: why`."""
+        return await self._gate.passed(self.engine, self._reception.doing)
+
+    # --- parts ----------------------------------------------------------------------------------
+    def _opened_verifier(self) -> Verifier:
+        assert self._verifier is not None, "open comes first"
+        return self._verifier
+
+    def _forget(self, id: str) -> None:
+        self.logs.forget(id)
+        self.metrics.forget(id)
+        self._on_gone()

@@ -1,0 +1,171 @@
+"""Archives of modules on their way here: over the data channel of whichever session there is, and on from where
+the last one was cut."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import errno
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+import structlog
+
+from corral.daemon.link.backoff import Backoff
+from corral.daemon.link.connection import Connection
+from corral.daemon.link.data_channel import DataChannel, Expect
+from corral.daemon.modules.reports import progress
+from corral.errors import Code, CorralError, Retryable
+from corral.modules.archive_refusals import too_large
+from corral.system.clock import Clock
+from corral.system.entropy import Entropy
+from corral.system.files import make_directory
+from corral.system.threads import to_end
+from corral.wire import features
+
+TRANSFERS: Final = 2
+"""At a time: the controller allows a node a few, and templates and consoles want some."""
+PROGRESS_SECONDS: Final = 1.0
+LONGEST_PAUSE: Final = 15.0
+PART_AGE_SECONDS: Final = 86_400
+_LINE_TROUBLE: Final = frozenset({Code.CONFLICT, Code.STALE_EPOCH})
+"""Of a session that was replaced by the next one; with all that is Retryable, the transfer goes on."""
+_log = structlog.get_logger("corral.daemon.modules")
+
+
+class _Session:
+    """One connection, for as long as it lasts."""
+
+    def __init__(self, connection: Connection) -> None:
+        self.connection = connection
+        self.over = asyncio.Event()
+
+
+class Incoming:
+    """Fetches archives into `directory`. Nobody else puts anything there."""
+
+    def __init__(self, directory: Path, *, max_bytes: int, clock: Clock, entropy: Entropy) -> None:
+        self._directory = directory
+        self._max_bytes = max_bytes
+        self._clock = clock
+        self._entropy = entropy
+        self._session: _Session | None = None
+        self._there = asyncio.Event()
+        self._transfers = asyncio.Semaphore(TRANSFERS)
+        self.fetched: dict[str, tuple[int, int]] = {}
+        """By module: how much has come, of how much, while it does."""
+
+    def open(self) -> None:
+        """What nobody has gone on with for a day goes. Blocking."""
+        make_directory(self._directory)
+        old = time.time() - PART_AGE_SECONDS  # against the times of files, which are wall times too
+        for path in self._directory.iterdir():
+            if path.suffix != ".part" or path.stat().st_mtime < old:
+                path.unlink(missing_ok=True)
+
+    def on_connected(self, connection: Connection) -> None:
+        self.on_disconnected()
+        if features.DATA in connection.features:
+            self._session = _Session(connection)
+            self._there.set()
+
+    def on_disconnected(self) -> None:
+        self._there.clear()
+        if self._session is not None:
+            self._session.over.set()
+            self._session = None
+
+    async def write(self, sha256: str, content: bytes) -> Path:
+        """The file of an archive that came with its frame."""
+        path = self._directory / f"{sha256}.zip"
+        with _disk_faults():
+            await to_end(path.write_bytes, content)
+        return path
+
+    async def fetch(self, id: str, *, sha256: str, size: int) -> Path:
+        """The file of an archive, however many sessions it takes. Raises only what the next attempt would
+        meet again: NOT_FOUND, ARTIFACT_DIGEST_MISMATCH, ARCHIVE_TOO_LARGE."""
+        path = self._directory / f"{sha256}.zip"
+        backoff = Backoff(longest=LONGEST_PAUSE, entropy=self._entropy)
+        while True:
+            await self._there.wait()
+            session = self._session
+            if session is None:
+                continue
+            try:
+                async with self._transfers:
+                    await self._transfer(session, id, path, sha256, size)
+                return path
+            except CorralError as error:
+                if not isinstance(error, Retryable) and error.code not in _LINE_TROUBLE:
+                    raise
+                _log.info("module.fetch_interrupted", module=id, sha256=sha256, reason=str(error))
+                if session is self._session:
+                    await asyncio.sleep(backoff.delay())
+            finally:
+                self.fetched.pop(id, None)
+
+    async def _transfer(self, session: _Session, id: str, path: Path, sha256: str, size: int) -> None:
+        """Ends with its session: what has come is gone on with in the next."""
+        moving = asyncio.create_task(
+            self._move(session.connection, id, path, sha256, size), name=f"modules/fetch/{id}"
+        )
+        over = asyncio.create_task(session.over.wait(), name=f"modules/session/{id}")
+        try:
+            await asyncio.wait([moving, over], return_when=asyncio.FIRST_COMPLETED)
+            if not moving.done():
+                raise Retryable(Code.UNREACHABLE, f"the link to {session.connection.address} was lost")
+            moving.result()
+        finally:
+            for task in (moving, over):
+                task.cancel()
+            await asyncio.gather(moving, over, return_exceptions=True)
+
+    async def _move(self, connection: Connection, id: str, path: Path, sha256: str, size: int) -> None:
+        began = self._clock.monotonic()
+        with _disk_faults():
+            async with DataChannel(connection) as channel:
+                total = await channel.fetch(sha256, path, expect=self._counted(connection, id, size))
+        took = round(self._clock.monotonic() - began, 3)
+        _log.info("module.fetched", module=id, sha256=sha256, bytes=total, seconds=took)
+
+    def _counted(self, connection: Connection, id: str, size: int) -> Expect:
+        told = self._clock.monotonic()
+        limit = min(size or self._max_bytes, self._max_bytes)
+
+        async def count(fetched: int) -> None:
+            nonlocal told
+            if fetched > limit:
+                raise too_large("the module's archive is too large", f"{limit} bytes")
+            self.fetched[id] = (fetched, size)
+            now = self._clock.monotonic()
+            if now - told >= PROGRESS_SECONDS:
+                told = now
+                message = progress(id, fetched=fetched, size=size)
+                connection.outbox.replace(f"module-progress/{id}", message)
+
+        return count
+
+    async def drop(self, sha256: str) -> None:
+        """It is in its place, or nobody wants it any more."""
+        await to_end(self._drop, sha256)
+
+    def _drop(self, sha256: str) -> None:
+        with contextlib.suppress(OSError):
+            for path in self._directory.glob(f"{sha256}.zip*"):
+                path.unlink(missing_ok=True)
+
+
+@contextlib.contextmanager
+def _disk_faults() -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        full = error.errno in (errno.ENOSPC, errno.EDQUOT)
+        raise Retryable(
+            Code.DISK_FULL if full else Code.STORAGE_UNAVAILABLE,
+            f"the module's archive cannot be written: {error.strerror or error}",
+            hint="make room on the disk" if full else "check the data directory and its disk",
+        ) from error

@@ -1,0 +1,139 @@
+"""One module's way to what is wanted of it: one thing at a time, the latest word counts."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Awaitable, Callable
+from typing import Any, Final
+
+import structlog
+
+from corral.daemon.link.backoff import Backoff
+from corral.daemon.modules.converging import Converging
+from corral.daemon.modules.wanted import Wanted
+from corral.errors import Bug, CorralError, Retryable
+from corral.system.entropy import Entropy
+
+LONGEST_PAUSE: Final = 15.0
+_log = structlog.get_logger("corral.daemon.modules")
+
+
+class _Superseded(Exception):
+    """What was waited for is wanted no more."""
+
+
+class Lane:
+    """Takes what is wanted and works until nothing of it is left. `rested` is called each time that it has done
+    what can be done for now, with what stood in the way, if anything did; `idle` when nothing is left."""
+
+    def __init__(
+        self,
+        id: str,
+        converging: Converging,
+        *,
+        entropy: Entropy,
+        rested: Callable[[str, CorralError | None], None],
+        idle: Callable[[], None],
+    ) -> None:
+        self.id = id
+        self._converging = converging
+        self._rested = rested
+        self._idle = idle
+        self._backoff = Backoff(longest=LONGEST_PAUSE, entropy=entropy)
+        self._next: Wanted | None = None
+        self._current: Wanted | None = None
+        self._news = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+
+    @property
+    def busy(self) -> bool:
+        return self._task is not None
+
+    @property
+    def wanted_archive(self) -> str:
+        """The digest that is being brought here, if any."""
+        for wanted in (self._next, self._current):
+            if wanted is not None and wanted.package is not None:
+                return wanted.package.sha256
+        return ""
+
+    def want(self, wanted: Wanted) -> None:
+        """From now on. What has begun is finished first; only waiting is cut short."""
+        self._next = wanted.after(self._next)
+        self._backoff.reset()
+        self._news.set()
+        if self._task is None:
+            self._task = asyncio.create_task(self._run(), name=f"modules/converge/{self.id}")
+
+    async def close(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+
+    async def _run(self) -> None:
+        try:
+            while self._next is not None:
+                await self._turn()
+        finally:
+            self._task = None
+            self._idle()
+
+    async def _turn(self) -> None:
+        wanted, self._next = self._next, None
+        assert wanted is not None
+        self._current = wanted
+        self._news.clear()
+        problem: CorralError | None = None
+        try:
+            await self._converging.bring_about(self.id, wanted, self._patiently)
+        except _Superseded:
+            self._put_back(wanted)
+            return
+        except CorralError as error:
+            problem = error
+        except Exception as error:
+            _log.exception("module.converging_failed", module=self.id, exc_info=error)
+            problem = Bug(f"module '{self.id}' cannot be brought to what is wanted of it: {error!r}")
+        finally:
+            self._current = None
+        if self._next is None:
+            self._rested(self.id, problem)
+        if isinstance(problem, Retryable):
+            self._put_back(wanted)
+            await self._pause(problem)
+
+    def _put_back(self, wanted: Wanted) -> None:
+        """It was not carried out; what has come meanwhile goes before it."""
+        self._next = self._next.after(wanted) if self._next else wanted
+
+    async def _pause(self, problem: Retryable) -> None:
+        """Until it is time for the next attempt, or there is another wish."""
+        delay = self._backoff.delay()
+        _log.warning("module.delayed", module=self.id, seconds=round(delay, 1), reason=str(problem))
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(delay):
+                await self._news.wait()
+
+    async def _patiently(self, waiting: Awaitable[Any], sha256: str) -> Any:
+        """What is waited for, unless another wish makes it pointless."""
+        task = asyncio.ensure_future(waiting)
+        news: asyncio.Task[Any] | None = None
+        try:
+            while not task.done():
+                news = asyncio.create_task(self._news.wait(), name=f"modules/news/{self.id}")
+                await asyncio.wait([task, news], return_when=asyncio.FIRST_COMPLETED)
+                await _ended(news)
+                self._news.clear()
+                if self._next is not None and self._next.needs_other_archive(sha256):
+                    raise _Superseded
+            return task.result()
+        finally:
+            await _ended(task, news)
+
+
+async def _ended(*tasks: asyncio.Future[Any] | None) -> None:
+    there = [task for task in tasks if task is not None]
+    for task in there:
+        task.cancel()
+    await asyncio.gather(*there, return_exceptions=True)

@@ -1,0 +1,75 @@
+"""What modules of a node measure goes to the controller, which shows it with the name of the node."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Final
+
+import structlog
+
+from corral.daemon.link.connection import Connection
+from corral.daemon.modules.metrics_frame import metrics_frame
+from corral.modules.engine import ModuleEngine
+from corral.modules.host_figures import host_figures
+from corral.modules.module_metrics import ModuleMetrics
+from corral.wire import features
+from corral.wire.v1.link_pb2 import DaemonMessage
+
+EVERY_SECONDS: Final = 5.0
+_log = structlog.get_logger("corral.daemon.modules.metrics")
+
+
+class MetricsShipping:
+    """Listens to sessions; while there is one, all figures go up every few seconds. Only the latest counts:
+    what was not sent yet is replaced."""
+
+    def __init__(
+        self,
+        *,
+        metrics: ModuleMetrics,
+        engine: Callable[[], ModuleEngine],
+        every: float = EVERY_SECONDS,
+    ) -> None:
+        self._metrics = metrics
+        self._engine = engine
+        self._every = every
+        self._task: asyncio.Task[None] | None = None
+        self._ending: set[asyncio.Task[None]] = set()
+
+    def on_connected(self, connection: Connection) -> None:
+        self.on_disconnected()
+        if features.MODULES in connection.features:
+            self._task = asyncio.create_task(self._ship(connection), name="modules/metrics")
+
+    def on_disconnected(self) -> None:
+        if self._task is not None:
+            task, self._task = self._task, None
+            self._ending.add(task)
+            task.add_done_callback(self._ending.discard)
+            task.cancel()
+
+    async def close(self) -> None:
+        """Nothing of it runs afterwards."""
+        self.on_disconnected()
+        await asyncio.gather(*self._ending, return_exceptions=True)
+
+    async def _ship(self, connection: Connection) -> None:
+        told = False
+        while True:
+            try:
+                told = self._send(connection, told=told)
+            except Exception as error:  # figures are not worth a daemon that stops telling them
+                _log.error("module.metrics_not_sent", exc_info=error)
+            await asyncio.sleep(self._every)
+
+    def _send(self, connection: Connection, *, told: bool) -> bool:
+        """Whether there was anything. What has gone is told once by a frame without it."""
+        frame = metrics_frame(
+            figures=host_figures(self._engine().all_live()),
+            families=self._metrics.families(),
+            dropped=self._metrics.dropped,
+        )
+        if frame.families or told:
+            connection.outbox.replace("module_metrics", DaemonMessage(module_metrics=frame))
+        return bool(frame.families)

@@ -1,0 +1,184 @@
+"""What modules of a node may do with events: subscribe, unsubscribe, publish.
+
+The controller forwards only the types that somebody here wants, each told once. Its events carry the cursor
+they have in its log; the last one seen is the node's position, from which it goes on after a lost connection.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import structlog
+
+from corral.daemon.link.connection import Connection
+from corral.daemon.link.link import Order, Reply
+from corral.daemon.modules.event_ring import EventRing, Gap
+from corral.daemon.modules.event_wire import read_cursor, read_event, wire_cursor
+from corral.daemon.modules.publishing import EventSpool, Publishing
+from corral.daemon.modules.subscriptions import Interests, NodeSubscription
+from corral.domain.events import START, Cursor, Event
+from corral.errors import Code, Rejected
+from corral.modules.event_handover import SUBSCRIPTION, check_room
+from corral.modules.event_names import name_of, wanted_filter
+from corral.modules.operations import Operation
+from corral.modules.scope import Owned, Scope
+from corral.sdk.messages import PUBLISH, SUBSCRIBE, UNSUBSCRIBE, Nothing, Publish, Subscribe, Unsubscribe
+from corral.system.clock import Clock
+from corral.wire import features
+from corral.wire.v1.link_pb2 import ControllerMessage, DaemonMessage
+from corral.wire.v1.module_pb2 import EventSubscribe, EventUnsubscribe, ModuleEvent
+
+_log = structlog.get_logger("corral.daemon.modules.events")
+
+Key = tuple[int, int]
+
+
+class NodeEvents:
+    """The subscriptions of all modules of this node, each owned by the scope that asked for it. Listens to
+    sessions: each begins with the whole set of types, and no frame of an earlier one counts."""
+
+    def __init__(
+        self,
+        *,
+        node_id: str,
+        spool: EventSpool,
+        send: Callable[[DaemonMessage], bool],
+        clock: Clock,
+        ring: EventRing | None = None,
+    ) -> None:
+        self._node_id = node_id
+        self._send = send
+        self._clock = clock
+        self._publishing = Publishing(spool, clock=clock)
+        self._ring = EventRing() if ring is None else ring
+        self._interests = Interests()
+        self._open: dict[Key, tuple[NodeSubscription, Owned]] = {}
+        self._seen: Cursor | None = None
+        self._connected = False
+        self._sessions = 0
+        self.handlers: dict[str, Order] = {"module_event": self._received}
+
+    def operations(self) -> list[Operation]:
+        return [
+            Operation(method=SUBSCRIBE, body=Subscribe, handler=self._subscribe),
+            Operation(method=UNSUBSCRIBE, body=Unsubscribe, handler=self._unsubscribe),
+            Operation(method=PUBLISH, body=Publish, handler=self._publishing.publish),
+        ]
+
+    async def close(self) -> None:
+        """The daemon ends: nothing is delivered any more."""
+        for key in list(self._open):
+            await self._close(key)
+
+    # --- subscriptions --------------------------------------------------------------------------
+    async def _subscribe(self, scope: Scope, asked: Subscribe) -> Nothing:
+        """From now on. UNKNOWN_EVENT_TYPE, FORBIDDEN, NOT_SUPPORTED for a durable one."""
+        if asked.durable:
+            raise Rejected(
+                Code.NOT_SUPPORTED,
+                "a subscription on a node cannot be durable",
+                hint="subscribe in the module's part on the controller",
+                field="durable",
+            )
+        wanted = wanted_filter(asked.types, asked.subjects, scope.manifest.events)
+        if not wanted.types:
+            raise Rejected(
+                Code.INVALID_FIELD,
+                "a subscription on a node has to name its types: not every event travels to every node",
+                hint="name them, or list them in the manifest under events.subscribes",
+                field="types",
+            )
+        check_room(scope, asked.subscription, self._open)
+        self._interests.check_room(wanted.types)
+        key = (id(scope), asked.subscription)
+        owned = scope.own(SUBSCRIPTION, ",".join(sorted(wanted.types)[:3]), lambda: self._close(key))
+        subscription = NodeSubscription(
+            scope,
+            asked.subscription,
+            wanted,
+            ring=self._ring,
+            cursor=str(self._seen or ""),
+            clock=self._clock,
+        )
+        self._open[key] = subscription, owned
+        subscription.start()
+        new = self._interests.add(wanted.types)
+        if new and self._connected:
+            self._send(DaemonMessage(event_subscribe=EventSubscribe(event_types=new)))
+        return Nothing()
+
+    async def _unsubscribe(self, scope: Scope, asked: Unsubscribe) -> Nothing:
+        """Also when it is not there."""
+        key = (id(scope), asked.subscription)
+        found = self._open.get(key)
+        if found is not None:
+            found[1].release()
+            await self._close(key)
+        return Nothing()
+
+    async def _close(self, key: Key) -> None:
+        found = self._open.get(key)
+        if found is None:
+            return
+        try:
+            await found[0].close()
+        finally:
+            if self._open.pop(key, None) is not None:
+                self._not_wanted(self._interests.remove(found[0].wanted.types))
+
+    def _not_wanted(self, types: list[str]) -> None:
+        if types and self._connected:
+            self._send(DaemonMessage(event_unsubscribe=EventUnsubscribe(event_types=types)))
+        if not self._open:
+            self._ring.clear()
+            if self._connected:  # whoever subscribes next begins from then on
+                self._seen = None
+
+    # --- the link -------------------------------------------------------------------------------
+    def on_connected(self, connection: Connection) -> None:
+        types = self._interests.all()
+        if types:
+            asked = EventSubscribe(event_types=types, after=wire_cursor(self._seen))
+            self._send(DaemonMessage(event_subscribe=asked))
+        if self._sessions and features.MODULES not in connection.features:
+            self._missed(None)  # such a controller does not tell again what happened meanwhile
+        self._connected = True
+        self._sessions += 1
+
+    def on_disconnected(self) -> None:
+        """What still comes out of the old stream is not taken: the next one brings it again."""
+        self._connected = False
+
+    def _received(self, _: Reply, message: ControllerMessage) -> None:
+        frame = message.module_event
+        if not self._connected:
+            return
+        cursor = read_cursor(frame)
+        if frame.missed:
+            self._missed(cursor)
+        elif cursor is None or self._seen is None or cursor > self._seen:
+            self._seen = cursor or self._seen
+            if frame.event_type:
+                self._take(frame, cursor or self._seen or START)
+
+    def _missed(self, head: Cursor | None) -> None:
+        """The controller goes on from `head`, also where that lies before what was seen: its log was put back."""
+        gap = Gap(after=str(self._seen or ""), until=str(head or ""))
+        self._seen = head
+        self._append(gap, 0)
+
+    def _take(self, frame: ModuleEvent, cursor: Cursor) -> None:
+        try:
+            event = read_event(frame, cursor)
+        except ValueError as error:
+            _log.warning("module.event_not_understood", node=self._node_id, reason=str(error)[:500])
+            return
+        if event.type.value in self._interests or name_of(event) in self._interests:
+            self._append(event, len(frame.payload_json))
+
+    def _append(self, content: Event | Gap, size: int) -> None:
+        if not self._open:
+            return
+        self._ring.append(content, size)
+        for subscription, _ in self._open.values():
+            subscription.wake()

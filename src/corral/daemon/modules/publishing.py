@@ -1,0 +1,84 @@
+"""What modules of a node tell: through the spool, so that it survives an outage and arrives once, in order."""
+
+from __future__ import annotations
+
+import collections
+from typing import Final, Protocol
+
+from corral.errors import Code, Retryable
+from corral.modules.event_publishing import published_data
+from corral.modules.scope import Scope
+from corral.sdk.messages import Publish, Published
+from corral.system.clock import Clock
+from corral.wire.v1.link_pb2 import DaemonMessage
+from corral.wire.v1.module_pb2 import EventPublish
+
+MODULE_BYTES: Final = 16 * 1024 * 1024
+"""So much of one module may wait for the controller; the rest of the spool is for those that must report."""
+_STRETCH_BYTES: Final = 65_536
+
+
+class EventSpool(Protocol):
+    async def put(self, body: bytes) -> int:
+        """Keep a record; returns its number once it is on disk."""
+
+    def confirmed(self, number: int) -> bool:
+        """Has the controller stored the record of this number?"""
+
+
+class _Waiting:
+    """What one module has in the spool, as far as this daemon knows."""
+
+    def __init__(self) -> None:
+        self.stretches: collections.deque[tuple[int, int]] = collections.deque()
+        """Each some records: the last one's number, and their bytes."""
+        self.bytes = 0
+
+    def kept(self, number: int, size: int) -> None:
+        if self.stretches and self.stretches[-1][1] < _STRETCH_BYTES:
+            size += self.stretches.pop()[1]
+        self.stretches.append((number, size))
+
+
+class Publishing:
+    """Answers `events.publish`."""
+
+    def __init__(self, spool: EventSpool, *, clock: Clock, module_bytes: int = MODULE_BYTES) -> None:
+        self._spool = spool
+        self._clock = clock
+        self._module_bytes = module_bytes
+        self._waiting: dict[str, _Waiting] = {}
+
+    async def publish(self, scope: Scope, asked: Publish) -> Published:
+        """Answered when it is on this node's disk; its cursor is not known here. UNKNOWN_EVENT_TYPE,
+        INVALID_FIELD, STORE_UNAVAILABLE when the disk refuses or too much waits for the controller."""
+        data = published_data(asked, scope.manifest.events)
+        event = EventPublish(
+            event_type=asked.type,
+            payload_json=data,
+            module_id=scope.module_id,
+            subject=asked.subject,
+            published_at_ms=int(self._clock.now().timestamp() * 1000),
+        )
+        body = DaemonMessage(event_publish=event).SerializeToString()
+        waiting = self._room(scope.module_id, len(body))
+        waiting.bytes += len(body)
+        try:
+            waiting.kept(await self._spool.put(body), len(body))
+        except BaseException:
+            waiting.bytes -= len(body)
+            raise
+        return Published(cursor="")
+
+    def _room(self, module_id: str, size: int) -> _Waiting:
+        waiting = self._waiting.setdefault(module_id, _Waiting())
+        while waiting.stretches and self._spool.confirmed(waiting.stretches[0][0]):
+            waiting.bytes -= waiting.stretches.popleft()[1]
+        if waiting.bytes + size > self._module_bytes:
+            raise Retryable(
+                Code.STORE_UNAVAILABLE,
+                f"{waiting.bytes} bytes of events of module '{module_id}' wait for the controller already",
+                hint="publish less while the controller is away",
+                retry_after=1.0,
+            )
+        return waiting

@@ -1,0 +1,209 @@
+"""What the controller says about modules: its set, and its orders. The latest word about each counts."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Final
+
+import structlog
+
+from corral.daemon.link.connection import Connection
+from corral.daemon.link.link import Order, Reply
+from corral.daemon.modules.cached_archives import CachedArchives
+from corral.daemon.modules.converging import Converging
+from corral.daemon.modules.disk_book import DiskBook, NodePackage
+from corral.daemon.modules.gate import Gate
+from corral.daemon.modules.incoming import Incoming
+from corral.daemon.modules.lane import Lane
+from corral.daemon.modules.reports import INTENTS, SIGNATURE_REFUSED, error_report, lost_archive
+from corral.daemon.modules.wanted import Wanted, WantedPackage, read_control, read_install, read_uninstall
+from corral.errors import CorralError
+from corral.system.entropy import Entropy
+from corral.wire import features
+from corral.wire.v1.link_pb2 import ControllerMessage, DaemonMessage
+from corral.wire.v1.module_pb2 import ModuleSetEntry
+
+_ON_ITS_WAY: Final = "not as the controller wants it yet"
+_log = structlog.get_logger("corral.daemon.modules")
+
+
+class Reception:
+    """Frames in, one lane a module. Belongs to the loop's thread."""
+
+    def __init__(
+        self,
+        *,
+        book: DiskBook,
+        archives: CachedArchives,
+        incoming: Incoming,
+        converging: Converging,
+        gate: Gate,
+        entropy: Entropy,
+    ) -> None:
+        self._book = book
+        self._archives = archives
+        self._incoming = incoming
+        self._converging = converging
+        self._gate = gate
+        self._entropy = entropy
+        self._lanes: dict[str, Lane] = {}
+        self._wanted_here: dict[str, str] = {}
+        """By id, the digests that the present controller wants."""
+        self._mended: set[str] = set()
+        """Digests that were fetched again in this session: once is enough to find out."""
+        self._send: Callable[[DaemonMessage], bool] = lambda _: False
+        self._told: dict[str, str] = {}
+        self._sweeping: asyncio.Task[None] | None = None
+        self._sweep_again = False
+        self._closed = False
+        self.handlers: dict[str, Order] = {
+            "module_install": self._install,
+            "module_uninstall": self._uninstall,
+            "module_control": self._control,
+        }
+
+    # --- the session ----------------------------------------------------------------------------
+    def on_connected(self, connection: Connection) -> None:
+        """The ack holds the whole set. What it lacks goes; what differs comes with a frame of its own."""
+        self._send = connection.send
+        self._mended.clear()
+        self._incoming.on_connected(connection)
+        if features.MODULES not in connection.features:
+            return
+        entries = {entry.module_id: entry for entry in connection.ack.modules}
+        self._wanted_here = {id: entry.sha256 for id, entry in entries.items()}
+        self._gate.begin()
+        for package in self._book.packages():
+            if package.id not in entries:
+                _log.info("module.not_in_set", module=package.id)
+                self._want(package.id, Wanted(gone=True))
+        for id, entry in entries.items():
+            if not _as_wanted(self._book.package(id), entry):
+                self._gate.expect(id, _ON_ITS_WAY)
+            self.mend(self._book.package(id))  # it may have been found out since the greeting was written
+
+    def on_disconnected(self) -> None:
+        self._send = lambda _: False
+        self._wanted_here = {}
+        self._incoming.on_disconnected()
+
+    async def close(self) -> None:
+        self._closed = True
+        for lane in list(self._lanes.values()):
+            await lane.close()
+        if self._sweeping is not None:
+            self._sweeping.cancel()
+            await asyncio.gather(self._sweeping, return_exceptions=True)
+
+    # --- orders ---------------------------------------------------------------------------------
+    def _install(self, reply: Reply, message: ControllerMessage) -> None:
+        frame = message.module_install
+        self._order(reply, frame.module_id, lambda: read_install(frame))
+
+    def _uninstall(self, reply: Reply, message: ControllerMessage) -> None:
+        frame = message.module_uninstall
+        self._order(reply, frame.module_id, lambda: read_uninstall(frame))
+
+    def _control(self, reply: Reply, message: ControllerMessage) -> None:
+        frame = message.module_control
+        self._order(reply, frame.module_id, lambda: read_control(frame))
+
+    def _order(self, reply: Reply, id: str, read: Callable[[], Wanted]) -> None:
+        try:
+            wanted = read()
+        except CorralError as error:
+            _log.warning("module.order_refused", module=id[:80], code=error.code.name, reason=str(error))
+            reply(error_report(error, f"module:{id[:80]}"))
+        else:
+            self._remember(id, wanted)
+            self._want(id, wanted)
+
+    def _remember(self, id: str, wanted: Wanted) -> None:
+        if wanted.gone:
+            self._wanted_here.pop(id, None)
+        elif wanted.package is not None:
+            self._wanted_here[id] = wanted.package.sha256
+
+    def _want(self, id: str, wanted: Wanted) -> None:
+        if self._closed:
+            return
+        lane = self._lanes.get(id)
+        if lane is None:
+            lane = self._lanes[id] = Lane(
+                id, self._converging, entropy=self._entropy, rested=self._rested, idle=self._sweep_soon
+            )
+        self._gate.expect(id, _ON_ITS_WAY)
+        self._told.pop(id, None)
+        lane.want(wanted)
+
+    def mend(self, package: NodePackage) -> None:
+        """Its archive here is lost: another copy, if the controller still wants this very one. A signature that
+        does not hold is for the controller to send."""
+        record = package.record
+        if record is None or not lost_archive(record) or record.reason == SIGNATURE_REFUSED:
+            return
+        if self._wanted_here.get(package.id) == record.sha256 and record.sha256 not in self._mended:
+            self._mended.add(record.sha256)
+            wanted = WantedPackage(version=record.version, sha256=record.sha256, size=record.size, mends=True)
+            self._want(package.id, Wanted(package=wanted))
+
+    # --- afterwards -----------------------------------------------------------------------------
+    def _rested(self, id: str, problem: CorralError | None) -> None:
+        """Said once for each wish: what is tried again and again is not told again and again."""
+        self._gate.met(id, _ON_ITS_WAY)
+        if problem is None:
+            self._told.pop(id, None)
+        elif self._told.get(id) != problem.code.name:
+            self._told[id] = problem.code.name
+            _log.error("module.not_as_wanted", module=id, code=problem.code.name, reason=str(problem))
+            self._send(error_report(problem, f"module:{id}"))
+
+    def doing(self, id: str) -> str:
+        """How far an archive has come that is being fetched."""
+        fetched, size = self._incoming.fetched.get(id, (0, 0))
+        return f"being fetched, {fetched} of {size or 'unknown'} bytes" if fetched else ""
+
+    def _sweep_soon(self) -> None:
+        """Archives that nobody names any more go when all is quiet."""
+        if self._closed:
+            return
+        for id in [id for id, lane in self._lanes.items() if not lane.busy]:
+            del self._lanes[id]
+        if self._lanes:
+            return
+        if self._sweeping is None:
+            self._sweeping = asyncio.create_task(self._sweep(), name="modules/sweep")
+        else:
+            self._sweep_again = True
+
+    async def _sweep(self) -> None:
+        try:
+            while True:
+                self._sweep_again = False
+                dropped = await self._archives.sweep(self._named)
+                if dropped:
+                    _log.info("module.archives_dropped", archives=len(dropped))
+                if not self._sweep_again:
+                    return
+        except Exception as error:
+            _log.warning("module.sweep_postponed", reason=repr(error))
+        finally:
+            self._sweeping = None
+
+    def _named(self) -> set[str]:
+        """By a record, by what was refused and may be asked for again, or by what is on its way."""
+        packages = self._book.packages()
+        named = {package.record.sha256 for package in packages if package.record is not None}
+        named |= {package.refused.sha256 for package in packages if package.refused is not None}
+        return named | {lane.wanted_archive for lane in self._lanes.values()}
+
+
+def _as_wanted(package: NodePackage, entry: ModuleSetEntry) -> bool:
+    """Whether no frame is to be expected: what the controller compares, as it does."""
+    record = package.record
+    if package.refused is not None and package.refused.sha256 == entry.sha256:
+        return True
+    if record is None or lost_archive(record) or record.sha256 != entry.sha256:
+        return False
+    return INTENTS[record.intent] == entry.intent and package.settings_sha256 == entry.settings_sha256

@@ -1,0 +1,175 @@
+"""How modules stand on this node, in the words of the link."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Iterator, Mapping
+from typing import Final
+
+from corral.daemon.modules.disk_book import NodePackage
+from corral.domain.module_events import told, uninstalled
+from corral.domain.module_phases import ModuleIntent, ModulePhase
+from corral.domain.module_records import PackageRecord
+from corral.errors import CorralError
+from corral.wire.v1 import module_pb2 as pb
+from corral.wire.v1.link_pb2 import DaemonMessage
+from corral.wire.v1.node_pb2 import ErrorReport
+
+INTENTS: Final[Mapping[ModuleIntent, pb.ModuleIntent]] = {
+    ModuleIntent.ACTIVE: pb.MODULE_INTENT_ACTIVE,
+    ModuleIntent.INACTIVE: pb.MODULE_INTENT_INACTIVE,
+    ModuleIntent.PAUSED: pb.MODULE_INTENT_PAUSED,
+}
+_SAID_MAX: Final = 4000
+SIGNATURE_REFUSED: Final = "signature_refused"
+_LOST: Final = frozenset(
+    {
+        "archive_missing",
+        SIGNATURE_REFUSED,
+        "cannot_load:digest_mismatch",
+        "cannot_load:archive_invalid",
+        "cannot_load:file_unreadable",
+    }
+)
+"""Reasons of a failure for which the archive in the cache is to blame, and not the module."""
+
+
+def lost_archive(record: PackageRecord | None) -> bool:
+    """Whether it is down because its archive here is gone or damaged: another copy may mend it."""
+    return record is not None and record.phase is ModulePhase.FAILED and record.reason in _LOST
+
+
+def set_entry(package: NodePackage) -> pb.ModuleSetEntry:
+    """What the node has of a module. An archive that is lost is none."""
+    record, refused = package.record, package.refused
+    if record is None:
+        return pb.ModuleSetEntry(
+            module_id=package.id,
+            refused_sha256=refused.sha256 if refused else "",
+            state=ModulePhase.FAILED.value,
+            reason=_refused_reason(package),
+            last_error=_error(package),
+            updated_at_ms=_ms(refused.at) if refused else 0,
+        )
+    return pb.ModuleSetEntry(
+        module_id=package.id,
+        sha256="" if lost_archive(record) else record.sha256,
+        intent=INTENTS[record.intent],
+        version=record.version,
+        settings_sha256=package.settings_sha256,
+        refused_sha256=refused.sha256 if refused else "",
+        state=record.phase.value,
+        reason=record.reason,
+        last_error=_error(package),
+        updated_at_ms=_ms(record.updated_at),
+    )
+
+
+def state_updates(
+    before: NodePackage, after: NodePackage, reason: str, at: dt.datetime
+) -> Iterator[DaemonMessage]:
+    """What one change of the book tells: each step, or that something beside the phase is other than it was."""
+    if after.record is None:
+        if before.record is not None:
+            draft = uninstalled(before.record, reason=reason, at=at)
+            yield _update(before, draft.data, sha256=before.record.sha256)
+        elif after.refused is not None:
+            yield _refused(after)
+        return
+    steps = [draft.data for draft in told(before.record, after.record)]
+    for data in steps:
+        yield _update(after, data, sha256=after.record.sha256)
+    if not steps and _seen(before) != _seen(after):
+        yield _standing(after, after.record, at)
+
+
+def _seen(package: NodePackage) -> tuple[object, ...]:
+    record = package.record
+    standing = (record.version, record.sha256, record.intent, record.reason) if record else ()
+    return *standing, package.refused, _error(package)
+
+
+def _update(package: NodePackage, data: Mapping[str, object], *, sha256: str) -> DaemonMessage:
+    at = dt.datetime.fromisoformat(str(data["at"]))
+    return DaemonMessage(
+        module_state_update=pb.ModuleStateUpdate(
+            module_id=package.id,
+            state=str(data["to"]),
+            last_error=_error(package) if data["to"] != ModulePhase.UNLOADED.value else "",
+            updated_at_ms=_ms(at),
+            version=str(data["version"]),
+            sha256=sha256,
+            from_state=str(data["from"] or ""),
+            reason=str(data["reason"]),
+            intent=INTENTS[ModuleIntent(str(data["intent"]))],
+            refused_sha256=package.refused.sha256 if package.refused else "",
+        )
+    )
+
+
+def _standing(package: NodePackage, record: PackageRecord, at: dt.datetime) -> DaemonMessage:
+    """It is where it was; something else about it changed."""
+    return DaemonMessage(
+        module_state_update=pb.ModuleStateUpdate(
+            module_id=package.id,
+            state=record.phase.value,
+            last_error=_error(package),
+            updated_at_ms=_ms(at),
+            version=record.version,
+            sha256=record.sha256,
+            from_state=record.phase.value,
+            reason=record.reason,
+            intent=INTENTS[record.intent],
+            refused_sha256=package.refused.sha256 if package.refused else "",
+        )
+    )
+
+
+def _refused(package: NodePackage) -> DaemonMessage:
+    """It was to be installed, and was not."""
+    assert package.refused is not None
+    return DaemonMessage(
+        module_state_update=pb.ModuleStateUpdate(
+            module_id=package.id,
+            state=ModulePhase.FAILED.value,
+            last_error=_error(package),
+            updated_at_ms=_ms(package.refused.at),
+            version=package.refused.version,
+            reason=_refused_reason(package),
+            refused_sha256=package.refused.sha256,
+        )
+    )
+
+
+def progress(id: str, *, fetched: int, size: int) -> DaemonMessage:
+    """How much of an archive has come. Never kept."""
+    update = pb.ModuleStateUpdate(module_id=id, fetched_bytes=fetched, size_bytes=size)
+    return DaemonMessage(module_state_update=update)
+
+
+def error_report(error: CorralError, context: str) -> DaemonMessage:
+    return DaemonMessage(
+        error_report=ErrorReport(
+            error_code=error.code.name,
+            error_message=str(error)[:_SAID_MAX],
+            context=context,
+            retry_after_seconds=int(error.retry_after or 0),
+        )
+    )
+
+
+def _refused_reason(package: NodePackage) -> str:
+    return f"refused:{package.refused.code.lower()}" if package.refused else ""
+
+
+def _error(package: NodePackage) -> str:
+    if package.refused is not None:
+        return package.refused.error[:_SAID_MAX]
+    failure = package.record.failure if package.record else None
+    if failure is None:
+        return ""
+    return (f"{failure.reason}: {failure.message}" if failure.message else failure.reason)[:_SAID_MAX]
+
+
+def _ms(at: dt.datetime) -> int:
+    return int(at.timestamp() * 1000)

@@ -1,0 +1,124 @@
+"""Subscriptions of the modules of a node: which types they want together, and the way of events to each."""
+
+from __future__ import annotations
+
+import asyncio
+import collections
+from collections.abc import Collection
+
+import structlog
+
+from corral.daemon.modules.event_ring import EventRing, Gap
+from corral.domain.events import Event
+from corral.errors import Code, Rejected
+from corral.modules.event_handover import BATCH, Handover, WeighedEvent, event_body, missed_body
+from corral.modules.event_names import MAX_NODE_TYPES, EventFilter
+from corral.modules.scope import Scope
+from corral.system.clock import Clock
+
+_log = structlog.get_logger("corral.daemon.modules.events")
+
+
+class Interests:
+    """How many subscriptions of this node want each type."""
+
+    def __init__(self) -> None:
+        self._counts: collections.Counter[str] = collections.Counter()
+
+    def __contains__(self, type: str) -> bool:
+        return type in self._counts
+
+    def check_room(self, types: Collection[str]) -> None:
+        """RATE_LIMITED when the node would want more types than a controller forwards."""
+        if len(self._counts.keys() | set(types)) > MAX_NODE_TYPES:
+            raise Rejected(
+                Code.RATE_LIMITED,
+                f"the modules of this node subscribe to {MAX_NODE_TYPES} types already",
+                hint="subscribe to MODULE_EVENT in place of many types of modules",
+                field="types",
+            )
+
+    def all(self) -> list[str]:
+        return sorted(self._counts)
+
+    def add(self, types: Collection[str]) -> list[str]:
+        """Those that nobody wanted before."""
+        new = sorted(type for type in types if type not in self._counts)
+        self._counts.update(types)
+        return new
+
+    def remove(self, types: Collection[str]) -> list[str]:
+        """Those that nobody wants any more."""
+        self._counts.subtract(types)
+        gone = sorted(type for type in types if not self._counts[type])
+        for type in gone:
+            del self._counts[type]
+        return gone
+
+
+class NodeSubscription:
+    """Has a place in the ring and a task, and nothing that could grow: one that is slow delays nobody, and is
+    told by one `EVENTS_MISSED` when the ring has moved on without it. `start`, then `close`."""
+
+    def __init__(
+        self,
+        scope: Scope,
+        number: int,
+        wanted: EventFilter,
+        *,
+        ring: EventRing,
+        cursor: str,
+        clock: Clock,
+    ) -> None:
+        """`cursor` is the last that the node had seen when the subscription was made."""
+        self.wanted = wanted
+        self._scope = scope
+        self._number = number
+        self._ring = ring
+        self._cursor = cursor
+        self._clock = clock
+        self._at = ring.head
+        self._handover = Handover(scope, number)
+        self._woken = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        name = f"modules/deliver/{self._scope.module_id}/{self._number}"
+        self._task = asyncio.create_task(self._run(), name=name)
+
+    def wake(self) -> None:
+        """There is something new in the ring."""
+        self._woken.set()
+
+    async def close(self) -> None:
+        """Nothing of it runs afterwards."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+            self._task = None
+
+    async def _run(self) -> None:
+        while True:
+            self._woken.clear()
+            if self._at >= self._ring.head:
+                await self._woken.wait()
+            elif self._at < self._ring.floor:
+                await self._catch_up()
+            else:
+                found, self._at = self._ring.after(self._at, self.wanted, limit=BATCH)
+                await self._handover.deliver([self._body(content) for content in found])
+
+    def _body(self, content: Event | Gap) -> WeighedEvent:
+        if isinstance(content, Gap):
+            self._cursor = content.until
+            return missed_body(after=content.after, until=content.until, at=self._clock.now())
+        self._cursor = str(content.cursor)
+        return event_body(content)
+
+    async def _catch_up(self) -> None:
+        """It was too slow: it is told so once, and goes on from the head."""
+        lost, self._at = self._cursor, self._ring.head
+        last = self._ring.last
+        self._cursor = last.until if isinstance(last, Gap) else str(last.cursor)
+        _log.warning("module.events_missed", module=self._scope.module_id, after=lost, until=self._cursor)
+        await self._handover.deliver([missed_body(after=lost, until=self._cursor, at=self._clock.now())])

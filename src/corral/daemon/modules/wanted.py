@@ -1,0 +1,175 @@
+"""What the controller wants of a module: frames, read and checked, and how a later one meets an earlier one."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Mapping
+from typing import Any, Final
+
+import msgspec
+
+from corral.domain.module_phases import ModuleIntent
+from corral.errors import Code, Rejected, unknown_choice
+from corral.modules.manifest_checks import ID, ID_RULE
+from corral.modules.settings import SETTINGS_MAX
+from corral.signing import SIDECAR_SUFFIXES, Sidecar
+from corral.wire.v1 import module_pb2 as pb
+
+_SHA256: Final = re.compile(r"[0-9a-f]{64}")
+_INTENTS: Final[Mapping[int, ModuleIntent]] = {
+    pb.MODULE_INTENT_ACTIVE: ModuleIntent.ACTIVE,
+    pb.MODULE_INTENT_INACTIVE: ModuleIntent.INACTIVE,
+    pb.MODULE_INTENT_PAUSED: ModuleIntent.PAUSED,
+}
+
+
+class Settings(msgspec.Struct, frozen=True, kw_only=True):
+    values: dict[str, Any]
+    sha256: str
+
+
+class WantedPackage(msgspec.Struct, frozen=True, kw_only=True):
+    """A version, and where its archive is to be had: here, or over the data channel."""
+
+    version: str
+    """Empty: whatever the archive says."""
+    sha256: str
+    content: bytes = b""
+    size: int = 0
+    sidecar: Sidecar | None = None
+    manifest_text: str = ""
+    again: bool = False
+    mends: bool = False
+    """Another copy of what the node has already; nobody asked for it."""
+
+
+class Wanted(msgspec.Struct, frozen=True, kw_only=True):
+    """What holds of a module from now on. None and empty: as it is."""
+
+    gone: bool = False
+    package: WantedPackage | None = None
+    intent: ModuleIntent | None = None
+    paused_reason: str = ""
+    settings: Settings | None = None
+    recover: bool = False
+    reload: bool = False
+
+    def after(self, earlier: Wanted | None) -> Wanted:
+        """Both, where the earlier one was not carried out: what this one does not speak of holds on."""
+        if earlier is None or self.gone:
+            return self
+        if earlier.gone:
+            return self if self.package is not None else earlier
+        return Wanted(
+            package=_stronger(self.package, earlier.package),
+            intent=self.intent or earlier.intent,
+            paused_reason=self.paused_reason if self.intent else earlier.paused_reason,
+            settings=self.settings or earlier.settings,
+            recover=self.recover or earlier.recover,
+            reload=self.reload or earlier.reload,
+        )
+
+    def needs_other_archive(self, sha256: str) -> bool:
+        """Whether fetching this archive has become pointless."""
+        return self.gone or (self.package is not None and self.package.sha256 != sha256)
+
+
+def _stronger(later: WantedPackage | None, earlier: WantedPackage | None) -> WantedPackage | None:
+    if later is None or earlier is None or later.sha256 != earlier.sha256:
+        return later or earlier
+    return msgspec.structs.replace(later, again=later.again or earlier.again)
+
+
+# --- frames ---------------------------------------------------------------------------------------
+def read_install(frame: pb.ModuleInstall) -> Wanted:
+    """MISSING_FIELD or INVALID_FIELD names what is wrong; nothing is changed then."""
+    _require(frame, "ModuleInstall", "module_id", "version", "sha256")
+    _check_id(frame.module_id)
+    if not _SHA256.fullmatch(frame.sha256):
+        raise Rejected(Code.INVALID_FIELD, f"{frame.sha256[:80]!r} is not a SHA-256 digest", field="sha256")
+    if frame.HasField("offer") and frame.offer.digest not in ("", frame.sha256):
+        raise Rejected(Code.INVALID_FIELD, "the offer is of another archive", field="offer.digest")
+    return Wanted(
+        package=WantedPackage(
+            version=frame.version,
+            sha256=frame.sha256,
+            content=frame.jar_bytes,
+            size=frame.offer.size_bytes if frame.HasField("offer") else len(frame.jar_bytes),
+            sidecar=_sidecar(frame),
+            manifest_text=frame.manifest_yaml,
+            again=frame.again,
+        ),
+        intent=read_intent(frame.intent),
+        paused_reason=frame.paused_reason,
+        settings=_settings(frame.settings_json),
+    )
+
+
+def read_control(frame: pb.ModuleControl) -> Wanted:
+    _require(frame, "ModuleControl", "module_id")
+    _check_id(frame.module_id)
+    return Wanted(
+        intent=read_intent(frame.intent),
+        paused_reason=frame.reason,
+        settings=_settings(frame.settings_json),
+        recover=frame.recover,
+        reload=frame.reload,
+    )
+
+
+def read_uninstall(frame: pb.ModuleUninstall) -> Wanted:
+    _require(frame, "ModuleUninstall", "module_id")
+    _check_id(frame.module_id)
+    return Wanted(gone=True)
+
+
+def read_intent(value: int) -> ModuleIntent | None:
+    """None when none was given. One that we do not know is refused with its frame."""
+    if value == pb.MODULE_INTENT_UNSPECIFIED:
+        return None
+    found = _INTENTS.get(value)
+    if found is None:
+        known = [intent.value for intent in _INTENTS.values()]
+        raise unknown_choice("intent", str(value), known, code=Code.INVALID_FIELD, field="intent")
+    return found
+
+
+def _require(frame: Any, name: str, *fields: str) -> None:
+    for field in fields:
+        if not getattr(frame, field):
+            raise Rejected(Code.MISSING_FIELD, f"{name} lacks '{field}'", field=field)
+
+
+def _check_id(id: str) -> None:
+    if not ID.fullmatch(id):
+        raise Rejected(Code.INVALID_FIELD, f"{id[:80]!r} is not a module id", hint=ID_RULE, field="module_id")
+
+
+def _sidecar(frame: pb.ModuleInstall) -> Sidecar | None:
+    if not frame.signature_bytes:
+        return None
+    for kind in SIDECAR_SUFFIXES:
+        if kind == frame.signature_kind:
+            return Sidecar(kind=kind, content=frame.signature_bytes)
+    raise unknown_choice(
+        "kind of signature",
+        frame.signature_kind[:80],
+        SIDECAR_SUFFIXES,
+        code=Code.INVALID_FIELD,
+        field="signature_kind",
+    )
+
+
+def _settings(text: bytes) -> Settings | None:
+    if not text:
+        return None
+    try:
+        if len(text) > SETTINGS_MAX:
+            raise ValueError("they are too large")
+        values = msgspec.json.decode(text, type=dict[str, Any])
+    except (ValueError, RecursionError) as error:
+        raise Rejected(
+            Code.INVALID_FIELD, f"the settings cannot be read: {error}", field="settings_json"
+        ) from error
+    return Settings(values=values, sha256=hashlib.sha256(text).hexdigest())

@@ -1,0 +1,110 @@
+"""The modules of a node with all that they may ask of it, put together."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Final
+
+import structlog
+
+from corral.daemon.hooks.instance_hooks import InstanceHooks
+from corral.daemon.link.link import Order, SessionListener
+from corral.daemon.link.spool import Spool
+from corral.daemon.modules.controller_capabilities import ControllerCapabilities
+from corral.daemon.modules.file_operations import ModuleFiles, directory_finder
+from corral.daemon.modules.hosting import NodeModules
+from corral.daemon.modules.metrics_shipping import MetricsShipping
+from corral.daemon.modules.node_events import NodeEvents
+from corral.daemon.modules.process_operations import ModuleProcesses
+from corral.daemon.supervise.supervision import Supervision
+from corral.system.clock import Clock
+from corral.system.config_schema import DaemonConfig
+from corral.system.entropy import Entropy
+from corral.wire.v1.link_pb2 import DaemonMessage
+
+_log = structlog.get_logger("corral.daemon.modules")
+
+
+class ModuleParts:
+    """`open` knows what is in the cache, `begin` starts it; `close` is the end. Modules and instances know each
+    other: `supervision` is asked for from `begin` on."""
+
+    def __init__(
+        self,
+        *,
+        config: DaemonConfig,
+        node_id: str,
+        spool: Spool,
+        send: Callable[[DaemonMessage], bool],
+        supervision: Callable[[], Supervision],
+        clock: Clock,
+        entropy: Entropy,
+    ) -> None:
+        self._events = NodeEvents(node_id=node_id, spool=spool, send=send, clock=clock)
+        self._capabilities = ControllerCapabilities(
+            path=config.data / "modules" / "offers.json", send=send, entropy=entropy
+        )
+        files = ModuleFiles(
+            directory_of=lambda one: directory_finder(supervision().supervisor, supervision().directories)(
+                one
+            ),
+            clock=clock,
+        )
+        self._processes = ModuleProcesses(
+            find_run=lambda one: supervision().supervisor.find(one),
+            runs=lambda: supervision().supervisor.runs(),
+        )
+        self._tidying: asyncio.Task[None] | None = None
+        self._tidy_again = False
+        self.modules: Final = NodeModules(
+            config=config,
+            node_id=node_id,
+            report=lambda message: supervision().services.reporter.report(message),
+            operations=[*self._events.operations(), *files.operations(), *self._processes.operations()],
+            remote=self._capabilities,
+            on_serving=lambda scope: self.hooks.module_serves(scope),
+            on_gone=self.end_orphans,
+            clock=clock,
+            entropy=entropy,
+        )
+        self.hooks: Final = InstanceHooks(
+            modules=self.modules, budget_seconds=config.modules.hook_budget_seconds, clock=clock
+        )
+        self._figures = MetricsShipping(metrics=self.modules.metrics, engine=lambda: self.modules.engine)
+
+    @property
+    def handlers(self) -> dict[str, Order]:
+        return {**self.modules.handlers, **self._events.handlers, **self._capabilities.handlers}
+
+    @property
+    def listeners(self) -> list[SessionListener]:
+        return [self._capabilities, self._events, self.modules, self._figures]
+
+    def end_orphans(self) -> None:
+        """Beside everything else: what modules that are gone have running beside instances ends."""
+        self._tidy_again = True
+        if self._tidying is None:
+            self._tidying = asyncio.create_task(self._end_orphans(), name="modules/orphans")
+
+    async def _end_orphans(self) -> None:
+        try:
+            while self._tidy_again:
+                self._tidy_again = False
+                await self._processes.keep_only(self.modules.installed())
+        except Exception as error:
+            _log.warning("module.orphans_left", reason=repr(error))
+        finally:
+            self._tidying = None
+
+    async def close(self, *, budget: float) -> None:
+        """Hooks first: what they did not deliver is told by the next daemon. Then the modules, and what they
+        used."""
+        await self.hooks.close()
+        await self.modules.close(budget=budget)
+        await self._figures.close()
+        await self._capabilities.close()
+        await self._events.close()
+        if self._tidying is not None:
+            self._tidying.cancel()
+            await asyncio.gather(self._tidying, return_exceptions=True)
