@@ -1,0 +1,1 @@
+"""Flags for the JVMs of groups: kept by the controller, added on the nodes."""

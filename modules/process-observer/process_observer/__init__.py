@@ -1,0 +1,1 @@
+"""What the processes of instances use, read from /proc."""

@@ -1,0 +1,1 @@
+"""Processes beside instances."""
