@@ -6,16 +6,11 @@ commanded, adopted by a new daemon, stopped.
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
-import os
 import pathlib
-import shutil
 import socket
-import subprocess
 import sys
 import tarfile
-from collections.abc import AsyncIterator
 
 import pytest
 
@@ -27,98 +22,10 @@ from corral.testing.groups import (
     wait_for_line,
 )
 from corral.testing.ports import free_range
-from corral.testing.processes import ProcessCluster
 from corral.testing.waiting import eventually
-from tests.system.estate import Estate
+from tests.system.site_of_servers import DAEMON, Site
 
 pytestmark = [pytest.mark.system, pytest.mark.timeout(180)]
-
-CONTROLLER = {"CORRAL_RECONCILE_OBSERVE_SECONDS": "1"}
-DAEMON = {
-    "CORRAL_INSTANCES_DEVELOPMENT": "true",
-    "CORRAL_INSTANCES_CGROUPS": "none",
-    "CORRAL_LINK_STATUS_SECONDS": "0.5",
-}
-JAVA_SERVER = """
-import java.io.*;
-import java.net.*;
-import java.nio.file.*;
-import java.util.*;
-
-public class Server {
-    public static void main(String[] arguments) throws Exception {
-        Properties settings = new Properties();
-        try (Reader reader = Files.newBufferedReader(Path.of("server.properties"))) {
-            settings.load(reader);
-        }
-        int port = Integer.parseInt(settings.getProperty("server-port"));
-        System.out.println("motd " + settings.getProperty("motd"));
-        System.out.println("heap " + Runtime.getRuntime().maxMemory() / 1048576);
-        System.out.println("flavour " + System.getProperty("flavour"));
-        System.out.println("arguments " + String.join(" ", arguments));
-        ServerSocket listener = new ServerSocket(port, 50, InetAddress.getByName("127.0.0.1"));
-        System.out.println("Done! listening on " + port);
-        BufferedReader input = new BufferedReader(new InputStreamReader(System.in));
-        for (String line; (line = input.readLine()) != null; ) {
-            if (line.equals("stop")) {
-                System.out.println("stopping");
-                listener.close();
-                System.exit(0);
-            }
-            System.out.println("you said " + line);
-        }
-    }
-}
-"""
-
-
-class Site:
-    """An estate with one node, and the command line pointed at it."""
-
-    def __init__(self, estate: Estate) -> None:
-        self.estate = estate
-
-    async def call(self, method: str, path: str, body: dict[str, object] | None = None) -> object:
-        return await self.estate.call(method, path, body)
-
-    async def corral(self, *arguments: str) -> str:
-        environment = {
-            **os.environ,
-            "CORRAL_URL": f"http://{self.estate.http}",
-            "CORRAL_TOKEN": self.estate.token,
-        }
-        done = await asyncio.to_thread(
-            subprocess.run,
-            [sys.executable, "-m", "corral.cli", *arguments],
-            env=environment,
-            capture_output=True,
-            text=True,
-            timeout=90,
-            stdin=subprocess.DEVNULL,
-        )
-        assert done.returncode == 0, (arguments, done.stdout, done.stderr)
-        return done.stdout
-
-
-@pytest.fixture
-async def site(tmp_path: pathlib.Path) -> AsyncIterator[Site]:
-    async with ProcessCluster(tmp_path) as processes:
-        estate = Estate(processes, tmp_path)
-        await estate.controller(**CONTROLLER)
-        yield Site(estate)
-
-
-@pytest.fixture(scope="session")
-def server_jar(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
-    """A small server in a jar, as people get one from elsewhere."""
-    place = tmp_path_factory.mktemp("java")
-    (place / "Server.java").write_text(JAVA_SERVER)
-    javac, jar = shutil.which("javac"), shutil.which("jar")
-    assert javac, "tools/install_test_programs.sh installs a JDK"
-    assert jar
-    subprocess.run([javac, "Server.java"], cwd=place, check=True)
-    subprocess.run([jar, "cfe", "server.jar", "Server", "Server.class"], cwd=place, check=True)
-    return place / "server.jar"
 
 
 def tree(place: pathlib.Path, files: dict[str, str]) -> str:

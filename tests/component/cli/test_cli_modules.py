@@ -246,6 +246,23 @@ def test_a_scaffold_can_be_built_whatever_else_has_its_name(
     assert f"entrypoint: {id}_module.module:" in (tmp_path / "new" / "module.yaml").read_text()
 
 
+@pytest.mark.parametrize(
+    ("host", "hosts"),
+    [("daemon", ["daemon"]), ("both", ["controller", "daemon"]), ("controller", ["controller"])],
+)
+def test_a_scaffold_is_for_the_host_it_was_asked_for(
+    corral: Corral, tmp_path: pathlib.Path, host: str, hosts: list[str]
+) -> None:
+    made = corral("module", "new", "guest-book", "--host", host, "--into", str(tmp_path / "new"))
+    assert made.returncode == 0, made.stderr
+    built = corral("module", "build", str(tmp_path / "new"))
+    assert built.returncode == 0, built.stderr
+    archive = tmp_path / "new" / "dist" / "guest-book-0.1.0.cmod"
+    assert json.loads(corral("module", "doctor", str(archive), "-o", "json").stdout)["hosts"] == hosts
+    for path in (tmp_path / "new").rglob("*.py"):
+        compile(path.read_text(), str(path), "exec")
+
+
 @pytest.mark.parametrize("id", ["", "Upper", "corral", "a b", "9", "x" * 64])
 def test_a_scaffold_with_a_bad_id_writes_nothing(corral: Corral, tmp_path: pathlib.Path, id: str) -> None:
     said = corral("module", "new", id, "--into", str(tmp_path / "new"))

@@ -10,11 +10,11 @@ import pytest
 from event_bench import EventBench, delivered, event_bench, subjects, term_on
 from scripted_module import played_scope
 
-from corral.controller.modules.event_delivery import ATTEMPTS, BATCH
-from corral.controller.modules.event_names import EVENTS_MISSED
 from corral.domain.events import EventType
 from corral.domain.module_manifest import EventsPart
 from corral.errors import Code, CorralError
+from corral.modules.event_handover import ATTEMPTS, BATCH
+from corral.modules.event_names import EVENTS_MISSED
 from corral.modules.failures import ModuleBusy, ModuleRaised
 from corral.sdk.messages import Nothing
 from corral.store.opening import open_store

@@ -150,6 +150,22 @@ async def test_names_and_series_of_a_module_are_bounded_and_others_do_not_notice
         await scope.close()
 
 
+async def test_a_series_that_is_forgotten_is_shown_no_more_and_leaves_room_for_another() -> None:
+    metrics, (scope, _) = ModuleMetrics(), played_scope("parkour")
+    record(metrics, scope, *(sample(course=str(n)) for n in range(MAX_SERIES)))
+    record(metrics, scope, sample(kind="forgotten", course="7"), sample(kind="forgotten", course="none"))
+    shown = exposed(metrics)
+    assert key("corral_module_jumps_total", module="parkour", course="7") not in shown
+    assert key("corral_module_jumps_total", module="parkour", course="8") in shown
+    record(metrics, scope, sample(course="new"), sample(course="too many"))
+    shown = exposed(metrics)
+    assert key("corral_module_jumps_total", module="parkour", course="new") in shown
+    assert metrics.dropped["parkour", "series"] == 1
+    for name in ("jumps_total", "nothing"):
+        record(metrics, scope, sample(name, kind="forgotten", course="8"))
+    assert key("corral_module_jumps_total", module="parkour", course="8") not in exposed(metrics)
+
+
 async def test_two_modules_with_one_name_of_two_kinds_do_not_break_the_page() -> None:
     metrics = ModuleMetrics()
     first, _ = played_scope("a-first")

@@ -16,6 +16,7 @@ from corral.sdk import (
     InstanceSpec,
     ModuleContext,
     PlatformModule,
+    SideProcess,
 )
 
 
@@ -39,6 +40,25 @@ class Flags(DaemonModule):
     async def on_instance_stopped(self, handle: InstanceHandle, exit: ExitInfo) -> None:
         assert_type(exit.exit_code, int | None)
         assert_type(exit.crashed, bool)
+
+
+class Beside(DaemonModule):
+    async def on_start(self, ctx: ModuleContext) -> None:
+        self.ctx = ctx
+
+    async def on_instance_started(self, handle: InstanceHandle) -> None:
+        here = handle.instance_id
+        assert_type(await self.ctx.files.read(here, "a.log", offset=3), bytes)
+        assert_type(await self.ctx.files.walk(here, limit=3), list[FileEntry])
+        assert_type(await self.ctx.files.remove(here, "a.log"), bool)
+        await self.ctx.files.write(here, "a.log", b"", append=True)
+        await self.ctx.files.write(here, "a.log", "text")  # E: arg-type
+        side = await self.ctx.processes.spawn(here, "exporter", ["exporter"], env={"A": "b"})
+        assert_type(side, SideProcess)
+        assert_type(side.exit_code, int | None)
+        assert_type(await self.ctx.processes.list(here), list[SideProcess])
+        assert_type(await self.ctx.processes.stop(here, "exporter", grace=1), SideProcess | None)
+        await self.ctx.processes.spawn(here, "exporter", ["exporter"], env={"A": 3})  # E: dict-item
 
 
 class Wrong(DaemonModule):

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from corral.domain.module_graph import Provided, Rival, Why, check_graph, unresolved
+from corral.domain.module_graph import Provided, Rival, Why, check_graph, provisions_on, unresolved
 from corral.domain.module_manifest import (
     CapabilitiesPart,
     Manifest,
@@ -122,6 +122,23 @@ def test_a_paired_module_may_ask_its_own_part_on_the_controller() -> None:
     assert [each.id for each in missing] == ["flags.rules"]
     offers = {"flags.rules": Provided("1.0.0", "flags")}
     assert unresolved(paired, {}, host=ModuleHost.DAEMON, from_controller=offers) == []
+
+
+def test_each_part_of_a_paired_module_hands_out_what_the_other_does_not_ask_it_for() -> None:
+    asked = (
+        Requirement(id="kept", from_=Source.CONTROLLER),
+        Requirement(id="seen", from_=Source.NODE),
+        Requirement(id="theirs", from_=Source.CONTROLLER),
+    )
+    paired = module("flags", "kept seen common", asked, hosts=BOTH)
+    on = {host: [each.id for each in provisions_on(paired, host)] for host in BOTH}
+    assert on == {ModuleHost.CONTROLLER: ["kept", "common"], ModuleHost.DAEMON: ["seen", "common"]}
+
+
+def test_a_module_on_one_host_hands_out_all_that_it_provides_there_and_nothing_elsewhere() -> None:
+    alone = module("flags", "kept", (Requirement(id="kept", from_=Source.CONTROLLER),), hosts=NODE)
+    assert [each.id for each in provisions_on(alone, ModuleHost.DAEMON)] == ["kept"]
+    assert provisions_on(alone, ModuleHost.CONTROLLER) == ()
 
 
 def test_modules_on_different_hosts_do_not_meet() -> None:

@@ -1,0 +1,116 @@
+"""What several modules made of one start, put together."""
+
+from __future__ import annotations
+
+import random
+import time
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from corral.daemon.hooks.jvm_words import launcher_part, units
+from corral.daemon.hooks.merging import difference, edits, merge, told
+from corral.daemon.hooks.start_values import StartValues
+
+WORDS = st.lists(st.sampled_from(["-a", "-b", "-c", "--add-opens", "x=y", "-Dz"]), max_size=8)
+ENV = st.dictionaries(st.sampled_from("ABCD"), st.sampled_from("12"), max_size=4)
+VALUES = st.builds(
+    lambda jvm, args, env: StartValues(jvm_args=tuple(jvm), args=tuple(args), env=env), WORDS, WORDS, ENV
+)
+ANSWERS = st.dictionaries(st.sampled_from(["ant", "bee", "cat", "dog"]), VALUES, max_size=4)
+
+
+def appended(plan: StartValues, *words: str, **env: str) -> StartValues:
+    return StartValues(jvm_args=(*plan.jvm_args, *words), args=(*plan.args, *words), env={**plan.env, **env})
+
+
+@settings(max_examples=50)
+@given(VALUES, VALUES)
+def test_what_a_single_module_answers_is_what_comes_out(plan, wanted):
+    assert merge(plan, {"ant": difference(plan, wanted)}) == wanted
+
+
+@settings(max_examples=50)
+@given(VALUES, ANSWERS, st.randoms(use_true_random=False))
+def test_the_order_in_which_modules_answer_does_not_matter(plan, answers, chance: random.Random):
+    changes = [(id, difference(plan, wanted)) for id, wanted in answers.items()]
+    merged = merge(plan, dict(changes))
+    chance.shuffle(changes)
+    assert merge(plan, dict(changes)) == merged
+
+
+@settings(max_examples=50)
+@given(VALUES)
+def test_what_modules_append_comes_in_the_order_of_their_ids(plan):
+    plan = StartValues(jvm_args=(*plan.jvm_args, "-end"), args=plan.args, env=plan.env)
+    changes = {
+        id: difference(plan, appended(plan, f"-{id}", f"-{id}", NAME=id)) for id in ("bee", "ant", "cat")
+    }
+    expected = appended(plan, "-ant", "-ant", "-bee", "-bee", "-cat", "-cat", NAME="cat")
+    assert merge(plan, changes) == expected
+
+
+@settings(max_examples=50)
+@given(VALUES, ANSWERS)
+def test_a_module_that_is_dropped_leaves_the_others_as_they_were(plan, answers):
+    changes = {id: difference(plan, wanted) for id, wanted in answers.items()}
+    with_a_dropped_one = {**changes, "aaa": difference(plan, plan)}
+    assert merge(plan, with_a_dropped_one) == merge(plan, changes)
+    for id in changes:
+        alone = merge(plan, {id: changes[id]})
+        assert alone == answers[id]
+
+
+@settings(max_examples=50)
+@given(VALUES, ANSWERS)
+def test_what_one_removes_is_gone_and_what_any_adds_is_there(plan, answers):
+    changes = {id: difference(plan, wanted) for id, wanted in answers.items()}
+    merged = merge(plan, changes)
+    kept = [
+        unit
+        for place, unit in enumerate(units(plan.jvm_args))
+        if all(place not in change.jvm_args.removed for change in changes.values())
+    ]
+    expected = len([word for unit in kept for word in unit])
+    expected += sum(len(change.jvm_args.words) for change in changes.values())
+    assert len(merged.jvm_args) == expected
+    for id, change in changes.items():
+        later = {name for other, more in changes.items() if other > id for name in more.env_set}
+        later |= {name for other, more in changes.items() if other > id for name in more.env_removed}
+        for name, value in change.env_set.items():
+            assert name in later or merged.env[name] == value
+
+
+def test_an_option_goes_with_the_value_behind_it():
+    plan = StartValues(jvm_args=("--add-opens", "a", "--add-opens", "b", "-Xss1M"))
+    first = difference(plan, StartValues(jvm_args=("--add-opens", "b", "-Xss1M")))
+    second = difference(plan, StartValues(jvm_args=("--add-opens", "a", "-Xss1M")))
+    assert merge(plan, {"ant": first}).jvm_args == ("--add-opens", "b", "-Xss1M")
+    assert merge(plan, {"ant": first, "bee": second}).jvm_args == ("-Xss1M",)
+    assert told("ant", "1.0.0", plan, first).jvm_args_removed == ("--add-opens", "a")
+
+
+def test_values_of_variables_are_not_told():
+    plan = StartValues(env={"OLD": "secret-1", "KEPT": "secret-2"})
+    change = told("ant", "1.0.0", plan, difference(plan, StartValues(env={"NEW": "secret-3", "KEPT": "x"})))
+    assert change.env_set == ("KEPT", "NEW")
+    assert change.env_removed == ("OLD",)
+    assert "secret" not in repr(change)
+
+
+def test_long_lists_are_compared_in_no_time():
+    before = tuple((f"{number}",) for number in range(5000))
+    after = tuple((f"{number % 7}",) for number in range(5400))
+    began = time.perf_counter()
+    found = edits(before, after)
+    assert time.perf_counter() - began < 1
+    assert len(found.added) - len(found.removed) == 400
+
+
+def test_the_part_of_a_java_command_that_says_what_is_run_is_known():
+    assert launcher_part(["-jar", "app.jar", "nogui"]) == 2
+    assert launcher_part(["-Xmx1G", "-cp", "a:b", "--add-opens", "x=y", "Main", "-jar"]) == 6
+    assert launcher_part(["--module=a/b", "x"]) == 1
+    assert launcher_part(["-m", "a/b", "x"]) == 2
+    assert launcher_part(["-version"]) is None
+    assert launcher_part([]) is None
