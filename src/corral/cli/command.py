@@ -33,10 +33,11 @@ def list_commands(session: Session) -> None:
     show_list(session.output, session.client.get(COMMANDS)["items"], columns=COLUMNS, name="name")
 
 
-@command.command("run", context_settings={"ignore_unknown_options": True})
+@command.command("run", context_settings={"allow_interspersed_args": False})
 @click.argument("words", nargs=-1, required=True, type=click.UNPROCESSED)
 @api_command
 def run(session: Session, words: tuple[str, ...]) -> None:
-    """Run a command and print what it says."""
+    """Run a command and print what it says. Options come before its first word: what follows is the
+    command's own."""
     found = session.client.post(f"{COMMANDS}/execute", {"command": shlex.join(words)}, timeout=60.0)
     show_done(session.output, {"id": words[0], **found}, "\n".join(found.get("lines") or ()))

@@ -8,10 +8,17 @@ import click
 
 from corral.cli.client import segment
 from corral.cli.confirm import confirm, yes_option
-from corral.cli.failure import Refused
+from corral.cli.failure import Refused, printable
 from corral.cli.module_author import build, dev, doctor, new, sign, test
 from corral.cli.module_install import install, upgrade
-from corral.cli.module_nodes import show_nodes, told_again
+from corral.cli.module_nodes import (
+    refuse_failed_nodes,
+    show_nodes,
+    show_outcome,
+    told_again,
+    wait_for_retry,
+    wait_option,
+)
 from corral.cli.module_shapes import (
     COLUMNS,
     LEAK_COLUMNS,
@@ -21,8 +28,9 @@ from corral.cli.module_shapes import (
     refuse_failed,
     told,
 )
+from corral.cli.module_standing import has_node_part, reached
 from corral.cli.noun import Noun
-from corral.cli.output import show_done, show_list, show_one
+from corral.cli.output import Item, show_done, show_list, show_one
 from corral.cli.session import Session, api_command
 
 VERB_SECONDS: Final = 120.0
@@ -31,7 +39,7 @@ VERB_SECONDS: Final = 120.0
 
 @click.group(cls=Noun)
 def module() -> None:
-    """Extensions of the controller: install, watch, configure, remove; and write your own."""
+    """Extensions of the controller and of the nodes: install, watch, configure, remove; and write your own."""
 
 
 for command in (install, upgrade, new, build, test, dev, doctor, sign):
@@ -53,14 +61,32 @@ def list_modules(session: Session, phase: str | None) -> None:
 def info(session: Session, id: str) -> None:
     """Show one module: phase and reason, what it offers and needs, its story, and each node."""
     found = session.client.get(module_path(id))
-    show_one(session.output, found, rows=info_rows(found))
+    schema = _schema(session, found) if session.output == "table" else None
+    show_one(session.output, found, rows=info_rows(found, schema))
     if session.output == "table":
         show_nodes(found.get("nodes") or ())
+
+
+def _schema(session: Session, found: Item) -> Item | None:
+    """What settings it takes; those who see no settings do not see these either."""
+    if found.get("settings") is None:
+        return None
+    try:
+        answer = session.client.get(module_path(str(found.get("id")), "config"))
+    except Refused:
+        return None  # uninstalled meanwhile: what was found is worth showing
+    return (answer or {}).get("schema") or None
+
+
+def _show_reached(session: Session, found: Item) -> None:
+    if session.output == "table" and has_node_part(found):
+        click.echo(printable(reached(found.get("nodes") or ())))
 
 
 def _act(session: Session, id: str, verb: str, body: dict[str, Any] | None = None) -> None:
     found = session.client.post(module_path(id, verb), body, timeout=VERB_SECONDS)
     show_done(session.output, found, told(found))
+    _show_reached(session, found)
     refuse_failed(found)
 
 
@@ -100,17 +126,31 @@ def resume(session: Session, id: str) -> None:
 @module.command("recover")
 @click.argument("id")
 @click.option("--node", metavar="NODE", help="On this node alone; else wherever it failed.")
+@wait_option("How long to wait for the outcome on NODE; 0: not.")
 @api_command
-def recover(session: Session, id: str, node: str | None) -> None:
+def recover(session: Session, id: str, node: str | None, wait: float) -> None:
     """Give a FAILED module another try, on the controller and on the nodes where it failed."""
     found = session.client.post(module_path(id, "recover"), params={"node": node}, timeout=VERB_SECONDS)
     if node is not None:
-        word = f"node '{node}' was told to try '{id}' again; 'corral module info {id}' shows how it goes"
-        show_done(session.output, found, word)
+        _show_retry(session, found, node, wait)
         return
     nodes = told_again(found)
     show_done(session.output, found, told(found) + (f"; {nodes}" if nodes else ""))
     refuse_failed(found)
+
+
+def _show_retry(session: Session, found: Item, node: str, wait: float) -> None:
+    id = found.get("id")
+    word = f"node '{node}' was told to try '{id}' again"
+    if not wait:
+        show_done(session.output, found, f"{word}; 'corral module info {id}' shows how it goes")
+        return
+    now = wait_for_retry(session, found, node, wait)
+    nodes = [now if each.get("node") == node else each for each in found.get("nodes") or ()]
+    show_done(session.output, {**found, "nodes": nodes}, word)
+    if session.output == "table":
+        show_outcome({"nodes": [now]} if now else {})
+    refuse_failed_nodes({**found, "nodes": [now]})
 
 
 @module.command("reload")
@@ -142,6 +182,7 @@ def config(
     settings = changed_settings(before, given=given, unset=unset, path=path)
     found = session.client.put(module_path(id, "config"), settings)
     show_done(session.output, found, f"'{id}' has new settings; " + told(found))
+    _show_reached(session, found)
     refuse_failed(found)
 
 
@@ -167,6 +208,7 @@ def _because(detail: object) -> str:
 def uninstall(session: Session, id: str, drop_storage: bool, yes: bool) -> None:
     """Stop and remove a module. Its data stays unless --drop-storage says otherwise."""
     confirm(f"uninstall '{id}'" + (" and delete its data" if drop_storage else ""), yes=yes)
+    found = session.client.get(module_path(id))
     session.client.delete(module_path(id))
     if drop_storage:
         try:
@@ -174,8 +216,10 @@ def uninstall(session: Session, id: str, drop_storage: bool, yes: bool) -> None:
         except Refused as refusal:
             if refusal.status != 404:  # it had stored nothing
                 raise
-    kept = "" if drop_storage else f"; its data stays until 'corral module storage drop {id}'"
+    keeps = found.get("storage", "controller" in (found.get("hosts") or ())) and not drop_storage
+    kept = f"; its data stays until 'corral module storage drop {id}'" if keeps else ""
     show_done(session.output, {"id": id}, f"'{id}' is uninstalled{kept}")
+    _show_reached(session, found)
 
 
 @module.group("storage", cls=Noun)

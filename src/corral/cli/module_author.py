@@ -7,15 +7,19 @@ import os
 import pathlib
 import subprocess
 import sys
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import click
 
 from corral.cli.failure import Refused, WrongUsage, note
 from corral.cli.module_files import build_source, inspect, refusals
+from corral.cli.module_shapes import needed_how
 from corral.cli.output import output_option, plain, show_done, show_one
 from corral.cli.session import Session, api_command
 from corral.cli.values import size_text
+
+if TYPE_CHECKING:
+    from corral.domain.module_manifest import Manifest, Requirement
 
 _FIXTURES: Final = "corral.testing.module_fixtures"
 _PYTEST_FILES: Final = ("pytest.ini", ".pytest.ini", "pytest.toml", "pyproject.toml", "tox.ini", "setup.cfg")
@@ -105,7 +109,8 @@ def doctor(archive: str, output: str) -> None:
         ("Hosts", plain([str(host) for host in manifest.hosts])),
         ("Built for SDK", f"{manifest.api} (this one is {SDK_VERSION})"),
         ("Provides", plain([f"{each.id} {each.version}" for each in manifest.capabilities.provides])),
-        ("Requires", plain([f"{each.id} {each.version_range}" for each in manifest.capabilities.requires])),
+        ("Requires", plain([_required(each) for each in manifest.capabilities.requires])),
+        ("Storage", _storage(manifest)),
         ("Files", str(len(facts.files))),
         ("Size", size_text(facts.size)),
         ("SHA-256", facts.sha256),
@@ -122,6 +127,18 @@ def doctor(archive: str, output: str) -> None:
     }
     _check_api(manifest.api, SDK_VERSION)
     show_one(output, shown, rows=rows)
+
+
+def _required(each: Requirement) -> str:
+    return f"{each.id} {each.version_range}" + needed_how(each.optional, each.from_)
+
+
+def _storage(manifest: Manifest) -> str:
+    part = manifest.storage
+    kinds = (["documents"] if part.documents else []) + (["keys"] if part.key_value else [])
+    if kinds and not any(host == "controller" for host in manifest.hosts):
+        return f"{plain(kinds)}, but it has no part on the controller: there is none on nodes"
+    return plain(kinds)
 
 
 def _check_api(api: str, sdk: str) -> None:

@@ -11,6 +11,7 @@ import click
 from corral.cli.failure import Failure, note, report
 from corral.cli.form_upload import FilePart, send_form
 from corral.cli.module_files import build_source
+from corral.cli.module_nodes import WAIT_SECONDS, refuse_failed_nodes, show_outcome, wait_for_nodes
 from corral.cli.module_shapes import MODULES, told
 from corral.cli.output import show_streamed
 from corral.cli.session import Session
@@ -66,7 +67,11 @@ class DevLoop:
         )
         took = (time.monotonic() - began) * 1000
         said = f"{time.strftime('%H:%M:%S')} {told(found)}, {took:.0f} ms"
+        found = wait_for_nodes(self._session, found, WAIT_SECONDS)
         show_streamed(self._session.output, found, lambda _: said)
+        if self._session.output == "table":
+            show_outcome(found)
+        refuse_failed_nodes(found)
 
     def _look(self) -> Seen:
         seen: Seen = {}

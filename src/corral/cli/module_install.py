@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 import click
 
 from corral.cli.failure import Refused, WrongUsage, note, printable
-from corral.cli.module_nodes import WAIT_SECONDS, refuse_failed_nodes, show_outcome, wait_for_nodes
+from corral.cli.module_nodes import refuse_failed_nodes, show_outcome, wait_for_nodes, wait_option
 from corral.cli.module_shapes import MODULES, module_path, refuse_failed, told
 from corral.cli.output import Item, show_done
 from corral.cli.session import Session, api_command
@@ -33,14 +33,7 @@ def _options(command: F) -> F:
             click.option(
                 "--dry-run", is_flag=True, help="Only tell what would happen, and what is in the way."
             ),
-            click.option(
-                "--wait",
-                type=click.FloatRange(min=0, max=3600),
-                metavar="SECONDS",
-                default=WAIT_SECONDS,
-                show_default=True,
-                help="How long to wait for connected nodes to settle; 0: not.",
-            ),
+            wait_option("How long to wait for connected nodes to settle; 0: not."),
         )
     ):
         command = option(command)
@@ -95,6 +88,8 @@ def _send(
 
     if not path.is_file():
         raise WrongUsage(f"there is no file {path}")
+    if not path.stat().st_size:
+        raise WrongUsage(f"{path} is empty", hint="build it again: 'corral module build'")
     parts = [FilePart(field="file", path=path)]
     beside = _sidecar(path, signature)
     if beside is not None:

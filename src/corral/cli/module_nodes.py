@@ -3,22 +3,27 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
-from typing import Any, Final
+from collections.abc import Callable, Sequence
+from typing import Any, Final, TypeVar
 
 import click
 
 from corral.cli.failure import Refused, printable
 from corral.cli.module_shapes import module_path
+from corral.cli.module_standing import named
 from corral.cli.output import Column, Item, list_table, plain, state_column
 from corral.cli.progress_line import ProgressLine
 from corral.cli.session import Session
 from corral.cli.table import coloured, paint_state, wants_colour
 from corral.cli.values import age
 
+F = TypeVar("F", bound=Callable[..., Any])
+
 WAIT_SECONDS: Final = 10.0
 _NOTE_MAX: Final = 100
 _AWAY: Final = "away; it gets the installed version when it is back"
+_UNDER_WAY: Final = ("INSTALLED", "WAITING", "STOPPING")
+"""Of a node that has refused the archive: it is trying it again, or going back."""
 _FIRST_PAUSE: Final = 0.05
 _LONGEST_PAUSE: Final = 0.5
 
@@ -38,6 +43,17 @@ MODULE_COLUMNS: Final = (
     Column("UPDATED", lambda found: age(found.get("updated_at"))),
     Column("NOTE", lambda found: note_of(found) or "-"),
 )
+
+
+def wait_option(help: str) -> Callable[[F], F]:
+    return click.option(
+        "--wait",
+        type=click.FloatRange(min=0, max=3600),
+        metavar="SECONDS",
+        default=WAIT_SECONDS,
+        show_default=True,
+        help=help,
+    )
 
 
 def note_of(found: Item) -> str:
@@ -70,6 +86,23 @@ def show_nodes(nodes: Sequence[Item]) -> None:
         text = str(each.get("error") or "").rstrip()
         if text and text not in note_of(each):
             click.echo(printable(f"\n{each.get('node')} said:\n{text}"))
+
+
+def wait_for_retry(session: Session, found: Item, node: str, seconds: float) -> Item:
+    """How the module stands on this node once the node has said what came of another try, or time is up. What
+    it said before the try looks settled as well: only what is new counts."""
+    id, before = str(found.get("id")), _one(found, node)
+    now = before
+    began, pause = time.monotonic(), _FIRST_PAUSE
+    with ProgressLine() as line:
+        while not _tried(before, now):
+            line.show(f"waiting for {node}: {_standing(now)}")
+            if time.monotonic() - began + pause > seconds:
+                break
+            time.sleep(pause)
+            pause = min(pause * 1.3, _LONGEST_PAUSE)
+            now = _one({"nodes": session.client.pages(module_path(id, "nodes"), {})}, node)
+    return now
 
 
 def wait_for_nodes(session: Session, found: Item, seconds: float) -> dict[str, Any]:
@@ -107,7 +140,7 @@ def refuse_failed_nodes(found: Item) -> None:
     bad = [str(each.get("node")) for each in found.get("nodes") or () if _failed(each)]
     if bad:
         raise Refused(
-            f"'{found.get('id')}' {found.get('version')} did not come up on {_named(bad)}",
+            f"'{found.get('id')}' {found.get('version')} did not come up on {named(bad)}",
             hint=f"'corral module info {found.get('id')}' tells why; then 'corral module recover {found.get('id')}'",
             code="MODULE_FAILED",
         )
@@ -118,12 +151,24 @@ def told_again(found: Item) -> str:
     bad = [each for each in found.get("nodes") or () if each.get("refused") or each.get("phase") == "FAILED"]
     now = [str(each.get("node")) for each in bad if each.get("connected")]
     later = [str(each.get("node")) for each in bad if not each.get("connected")]
-    told = [f"told to try again: {_named(now)}"] if now else []
-    return "; ".join(told + ([f"once they are back: {_named(later)}"] if later else []))
+    told = [f"told to try again: {named(now)}"] if now else []
+    return "; ".join(told + ([f"once they are back: {named(later)}"] if later else []))
 
 
 def _short(text: str) -> str:
     return text if len(text) <= _NOTE_MAX else text[: _NOTE_MAX - 1] + "…"
+
+
+def _one(found: Item, node: str) -> Item:
+    return next((each for each in found.get("nodes") or () if each.get("node") == node), {})
+
+
+def _tried(before: Item, now: Item) -> bool:
+    if not now.get("connected") or not _failed(before):
+        return True  # nothing will come of it, or nothing was wrong
+    told = now.get("updated_at") != before.get("updated_at") or not _failed(now)
+    under_way = bool(now.get("refused")) and now.get("phase") in _UNDER_WAY
+    return told and bool(now.get("settled")) and not under_way
 
 
 def _busy(nodes: Sequence[Item]) -> list[Item]:
@@ -144,8 +189,3 @@ def _standing(each: Item) -> str:
 
 def _more(count: int) -> str:
     return f", and {count} more" if count else ""
-
-
-def _named(nodes: list[str]) -> str:
-    shown = ", ".join(nodes[:3])
-    return shown + (f" and {len(nodes) - 3} more nodes" if len(nodes) > 3 else "")

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from typing import Final
 
 from corral.cli.client import segment
 from corral.cli.failure import Refused
+from corral.cli.module_standing import on_nodes, reason_of
 from corral.cli.output import Column, Item, plain, state_column
 from corral.cli.values import age, size_text
 
@@ -17,10 +19,19 @@ COLUMNS: Final = (
     state_column("PHASE", "phase"),
     Column("INTENT", "intent"),
     Column("HOSTS", "hosts"),
-    Column("NODES", lambda found: on_nodes(found)),
+    Column("NODES", on_nodes),
     Column("UPDATED", lambda found: age(found.get("updated_at"))),
-    Column("REASON", "reason"),
+    Column("REASON", reason_of),
 )
+_BOUNDS: Final = {
+    "minimum": "at least",
+    "exclusiveMinimum": "above",
+    "maximum": "at most",
+    "exclusiveMaximum": "below",
+    "minLength": "length at least",
+    "maxLength": "length at most",
+    "pattern": "like",
+}
 LEAK_COLUMNS: Final = (
     Column("MODULE", "module"),
     Column("PID", lambda found: str(found.get("pid", ""))),
@@ -33,6 +44,11 @@ LEAK_COLUMNS: Final = (
 
 
 def module_path(id: str, *more: str) -> str:
+    """Refuses what would not be one part of a path, however it is quoted."""
+    if "/" in id or id in ("", ".", ".."):
+        raise Refused(
+            f"'{id}' is not a valid module id", hint="'corral module list' has the ids", code="INVALID_FIELD"
+        )
     return "/".join((MODULES, segment(id), *more))
 
 
@@ -40,15 +56,6 @@ def told(found: Item) -> str:
     """Where a module stands, in one sentence."""
     reason = f" ({found['reason']})" if found.get("reason") else ""
     return f"'{found.get('id')}' {found.get('version')} is {found.get('phase')}{reason}"
-
-
-def on_nodes(found: Item) -> str:
-    """`2/3`: active on two of the three nodes that shall have it."""
-    if "daemon" not in (found.get("hosts") or ()):
-        return "-"
-    nodes = found.get("nodes") or ()
-    active = sum(1 for each in nodes if each.get("phase") == "ACTIVE" and each.get("current"))
-    return f"{active}/{len(nodes)}"
 
 
 def refuse_failed(found: Item) -> None:
@@ -62,7 +69,8 @@ def refuse_failed(found: Item) -> None:
         )
 
 
-def info_rows(found: Item) -> list[tuple[str, str]]:
+def info_rows(found: Item, schema: Item | None = None) -> list[tuple[str, str]]:
+    """`schema`: what settings it takes, for those who may know."""
     live = found.get("live") or {}
     rows = [
         ("Id", plain(found.get("id"))),
@@ -71,14 +79,16 @@ def info_rows(found: Item) -> list[tuple[str, str]]:
         ("Version", plain(found.get("version"))),
         ("Phase", plain(found.get("phase"))),
         ("Intent", plain(found.get("intent")) + _note(found.get("paused_reason"))),
-        ("Reason", plain(found.get("reason"))),
+        ("Reason", reason_of(found)),
         ("Hosts", plain(found.get("hosts"))),
+        ("Nodes", on_nodes(found)),
         ("Provides", _capabilities(found.get("provides"), "version")),
         ("Requires", _capabilities(found.get("requires"), "version_range")),
         ("SHA-256", plain(found.get("sha256"))),
         ("Size", size_text(found.get("size"))),
         ("Signature", _signature(found.get("signature"))),
         ("Settings", plain(found.get("settings"))),
+        *(("Takes", text) for text in setting_lines(schema or {})),
         ("Installed", plain(found.get("installed_at"))),
         ("Updated", plain(found.get("updated_at"))),
     ]
@@ -104,6 +114,40 @@ def info_rows(found: Item) -> list[tuple[str, str]]:
     return rows
 
 
+def needed_how(optional: bool, source: object) -> str:
+    """` (optional, from controller)`, or nothing."""
+    return _note(", ".join((["optional"] if optional else []) + ([f"from {source}"] if source else [])))
+
+
+def setting_lines(schema: Item) -> list[str]:
+    """One line for each setting that a JSON Schema names: name, type, default, and what is allowed."""
+    properties = schema.get("properties")
+    needed = schema.get("required") or ()
+    if not isinstance(properties, dict):
+        return []
+    return [_setting(str(name), each, name in needed) for name, each in properties.items()]
+
+
+def _setting(name: str, schema: object, needed: bool) -> str:
+    if not isinstance(schema, dict):
+        return name
+    kind = schema.get("type")
+    words = ["|".join(map(str, kind)) if isinstance(kind, list) else str(kind)] if kind else []
+    if "enum" in schema:
+        words.append("one of " + ", ".join(_value(each) for each in schema["enum"]))
+    if "const" in schema:
+        words.append(f"only {_value(schema['const'])}")
+    words += [f"{word} {schema[key]}" for key, word in _BOUNDS.items() if key in schema]
+    words += [f"default {_value(schema['default'])}"] if "default" in schema else []
+    words += ["required"] if needed else []
+    told = f"; {schema['description']}" if schema.get("description") else ""
+    return f"{name}: " + (", ".join(words) or "anything") + told
+
+
+def _value(value: object) -> str:
+    return json.dumps(value, ensure_ascii=False)
+
+
 def _note(text: object) -> str:
     return f" ({text})" if text else ""
 
@@ -113,7 +157,7 @@ def _capabilities(items: object, version: str) -> str:
         return "-"
     texts = [
         f"{item.get('id')} {item.get(version) or item.get('version') or ''}".strip()
-        + (" (optional)" if item.get("optional") else "")
+        + needed_how(bool(item.get("optional")), item.get("from"))
         for item in items
     ]
     return plain(texts)

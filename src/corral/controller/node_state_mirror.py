@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from corral.controller.collections import MODULE_NODE_STATES
 from corral.controller.mirrors import Mirror, Stored
@@ -24,6 +24,10 @@ class NodeStateMirror(Mirror[NodeModuleState]):
     def of_module(self, module: str) -> list[Stored[NodeModuleState]]:
         """In the order of the nodes' ids."""
         return self._listed(self._by_module.get(module, ()))
+
+    def rows_of_module(self, module: str) -> Iterator[NodeModuleState]:
+        """In no order, for whoever only counts."""
+        return (self._documents[id].record for id in self._by_module.get(module, ()))
 
     def _listed(self, ids: Iterable[str]) -> list[Stored[NodeModuleState]]:
         return [self._documents[id] for id in sorted(ids)]

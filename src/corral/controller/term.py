@@ -283,6 +283,7 @@ class LeaderTerm:
             clock=self._clock,
         )
         self._stack.push_async_callback(self.node_modules.close)
+        self._stack.callback(self._setting.metrics.before(parts.node_figures.look))
         budget = self._config.shutdown.budget_seconds * _MODULES_SHARE
         self.modules = Modules(parts, ledger=self.ledger, budget=budget, nodes=self.node_modules)
         consoles = Consoles(

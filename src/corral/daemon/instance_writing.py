@@ -38,7 +38,7 @@ def write_file(root: pathlib.Path, path: str, content: bytes, *, append: bool = 
             name = path.rpartition("/")[2]
             present = _regular(here, name, path)
             if append and present is not None:
-                _append(here, name, path, content)
+                _append(here, name, path, content, owner)
             else:
                 mode = _MODE if present is None else stat.S_IMODE(present.st_mode) & 0o777
                 _replace(here, name, path, content, owner, mode)
@@ -112,9 +112,10 @@ def _replace(
         raise
 
 
-def _append(here: int, name: str, path: str, content: bytes) -> None:
+def _append(here: int, name: str, path: str, content: bytes, owner: tuple[int, int] | None) -> None:
     """To the very file that is there: whoever has it open sees it grow. A file with another name may be one
-    that lies elsewhere."""
+    that lies elsewhere, and so may one of another user, whose other name is hidden from the count of names
+    by removing this one."""
     try:
         descriptor = os.open(name, _MORE, dir_fd=here)
     except OSError as error:
@@ -123,7 +124,8 @@ def _append(here: int, name: str, path: str, content: bytes) -> None:
         raise
     try:
         found = os.fstat(descriptor)
-        if not stat.S_ISREG(found.st_mode) or found.st_nlink > 1:
+        strange = found.st_nlink > 1 or (owner is not None and found.st_uid != owner[0])
+        if strange or not stat.S_ISREG(found.st_mode):
             raise _no_file(path)
         try:
             _write(descriptor, content)

@@ -52,7 +52,7 @@ class SignatureFacts(Record, frozen=True, kw_only=True):
     key_sha256: str = ""
     legacy: bool = False
     blob: str = ""
-    """Digest of the sidecar in the store."""
+    """Digest of the sidecar; on the controller also its name in the store."""
 
 
 class PackageRecord(Record, frozen=True, kw_only=True):

@@ -99,6 +99,15 @@ def digest(file: io.BufferedReader) -> str:
     return hashlib.file_digest(file, "sha256").hexdigest()
 
 
+def has_digest(path: Path, sha256: str) -> bool:
+    """Whether this is there and has this SHA-256. Blocking."""
+    try:
+        with path.open("rb") as file:
+            return digest(file) == sha256
+    except OSError:
+        return False
+
+
 def contents(archive: zipfile.ZipFile, entry: ZipEntry) -> Iterator[bytes]:
     """The blocks of a file, never more than it announced; its checksum is checked at the end."""
     read = 0

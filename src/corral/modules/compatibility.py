@@ -24,6 +24,8 @@ class Outcome(enum.StrEnum):
     UPGRADE = "upgrade"
     REPLACE = "replace"
     DOWNGRADE = "downgrade"
+    RESIGN = "resign"
+    """The same bytes with another signature."""
     NOTHING = "nothing"
 
 
@@ -75,11 +77,13 @@ def report(
     sdk_version: str,
     signature: SignatureFacts | None = None,
     signature_problem: CorralError | None = None,
+    signature_sha256: str = "",
     replace: bool = False,
     allow_downgrade: bool = False,
     built_in: Collection[str] = (),
 ) -> CompatibilityReport:
-    """Judge a good archive by what is installed. `built_in` are the capabilities of the host itself.
+    """Judge a good archive by what is installed. `built_in` are the capabilities of the host itself,
+    `signature_sha256` is the digest of the sidecar that came with the archive.
 
     The order of the problems is that in which they matter: signature, interface, version, graph, settings.
     Blocking for as long as the settings take to check."""
@@ -89,13 +93,13 @@ def report(
         manifest=manifest,
         installed=installed,
         current=current,
-        would=outcome(facts, current),
+        would=outcome(facts, current, signature_sha256),
         built_in=built_in,
         replace=replace,
         allow_downgrade=allow_downgrade,
     )
     problems = [] if signature_problem is None else [_finding(signature_problem)]
-    if case.would is not Outcome.NOTHING:
+    if case.would not in (Outcome.NOTHING, Outcome.RESIGN):
         problems += _problems(case, sdk_version)
     requires = tuple(_views(case))
     return CompatibilityReport(
@@ -122,12 +126,14 @@ def refusal(found: CompatibilityReport) -> Rejected | None:
     return Rejected(Code[first.code], first.message, hint=first.hint or None, field=first.field or None)
 
 
-def outcome(facts: ArchiveFacts, current: PackageRecord | None) -> Outcome:
-    """By version and digest alone: what was asked for does not change what it is."""
+def outcome(facts: ArchiveFacts, current: PackageRecord | None, signature_sha256: str = "") -> Outcome:
+    """By version and digests alone: what was asked for does not change what it is. Without a sidecar the one
+    that is there stays."""
     if current is None:
         return Outcome.INSTALL
     if current.sha256 == facts.sha256:
-        return Outcome.NOTHING
+        stored = current.signature.blob if current.signature else ""
+        return Outcome.RESIGN if signature_sha256 not in ("", stored) else Outcome.NOTHING
     here, new = parse_version(current.version), parse_version(facts.manifest.version)
     if new == here:
         return Outcome.REPLACE

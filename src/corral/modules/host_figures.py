@@ -10,6 +10,12 @@ Figure = tuple[str, str, bool, list[tuple[str, float]]]
 """Name, what it says, whether it only grows, and the value of each module."""
 
 
+def leak_figure(leaked: Mapping[str, int]) -> Figure:
+    """How many processes of each module did not end when they were told to."""
+    told = "Processes of a module that lingered or had to be killed."
+    return "leaked", told, False, [(id, float(count)) for id, count in sorted(leaked.items())]
+
+
 def host_figures(live: Mapping[str, LiveModule]) -> Iterator[Figure]:
     """Modules without a process are left out."""
     shown = list(live.items())

@@ -286,4 +286,5 @@ class ModuleLife:
         return record
 
     def _log_step(self, phase: ModulePhase, reason: str) -> None:
-        _log.info("module.transition", module=self.id, phase=phase.value, reason=reason)
+        say = _log.warning if phase is ModulePhase.FAILED else _log.info
+        say("module.transition", module=self.id, phase=phase.value, reason=reason)

@@ -36,6 +36,7 @@ MAX_COMMANDS: Final = 50
 MAX_ROUTE_DEADLINE_MS: Final = 300_000
 MAX_ROUTE_BODY: Final = 3 * 1024 * 1024
 """A request reaches the module in one frame."""
+_NOT_ON_NODES: Final = "nobody could call it on a node; register it in the part on the controller"
 
 
 class BadRegistration(Exception):
@@ -57,6 +58,8 @@ def check_registrations(
     """Raise `BadRegistration` for the first thing that cannot be bound on this host; `taken_commands` are
     those of other modules."""
     _check_bindings(manifest, given, host)
+    if host is ModuleHost.DAEMON:
+        _check_reach(given)
     _check_routes(given.routes)
     _check_commands(given.commands, taken_commands)
 
@@ -76,6 +79,16 @@ def _check_bindings(manifest: Manifest, given: Registrations, host: ModuleHost) 
         raise BadRegistration(
             f"capability:{id}", f"it declares '{id}' but capability_handles() gives no binding for it"
         )
+
+
+def _check_reach(given: Registrations) -> None:
+    """Nobody could call these on a node: better to say so than to let them wait for ever."""
+    for route in given.routes:
+        named = f"{route.method} {route.path}"
+        raise BadRegistration(f"route:{named}", f"route '{named}': {_NOT_ON_NODES}")
+    for command in given.commands:
+        named = " ".join(command.name.split())[:100]
+        raise BadRegistration(f"command:{named}", f"command '{named}': {_NOT_ON_NODES}")
 
 
 def _check_routes(routes: tuple[RouteDeclaration, ...]) -> None:

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import IO, Final
 
 from corral.errors import Code, CorralError, Rejected, Retryable
-from corral.modules.archive_reading import ArchiveFile, digest, read_files
+from corral.modules.archive_reading import ArchiveFile, digest, has_digest, read_files
 from corral.modules.archive_refusals import too_large
 from corral.modules.unpacking import is_intact, remove_tree, unpack
 from corral.signing import SIDECAR_SUFFIXES, SidecarKind
@@ -68,7 +68,7 @@ class ArchiveShelf:
         kept. Fine when it is here already."""
         path = self.path(expect)
         async with self._turn(expect):
-            if await to_end(_has_digest, path, expect):
+            if await to_end(has_digest, path, expect):
                 return path
             with _disk_faults():
                 part = await to_end(_new_part, self._directory)
@@ -82,12 +82,14 @@ class ArchiveShelf:
         return path
 
     async def put_sidecar(self, sha256: str, kind: SidecarKind, content: bytes) -> Path:
-        """Keep a signature beside its archive."""
-        path = self.path(sha256)
-        path = path.with_name(path.name + SIDECAR_SUFFIXES[kind])
+        """Keep a signature beside its archive, in place of whichever lay there."""
+        archive = self.path(sha256)
+        path = archive.with_name(archive.name + SIDECAR_SUFFIXES[kind])
+        others = [archive.with_name(archive.name + suffix) for suffix in SIDECAR_SUFFIXES.values()]
         async with self._turn(sha256):
             with _disk_faults():
                 await to_end(atomic_write, path, content)
+                await to_end(_unlink_all, [other for other in others if other != path])
         return path
 
     async def unpacked(self, sha256: str) -> Path:
@@ -202,14 +204,6 @@ def _move(source: Path, target: Path) -> None:
     target.chmod(mode & 0o7777)
 
 
-def _has_digest(path: Path, sha256: str) -> bool:
-    try:
-        with path.open("rb") as file:
-            return digest(file) == sha256
-    except OSError:
-        return False
-
-
 def _new_part(directory: Path) -> Path:
     descriptor, name = tempfile.mkstemp(prefix=_PART, dir=directory)
     os.close(descriptor)
@@ -238,6 +232,11 @@ def _keep(part: Path, path: Path) -> None:
     part.chmod(_ARCHIVE_MODE)
     part.replace(path)
     sync_directory(path.parent)
+
+
+def _unlink_all(paths: list[Path]) -> None:
+    for path in paths:
+        path.unlink(missing_ok=True)
 
 
 def _discard(part: Path) -> None:

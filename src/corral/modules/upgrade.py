@@ -17,6 +17,7 @@ import structlog
 
 from corral.domain.events import Draft, EventType
 from corral.domain.module_decisions import stepped
+from corral.domain.module_manifest import ModuleHost
 from corral.domain.module_phases import ModulePhase, ModuleTrigger
 from corral.domain.module_records import PackageRecord
 from corral.errors import Code, Rejected
@@ -44,7 +45,8 @@ class UpgradeFailed(Rejected):
     def __init__(self, record: PackageRecord, version: str, trouble: Trouble, lines: tuple[str, ...]) -> None:
         super().__init__(
             Code.MODULE_UPGRADE_FAILED,
-            f"module '{record.id}' was not upgraded to {version}: {trouble.reason}. " + " ".join(lines),
+            f"module '{record.id}' was not upgraded to {version}: {trouble.reason}. "
+            + " ".join(lines).rstrip("."),
             hint=f"{record.id} {record.version} is {record.phase.name}; fix the new version and install it again",
         )
         self.record = record
@@ -257,7 +259,8 @@ class Upgrade:
         )
         record = await life.converge() or life.require()
         if record.phase is ModulePhase.ACTIVE:
-            self._say(f"{old.version} serves again; its documents are as they were.")
+            keeps = life.kit.host is ModuleHost.CONTROLLER and old.manifest.storage.documents
+            self._say(f"{old.version} serves again{'; its documents are as they were' if keeps else ''}.")
         else:
             why = f" ({record.reason})" if record.reason else ""
             self._say(f"{old.version} was brought back and is {record.phase.name}{why}.")

@@ -52,7 +52,7 @@ class _Module:
         """`ctx.config` is new. Raise to have the old settings stay in force."""
 
     def register_commands(self, commands: Commands) -> None:
-        """Add console commands."""
+        """Add console commands; on the controller only, like routes."""
 
     def capability_handles(self) -> Iterable[CapabilityBinding[Any]]:
         """The capabilities of the manifest's `provides`, all of them."""

@@ -213,8 +213,8 @@ class RuntimeProvider(Protocol):
         the run has ended, NOT_SUPPORTED where a runtime has none."""
 
     async def list_beside(self, handle: RunHandle) -> tuple[SideRun, ...]:
-        """Those that run and the last of each name that ended, by name; as long as the run's directory is
-        there."""
+        """Those that run and the last of each name that ended (of many the latest), by name; as long as the
+        run's directory is there."""
 
     async def stop_beside(self, handle: RunHandle, name: str, *, grace: float) -> SideRun | None:
         """SIGTERM, and SIGKILL after `grace` seconds, to all that it started; returns when nothing of it is

@@ -6,7 +6,14 @@ and only a bundle of the newer kind under a `trusted_root.json` needs them.
 
 from corral.signing.archive_key import KeyPair, new_key
 from corral.signing.keyed import sign_keyed
-from corral.signing.sidecars import SIDECAR_LIMIT, SIDECAR_SUFFIXES, Sidecar, SidecarKind, sidecar_beside
+from corral.signing.sidecars import (
+    SIDECAR_LIMIT,
+    SIDECAR_SUFFIXES,
+    Sidecar,
+    SidecarKind,
+    sidecar_beside,
+    sidecar_digest,
+)
 from corral.signing.verifier import Verifier, open_verifier
 
 __all__ = [
@@ -19,5 +26,6 @@ __all__ = [
     "new_key",
     "open_verifier",
     "sidecar_beside",
+    "sidecar_digest",
     "sign_keyed",
 ]

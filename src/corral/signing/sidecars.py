@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import pathlib
 from collections.abc import Mapping
 from typing import Final, Literal
@@ -23,6 +24,11 @@ class Sidecar(msgspec.Struct, frozen=True, kw_only=True):
 
     kind: SidecarKind
     content: bytes
+
+
+def sidecar_digest(sidecar: Sidecar | None) -> str:
+    """SHA-256 of its bytes, by which one signature is told from another; empty when there is none."""
+    return hashlib.sha256(sidecar.content).hexdigest() if sidecar is not None else ""
 
 
 def sidecar_beside(archive: pathlib.Path) -> Sidecar | None:

@@ -101,7 +101,8 @@ class ModuleHouse:
         boundary = "corral-module-house"
         parts = [_part(boundary, "file", name, body)]
         if signature is not None:
-            parts.append(_part(boundary, "signature", name + ".sig", signature))
+            ending = ".cosign.bundle" if signature.startswith(b"{") else ".sig"
+            parts.append(_part(boundary, "signature", name + ending, signature))
         url = urlsplit(self.controller.url)
         query = urlencode({key: str(value).lower() for key, value in options.items()})
         connection = http.client.HTTPConnection(url.hostname or "", url.port, timeout=60)

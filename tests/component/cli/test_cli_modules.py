@@ -26,7 +26,7 @@ MODULE: dict[str, Any] = {
     "size": 2048,
     "nodes": [],
     "provides": [{"id": "guests", "version": "1.0.0"}],
-    "requires": [{"id": "stats.groups", "version_range": "^1", "optional": True}],
+    "requires": [{"id": "stats.groups", "version_range": "^1", "optional": True, "from": "controller"}],
     "title": "Guest book",
     "description": "",
     "signature": {"kind": "sig", "key_sha256": "cd" * 32, "identity": "", "legacy": True},
@@ -72,11 +72,36 @@ def test_modules_are_listed_and_one_is_told_with_its_failure_and_story(
     for text in (
         "RuntimeError: no",
         "WAITING -> FAILED",
-        "stats.groups ^1 (optional)",
+        "stats.groups ^1 (optional, from controller)",
         "sig by key cdcdcdcdcdcd",
     ):
         assert text in shown
     assert json.loads(corral("module", "info", "guest-book", "-o", "json").stdout) == MODULE
+
+
+def test_a_module_is_shown_with_the_settings_it_takes(corral: Corral, server: StandIn) -> None:
+    schema = {
+        "properties": {
+            "greeting": {"type": "string", "default": "Hello", "maxLength": 40},
+            "mode": {"enum": ["loud", "still"], "description": "how"},
+            "ports": {"type": ["integer", "null"], "minimum": 1},
+            "any": True,
+        },
+        "required": ["mode"],
+    }
+    server.answers["GET", f"{MODULES}/guest-book"] = (200, MODULE)
+    server.answers["GET", f"{MODULES}/guest-book/config"] = (200, {"settings": {}, "schema": schema})
+    shown = corral("module", "info", "guest-book").stdout.splitlines()
+    assert [line.partition(":")[2].strip() for line in shown if line.startswith("Takes:")] == [
+        'greeting: string, length at most 40, default "Hello"',
+        'mode: one of "loud", "still", required; how',
+        "ports: integer|null, at least 1",
+        "any",
+    ]
+    server.answers["GET", f"{MODULES}/guest-book"] = (200, {**MODULE, "settings": None})
+    before = len(server.requests)
+    corral("module", "info", "guest-book")
+    assert len(server.requests) == before + 1
 
 
 @pytest.mark.parametrize("verb", ["activate", "deactivate", "resume", "recover", "reload"])
@@ -186,20 +211,23 @@ def test_an_upgrade_of_what_is_not_there_is_refused_before_anything_is_sent(
 
 
 def test_uninstalling_asks_first_and_drops_data_only_when_told(corral: Corral, server: StandIn) -> None:
+    server.answers["GET", f"{MODULES}/guest-book"] = (200, MODULE)
     server.answers["DELETE", f"{MODULES}/guest-book"] = (200, MODULE)
     server.answers["DELETE", f"{MODULES}/storage/guest-book"] = (200, {})
     assert corral("module", "uninstall", "guest-book").returncode == 2
     assert not server.requests
     assert corral("module", "uninstall", "guest-book", "--drop-storage", "--yes").returncode == 0
-    assert [request.path for request in server.requests] == [
-        f"{MODULES}/guest-book",
-        f"{MODULES}/storage/guest-book",
+    assert [(request.method, request.path) for request in server.requests] == [
+        ("GET", f"{MODULES}/guest-book"),
+        ("DELETE", f"{MODULES}/guest-book"),
+        ("DELETE", f"{MODULES}/storage/guest-book"),
     ]
 
 
 def test_a_module_that_stored_nothing_is_uninstalled_with_its_data_all_the_same(
     corral: Corral, server: StandIn
 ) -> None:
+    server.answers["GET", f"{MODULES}/guest-book"] = (200, MODULE)
     server.answers["DELETE", f"{MODULES}/guest-book"] = (200, MODULE)
     server.answers["DELETE", f"{MODULES}/storage/guest-book"] = refused(404, "NOT_FOUND", "no data")
     said = corral("module", "uninstall", "guest-book", "--drop-storage", "--yes")
@@ -225,6 +253,8 @@ def test_a_command_of_a_module_is_run_with_its_words_as_they_are(corral: Corral,
     said = corral("command", "run", "stats", "show", "two words")
     assert said.stdout == "one\ntwo\n", said.stderr
     assert server.requests[-1].body == {"command": "stats show 'two words'"}
+    corral("command", "run", "jvm-flags", "set", "lobby", "-Xojson", "--help", "-h")
+    assert server.requests[-1].body == {"command": "jvm-flags set lobby -Xojson --help -h"}
 
 
 def test_a_scaffold_builds_to_the_same_bytes_wherever_it_lies(corral: Corral, source: pathlib.Path) -> None:
@@ -278,7 +308,9 @@ def test_a_scaffold_never_overwrites(corral: Corral, source: pathlib.Path) -> No
 def test_doctor_tells_what_an_archive_is_and_refuses_what_is_none(
     corral: Corral, archive: pathlib.Path, tmp_path: pathlib.Path
 ) -> None:
-    assert "guest-book 0.1.0" in corral("module", "doctor", str(archive)).stdout
+    shown = corral("module", "doctor", str(archive)).stdout
+    assert "guest-book 0.1.0" in shown
+    assert "Storage:" in shown
     garbage = tmp_path / "garbage.cmod"
     garbage.write_bytes(b"PK\x03\x04 no")
     said = corral("module", "doctor", str(garbage))

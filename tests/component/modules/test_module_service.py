@@ -564,17 +564,19 @@ async def test_figures_of_modules_appear_at_metrics_and_go_with_them(
     await install(controller, archive(scratch, source=source))
     metrics = term_of(controller)._setting.metrics
 
-    def shown(line: str) -> bool:
-        return line in metrics.exposition().decode()
+    async def shown(line: str) -> bool:
+        return line in (await metrics.exposition()).decode()
 
     await eventually(lambda: shown('corral_module_jumps_total{module="small",world="a"} 3.0'))
     await eventually(lambda: shown('corral_module_memory_bytes{module="small"}'))
-    assert shown('corral_module_leaked{module="small"} 0.0')
-    assert shown('corral_module_classloader_leaked{moduleId="small"} 0.0')
-    assert shown('corral_module_calls_total{module="small"}')
-    assert shown('corral_capability_calls_total{capability="corral.instance.files",provider="corral"} 0.0')
+    assert await shown('corral_module_leaked{module="small"} 0.0')
+    assert await shown('corral_module_classloader_leaked{moduleId="small"} 0.0')
+    assert await shown('corral_module_calls_total{module="small"}')
+    assert await shown(
+        'corral_capability_calls_total{capability="corral.instance.files",provider="corral"} 0.0'
+    )
     await modules_of(controller).uninstall("small", actor=OPERATOR)
-    assert not shown("small")
+    assert not await shown("small")
 
 
 async def test_a_process_that_will_not_end_is_killed_listed_told_of_and_counted(
@@ -600,7 +602,7 @@ async def test_a_process_that_will_not_end_is_killed_listed_told_of_and_counted(
         return "MODULE_LEAKED" in await names_of(controller, "small")
 
     await eventually(told)
-    shown = term_of(controller)._setting.metrics.exposition().decode()
+    shown = (await term_of(controller)._setting.metrics.exposition()).decode()
     assert 'corral_module_leaked{module="small"} 1.0' in shown
 
 

@@ -147,7 +147,7 @@ async def check_reloads(pen: Pen, id: str, *, times: int, switches: int) -> None
 @pytest.mark.parametrize(
     ("names", "times", "switches"),
     [
-        pytest.param(("pydantic",), 100, 0, id="pydantic in a hundred processes"),
+        pytest.param(("pydantic",), 40, 0, id="pydantic in forty processes"),
         pytest.param(("numpy", "pydantic"), 10, 0, id="numpy and pydantic in ten"),
         pytest.param(
             ("numpy", "pydantic", "kubernetes", "grpc"), 2, 100, id="all four a hundred times in one"

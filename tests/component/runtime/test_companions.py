@@ -7,6 +7,7 @@ import json
 import os
 import pathlib
 import random
+import shutil
 import signal
 import time
 from collections.abc import AsyncIterator
@@ -15,8 +16,9 @@ import pytest
 
 from corral.errors import Code, CorralError
 from corral.runtimes.process import companion_files
+from corral.runtimes.process.companions import MOST_KNOWN
 from corral.runtimes.process.proc_facts import start_time
-from corral.sdk.runtime import RunHandle, SideRun
+from corral.sdk.runtime import RunExit, RunHandle, SideRun
 from corral.testing import workloads
 from corral.testing.process_house import ProcessHouse, keeper_pid
 from corral.testing.reaper import Reaper
@@ -56,9 +58,15 @@ async def side_of(house: ProcessHouse, handle: RunHandle) -> SideRun:
     return side
 
 
+async def emptied(house: ProcessHouse, handle: RunHandle) -> RunExit:
+    """How it ended, once nothing is left; what never comes to that fails by itself."""
+    async with asyncio.timeout(20):
+        return await house.provider.wait_empty(handle)
+
+
 async def stop(house: ProcessHouse, handle: RunHandle) -> None:
     await house.provider.kill(handle)
-    await house.provider.wait_empty(handle)
+    await emptied(house, handle)
 
 
 @pytest.mark.trap("T18")
@@ -88,7 +96,9 @@ async def eventually_another(house: ProcessHouse, handle: RunHandle, earlier: in
 
 
 @pytest.mark.trap("T19")
-@pytest.mark.parametrize("without_shim", [False, True])
+@pytest.mark.parametrize(
+    ("house", "without_shim"), [("none", False), ("none", True), ("v2", True)], indirect=["house"]
+)
 async def test_what_is_left_when_all_of_ours_is_killed_ends_with_the_run(
     house: ProcessHouse, without_shim: bool
 ) -> None:
@@ -105,7 +115,7 @@ async def test_what_is_left_when_all_of_ours_is_killed_ends_with_the_run(
     await eventually(lambda: not is_running(handle.pid))
     await eventually(lambda: not is_running(child))  # nobody has asked for it
     await house.next_provider()
-    assert (await house.provider.wait_empty(handle)).code == 9
+    assert (await emptied(house, handle)).code == 9
     assert not is_running(side.pid)
     last = await side_of(house, handle)
     assert (last.running, last.exit is not None and last.exit.known) == (False, False)
@@ -126,7 +136,7 @@ async def test_one_that_does_not_want_to_end_delays_the_run_by_its_grace_and_cha
     began = time.monotonic()
     assert (await house.provider.wait_exit(handle)).code == 9
     assert time.monotonic() - began < 1.5
-    assert (await house.provider.wait_empty(handle)).code == 9
+    assert (await emptied(house, handle)).code == 9
     assert 1.5 < time.monotonic() - began < 10
     assert not is_running(side.pid)
     last = await side_of(house, handle)
@@ -160,6 +170,7 @@ async def test_spawns_while_keepers_are_killed_leave_one(house: ProcessHouse) ->
     assert not any(is_running(pid) for pid in leaders)
 
 
+@pytest.mark.parametrize("house", ["none"], indirect=True)
 async def test_spawns_whose_daemon_is_killed_over_them_leave_one(house: ProcessHouse) -> None:
     spec = house.spec(*workloads.silent())
     handle = await house.provider.start(spec)
@@ -204,7 +215,9 @@ async def test_a_pid_that_is_somebody_elses_by_now_is_neither_told_to_run_nor_st
 
 
 @pytest.mark.parametrize("house", ["none"], indirect=True)
-async def test_a_run_has_at_most_eight_and_the_oldest_that_ended_make_room(house: ProcessHouse) -> None:
+async def test_a_run_has_at_most_eight_and_the_oldest_of_many_that_ended_make_room(
+    house: ProcessHouse,
+) -> None:
     handle = await house.provider.start(house.spec(*workloads.silent()))
     for n in range(8):
         await house.provider.spawn_beside(handle, f"side-{n}", shell("exec sleep 3600"), {})
@@ -213,7 +226,62 @@ async def test_a_run_has_at_most_eight_and_the_oldest_that_ended_make_room(house
     assert caught.value.code is Code.CONFLICT
     await house.provider.stop_beside(handle, "side-3", grace=10)
     await house.provider.spawn_beside(handle, "side-8", shell("exec sleep 3600"), {})
-    names = [side.name for side in await house.provider.list_beside(handle)]
-    assert names == [f"side-{n}" for n in range(9) if n != 3]
+    assert len(await house.provider.list_beside(handle)) == 9
+    ended = companion_files.place_of(handle.run_directory, "side-3")
+    for n in range(9, MOST_KNOWN):
+        shutil.copytree(ended, companion_files.place_of(handle.run_directory, f"side-{n}"))
+    await house.provider.stop_beside(handle, "side-8", grace=10)
+    await house.provider.spawn_beside(handle, "one-more", shell("exec sleep 3600"), {})
+    names = {side.name for side in await house.provider.list_beside(handle)}
+    assert len(names) == MOST_KNOWN
+    assert names >= {"one-more", "side-8"}  # younger than those
     await stop(house, handle)
     assert not any(side.running for side in await house.provider.list_beside(handle))
+
+
+@pytest.mark.parametrize("house", ["none"], indirect=True)
+async def test_a_stop_beside_a_spawn_under_way_ends_what_comes_of_it(house: ProcessHouse) -> None:
+    handle = await house.provider.start(house.spec(*workloads.silent()))
+    for n in range(4):
+        spawning = asyncio.create_task(
+            house.provider.spawn_beside(handle, f"side-{n}", WITH_CHILD, {}), name="test/spawn"
+        )
+        lock = pathlib.Path(companion_files.place_of(handle.run_directory, f"side-{n}"), "lock")
+        await eventually(lock.exists)
+        async with asyncio.timeout(20):
+            await house.provider.stop_beside(handle, f"side-{n}", grace=10)
+        side = await spawning
+        assert await house.provider.stop_beside(handle, f"side-{n}", grace=10) is not None
+        assert not is_running(side.pid)
+    await stop(house, handle)
+
+
+@pytest.mark.trap("T19")
+@pytest.mark.parametrize("house", ["none"], indirect=True)
+async def test_stopped_minders_and_companions_do_not_keep_a_run(house: ProcessHouse) -> None:
+    handle = await house.provider.start(house.spec(*workloads.reading_commands(code=9)))
+    side = await house.provider.spawn_beside(handle, "side", WITH_CHILD, {})
+    other = await house.provider.spawn_beside(handle, "other", WITH_CHILD, {})
+    os.kill(minder_of(handle), signal.SIGSTOP)
+    os.kill(other.pid, signal.SIGSTOP)
+    await house.provider.send_command(handle, "stop")
+    assert (await emptied(house, handle)).code == 9
+    assert not any(is_running(pid) for pid in (side.pid, other.pid))
+    ended = {one.name: one.exit for one in await house.provider.list_beside(handle)}
+    assert {name: end.signal for name, end in ended.items() if end} == dict.fromkeys(ended, signal.SIGTERM)
+
+
+@pytest.mark.trap("T19")
+@pytest.mark.parametrize("house", ["v2"], indirect=True)
+async def test_what_a_lost_companion_hid_from_us_ends_with_the_group(house: ProcessHouse) -> None:
+    spec = house.spec(*workloads.reading_commands(code=9))
+    handle = await house.provider.start(spec)
+    hidden = shell("env -i setsid sleep 3600 & echo $! > children; wait")
+    first = await house.provider.spawn_beside(handle, "side", hidden, {})
+    (child,) = await pids_in(pathlib.Path(spec.directory, "children"))
+    os.kill(minder_of(handle), signal.SIGKILL)
+    await eventually_another(house, handle, first.pid)
+    assert is_running(child)
+    await house.provider.send_command(handle, "stop")
+    assert (await emptied(house, handle)).code == 9
+    assert not is_running(child)

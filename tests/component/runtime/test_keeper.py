@@ -200,6 +200,7 @@ def test_an_exit_that_is_torn_or_empty_says_nothing(scratch: pathlib.Path) -> No
     assert exit_file.read_exit(directory) is None
 
 
+@pytest.mark.trap("T60")
 @pytest.mark.parametrize("taken_over", [False, True])
 async def test_a_keeper_of_an_older_protocol_is_ended_when_it_minds_nothing(
     house: ProcessHouse, taken_over: bool
@@ -229,6 +230,7 @@ async def test_a_keeper_of_an_older_protocol_is_ended_when_it_minds_nothing(
     assert adoption.handle is not None
     assert adoption.handle.state["shim"] == hello["shim"]
     assert (await provider.execute(adoption.handle, ("true",), timeout=20)).code == 0
+    side = await provider.spawn_beside(adoption.handle, "side", workloads.silent(), {})
     if taken_over:
         os.kill(older.pid, signal.SIGSTOP)
         os.kill(hello["shim"], signal.SIGKILL)
@@ -238,6 +240,7 @@ async def test_a_keeper_of_an_older_protocol_is_ended_when_it_minds_nothing(
     os.kill(adoption.handle.pid, signal.SIGKILL)
     ended = await provider.wait_empty(adoption.handle)
     assert (ended.known, ended.signal) == (True, signal.SIGKILL)
+    assert not is_running(side.pid)  # which a shim from before knows nothing of
     await eventually(lambda: _retired(provider, older.pid))
 
 

@@ -141,6 +141,40 @@ async def test_nothing_outside_is_read_written_listed_or_removed(root, scratch):
 
 
 @pytest.mark.trap("T26")
+async def test_a_directory_that_became_a_link_is_not_entered(root, scratch):
+    outside = scratch / "outside"
+    outside.mkdir()
+    (outside / "secret").write_bytes(b"secret")
+    root.rmdir()
+    root.symlink_to(outside)
+    files = files_in(root)
+    for call in (
+        files.read("one", "secret"),
+        files.write("one", "secret", b"x"),
+        files.write("one", "secret", b"x", append=True),
+        files.walk("one"),
+        files.remove("one", "secret"),
+    ):
+        with pytest.raises(CorralError):
+            await call
+    assert os.listdir(outside) == ["secret"]
+    assert (outside / "secret").read_bytes() == b"secret"
+
+
+@pytest.mark.trap("T26")
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs files of two users")
+async def test_nothing_is_added_to_the_file_of_another_user(root):
+    """It may be a link to a file elsewhere whose name here is gone before its names are counted."""
+    (root / "theirs").write_bytes(b"theirs")
+    files = files_in(root)
+    assert await code_of(files.write("one", "theirs", b"x", append=True)) == "PATH_REFUSED"
+    assert (root / "theirs").read_bytes() == b"theirs"
+    await files.write("one", "theirs", b"mine")
+    await files.write("one", "theirs", b" too", append=True)
+    assert (root / "theirs").read_bytes() == b"mine too"
+
+
+@pytest.mark.trap("T26")
 async def test_nothing_outside_is_touched_while_names_are_swapped(root, scratch):
     outside = scratch / "outside"
     outside.mkdir()

@@ -70,12 +70,34 @@ async def test_when_the_time_has_passed_what_is_missing_is_named():
     gate = Gate(seconds=10, clock=clock)
     gate.expect("b", "on its way")
     clock.at += 9.99
-    gate.expect("a", "on its way")  # does not begin the wait anew
+    gate.expect("a", "on its way")
+    clock.at += 10
     found = await gate.passed(Engine(), lambda one: "being fetched" if one == "b" else "")
     assert found == ("a: on its way", "b: being fetched")
-    gate.begin()  # a new session does
+
+
+async def test_an_order_is_waited_for_though_another_one_has_outlasted_its_time():
+    clock = SetClock()
+    gate = Gate(seconds=10, clock=clock)
+    gate.expect("lingers", "on its way")
+    clock.at += 20
+    gate.expect("fresh", "on its way")
     passing = asyncio.create_task(gate.passed(Engine(), silent))
-    await asyncio.sleep(0.05)
+    await asyncio.sleep(0)
     assert not passing.done()
-    passing.cancel()
-    await asyncio.gather(passing, return_exceptions=True)
+    gate.met("lingers", "on its way")
+    gate.met("fresh", "on its way")
+    assert await passing == ()
+
+
+async def test_a_start_does_not_wait_for_ever_for_what_is_ordered_again_and_again():
+    clock = SetClock()
+    gate = Gate(seconds=10, clock=clock)
+    gate.expect("a", "on its way")
+    passing = asyncio.create_task(gate.passed(Engine(), silent))
+    await asyncio.sleep(0)
+    for _ in range(3):
+        clock.at += 4
+        gate.expect("a", "on its way")
+        await asyncio.sleep(0)
+    assert await passing == ("a: on its way",)

@@ -13,13 +13,18 @@ LOUD = Settings(values={"loud": True}, sha256="a" * 64)
 def test_an_order_about_intent_keeps_the_archive_that_is_on_its_way():
     met = Wanted(intent=ModuleIntent.INACTIVE).after(Wanted(package=ONE, settings=LOUD))
     assert met == Wanted(package=ONE, settings=LOUD, intent=ModuleIntent.INACTIVE)
-    assert not met.needs_other_archive(ONE.sha256)
+
+
+def test_what_shall_not_run_stops_without_waiting_for_an_archive_and_all_else_waits():
+    assert Wanted(intent=ModuleIntent.PAUSED).cuts_short(ONE.sha256)
+    assert not Wanted(intent=ModuleIntent.ACTIVE, settings=LOUD, recover=True).cuts_short(ONE.sha256)
+    assert not Wanted(package=ONE).cuts_short(ONE.sha256)
 
 
 def test_a_later_archive_takes_the_place_of_an_earlier_one():
     met = Wanted(package=TWO, intent=ModuleIntent.ACTIVE).after(Wanted(package=ONE, recover=True))
     assert met == Wanted(package=TWO, intent=ModuleIntent.ACTIVE, recover=True)
-    assert met.needs_other_archive(ONE.sha256)
+    assert met.cuts_short(ONE.sha256)
 
 
 def test_the_same_archive_asked_for_again_stays_asked_for_again():
@@ -29,7 +34,7 @@ def test_the_same_archive_asked_for_again_stays_asked_for_again():
 
 def test_what_is_to_go_goes_whatever_was_wanted_before():
     assert Wanted(gone=True).after(Wanted(package=ONE, recover=True)) == Wanted(gone=True)
-    assert Wanted(gone=True).needs_other_archive(ONE.sha256)
+    assert Wanted(gone=True).cuts_short(ONE.sha256)
 
 
 def test_only_an_archive_brings_back_what_is_to_go():

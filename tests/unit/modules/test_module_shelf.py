@@ -222,7 +222,8 @@ async def test_what_is_forgotten_is_gone_without_a_trace(shelf: ArchiveShelf, pl
     await shelf.put_sidecar(SHA, "sig", b"sig")
     await shelf.put_sidecar(SHA, "cosign-bundle", b"bundle")
     await shelf.unpacked(SHA)
-    assert (place / f"{SHA}.zip.sig").read_bytes() == b"sig"
+    assert not (place / f"{SHA}.zip.sig").exists()  # the later one took its place
+    assert (place / f"{SHA}.zip.cosign.bundle").read_bytes() == b"bundle"
     assert shelf.held() == {SHA, other_sha}
     await shelf.forget(SHA)
     await shelf.forget(SHA)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import http
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from typing import Final
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4, generate_latest
 from prometheus_client.registry import Collector
 
@@ -43,6 +44,7 @@ class HttpMetrics:
         )
         self._counters: dict[tuple[str, str, int], Counter] = {}
         self._timers: dict[tuple[str, str], Histogram] = {}
+        self._looks: list[Callable[[], Awaitable[None]]] = []
 
     def answered(self, *, method: str, route: str, status: int, seconds: float | None) -> None:
         """Count an answer; `seconds` is None for a stream, whose length says nothing about us. A status
@@ -71,8 +73,27 @@ class HttpMetrics:
         """Show how many play on the instances of the present term that have said so."""
         self.registry.register(_PlayersCollector(players))
 
-    def exposition(self) -> bytes:
-        return generate_latest(self.registry)
+    def before(self, look: Callable[[], Awaitable[None]]) -> Callable[[], None]:
+        """Have this done before figures are shown; returns how to be rid of it."""
+        self._looks.append(look)
+        return lambda: self._looks.remove(look)
+
+    async def exposition(self) -> bytes:
+        """Collected here, where nothing changes meanwhile; made into text by a thread: of a large fleet there
+        are a hundred thousand lines."""
+        for look in list(self._looks):
+            await look()
+        return await asyncio.to_thread(generate_latest, _Collected(list(self.registry.collect())))
+
+
+class _Collected(Collector):
+    """What a registry gave, to be written down."""
+
+    def __init__(self, metrics: list[Metric]) -> None:
+        self._metrics = metrics
+
+    def collect(self) -> Iterable[Metric]:
+        return self._metrics
 
 
 class _PlayersCollector(Collector):

@@ -50,7 +50,7 @@ def with_description(routes: Sequence[Route]) -> tuple[Route, ...]:
     table: list[Route] = list(routes)
     cached: list[Answer] = []
 
-    def handler(setting: Setting, gate: Gate) -> Answer:
+    async def handler(setting: Setting, gate: Gate) -> Answer:
         del setting, gate
         if not cached:
             cached.append(Answer(body=encode(describe(table))))

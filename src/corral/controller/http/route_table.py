@@ -59,7 +59,7 @@ Write = Callable[[bytes], Awaitable[None]]
 Pump = Callable[[Write], Awaitable[None]]
 """Writes a stream piece by piece. It is cancelled when the stream has to end."""
 
-ProbeHandler = Callable[[Setting, Gate], Answer]
+ProbeHandler = Callable[[Setting, Gate], Awaitable[Answer]]
 ReadHandler = Callable[[Leading, Call[Any, Any]], Awaitable[object]]
 MutateHandler = Callable[[Leading, Call[Any, Any]], Mutation]
 ActHandler = Callable[[Leading, Call[Any, Any]], Awaitable[Mutation]]

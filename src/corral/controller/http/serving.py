@@ -64,7 +64,7 @@ class Served:
     async def answer(self, request: Request, send: Send) -> Answer | None:
         now = self._setting.clock.now()
         if isinstance(self._route, Probe):
-            return self._probe(self._route, request)
+            return await self._probe(self._route, request)
         leading = self._leading()
         if isinstance(self._route, Report):
             return await self._report(self._route, leading, request)
@@ -259,12 +259,12 @@ class Served:
             else:
                 await serve_socket(request=request, send=send, stream=stream, dialogue=served)
 
-    def _probe(self, route: Probe, request: Request) -> Answer:
+    async def _probe(self, route: Probe, request: Request) -> Answer:
         self._query.decode(request.query)
         scraper = route.open_to_scrapers and is_within(request.address, self._setting.scrape_networks)
         if route.permission is not PUBLIC and not scraper:
             self._caller(self._leading(), request, ticket=None)
-        return route.handler(self._setting, self._gate)
+        return await route.handler(self._setting, self._gate)
 
 
 def _path(scope: Scope) -> Mapping[str, str]:

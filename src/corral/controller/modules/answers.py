@@ -29,6 +29,7 @@ class InstallOutcome(enum.StrEnum):
     UPGRADED = "upgraded"
     REPLACED = "replaced"
     DOWNGRADED = "downgraded"
+    RESIGNED = "resigned"
     UNCHANGED = "unchanged"
 
 

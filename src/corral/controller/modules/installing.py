@@ -20,7 +20,7 @@ from corral.controller.ledger import Actor, audit
 from corral.controller.modules.answers import InstallAnswer, InstallOptions, InstallOutcome
 from corral.controller.modules.book import LedgerBook
 from corral.controller.modules.supply import StoredArchives
-from corral.domain.module_phases import ModuleIntent
+from corral.domain.module_phases import ModuleIntent, ModulePhase
 from corral.domain.module_records import PackageRecord, SignatureFacts
 from corral.errors import Code, CorralError, Rejected
 from corral.modules.archive_reading import ArchiveFacts, inspect_archive
@@ -28,7 +28,7 @@ from corral.modules.compatibility import CompatibilityReport, Outcome, refusal, 
 from corral.modules.engine import ModuleEngine
 from corral.modules.settings import check_settings
 from corral.sdk.version import SDK_VERSION
-from corral.signing import Sidecar
+from corral.signing import Sidecar, sidecar_digest
 from corral.system.clock import Clock
 from corral.system.threads import to_end
 
@@ -37,8 +37,10 @@ _OUTCOMES: Final = {
     Outcome.UPGRADE: InstallOutcome.UPGRADED,
     Outcome.REPLACE: InstallOutcome.REPLACED,
     Outcome.DOWNGRADE: InstallOutcome.DOWNGRADED,
+    Outcome.RESIGN: InstallOutcome.RESIGNED,
     Outcome.NOTHING: InstallOutcome.UNCHANGED,
 }
+_REFUSED: Final = "signature_refused"
 _log = structlog.get_logger("corral.controller.modules")
 
 
@@ -87,7 +89,8 @@ class Installing:
     async def install(
         self, archive: Path, *, sidecar: Sidecar | None, options: InstallOptions, actor: Actor
     ) -> InstallAnswer:
-        """Install, upgrade, replace, or nothing when it is there already; returns once it has settled.
+        """Install, upgrade, replace, take another signature of what is there, or nothing; returns once it has
+        settled.
 
         Raises the first thing that stands against it, and then nothing was stored; MODULE_UPGRADE_FAILED
         when a new version did not become active.
@@ -105,6 +108,9 @@ class Installing:
                     outcome=InstallOutcome.UNCHANGED,
                     story=(f"{judged.id} {judged.version} is installed already, with the same content",),
                 )
+            if judged.would is Outcome.RESIGN and current is not None:
+                with self._supply.pinned(current.sha256):
+                    return await self._sign_anew(candidate, judged, current, actor)
             _refuse_to_hold(current, options)
             with self._supply.pinned(candidate.facts.sha256, *([current.sha256] if current else [])):
                 return await self._carry_out(candidate, judged, current, options, actor)
@@ -128,11 +134,44 @@ class Installing:
             sdk_version=SDK_VERSION,
             signature=candidate.signature,
             signature_problem=candidate.problem,
+            signature_sha256=sidecar_digest(candidate.sidecar),
             replace=options.replace,
             allow_downgrade=options.allow_downgrade,
             built_in=self._built_in(),
         )
         return await to_end(work)
+
+    async def _sign_anew(
+        self, candidate: Candidate, judged: CompatibilityReport, current: PackageRecord, actor: Actor
+    ) -> InstallAnswer:
+        """The bytes are there: only their signature is another one. What runs is not touched; what was not
+        loaded for its signature alone is tried again."""
+        await self._supply.stamp(current)
+        signature = await self._supply.keep(
+            candidate.path, candidate.facts, candidate.signature, candidate.sidecar
+        )
+        now = self._clock.now()
+
+        def signed(record: PackageRecord) -> PackageRecord:
+            return msgspec.structs.replace(record, signature=signature, updated_at=now)
+
+        entry = audit(
+            actor,
+            "modules.install",
+            current.id,
+            before=_told_signature(current.signature),
+            after=_told_signature(signature),
+        )
+        with self._book.signed(current.id, entry):
+            settled = await self._book.step(current.id, signed)
+        story = [f"{current.id} {current.version} is installed already; its new signature was taken"]
+        if settled.phase is ModulePhase.FAILED and settled.reason == _REFUSED:
+            settled = await self._engine.recover(current.id)
+            story.append(f"{current.id} {current.version} {settled.phase.value}" + _because(settled))
+        _log.info("module.resigned", module=current.id, version=current.version)
+        return InstallAnswer(
+            record=settled, outcome=_OUTCOMES[judged.would], story=(*judged.warnings, *story)
+        )
 
     async def _carry_out(
         self,
@@ -214,6 +253,19 @@ def _with_settings(
 
 def _told(record: PackageRecord) -> dict[str, object]:
     return {"version": record.version, "sha256": record.sha256, "intent": record.intent.value}
+
+
+def _told_signature(signature: SignatureFacts | None) -> dict[str, object]:
+    if signature is None:
+        return {"signature": None}
+    return {
+        "signature": {
+            "kind": signature.kind,
+            "sha256": signature.blob,
+            "identity": signature.identity,
+            "key_sha256": signature.key_sha256,
+        }
+    }
 
 
 def _because(record: PackageRecord) -> str:

@@ -7,6 +7,7 @@ module names them any more.
 
 from __future__ import annotations
 
+import asyncio
 import collections
 import contextlib
 import functools
@@ -19,9 +20,9 @@ import msgspec
 
 from corral.domain.module_records import SignatureFacts
 from corral.errors import Code, CorralError, Rejected
-from corral.modules.archive_reading import ArchiveFacts, digest, inspect_archive
+from corral.modules.archive_reading import ArchiveFacts, has_digest, inspect_archive
 from corral.modules.shelf import ArchiveShelf
-from corral.signing import Sidecar, Verifier, sidecar_beside
+from corral.signing import Sidecar, Verifier, sidecar_beside, sidecar_digest
 from corral.system.threads import to_end
 
 _PASSABLE: Final = 0o711
@@ -47,17 +48,20 @@ class CachedArchives:
         self._max_bytes = max_bytes
         self._run_as = run_as
         self._pinned: collections.Counter[str] = collections.Counter()
+        self._dropping = asyncio.Lock()
 
     # --- in -------------------------------------------------------------------------------------
     async def holds(self, sha256: str) -> bool:
-        """Whether the archive is here, unharmed."""
-        return await to_end(_has_digest, self._shelf.path(sha256), sha256)
+        """Whether the archive is here, unharmed. One that is `pinned` stays so."""
+        async with self._dropping:
+            pass  # what was not pinned in time is gone by now
+        return await to_end(has_digest, self._shelf.path(sha256), sha256)
 
     async def receive(self, archive: Path, *, sha256: str, sidecar: Sidecar | None) -> Received:
         """Keep an archive, if it is what it should be: ARTIFACT_DIGEST_MISMATCH,
         SIGNATURE_VERIFICATION_FAILED, or what `inspect_archive` raises; nothing is kept then. Without a sidecar
         the one counts that lies beside its place, if any."""
-        if not await to_end(_has_digest, archive, sha256):
+        if not await to_end(has_digest, archive, sha256):
             raise Rejected(
                 Code.ARTIFACT_DIGEST_MISMATCH,
                 f"what came is not the archive {sha256}",
@@ -87,6 +91,8 @@ class CachedArchives:
         facts = await to_end(functools.partial(inspect_archive, archive, max_bytes=self._max_bytes))
         if signature is None and sidecar is not None:
             signature = SignatureFacts(kind=sidecar.kind)
+        if signature is not None:
+            signature = msgspec.structs.replace(signature, blob=sidecar_digest(sidecar))
         return Received(facts=facts, signature=signature)
 
     # --- out ------------------------------------------------------------------------------------
@@ -124,17 +130,10 @@ class CachedArchives:
         """Drop what nobody names; returns what went."""
         dropped = []
         for sha256 in sorted(await to_end(self._shelf.held)):
-            if sha256 in self._pinned or sha256 in named():
-                continue
-            with contextlib.suppress(CorralError):  # a disk that refuses: the next sweep takes it
-                await self._shelf.forget(sha256)
-                dropped.append(sha256)
+            async with self._dropping:
+                if sha256 in self._pinned or sha256 in named():
+                    continue
+                with contextlib.suppress(CorralError):  # a disk that refuses: the next sweep takes it
+                    await self._shelf.forget(sha256)
+                    dropped.append(sha256)
         return dropped
-
-
-def _has_digest(path: Path, sha256: str) -> bool:
-    try:
-        with path.open("rb") as file:
-            return digest(file) == sha256
-    except OSError:
-        return False

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
+import msgspec
 import structlog
 
 from corral.daemon.modules.cached_archives import CachedArchives, Received
-from corral.daemon.modules.disk_book import DiskBook, Refusal
+from corral.daemon.modules.disk_book import DiskBook, Refusal, SettingsRefusal, SignatureRefusal
 from corral.daemon.modules.incoming import Incoming
-from corral.daemon.modules.reports import lost_archive
+from corral.daemon.modules.reports import lost_archive, signature_answered
 from corral.daemon.modules.wanted import Settings, Wanted, WantedPackage
 from corral.domain.module_manifest import Manifest, ModuleHost
 from corral.domain.module_phases import ModuleIntent, ModulePhase
@@ -24,6 +25,7 @@ from corral.modules.manifest_reading import read_manifest
 from corral.modules.settings import check_settings
 from corral.modules.upgrade import UpgradeFailed
 from corral.sdk.version import SDK_VERSION
+from corral.signing import sidecar_digest
 from corral.system.clock import Clock
 from corral.system.threads import to_end
 
@@ -44,7 +46,7 @@ _PASSING: Final = ("waiting_for_capability:", "capability_conflict:")
 _log = structlog.get_logger("corral.daemon.modules")
 
 Obtain = Callable[[Awaitable[Any], str], Awaitable[Any]]
-"""Waits for something that may take for ever, unless fetching this digest becomes pointless meanwhile."""
+"""Waits for something that may take for ever, unless what is wanted meanwhile cuts the fetch of this digest short."""
 
 
 class Converging:
@@ -75,12 +77,16 @@ class Converging:
         if wanted.gone:
             await self._remove(id)
             return
+        trouble: Rejected | None = None
         if wanted.package is not None:
             await self._bring(id, wanted, wanted.package, patiently)
+            trouble = await self._sign_anew(id, wanted.package, patiently)
         if self._book.find(id) is not None:
             await self._adjust(id, wanted)
         elif wanted.package is None:
             _log.warning("module.order_ignored", module=id, reason="it is not installed on this node")
+        if trouble is not None:
+            raise trouble
 
     async def _remove(self, id: str) -> None:
         """Record, process, archive and tree; also what was refused and never ran."""
@@ -91,15 +97,18 @@ class Converging:
 
     # --- the archive ----------------------------------------------------------------------------
     async def _bring(self, id: str, wanted: Wanted, package: WantedPackage, patiently: Obtain) -> None:
-        """The wanted archive in the place of whatever there is. Same digest: nothing at all."""
+        """The wanted archive in the place of whatever there is. Same digest: nothing here."""
         record, refused = self._book.find(id), self._book.package(id).refused
         mending = lost_archive(record)
         if record is not None and record.sha256 == package.sha256 and not mending:
             return
-        if refused is not None and refused.sha256 == package.sha256 and not package.again:
+        held = refused if refused is not None and refused.sha256 == package.sha256 else None
+        if held is not None and not package.again and not await self._reconsidered(id, held, package):
             return
         if record is None and await self._declined(id, package):
             return
+        if record is not None and wanted.intent not in (None, ModuleIntent.ACTIVE):
+            await self._follow_intent(record, wanted)  # not only after an archive that takes its time
         with self._archives.pinned(package.sha256, *([record.sha256] if record else [])):
             try:
                 received = await self._obtained(id, package, patiently)
@@ -109,6 +118,38 @@ class Converging:
                 await self._incoming.drop(package.sha256)  # unlike what was cut off: that is gone on with
                 await self._mind_refusal(id, package, error)
                 raise
+
+    async def _reconsidered(self, id: str, refused: Refusal, package: WantedPackage) -> bool:
+        """Whether an archive that was refused comes with what it lacked: another signature."""
+        signature = sidecar_digest(package.sidecar)
+        if signature in ("", refused.signature_sha256):
+            return False
+        if refused.code == Code.SIGNATURE_VERIFICATION_FAILED.name:
+            return True
+        known = msgspec.structs.replace(refused, signature_sha256=signature, at=self._clock.now())
+        await self._book.refuse(id, known)  # says that it still is
+        return False
+
+    async def _sign_anew(self, id: str, package: WantedPackage, patiently: Obtain) -> Rejected | None:
+        """Another signature of the archive that is in place; what runs does not notice. Returns why it was not
+        taken: the old one holds on then."""
+        record, signature = self._book.find(id), sidecar_digest(package.sidecar)
+        if record is None or record.sha256 != package.sha256 or lost_archive(record):
+            return None
+        if signature in ("", signature_answered(self._book.package(id))):
+            return None
+        try:
+            with self._archives.pinned(package.sha256):
+                received = await self._obtained(id, package, patiently)
+        except Rejected as error:
+            await self._incoming.drop(package.sha256)
+            _log.error("module.signature_refused", module=id, sha256=package.sha256, reason=str(error))
+            if error.code is Code.SIGNATURE_VERIFICATION_FAILED:  # else the next session tries it again
+                await self._book.refuse_signature(id, SignatureRefusal(sha256=signature, error=str(error)))
+            return error
+        await self._book.note_signature(id, received.signature)
+        _log.info("module.resigned", module=id, version=record.version)
+        return None
 
     async def _declined(self, id: str, package: WantedPackage) -> bool:
         """By the frame's word, which counts only here."""
@@ -148,6 +189,7 @@ class Converging:
                 code=error.code.name,
                 error=_told(error),
                 at=self._clock.now(),
+                signature_sha256=sidecar_digest(package.sidecar),
             )
             await self._book.refuse(id, refusal)
 
@@ -158,16 +200,16 @@ class Converging:
             if record is not None:
                 await self._remove(id)
             return
-        fresh = await self._record(record, wanted, received)
-        if record is None:
-            await self._engine.install(fresh)
-        elif record.sha256 == fresh.sha256:
+        if record is not None and record.sha256 == received.facts.sha256:
+            await self._book.note_signature(id, received.signature)
             await self._book.forgive(id)
             if record.phase is ModulePhase.FAILED:
                 await self._engine.recover(id)
+            return
+        fresh = await self._record(record, wanted, received)
+        if record is None:
+            await self._engine.install(fresh)
         else:
-            if wanted.intent not in (None, ModuleIntent.ACTIVE):
-                await self._follow_intent(record, wanted)  # before it is brought up for nothing
             story = await self._engine.upgrade(fresh, rollback=True)
             _log.info("module.upgraded", module=id, version=fresh.version, story=list(story.lines))
         if wanted.settings is not None:
@@ -199,7 +241,7 @@ class Converging:
         record = self._require(id)
         await self._follow_intent(record, wanted)
         if wanted.settings is not None:
-            await self._follow_settings(id, wanted.settings)
+            await self._follow_settings(id, wanted.settings, wanted)
         elif wanted.reload:
             await self._engine.reload(id, self._require(id).settings)
         if wanted.recover and self._require(id).phase is ModulePhase.FAILED:
@@ -211,11 +253,20 @@ class Converging:
         if wanted.intent is not None and (intent, reason) != (record.intent, record.paused_reason):
             await self._engine.want(record.id, intent, paused_reason=reason)
 
-    async def _follow_settings(self, id: str, settings: Settings) -> None:
-        record = self._require(id)
-        checked = await to_end(check_settings, record.manifest.config, settings.values)
-        if checked != record.settings:
-            await self._engine.reload(id, checked)
+    async def _follow_settings(self, id: str, settings: Settings, wanted: Wanted) -> None:
+        """What the module did not take once it is not given again, unless an operator asks for it; that it did
+        not stands with its state."""
+        record, refused = self._require(id), self._book.package(id).settings_refused
+        known = refused is not None and refused.sha256 == settings.sha256
+        if known and not (wanted.reload or wanted.recover):
+            return
+        try:
+            checked = await to_end(check_settings, record.manifest.config, settings.values)
+            if checked != record.settings or wanted.reload:
+                await self._engine.reload(id, checked)
+        except Rejected as error:
+            await self._book.refuse_settings(id, SettingsRefusal(sha256=settings.sha256, error=str(error)))
+            raise
         await self._book.note_settings(id, settings.sha256)
 
     def _require(self, id: str) -> PackageRecord:

@@ -1,8 +1,8 @@
 """The node's book of modules: one file a module, replaced whole, so that a kill at any moment leaves a step done
 or not begun. What is told to the controller is told once it is on disk.
 
-Beside the record a file holds what only the node knows of a module: an archive that did not come up here, and
-which settings the controller gave last.
+Beside the record a file holds what only the node knows of a module: an archive that did not come up here, which
+settings the controller gave last, why the module did not take them, and a signature that does not hold here.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import structlog
 
 from corral.daemon.durable import store
 from corral.domain.module_decisions import not_installed
-from corral.domain.module_records import PackageRecord
+from corral.domain.module_records import PackageRecord, SignatureFacts
 from corral.errors import Code, CorralError, Rejected, Retryable
 from corral.modules.book import Change, Told
 from corral.system.clock import Clock
@@ -33,13 +33,30 @@ _log = structlog.get_logger("corral.daemon.modules")
 
 
 class Refusal(msgspec.Struct, frozen=True, kw_only=True):
-    """An archive that did not come up here. It is not tried again until an operator says so."""
+    """An archive that did not come up here. It is not tried again until an operator says so; one that was
+    refused for its signature, also when it comes with another."""
 
     sha256: str
     version: str
     code: str
     error: str
     at: dt.datetime
+    signature_sha256: str = ""
+    """Of the sidecar that it came with last; empty: none."""
+
+
+class SettingsRefusal(msgspec.Struct, frozen=True, kw_only=True):
+    """Settings that the module did not take: it runs on with those in its record."""
+
+    sha256: str
+    error: str
+
+
+class SignatureRefusal(msgspec.Struct, frozen=True, kw_only=True):
+    """A new signature that does not hold here: the module runs on with the one that does."""
+
+    sha256: str
+    error: str
 
 
 class NodePackage(msgspec.Struct, frozen=True, kw_only=True):
@@ -48,8 +65,12 @@ class NodePackage(msgspec.Struct, frozen=True, kw_only=True):
     id: str
     record: PackageRecord | None = None
     settings_sha256: str = ""
-    """Of the settings as the controller wrote them; empty: never given."""
+    """Of those that are in the record, as the controller wrote them; empty: never given."""
     refused: Refusal | None = None
+    settings_refused: SettingsRefusal | None = None
+    """Not offered to the module again until they are others, its archive is, or an operator asks for it."""
+    signature_refused: SignatureRefusal | None = None
+    """Of the archive in the record."""
 
 
 Kept = Callable[[NodePackage, NodePackage, str], None]
@@ -118,8 +139,12 @@ class DiskBook:
             if record == before.record:
                 return record
             moved = record.sha256 != before.record.sha256
-            refused = None if moved else before.refused
-            await self._store(before, msgspec.structs.replace(before, record=record, refused=refused))
+            after = msgspec.structs.replace(before, record=record)
+            if moved:
+                after = msgspec.structs.replace(
+                    after, refused=None, settings_refused=None, signature_refused=None
+                )
+            await self._store(before, after)
             return record
 
     async def add(self, record: PackageRecord) -> PackageRecord:
@@ -161,8 +186,36 @@ class DiskBook:
         """The settings that the controller names so are in the record."""
         async with self._turn(id):
             before = self.package(id)
-            if before.record is not None and before.settings_sha256 != sha256:
-                await self._store(before, msgspec.structs.replace(before, settings_sha256=sha256))
+            after = msgspec.structs.replace(before, settings_sha256=sha256, settings_refused=None)
+            if before.record is not None and after != before:
+                await self._store(before, after)
+
+    async def refuse_settings(self, id: str, refusal: SettingsRefusal) -> None:
+        """The module did not take these; what is in the record stays."""
+        async with self._turn(id):
+            before = self.package(id)
+            after = msgspec.structs.replace(before, settings_refused=refusal)
+            if before.record is not None and after != before:
+                await self._store(before, after)
+
+    async def note_signature(self, id: str, signature: SignatureFacts | None) -> None:
+        """The archive in the record is proven by this one."""
+        async with self._turn(id):
+            before = self.package(id)
+            if before.record is None:
+                return
+            record = msgspec.structs.replace(before.record, signature=signature)
+            after = msgspec.structs.replace(before, record=record, signature_refused=None)
+            if after != before:
+                await self._store(before, after)
+
+    async def refuse_signature(self, id: str, refusal: SignatureRefusal) -> None:
+        """This one does not hold here; the one in the record stays."""
+        async with self._turn(id):
+            before = self.package(id)
+            after = msgspec.structs.replace(before, signature_refused=refusal)
+            if before.record is not None and after != before:
+                await self._store(before, after)
 
     # --- the disk -------------------------------------------------------------------------------
     def _turn(self, id: str) -> asyncio.Lock:

@@ -19,44 +19,48 @@ class Resting(Protocol):
 
 
 class Gate:
-    """Knows what is on its way, and since when. From the moment that something began to be, starts wait for no
-    longer than `seconds`."""
+    """Knows what is on its way, and since when. Each thing is waited for `seconds` from the moment it began to be,
+    and no start waits for longer than that in all, whatever begins meanwhile."""
 
     def __init__(self, *, seconds: float, clock: Clock) -> None:
         self._seconds = seconds
         self._clock = clock
-        self._awaited: dict[tuple[str, str], None] = {}
+        self._awaited: dict[tuple[str, str], float] = {}
+        """Module and why, until when."""
         self._ends = clock.monotonic()
-        self._open = asyncio.Event()
-        self._open.set()
+        self._news = asyncio.Event()
 
     def expect(self, id: str, why: str) -> None:
-        """A module is not as it shall be. The first one begins the wait."""
+        """A module is not as it shall be: by an order, its wait begins anew."""
         if not self._awaited:
             self.begin()
-        self._awaited[id, why] = None
-        self._open.clear()
+        self._awaited[id, why] = self._clock.monotonic() + self._seconds
+        self._tell()
 
     def begin(self) -> None:
-        """The wait is counted from here: boot, or a new session."""
+        """The wait for what nobody ordered is counted from here: boot, or a new session."""
         self._ends = self._clock.monotonic() + self._seconds
 
     def met(self, id: str, why: str) -> None:
         """That is over, or as far as it gets by itself."""
-        self._awaited.pop((id, why), None)
-        if not self._awaited:
-            self._open.set()
+        if self._awaited.pop((id, why), None) is not None:
+            self._tell()
 
     async def passed(self, engine: Resting, told: Callable[[str], str]) -> tuple[str, ...]:
         """Waits; what was missing when the time had passed, as `ID: why`. `told` may know more about why.
         Where nothing is under way this returns at once."""
-        left = self._ends - self._clock.monotonic()
-        if self._open.is_set() and (left <= 0 or engine.resting):
-            return ()
-        try:
-            async with asyncio.timeout(max(left, 0)):
-                await self._open.wait()
-                await engine.rest()
-        except TimeoutError:
-            pass
+        latest = self._clock.monotonic() + self._seconds
+        while self._awaited or not engine.resting:
+            left = min(latest, max(self._awaited.values(), default=self._ends)) - self._clock.monotonic()
+            if left <= 0:
+                break
+            try:
+                async with asyncio.timeout(left):
+                    await (self._news.wait() if self._awaited else engine.rest())
+            except TimeoutError:
+                break
         return tuple(f"{id}: {told(id) or why}" for id, why in sorted(self._awaited))
+
+    def _tell(self) -> None:
+        news, self._news = self._news, asyncio.Event()
+        news.set()

@@ -4,6 +4,7 @@ them."""
 from __future__ import annotations
 
 import asyncio
+import collections
 import functools
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
@@ -20,6 +21,8 @@ from corral.daemon.modules.incoming import Incoming
 from corral.daemon.modules.reception import Reception
 from corral.daemon.modules.reports import set_entry, state_updates
 from corral.domain.module_manifest import ModuleHost
+from corral.domain.module_phases import ModuleIntent, ModulePhase
+from corral.domain.module_records import PackageRecord
 from corral.modules.engine import ModuleEngine
 from corral.modules.module_log import ModuleLogs
 from corral.modules.module_metrics import ModuleMetrics
@@ -143,12 +146,12 @@ class NodeModules:
 
     async def close(self, *, budget: float) -> list[str]:
         """`on_stop` and `on_unload` of all, within `budget` seconds; the ids of those that had to be killed.
-        Nothing is left running. May be called again."""
-        await self._reception.close()
-        if self._booting is not None:
-            self._booting.cancel()
-            await asyncio.gather(self._booting, return_exceptions=True)
+        Nothing is left running, also when this is cut short. May be called again."""
         try:
+            await self._reception.close()
+            if self._booting is not None:
+                self._booting.cancel()
+                await asyncio.gather(self._booting, return_exceptions=True)
             stragglers = await self.engine.close(budget=budget)
         finally:
             await self._house.close()
@@ -176,15 +179,22 @@ class NodeModules:
         """The ids of the modules that this node has, whether they run or not."""
         return [record.id for record in self._book.all()]
 
+    def leaked(self) -> dict[str, int]:
+        """How many processes of each module did not end when they were told to; the last hundred count."""
+        return dict(collections.Counter(leak.module_id for leak in self._house.leaked()))
+
     # --- for starts -----------------------------------------------------------------------------
     def serving(self) -> list[Scope]:
         """The modules that are ACTIVE here."""
         return self.engine.serving()
 
     async def settled(self) -> tuple[str, ...]:
-        """Returns when the modules are as they shall be, or after `modules.node_sync_timeout_seconds` with
-        those that were not, as `ID: why`."""
-        return await self._gate.passed(self.engine, self._reception.doing)
+        """Returns when the modules are as they shall be, or after `modules.node_sync_timeout_seconds`; then, and
+        when some cannot be, with those that a start has to do without, as `ID: why`."""
+        late = await self._gate.passed(self.engine, self._reception.doing)
+        named = {each.partition(":")[0] for each in late}
+        down = (record for record in self._book.all() if record.id not in named and _should_run(record))
+        return (*late, *(f"{record.id}: {record.reason or record.phase.name}" for record in down))
 
     # --- parts ----------------------------------------------------------------------------------
     def _opened_verifier(self) -> Verifier:
@@ -195,3 +205,8 @@ class NodeModules:
         self.logs.forget(id)
         self.metrics.forget(id)
         self._on_gone()
+
+
+def _should_run(record: PackageRecord) -> bool:
+    """And does not."""
+    return record.intent is ModuleIntent.ACTIVE and record.phase is not ModulePhase.ACTIVE

@@ -18,6 +18,7 @@ from corral.daemon.link.connection import Connection
 from corral.daemon.link.data_channel import DataChannel, Expect
 from corral.daemon.modules.reports import progress
 from corral.errors import Code, CorralError, Retryable
+from corral.modules.archive_reading import has_digest
 from corral.modules.archive_refusals import too_large
 from corral.system.clock import Clock
 from corral.system.entropy import Entropy
@@ -32,6 +33,8 @@ LONGEST_PAUSE: Final = 15.0
 PART_AGE_SECONDS: Final = 86_400
 _LINE_TROUBLE: Final = frozenset({Code.CONFLICT, Code.STALE_EPOCH})
 """Of a session that was replaced by the next one; with all that is Retryable, the transfer goes on."""
+_OWN_TROUBLE: Final = frozenset({Code.DISK_FULL, Code.STORAGE_UNAVAILABLE})
+"""Of this node's disk: no other session would help, and somebody has to be told."""
 _log = structlog.get_logger("corral.daemon.modules")
 
 
@@ -86,8 +89,11 @@ class Incoming:
 
     async def fetch(self, id: str, *, sha256: str, size: int) -> Path:
         """The file of an archive, however many sessions it takes. Raises only what the next attempt would
-        meet again: NOT_FOUND, ARTIFACT_DIGEST_MISMATCH, ARCHIVE_TOO_LARGE."""
+        meet again: NOT_FOUND, ARTIFACT_DIGEST_MISMATCH, ARCHIVE_TOO_LARGE, or what is up to this node's disk:
+        Retryable DISK_FULL, STORAGE_UNAVAILABLE. One that has come already is not fetched again."""
         path = self._directory / f"{sha256}.zip"
+        if await to_end(has_digest, path, sha256):
+            return path
         backoff = Backoff(longest=LONGEST_PAUSE, entropy=self._entropy)
         while True:
             await self._there.wait()
@@ -99,7 +105,8 @@ class Incoming:
                     await self._transfer(session, id, path, sha256, size)
                 return path
             except CorralError as error:
-                if not isinstance(error, Retryable) and error.code not in _LINE_TROUBLE:
+                passing = isinstance(error, Retryable) or error.code in _LINE_TROUBLE
+                if not passing or error.code in _OWN_TROUBLE:
                     raise
                 _log.info("module.fetch_interrupted", module=id, sha256=sha256, reason=str(error))
                 if session is self._session:

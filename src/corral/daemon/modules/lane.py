@@ -20,7 +20,7 @@ _log = structlog.get_logger("corral.daemon.modules")
 
 
 class _Superseded(Exception):
-    """What was waited for is wanted no more."""
+    """What was waited for is wanted no more, or has to wait for something else."""
 
 
 class Lane:
@@ -116,7 +116,7 @@ class Lane:
                 await self._news.wait()
 
     async def _patiently(self, waiting: Awaitable[Any], sha256: str) -> Any:
-        """What is waited for, unless another wish makes it pointless."""
+        """What is waited for, unless another wish must not wait for it."""
         task = asyncio.ensure_future(waiting)
         news: asyncio.Task[Any] | None = None
         try:
@@ -125,7 +125,7 @@ class Lane:
                 await asyncio.wait([task, news], return_when=asyncio.FIRST_COMPLETED)
                 await _ended(news)
                 self._news.clear()
-                if self._next is not None and self._next.needs_other_archive(sha256):
+                if self._next is not None and self._next.cuts_short(sha256):
                     raise _Superseded
             return task.result()
         finally:

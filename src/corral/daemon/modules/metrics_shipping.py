@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Final
 
 import structlog
@@ -11,7 +11,7 @@ import structlog
 from corral.daemon.link.connection import Connection
 from corral.daemon.modules.metrics_frame import metrics_frame
 from corral.modules.engine import ModuleEngine
-from corral.modules.host_figures import host_figures
+from corral.modules.host_figures import host_figures, leak_figure
 from corral.modules.module_metrics import ModuleMetrics
 from corral.wire import features
 from corral.wire.v1.link_pb2 import DaemonMessage
@@ -29,10 +29,12 @@ class MetricsShipping:
         *,
         metrics: ModuleMetrics,
         engine: Callable[[], ModuleEngine],
+        leaked: Callable[[], Mapping[str, int]] = dict,
         every: float = EVERY_SECONDS,
     ) -> None:
         self._metrics = metrics
         self._engine = engine
+        self._leaked = leaked
         self._every = every
         self._task: asyncio.Task[None] | None = None
         self._ending: set[asyncio.Task[None]] = set()
@@ -66,7 +68,7 @@ class MetricsShipping:
     def _send(self, connection: Connection, *, told: bool) -> bool:
         """Whether there was anything. What has gone is told once by a frame without it."""
         frame = metrics_frame(
-            figures=host_figures(self._engine().all_live()),
+            figures=[*host_figures(self._engine().all_live()), leak_figure(self._leaked())],
             families=self._metrics.families(),
             dropped=self._metrics.dropped,
         )

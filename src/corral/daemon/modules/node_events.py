@@ -16,6 +16,7 @@ from corral.daemon.modules.event_ring import EventRing, Gap
 from corral.daemon.modules.event_wire import read_cursor, read_event, wire_cursor
 from corral.daemon.modules.publishing import EventSpool, Publishing
 from corral.daemon.modules.subscriptions import Interests, NodeSubscription
+from corral.daemon.modules.types_told import TypesTold
 from corral.domain.events import START, Cursor, Event
 from corral.errors import Code, Rejected
 from corral.modules.event_handover import SUBSCRIPTION, check_room
@@ -26,7 +27,7 @@ from corral.sdk.messages import PUBLISH, SUBSCRIBE, UNSUBSCRIBE, Nothing, Publis
 from corral.system.clock import Clock
 from corral.wire import features
 from corral.wire.v1.link_pb2 import ControllerMessage, DaemonMessage
-from corral.wire.v1.module_pb2 import EventSubscribe, EventUnsubscribe, ModuleEvent
+from corral.wire.v1.module_pb2 import ModuleEvent
 
 _log = structlog.get_logger("corral.daemon.modules.events")
 
@@ -47,11 +48,11 @@ class NodeEvents:
         ring: EventRing | None = None,
     ) -> None:
         self._node_id = node_id
-        self._send = send
         self._clock = clock
         self._publishing = Publishing(spool, clock=clock)
         self._ring = EventRing() if ring is None else ring
         self._interests = Interests()
+        self._told = TypesTold(wanted=self._interests.all, send=send, clock=clock)
         self._open: dict[Key, tuple[NodeSubscription, Owned]] = {}
         self._seen: Cursor | None = None
         self._connected = False
@@ -69,6 +70,7 @@ class NodeEvents:
         """The daemon ends: nothing is delivered any more."""
         for key in list(self._open):
             await self._close(key)
+        self._told.end()
 
     # --- subscriptions --------------------------------------------------------------------------
     async def _subscribe(self, scope: Scope, asked: Subscribe) -> Nothing:
@@ -102,9 +104,8 @@ class NodeEvents:
         )
         self._open[key] = subscription, owned
         subscription.start()
-        new = self._interests.add(wanted.types)
-        if new and self._connected:
-            self._send(DaemonMessage(event_subscribe=EventSubscribe(event_types=new)))
+        self._interests.add(wanted.types)
+        self._told.changed()
         return Nothing()
 
     async def _unsubscribe(self, scope: Scope, asked: Unsubscribe) -> Nothing:
@@ -124,11 +125,11 @@ class NodeEvents:
             await found[0].close()
         finally:
             if self._open.pop(key, None) is not None:
-                self._not_wanted(self._interests.remove(found[0].wanted.types))
+                self._interests.remove(found[0].wanted.types)
+                self._told.changed()
+                self._mind_silence()
 
-    def _not_wanted(self, types: list[str]) -> None:
-        if types and self._connected:
-            self._send(DaemonMessage(event_unsubscribe=EventUnsubscribe(event_types=types)))
+    def _mind_silence(self) -> None:
         if not self._open:
             self._ring.clear()
             if self._connected:  # whoever subscribes next begins from then on
@@ -136,10 +137,7 @@ class NodeEvents:
 
     # --- the link -------------------------------------------------------------------------------
     def on_connected(self, connection: Connection) -> None:
-        types = self._interests.all()
-        if types:
-            asked = EventSubscribe(event_types=types, after=wire_cursor(self._seen))
-            self._send(DaemonMessage(event_subscribe=asked))
+        self._told.begin(wire_cursor(self._seen))
         if self._sessions and features.MODULES not in connection.features:
             self._missed(None)  # such a controller does not tell again what happened meanwhile
         self._connected = True
@@ -148,11 +146,12 @@ class NodeEvents:
     def on_disconnected(self) -> None:
         """What still comes out of the old stream is not taken: the next one brings it again."""
         self._connected = False
+        self._told.end()
 
     def _received(self, _: Reply, message: ControllerMessage) -> None:
         frame = message.module_event
-        if not self._connected:
-            return
+        if not self._connected or not self._open:
+            return  # what nobody wants any more is no position to go on from either
         cursor = read_cursor(frame)
         if frame.missed:
             self._missed(cursor)

@@ -97,11 +97,20 @@ class ModuleProcesses:
         found = [
             self._end(run, side)
             for run in list(self._runs())
-            if run.handle is not None
-            for side in await run.runtime.list_beside(run.handle)
+            for side in await self._beside(run)
             if side.running and module_of(side.name) not in installed
         ]
         await asyncio.gather(*found)
+
+    async def _beside(self, run: AccompaniedRun) -> tuple[SideRun, ...]:
+        """None of a run that does not live; of one whose runtime cannot tell neither, and that is said."""
+        if run.handle is None:
+            return ()
+        try:
+            return await run.runtime.list_beside(run.handle)
+        except (CorralError, OSError) as error:
+            _log.warning("module.processes_unknown", run=run.name, error=str(error))
+            return ()
 
     async def _end(self, run: AccompaniedRun, side: SideRun) -> None:
         _log.info("module.process_ended", run=run.name, process=side.name, why="its module is not installed")

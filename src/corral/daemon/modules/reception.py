@@ -16,7 +16,14 @@ from corral.daemon.modules.disk_book import DiskBook, NodePackage
 from corral.daemon.modules.gate import Gate
 from corral.daemon.modules.incoming import Incoming
 from corral.daemon.modules.lane import Lane
-from corral.daemon.modules.reports import INTENTS, SIGNATURE_REFUSED, error_report, lost_archive
+from corral.daemon.modules.reports import (
+    INTENTS,
+    SIGNATURE_REFUSED,
+    error_report,
+    lost_archive,
+    settings_answered,
+    signature_answered,
+)
 from corral.daemon.modules.wanted import Wanted, WantedPackage, read_control, read_install, read_uninstall
 from corral.errors import CorralError
 from corral.system.entropy import Entropy
@@ -50,6 +57,8 @@ class Reception:
         self._lanes: dict[str, Lane] = {}
         self._wanted_here: dict[str, str] = {}
         """By id, the digests that the present controller wants."""
+        self._announced: set[str] = set()
+        """Ids of which this session's set says that they differ, and whose frame has not come yet."""
         self._mended: set[str] = set()
         """Digests that were fetched again in this session: once is enough to find out."""
         self._send: Callable[[DaemonMessage], bool] = lambda _: False
@@ -73,6 +82,7 @@ class Reception:
             return
         entries = {entry.module_id: entry for entry in connection.ack.modules}
         self._wanted_here = {id: entry.sha256 for id, entry in entries.items()}
+        self._expect_nothing()
         self._gate.begin()
         for package in self._book.packages():
             if package.id not in entries:
@@ -81,7 +91,15 @@ class Reception:
         for id, entry in entries.items():
             if not _as_wanted(self._book.package(id), entry):
                 self._gate.expect(id, _ON_ITS_WAY)
+                self._announced.add(id)
             self.mend(self._book.package(id))  # it may have been found out since the greeting was written
+        self._sweep_soon()  # a daemon that was killed may have left something
+
+    def _expect_nothing(self) -> None:
+        """Frames that a former session announced and did not bring: this one says anew what differs."""
+        for id in self._announced - self._lanes.keys():
+            self._gate.met(id, _ON_ITS_WAY)
+        self._announced.clear()
 
     def on_disconnected(self) -> None:
         self._send = lambda _: False
@@ -135,6 +153,7 @@ class Reception:
             )
         self._gate.expect(id, _ON_ITS_WAY)
         self._told.pop(id, None)
+        self._announced.discard(id)
         lane.want(wanted)
 
     def mend(self, package: NodePackage) -> None:
@@ -192,18 +211,27 @@ class Reception:
             self._sweeping = None
 
     def _named(self) -> set[str]:
-        """By a record, by what was refused and may be asked for again, or by what is on its way."""
+        """By a record, by what was refused and may be asked for again, by what is on its way, or by the set of
+        a controller that is about to ask for it."""
         packages = self._book.packages()
         named = {package.record.sha256 for package in packages if package.record is not None}
         named |= {package.refused.sha256 for package in packages if package.refused is not None}
-        return named | {lane.wanted_archive for lane in self._lanes.values()}
+        named |= {lane.wanted_archive for lane in self._lanes.values()}
+        return named | {self._wanted_here.get(id, "") for id in self._announced}
 
 
 def _as_wanted(package: NodePackage, entry: ModuleSetEntry) -> bool:
     """Whether no frame is to be expected: what the controller compares, as it does."""
     record = package.record
     if package.refused is not None and package.refused.sha256 == entry.sha256:
-        return True
+        return not _resigned(package.refused.signature_sha256, entry)
     if record is None or lost_archive(record) or record.sha256 != entry.sha256:
         return False
-    return INTENTS[record.intent] == entry.intent and package.settings_sha256 == entry.settings_sha256
+    same = INTENTS[record.intent] == entry.intent
+    if _resigned(signature_answered(package), entry):
+        return False
+    return same and settings_answered(package) == entry.settings_sha256
+
+
+def _resigned(here: str, entry: ModuleSetEntry) -> bool:
+    return entry.signature_sha256 not in ("", here)

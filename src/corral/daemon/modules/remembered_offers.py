@@ -56,7 +56,7 @@ class RememberedOffers:
             taken = self.offers
             try:
                 await asyncio.to_thread(self._store, taken)
-            except CorralError as error:
+            except (CorralError, OSError) as error:
                 _log.warning("capability.offers_not_kept", reason=str(error))
                 return
             self._written = taken

@@ -50,18 +50,22 @@ def set_entry(package: NodePackage) -> pb.ModuleSetEntry:
             reason=_refused_reason(package),
             last_error=_error(package),
             updated_at_ms=_ms(refused.at) if refused else 0,
+            signature_sha256="",
+            refused_signature_sha256=refused.signature_sha256 if refused else "",
         )
     return pb.ModuleSetEntry(
         module_id=package.id,
         sha256="" if lost_archive(record) else record.sha256,
         intent=INTENTS[record.intent],
         version=record.version,
-        settings_sha256=package.settings_sha256,
+        settings_sha256=settings_answered(package),
         refused_sha256=refused.sha256 if refused else "",
         state=record.phase.value,
         reason=record.reason,
         last_error=_error(package),
         updated_at_ms=_ms(record.updated_at),
+        signature_sha256=signature_answered(package),
+        refused_signature_sha256=refused.signature_sha256 if refused else "",
     )
 
 
@@ -87,6 +91,20 @@ def _seen(package: NodePackage) -> tuple[object, ...]:
     record = package.record
     standing = (record.version, record.sha256, record.intent, record.reason) if record else ()
     return *standing, package.refused, _error(package)
+
+
+def settings_answered(package: NodePackage) -> str:
+    """The settings that the controller need not send again: the module took them, or did not and said why."""
+    refused = package.settings_refused
+    return refused.sha256 if refused is not None else package.settings_sha256
+
+
+def signature_answered(package: NodePackage) -> str:
+    """The signature that the controller need not send again: it proves the archive, or does not and we said so."""
+    if package.signature_refused is not None:
+        return package.signature_refused.sha256
+    signature = package.record.signature if package.record else None
+    return signature.blob if signature is not None else ""
 
 
 def _update(package: NodePackage, data: Mapping[str, object], *, sha256: str) -> DaemonMessage:
@@ -166,6 +184,10 @@ def _error(package: NodePackage) -> str:
     if package.refused is not None:
         return package.refused.error[:_SAID_MAX]
     failure = package.record.failure if package.record else None
+    if failure is None and package.settings_refused is not None:
+        return f"settings_refused: {package.settings_refused.error}"[:_SAID_MAX]
+    if failure is None and package.signature_refused is not None:
+        return f"{SIGNATURE_REFUSED}: {package.signature_refused.error}"[:_SAID_MAX]
     if failure is None:
         return ""
     return (f"{failure.reason}: {failure.message}" if failure.message else failure.reason)[:_SAID_MAX]

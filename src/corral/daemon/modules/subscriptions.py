@@ -41,19 +41,12 @@ class Interests:
     def all(self) -> list[str]:
         return sorted(self._counts)
 
-    def add(self, types: Collection[str]) -> list[str]:
-        """Those that nobody wanted before."""
-        new = sorted(type for type in types if type not in self._counts)
+    def add(self, types: Collection[str]) -> None:
         self._counts.update(types)
-        return new
 
-    def remove(self, types: Collection[str]) -> list[str]:
-        """Those that nobody wants any more."""
+    def remove(self, types: Collection[str]) -> None:
         self._counts.subtract(types)
-        gone = sorted(type for type in types if not self._counts[type])
-        for type in gone:
-            del self._counts[type]
-        return gone
+        self._counts = +self._counts
 
 
 class NodeSubscription:

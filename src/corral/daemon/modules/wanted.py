@@ -70,15 +70,20 @@ class Wanted(msgspec.Struct, frozen=True, kw_only=True):
             reload=self.reload or earlier.reload,
         )
 
-    def needs_other_archive(self, sha256: str) -> bool:
-        """Whether fetching this archive has become pointless."""
-        return self.gone or (self.package is not None and self.package.sha256 != sha256)
+    def cuts_short(self, sha256: str) -> bool:
+        """Whether what is done should not wait until this archive is here: that has become pointless, or what
+        runs meanwhile shall not. What has come of it stays, and is gone on with."""
+        if self.gone or (self.package is not None and self.package.sha256 != sha256):
+            return True
+        return self.intent not in (None, ModuleIntent.ACTIVE)
 
 
 def _stronger(later: WantedPackage | None, earlier: WantedPackage | None) -> WantedPackage | None:
     if later is None or earlier is None or later.sha256 != earlier.sha256:
         return later or earlier
-    return msgspec.structs.replace(later, again=later.again or earlier.again)
+    return msgspec.structs.replace(
+        later, again=later.again or earlier.again, sidecar=later.sidecar or earlier.sidecar
+    )
 
 
 # --- frames ---------------------------------------------------------------------------------------

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Callable
 from typing import Final
 
@@ -71,7 +72,9 @@ class ModuleParts:
         self.hooks: Final = InstanceHooks(
             modules=self.modules, budget_seconds=config.modules.hook_budget_seconds, clock=clock
         )
-        self._figures = MetricsShipping(metrics=self.modules.metrics, engine=lambda: self.modules.engine)
+        self._figures = MetricsShipping(
+            metrics=self.modules.metrics, engine=lambda: self.modules.engine, leaked=self.modules.leaked
+        )
 
     @property
     def handlers(self) -> dict[str, Order]:
@@ -99,12 +102,16 @@ class ModuleParts:
 
     async def close(self, *, budget: float) -> None:
         """Hooks first: what they did not deliver is told by the next daemon. Then the modules, and what they
-        used."""
-        await self.hooks.close()
-        await self.modules.close(budget=budget)
-        await self._figures.close()
-        await self._capabilities.close()
-        await self._events.close()
+        used; each of them, also when one of them fails or is cut short."""
+        async with contextlib.AsyncExitStack() as rest:
+            rest.push_async_callback(self._stop_tidying)
+            rest.push_async_callback(self._events.close)
+            rest.push_async_callback(self._capabilities.close)
+            rest.push_async_callback(self._figures.close)
+            rest.push_async_callback(self.modules.close, budget=budget)
+            await self.hooks.close()
+
+    async def _stop_tidying(self) -> None:
         if self._tidying is not None:
             self._tidying.cancel()
             await asyncio.gather(self._tidying, return_exceptions=True)

@@ -175,6 +175,7 @@ class Minder:
         if self._ends is None:
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(self._program.pid, signal.SIGTERM)
+                os.killpg(self._program.pid, signal.SIGCONT)  # one that was stopped hears of it, too
         self._ends = ends if self._ends is None else min(self._ends, ends)
 
     def _say_output(self) -> None:

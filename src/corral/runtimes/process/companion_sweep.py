@@ -52,8 +52,13 @@ def clear_lost(run_directory: str, *, wait: bool) -> None:
 
 def wake_minder(place: str) -> None:
     """Somebody may have stopped it; whoever waits for its end would wait for ever."""
-    record = companion_files.read_record(place)
-    process = open_process(record.minder, record.minder_start) if record is not None else None
+    try:
+        record = companion_files.read_record(place)
+    except ValueError:
+        return
+    if record is None or record.boot != boot_id():
+        return
+    process = open_process(record.minder, record.minder_start)
     if process is None:
         return
     try:

@@ -10,27 +10,27 @@ import pathlib
 import re
 import shutil
 import signal
-from collections.abc import Iterator
 from typing import Any, Final
 
 import structlog
 
 from corral.errors import Code, Rejected, Retryable
-from corral.runtimes.process import companion_files, exit_file
+from corral.runtimes.process import companion_files
 from corral.runtimes.process.companion import HELD, RUN_ENDED
-from corral.runtimes.process.companion_files import CompanionRecord, names_in, place_of
+from corral.runtimes.process.companion_files import names_in, place_of
+from corral.runtimes.process.companion_looks import exit_at, look_at, minder_of, record_of
 from corral.runtimes.process.companion_sweep import clear_up
 from corral.runtimes.process.descriptors import readable
-from corral.runtimes.process.endings import exit_of
 from corral.runtimes.process.executing import check_command, check_size
 from corral.runtimes.process.keeper_client import KeeperClient
-from corral.runtimes.process.proc_facts import boot_id, open_process
 from corral.runtimes.process.run_files import Failure, Record
 from corral.runtimes.process.start_failures import start_failure
 from corral.runtimes.process.surroundings import Surroundings
-from corral.sdk.runtime import RunExit, SideRun
+from corral.sdk.runtime import SideRun
 
 MOST_AT_ONCE: Final = 8
+MOST_KNOWN: Final = 32
+"""Those that ended included: whoever runs something once knows by them that it was run."""
 _NAME: Final = re.compile(r"[a-z0-9][a-z0-9.-]{0,127}")
 _KILL_SECONDS: Final = 10.0
 _ANSWER_SECONDS: Final = 30.0
@@ -75,7 +75,7 @@ class Companions:
         request = _request(place, record, around, name, command)
         ends = asyncio.get_running_loop().time() + _HELD_SECONDS
         while True:
-            known = _look(run_directory, name)
+            known = look_at(run_directory, name)
             if known is not None and known.running:
                 return known
             self._make_room(run_directory, name, record.run)
@@ -92,13 +92,13 @@ class Companions:
             raise start_failure(
                 failure, user=around.user.name, directory=around.directory, command=command[0]
             )
-        started = _look(run_directory, name)
+        started = look_at(run_directory, name)
         if started is None:
             raise Rejected(Code.NOT_RUNNING, f"run {record.run} has ended, and '{name}' with it")
         return started
 
     def _make_room(self, run_directory: str, name: str, run: str) -> None:
-        """A place for this name; the oldest that have ended go for it."""
+        """A place for this name; the oldest that have ended go for it, and those that never ran."""
         others = [side for side in self.listed(run_directory) if side.name != name]
         if sum(side.running for side in others) >= MOST_AT_ONCE:
             raise Rejected(
@@ -107,8 +107,11 @@ class Companions:
                 hint="stop one of them first",
             )
         ended = sorted((side for side in others if not side.running), key=lambda side: side.started_at_ms)
-        for side in ended[: max(len(others) - MOST_AT_ONCE + 1, 0)]:
-            shutil.rmtree(place_of(run_directory, side.name), ignore_errors=True)
+        known = {name, *(side.name for side in others)}
+        never_ran = [other for other in names_in(run_directory) if other not in known]
+        oldest = [side.name for side in ended[: max(len(others) - MOST_KNOWN + 1, 0)]]
+        for other in (*oldest, *never_ran):
+            _clear_away(place_of(run_directory, other))
         pathlib.Path(place_of(run_directory, name)).mkdir(mode=0o700, parents=True, exist_ok=True)
 
     async def _ask(self, request: dict[str, Any], name: str, run: str) -> dict[str, Any]:
@@ -128,7 +131,7 @@ class Companions:
 
     def listed(self, run_directory: str) -> tuple[SideRun, ...]:
         """As `RuntimeProvider.list_beside`."""
-        looks = (_look(run_directory, name) for name in names_in(run_directory))
+        looks = (look_at(run_directory, name) for name in names_in(run_directory))
         return tuple(side for side in looks if side is not None)
 
     async def stop(self, run_directory: str, name: str, *, grace: float) -> SideRun | None:
@@ -136,54 +139,27 @@ class Companions:
         if _NAME.fullmatch(name) is None:
             return None
         place = place_of(run_directory, name)
-        with _minder_of(place) as minder:
-            if minder is not None and _exit(place) is None:
-                companion_files.ask_to_stop(place, grace)
-                with contextlib.suppress(ProcessLookupError):
-                    signal.pidfd_send_signal(minder, signal.SIGCHLD)  # which wakes it
-                await self._ended(minder, name, grace)
         if pathlib.Path(place).exists():
-            await self._cleared(place)
-        return _look(run_directory, name)
-
-    async def _ended(self, minder: int, name: str, grace: float) -> None:
-        try:
-            async with asyncio.timeout(grace + _KILL_SECONDS):
-                await readable(minder)
-        except TimeoutError:
-            raise Retryable(
-                Code.TIMEOUT,
-                f"'{name}' was killed and does not end",
-                hint="a frozen instance has to be thawed first",
-            ) from None
+            try:
+                async with asyncio.timeout(grace + _KILL_SECONDS):
+                    lock = await _lock_when_free(place, grace=grace)
+            except TimeoutError:
+                raise Retryable(
+                    Code.TIMEOUT,
+                    f"'{name}' was killed and does not end",
+                    hint="a frozen instance has to be thawed first",
+                ) from None
+            await _cleared(place, lock)
+        return look_at(run_directory, name)
 
     async def settled(self, run_directory: str) -> bool:
         """Of a run whose main process has ended: until nothing of its companions is left. False when
         something may be, for a minder was killed."""
         whole = True
         for name in names_in(run_directory):
-            whole &= await self._cleared(place_of(run_directory, name))
+            place = place_of(run_directory, name)
+            whole &= await _cleared(place, await _lock_when_free(place))
         return whole
-
-    async def _cleared(self, place: str) -> bool:
-        """Until its lock is free, so that nothing of it comes any more; then what lost its minder goes.
-        False when there was such a thing."""
-        pause = _FIRST_PAUSE
-        while (lock := companion_files.try_lock(place)) is None:
-            with _minder_of(place) as minder:
-                if minder is not None:
-                    await readable(minder)
-                else:  # not on record yet, or nearly gone
-                    await asyncio.sleep(pause)
-                    pause = min(pause * 2, _LAST_PAUSE)
-        try:
-            if _record(place) is None or _exit(place) is not None:
-                return True
-            _log.warning("run.companion_lost", place=place)
-            await asyncio.to_thread(clear_up, place)
-            return False
-        finally:
-            os.close(lock)
 
     def forget(self, run_directory: str) -> None:
         """The run is over."""
@@ -212,63 +188,52 @@ def _request(
     return request
 
 
-def _look(run_directory: str, name: str) -> SideRun | None:
-    """What its files and the kernel say; None when there is none."""
-    place = place_of(run_directory, name)
-    record = _record(place)
-    if record is None:
-        return None
-    ending = _exit(place)
-    running = ending is None and _lives(record)
-    if not running and ending is None:
-        ending = _exit(place) or RunExit(known=False, reason="whoever minded it was killed")
-    return SideRun(
-        name=name,
-        command=record.command,
-        pid=record.pid,
-        started_at_ms=record.started_ns // 1_000_000,
-        running=running,
-        exit=ending,
-        output=companion_files.read_output(place),
-    )
+async def _lock_when_free(place: str, *, grace: float | None = None) -> int | None:
+    """Its lock, so that nothing of it comes any more; whoever has it is asked to end with `grace`. None when
+    the place is gone."""
+    pause = _FIRST_PAUSE
+    with contextlib.suppress(FileNotFoundError):
+        while (lock := companion_files.try_lock(place)) is None:
+            with minder_of(place) as minder:
+                if minder is None:  # not on record yet, or nearly gone
+                    await asyncio.sleep(pause)
+                    pause = min(pause * 2, _LAST_PAUSE)
+                    continue
+                if grace is not None:
+                    companion_files.ask_to_stop(place, grace)
+                with contextlib.suppress(ProcessLookupError):
+                    signal.pidfd_send_signal(minder, signal.SIGCHLD)  # which makes it look
+                    signal.pidfd_send_signal(minder, signal.SIGCONT)  # somebody may have stopped it
+                await readable(minder)
+        return lock
+    return None
 
 
-def _record(place: str) -> CompanionRecord | None:
+async def _cleared(place: str, lock: int | None) -> bool:
+    """With its lock, which is let go: what lost its minder goes. False when there ever was such a thing."""
+    if lock is None:
+        return True
     try:
-        return companion_files.read_record(place)
-    except (OSError, ValueError) as error:
-        _log.warning("run.companion_unreadable", place=place, error=str(error))
-        return None
-
-
-def _exit(place: str) -> RunExit | None:
-    ending = exit_file.read_exit(place)
-    if ending is None:
-        return None
-    if ending.status is None:
-        return RunExit(
-            known=False, ended_at_ms=ending.at_ns // 1_000_000, reason="whoever minded it was killed"
-        )
-    return exit_of(ending)
-
-
-def _lives(record: CompanionRecord) -> bool:
-    """While its minder does: it dies with it."""
-    minder = open_process(record.minder, record.minder_start) if record.boot == boot_id() else None
-    if minder is not None:
-        os.close(minder)
-    return minder is not None
-
-
-@contextlib.contextmanager
-def _minder_of(place: str) -> Iterator[int | None]:
-    """A pidfd of the very process that minds it; None when there is none."""
-    record = _record(place)
-    minder = None
-    if record is not None and record.boot == boot_id():
-        minder = open_process(record.minder, record.minder_start)
-    try:
-        yield minder
+        if record_of(place) is not None and exit_at(place) is None:
+            _log.warning("run.companion_lost", place=place)
+            await asyncio.to_thread(clear_up, place)
+            return False
+        return not companion_files.is_lost(place)
     finally:
-        if minder is not None:
-            os.close(minder)
+        os.close(lock)
+
+
+def _clear_away(place: str) -> None:
+    """The files of one that has ended, or never ran, unless something of it may be left."""
+    try:
+        lock = companion_files.try_lock(place)
+    except OSError:
+        return
+    if lock is None:
+        return
+    try:
+        over = record_of(place) is None or exit_at(place) is not None
+        if over and not companion_files.is_lost(place):
+            shutil.rmtree(place, ignore_errors=True)
+    finally:
+        os.close(lock)

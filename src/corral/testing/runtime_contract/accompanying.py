@@ -65,7 +65,8 @@ class Accompanying:
         assert [side.name for side in await house.provider.list_beside(handle)] == ["look"]
         assert is_running(handle.pid)
         await house.provider.kill(handle)
-        assert (await house.provider.wait_empty(handle)).signal == signal.SIGKILL
+        async with asyncio.timeout(20):
+            assert (await house.provider.wait_empty(handle)).signal == signal.SIGKILL
         assert console_bytes(handle.run_directory) == b""
 
     @pytest.mark.trap("T19")
@@ -91,8 +92,9 @@ class Accompanying:
         assert again.pid != sides[0].pid
         fled = await eventually(lambda: int(fled_file.read_text() or 0) if fled_file.exists() else 0)
         await house.provider.send_command(handle, "stop")
-        assert (await house.provider.wait_exit(handle)).code == 9
-        assert (await house.provider.wait_empty(handle)).code == 9
+        async with asyncio.timeout(20):
+            assert (await house.provider.wait_exit(handle)).code == 9
+            assert (await house.provider.wait_empty(handle)).code == 9
         assert not is_running(again.pid)
         assert not is_running(fled)
         (last,) = await house.provider.list_beside(handle)

@@ -102,7 +102,7 @@ class ModuleStateUpdate(_message.Message):
     def __init__(self, module_id: _Optional[str] = ..., state: _Optional[str] = ..., last_error: _Optional[str] = ..., updated_at_ms: _Optional[int] = ..., version: _Optional[str] = ..., sha256: _Optional[str] = ..., from_state: _Optional[str] = ..., reason: _Optional[str] = ..., intent: _Optional[_Union[ModuleIntent, str]] = ..., refused_sha256: _Optional[str] = ..., fetched_bytes: _Optional[int] = ..., size_bytes: _Optional[int] = ...) -> None: ...
 
 class ModuleSetEntry(_message.Message):
-    __slots__ = ("module_id", "sha256", "intent", "version", "settings_sha256", "refused_sha256", "state", "reason", "last_error", "updated_at_ms")
+    __slots__ = ("module_id", "sha256", "intent", "version", "settings_sha256", "refused_sha256", "state", "reason", "last_error", "updated_at_ms", "signature_sha256", "refused_signature_sha256")
     MODULE_ID_FIELD_NUMBER: _ClassVar[int]
     SHA256_FIELD_NUMBER: _ClassVar[int]
     INTENT_FIELD_NUMBER: _ClassVar[int]
@@ -113,6 +113,8 @@ class ModuleSetEntry(_message.Message):
     REASON_FIELD_NUMBER: _ClassVar[int]
     LAST_ERROR_FIELD_NUMBER: _ClassVar[int]
     UPDATED_AT_MS_FIELD_NUMBER: _ClassVar[int]
+    SIGNATURE_SHA256_FIELD_NUMBER: _ClassVar[int]
+    REFUSED_SIGNATURE_SHA256_FIELD_NUMBER: _ClassVar[int]
     module_id: str
     sha256: str
     intent: ModuleIntent
@@ -123,7 +125,9 @@ class ModuleSetEntry(_message.Message):
     reason: str
     last_error: str
     updated_at_ms: int
-    def __init__(self, module_id: _Optional[str] = ..., sha256: _Optional[str] = ..., intent: _Optional[_Union[ModuleIntent, str]] = ..., version: _Optional[str] = ..., settings_sha256: _Optional[str] = ..., refused_sha256: _Optional[str] = ..., state: _Optional[str] = ..., reason: _Optional[str] = ..., last_error: _Optional[str] = ..., updated_at_ms: _Optional[int] = ...) -> None: ...
+    signature_sha256: str
+    refused_signature_sha256: str
+    def __init__(self, module_id: _Optional[str] = ..., sha256: _Optional[str] = ..., intent: _Optional[_Union[ModuleIntent, str]] = ..., version: _Optional[str] = ..., settings_sha256: _Optional[str] = ..., refused_sha256: _Optional[str] = ..., state: _Optional[str] = ..., reason: _Optional[str] = ..., last_error: _Optional[str] = ..., updated_at_ms: _Optional[int] = ..., signature_sha256: _Optional[str] = ..., refused_signature_sha256: _Optional[str] = ...) -> None: ...
 
 class EventSubscribe(_message.Message):
     __slots__ = ("event_types", "after")

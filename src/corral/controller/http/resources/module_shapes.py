@@ -9,7 +9,12 @@ import msgspec
 
 from corral.controller.cluster_state import Stored
 from corral.controller.http.call import Call
-from corral.controller.http.resources.node_module_shapes import NodeStateShape, node_state_shapes
+from corral.controller.http.resources.node_module_shapes import (
+    NodeStateShape,
+    OnNodesShape,
+    node_state_shapes,
+    on_nodes_shape,
+)
 from corral.controller.http.setting import Leading
 from corral.controller.modules.answers import InstallAnswer, InstallOutcome
 from corral.domain.module_manifest import Manifest, ModuleHost, Source
@@ -80,7 +85,8 @@ class LiveShape(msgspec.Struct, frozen=True, kw_only=True):
 
 class ModuleShape(msgspec.Struct, frozen=True, kw_only=True):
     """A package. `settings` are null for callers that may not manage modules, `failure` has neither log
-    nor traceback for those that may not read logs; `live` is null while the module has no process."""
+    nor traceback for those that may not read logs; `live` is null while the module has no process. `nodes`
+    is null in a list: `GET …/{id}/nodes` has them in pages."""
 
     id: str
     version: str
@@ -94,9 +100,12 @@ class ModuleShape(msgspec.Struct, frozen=True, kw_only=True):
     sha256: str
     size: int
     signature: SignatureFacts | None
-    nodes: list[NodeStateShape]
+    on_nodes: OnNodesShape
+    nodes: list[NodeStateShape] | None
     provides: list[ProvidedShape]
     requires: list[RequiredShape]
+    storage: bool
+    """Does it keep documents or keys?"""
     settings: dict[str, Any] | None
     frontend: FrontendShape | None
     previous_version: str
@@ -119,7 +128,7 @@ class ExaminedModule(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind"
     """What an install would do; nothing was done."""
 
     ok: bool
-    would: Literal["install", "upgrade", "replace", "downgrade", "nothing"]
+    would: Literal["install", "upgrade", "replace", "downgrade", "resign", "nothing"]
     id: str
     version: str
     current_version: str
@@ -132,13 +141,25 @@ class ExaminedModule(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind"
 
 
 def module_shape(leading: Leading, call: Call[Any, Any], stored: Stored[PackageRecord]) -> ModuleShape:
-    return ModuleShape(**_fields(leading, call, stored))
+    return ModuleShape(
+        **_fields(leading, call, stored), nodes=node_state_shapes(leading, call, stored.record)
+    )
+
+
+def listed_shape(leading: Leading, call: Call[Any, Any], stored: Stored[PackageRecord]) -> ModuleShape:
+    """Without each node: a page of modules times a thousand nodes would stop the loop."""
+    return ModuleShape(**_fields(leading, call, stored), nodes=None)
 
 
 def installed_shape(
     leading: Leading, call: Call[Any, Any], answer: InstallAnswer, stored: Stored[PackageRecord]
 ) -> InstalledModule:
-    return InstalledModule(**_fields(leading, call, stored), outcome=answer.outcome, told=list(answer.story))
+    return InstalledModule(
+        **_fields(leading, call, stored),
+        nodes=node_state_shapes(leading, call, stored.record),
+        outcome=answer.outcome,
+        told=list(answer.story),
+    )
 
 
 def examined_shape(report: CompatibilityReport) -> ExaminedModule:
@@ -174,9 +195,10 @@ def _fields(leading: Leading, call: Call[Any, Any], stored: Stored[PackageRecord
         "sha256": record.sha256,
         "size": record.size,
         "signature": record.signature,
-        "nodes": node_state_shapes(leading, call, record),
+        "on_nodes": on_nodes_shape(leading, record),
         "provides": provided(manifest),
         "requires": required(manifest),
+        "storage": manifest.storage.documents or manifest.storage.key_value,
         "settings": record.settings if allows(role, Permission.MODULES_MANAGE) else None,
         "frontend": frontend(record),
         "previous_version": record.previous_version,

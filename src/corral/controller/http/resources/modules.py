@@ -22,6 +22,7 @@ from corral.controller.http.resources.module_shapes import (
     ModuleShape,
     examined_shape,
     installed_shape,
+    listed_shape,
     module_shape,
 )
 from corral.controller.http.route_table import Act, Intake, Read, Route
@@ -94,7 +95,7 @@ async def list_modules(leading: Leading, call: Call[None, ModuleQuery]) -> Page[
         )
 
     return page_of(
-        leading.state.modules, query, wanted=wanted, shape=lambda stored: module_shape(leading, call, stored)
+        leading.state.modules, query, wanted=wanted, shape=lambda stored: listed_shape(leading, call, stored)
     )
 
 

@@ -10,6 +10,7 @@ import msgspec
 from corral.controller.http.call import Call
 from corral.controller.http.setting import Leading
 from corral.controller.node_modules.progress import TOO_LARGE
+from corral.controller.node_modules.states import troubled
 from corral.domain.ids import NodeId
 from corral.domain.module_manifest import ModuleHost
 from corral.domain.module_nodes import NodeModuleState, node_module_key
@@ -41,6 +42,16 @@ class NodeStateShape(msgspec.Struct, frozen=True, kw_only=True):
     updated_at: dt.datetime | None
 
 
+class OnNodesShape(msgspec.Struct, frozen=True, kw_only=True):
+    """On how many nodes a module shall be, is `active` with the installed archive, and needs an operator:
+    as they said last. `away`: so many of the `wanted` are not connected now."""
+
+    wanted: int
+    active: int
+    troubled: int
+    away: int
+
+
 class ModuleOnNodeShape(NodeStateShape, frozen=True, kw_only=True):
     """A module of a node; `installed` is null when the node shall not have it (any more)."""
 
@@ -63,6 +74,20 @@ def modules_of(leading: Leading, node: str) -> list[str]:
     known = {stored.record.module for stored in leading.state.module_node_states.of_node(node)}
     packages = (stored.record for stored in leading.state.modules)
     return sorted(known | {each.id for each in packages if ModuleHost.DAEMON in each.manifest.hosts})
+
+
+def on_nodes_shape(leading: Leading, record: PackageRecord) -> OnNodesShape:
+    wanted = away = active = bad = 0
+    for each in leading.state.nodes if ModuleHost.DAEMON in record.manifest.hosts else ():
+        if each.record.state is not NodeState.REVOKED:
+            wanted += 1
+            away += leading.nodes.live(each.record.id) is None
+    for row in leading.state.module_node_states.rows_of_module(record.id):
+        if row.phase is ModulePhase.ACTIVE and row.sha256 == record.sha256:
+            active += 1
+        elif troubled(row, record.sha256):
+            bad += 1
+    return OnNodesShape(wanted=wanted, active=active, troubled=bad, away=away)
 
 
 def node_state_shapes(leading: Leading, call: Call[Any, Any], record: PackageRecord) -> list[NodeStateShape]:

@@ -30,13 +30,13 @@ class PingShape(msgspec.Struct, frozen=True, kw_only=True):
     cluster: str | None
 
 
-def health(setting: Setting, gate: Gate) -> Answer:
+async def health(setting: Setting, gate: Gate) -> Answer:
     """The process lives; nothing else is said."""
     del setting, gate
     return shaped(HealthShape(status="ok"))
 
 
-def ready(setting: Setting, gate: Gate) -> Answer:
+async def ready(setting: Setting, gate: Gate) -> Answer:
     """Whether this controller would take a write now; 503 with the reason when not."""
     del setting
     leading = gate()
@@ -57,15 +57,15 @@ def ready(setting: Setting, gate: Gate) -> Answer:
     return shaped(ReadyShape(status="ready", role="leader", epoch=leading.cluster.leader().epoch))
 
 
-def ping(setting: Setting, gate: Gate) -> Answer:
+async def ping(setting: Setting, gate: Gate) -> Answer:
     leading = gate()
     cluster = leading.state.identity.id if leading else None
     return shaped(PingShape(pong=True, version=setting.version, cluster=cluster))
 
 
-def metrics(setting: Setting, gate: Gate) -> Answer:
+async def metrics(setting: Setting, gate: Gate) -> Answer:
     del gate
-    return Answer(body=setting.metrics.exposition(), content_type=CONTENT_TYPE)
+    return Answer(body=await setting.metrics.exposition(), content_type=CONTENT_TYPE)
 
 
 ROUTES: Final[tuple[Route, ...]] = (

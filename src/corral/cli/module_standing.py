@@ -1,0 +1,85 @@
+"""How modules stand on nodes, in a few words: for columns, and for a line beneath a verb's answer."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from corral.cli.output import Item, plain
+
+_NAMED: Final = 3
+_REACHED: Final = 5
+"""So many nodes are named; of more, the number."""
+
+
+def named(nodes: Sequence[str]) -> str:
+    shown = ", ".join(nodes[:_NAMED])
+    return shown + (f" and {len(nodes) - _NAMED} more nodes" if len(nodes) > _NAMED else "")
+
+
+def has_node_part(found: Item) -> bool:
+    return "daemon" in (found.get("hosts") or ())
+
+
+def on_nodes(found: Item) -> str:
+    """`2/3 (1 away)`: active on two of the three nodes that shall have it. What is known of nodes that are
+    away is what they said last."""
+    if not has_node_part(found):
+        return "-"
+    counts = found.get("on_nodes") or {}
+    away = f" ({counts['away']} away)" if counts.get("away") else ""
+    return f"{counts.get('active', 0)}/{counts.get('wanted', 0)}{away}"
+
+
+def reason_of(found: Item) -> str:
+    """Why the package stands where it stands, and where among the nodes it does not run."""
+    return plain("; ".join(part for part in (str(found.get("reason") or ""), nodes_trouble(found)) if part))
+
+
+def nodes_trouble(found: Item) -> str:
+    """`failed on n1, n2; refused on n3; not on n4 yet`; of a list, which names no nodes, how many there are.
+    Empty: it runs wherever it shall."""
+    if not has_node_part(found):
+        return ""
+    nodes = found.get("nodes")
+    if nodes is None:
+        return _counted(found)
+    refused = [each for each in nodes if each.get("refused")]
+    failed = [each for each in nodes if each.get("phase") == "FAILED" and not each.get("refused")]
+    missing = [
+        each
+        for each in nodes
+        if found.get("intent") == "active" and each not in refused and each not in failed and _missing(each)
+    ]
+    told = (("failed on {}", failed), ("refused on {}", refused), ("not on {} yet", missing))
+    return "; ".join(
+        text.format(named([str(each.get("node")) for each in some])) for text, some in told if some
+    )
+
+
+def reached(nodes: Sequence[Item]) -> str:
+    """`nodes: n1, n2; n3 is away and follows when it is back`; of more than five, the numbers."""
+    here = [str(each.get("node")) for each in nodes if each.get("connected")]
+    away = [str(each.get("node")) for each in nodes if not each.get("connected")]
+    if not nodes:
+        return "nodes: none yet"
+    if len(nodes) > _REACHED:
+        begun, later = str(len(here)), str(len(away))
+    else:
+        begun, later = ", ".join(here) or "none now", ", ".join(away)
+    if not away:
+        return f"nodes: {begun}"
+    follow = (
+        "is away and follows when it is back" if len(away) == 1 else "are away and follow when they are back"
+    )
+    return f"nodes: {begun}; {later} {follow}"
+
+
+def _missing(each: Item) -> bool:
+    return each.get("phase") is None or not each.get("current")
+
+
+def _counted(found: Item) -> str:
+    counts = found.get("on_nodes") or {}
+    bad = int(counts.get("troubled") or 0)
+    return f"troubled on {bad} node{'' if bad == 1 else 's'}" if bad else ""
