@@ -12,8 +12,6 @@ asked, checked and merged.
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import http.client
 import json
 import pathlib
 import statistics
@@ -26,6 +24,7 @@ import uvloop
 from structlog.testing import capture_logs
 
 from benchmarks.figures import percentile, result
+from benchmarks.site import Site, open_site
 from corral.modules.process import ProcessHouse
 from corral.testing.api_call import call
 from corral.testing.archives import zipped
@@ -93,10 +92,9 @@ async def _on_fifty_nodes(directory: pathlib.Path) -> list[float]:
             id = f"n{number}"
             join = await call(f"http://{web}", token, "POST", "/api/v1/nodes/join-tokens", {"node_id": id})
             await nodes.daemon(id, None, join=join["token"], controllers=[grpc])
-        with contextlib.closing(http.client.HTTPConnection(web, timeout=_DEADLINE)) as connection:
-            site = _Site(connection, token)
-            await site.on_all("warm-up", NODES)  # every node has its zygote from now on
-            return [await site.on_all(f"fresh-{number}", NODES) for number in range(ROUNDS)]
+        with open_site(web, token) as site:
+            await _on_all(site, "warm-up")  # every node has its zygote from now on
+            return [await _on_all(site, f"fresh-{number}") for number in range(ROUNDS)]
 
 
 async def _bare(directory: pathlib.Path) -> float:
@@ -119,12 +117,9 @@ async def _hooks(directory: pathlib.Path) -> list[float]:
         controller = await cluster.controller()
         daemon = await cluster.daemon("n1", controller)
         api = ApiCaller(controller.url, controller.admin_token)
-        with contextlib.closing(
-            http.client.HTTPConnection(controller.url.removeprefix("http://"), timeout=_DEADLINE)
-        ) as connection:
-            site = _Site(connection, controller.admin_token)
+        with open_site(controller.url.removeprefix("http://"), controller.admin_token) as site:
             for number in range(5):
-                await asyncio.to_thread(site.install, f"module-{number}")
+                await asyncio.to_thread(site.request, "POST", "/api/v1/modules", _archive(f"module-{number}"))
         await eventually(
             lambda: len(daemon.app.modules.engine.serving()) == 5,
             deadline=_DEADLINE,
@@ -136,36 +131,17 @@ async def _hooks(directory: pathlib.Path) -> list[float]:
         return [entry["took_ms"] for entry in said if entry["event"] == "hooks.asked"]
 
 
-class _Site:
-    """The API over one kept connection; every answer is a good one."""
-
-    def __init__(self, connection: http.client.HTTPConnection, token: str) -> None:
-        self._connection = connection
-        self._headers = {"Authorization": f"Bearer {token}"}
-
-    def install(self, id: str) -> None:
-        self.request("POST", "/api/v1/modules", _archive(id))
-
-    async def on_all(self, id: str, nodes: int) -> float:
-        """Seconds from the first byte of the upload until the API shows it ACTIVE on every node. The loop of
-        the daemons is this process's: whoever asks must not hold it up."""
-        began = time.perf_counter()
-        await asyncio.to_thread(self.install, id)
-        while True:
-            shown = json.loads(await asyncio.to_thread(self.request, "GET", f"/api/v1/modules/{id}"))
-            active = [node for node in shown["nodes"] if node["phase"] == "ACTIVE"]
-            if len(active) == nodes:
-                return time.perf_counter() - began
-            await asyncio.sleep(0.01)
-
-    def request(self, method: str, path: str, body: bytes = b"") -> bytes:
-        headers = {**self._headers, **({"Content-Type": "application/zip"} if body else {})}
-        self._connection.request(method, path, body or None, headers)
-        answer = self._connection.getresponse()
-        content = answer.read()
-        if answer.status >= 300:
-            raise RuntimeError(f"{method} {path}: {content.decode()[:2000]}")
-        return content
+async def _on_all(site: Site, id: str) -> float:
+    """Seconds from the first byte of the upload until the API shows it ACTIVE on every node. The loop of the
+    daemons is this process's: whoever asks must not hold it up."""
+    began = time.perf_counter()
+    await asyncio.to_thread(site.request, "POST", "/api/v1/modules", _archive(id))
+    while True:
+        shown = json.loads(await asyncio.to_thread(site.request, "GET", f"/api/v1/modules/{id}"))
+        active = [node for node in shown["nodes"] if node["phase"] == "ACTIVE"]
+        if len(active) == NODES:
+            return time.perf_counter() - began
+        await asyncio.sleep(0.01)
 
 
 def _archive(id: str) -> bytes:

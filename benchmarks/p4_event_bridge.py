@@ -7,8 +7,6 @@ both figures, the link only in the node's. The floor is the part on the controll
 
 from __future__ import annotations
 
-import contextlib
-import http.client
 import json
 import pathlib
 import tempfile
@@ -18,6 +16,7 @@ from typing import Any, Final
 import uvloop
 
 from benchmarks.figures import percentile, result
+from benchmarks.site import open_site
 from corral.testing.api_call import call
 from corral.testing.archives import zipped
 from corral.testing.ports import free_addresses
@@ -124,9 +123,8 @@ async def _measured(directory: pathlib.Path) -> tuple[list[float], list[float]]:
             *("--join", join["token"]),
         )
         await daemon.ready()
-        with contextlib.closing(http.client.HTTPConnection(web, timeout=_DEADLINE)) as connection:
-            site = _Site(connection, token)
-            site.request("POST", "/api/v1/modules", _archive(directory), kind="application/zip")
+        with open_site(web, token) as site:
+            site.request("POST", "/api/v1/modules", _archive(directory))
 
             def listening() -> bool:
                 nodes = json.loads(site.request("GET", "/api/v1/modules/echo"))["nodes"]
@@ -147,23 +145,6 @@ def _archive(directory: pathlib.Path) -> bytes:
     properties = {"directory": {"type": "string", "default": str(directory)}}
     manifest = {**_MANIFEST, "config": {"type": "object", "properties": properties}}
     return zipped({"module.yaml": json.dumps(manifest).encode(), "echo_module.py": _SOURCE.encode()})
-
-
-class _Site:
-    """The API over one kept connection; every answer is a good one."""
-
-    def __init__(self, connection: http.client.HTTPConnection, token: str) -> None:
-        self._connection = connection
-        self._headers = {"Authorization": f"Bearer {token}"}
-
-    def request(self, method: str, path: str, body: bytes = b"", *, kind: str = "application/json") -> bytes:
-        headers = {**self._headers, **({"Content-Type": kind} if body else {})}
-        self._connection.request(method, path, body or None, headers)
-        answer = self._connection.getresponse()
-        content = answer.read()
-        if answer.status >= 300:
-            raise RuntimeError(f"{method} {path}: {content.decode()[:2000]}")
-        return content
 
 
 if __name__ == "__main__":

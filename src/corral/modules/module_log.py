@@ -10,6 +10,7 @@ from typing import Final
 
 import msgspec
 
+from corral.modules.bucket import Bucket
 from corral.modules.operations import NoticeHandler
 from corral.modules.scope import Scope
 from corral.sdk.messages import LOG, LogLine
@@ -32,13 +33,11 @@ class _Voice:
 
     def __init__(self, module_id: str, clock: Clock) -> None:
         self._log: Logger = logger(f"module:{module_id}")
-        self._clock = clock
-        self._left = float(BURST)
-        self._since = clock.monotonic()
+        self._bucket = Bucket(burst=BURST, per_second=PER_SECOND, clock=clock)
         self._dropped = 0
 
     def say(self, line: LogLine, *, version: str) -> None:
-        if not self._may():
+        if not self._bucket.take():
             self._dropped += 1
             return
         if self._dropped:
@@ -50,15 +49,6 @@ class _Voice:
         if line.traceback:
             fields["traceback"] = line.traceback[-_TRACEBACK_MAX:]
         getattr(self._log, _LEVELS.get(line.level.upper(), "info"))(line.message[:_MESSAGE_MAX], **fields)
-
-    def _may(self) -> bool:
-        now = self._clock.monotonic()
-        self._left = min(float(BURST), self._left + (now - self._since) * PER_SECOND)
-        self._since = now
-        if self._left < 1:
-            return False
-        self._left -= 1
-        return True
 
 
 _LEVELS: Final = {

@@ -70,7 +70,7 @@ class ArchiveShelf:
         async with self._turn(expect):
             if await to_end(has_digest, path, expect):
                 return path
-            with _disk_faults():
+            with disk_faults():
                 part = await to_end(_new_part, self._directory)
                 try:
                     found = await self._filled(part, source)
@@ -87,7 +87,7 @@ class ArchiveShelf:
         path = archive.with_name(archive.name + SIDECAR_SUFFIXES[kind])
         others = [archive.with_name(archive.name + suffix) for suffix in SIDECAR_SUFFIXES.values()]
         async with self._turn(sha256):
-            with _disk_faults():
+            with disk_faults():
                 await to_end(atomic_write, path, content)
                 await to_end(_unlink_all, [other for other in others if other != path])
         return path
@@ -96,20 +96,20 @@ class ArchiveShelf:
         """The archive's tree, read-only and exactly as in the archive; made, or made again, when it is not
         there or not as it should be. NOT_FOUND without the archive, DIGEST_MISMATCH when that was changed."""
         async with self._turn(sha256):
-            with _disk_faults():
+            with disk_faults():
                 return await to_end(self._ensure_tree, sha256)
 
     async def forget(self, sha256: str) -> None:
         """Remove the archive, its signature and its tree; fine when there is nothing."""
         async with self._turn(sha256):
-            with _disk_faults():
+            with disk_faults():
                 await to_end(self._remove, sha256)
 
     @contextlib.asynccontextmanager
     async def _turn(self, sha256: str) -> AsyncIterator[None]:
         async with self._opening:
             if not self._open:
-                with _disk_faults():
+                with disk_faults():
                     await to_end(self._prepare)
                 self._open = True
         async with self._turns.setdefault(_checked(sha256), asyncio.Lock()):
@@ -252,8 +252,8 @@ def _other_digest(expect: str, found: str) -> CorralError:
 
 
 @contextlib.contextmanager
-def _disk_faults() -> Iterator[None]:
-    """Errors of the file system as ours, by whether there is room."""
+def disk_faults() -> Iterator[None]:
+    """Errors of the file system about an archive as ours, by whether there is room."""
     try:
         yield
     except OSError as error:

@@ -14,7 +14,7 @@ from cache_rig import MEGABYTE, CacheNode, publish
 from corral.testing.fault_proxy import FaultProxy
 from corral.testing.waiting import eventually
 
-SIZE = 128 * MEGABYTE
+SIZE = 64 * MEGABYTE
 
 
 def resident() -> int:

@@ -25,7 +25,7 @@ from corral.controller.http.routes import ROUTES
 from corral.domain.permissions import Permission
 
 PATH = "/api/v1/openapi.json"
-EXAMPLES = 8
+EXAMPLES = 6
 CHECKS = (
     not_a_server_error,
     status_code_conformance,
@@ -73,6 +73,7 @@ def fuzz(url: str, token: str, described: dict[str, Any]) -> int:
     """Send what the description allows, and what it does not; every answer must be as described."""
     schema = schemathesis.openapi.from_dict(described)
     sent = 0
+    fixed = {path for path in described["paths"] if "{" not in path}
     streams = {route.path for route in ROUTES if isinstance(route, Stream)}
     for found in schema.get_all_operations():
         operation = found.ok()
@@ -94,6 +95,8 @@ def fuzz(url: str, token: str, described: dict[str, Any]) -> int:
             @hypothesis.given(case=strategy)
             def attempt(case: schemathesis.Case) -> None:
                 nonlocal sent
+                if case.formatted_path in fixed and case.formatted_path != case.operation.path:
+                    return  # an id that happens to be the name of a route beside it: that one answers
                 response = case.call(base_url=url, headers={"Authorization": f"Bearer {token}"}, timeout=15)
                 case.validate_response(response, checks=CHECKS)
                 sent += 1

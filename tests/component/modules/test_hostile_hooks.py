@@ -12,7 +12,7 @@ from hostile_zoo import PLACES, beast_archive, harmless_archive
 
 from corral.testing.cluster import LocalCluster
 
-HANG_MS: Final = 4000
+HANG_MS: Final = 2500
 """Long enough for all that is harmless: a module is nicer than whatever else keeps the machine busy."""
 REGISTERING: Final = ("register_routes", "capability_handles", "register_commands")
 STARTING: Final = ("import", "constructor", "on_load", "on_start", *REGISTERING)

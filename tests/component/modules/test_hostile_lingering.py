@@ -189,7 +189,7 @@ EVENTFUL: Final = {
 async def test_evil_at_an_event_reaches_nobody_else(cluster: LocalCluster, scratch: pathlib.Path) -> None:
     async with pen(cluster, scratch, **SOON) as made:
         for id, (code, _) in EVENTFUL.items():
-            archive = beast_archive(made.scratch, "event", code, id=id, on_loop=True, hook_ms=4000)
+            archive = beast_archive(made.scratch, "event", code, id=id, on_loop=True, hook_ms=2000)
             assert (await made.install(archive))["phase"] == "ACTIVE"
         overruns = {"hangs": -1, "spins": -1}
         groups = itertools.count()

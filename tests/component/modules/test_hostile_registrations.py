@@ -175,7 +175,7 @@ async def test_who_subscribes_to_everything_and_is_slow_holds_up_nobody(
     """An event at a time, until it is given up: so many at once may take so much longer."""
     code = "async def drag(event): await asyncio.sleep(3600)\nctx.run(ctx.events.subscribe([], drag))"
     async with pen(cluster, scratch) as made:
-        await made.install(beast_archive(made.scratch, "on_load", code, id="beast", hook_ms=4000))
+        await made.install(beast_archive(made.scratch, "on_load", code, id="beast", hook_ms=2000))
         overruns = -1
 
         async def given_up() -> bool:

@@ -5,9 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import errno
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
@@ -20,6 +18,7 @@ from corral.daemon.modules.reports import progress
 from corral.errors import Code, CorralError, Retryable
 from corral.modules.archive_reading import has_digest
 from corral.modules.archive_refusals import too_large
+from corral.modules.shelf import disk_faults
 from corral.system.clock import Clock
 from corral.system.entropy import Entropy
 from corral.system.files import make_directory
@@ -83,7 +82,7 @@ class Incoming:
     async def write(self, sha256: str, content: bytes) -> Path:
         """The file of an archive that came with its frame."""
         path = self._directory / f"{sha256}.zip"
-        with _disk_faults():
+        with disk_faults():
             await to_end(path.write_bytes, content)
         return path
 
@@ -132,7 +131,7 @@ class Incoming:
 
     async def _move(self, connection: Connection, id: str, path: Path, sha256: str, size: int) -> None:
         began = self._clock.monotonic()
-        with _disk_faults():
+        with disk_faults():
             async with DataChannel(connection) as channel:
                 total = await channel.fetch(sha256, path, expect=self._counted(connection, id, size))
         took = round(self._clock.monotonic() - began, 3)
@@ -163,16 +162,3 @@ class Incoming:
         with contextlib.suppress(OSError):
             for path in self._directory.glob(f"{sha256}.zip*"):
                 path.unlink(missing_ok=True)
-
-
-@contextlib.contextmanager
-def _disk_faults() -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        full = error.errno in (errno.ENOSPC, errno.EDQUOT)
-        raise Retryable(
-            Code.DISK_FULL if full else Code.STORAGE_UNAVAILABLE,
-            f"the module's archive cannot be written: {error.strerror or error}",
-            hint="make room on the disk" if full else "check the data directory and its disk",
-        ) from error

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable, Collection
 from typing import Final
 
+from corral.modules.bucket import Bucket
 from corral.system.clock import Clock
 from corral.wire.v1.link_pb2 import DaemonMessage
 from corral.wire.v1.module_pb2 import EventCursor, EventSubscribe, EventUnsubscribe
@@ -28,11 +29,9 @@ class TypesTold:
     ) -> None:
         self._wanted = wanted
         self._send = send
-        self._clock = clock
         self._told: set[str] | None = None
         """None: there is no connection."""
-        self._left = float(BURST)
-        self._since = clock.monotonic()
+        self._bucket = Bucket(burst=BURST, per_second=PER_SECOND, clock=clock)
         self._later: asyncio.TimerHandle | None = None
 
     def begin(self, after: EventCursor | None) -> None:
@@ -53,7 +52,7 @@ class TypesTold:
         """Other types are wanted than were."""
         if self._told is None or self._later is not None or set(self._wanted()) == self._told:
             return
-        if self._may():
+        if self._bucket.take():
             self._tell(self._told)
         else:
             self._later = asyncio.get_running_loop().call_later(_LATER_SECONDS, self._again)
@@ -70,12 +69,3 @@ class TypesTold:
             self._send(DaemonMessage(event_subscribe=EventSubscribe(event_types=new)))
         if gone:
             self._send(DaemonMessage(event_unsubscribe=EventUnsubscribe(event_types=gone)))
-
-    def _may(self) -> bool:
-        now = self._clock.monotonic()
-        self._left = min(float(BURST), self._left + (now - self._since) * PER_SECOND)
-        self._since = now
-        if self._left < 1:
-            return False
-        self._left -= 1
-        return True
