@@ -15,7 +15,7 @@ def main() -> int:
     wanted = sys.argv[1:]
     results: list[dict] = []
     for path in sorted(HERE.glob("p[0-9]*.py")):
-        if wanted and not any(path.stem.startswith(f"{word.lower()}_") for word in wanted):
+        if wanted and not any(f"{path.stem}_".startswith(f"{word.lower()}_") for word in wanted):
             continue
         began = time.monotonic()
         print(f"{path.stem} …", file=sys.stderr, flush=True)

@@ -1,12 +1,8 @@
-"""P12: a module from its upload until it is ACTIVE on fifty nodes, and what modules cost a start.
+"""P12: a module from its upload until it is ACTIVE on fifty nodes.
 
-The controller is a process of its own, the fifty daemons share another: each has its own identity, link, cache
-and module processes, as on fifty hosts, but only this machine's cores. The floor of the first figure is as many
-bare module processes, started from one zygote, constructed, and asked a question. Reports of the nodes are
-durable at both ends before they count.
-
-The second figure is what `on_instance_starting` adds to a start with five modules: each gets its copy, is
-asked, checked and merged.
+The controller and each of the fifty daemons are processes of their own, as on fifty hosts, but all of them share
+this machine's cores. The floor is as many bare module processes, started from one zygote, constructed, and asked
+a question. Reports of the nodes are durable at both ends before they count.
 """
 
 from __future__ import annotations
@@ -21,34 +17,20 @@ from typing import Any, Final
 
 import structlog
 import uvloop
-from structlog.testing import capture_logs
 
-from benchmarks.figures import percentile, result
+from benchmarks.figures import result
+from benchmarks.module_sources import starting_module
 from benchmarks.site import Site, open_site
 from corral.modules.process import ProcessHouse
 from corral.testing.api_call import call
-from corral.testing.archives import zipped
-from corral.testing.cluster import LocalCluster
-from corral.testing.groups import ApiCaller, create_group, wait_for_instances
 from corral.testing.module_workbench import Workbench, run_hook
 from corral.testing.ports import free_addresses
 from corral.testing.processes import ProcessCluster
-from corral.testing.waiting import eventually
-from corral.testing.workloads import reading_commands
 
 NODES: Final = 50
 ROUNDS: Final = 5
-STARTS: Final = 40
 TARGET_SECONDS: Final = 1.0
-TARGET_HOOKS_MS: Final = 5.0
 _DEADLINE: Final = 120.0
-_SOURCE: Final = """
-from corral.sdk import DaemonModule
-
-class Module(DaemonModule):
-    async def on_instance_starting(self, spec):
-        spec.env["FROM_%s"] = spec.group
-"""
 
 
 def run() -> list[dict[str, Any]]:
@@ -56,7 +38,6 @@ def run() -> list[dict[str, Any]]:
     with tempfile.TemporaryDirectory(prefix="corral-") as directory:
         place = pathlib.Path(directory)
         took, floor = uvloop.run(_on_fifty_nodes(place / "fleet")), uvloop.run(_bare(place / "bare"))
-        hooks = uvloop.run(_hooks(place / "hooks"))
     seconds = statistics.median(took)
     return [
         result(
@@ -67,20 +48,13 @@ def run() -> list[dict[str, Any]]:
             target=f"<= {TARGET_SECONDS:g} s",
             ok=seconds <= TARGET_SECONDS,
         ),
-        result(
-            "P12 on_instance_starting with 5 modules, p50",
-            percentile(hooks, 0.5),
-            "ms",
-            target=f"<= {TARGET_HOOKS_MS:g} ms",
-            ok=percentile(hooks, 0.5) <= TARGET_HOOKS_MS,
-        ),
     ]
 
 
 async def _on_fifty_nodes(directory: pathlib.Path) -> list[float]:
     web, grpc, bootstrap = free_addresses(3)
     directory.mkdir()
-    async with ProcessCluster(directory) as processes, LocalCluster(directory) as nodes:
+    async with ProcessCluster(directory) as processes:
         controller = processes.start(
             *("controller", "--data", str(directory / "c")),
             *("--http", web, "--grpc", grpc, "--bootstrap", bootstrap),
@@ -91,7 +65,11 @@ async def _on_fifty_nodes(directory: pathlib.Path) -> list[float]:
         for number in range(NODES):
             id = f"n{number}"
             join = await call(f"http://{web}", token, "POST", "/api/v1/nodes/join-tokens", {"node_id": id})
-            await nodes.daemon(id, None, join=join["token"], controllers=[grpc])
+            daemon = processes.start(
+                *("daemon", "--data", str(directory / id), "--controller", grpc, "--node-id", id),
+                *("--join", join["token"]),
+            )
+            await daemon.ready()
         with open_site(web, token) as site:
             await _on_all(site, "warm-up")  # every node has its zygote from now on
             return [await _on_all(site, f"fresh-{number}") for number in range(ROUNDS)]
@@ -110,53 +88,16 @@ async def _bare(directory: pathlib.Path) -> float:
         return time.perf_counter() - began
 
 
-async def _hooks(directory: pathlib.Path) -> list[float]:
-    """Milliseconds that the modules took of each start."""
-    directory.mkdir()
-    async with LocalCluster(directory) as cluster:
-        controller = await cluster.controller()
-        daemon = await cluster.daemon("n1", controller)
-        api = ApiCaller(controller.url, controller.admin_token)
-        with open_site(controller.url.removeprefix("http://"), controller.admin_token) as site:
-            for number in range(5):
-                await asyncio.to_thread(site.request, "POST", "/api/v1/modules", _archive(f"module-{number}"))
-        await eventually(
-            lambda: len(daemon.app.modules.engine.serving()) == 5,
-            deadline=_DEADLINE,
-        )
-        structlog.reset_defaults()
-        with capture_logs() as said:
-            await create_group(api, "lobby", reading_commands(), min=STARTS)
-            await wait_for_instances(api, "lobby", STARTS, deadline=_DEADLINE)
-        return [entry["took_ms"] for entry in said if entry["event"] == "hooks.asked"]
-
-
 async def _on_all(site: Site, id: str) -> float:
-    """Seconds from the first byte of the upload until the API shows it ACTIVE on every node. The loop of the
-    daemons is this process's: whoever asks must not hold it up."""
+    """Seconds from the first byte of the upload until the API shows it ACTIVE on every node."""
     began = time.perf_counter()
-    await asyncio.to_thread(site.request, "POST", "/api/v1/modules", _archive(id))
+    site.request("POST", "/api/v1/modules", starting_module(id))
     while True:
-        shown = json.loads(await asyncio.to_thread(site.request, "GET", f"/api/v1/modules/{id}"))
+        shown = json.loads(site.request("GET", f"/api/v1/modules/{id}"))
         active = [node for node in shown["nodes"] if node["phase"] == "ACTIVE"]
         if len(active) == NODES:
             return time.perf_counter() - began
         await asyncio.sleep(0.01)
-
-
-def _archive(id: str) -> bytes:
-    manifest = {
-        "manifestVersion": 1,
-        "id": id,
-        "version": "1.0.0",
-        "api": ">=1.0",
-        "hosts": ["daemon"],
-        "backend": {"daemon": {"entrypoint": "bench_module:Module"}},
-    }
-    word = id.replace("-", "_").upper()
-    return zipped(
-        {"module.yaml": json.dumps(manifest).encode(), "bench_module.py": (_SOURCE % word).encode()}
-    )
 
 
 if __name__ == "__main__":
