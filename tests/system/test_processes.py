@@ -52,19 +52,19 @@ async def test_a_killed_daemon_comes_back_as_itself_and_its_log_is_whole(estate)
     await estate.controller()
     daemon = await estate.daemon("n1")
     first = await estate.wait_for_node("n1", "ONLINE")
+
+    async def has_told(starts):
+        logs = await estate.call("GET", "/api/v1/logs?source=node:n1&limit=500")
+        return [record["message"] for record in logs["items"]].count("daemon.started") == starts
+
+    await eventually(lambda: has_told(1))
     await daemon.kill()
     await estate.wait_for_node("n1", "DISCONNECTED")
     await estate.daemon("n1")
     second = await estate.wait_for_node("n1", "ONLINE")
     assert second["session"] != first["session"]
     assert second["machine_id"] == first["machine_id"]
-
-    async def started_twice():
-        logs = await estate.call("GET", "/api/v1/logs?source=node:n1&limit=500")
-        started = [record for record in logs["items"] if record["message"] == "daemon.started"]
-        return len(started) == 2
-
-    await eventually(started_twice)
+    await eventually(lambda: has_told(2))
 
 
 async def test_a_frozen_daemon_is_unreachable_and_thaws_into_a_new_session(estate):

@@ -37,20 +37,26 @@ async def all_stored(controller, count: int) -> list[str]:
 
 
 async def test_a_spool_that_cannot_be_read_for_a_while_delays_its_records_and_nothing_else(cluster):
-    controller = await cluster.controller()
-    daemon = await cluster.daemon("n1", controller)
-    session = daemon.app.link.session_id
-    other = sqlite3.connect(daemon.config.data / "spool" / "spool.db", isolation_level=None)
-    with structlog.testing.capture_logs() as logged:
-        other.execute("begin immediate")
-        daemon.app.link._sender.confirmed(0)  # wakes the sender, which finds the spool locked
-        await eventually(lambda: any(line["event"] == "spool.sending_delayed" for line in logged))
-        other.execute("rollback")
-        other.close()
-        daemon.log.write("said afterwards")
-        assert await all_stored(controller, 1) == ["said afterwards"]
-    assert daemon.app.link.session_id == session
-    assert [line["event"] for line in logged].count("spool.sending_delayed") == 1
+    async with FaultProxy() as proxy:
+        controller = await cluster.controller(via=proxy)
+        daemon = await cluster.daemon("n1", controller)
+        await proxy.cut(refuse=True)
+        await eventually(lambda: not daemon.app.ready.is_set())
+        daemon.log.write("said before")
+        await eventually(lambda: daemon.app._spool.head == 1)
+        other = sqlite3.connect(daemon.config.data / "spool" / "spool.db", isolation_level=None)
+        with structlog.testing.capture_logs() as logged:
+            other.execute("begin immediate")
+            proxy.heal()  # now the sender has something to take, and finds the spool locked
+            await eventually(lambda: any(line["event"] == "spool.sending_delayed" for line in logged))
+            session = daemon.app.link.session_id
+            other.execute("rollback")
+            other.close()
+            daemon.log.write("said afterwards")
+            assert await all_stored(controller, 2) == ["said before", "said afterwards"]
+        assert daemon.app.link.session_id == session
+        assert [line["event"] for line in logged].count("spool.sending_delayed") == 1
+        await daemon.app.stop()
 
 
 async def off(disk: pathlib.Path) -> None:
@@ -69,13 +75,23 @@ async def put_back(copy: pathlib.Path, disk: pathlib.Path) -> None:
     shutil.copytree(copy, disk)
 
 
-async def run_on(cluster, controller, daemon, messages: list[str]) -> None:
-    """A life of the daemon in which it says this, and has it confirmed."""
-    again = await cluster.restart(daemon)
+async def say_alone(cluster, controller, messages: list[str]) -> None:
+    """A life of the daemon in which it says this and reaches nobody."""
+    daemon = await cluster.daemon("n1", controller, connect=False)
+    for message in messages:
+        daemon.log.write(message)
+    await daemon.app.stop()
+
+
+async def run_on(cluster, controller, daemon, messages: list[str], *, waiting: int = 0) -> None:
+    """A life of the daemon in which it says this, and has it confirmed; `waiting` were in its spool."""
     before = len(await stored_messages(controller))
+    again = await cluster.restart(daemon)
+    if waiting:
+        await all_stored(controller, before + waiting)
     for message in messages:
         again.log.write(message)
-    await all_stored(controller, before + len(messages))
+    await all_stored(controller, before + waiting + len(messages))
     await eventually(lambda: again.app._spool._table.committed.log_bytes == 0)
     await again.app.stop()
 
@@ -118,13 +134,37 @@ async def test_a_restored_node_that_said_more_than_it_had_lost_before_it_could_c
         await proxy.cut(refuse=True)
         again = [f"restored {number}" for number in range(90)]
         for life in range(3):  # its numbers pass those of the other life while nobody hears it
-            restored = await cluster.daemon("n1", controller, connect=False)
-            for message in again[life * 30 : life * 30 + 30]:
-                restored.log.write(message)
-            await restored.app.stop()
+            await say_alone(cluster, controller, again[life * 30 : life * 30 + 30])
         proxy.heal()
         last = await cluster.daemon("n1", controller)
         assert await all_stored(controller, 110) == later + again
+        await last.app.stop()
+
+
+async def test_a_node_that_sent_what_it_said_alone_and_was_then_put_back_loses_and_doubles_nothing(
+    cluster, scratch
+):
+    async with FaultProxy() as proxy:
+        controller = await cluster.controller(via=proxy)
+        daemon = await cluster.daemon("n1", controller)
+        await daemon.app.stop()
+        await proxy.cut(refuse=True)
+        alone = [f"alone {number}" for number in range(10)]
+        await say_alone(cluster, controller, alone)
+        proxy.heal()
+        early = [f"before the copy {number}" for number in range(10)]
+        await run_on(cluster, controller, daemon, early, waiting=len(alone))
+        await copy_disk(scratch / "n1", scratch / "copy")
+        later = [f"after the copy {number}" for number in range(15)]
+        await run_on(cluster, controller, daemon, later)
+
+        await put_back(scratch / "copy", scratch / "n1")
+        await proxy.cut(refuse=True)
+        again = [f"restored {number}" for number in range(40)]
+        await say_alone(cluster, controller, again)  # more than it had lost
+        proxy.heal()
+        last = await cluster.daemon("n1", controller)
+        assert await all_stored(controller, 75) == alone + early + later + again
         await last.app.stop()
 
 
@@ -150,6 +190,7 @@ async def test_a_controller_that_confirms_what_it_was_never_sent_makes_us_forget
             daemon.log.write(f"record {number}")
         await eventually(lambda: len(received) >= 512)
         assert received == list(range(1, len(received) + 1))
+        await eventually(lambda: daemon.app._spool.head == 600)
         assert len(await daemon.app._spool.take(0, limit=1000)) == 600
         assert peer.streams == 1
         await daemon.app.stop()

@@ -15,6 +15,7 @@ from corral.daemon.link.spool_file import open_table
 from corral.daemon.link.spool_table import Kind, SpoolTable
 from corral.errors import Code, CorralError, Rejected
 from corral.system.entropy import SystemEntropy
+from corral.testing.waiting import eventually
 
 
 def open_spool(directory: pathlib.Path, *, log_bytes: int = 10_000, max_bytes: int = 100_000) -> Spool:
@@ -54,10 +55,12 @@ async def test_records_keep_their_order_and_numbers_across_a_restart(tmp_path):
 async def test_confirmed_records_are_gone_and_their_numbers_are_never_used_again(tmp_path):
     spool = open_spool(tmp_path)
     last = [await spool.put(b"x") for _ in range(3)][-1]
-    await spool.confirm(last)
+    spool.confirm(last)
     assert await spool.take(0, limit=10) == []
     await spool.close()
     spool = open_spool(tmp_path)
+    assert spool.confirmed(last)
+    assert await spool.take(0, limit=10) == []
     assert await spool.put(b"y") > last
     await spool.close()
 
@@ -67,6 +70,7 @@ async def test_old_log_records_make_room_and_the_oldest_survivor_counts_them(tmp
     await spool.put(b"must stay")
     for index in range(100):
         spool.log(b"%03d" % index + b"x" * 97)
+    await eventually(lambda: spool.head == 101)
     waiting = await spool.take(0, limit=1000)
     logs = [record for record in waiting if record.kind is Kind.LOG]
     assert waiting[0].body == b"must stay"
@@ -83,7 +87,7 @@ async def test_what_must_not_be_lost_is_refused_when_full_and_taken_again_after_
     with pytest.raises(CorralError) as caught:
         await spool.put(b"y" * 200)
     assert caught.value.code is Code.STORE_UNAVAILABLE
-    await spool.confirm(first)
+    spool.confirm(first)
     assert await spool.put(b"y" * 200) > first
     await spool.close()
 
@@ -112,7 +116,7 @@ async def test_the_bounds_are_right_after_confirmations_and_refusals(tmp_path):
     for round in range(20):
         with pytest.raises(Rejected):
             await spool.put(b"y" * 201)
-        await spool.confirm(numbers[round])
+        spool.confirm(numbers[round])
         numbers.append(await spool.put(b"x" * 200))
     await spool.close()
 
@@ -121,6 +125,7 @@ async def test_a_log_record_that_is_larger_than_its_bound_is_counted_by_the_next
     spool = open_spool(tmp_path, log_bytes=100)
     spool.log(b"x" * 200)
     spool.log(b"small")
+    await eventually(lambda: spool.head == 2)
     (record,) = await spool.take(0, limit=10)
     assert (record.body, record.dropped) == (b"small", 1)
     await spool.close()
@@ -158,6 +163,41 @@ async def test_a_spool_that_starts_over_keeps_what_it_never_sent_and_numbers_on(
     await again.close()
 
 
+async def test_while_it_is_streamed_a_record_counts_as_sent_with_its_own_commit(tmp_path):
+    spool = open_spool(tmp_path)
+    spool.stream(True)
+    assert await spool.put(b"one") == spool.sent == 1
+    spool.log(b"two")
+    assert await spool.put(b"three") == spool.sent == 3
+    spool.stream(False)
+    assert await spool.put(b"four") == 4
+    assert spool.sent == 3
+    await spool.close()
+    again = open_spool(tmp_path)
+    assert again.sent == 3
+    await again.close()
+
+
+async def test_streaming_does_not_pass_over_what_was_added_before_and_never_taken(tmp_path):
+    spool = open_spool(tmp_path)
+    for _ in range(3):
+        await spool.put(b"while nobody was there")
+    spool.stream(True)
+    await spool.put(b"behind them")
+    assert spool.sent == 0
+    await spool.take(0, limit=2)
+    await spool.put(b"behind them")
+    assert spool.sent == 2
+    await spool.take(2, limit=100)
+    assert await spool.put(b"everything before is taken") == spool.sent == 6
+    await spool.start_over(confirmed=2**64 - 1)
+    await spool.put(b"under the new name")
+    assert spool.sent == 0
+    await spool.take(0, limit=100)
+    assert await spool.put(b"everything before is taken") == spool.sent == 8
+    await spool.close()
+
+
 WRITER = """
 import asyncio, pathlib, sys
 from corral.daemon.link.spool import Spool
@@ -171,6 +211,44 @@ async def main():
         index += 1
 asyncio.run(main())
 """
+
+
+STREAMER = """
+import asyncio, pathlib, sys
+from corral.daemon.link.spool import Spool
+from corral.system.entropy import SystemEntropy
+async def main():
+    spool = Spool.open(pathlib.Path(sys.argv[1]), entropy=SystemEntropy(), log_bytes=10**8, max_bytes=10**8)
+    await spool.put(b"while nobody was there")
+    spool.stream(True)
+    handed_out = 0
+    while True:
+        spool.log(b"a log record")
+        await spool.put(b"a state")
+        handed_out = (await spool.take(handed_out, limit=100))[-1].sequence
+        confirmed = max(0, handed_out - 10)
+        spool.confirm(confirmed)
+        print(handed_out, confirmed, flush=True)
+asyncio.run(main())
+"""
+
+
+async def test_a_kill_takes_back_neither_that_a_record_was_sent_nor_one_that_nobody_confirmed(tmp_path):
+    streamer = subprocess.Popen(
+        [sys.executable, "-c", STREAMER, str(tmp_path)], stdout=subprocess.PIPE, text=True
+    )
+    assert streamer.stdout is not None
+    handed_out, confirmed = [map(int, streamer.stdout.readline().split()) for _ in range(200)][-1]
+    streamer.send_signal(signal.SIGKILL)
+    *_, (final, dropped) = [(handed_out, confirmed), *(map(int, line.split()) for line in streamer.stdout)]
+    streamer.stdout.close()
+    streamer.wait()
+    spool = open_spool(tmp_path)
+    assert spool.sent >= final
+    numbers = [record.sequence for record in await spool.take(0, limit=100_000)]
+    assert numbers == list(range(numbers[0], spool.head + 1))
+    assert numbers[0] <= dropped + 1
+    await spool.close()
 
 
 async def test_whatever_was_acknowledged_survives_a_kill(tmp_path):

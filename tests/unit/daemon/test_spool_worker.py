@@ -59,7 +59,7 @@ async def test_a_number_from_a_peer_that_no_database_holds_does_no_harm(tmp_path
     spool = open_spool(tmp_path)
     await spool.put(b"first")
     await asyncio.wait_for(spool.take(number, limit=1), 20)
-    await asyncio.wait_for(spool.confirm(number), 20)
+    spool.confirm(number)
     assert await asyncio.wait_for(spool.put(b"second"), 20) == 2
     await spool.close()
 
@@ -137,7 +137,7 @@ async def test_a_closed_spool_refuses_instead_of_keeping_its_callers_waiting(tmp
 async def settled(spool: Spool) -> None:
     """Everything that was asked so far is done, or refused."""
     with contextlib.suppress(Retryable):
-        await spool.confirm(0)
+        await spool._ask(lambda _: None)
 
 
 async def test_log_records_that_a_full_disk_refused_are_counted_by_the_next_that_is_kept(tmp_path):
@@ -178,6 +178,44 @@ def test_log_records_that_found_no_room_in_the_queue_are_counted_by_the_next(wor
     worker.post(lambda table: table.add_log(b"next"))
     kept = worker.ask(lambda table: table.take(0, 30_000)).result(20)
     assert len(kept) + sum(record.dropped for record in kept) == 20_101
+
+
+def test_whoever_reads_waits_for_no_log_record_and_whoever_writes_comes_after_it(worker):
+    gate = Gate(worker)
+    worker.post(lambda table: table.add_log(b"log"))
+    written = worker.ask(lambda table: table.add_state(b"state"))
+    read = worker.look(lambda table: table.take(0, 10))
+    gate.release()
+    assert read.result(20) == []
+    assert written.result(20) == 2
+
+
+async def test_what_a_disk_refused_to_drop_is_dropped_when_it_lets_us(tmp_path):
+    table, _ = own_table(tmp_path)
+    spool = Spool(table, entropy=SystemEntropy())
+    number = await spool.put(b"x")
+    other = sqlite3.connect(tmp_path / "spool.db", isolation_level=None)
+    other.execute("begin immediate")
+    with structlog.testing.capture_logs() as logged:
+        spool.confirm(number)
+        await eventually(lambda: any(line["event"] == "spool.unwritable" for line in logged))
+    other.execute("rollback")
+    other.close()
+    await eventually(lambda: table.committed.forgotten == number)
+    await spool.close()
+
+
+def test_a_spool_whose_disk_refuses_to_drop_anything_closes_all_the_same(tmp_path):
+    table, _ = own_table(tmp_path)
+    worker = SpoolWorker(table, on_growth=lambda: None)
+    worker.start()
+    number = worker.ask(lambda table: table.add_state(b"x")).result(20)
+    other = sqlite3.connect(tmp_path / "spool.db", isolation_level=None)
+    other.execute("begin immediate")
+    worker.drop(number)
+    worker.close()
+    other.execute("rollback")
+    other.close()
 
 
 async def test_a_lock_held_by_somebody_else_delays_and_ends_nothing(tmp_path):

@@ -5,7 +5,8 @@ it in: log records make room for newer ones (each survivor knows how many were g
 everything else is refused when full, which its caller must handle.
 
 The spool is a small SQLite database (`spool_file`, `spool_table`) behind one thread that commits in
-groups (`spool_worker`).
+groups (`spool_worker`). Only what must not be lost makes it commit at once: log records, and the
+dropping of what was confirmed, wait a moment to ride along.
 """
 
 from __future__ import annotations
@@ -62,15 +63,22 @@ class Spool:
         return self._table.committed.highest
 
     def confirmed(self, number: int) -> bool:
-        """Has the controller stored the record of this number?"""
-        return number <= self._table.committed.forgotten
+        """Has the controller stored the record of this number? What the last moments before a crash
+        confirmed is known again when the controller greets."""
+        return number <= max(self._worker.dropping, self._table.committed.forgotten)
 
     def on_growth(self, callback: Callable[[], None] | None) -> None:
         """Called from the spool's thread whenever records were added."""
         self._on_growth = callback
 
+    def stream(self, on: bool) -> None:
+        """A sender is there that takes each record at once, or is not any more. Only for a controller
+        that was found to have confirmed no more than `sent`: meanwhile additions raise that mark."""
+        self._table.streaming = on
+
     def log(self, body: bytes) -> None:
-        """Keep a log record, as well as can be: never blocks, never fails, counts what it gives up."""
+        """Keep a log record, as well as can be: never blocks, never fails, counts what it gives up. It
+        is on disk with the next record that must not be lost, at the latest a moment later."""
         self._worker.post(lambda table: table.add_log(body))
 
     async def put(self, body: bytes) -> int:
@@ -79,13 +87,16 @@ class Spool:
         return number
 
     async def take(self, after: int, *, limit: int) -> list[Spooled]:
-        """The oldest records after this number, to be sent."""
-        found: list[Spooled] = await self._ask(lambda table: table.take(after, limit))
+        """The oldest records on disk after this number that are not confirmed, to be sent."""
+        after = max(after, self._worker.dropping)
+        look = self._worker.look(lambda table: table.take(after, limit))
+        found: list[Spooled] = await asyncio.wrap_future(look)
         return found
 
-    async def confirm(self, through: int) -> None:
-        """The controller has stored everything up to this number."""
-        await self._ask(lambda table: table.forget(through))
+    def confirm(self, through: int) -> None:
+        """The controller has stored everything up to this number. It is dropped with what is written
+        next, before that asks for room. A crash until then has it sent again, which does no harm."""
+        self._worker.drop(min(through, self.head))
 
     async def start_over(self, *, confirmed: int) -> None:
         """Take a new id, because the controller has more of the present one than was ever sent: this

@@ -28,7 +28,6 @@ class SpoolSender:
         self._spool = spool
         self._connection = connection
         self._confirmed = connection.ack.spool_confirmed
-        self._forgotten = 0
         self._sent = self._confirmed
         self._under_way: dict[int, int] = {}
         self._delayed = False
@@ -38,6 +37,7 @@ class SpoolSender:
     def confirmed(self, through: int) -> None:
         """The controller has stored everything up to here; it cannot have more than it was sent."""
         self._confirmed = max(self._confirmed, min(through, self._sent))
+        self._spool.confirm(self._confirmed)
         for sequence in [s for s in self._under_way if s <= through]:
             del self._under_way[sequence]
         self._wake.set()
@@ -45,6 +45,7 @@ class SpoolSender:
     async def run(self) -> None:
         """Until cancelled. A disk that refuses delays it: the stream carries more than the spool."""
         self._spool.on_growth(self._grown)
+        self._spool.confirm(self._confirmed)
         try:
             while True:
                 self._wake.clear()
@@ -58,14 +59,15 @@ class SpoolSender:
                 if not more:
                     await self._wake.wait()
         finally:
+            self._spool.stream(False)
             self._spool.on_growth(None)
 
     async def _step(self) -> bool:
-        """Forget what is confirmed, send what the window allows; False when there is nothing to do."""
-        if (confirmed := self._confirmed) > self._forgotten:
-            await self._spool.confirm(confirmed)
-            self._forgotten = confirmed
-        return self._has_room() and await self._send_some()
+        """Send what the window allows; False when there is nothing to do. While the window is full,
+        what is added is not about to be sent, and must not count as sent."""
+        room = self._has_room()
+        self._spool.stream(room)
+        return room and self._spool.head > self._sent and await self._send_some()
 
     def _delay(self, error: CorralError) -> None:
         if not self._delayed:

@@ -2,6 +2,10 @@
 
 What the bounds need to know is counted along, so nothing ever reads the whole table; a rollback
 takes the counts back as well.
+
+How far records were sent is on disk before they are: `take` marks them. While a sender streams, the
+mark comes with the record instead, and handing it out needs no write of its own. It never passes over
+a record that was added while nobody streamed: such a record counts once it is taken.
 """
 
 from __future__ import annotations
@@ -49,7 +53,7 @@ class Tally(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SpoolTable:
-    """Records in order. `committed` may be read by any thread, everything else is the owner's."""
+    """Records in order. Any thread may read `committed` and set `streaming`; the rest is the owner's."""
 
     def __init__(self, connection: sqlite3.Connection, *, log_bytes: int, max_bytes: int) -> None:
         self._db = connection
@@ -57,6 +61,8 @@ class SpoolTable:
         self._max_bytes = max_bytes
         self.committed = _measure(connection)
         self._now = self.committed
+        self.streaming = False
+        """Somebody takes each record as soon as it is added."""
 
     def begin(self) -> None:
         if self._db.in_transaction:  # a rollback failed when the disk did
@@ -65,6 +71,9 @@ class SpoolTable:
         self._now = self.committed
 
     def commit(self) -> None:
+        """All of it is on disk; free when nothing was written."""
+        if self._now.sent != self.committed.sent:
+            self._db.execute("update sent set through = ?", (self._now.sent,))
         self._db.execute("commit")
         self.committed = self._now
 
@@ -108,13 +117,14 @@ class SpoolTable:
         rows = self._db.execute(sql, (_number(after), limit))
         found = [Spooled(sequence, Kind(kind), dropped, body) for sequence, kind, dropped, body in rows]
         if found and found[-1].sequence > self._now.sent:
-            self._db.execute("update sent set through = ?", (found[-1].sequence,))
             self._change(sent=found[-1].sequence)
         return found
 
     def forget(self, through: int) -> None:
-        """Drop everything up to this number."""
+        """Drop everything up to this number; nothing is written when there is nothing to drop."""
         last = min(_number(through), self._now.highest)
+        if last <= self._now.forgotten:
+            return
         sums = ", ".join(f"total(length(body)) filter (where kind = {kind:d})" for kind in Kind)
         sql = f"select {sums} from record where sequence <= ?"  # noqa: S608 - our own constants
         states, logs = self._db.execute(sql, (last,)).fetchone()
@@ -122,7 +132,7 @@ class SpoolTable:
         self._change(
             state_bytes=self._now.state_bytes - int(states),
             log_bytes=self._now.log_bytes - int(logs),
-            forgotten=max(last, self._now.forgotten),
+            forgotten=last,
         )
 
     def rename(self, spool_id: str, *, confirmed: int) -> None:
@@ -133,12 +143,13 @@ class SpoolTable:
         """
         self.forget(min(_number(confirmed), self._now.sent))
         self._db.execute("update meta set spool_id = ?", (spool_id,))
-        self._db.execute("update sent set through = 0")
         self._change(spool_id=spool_id, sent=0)
 
     def _insert(self, kind: Kind, body: bytes, *, dropped: int) -> int:
         sql = "insert into record (kind, dropped, body) values (?, ?, ?)"
         number = int(self._db.execute(sql, (kind, dropped, body)).lastrowid or 0)
+        if self.streaming and self._now.sent == self._now.highest:
+            self._change(sent=number)
         if kind is Kind.LOG:
             self._change(highest=number, log_bytes=self._now.log_bytes + len(body))
         else:

@@ -1,13 +1,20 @@
 """The thread behind a spool: it takes what waits, does it in one transaction, and answers.
 
+A durable commit is what a spool costs, so not everything gets one of its own. What somebody waits for
+presses. Log records that follow a write closely linger, and so does the dropping of what was confirmed: they
+ride along with the next that presses, or go together after a moment. Reads wait for neither, and go before writes; but when
+both wait they take turns.
+
 It outlives whatever a job or the disk throws at it. Should it end all the same, everybody who waits
 and everybody who comes later is told so, and the log says why.
 """
 
 from __future__ import annotations
 
+import math
 import sqlite3
 import threading
+import time
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future
@@ -19,6 +26,12 @@ import structlog
 from corral.daemon.link.spool_table import SpoolTable
 from corral.errors import Bug, Code, CorralError, Rejected, Retryable
 
+LINGER_SECONDS: Final = 0.05
+"""So long after the last write a log record waits for company; after a quiet time it waits for none."""
+_DROP_SECONDS: Final = 1.0
+"""So long confirmed records stay at most while nothing else is written."""
+_ENOUGH: Final = 256
+"""So many that wait are company enough."""
 _GROUP: Final = 512
 _MAX_QUEUED: Final = 20_000
 _log = structlog.get_logger("corral.daemon.spool")
@@ -33,6 +46,16 @@ class _Job(msgspec.Struct, frozen=True):
     answer: Future[Any] | None
 
 
+class _Group(msgspec.Struct, frozen=True, kw_only=True):
+    """What goes into one transaction."""
+
+    jobs: list[_Job]
+    drop: int = 0
+    """Everything up to this number is dropped first."""
+    last: bool = False
+    """The spool is closed, and nothing else waits."""
+
+
 class SpoolWorker:
     """Owns the table from `start` to `close`. Every method may be called by any thread."""
 
@@ -40,7 +63,14 @@ class SpoolWorker:
         self._table = table
         self._on_growth = on_growth
         self._jobs: deque[_Job] = deque()
+        self._asked = 0
+        self._reads: list[_Job] = []
+        self._read_last = False
+        self._lingers_until = math.inf
+        self._wrote_at = -math.inf
         self._unqueued = 0
+        self.dropping = 0
+        """What is confirmed, and dropped or about to be."""
         self._unwritable = False
         self._refusing: CorralError | None = None
         self._changed = threading.Condition()
@@ -50,16 +80,19 @@ class SpoolWorker:
         self._thread.start()
 
     def post(self, work: Work) -> None:
-        """Have a log record written, as well as can be: never blocks, never fails, counts losses."""
+        """Have a log record written soon, as well as can be: never blocks, never fails, counts losses."""
         with self._changed:
             if self._refusing is not None or len(self._jobs) >= _MAX_QUEUED:
                 self._unqueued += 1
                 return
             self._jobs.append(_Job(work, None))
-            self._changed.notify()
+            self._linger(self._wrote_at + LINGER_SECONDS)
+            if len(self._jobs) == _ENOUGH:
+                self._changed.notify()
 
     def ask(self, work: Work) -> Future[Any]:
-        """Have something done; the answer comes once it is durable. Raises when nothing can be taken."""
+        """Have something done, after all that was posted and asked before; the answer comes once it is
+        durable. Raises when nothing can be taken."""
         answer: Future[Any] = Future()
         with self._changed:
             if self._refusing is not None:
@@ -67,8 +100,28 @@ class SpoolWorker:
             if len(self._jobs) >= _MAX_QUEUED:
                 raise Retryable(Code.STORE_UNAVAILABLE, "the node's spool does not keep up", retry_after=1.0)
             self._jobs.append(_Job(work, answer))
+            self._asked += 1
             self._changed.notify()
         return answer
+
+    def look(self, work: Work) -> Future[Any]:
+        """Have something read from what is there already: it waits for nothing that was asked or posted.
+        Should it write all the same, the answer comes once that is durable. Raises when closed."""
+        answer: Future[Any] = Future()
+        with self._changed:
+            if self._refusing is not None:
+                raise self._refusing
+            self._reads.append(_Job(work, answer))
+            self._changed.notify()
+        return answer
+
+    def drop(self, through: int) -> None:
+        """Have everything up to this number dropped with what is written next, or a moment later; tried
+        again for as long as the disk refuses."""
+        with self._changed:
+            if through > self.dropping:
+                self.dropping = through
+                self._linger(time.monotonic() + _DROP_SECONDS)
 
     def close(self) -> None:
         """Take nothing more, do what waits, then end; blocks until then. Idempotent."""
@@ -80,36 +133,69 @@ class SpoolWorker:
 
     def _run(self) -> None:
         try:
-            while jobs := self._next_group():
-                self._perform(jobs)
+            last = False
+            while not last:
+                group = self._next_group()
+                self._perform(group)
+                last = group.last
         except BaseException as error:
             # Not even this ends silently: whoever needs the spool must hear of it.
             _log.critical("spool.thread_ended", exc_info=error)
             self._give_up(_ended(error))
 
-    def _next_group(self) -> list[_Job]:
-        """What waits, up to a group; empty once it is closed and everything is done."""
+    def _linger(self, until: float) -> None:
+        """Something waits that has time until then."""
+        if until < self._lingers_until:
+            self._lingers_until = until
+            self._changed.notify()
+
+    def _next_group(self) -> _Group:
+        """What waits, up to a group, once something presses or has lingered long enough."""
         with self._changed:
-            while not self._jobs and self._refusing is None:
-                self._changed.wait()
-            group = [self._jobs.popleft() for _ in range(min(_GROUP, len(self._jobs)))]
+            if self.dropping > self._table.committed.forgotten:  # for one, because the disk refused
+                self._linger(time.monotonic() + _DROP_SECONDS)
+            while not self._reads and not self._is_due():
+                left = self._lingers_until - time.monotonic()
+                self._changed.wait(max(0.0, left) if math.isfinite(left) else None)
+            self._read_last = bool(self._reads) and not (self._read_last and self._is_due())
+            group = self._reading() if self._read_last else self._writing()
             unqueued, self._unqueued = self._unqueued, 0
         self._table.lose(unqueued)
         return group
 
+    def _is_due(self) -> bool:
+        """There is to be a commit: somebody waits for it, enough has come together or lingered long enough, or
+        this is the end."""
+        pressing = self._asked or len(self._jobs) >= _ENOUGH or self._refusing is not None
+        return bool(pressing) or time.monotonic() >= self._lingers_until
+
+    def _reading(self) -> _Group:
+        """Nothing rides along: whoever reads is to wait for no commit."""
+        reads, self._reads = self._reads, []
+        return _Group(jobs=reads)
+
+    def _writing(self) -> _Group:
+        jobs = [self._jobs.popleft() for _ in range(min(_GROUP, len(self._jobs)))]
+        self._asked -= sum(1 for job in jobs if job.answer is not None)
+        self._wrote_at = time.monotonic()
+        if not self._jobs:
+            self._lingers_until = math.inf
+        last = self._refusing is not None and not self._jobs and not self._reads
+        return _Group(jobs=jobs, drop=self.dropping, last=last)
+
     def _give_up(self, reason: CorralError) -> None:
         with self._changed:
             self._refusing = reason
-            left, self._jobs = list(self._jobs), deque()
+            left, self._jobs, self._reads = [*self._jobs, *self._reads], deque(), []
         wanted = [job for job in left if _is_wanted(job)]
         _answer(wanted, [reason] * len(wanted))
 
-    def _perform(self, jobs: list[_Job]) -> None:
+    def _perform(self, group: _Group) -> None:
         """Answer every job of a group, whatever becomes of it."""
-        wanted = [job for job in jobs if _is_wanted(job)]
+        wanted = [job for job in group.jobs if _is_wanted(job)]
         before = self._table.committed.highest
         try:
-            results = self._commit(wanted)
+            results = self._commit(wanted, group.drop)
         except BaseException as error:
             _answer(wanted, [_ended(error)] * len(wanted))
             raise
@@ -126,11 +212,12 @@ class SpoolWorker:
         except Exception:
             _log.exception("spool.callback_failed")
 
-    def _commit(self, jobs: list[_Job]) -> list[Any]:
+    def _commit(self, jobs: list[_Job], drop: int) -> list[Any]:
         """One transaction for the group. When the disk refuses, all fail and can be asked again; when
         a job fails, the others are done without it."""
         try:
             self._table.begin()
+            self._table.forget(drop)
             results = [_guarded(job.work, self._table) for job in jobs]
             self._table.commit()
         except Exception as error:
@@ -138,7 +225,7 @@ class SpoolWorker:
             if isinstance(error, sqlite3.Error):
                 return self._refused(jobs, self._unwritten(error))
             if len(jobs) > 1:
-                return [result for job in jobs for result in self._commit([job])]
+                return [result for job in jobs for result in self._commit([job], drop)]
             _log.error("spool.job_failed", exc_info=error)
             return self._refused(jobs, Bug(f"the node's spool could not do this: {error!r}"))
         return results
