@@ -20,6 +20,9 @@ down: $(VENV)/.runtime  ## stop what `make up` started, instances included
 setup: $(VENV)/.dev  ## install all that development needs
 	tools/install_test_programs.sh
 
+# Else each of the many processes that the tests start would compile all of our sources anew.
+test soak: export PYTHONDONTWRITEBYTECODE =
+
 test: setup  ## every suite
 	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import pathlib
 import shutil
 import tempfile
@@ -9,6 +10,12 @@ import tempfile
 import pytest
 
 pytest_plugins = ["corral.testing.pytest_plugin"]
+
+
+def pytest_configure() -> None:
+    """Tests run pytest themselves, on modules: they need the fuzzer's plug-in no more than we do, and
+    its import takes longer than most of those suites."""
+    os.environ["PYTEST_ADDOPTS"] = "-p no:schemathesis"
 
 
 @pytest.fixture

@@ -17,7 +17,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 from urllib.parse import SplitResult, quote, urlencode, urlsplit
 
-from corral.cli.failure import Refused, Unreachable, WrongUsage
+from corral.cli.api_answers import ApiAnswers
+from corral.cli.failure import Unreachable, WrongUsage
 from corral.version import VERSION
 
 ATTEMPTS: Final = 3
@@ -47,6 +48,7 @@ class Client:
     ) -> None:
         self.url = url.rstrip("/")
         self._parts = _checked_url(self.url)
+        self._answers = ApiAnswers(self.url)
         self._token = _checked_token(token)
         self._ca_file = ca_file
         self._timeout = timeout
@@ -117,12 +119,10 @@ class Client:
             response = connection.getresponse()
             content = response.read(_MAX_BODY)
         except (OSError, http.client.HTTPException) as error:
-            raise self._unreachable(error, changed=True) from error
+            raise self._answers.unreachable(error, changed=True) from error
         finally:
             connection.close()
-        if not 200 <= response.status < 300:
-            self._refuse(response, content)
-        return self._decoded(content)
+        return self._answers.read(response.status, content)
 
     def delete(self, path: str, params: Params | None = None) -> Any:
         return self._exchange("DELETE", self._target(path, params), None)
@@ -140,7 +140,7 @@ class Client:
             asked["limit"] = PAGE if limit is None else min(PAGE, limit - len(items))
             page = self.get(path, asked)
             if not isinstance(page, dict) or not isinstance(page.get("items"), list):
-                raise self._not_ours("a list without items")
+                raise self._answers.not_ours("a list without items")
             items += page["items"]
             following = page.get("next")
             if not following or following == asked.get(position):
@@ -168,13 +168,13 @@ class Client:
             response = connection.getresponse()
         except (OSError, http.client.HTTPException) as error:
             connection.close()
-            raise self._unreachable(error) from error
+            raise self._answers.unreachable(error) from error
         if response.status == 200 and (response.getheader("Content-Type") or "").startswith(kind):
             return response
         try:
             if response.status != 200:
-                self._refuse(response, response.read(_MAX_BODY))
-            raise self._not_ours(what)
+                raise self._answers.refusal(response.status, response.read(_MAX_BODY))
+            raise self._answers.not_ours(what)
         finally:
             response.close()
             connection.close()
@@ -200,10 +200,8 @@ class Client:
             content = self._read(response)
         except (OSError, http.client.HTTPException) as error:
             self.close()
-            raise self._unreachable(error, changed=method != "GET") from error
-        if not 200 <= response.status < 300:
-            self._refuse(response, content)
-        return self._decoded(content)
+            raise self._answers.unreachable(error, changed=method != "GET") from error
+        return self._answers.read(response.status, content)
 
     def _connect(self, timeout: float) -> http.client.HTTPConnection:
         host = self._parts.hostname or ""
@@ -232,56 +230,6 @@ class Client:
             response.close()
             self.close()
         return content
-
-    def _decoded(self, content: bytes) -> Any:
-        if not content:
-            return None
-        try:
-            return json.loads(content)
-        except ValueError:  # UnicodeDecodeError is one, too
-            raise self._not_ours("no JSON") from None
-
-    def _refuse(self, response: http.client.HTTPResponse, content: bytes) -> None:
-        """Raise what the API said, or that this was not the API."""
-        try:
-            told = json.loads(content)["error"]
-            message, code = str(told["message"]), str(told["code"])
-        except (ValueError, KeyError, TypeError):
-            raise self._not_ours(f"status {response.status}") from None
-        raise Refused(
-            message,
-            hint=str(told["hint"]) if told.get("hint") else None,
-            code=code,
-            status=response.status,
-            field=str(told.get("field") or ""),
-        )
-
-    def _not_ours(self, what: str) -> Unreachable:
-        return Unreachable(
-            f"{self.url} does not answer like a Corral controller: {what}",
-            hint="check the address, and whatever stands between; it is the HTTP one, not gRPC",
-        )
-
-    def _unreachable(self, error: Exception, *, changed: bool = False) -> Unreachable:
-        why = (
-            error.strerror
-            if isinstance(error, OSError) and error.strerror
-            else str(error) or type(error).__name__
-        )
-        if isinstance(error, ssl.SSLCertVerificationError):
-            return Unreachable(
-                f"cannot trust {self.url}: {error.verify_message}",
-                hint="give its authority with 'corral context add … --ca-file FILE' or SSL_CERT_FILE",
-            )
-        if changed and not isinstance(error, ConnectionRefusedError):
-            return Unreachable(
-                f"no answer from {self.url}: {why}",
-                hint="it may have been done all the same; look before you repeat it",
-            )
-        return Unreachable(
-            f"cannot reach {self.url}: {why}",
-            hint="is the controller running? choose another with --url or --context",
-        )
 
 
 class _Answered(Exception):

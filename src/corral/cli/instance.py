@@ -12,7 +12,14 @@ from corral.cli.failure import note
 from corral.cli.instance_console import console, download, logs, search
 from corral.cli.instance_files import files, get_file, plan, save
 from corral.cli.instance_modules import module_rows
-from corral.cli.instance_waits import INSTANCES, start_trouble, started_again, until_ended, until_running
+from corral.cli.instance_waits import (
+    INSTANCES,
+    stage_text,
+    start_trouble,
+    started_again,
+    until_ended,
+    until_running,
+)
 from corral.cli.noun import Noun
 from corral.cli.output import Column, Item, list_table, plain, show_done, show_list, show_one, state_column
 from corral.cli.session import Session, api_command
@@ -55,7 +62,7 @@ def _reason(instance: Item) -> str:
     exit = instance.get("exit")
     if instance.get("state") in ("STOPPED", "CRASHED") and isinstance(exit, dict) and exit.get("summary"):
         return str(exit["summary"])
-    return plain(start_trouble(instance) or instance.get("stage") or instance.get("reason"))
+    return plain(start_trouble(instance) or stage_text(instance) or instance.get("reason"))
 
 
 def _players(found: Item) -> str:

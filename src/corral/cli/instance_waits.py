@@ -69,9 +69,16 @@ def start_trouble(instance: Item) -> str:
     return f"{failure.get('code')} at {failure.get('stage')}: {failure['message']}"
 
 
+def stage_text(instance: Item) -> str:
+    """What its node is doing for it while it is prepared, and what it waits for there; empty: nothing."""
+    stage = str(instance.get("stage") or "")
+    waits = instance.get("reason") if instance.get("state") == "PREPARING" else ""
+    return f"{stage}: {waits}" if stage and waits else stage
+
+
 def _progress(instance: Item) -> str:
     seen = f"{instance.get('state')} on node '{instance.get('node')}'"
-    if instance.get("stage"):
-        seen += f" ({instance['stage']})"
+    if stage := stage_text(instance):
+        seen += f" ({stage})"
     trouble = start_trouble(instance)
     return f"{seen}; last {trouble}" if trouble else seen

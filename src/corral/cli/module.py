@@ -12,11 +12,12 @@ from corral.cli.failure import Refused, printable
 from corral.cli.module_author import build, dev, doctor, new, sign, test
 from corral.cli.module_install import install, upgrade
 from corral.cli.module_nodes import (
+    asked_again,
     refuse_failed_nodes,
     show_nodes,
     show_outcome,
     told_again,
-    wait_for_retry,
+    wait_for_nodes,
     wait_option,
 )
 from corral.cli.module_shapes import (
@@ -83,82 +84,105 @@ def _show_reached(session: Session, found: Item) -> None:
         click.echo(printable(reached(found.get("nodes") or ())))
 
 
-def _act(session: Session, id: str, verb: str, body: dict[str, Any] | None = None) -> None:
+def _act(
+    session: Session,
+    id: str,
+    verb: str,
+    wait: float,
+    *,
+    body: dict[str, Any] | None = None,
+    runs: bool = True,
+) -> None:
+    """`runs`: it shall run afterwards, so that nodes where it does not are a failure."""
     found = session.client.post(module_path(id, verb), body, timeout=VERB_SECONDS)
-    show_done(session.output, found, told(found))
-    _show_reached(session, found)
+    _show_done(session, found, told(found), wait, runs=runs)
+
+
+def _show_done(session: Session, found: Item, text: str, wait: float, *, runs: bool = True) -> None:
+    """What came of it, once the connected nodes have settled: as `install` does."""
+    if wait and has_node_part(found):
+        found = wait_for_nodes(session, found, wait)
+    show_done(session.output, found, text)
+    if not wait:
+        _show_reached(session, found)
+    elif session.output == "table":
+        show_outcome(found)
     refuse_failed(found)
+    if wait and runs:
+        refuse_failed_nodes(found)
+
+
+_wait = wait_option("How long to wait for connected nodes to follow; 0: not.")
 
 
 @module.command("activate")
 @click.argument("id")
+@_wait
 @api_command
-def activate(session: Session, id: str) -> None:
+def activate(session: Session, id: str, wait: float) -> None:
     """Let a module run, now and after every restart."""
-    _act(session, id, "activate")
+    _act(session, id, "activate", wait)
 
 
 @module.command("deactivate")
 @click.argument("id")
+@_wait
 @api_command
-def deactivate(session: Session, id: str) -> None:
+def deactivate(session: Session, id: str, wait: float) -> None:
     """Stop a module; it stays off, also after a restart."""
-    _act(session, id, "deactivate")
+    _act(session, id, "deactivate", wait, runs=False)
 
 
 @module.command("pause")
 @click.argument("id")
 @click.option("--reason", metavar="TEXT", required=True, help="Why; others will read it.")
+@_wait
 @api_command
-def pause(session: Session, id: str, reason: str) -> None:
+def pause(session: Session, id: str, reason: str, wait: float) -> None:
     """Hold a module back with a reason, until 'resume'."""
-    _act(session, id, "pause", {"reason": reason})
+    _act(session, id, "pause", wait, body={"reason": reason}, runs=False)
 
 
 @module.command("resume")
 @click.argument("id")
+@_wait
 @api_command
-def resume(session: Session, id: str) -> None:
+def resume(session: Session, id: str, wait: float) -> None:
     """End a pause."""
-    _act(session, id, "resume")
+    _act(session, id, "resume", wait)
 
 
 @module.command("recover")
 @click.argument("id")
 @click.option("--node", metavar="NODE", help="On this node alone; else wherever it failed.")
-@wait_option("How long to wait for the outcome on NODE; 0: not.")
+@wait_option("How long to wait for what comes of it on connected nodes; 0: not.")
 @api_command
 def recover(session: Session, id: str, node: str | None, wait: float) -> None:
-    """Give a FAILED module another try, on the controller and on the nodes where it failed."""
+    """Give a FAILED module another try, on the controller and on the nodes where it failed; nodes that are
+    away try when they are back."""
     found = session.client.post(module_path(id, "recover"), params={"node": node}, timeout=VERB_SECONDS)
-    if node is not None:
-        _show_retry(session, found, node, wait)
-        return
     nodes = told_again(found)
-    show_done(session.output, found, told(found) + (f"; {nodes}" if nodes else ""))
-    refuse_failed(found)
-
-
-def _show_retry(session: Session, found: Item, node: str, wait: float) -> None:
-    id = found.get("id")
-    word = f"node '{node}' was told to try '{id}' again"
-    if not wait:
-        show_done(session.output, found, f"{word}; 'corral module info {id}' shows how it goes")
-        return
-    now = wait_for_retry(session, found, node, wait)
-    nodes = [now if each.get("node") == node else each for each in found.get("nodes") or ()]
-    show_done(session.output, {**found, "nodes": nodes}, word)
-    if session.output == "table":
-        show_outcome({"nodes": [now]} if now else {})
-    refuse_failed_nodes({**found, "nodes": [now]})
+    text = told(found) if node is None else f"'{id}' {found.get('version')}"
+    text += f"; {nodes}" if nodes else ""
+    only = [node] if node is not None else asked_again(found)
+    if wait:
+        found = wait_for_nodes(session, found, wait, only=only)
+    show_done(session.output, found, text)
+    if wait and session.output == "table":
+        show_outcome(found, only=only)
+    if node is None:
+        refuse_failed(found)
+    if wait:
+        refuse_failed_nodes(found, only=only)
 
 
 @module.command("reload")
 @click.argument("id")
+@_wait
 @api_command
-def reload(session: Session, id: str) -> None:
-    """Hand a running module its settings again."""
-    _act(session, id, "reload")
+def reload(session: Session, id: str, wait: float) -> None:
+    """Hand a running module its settings again, also on nodes that are away, once they are back."""
+    _act(session, id, "reload", wait)
 
 
 @module.command("config")

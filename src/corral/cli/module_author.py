@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from corral.cli.failure import Refused, WrongUsage, note
+from corral.cli.module_extensions import extension_items, extension_rows
 from corral.cli.module_files import build_source, inspect, refusals
 from corral.cli.module_shapes import needed_how
 from corral.cli.output import output_option, plain, show_done, show_one
@@ -104,12 +105,14 @@ def doctor(archive: str, output: str) -> None:
 
     manifest = facts.manifest
     sidecar = sidecar_beside(path)
+    extensions = extension_items(manifest)
     rows = [
         ("Module", f"{manifest.id} {manifest.version}"),
         ("Hosts", plain([str(host) for host in manifest.hosts])),
         ("Built for SDK", f"{manifest.api} (this one is {SDK_VERSION})"),
         ("Provides", plain([f"{each.id} {each.version}" for each in manifest.capabilities.provides])),
         ("Requires", plain([_required(each) for each in manifest.capabilities.requires])),
+        *extension_rows(extensions),
         ("Storage", _storage(manifest)),
         ("Files", str(len(facts.files))),
         ("Size", size_text(facts.size)),
@@ -122,6 +125,7 @@ def doctor(archive: str, output: str) -> None:
         "sha256": facts.sha256,
         "size": facts.size,
         "hosts": [str(host) for host in manifest.hosts],
+        "extensions": extensions,
         "files": [file.path for file in facts.files],
         "signature": sidecar.kind if sidecar else "",
     }

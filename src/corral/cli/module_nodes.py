@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any, Final, TypeVar
 
 import click
@@ -22,8 +22,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 WAIT_SECONDS: Final = 10.0
 _NOTE_MAX: Final = 100
 _AWAY: Final = "away; it gets the installed version when it is back"
-_UNDER_WAY: Final = ("INSTALLED", "WAITING", "STOPPING")
-"""Of a node that has refused the archive: it is trying it again, or going back."""
+_OWED: Final = {"recover": "tries again", "reload": "reloads"}
 _FIRST_PAUSE: Final = 0.05
 _LONGEST_PAUSE: Final = 0.5
 
@@ -64,16 +63,35 @@ def note_of(found: Item) -> str:
         )
     if found.get("progress"):
         return str(found["progress"])
+    return "; ".join(part for part in (_here(found), _when_back(found)) if part)
+
+
+def _here(found: Item) -> str:
+    """How it stands there."""
     first = _short((str(found.get("error") or "").splitlines() or [""])[0])
     if found.get("refused"):
         return "refused the installed version" + (f": {first}" if first else "")
-    if found.get("phase") is None:
-        return "nothing heard yet" if found.get("connected") else _AWAY
     if found.get("phase") == "FAILED":
         return first or str(found.get("reason") or "")
-    if not found.get("current"):
-        return "not the installed version" if found.get("connected") else _AWAY
+    if found.get("connected") and found.get("phase") is None:
+        return "nothing heard yet"
+    if found.get("connected") and not found.get("current"):
+        return "not the installed version"
+    if found.get("declined"):
+        return first or "without the settings or the signature it was given last"
     return str(found.get("reason") or first)
+
+
+def _when_back(found: Item) -> str:
+    """What happens once a node that is away is back; empty: nothing, or it is there."""
+    if found.get("connected"):
+        return ""
+    owed = [_OWED.get(str(each), str(each)) for each in found.get("owed") or ()]
+    if owed:
+        return f"away; {' and '.join(owed)} when it is back"
+    if not found.get("refused") and (found.get("phase") is None or not found.get("current")):
+        return _AWAY
+    return "" if found.get("settled") else "away; follows when it is back"
 
 
 def show_nodes(nodes: Sequence[Item]) -> None:
@@ -88,29 +106,15 @@ def show_nodes(nodes: Sequence[Item]) -> None:
             click.echo(printable(f"\n{each.get('node')} said:\n{text}"))
 
 
-def wait_for_retry(session: Session, found: Item, node: str, seconds: float) -> Item:
-    """How the module stands on this node once the node has said what came of another try, or time is up. What
-    it said before the try looks settled as well: only what is new counts."""
-    id, before = str(found.get("id")), _one(found, node)
-    now = before
-    began, pause = time.monotonic(), _FIRST_PAUSE
-    with ProgressLine() as line:
-        while not _tried(before, now):
-            line.show(f"waiting for {node}: {_standing(now)}")
-            if time.monotonic() - began + pause > seconds:
-                break
-            time.sleep(pause)
-            pause = min(pause * 1.3, _LONGEST_PAUSE)
-            now = _one({"nodes": session.client.pages(module_path(id, "nodes"), {})}, node)
-    return now
-
-
-def wait_for_nodes(session: Session, found: Item, seconds: float) -> dict[str, Any]:
-    """The installed module with its nodes, once all that are connected have settled, or time is up."""
+def wait_for_nodes(
+    session: Session, found: Item, seconds: float, *, only: Collection[str] | None = None
+) -> dict[str, Any]:
+    """The installed module with its nodes, once all that are connected have settled, or time is up. With `only`
+    these nodes are waited for, and no others."""
     id, shown = str(found.get("id")), dict(found)
     began, pause = time.monotonic(), _FIRST_PAUSE
     with ProgressLine() as line:
-        while busy := _busy(shown.get("nodes") or ()):
+        while busy := _busy(among(shown.get("nodes") or (), only)):
             line.show(f"waiting for {busy[0].get('node')}: {_standing(busy[0])}" + _more(len(busy) - 1))
             if time.monotonic() - began + pause > seconds:
                 break
@@ -120,9 +124,13 @@ def wait_for_nodes(session: Session, found: Item, seconds: float) -> dict[str, A
     return shown
 
 
-def show_outcome(found: Item) -> None:
+def among(nodes: Sequence[Item], only: Collection[str] | None) -> list[Item]:
+    return [each for each in nodes if only is None or each.get("node") in only]
+
+
+def show_outcome(found: Item, *, only: Collection[str] | None = None) -> None:
     """One line a node, how it went there."""
-    for each in found.get("nodes") or ():
+    for each in among(found.get("nodes") or (), only):
         phase = plain(each.get("phase"))
         word = coloured(phase, paint_state(phase)) if wants_colour() else phase
         text = note_of(each)
@@ -135,40 +143,51 @@ def show_outcome(found: Item) -> None:
             click.echo(f"  {name}: {word} {printable(str(each.get('version') or ''))}{printable(rest)}{late}")
 
 
-def refuse_failed_nodes(found: Item) -> None:
-    """It is installed, and some nodes do not run it: a script has to notice."""
-    bad = [str(each.get("node")) for each in found.get("nodes") or () if _failed(each)]
+def refuse_failed_nodes(found: Item, *, only: Collection[str] | None = None) -> None:
+    """It is installed, and some nodes do not run it, or not as they shall: a script has to notice."""
+    nodes = among(found.get("nodes") or (), only)
+    bad = [str(each.get("node")) for each in nodes if _failed(each)]
+    without = [str(each.get("node")) for each in nodes if each.get("declined") and each.get("connected")]
     if bad:
         raise Refused(
             f"'{found.get('id')}' {found.get('version')} did not come up on {named(bad)}",
             hint=f"'corral module info {found.get('id')}' tells why; then 'corral module recover {found.get('id')}'",
             code="MODULE_FAILED",
         )
+    if without:
+        raise Refused(
+            f"'{found.get('id')}' {found.get('version')} did not take what it was given on {named(without)}",
+            hint=f"'corral module info {found.get('id')}' tells why; what it had before holds on there",
+            code="MODULE_FAILED",
+        )
+
+
+def asked_again(found: Item) -> list[str]:
+    """The nodes that shall try again, or have, and are no better off."""
+    nodes = found.get("nodes") or ()
+    return [
+        str(each.get("node"))
+        for each in nodes
+        if "recover" in (each.get("owed") or ()) or _stands_badly(each)
+    ]
+
+
+def _stands_badly(each: Item) -> bool:
+    """As a controller sees it when it picks the nodes that shall try again."""
+    return bool(each.get("refused") or each.get("declined")) or each.get("phase") == "FAILED"
 
 
 def told_again(found: Item) -> str:
     """Which nodes hear that they shall try again, now or when they are back; empty: none."""
-    bad = [each for each in found.get("nodes") or () if each.get("refused") or each.get("phase") == "FAILED"]
-    now = [str(each.get("node")) for each in bad if each.get("connected")]
-    later = [str(each.get("node")) for each in bad if not each.get("connected")]
+    asked = among(found.get("nodes") or (), asked_again(found))
+    now = [str(each.get("node")) for each in asked if each.get("connected")]
+    later = [str(each.get("node")) for each in asked if not each.get("connected")]
     told = [f"told to try again: {named(now)}"] if now else []
-    return "; ".join(told + ([f"once they are back: {named(later)}"] if later else []))
+    return "; ".join(told + ([f"when back: {named(later)}"] if later else []))
 
 
 def _short(text: str) -> str:
     return text if len(text) <= _NOTE_MAX else text[: _NOTE_MAX - 1] + "…"
-
-
-def _one(found: Item, node: str) -> Item:
-    return next((each for each in found.get("nodes") or () if each.get("node") == node), {})
-
-
-def _tried(before: Item, now: Item) -> bool:
-    if not now.get("connected") or not _failed(before):
-        return True  # nothing will come of it, or nothing was wrong
-    told = now.get("updated_at") != before.get("updated_at") or not _failed(now)
-    under_way = bool(now.get("refused")) and now.get("phase") in _UNDER_WAY
-    return told and bool(now.get("settled")) and not under_way
 
 
 def _busy(nodes: Sequence[Item]) -> list[Item]:
@@ -176,10 +195,10 @@ def _busy(nodes: Sequence[Item]) -> list[Item]:
 
 
 def _failed(each: Item) -> bool:
+    if not each.get("connected"):
+        return bool(each.get("refused")) and not each.get("owed")  # else it tries again
     if each.get("refused"):
         return True
-    if not each.get("connected"):
-        return False
     return each.get("phase") == "FAILED" or bool(each.get("settled") and not each.get("current"))
 
 

@@ -7,7 +7,8 @@ from typing import Final
 
 from corral.cli.client import segment
 from corral.cli.failure import Refused
-from corral.cli.module_standing import on_nodes, reason_of
+from corral.cli.module_extensions import extension_rows
+from corral.cli.module_standing import on_nodes, paint_nodes, phase_of, reason_of
 from corral.cli.output import Column, Item, plain, state_column
 from corral.cli.values import age, size_text
 
@@ -19,7 +20,7 @@ COLUMNS: Final = (
     state_column("PHASE", "phase"),
     Column("INTENT", "intent"),
     Column("HOSTS", "hosts"),
-    Column("NODES", on_nodes),
+    Column("NODES", on_nodes, paint=paint_nodes),
     Column("UPDATED", lambda found: age(found.get("updated_at"))),
     Column("REASON", reason_of),
 )
@@ -77,13 +78,14 @@ def info_rows(found: Item, schema: Item | None = None) -> list[tuple[str, str]]:
         ("Title", plain(found.get("title"))),
         ("Description", plain(found.get("description"))),
         ("Version", plain(found.get("version"))),
-        ("Phase", plain(found.get("phase"))),
+        ("Phase", phase_of(found)),
         ("Intent", plain(found.get("intent")) + _note(found.get("paused_reason"))),
         ("Reason", reason_of(found)),
         ("Hosts", plain(found.get("hosts"))),
         ("Nodes", on_nodes(found)),
         ("Provides", _capabilities(found.get("provides"), "version")),
         ("Requires", _capabilities(found.get("requires"), "version_range")),
+        *extension_rows(found.get("extensions") or ()),
         ("SHA-256", plain(found.get("sha256"))),
         ("Size", size_text(found.get("size"))),
         ("Signature", _signature(found.get("signature"))),

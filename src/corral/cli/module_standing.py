@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from corral.cli.output import Item, plain
+from corral.cli.table import paint_state
 
 _NAMED: Final = 3
 _REACHED: Final = 5
@@ -22,13 +23,26 @@ def has_node_part(found: Item) -> bool:
 
 
 def on_nodes(found: Item) -> str:
-    """`2/3 (1 away)`: active on two of the three nodes that shall have it. What is known of nodes that are
-    away is what they said last."""
+    """`2/3, 1 troubled (1 away)`: active on two of the three nodes that shall have it, and one needs somebody to
+    look at it. What is known of nodes that are away is what they said last."""
     if not has_node_part(found):
         return "-"
     counts = found.get("on_nodes") or {}
     away = f" ({counts['away']} away)" if counts.get("away") else ""
-    return f"{counts.get('active', 0)}/{counts.get('wanted', 0)}{away}"
+    bad = f", {counts['troubled']} troubled" if counts.get("troubled") else ""
+    return f"{counts.get('active', 0)}/{counts.get('wanted', 0)}{bad}{away}"
+
+
+def phase_of(found: Item) -> str:
+    """The package's phase at the controller, and what stands against it: a package for nodes alone is ACTIVE
+    there because it shall be."""
+    trouble = nodes_trouble({**found, "intent": ""})
+    return plain(found.get("phase")) + (f", but {trouble}" if trouble else "")
+
+
+def paint_nodes(text: str) -> str:
+    """As a failure is, where there is one."""
+    return paint_state("FAILED") if "troubled" in text else ""
 
 
 def reason_of(found: Item) -> str:
@@ -37,8 +51,8 @@ def reason_of(found: Item) -> str:
 
 
 def nodes_trouble(found: Item) -> str:
-    """`failed on n1, n2; refused on n3; not on n4 yet`; of a list, which names no nodes, how many there are.
-    Empty: it runs wherever it shall."""
+    """`failed on n1, n2; refused on n3; without what it was given on n4; not on n5 yet`; of a list, which names no
+    nodes, how many there are. Empty: it runs wherever it shall."""
     if not has_node_part(found):
         return ""
     nodes = found.get("nodes")
@@ -51,7 +65,13 @@ def nodes_trouble(found: Item) -> str:
         for each in nodes
         if found.get("intent") == "active" and each not in refused and each not in failed and _missing(each)
     ]
-    told = (("failed on {}", failed), ("refused on {}", refused), ("not on {} yet", missing))
+    declined = [each for each in nodes if each.get("declined") and each not in refused + failed]
+    told = (
+        ("failed on {}", failed),
+        ("refused on {}", refused),
+        ("without what it was given on {}", declined),
+        ("not on {} yet", missing),
+    )
     return "; ".join(
         text.format(named([str(each.get("node")) for each in some])) for text, some in told if some
     )

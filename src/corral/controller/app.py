@@ -10,32 +10,29 @@ import sys
 from collections.abc import Sequence
 from typing import Final
 
-import msgspec
 import structlog
 from prometheus_client import Gauge
 
 from corral.controller.cluster_control import Cluster
 from corral.controller.cluster_state import ClusterState
-from corral.controller.collections import AUTHORITY, CLUSTER
 from corral.controller.founding import open_authority, trusted_ca_pem
 from corral.controller.http.api import Api
 from corral.controller.http.cors import CrossOrigin
 from corral.controller.http.routes import ROUTES
 from corral.controller.http.server import HttpServer
 from corral.controller.http.setting import Setting
-from corral.controller.ledger import Actor, Step, audit
+from corral.controller.leadership_loop import LeadershipLoop
+from corral.controller.ledger import Step
 from corral.controller.link_server import LinkServer
 from corral.controller.listening import choose_port, reachable, with_ports
+from corral.controller.mandate import Mandate
 from corral.controller.sessions.server import ServerCertificates
 from corral.controller.standing import ControllerInfo, Place
 from corral.controller.term import LeaderTerm
-from corral.domain.events import Draft, EventType
-from corral.domain.ids import EPOCH_LEAP, Epoch
-from corral.errors import Code, Retryable
+from corral.domain.ids import Epoch
 from corral.signing import Verifier, open_verifier
-from corral.store.leadership import Leadership, LeaseTiming, Loss, Term
 from corral.store.opening import open_store
-from corral.store.port import Adapter, Fenced, StoreUnavailable
+from corral.store.port import Adapter
 from corral.system.addresses import Address, parse_address
 from corral.system.clock import Clock, SystemClock
 from corral.system.config_schema import ControllerConfig
@@ -49,16 +46,8 @@ from corral.system.shutdown import Stage, run_stages
 from corral.system.threads import to_end
 
 _ROLE: Final = "controller"
-_LOOK_SECONDS: Final = 1.0
 _STORAGE_FAILED: Final = 70
 _log = structlog.get_logger("corral.controller")
-
-
-class Raising(msgspec.Struct, frozen=True, kw_only=True):
-    """A raise of the epoch, from the moment it is asked for: its own term may end before it does."""
-
-    actor: Actor
-    lift: asyncio.Task[Epoch | None]
 
 
 class ControllerApp:
@@ -77,8 +66,7 @@ class ControllerApp:
         self._clock = clock or SystemClock()
         self._entropy = entropy or SystemEntropy()
         self._stack = contextlib.AsyncExitStack()
-        self._term: Term | None = None
-        self._raising: Raising | None = None
+        self._loop: LeadershipLoop | None = None
         self._leading_task: asyncio.Task[None] | None = None
         self._link_server: LinkServer | None = None
         self._store: Adapter
@@ -98,15 +86,12 @@ class ControllerApp:
             self._stack.push_async_callback(self._store.close)
             watch = await self._stack.enter_async_context(LoopWatch())
             self._setting = self._make_setting()
-            lag = Gauge(
-                "corral_loop_lag_seconds",
-                "Longest delay of the loop.",
-                registry=self._setting.metrics.registry,
-            )
-            lag.set_function(watch.lag)
-            self._cluster = Cluster(place=self.place, store=self._store.name, raise_epoch=self._raise_epoch)
+            self._show_lag(watch)
+            self._loop = self._make_loop()
+            raise_epoch = self._loop.raise_epoch
+            self._cluster = Cluster(place=self.place, store=self._store.name, raise_epoch=raise_epoch)
             await self._start_http()
-            self._leading_task = asyncio.create_task(self._lead(), name="controller/lead")
+            self._leading_task = asyncio.create_task(self._loop.run(), name="controller/lead")
         except BaseException:
             await self.stop()
             raise
@@ -120,6 +105,23 @@ class ControllerApp:
             scrape_networks=[ipaddress.ip_network(n) for n in self._config.metrics.scrape_networks],
             body_limit=self._config.http.body_limit_bytes,
             templates=self._config.templates,
+        )
+
+    def _show_lag(self, watch: LoopWatch) -> None:
+        lag = Gauge(
+            "corral_loop_lag_seconds", "Longest delay of the loop.", registry=self._setting.metrics.registry
+        )
+        lag.set_function(watch.lag)
+
+    def _make_loop(self) -> LeadershipLoop:
+        return LeadershipLoop(
+            store=self._store,
+            place=self.place,
+            lease=self._config.lease,
+            clock=self._clock,
+            make_term=self._make_term,
+            open_link=self._start_link_server,
+            ready=self.ready,
         )
 
     async def _start_http(self) -> None:
@@ -157,103 +159,20 @@ class ControllerApp:
         assert self._leading_task is not None
         await asyncio.shield(self._leading_task)
 
-    async def _lead(self) -> None:
-        # With SQLite the lock on the data directory keeps every other controller away.
-        alone = self._store.name == "sqlite"
-        leadership = Leadership(
-            self._store,
-            clock=self._clock,
+    def _make_term(self, epoch: Epoch, opening: Sequence[Step]) -> LeaderTerm:
+        mandate = Mandate(
+            epoch=epoch,
             holder=self.place.holder,
-            info=msgspec.json.encode(self.place.own).decode(),
-            timing=LeaseTiming(
-                ttl=self._config.lease.ttl_seconds,
-                renew=self._config.lease.renew_seconds,
-                margin=self._config.lease.margin_seconds,
-                poll=min(1.0, self._config.lease.renew_seconds),
-            ),
-            uncontested=alone,
-        )
-        while True:
-            self._term = await (leadership.acquire() if alone else self._wait_for_turn(leadership))
-            await self._serve(self._term)
-
-    async def _wait_for_turn(self, leadership: Leadership) -> Term:
-        """Stand by until we are elected; the standby then ends by itself, not in the middle of a step."""
-        elected = asyncio.Event()
-        try:
-            async with asyncio.TaskGroup() as waiting:
-                waiting.create_task(self._stand_by(leadership, elected), name="controller/standby")
-                term = self._term = await leadership.acquire()
-                elected.set()
-        except ExceptionGroup as failed:
-            raise failed.exceptions[0] from None
-        return term
-
-    async def _stand_by(self, leadership: Leadership, elected: asyncio.Event) -> None:
-        """While another leads: know who it is, and show daemons the way."""
-        while not elected.is_set():
-            with contextlib.suppress(StoreUnavailable):
-                self.place.lease = await leadership.current()
-                snapshot = await self._store.snapshot([CLUSTER.name, AUTHORITY.name])
-                if self.place.lease is not None and snapshot.documents:
-                    state = ClusterState()
-                    state.load(snapshot)
-                    await self._start_link_server(state)
-                    self.ready.set()
-            with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(elected.wait(), _LOOK_SECONDS)
-
-    async def _serve(self, term: Term) -> None:
-        """Lead until the lease is lost. Raising the epoch begins anew under the same lease."""
-        opening: list[Step] = []
-        holding = asyncio.create_task(term.hold(), name="controller/hold")
-        try:
-            while term.valid():
-                self._raising = None
-                try:
-                    await self._serve_epoch(term, holding, opening)
-                except StoreUnavailable as error:
-                    _log.warning("term.postponed", reason=str(error))
-                    await asyncio.sleep(_LOOK_SECONDS)
-                    continue
-                except Fenced:
-                    _log.warning("term.fenced_at_start", epoch=term.epoch)
-                raised = await self._raised()
-                if raised is None:
-                    return
-                opening = _epoch_raised(raised.actor, term.epoch)
-        finally:
-            holding.cancel()
-            await asyncio.gather(holding, return_exceptions=True)
-
-    async def _serve_epoch(self, term: Term, holding: asyncio.Task[Loss], opening: Sequence[Step]) -> None:
-        leader = LeaderTerm(
             config=self._config,
             store=self._store,
-            epoch=term.epoch,
-            holder=self.place.holder,
             setting=self._setting,
             cluster=self._cluster,
+            verifier=self._verifier,
             clock=self._clock,
             entropy=self._entropy,
-            on_fatal=_end_process,
-            verifier=self._verifier,
-            opening=opening,
             api_url=f"http://{self.place.own.http}",
         )
-        async with leader:
-            await self._start_link_server(leader.state)
-            self.place.term = leader
-            self.ready.set()
-            _log.info("controller.leading", epoch=term.epoch, holder=self.place.holder)
-            # Raising the epoch fences this term's own writer, too: `fenced` ends it either way.
-            deposed = asyncio.create_task(leader.fenced.wait(), name="controller/fenced")
-            try:
-                await asyncio.wait([holding, deposed], return_when=asyncio.FIRST_COMPLETED)
-            finally:
-                self.place.term = None
-                deposed.cancel()
-                await asyncio.gather(deposed, return_exceptions=True)
+        return LeaderTerm(mandate, on_fatal=_end_process, opening=opening)
 
     async def _start_link_server(self, state: ClusterState) -> None:
         if self._link_server is not None:
@@ -276,34 +195,6 @@ class ControllerApp:
         await server.start()
         self._link_server = server
 
-    async def _raise_epoch(self, actor: Actor) -> Epoch:
-        """Lift the epoch far above any that a node may have obeyed. Ends this term at once."""
-        leader, term = self.place.term, self._term
-        if leader is None or term is None:
-            raise Retryable(Code.NOT_LEADER, "this controller no longer leads", retry_after=1.0)
-        if self._raising is None:
-            lift = asyncio.create_task(term.raise_epoch(by=EPOCH_LEAP), name="controller/raise-epoch")
-            self._raising = Raising(actor=actor, lift=lift)
-        try:
-            epoch = await asyncio.shield(self._raising.lift)
-        except StoreUnavailable:
-            self._raising = None
-            raise
-        leader.fenced.set()
-        if epoch is None:
-            raise Retryable(Code.NOT_LEADER, "this controller no longer leads", retry_after=1.0)
-        return epoch
-
-    async def _raised(self) -> Raising | None:
-        """Who raised the epoch, if that is what ended the term; waits for one that is under way."""
-        raising = self._raising
-        if raising is None:
-            return None
-        try:
-            return raising if await raising.lift is not None else None
-        except StoreUnavailable:
-            return None
-
     async def stop(self) -> None:
         """End in order: stop leading, close the doors, give the lease back, close the store."""
         stages = [
@@ -324,15 +215,8 @@ class ControllerApp:
             await self._link_server.stop()
 
     async def _release(self) -> None:
-        if self._term is not None:
-            await self._term.release()
-
-
-def _epoch_raised(actor: Actor, epoch: Epoch) -> list[Step]:
-    return [
-        Draft(type=EventType.CLUSTER_EPOCH_RAISED, subject="cluster", data={"epoch": epoch}),
-        audit(actor, "cluster.raise_epoch", "cluster", after={"epoch": epoch}),
-    ]
+        if self._loop is not None:
+            await self._loop.release()
 
 
 def _end_process(error: BaseException) -> None:

@@ -21,11 +21,8 @@ from corral.daemon.link.memory import LinkMemory
 from corral.daemon.link.spool import Spool
 from corral.daemon.modules.hosting import NodeModules
 from corral.daemon.modules.wiring import ModuleParts
-from corral.daemon.supervise.file_orders import FileOrders
-from corral.daemon.supervise.link_orders import LinkOrders
-from corral.daemon.supervise.live_figures import LiveFigures
+from corral.daemon.supervise.instance_orders import InstanceOrders
 from corral.daemon.supervise.local_socket import LocalSocket
-from corral.daemon.supervise.save_orders import SaveOrders
 from corral.daemon.supervise.supervision import NodeRuntime, Supervision
 from corral.domain.ids import NodeId
 from corral.system.clock import Clock, SystemClock
@@ -75,9 +72,7 @@ class DaemonApp:
         self._doors = contextlib.AsyncExitStack()
         self._running: asyncio.Task[None] | None = None
         self._spool: Spool | None = None
-        self._orders: LinkOrders | None = None
-        self._saves: SaveOrders | None = None
-        self._files: FileOrders | None = None
+        self._orders: InstanceOrders | None = None
         self._parts: ModuleParts | None = None
         self.supervision: Supervision | None = None
         self.cache: NodeCache
@@ -116,42 +111,9 @@ class DaemonApp:
             )
             parts = await self._open_modules(self._spool)
             supervision = await self._supervise(runtime, self._spool, consoles, parts)
-            self._orders = LinkOrders(supervision.supervisor)
-            self._saves = SaveOrders(supervision.supervisor, supervision.directories, entropy=self._entropy)
-            self._files = FileOrders(supervision.supervisor, supervision.directories, clock=self._clock)
-            self.link = Link(
-                data=data,
-                identity=self.identity,
-                memory=memory,
-                spool=self._spool,
-                host=HostFacts(
-                    config=self._config,
-                    machine_id=machine_id,
-                    entropy=self._entropy,
-                    logs=self._logs,
-                    supervision=supervision,
-                    spool=self._spool,
-                    modules=parts.modules.set_entries,
-                ),
-                settings=self._config.link,
-                clock=self._clock,
-                entropy=self._entropy,
-                orders={
-                    **self._orders.handlers,
-                    **self._saves.handlers,
-                    **self._files.handlers,
-                    **console_orders(consoles),
-                    **self.cache.handlers,
-                    **parts.handlers,
-                },
-                listeners=[
-                    consoles,
-                    self.cache,
-                    self._saves,
-                    LiveFigures(supervision.supervisor),
-                    *parts.listeners,
-                ],
-            )
+            self._orders = InstanceOrders(supervision, clock=self._clock, entropy=self._entropy)
+            facts = self._host_facts(machine_id, self._spool, supervision, parts)
+            self.link = self._make_link(memory, self._spool, facts, consoles, self._orders, parts)
             await self._doors.enter_async_context(LocalSocket(data, supervision.supervisor))
             _log.info("daemon.started", node=self.node_id, version=VERSION, data=str(data))
             self._running = asyncio.create_task(self.link.run(), name=f"daemon/link/{self.node_id}")
@@ -200,6 +162,46 @@ class DaemonApp:
         parts.end_orphans()
         return self.supervision
 
+    def _host_facts(
+        self, machine_id: str, spool: Spool, supervision: Supervision, parts: ModuleParts
+    ) -> HostFacts:
+        return HostFacts(
+            config=self._config,
+            machine_id=machine_id,
+            entropy=self._entropy,
+            logs=self._logs,
+            supervision=supervision,
+            spool=spool,
+            modules=parts.modules.set_entries,
+        )
+
+    def _make_link(
+        self,
+        memory: LinkMemory,
+        spool: Spool,
+        facts: HostFacts,
+        consoles: Consoles,
+        orders: InstanceOrders,
+        parts: ModuleParts,
+    ) -> Link:
+        return Link(
+            data=self._config.data,
+            identity=self.identity,
+            memory=memory,
+            spool=spool,
+            host=facts,
+            settings=self._config.link,
+            clock=self._clock,
+            entropy=self._entropy,
+            orders={
+                **orders.handlers,
+                **console_orders(consoles),
+                **self.cache.handlers,
+                **parts.handlers,
+            },
+            listeners=[consoles, self.cache, *orders.listeners, *parts.listeners],
+        )
+
     def _supervising(self) -> Supervision:
         assert self.supervision is not None, "no module takes a step before there is a supervision"
         return self.supervision
@@ -239,10 +241,6 @@ class DaemonApp:
     async def _let_go(self) -> None:
         if self._orders is not None:
             await self._orders.close()
-        if self._saves is not None:
-            await self._saves.close()
-        if self._files is not None:
-            await self._files.close()
         if self.supervision is not None:
             await self.supervision.end()
 

@@ -1,8 +1,9 @@
 """Changing files in a working directory while its workload may be changing them too.
 
 As in `instance_files` every directory is opened beneath the one before and no link is followed. What is
-written belongs to whom the working directory belongs to. A file is replaced by a rename beside it, so that
-it is there as a whole or not at all. Everything here blocks.
+written belongs to whom the working directory belongs to. A file is written aside and gets its name in one
+rename, so that it is there as a whole or not at all. Aside is where working directories are made, which a daemon
+that starts empties: one that is killed in between leaves nothing in the directory itself. Everything here blocks.
 """
 
 from __future__ import annotations
@@ -13,9 +14,10 @@ import os
 import pathlib
 import secrets
 import stat
-from typing import Final
+from typing import Final, NamedTuple
 
 from corral.daemon.beneath import DIRECTORY, parent_of
+from corral.daemon.prepare.working_directories import staging_beside
 from corral.domain.file_paths import check_path
 from corral.errors import Code, Rejected
 
@@ -25,6 +27,14 @@ _MORE: Final = os.O_WRONLY | os.O_APPEND | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_
 _TAKEN: Final = frozenset(
     {errno.EISDIR, errno.ENOTDIR, errno.EEXIST, errno.ENOTEMPTY, errno.ELOOP, errno.ENXIO}
 )
+
+
+class _Draft(NamedTuple):
+    """What a file shall be."""
+
+    content: bytes
+    owner: tuple[int, int] | None
+    mode: int
 
 
 def write_file(root: pathlib.Path, path: str, content: bytes, *, append: bool = False) -> None:
@@ -41,7 +51,7 @@ def write_file(root: pathlib.Path, path: str, content: bytes, *, append: bool = 
                 _append(here, name, path, content, owner)
             else:
                 mode = _MODE if present is None else stat.S_IMODE(present.st_mode) & 0o777
-                _replace(here, name, path, content, owner, mode)
+                _replace(root, here, path, _Draft(content, owner, mode))
     finally:
         os.close(top)
 
@@ -90,26 +100,42 @@ def _regular(here: int, name: str, path: str) -> os.stat_result | None:
     return found
 
 
-def _replace(
-    here: int, name: str, path: str, content: bytes, owner: tuple[int, int] | None, mode: int
-) -> None:
-    temporary = f".corral-{secrets.token_hex(8)}"
-    descriptor = os.open(temporary, _NEW, 0o600, dir_fd=here)
+def _replace(root: pathlib.Path, here: int, path: str, draft: _Draft) -> None:
+    name = path.rpartition("/")[2]
     try:
+        aside = os.open(staging_beside(root), DIRECTORY)
         try:
-            _write(descriptor, content)
-            if owner is not None:
-                os.fchown(descriptor, *owner)
-            os.fchmod(descriptor, mode)
+            if os.fstat(aside).st_dev == os.fstat(here).st_dev and _moved(aside, here, name, draft):
+                return
         finally:
-            os.close(descriptor)
-        os.rename(temporary, name, src_dir_fd=here, dst_dir_fd=here)
-    except BaseException as error:
-        with contextlib.suppress(OSError):
-            os.unlink(temporary, dir_fd=here)
-        if isinstance(error, OSError) and error.errno in _TAKEN:
+            os.close(aside)
+        _moved(here, here, name, draft)  # another file system is mounted there: only beside its place
+    except OSError as error:
+        if error.errno in _TAKEN:
             raise _no_file(path) from error
         raise
+
+
+def _moved(aside: int, here: int, name: str, draft: _Draft) -> bool:
+    """Made in the one directory and moved to the other; False when nothing can be moved between them."""
+    temporary = f".corral-{secrets.token_hex(8)}"
+    descriptor = os.open(temporary, _NEW, 0o600, dir_fd=aside)
+    try:
+        try:
+            _write(descriptor, draft.content)
+            if draft.owner is not None:
+                os.fchown(descriptor, *draft.owner)
+            os.fchmod(descriptor, draft.mode)
+        finally:
+            os.close(descriptor)
+        os.rename(temporary, name, src_dir_fd=aside, dst_dir_fd=here)
+    except BaseException as error:
+        with contextlib.suppress(OSError):
+            os.unlink(temporary, dir_fd=aside)
+        if isinstance(error, OSError) and error.errno == errno.EXDEV:
+            return False
+        raise
+    return True
 
 
 def _append(here: int, name: str, path: str, content: bytes, owner: tuple[int, int] | None) -> None:

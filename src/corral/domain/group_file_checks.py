@@ -12,6 +12,7 @@ from corral.domain.ids import checked_name
 from corral.domain.patches import check_patch
 from corral.domain.spec import invalid
 from corral.domain.templates import template_name
+from corral.errors import Code, Rejected
 
 
 def check_group_files(spec: GroupSpec) -> None:
@@ -33,7 +34,7 @@ def check_group_files(spec: GroupSpec) -> None:
 
 def install_directory(extension: ExtensionSpec) -> str:
     """Without a `/` at its end; empty: the working directory itself."""
-    directory = extension.install_path.rstrip("/")
+    directory = (extension.install_path or "").rstrip("/")
     return "" if directory == "." else directory
 
 
@@ -59,11 +60,28 @@ def _check_extension(extension: ExtensionSpec, field: str) -> None:
         raise invalid(
             f"{field}/id", f"{extension.id!r} is not an id", "use letters, digits, '.', '_' and '-'"
         )
+    if extension.artifact is None:
+        _check_request(extension, field)
+        return
     check_artifact(extension.artifact, field=f"{field}/artifact")
+    if extension.install_path is None:
+        raise _missing(f"{field}/install_path", "say which directory the artifact goes to")
     if extension.install_path.startswith("/"):
         check_path(extension.install_path, field=f"{field}/install_path")
     if directory := install_directory(extension):
         check_path(directory, field=f"{field}/install_path")
+
+
+def _check_request(extension: ExtensionSpec, field: str) -> None:
+    """It asks for what a module brings; whether there is such a module is looked up with the plan."""
+    if not extension.module:
+        raise _missing(f"{field}/artifact", "give an artifact, or the module that brings the extension")
+    if extension.install_path is not None:
+        raise invalid(f"{field}/install_path", "the module says where its extension goes", "leave it out")
+
+
+def _missing(field: str, hint: str) -> Rejected:
+    return Rejected(Code.MISSING_FIELD, f"field '{field}' is missing", hint=hint, field=field)
 
 
 def _check_jvm(spec: GroupSpec, jvm: JvmSpec) -> None:

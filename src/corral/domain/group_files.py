@@ -80,15 +80,19 @@ class ArtifactSpec(Spec, frozen=True, kw_only=True):
 
 
 class ExtensionSpec(Spec, frozen=True, kw_only=True):
-    """A file that a module or a group installs into its instances, such as a plugin."""
+    """A file that goes into a group's instances, such as a plugin: an artifact of the group's own, or what an
+    installed module brings under this id."""
 
     id: Annotated[str, msgspec.Meta(min_length=1, max_length=63)]
     variant: Annotated[str, msgspec.Meta(max_length=63)] = ""
+    """Of a module's extension: this one and no other. Of an artifact: a word for people."""
     module: Annotated[str, msgspec.Meta(max_length=63)] = ""
-    """Who installs it; empty: the group."""
-    artifact: ArtifactSpec
-    install_path: PathText
-    """The directory it goes to; its file name is the artifact's."""
+    """Who brings it, needed where there is no artifact; empty: the group."""
+    artifact: ArtifactSpec | None = None
+    """None: the module's own file."""
+    install_path: PathText | None = None
+    """The directory an artifact goes to, and needed with one; its file name is the artifact's. Where a
+    module's own file goes, its manifest says."""
 
 
 class JvmSpec(Spec, frozen=True, kw_only=True):

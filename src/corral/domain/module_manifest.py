@@ -104,6 +104,7 @@ class ProcessLimits(Part, frozen=True, kw_only=True):
     memory_mb: int = 0
     processes: int = 0
     cpu_weight: int = 0
+    """As of control groups, 1 to 10000; 0 is 100."""
 
 
 class ExtensionVariant(Part, frozen=True, kw_only=True):

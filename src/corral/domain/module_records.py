@@ -73,6 +73,8 @@ class PackageRecord(Record, frozen=True, kw_only=True):
     generation: int = 1
     """Which generation of its collections is the live one."""
     settings: dict[str, Any] = msgspec.field(default_factory=dict)
+    reload_asked_ms: int = 0
+    """On the controller: when an operator last asked for a reload. Nodes that are away have it to come."""
     signature: SignatureFacts | None = None
     installed_at: dt.datetime
     updated_at: dt.datetime

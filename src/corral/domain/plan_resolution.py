@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, Protocol
 
 import msgspec
 
 from corral.domain.artifacts import file_of
 from corral.domain.catalog import CatalogRecord
-from corral.domain.extension_places import place_extensions
+from corral.domain.decisions import Alternative
+from corral.domain.extension_places import Candidate, place_extensions
 from corral.domain.file_paths import check_path
 from corral.domain.group_file_checks import install_directory
 from corral.domain.group_files import ArtifactSpec, Category, ConfigFormat, ExtensionSpec
 from corral.domain.groups import GroupSpec
 from corral.domain.instance_records import PlanRecord
+from corral.domain.module_extensions import ExtensionPackage, Program, added_extensions, requested_extension
 from corral.domain.plans import Plan, PlanArtifact, PlanExtension, PlanJvm, PlanTemplate, encode_plan
 from corral.domain.selection import Draw, Layer, TemplateSources, select_templates
 from corral.domain.spec import invalid
@@ -32,6 +34,9 @@ class PlanSources(TemplateSources, Protocol):
 
     def artifact(self, platform: str, version: str, /) -> CatalogRecord | None: ...
 
+    def packages(self) -> Sequence[ExtensionPackage]:
+        """Every installed module, in any order."""
+
 
 class ResolvedPlan(msgspec.Struct, frozen=True, kw_only=True):
     """A plan, ready to be stored, and what was drawn for it."""
@@ -40,6 +45,8 @@ class ResolvedPlan(msgspec.Struct, frozen=True, kw_only=True):
     record: PlanRecord
     picks: tuple[str, ...] = ()
     """The templates that were drawn among several, for the decision's record."""
+    passed_over: tuple[Alternative, ...] = ()
+    """Extensions for every group that have nothing for this one."""
 
 
 def resolve_plan(spec: GroupSpec, sources: PlanSources, draw: Draw) -> ResolvedPlan:
@@ -48,6 +55,7 @@ def resolve_plan(spec: GroupSpec, sources: PlanSources, draw: Draw) -> ResolvedP
     settings = [layer.version.settings for layer in selection.layers]
     program = _entry(spec.artifact, sources, "artifact")
     artifact = _artifact(spec.artifact, program, "", "artifact") if spec.artifact else None
+    extensions, passed_over = _extensions(spec, sources, program)
     types = declared(settings, spec.variable_types)
     variables = merge_layers(
         defaults(types), template_layer(settings), property_variables(spec.properties), spec.variables
@@ -67,7 +75,7 @@ def resolve_plan(spec: GroupSpec, sources: PlanSources, draw: Draw) -> ResolvedP
         merge=spec.merge,
         patches=spec.patches,
         artifact=artifact,
-        extensions=place_extensions(_extensions(spec.extensions, sources), artifact),
+        extensions=place_extensions(extensions, artifact),
         jvm=_jvm(spec, artifact),
         warm_paths=spec.warmup.paths,
         memory_mb=spec.memory_mb,
@@ -94,7 +102,7 @@ def resolve_plan(spec: GroupSpec, sources: PlanSources, draw: Draw) -> ResolvedP
         category=_category(spec, program),
         config_format=_config_format(spec, program),
     )
-    return ResolvedPlan(plan=plan, record=encode_plan(plan), picks=selection.picks)
+    return ResolvedPlan(plan=plan, record=encode_plan(plan), picks=selection.picks, passed_over=passed_over)
 
 
 def check_instance_variables(plan: Plan, variables: Mapping[str, str], *, field: str = "variables") -> None:
@@ -150,14 +158,30 @@ def _artifact(spec: ArtifactSpec, entry: CatalogRecord | None, directory: str, f
     )
 
 
-def _extensions(specs: Iterable[ExtensionSpec], sources: PlanSources) -> list[PlanExtension]:
+def _extensions(
+    spec: GroupSpec, sources: PlanSources, program: CatalogRecord | None
+) -> tuple[list[Candidate], tuple[Alternative, ...]]:
+    """Those that the group names, in its order; then those that modules add to every group. Under the id of a
+    module's extension the group's own word goes before the module's."""
+    packages = sources.packages()
+    runs = Program(program.platform, program.version) if program else Program()
     found = []
-    for position, spec in enumerate(specs):
-        field = f"extensions/{position}/artifact"
-        entry = _entry(spec.artifact, sources, field)
-        artifact = _artifact(spec.artifact, entry, install_directory(spec), field)
-        found.append(PlanExtension(id=spec.id, variant=spec.variant, module=spec.module, artifact=artifact))
-    return found
+    for position, each in enumerate(spec.extensions):
+        field = f"extensions/{position}"
+        if each.artifact is None:
+            found.append(requested_extension(each, packages, runs, field=field))
+        else:
+            found.append(_own_extension(each, each.artifact, sources, field))
+    named = {(each.module, each.id) for each in spec.extensions}
+    added = added_extensions(packages, runs, besides=named)
+    return [*found, *added.candidates], added.passed_over
+
+
+def _own_extension(spec: ExtensionSpec, wanted: ArtifactSpec, sources: PlanSources, field: str) -> Candidate:
+    at = f"{field}/artifact"
+    artifact = _artifact(wanted, _entry(wanted, sources, at), install_directory(spec), at)
+    planned = PlanExtension(id=spec.id, variant=spec.variant, module=spec.module, artifact=artifact)
+    return Candidate(field=field, extension=planned)
 
 
 def _jvm(spec: GroupSpec, artifact: PlanArtifact | None) -> PlanJvm | None:

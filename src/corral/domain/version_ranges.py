@@ -53,6 +53,11 @@ class VersionRange(msgspec.Struct, frozen=True):
         asked = parse_version(version) if isinstance(version, str) else version
         return any(each is None or _holds(each, asked) for each in self.alternatives)
 
+    @property
+    def anything(self) -> bool:
+        """Does it let in whatever there is, even what is no version?"""
+        return None in self.alternatives
+
     def __str__(self) -> str:
         return self.text
 

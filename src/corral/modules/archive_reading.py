@@ -16,6 +16,8 @@ from corral.errors import Code, Rejected
 from corral.modules.archive_refusals import damaged, entry_damaged, too_large
 from corral.modules.manifest_reading import MANIFEST_MAX, manifest_refused, read_manifest
 from corral.modules.zip_directory import DAMAGE, ZipEntry, checked_entries, open_zip
+from corral.system.digests import sha256_of
+from corral.system.threads import check_wanted
 
 FRONTEND: Final = "frontend/"
 MANIFEST_NAMES: Final = ("module.yaml", "module.json")
@@ -96,7 +98,7 @@ def read_files(file: IO[bytes], *, max_bytes: int) -> tuple[ArchiveFile, ...]:
 def digest(file: io.BufferedReader) -> str:
     """SHA-256 of a whole file. Blocking."""
     file.seek(0)
-    return hashlib.file_digest(file, "sha256").hexdigest()
+    return sha256_of(file).hexdigest()
 
 
 def has_digest(path: Path, sha256: str) -> bool:
@@ -114,6 +116,7 @@ def contents(archive: zipfile.ZipFile, entry: ZipEntry) -> Iterator[bytes]:
     try:
         with archive.open(entry.info) as source:
             while block := source.read(_BLOCK):
+                check_wanted()
                 read += len(block)
                 yield block
     except DAMAGE as error:

@@ -16,6 +16,7 @@ from corral.errors import Code, CorralError, Retryable
 from corral.modules.breaker import Breaker, CallCounts
 from corral.modules.capabilities import CapabilityRegistry
 from corral.modules.operations import NoticeHandler, OperationTable
+from corral.modules.process.cpu_weight import nice_of
 from corral.modules.process.values import Limits
 from corral.modules.process_port import ModuleHouse, RunningModule
 from corral.modules.scope import Scope
@@ -131,6 +132,7 @@ class Loader:
         return Limits(
             memory_mb=manifest.limits.memory_mb or self._config.memory_mb,
             processes=manifest.limits.processes or self._config.max_processes,
+            nice=nice_of(manifest.limits.cpu_weight),
             run_as=self._config.run_as,
         )
 

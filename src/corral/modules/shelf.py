@@ -17,7 +17,7 @@ import hashlib
 import os
 import re
 import tempfile
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 from typing import IO, Final
 
@@ -27,7 +27,7 @@ from corral.modules.archive_refusals import too_large
 from corral.modules.unpacking import is_intact, remove_tree, unpack
 from corral.signing import SIDECAR_SUFFIXES, SidecarKind
 from corral.system.files import atomic_write, make_directory, sync_directory
-from corral.system.threads import to_end
+from corral.system.threads import check_wanted, to_end
 
 VENDOR: Final = "vendor"
 _PART: Final = ".part-"
@@ -81,6 +81,15 @@ class ArchiveShelf:
                     await to_end(_discard, part)
         return path
 
+    async def take(self, archive: Path, *, expect: str) -> Path:
+        """Keep an archive that lies on this host already, durably: it is moved here, not copied, unless it is
+        here already. DIGEST_MISMATCH when it is not the expected one; it stays where it is then."""
+        path = self.path(expect)
+        async with self._turn(expect):
+            with disk_faults():
+                await to_end(self._take, archive, path, expect)
+        return path
+
     async def put_sidecar(self, sha256: str, kind: SidecarKind, content: bytes) -> Path:
         """Keep a signature beside its archive, in place of whichever lay there."""
         archive = self.path(sha256)
@@ -92,12 +101,14 @@ class ArchiveShelf:
                 await to_end(_unlink_all, [other for other in others if other != path])
         return path
 
-    async def unpacked(self, sha256: str) -> Path:
+    async def unpacked(self, sha256: str, *, judge: Callable[[Path], object] | None = None) -> Path:
         """The archive's tree, read-only and exactly as in the archive; made, or made again, when it is not
-        there or not as it should be. NOT_FOUND without the archive, DIGEST_MISMATCH when that was changed."""
+        there or not as it should be. NOT_FOUND without the archive, DIGEST_MISMATCH when that was changed.
+        `judge` is given the archive when it is what the digest says, in the same thread: what it raises is
+        raised."""
         async with self._turn(sha256):
             with disk_faults():
-                return await to_end(self._ensure_tree, sha256)
+                return await to_end(self._judged_tree, sha256, judge)
 
     async def forget(self, sha256: str) -> None:
         """Remove the archive, its signature and its tree; fine when there is nothing."""
@@ -139,6 +150,27 @@ class ArchiveShelf:
             await to_end(file.close)
         return hashed.hexdigest()
 
+    def _take(self, archive: Path, path: Path, expect: str) -> None:
+        if has_digest(path, expect):
+            archive.unlink(missing_ok=True)
+            return
+        with archive.open("rb") as file:
+            found = digest(file)
+        if found != expect:
+            raise _other_digest(expect, found)
+        try:
+            _keep(archive, path)
+        except OSError as error:
+            if error.errno != errno.EXDEV:
+                raise
+            part = _new_part(self._directory)  # on another file system: beside its place first
+            try:
+                _copied(archive, part, self._max_bytes)
+                _keep(part, path)
+            finally:
+                _discard(part)
+            archive.unlink(missing_ok=True)
+
     def _ensure_tree(self, sha256: str) -> Path:
         """Digest, contents and tree are those of one open file: whatever takes its place meanwhile."""
         tree = self._trees / sha256
@@ -158,6 +190,12 @@ class ArchiveShelf:
             if files is None or not is_intact(tree, files):
                 files = self._make_tree(file, tree)
         self._files[sha256] = files
+        return tree
+
+    def _judged_tree(self, sha256: str, judge: Callable[[Path], object] | None) -> Path:
+        tree = self._ensure_tree(sha256)
+        if judge is not None:
+            judge(self.path(sha256))
         return tree
 
     def _make_tree(self, archive: IO[bytes], tree: Path) -> tuple[ArchiveFile, ...]:
@@ -214,6 +252,7 @@ def _copied(source: Path, part: Path, max_bytes: int) -> str:
     hashed, size = hashlib.sha256(), 0
     with source.open("rb") as reading, part.open("wb") as writing:
         while block := reading.read(_STEP):
+            check_wanted()
             size += len(block)
             if size > max_bytes:
                 raise too_large("the module's archive is too large", f"{max_bytes} bytes")

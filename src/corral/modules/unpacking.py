@@ -13,6 +13,7 @@ from typing import IO, Final
 
 from corral.modules.archive_reading import ArchiveFile, contents
 from corral.modules.zip_directory import ZipEntry, checked_entries, open_zip
+from corral.system.digests import sha256_of
 
 FILE_MODE: Final = 0o444
 PROGRAM_MODE: Final = 0o555
@@ -108,4 +109,4 @@ def _same(path: Path, wanted: ArchiveFile, found: os.stat_result) -> bool:
     if found.st_mode != stat.S_IFREG | mode or found.st_size != wanted.size:
         return False
     with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest() == wanted.sha256
+        return sha256_of(file).hexdigest() == wanted.sha256

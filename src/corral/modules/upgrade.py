@@ -9,9 +9,6 @@ that is killed before it comes up with the old version, with its collections as 
 
 from __future__ import annotations
 
-import re
-from typing import Final
-
 import msgspec
 import structlog
 
@@ -19,41 +16,18 @@ from corral.domain.events import Draft, EventType
 from corral.domain.module_decisions import stepped
 from corral.domain.module_manifest import ModuleHost
 from corral.domain.module_phases import ModulePhase, ModuleTrigger
-from corral.domain.module_records import PackageRecord
-from corral.errors import Code, Rejected
+from corral.domain.module_records import FailureStory, PackageRecord
 from corral.modules.generations import drop_generation
 from corral.modules.life import ModuleLife
 from corral.modules.run import ModuleRun
 from corral.modules.telling import standing
 from corral.modules.trouble import Trouble, failure_story
+from corral.modules.upgrade_story import UpgradeFailed, UpgradeStory, standing_told, told_trouble
+
+__all__ = ["Upgrade", "UpgradeFailed", "UpgradeStory"]
 
 _REASON = "upgrade"
-_PLACE: Final = re.compile(r'^ *File "([^"]+)", line ([0-9]+)', re.MULTILINE)
 _log = structlog.get_logger("corral.modules.upgrade")
-
-
-class UpgradeStory(msgspec.Struct, frozen=True, kw_only=True):
-    """What an upgrade came to, told in sentences."""
-
-    record: PackageRecord
-    lines: tuple[str, ...]
-
-
-class UpgradeFailed(Rejected):
-    """The new version did not become ACTIVE. `record` is what is stored now, `lines` tell how it came."""
-
-    def __init__(self, record: PackageRecord, version: str, trouble: Trouble, lines: tuple[str, ...]) -> None:
-        super().__init__(
-            Code.MODULE_UPGRADE_FAILED,
-            f"module '{record.id}' was not upgraded to {version}: {trouble.reason}. "
-            + " ".join(lines).rstrip("."),
-            hint=f"{record.id} {record.version} is {record.phase.name}; fix the new version and install it again",
-        )
-        self.record = record
-        self.reason = trouble.reason
-        self.trouble = _told_trouble(trouble)
-        """The reason, what was said, and where, in one line."""
-        self.lines = lines
 
 
 class Upgrade:
@@ -76,8 +50,7 @@ class Upgrade:
                 await self._replace(old)
         record = await life.converge() or life.require()
         if record.phase is not ModulePhase.ACTIVE:
-            why = f" ({record.reason})" if record.reason else ""
-            self._say(f"{record.version} is {record.phase.name}{why}.")
+            self._say(f"{record.version} is {standing_told(record)}.")
         return UpgradeStory(record=record, lines=tuple(self._lines))
 
     # --- where nothing served -------------------------------------------------------------------
@@ -138,7 +111,7 @@ class Upgrade:
             if rival:
                 raise Trouble(f"capability_conflict:{rival}", "another active module provides it")
         except Trouble as trouble:
-            self._say(f"{self._version} could not be prepared ({_told_trouble(trouble)}).")
+            self._say(f"{self._version} could not be prepared ({told_trouble(trouble)}).")
             self._say(f"{old.version} served all the time and still does.")
             raise UpgradeFailed(old, self._version, trouble, tuple(self._lines)) from None
         self._say(f"{self._version} was verified, imported and constructed while {old.version} served.")
@@ -174,7 +147,7 @@ class Upgrade:
 
         await life.change(failed_and_recovered)
         await life.run.discard()
-        self._say(f"{old.version} failed to stop ({_told_trouble(trouble)}); its process was ended.")
+        self._say(f"{old.version} failed to stop ({told_trouble(trouble)}); its process was ended.")
 
     async def _take_over(self, new: ModuleRun, record: PackageRecord, old: PackageRecord) -> None:
         """Up to the commit that makes the new version the record's."""
@@ -215,7 +188,7 @@ class Upgrade:
     # --- when it does not come up ---------------------------------------------------------------
     async def _give_up(self, new: ModuleRun, trouble: Trouble, old: PackageRecord) -> None:
         life = self._life
-        self._say(f"{self._version} did not come up ({_told_trouble(trouble)}).")
+        self._say(f"{self._version} did not come up ({told_trouble(trouble)}).")
         _log.warning(
             "module.upgrade_failed",
             module=life.id,
@@ -231,22 +204,23 @@ class Upgrade:
         if self._rollback:
             record = await self._roll_back(trouble, old)
         else:
-            await life.run.unload()
-            life.untold += life.kit.capabilities.clearing_told(life.id, reason=trouble.reason)
-            life.kit.capabilities.release(life.id)
-            record = await life.change(
-                lambda stored: msgspec.structs.replace(
-                    stepped(
-                        self._successor(stored, previous=old.version),
-                        ModuleTrigger.FAIL,
-                        reason=trouble.reason,
-                        at=life.now(),
-                        failure=story,
-                    )
-                )
-            )
-            self._say(f"{self._version} is FAILED; {old.version} was not brought back, as was asked for.")
+            record = await self._stay_failed(trouble, story, old)
         raise UpgradeFailed(record, self._version, trouble, tuple(self._lines))
+
+    async def _stay_failed(self, trouble: Trouble, story: FailureStory, old: PackageRecord) -> PackageRecord:
+        """Nobody wants the old version back: the new one has its place, FAILED."""
+        life = self._life
+        await life.run.unload()
+        life.untold += life.kit.capabilities.clearing_told(life.id, reason=trouble.reason)
+        life.kit.capabilities.release(life.id)
+
+        def failed(stored: PackageRecord) -> PackageRecord:
+            taken = self._successor(stored, previous=old.version)
+            return stepped(taken, ModuleTrigger.FAIL, reason=trouble.reason, at=life.now(), failure=story)
+
+        record = await life.change(failed)
+        self._say(f"{self._version} is FAILED; {old.version} was not brought back, as was asked for.")
+        return record
 
     async def _roll_back(self, trouble: Trouble, old: PackageRecord) -> PackageRecord:
         """The old version starts again, in the process it has; its collections were never touched."""
@@ -262,8 +236,7 @@ class Upgrade:
             keeps = life.kit.host is ModuleHost.CONTROLLER and old.manifest.storage.documents
             self._say(f"{old.version} serves again{'; its documents are as they were' if keeps else ''}.")
         else:
-            why = f" ({record.reason})" if record.reason else ""
-            self._say(f"{old.version} was brought back and is {record.phase.name}{why}.")
+            self._say(f"{old.version} was brought back and is {standing_told(record)}.")
         return record
 
     # --- words and records ----------------------------------------------------------------------
@@ -301,13 +274,3 @@ class Upgrade:
     ) -> Draft:
         said = standing(old, at=self._life.now(), reason=reason, to=to, version=self._version)
         return Draft(type=kind, subject=old.id, data={**said, "previous_version": old.version, **more})
-
-
-def _told_trouble(trouble: Trouble) -> str:
-    """The reason, what was said, and where: after a roll-back nothing else tells an author."""
-    said = f"{trouble.reason}: {trouble.message}" if trouble.message else trouble.reason
-    places = _PLACE.findall(trouble.traceback)
-    if not places:
-        return said
-    path, line = places[-1]
-    return f"{said}, at {'/'.join(path.split('/')[-2:])}:{line}"

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import hashlib
 import pathlib
 
 from corral.signing.refusals import refused
+from corral.system.digests import sha256_of
 
 
 def digest_of(archive: pathlib.Path) -> bytes:
     """SHA-256 of the file, read in small pieces: memory does not grow with the archive. Blocks."""
     with archive.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").digest()
+        return sha256_of(file).digest()
 
 
 def checked_digest(archive: pathlib.Path, expected: str) -> bytes:

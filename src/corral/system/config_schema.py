@@ -197,10 +197,18 @@ class ModulesSection(ModuleHostSection, frozen=True, kw_only=True):
 
 class NodeModulesSection(ModuleHostSection, frozen=True, kw_only=True):
     node_sync_timeout_seconds: Annotated[
-        kind.Seconds, _says("How long starts wait for the node's modules to be as the controller wants them.")
+        kind.Seconds,
+        _says(
+            "How long starts wait for the node's modules to be as the controller wants them; at most half of "
+            "what a start has left of its time."
+        ),
     ] = 10
     hook_budget_seconds: Annotated[
-        kind.Seconds, _says("What all modules together may take of one start, or of one stop.")
+        kind.Seconds,
+        _says(
+            "What all modules together may take of one start, or of one stop; of a start at most half of what "
+            "it has left then."
+        ),
     ] = 5
 
 

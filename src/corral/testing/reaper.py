@@ -107,7 +107,11 @@ class Reaper:
         try:
             self.reap()
         finally:
-            for directory in self._directories:
-                if self._guardian is not None:
-                    self._guardian.release(directory)
-            self._directories.clear()
+            self.release()
+
+    def release(self) -> None:
+        """Let go of the directories, in which nothing lives any more."""
+        for directory in self._directories:
+            if self._guardian is not None:
+                self._guardian.release(directory)
+        self._directories.clear()

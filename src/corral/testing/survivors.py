@@ -24,6 +24,7 @@ _PROC: Final = pathlib.Path("/proc")
 _ROUND_SECONDS: Final = 5.0
 _STILL_SECONDS: Final = 5.0
 """A process that cannot be stopped for so long, in a system call that does not end, is killed as it is."""
+_STAT_BYTES: Final = 4096
 _RECORDED: Final = (("pid", "start"), ("shim", "shim_start"))
 _KEEPERS: Final = ("keeper", "*/keeper", "*/*/keeper")
 _RECORDS: Final = ("runs/*/*/record", "*/runs/*/*/record", "*/*/runs/*/*/record")
@@ -57,10 +58,12 @@ def now_in_ticks() -> int:
 def survivors(directories: Iterable[pathlib.Path], *, since: int = 0) -> list[Process]:
     """The live processes that belong to these directories, started at or after `since`. Never this
     process, nor one that it descends from."""
-    pattern = _references(directories)
     table = dict(_statuses())
     own = _line_of(os.getpid(), table)
     able = {pid: status for pid, status in table.items() if pid not in own and status.started >= since}
+    if not able:
+        return []
+    pattern = _references(directories)
     recorded = _recorded(directories)
     found = {
         pid
@@ -179,9 +182,15 @@ def _statuses() -> Iterator[tuple[int, _Status]]:
 
 def _status(pid: int) -> _Status | None:
     try:
-        text = (_PROC / str(pid) / "stat").read_bytes()
+        descriptor = os.open(f"{_PROC}/{pid}/stat", os.O_RDONLY | os.O_CLOEXEC)  # many, for every test
     except OSError:
         return None
+    try:
+        text = os.read(descriptor, _STAT_BYTES)
+    except OSError:
+        return None
+    finally:
+        os.close(descriptor)
     fields = text.rpartition(b")")[2].split()
     return _Status(
         parent=int(fields[1]),

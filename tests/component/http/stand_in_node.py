@@ -8,7 +8,7 @@ from typing import Any
 import re2
 
 from corral.controller.consoles.service import Consoles
-from corral.controller.sessions.session import HostIdentity, SessionFacts
+from corral.controller.sessions.session_facts import HostIdentity, SessionFacts
 from corral.domain.ids import Epoch, NodeId, SessionId
 from corral.wire.features import FEATURES
 from corral.wire.v1.instance_pb2 import (

@@ -80,7 +80,7 @@ async def test_a_module_is_installed_shown_and_removed(client: httpx.AsyncClient
     shown = (await client.get(PLAIN)).json()
     assert set(shown) == {
         "id", "version", "title", "description", "hosts", "phase", "intent", "reason", "paused_reason", "sha256",
-        "size", "signature", "on_nodes", "nodes", "provides", "requires", "storage", "settings", "frontend",
+        "size", "signature", "on_nodes", "nodes", "provides", "requires", "extensions", "storage", "settings", "frontend",
         "previous_version", "installed_at", "updated_at", "failure", "story", "live", "revision",
     }  # fmt: skip
     assert shown["live"]["pid"] > 0

@@ -123,7 +123,7 @@ async def test_pongs_that_are_late_but_come_keep_a_slow_node_online(cluster):
         await cluster.daemon("n1", controller)
         proxy.delay(0.2)  # each way, so a pong is always later than the next ping
         session = controller.app.place.term.sessions.find(NodeId("n1"))
-        await eventually(lambda: session._ponged >= 12)
+        await eventually(lambda: session.heartbeat.ponged >= 12)
         proxy.heal()
         lost = await controller.call("GET", "/api/v1/events?types=NODE_UNREACHABLE")
         assert lost["items"] == []

@@ -170,7 +170,7 @@ async def test_a_clock_far_ahead_makes_a_node_renew_once_and_not_for_ever(cluste
         lambda: session_serial(controller) == serial_on_disk(daemon) == newest_serial(controller)
     )
     renewed = sessions.find(NodeId("n1"))
-    await eventually(lambda: renewed._pinged > 10, state=lambda: renewed._pinged)
+    await eventually(lambda: renewed.heartbeat.pinged > 10, state=lambda: renewed.heartbeat.pinged)
     assert sessions.find(NodeId("n1")) is renewed
     assert await renewals(controller) == 1
     await daemon.app.stop()

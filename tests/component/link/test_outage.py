@@ -120,10 +120,10 @@ async def test_steps_of_the_wall_clock_move_neither_sessions_nor_leases_nor_paus
         term = controller.app.place.term
         live = term.sessions.find("n1")
         for step in (3600, -7200, 3600):
-            await eventually(lambda: live._pinged == live._ponged)
+            await eventually(lambda: live.heartbeat.pinged == live.heartbeat.ponged)
             clock.step(step)
-            pinged = live._pinged
-            await eventually(lambda p=pinged: live._pinged > p + 3)
+            pinged = live.heartbeat.pinged
+            await eventually(lambda p=pinged: live.heartbeat.pinged > p + 3)
             assert daemon.app.link.session_id == session
             assert controller.app.place.term is term
         clock.step(-3600)

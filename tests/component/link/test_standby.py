@@ -51,8 +51,8 @@ async def test_a_daemon_that_knows_only_the_standby_is_sent_to_the_leader_and_st
         await leader.wait_for_node("n1", NodeState.ONLINE)
         session = leader.app.place.term.sessions.find(NodeId("n1"))
         assert session.facts.id == daemon.app.link.session_id
-        pinged = session._pinged
-        await eventually(lambda: session._pinged >= pinged + 3)
+        pinged = session.heartbeat.pinged
+        await eventually(lambda: session.heartbeat.pinged >= pinged + 3)
         assert leader.app.place.term.sessions.find(NodeId("n1")) is session
         assert daemon.app.link._dialler._generation <= 2, (
             "one look at the standby, one connection to the leader"

@@ -562,7 +562,7 @@ async def test_figures_of_modules_appear_at_metrics_and_go_with_them(
             ctx.logger.warning("hello from inside")
     """
     await install(controller, archive(scratch, source=source))
-    metrics = term_of(controller)._setting.metrics
+    metrics = term_of(controller).http.setting.metrics
 
     async def shown(line: str) -> bool:
         return line in (await metrics.exposition()).decode()
@@ -602,7 +602,7 @@ async def test_a_process_that_will_not_end_is_killed_listed_told_of_and_counted(
         return "MODULE_LEAKED" in await names_of(controller, "small")
 
     await eventually(told)
-    shown = (await term_of(controller)._setting.metrics.exposition()).decode()
+    shown = (await term_of(controller).http.setting.metrics.exposition()).decode()
     assert 'corral_module_leaked{module="small"} 1.0' in shown
 
 

@@ -19,13 +19,16 @@ from collections.abc import AsyncIterator, Iterator
 import msgspec
 import pytest
 
+from corral.runtimes.process.provider import ProcessRuntime
 from corral.runtimes.process.runtime_mark import runtime_of
 from corral.runtimes.sessions.multiplexer import session_name
+from corral.runtimes.sessions.provider import SessionRuntime
+from corral.runtimes.sessions.tmux import Tmux
 from corral.runtimes.sessions.window_file import read_window
 from corral.sdk.runtime import RunHandle, RunSpec
 from corral.testing import workloads
 from corral.testing.numbered_output import read_numbered
-from corral.testing.process_house import keeper_pid
+from corral.testing.process_house import ProcessHouse, keeper_pid
 from corral.testing.reaper import Reaper
 from corral.testing.runtime_contract import console_bytes, is_running, said
 from corral.testing.session_house import MULTIPLEXERS, SessionHouse
@@ -486,3 +489,25 @@ async def test_many_sessions_come_and_go_at_once(house: SessionHouse) -> None:
     ends = await asyncio.gather(*(house.provider.wait_empty(handle) for handle in handles))
     assert {end.code for end in ends} == {1}
     assert house.sessions() == set()
+
+
+async def test_a_window_that_never_comes_does_not_hold_up_the_end_of_its_run(
+    scratch: pathlib.Path, reaper: Reaper
+) -> None:
+    """As when it is ended with its session before it could say that it is there."""
+    asked = scratch / "asked"
+    program = scratch / "tmux"
+    program.write_text(f'#!/bin/sh\necho "$5" >> {asked}\n')  # the verb comes after socket and file
+    program.chmod(0o755)
+    node = ProcessHouse(scratch / "node")
+    runtime = SessionRuntime(
+        ProcessRuntime(node.data, node.cgroups(), name="tmux"), Tmux(program=str(program))
+    )
+    await runtime.open()
+    handle = await runtime.start(node.spec(*workloads.silent()))
+    await eventually(lambda: asked.exists() and asked.read_text() == "new-session\n")
+    await runtime.kill(handle)
+    async with asyncio.timeout(10):
+        assert (await runtime.wait_empty(handle)).signal == signal.SIGKILL
+    assert asked.read_text() == "new-session\nkill-session\n"
+    await runtime.close()

@@ -48,6 +48,20 @@ async def test_what_runs_goes_on_under_the_next_daemon(node):
     assert (await node.settled("one")).outcome.rung == "command stop"
 
 
+async def test_what_was_restarted_and_runs_does_not_say_any_more_that_it_will(node):
+    script = "test -e seen && exec sleep 3600; touch seen; exit 3"
+    await node.start("one", workloads.shell(script), attempts=1)
+    await node.until("one", "RUNNING", incarnation=FIRST + 1)
+    await node.close()
+    await node.open()
+    (told,) = running_instances(node.supervision.supervisor, node.spool.confirmed)
+    assert (node.run("one").state, told.incarnation, told.reason) == ("RUNNING", FIRST + 1, "")
+    await node.close()
+    node.run("one").files.write_order(StopOrder(reason="it was to stop"))
+    await node.open()
+    assert (node.run("one").state, node.run("one").reason) == ("STOPPING", "it was to stop")
+
+
 @pytest.mark.trap("T8")
 async def test_how_it_ended_is_known_though_no_daemon_was_there(node):
     ack = await node.start("one", workloads.crashing(code=23, after_seconds=0.3))
@@ -82,7 +96,7 @@ async def test_an_end_is_named_at_each_greeting_until_it_is_confirmed(node):
     assert "one" in listed(node)
     await node.reopen()
     assert "one" in listed(node)
-    await node.spool.confirm(node.spool.head)
+    node.spool.confirm(node.spool.head)
     assert listed(node) == {}
     await node.reopen()
     assert listed(node) == {}

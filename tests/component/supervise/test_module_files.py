@@ -5,7 +5,10 @@ from __future__ import annotations
 import ctypes
 import os
 import pathlib
+import signal
 import stat
+import subprocess
+import sys
 import threading
 from typing import Any
 
@@ -13,6 +16,7 @@ import msgspec
 import pytest
 
 from corral.daemon.modules.file_operations import ModuleFiles, directory_finder
+from corral.daemon.prepare.working_directories import WorkingDirectories
 from corral.domain.module_manifest import Manifest
 from corral.errors import CorralError
 from corral.modules.operations import OperationTable
@@ -20,11 +24,14 @@ from corral.sdk.files import Files
 from corral.sdk.instance_messages import WriteFile
 from corral.sdk.messages import WRITE_FILE
 from corral.system.clock import SystemClock
+from corral.system.entropy import SystemEntropy
 from corral.testing import workloads
 from corral.testing.bench_storage import BenchScope
+from corral.testing.waiting import eventually
 
 _LIBC = ctypes.CDLL(None, use_errno=True)
 _DETACH = 2
+_BIND = 4096
 _HERE, _EXCHANGE = -100, 2
 
 
@@ -240,6 +247,80 @@ async def test_on_a_full_disk_the_old_file_stays_whole(small_disk):
     assert await code_of(files.write("one", "kept", b"n" * 1_048_576, append=True)) == "DISK_FULL"
     assert (small_disk / "kept").read_bytes() == b"old"
     assert sorted(os.listdir(small_disk)) == ["filler", "kept"]
+
+
+WRITER = """
+import pathlib, sys
+from corral.daemon.instance_writing import write_file
+
+root = pathlib.Path(sys.argv[1])
+while True:
+    for letter in b"ab":
+        write_file(root, "deep/file", bytes([letter]) * 2**20)
+"""
+
+
+async def test_a_daemon_that_is_killed_while_it_writes_leaves_nothing_behind(root, scratch):
+    directories = WorkingDirectories(scratch, entropy=SystemEntropy())
+    directories.open()
+    staging = scratch / "running" / ".staging"
+
+    def unfinished() -> list[str]:
+        return [name for name in os.listdir(staging) if name.startswith(".corral-")]
+
+    with subprocess.Popen([sys.executable, "-c", WRITER, str(root)]) as writer:
+        try:
+            await eventually((root / "deep" / "file").exists)
+
+            def caught() -> bool:
+                """Held still in the middle of a write."""
+                writer.send_signal(signal.SIGSTOP)
+                os.waitpid(writer.pid, os.WUNTRACED)
+                if unfinished():
+                    return True
+                writer.send_signal(signal.SIGCONT)
+                return False
+
+            await eventually(caught)
+        finally:
+            writer.kill()
+    assert unfinished()
+    assert os.listdir(root) == ["deep"]
+    assert os.listdir(root / "deep") == ["file"]
+    assert (root / "deep" / "file").read_bytes() in (b"a" * 2**20, b"b" * 2**20)
+    directories.open()  # the next daemon
+    assert not staging.exists()
+    await files_in(root).write("one", "deep/file", b"c")
+    assert (root / "deep" / "file").read_bytes() == b"c"
+
+
+async def test_what_is_mounted_into_a_directory_is_written_to_as_well(root):
+    mount = root / "disk"
+    mount.mkdir()
+    if _LIBC.mount(b"tmpfs", bytes(mount), b"tmpfs", 0, b"size=2m"):
+        pytest.skip(f"no small disk to be had: {os.strerror(ctypes.get_errno())}")
+    try:
+        await files_in(root).write("one", "disk/file", b"old")
+        await files_in(root).write("one", "disk/file", b"new")
+        assert os.listdir(mount) == ["file"]
+        assert (mount / "file").read_bytes() == b"new"
+    finally:
+        assert _LIBC.umount2(bytes(mount), _DETACH) == 0
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root mounts")
+async def test_the_same_disk_mounted_a_second_time_is_written_to_as_well(root, scratch):
+    """Nothing can be moved there, though it is the same file system."""
+    mount, elsewhere = root / "bound", scratch / "elsewhere"
+    mount.mkdir()
+    elsewhere.mkdir()
+    if _LIBC.mount(bytes(elsewhere), bytes(mount), None, _BIND, None):
+        pytest.skip(f"cannot be mounted here: {os.strerror(ctypes.get_errno())}")
+    try:
+        await files_in(root).write("one", "bound/file", b"x")
+        assert os.listdir(elsewhere) == ["file"]
+    finally:
+        assert _LIBC.umount2(bytes(mount), _DETACH) == 0
 
 
 async def test_the_files_of_a_real_instance_are_there_until_its_directory_goes(node):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import datetime as dt
 import os
 import pathlib
 
@@ -12,7 +13,7 @@ from library_cases import a_library, archive_of, blobs_in, sha256
 from moved_clock import MovedClock
 
 from corral.controller.cluster_state import ClusterState
-from corral.controller.collections import CATALOG, PLANS
+from corral.controller.collections import CATALOG, MODULE_PACKAGES, PLANS
 from corral.controller.ledger import Step
 from corral.controller.templates import changes
 from corral.controller.templates.collection import PATIENCE, BlobCollector, Collected
@@ -21,8 +22,10 @@ from corral.controller.templates.library import TemplateLibrary
 from corral.domain.catalog import CatalogRecord
 from corral.domain.groups import GroupSpec
 from corral.domain.ids import Epoch, GroupName
+from corral.domain.module_manifest import Extension, ExtensionVariant, Manifest
+from corral.domain.module_records import PackageRecord
 from corral.domain.plan_resolution import resolve_plan
-from corral.domain.plans import PlanArtifact, encode_plan
+from corral.domain.plans import PlanArtifact, PlanExtension, encode_plan, read_plan
 from corral.errors import Retryable
 from corral.store.port import Adapter, Change, Commit, Delete, Put
 from corral.system.config_schema import TemplatesSection
@@ -177,9 +180,53 @@ def _plan(artifact: PlanArtifact):
         def artifact(self, platform, version, /):
             return None
 
+        def packages(self):
+            return ()
+
     spec = GroupSpec(name=GroupName("lobby"), command=("x",))
     plan = resolve_plan(spec, Nothing(), lambda _: 0).plan
     return encode_plan(msgspec.structs.replace(plan, artifact=artifact))
+
+
+async def test_files_of_a_module_stay_while_the_module_or_a_plan_names_them(office: Office) -> None:
+    archive, running, waiting = (
+        info.digest for info in await office.store.put_blobs([b"archive", b"runs", b"waits"])
+    )
+    plan = encode_plan(
+        msgspec.structs.replace(
+            read_plan(_plan(PlanArtifact(file="a.jar", url="https://x", sha256="0" * 64))),
+            extensions=(PlanExtension(id="e", module="m", artifact=PlanArtifact(file="e", sha256=running)),),
+        )
+    )
+    office.apply(
+        MODULE_PACKAGES.put("m", _package(archive, running, waiting), expect=None),
+        PLANS.put(plan.hash, plan, expect=None),
+    )
+    office.clock.move(2 * HOUR)
+    assert await office.collect() == Collected(kept=3, dropped=0)
+    office.apply(MODULE_PACKAGES.delete("m", expect=None))
+    assert await office.collect() == Collected(kept=1, dropped=2)
+    assert await blobs_in(office.store) == {running}
+    office.apply(PLANS.delete(plan.hash, expect=None))
+    assert await office.collect() == Collected(kept=0, dropped=1)
+
+
+def _package(archive: str, *files: str) -> PackageRecord:
+    variants = tuple(
+        ExtensionVariant(id=f"v{at}", file=f"{at}.jar", sha256=digest, install_path="e.jar")
+        for at, digest in enumerate(files)
+    )
+    extension = Extension(id="e", variants=variants)
+    now = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
+    return PackageRecord(
+        id="m",
+        version="1.0.0",
+        sha256=archive,
+        size=7,
+        manifest=Manifest(manifest_version=1, id="m", version="1.0.0", extensions=(extension,)),
+        installed_at=now,
+        updated_at=now,
+    )
 
 
 async def test_nothing_goes_while_a_manifest_cannot_be_read(office: Office) -> None:

@@ -154,3 +154,11 @@ async def test_nothing_is_stepped_that_is_not_there_nor_added_twice(shelf):
         await shelf.book.add(RECORD)
     assert twice.value.code is Code.ALREADY_EXISTS
     await shelf.book.remove("nobody", reason="uninstall")
+
+
+async def test_wishes_that_were_carried_out_are_known_also_when_another_archive_comes_up(shelf):
+    await shelf.book.refuse("small", REFUSAL)
+    await shelf.book.carried_out("small", recovered_ms=5, reloaded_ms=6)
+    await shelf.book.add(first_step(RECORD, at=NOW))
+    package = shelf.crashed().package("small")
+    assert (package.refused, package.recovered_ms, package.reloaded_ms) == (None, 5, 6)

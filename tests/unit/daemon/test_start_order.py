@@ -173,3 +173,6 @@ class NoSources:
 
     def artifact(self, _: str, __: str) -> None:
         return None
+
+    def packages(self) -> tuple[()]:
+        return ()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import msgspec
+
 from corral.daemon.modules.wanted import Settings, Wanted, WantedPackage
 from corral.domain.module_phases import ModuleIntent
 
@@ -49,3 +51,21 @@ def test_a_reason_belongs_to_its_pause():
         intent=ModuleIntent.PAUSED, paused_reason="too loud", reload=True
     )
     assert Wanted(intent=ModuleIntent.ACTIVE).after(paused).paused_reason == ""
+
+
+def test_a_wish_is_beyond_what_was_carried_out_or_it_is_none():
+    told = Wanted(package=TWO, recover=True, reload=True, recover_ms=5, reload_ms=6)
+    later = told.beyond(recovered_ms=4, reloaded_ms=5)
+    assert (later.recover, later.reload, later.package.again) == (True, True, True)
+    done = told.beyond(recovered_ms=5, reloaded_ms=6)
+    assert (done.recover, done.reload, done.package.again) == (False, False, False)
+
+
+def test_a_wish_without_a_moment_counts_each_time_that_it_is_told():
+    told = Wanted(package=msgspec.structs.replace(ONE, again=True), recover=True, reload=True)
+    assert told.beyond(recovered_ms=5, reloaded_ms=6) == told
+
+
+def test_of_two_wishes_the_later_moment_counts():
+    met = Wanted(reload_ms=3, recover_ms=9).after(Wanted(reload_ms=5, recover_ms=8))
+    assert (met.reload_ms, met.recover_ms) == (5, 9)

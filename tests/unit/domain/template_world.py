@@ -8,6 +8,7 @@ import hashlib
 from corral.domain.catalog import CatalogRecord
 from corral.domain.group_files import Category, ConfigFormat
 from corral.domain.groups import GroupSpec
+from corral.domain.module_extensions import ExtensionPackage
 from corral.domain.templates import TemplateRecord, TemplateSettings, TemplateVersion, group_of
 
 NOW = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
@@ -47,9 +48,15 @@ def entry(platform: str, version: str, **fields: object) -> CatalogRecord:
 class Library:
     """The `PlanSources` of a test."""
 
-    def __init__(self, *records: TemplateRecord, catalog: tuple[CatalogRecord, ...] = ()) -> None:
+    def __init__(
+        self,
+        *records: TemplateRecord,
+        catalog: tuple[CatalogRecord, ...] = (),
+        packages: tuple[ExtensionPackage, ...] = (),
+    ) -> None:
         self.records = {record.name: record for record in records}
         self.catalog = {record.id: record for record in catalog}
+        self._packages = packages
 
     def template(self, name: str, /) -> TemplateRecord | None:
         return self.records.get(name)
@@ -59,6 +66,9 @@ class Library:
 
     def artifact(self, platform: str, version: str, /) -> CatalogRecord | None:
         return self.catalog.get(f"{platform}/{version}")
+
+    def packages(self) -> tuple[ExtensionPackage, ...]:
+        return self._packages
 
 
 def never(count: int) -> int:

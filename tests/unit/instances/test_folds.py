@@ -248,6 +248,25 @@ def test_the_end_of_an_earlier_run_does_not_stand_for_the_one_that_should_be_the
     assert world.record("lobby-1").exit.outcome == "never_started"
 
 
+def test_a_run_that_its_node_restarted_by_itself_shows_nothing_of_starts_before_it(world):
+    refused = wire.StartInstanceAck(
+        instance_id="lobby-1",
+        incarnation=world.record("lobby-1").incarnation,
+        error_code="CACHE_DOWNLOAD_FAILED",
+        error_message="nobody answers",
+        failure_disposition=wire.START_FAILURE_DISPOSITION_TRANSIENT,
+    )
+    world.do(lambda ws: fold_start_answer(ws, N1, refused))
+    assert world.record("lobby-1").start_failure is not None
+    first = world.record("lobby-1").incarnation
+    node = world.record("lobby-1").node
+    hello = handshake(listed("lobby-1", first + 1, S.INSTANCE_STATE_PREPARING))
+    world.do(lambda ws: fold_opening(ws, node, hello))
+    record = world.record("lobby-1")
+    assert (record.state, record.incarnation) == (InstanceState.PREPARING, first + 1)
+    assert (record.reason, record.start_failure) == ("", None)
+
+
 def stale_answer(world, incarnation: int) -> wire.StopInstanceAck:
     return wire.StopInstanceAck(
         instance_id="lobby-1", incarnation=incarnation, accepted=False, error_code="STALE_INCARNATION"

@@ -51,6 +51,17 @@ def test_the_changes_of_a_run_are_kept_with_its_record_to_its_end(world):
     )
 
 
+def test_what_another_overrode_is_kept_and_is_short_whatever_a_node_says(world):
+    lost = wire.ModuleOverride(kind="env", name="A", by="other")
+    endless = wire.ModuleOverride(kind="k" * 999, name="n" * 9999, by="b" * 999)
+    large = wire.ModuleChange(module_id="large", overridden=[endless] * 9999)
+    tuned = wire.ModuleChange(module_id="tuner", env_set=["A"], overridden=[lost])
+    fold(world, S.INSTANCE_STATE_RUNNING, module_changes=[tuned, *[large] * 9])
+    first, *others = world.record("lobby-1").module_changes
+    assert [(each.kind, each.name, each.by) for each in first.overridden] == [("env", "A", "other")]
+    assert sum(len(each.name) for other in others for each in other.overridden) < 70_000
+
+
 def test_another_run_begins_without_them(world):
     fold(world, S.INSTANCE_STATE_RUNNING, module_changes=[TUNED], modules_missing=["late: away"])
     fold(world, S.INSTANCE_STATE_SCHEDULED, later=1)

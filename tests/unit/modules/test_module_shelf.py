@@ -8,6 +8,7 @@ import io
 import os
 import shutil
 import stat
+import tempfile
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
@@ -59,6 +60,69 @@ async def test_a_file_is_copied_and_stays(shelf: ArchiveShelf, tmp_path: Path) -
     await shelf.put(source, expect=SHA)
     assert source.exists()
     assert shelf.path(SHA).read_bytes() == DATA
+
+
+@pytest.fixture(params=["same", "other"])
+def source(request: pytest.FixtureRequest, place: Path, tmp_path: Path) -> Iterator[Path]:
+    """Where an archive came in: on the shelf's file system, or on another one."""
+    if request.param == "same":
+        yield tmp_path / "in.zip"
+        return
+    elsewhere = next(
+        (
+            path
+            for path in (Path("/dev/shm"), Path("/var/tmp"))
+            if path.stat().st_dev != tmp_path.stat().st_dev
+        ),
+        None,
+    )
+    if elsewhere is None:
+        pytest.skip("there is one file system only")
+    with tempfile.TemporaryDirectory(dir=elsewhere, prefix="corral-") as directory:
+        yield Path(directory) / "in.zip"
+
+
+async def test_an_archive_that_came_in_is_moved_to_its_place(
+    shelf: ArchiveShelf, place: Path, source: Path
+) -> None:
+    for _ in range(2):  # once more when it is there already
+        source.write_bytes(DATA)
+        path = await shelf.take(source, expect=SHA)
+        assert path.read_bytes() == DATA
+        assert stat.S_IMODE(path.stat().st_mode) == 0o400
+        assert not source.exists()
+    assert names(place) == sorted([path.name, "unpacked"])
+
+
+async def test_what_came_in_with_another_digest_stays_where_it_is(
+    shelf: ArchiveShelf, place: Path, source: Path
+) -> None:
+    source.write_bytes(DATA + b"x")
+    with pytest.raises(Rejected) as refused:
+        await shelf.take(source, expect=SHA)
+    assert refused.value.code is Code.DIGEST_MISMATCH
+    assert source.read_bytes() == DATA + b"x"
+    assert names(place) == ["unpacked"]
+
+
+async def test_who_judges_an_archive_sees_it_proven_and_has_the_last_word(shelf: ArchiveShelf) -> None:
+    await shelf.put(blocks(DATA), expect=SHA)
+    seen: list[bytes] = []
+
+    def judge(archive: Path) -> None:
+        seen.append(archive.read_bytes())
+        raise Rejected(Code.SIGNATURE_VERIFICATION_FAILED, "not this one")
+
+    with pytest.raises(Rejected) as refused:
+        await shelf.unpacked(SHA, judge=judge)
+    assert refused.value.code is Code.SIGNATURE_VERIFICATION_FAILED
+    assert seen == [DATA]
+    shelf.path(SHA).chmod(0o600)
+    shelf.path(SHA).write_bytes(DATA + b"x")
+    with pytest.raises(Rejected) as refused:
+        await shelf.unpacked(SHA, judge=judge)
+    assert refused.value.code is Code.DIGEST_MISMATCH
+    assert seen == [DATA]
 
 
 async def test_another_digest_keeps_nothing(shelf: ArchiveShelf, place: Path, tmp_path: Path) -> None:

@@ -51,6 +51,9 @@ class _NoSources:
     def artifact(self, platform: str, version: str, /) -> None:
         return None
 
+    def packages(self) -> tuple[()]:
+        return ()
+
 
 class Shelf:
     """Templates, and who uses them."""

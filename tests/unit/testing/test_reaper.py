@@ -189,7 +189,9 @@ def test_a_test_that_leaves_a_process_fails_and_the_process_is_gone(pytester: py
             pass
         """
     )
-    result = pytester.runpytest_subprocess("-p", "no:cacheprovider", "-p", "no:xdist")
+    result = pytester.runpytest_subprocess(
+        "-p", "no:cacheprovider", "-p", "no:xdist", "-p", "no:schemathesis"
+    )
     result.assert_outcomes(passed=3, errors=1)
     result.stdout.fnmatch_lines(["*left running: process * (*sleep 4711*"])
     ends = time.monotonic() + 10

@@ -80,7 +80,8 @@ def _artifacts(spec: GroupSpec) -> Iterable[ArtifactSpec]:
     if spec.artifact is not None:
         yield spec.artifact
     for extension in spec.extensions:
-        yield extension.artifact
+        if extension.artifact is not None:
+            yield extension.artifact
 
 
 def _running_with(state: ClusterState, record: CatalogRecord) -> list[str]:

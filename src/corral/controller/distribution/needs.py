@@ -8,7 +8,7 @@ import msgspec
 import structlog
 
 from corral.controller.cluster_state import ClusterState
-from corral.controller.collections import CATALOG, TEMPLATES
+from corral.controller.collections import CATALOG, MODULE_PACKAGES, TEMPLATES
 from corral.controller.instances.plan_sources import StateSources
 from corral.controller.instances.start_messages import CONFIG_FORMATS
 from corral.controller.placement.placing import unsuited
@@ -26,7 +26,7 @@ MAX_ENTRIES: Final = 5000
 """Of either kind, in one message."""
 _MAX_DRAWS: Final = 100
 """Of so many templates to choose from, a node has what it needs for most starts."""
-_SOURCES: Final = frozenset({TEMPLATES.name, CATALOG.name})
+_SOURCES: Final = frozenset({TEMPLATES.name, CATALOG.name, MODULE_PACKAGES.name})
 _log = structlog.get_logger("corral.controller.distribution")
 
 

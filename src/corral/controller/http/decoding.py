@@ -3,6 +3,7 @@ where and what would have been right."""
 
 from __future__ import annotations
 
+import functools
 import re
 import urllib.parse
 from collections.abc import Iterable
@@ -61,13 +62,7 @@ class QueryDecoder:
 
     def __init__(self, type: type[Any]) -> None:
         self._type = type
-        info = inspect.type_info(type)
-        assert isinstance(info, inspect.StructType), "a query is a struct"
-        self._lists = {
-            field.encode_name
-            for field in info.fields
-            if isinstance(field.type, inspect.VarTupleType | inspect.ListType)
-        }
+        self._lists = _lists_of(type)  # type: ignore[arg-type]  # classes are hashable, mypy doubts it
 
     def decode(self, raw: bytes) -> Any:
         values: dict[str, Any] = {}
@@ -86,6 +81,19 @@ class QueryDecoder:
             return msgspec.convert(values, self._type, strict=False)
         except msgspec.ValidationError as error:
             raise _invalid(str(error), self._type, where="query") from None
+
+
+@functools.cache
+def _lists_of(type: type[Any]) -> frozenset[str]:
+    """Parameters that may be given more than once. Kept: many routes take the same query, and to look
+    into a type is slow."""
+    info = inspect.type_info(type)
+    assert isinstance(info, inspect.StructType), "a query is a struct"
+    return frozenset(
+        field.encode_name
+        for field in info.fields
+        if isinstance(field.type, inspect.VarTupleType | inspect.ListType)
+    )
 
 
 def query_pairs(raw: bytes) -> list[tuple[str, str]]:

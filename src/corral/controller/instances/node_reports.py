@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Final
 
 import structlog
 
@@ -24,6 +25,7 @@ from corral.wire.v1.instance_pb2 import InstanceStatusUpdate, SendCommandAck
 from corral.wire.v1.link_pb2 import DaemonMessage
 from corral.wire.v1.node_pb2 import Handshake
 
+_LONGEST_REASON: Final = 1000
 _log = structlog.get_logger("corral.controller.reports")
 
 
@@ -97,7 +99,9 @@ class InstanceReports:
             return
         incarnation = update.incarnation or stored.record.incarnation
         if update.stage:
-            self._vitals.stage(update.instance_id, incarnation, stage_name(update.stage))
+            self._vitals.stage(
+                update.instance_id, incarnation, stage_name(update.stage), update.reason[:_LONGEST_REASON]
+            )
         if update.players_known or update.player_count > 0:
             self._vitals.players(
                 update.instance_id,

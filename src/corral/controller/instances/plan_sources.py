@@ -1,4 +1,4 @@
-"""Where plans look names up: the templates and the catalog as they are in memory."""
+"""Where plans look names up: the templates, the catalog and the modules as they are in memory."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ from collections.abc import Sequence
 
 from corral.controller.cluster_state import ClusterState
 from corral.domain.catalog import CatalogRecord
+from corral.domain.module_extensions import ExtensionPackage
+from corral.domain.module_phases import ModuleIntent
 from corral.domain.templates import TemplateRecord
 
 
@@ -25,3 +27,13 @@ class StateSources:
     def artifact(self, platform: str, version: str, /) -> CatalogRecord | None:
         found = self._state.catalog.find(f"{platform}/{version}")
         return found.record if found else None
+
+    def packages(self) -> list[ExtensionPackage]:
+        return [
+            ExtensionPackage(
+                module=stored.record.id,
+                active=stored.record.intent is ModuleIntent.ACTIVE,
+                extensions=stored.record.manifest.extensions,
+            )
+            for stored in self._state.modules
+        ]

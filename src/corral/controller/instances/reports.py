@@ -159,6 +159,7 @@ def restarted_by_node(
         started_at=None,
         ended_at=None,
         exit=None,
+        start_failure=None,
         console_end=0,
         module_changes=(),
         modules_missing=(),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import itertools
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
@@ -15,7 +15,7 @@ from corral.controller.placement.nodes import BUSY, refused_ports
 from corral.controller.placement.placing import Placement, Refused, place
 from corral.domain.decisions import Alternative, DecisionKind
 from corral.domain.events import EventType
-from corral.domain.ids import GroupName, InstanceId, NodeId, same_start
+from corral.domain.ids import DecisionId, GroupName, InstanceId, NodeId, same_start
 from corral.domain.instance_records import (
     GroupRecord,
     InstanceRecord,
@@ -25,8 +25,11 @@ from corral.domain.instance_records import (
     live,
 )
 from corral.domain.instance_states import InstanceState, Wanted
-from corral.domain.plan_resolution import check_instance_variables
+from corral.domain.plan_resolution import ResolvedPlan, check_instance_variables
 from corral.errors import Rejected
+
+_EXTENSIONS: Final = 5
+"""So many of those that had nothing for a group are told with a start; nodes need room there, too."""
 
 
 class StartRequest(msgspec.Struct, frozen=True, kw_only=True):
@@ -94,27 +97,12 @@ def start_run(ws: Workspace, group: GroupRecord, request: StartRequest) -> Insta
         check_instance_variables(resolved.plan, request.variables)
     except Rejected as error:
         return Refused.without_plan(error)
-    plan, home = resolved.record, home_of(ws, group, request)
+    home = home_of(ws, group, request)
     only = home or _chosen(ws, request)
     found = place(group.spec, ws.nodes(), only=only, avoid=request.avoid, prefer=request.prefer)
     if isinstance(found, Refused):
         return found.at_home(request.id, home) if home else found
-    decision = ws.decide(
-        request.kind,
-        group=group.spec.name,
-        instance=request.id,
-        reason=f"{request.reason}; node '{found.node}' scores best",
-        inputs={
-            "node": found.node,
-            "score": found.score,
-            "memory_mb": group.spec.memory_mb,
-            "ports": ", ".join(f"{port.name}={port.port}/{port.protocol}" for port in found.ports),
-            "plan": plan.hash,
-            "attempts": request.attempts,
-            **({"picks": ", ".join(resolved.picks)} if resolved.picks else {}),
-        },
-        rejected=passed_over(found),
-    )
+    decision = _decide(ws, group, request, resolved, found)
     record = InstanceRecord(
         id=request.id,
         group=GroupName(group.spec.name),
@@ -124,7 +112,7 @@ def start_run(ws: Workspace, group: GroupRecord, request: StartRequest) -> Insta
         wanted=Wanted.RUN,
         ports=found.ports,
         memory_mb=group.spec.memory_mb,
-        plan_hash=plan.hash,
+        plan_hash=resolved.record.hash,
         decision=decision,
         reason=request.reason,
         created_at=request.created_at or ws.now,
@@ -134,18 +122,52 @@ def start_run(ws: Workspace, group: GroupRecord, request: StartRequest) -> Insta
         variables=dict(request.variables),
         home=home,
     )
-    ws.put_plan(plan)
+    ws.put_plan(resolved.record)
+    _schedule(ws, record, cpu=group.spec.cpu)
+    return record
+
+
+def _decide(
+    ws: Workspace, group: GroupRecord, request: StartRequest, resolved: ResolvedPlan, found: Placement
+) -> DecisionId:
+    """Why there, with what it was weighed by."""
+    return ws.decide(
+        request.kind,
+        group=group.spec.name,
+        instance=request.id,
+        reason=f"{request.reason}; node '{found.node}' scores best",
+        inputs={
+            "node": found.node,
+            "score": found.score,
+            "memory_mb": group.spec.memory_mb,
+            "ports": ", ".join(f"{port.name}={port.port}/{port.protocol}" for port in found.ports),
+            "plan": resolved.record.hash,
+            "attempts": request.attempts,
+            **({"picks": ", ".join(resolved.picks)} if resolved.picks else {}),
+            **_brought(resolved),
+        },
+        rejected=[*resolved.passed_over[:_EXTENSIONS], *passed_over(found)],
+    )
+
+
+def _brought(resolved: ResolvedPlan) -> dict[str, str]:
+    """What modules put into it."""
+    brought = [f"{each.module}/{each.id}" for each in resolved.plan.extensions if each.module]
+    return {"extensions": ", ".join(brought)} if brought else {}
+
+
+def _schedule(ws: Workspace, record: InstanceRecord, *, cpu: float) -> None:
+    """The record, what it takes of its node, and the news of it."""
     ws.put_instance(record)
-    reserve(ws, record, cpu=group.spec.cpu)
+    reserve(ws, record, cpu=cpu)
     ws.event(
         EventType.INSTANCE_SCHEDULED,
         record.id,
         group=record.group,
         node=record.node,
         incarnation=record.incarnation,
-        decision=decision,
+        decision=record.decision,
     )
-    return record
 
 
 def home_of(ws: Workspace, group: GroupRecord, request: StartRequest) -> str:

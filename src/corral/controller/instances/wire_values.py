@@ -11,7 +11,7 @@ import msgspec
 from corral.domain.groups import PortProtocol
 from corral.domain.instance_records import ExitRecord, LeasedPort, Readiness
 from corral.domain.instance_states import InstanceState
-from corral.domain.module_nodes import ModuleChange
+from corral.domain.module_nodes import ModuleChange, Overridden
 from corral.wire.v1 import instance_pb2 as wire
 
 _TEXT: Final = 1000
@@ -100,16 +100,26 @@ def _module_changes(
     room = _ABOUT_MODULES
     for change in message.module_changes[:_MODULES]:
         lists = {field: _words(getattr(change, field)) for field in _LISTS}
+        lost = _overridden(change)
         room -= sum(len(word) for words in lists.values() for word in words)
+        room -= sum(len(each.name) + len(each.by) for each in lost)
         taken.append(
             ModuleChange(
                 module=change.module_id[:_NAME],
                 version=change.version[:_NAME],
                 dropped=change.dropped[:_TEXT],
+                overridden=lost if room >= 0 else (),
                 **(lists if room >= 0 else {}),
             )
         )
     return tuple(taken)
+
+
+def _overridden(change: wire.ModuleChange) -> tuple[Overridden, ...]:
+    return tuple(
+        Overridden(kind=each.kind[:_NAME], name=each.name[:_WORD], by=each.by[:_NAME])
+        for each in change.overridden[:_WORDS]
+    )
 
 
 def _words(words: Sequence[str]) -> tuple[str, ...]:

@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import collections
 import itertools
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Final
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from corral.controller.node_modules.node_figures import HOST_FAMILIES, NodeFamily, NodeFigures
+from corral.controller.modules.late_metrics import LateMetric, still
+from corral.controller.node_modules.node_figures import HOST_FAMILIES, NodeFigures, NodePart
 from corral.modules.capability_entries import CapabilityView
-from corral.modules.module_metrics import BUCKETS, Family, Histogram
+from corral.modules.module_metrics import Family
 
 PREFIX: Final = "corral_module_"
 CAPABILITY_PREFIX: Final = "corral_capability_"
-_BOUNDS: Final = (*(str(bound) for bound in BUCKETS), "+Inf")
-_SUFFIXES: Final = {"counter": "_total", "gauge": "", "histogram": ""}
 
 
 class ModuleFigures(Collector):
@@ -50,18 +49,16 @@ class ModuleFigures(Collector):
         return []
 
     def collect(self) -> Iterator[Metric]:
-        told = self._nodes.families()
-        hosts: dict[str, list[NodeFamily]] = collections.defaultdict(list)
-        for each in told:
-            if each.name in HOST_FAMILIES:
-                hosts[each.name].append(each)
+        told = self._nodes.named()
+        hosts = {name: told.pop(name, []) for name in HOST_FAMILIES}
         for metric in itertools.chain(self._host_rows(), self._leaks(), [self._lost()]):
-            for each in hosts.get(metric.name.removeprefix(PREFIX), ()):
-                _add(metric, _origin(each), each.family)
-            yield metric
+            late = LateMetric.of(metric)
+            for node, families in hosts.get(metric.name.removeprefix(PREFIX), ()):
+                late.owe(families, node=node)
+            yield late
         yield self._lost_of_nodes()
         yield from self._called()
-        yield from self._recorded([each for each in told if each.name not in HOST_FAMILIES])
+        yield from self._recorded(told)
 
     def _host_rows(self) -> Iterator[Metric]:
         for name, help, counts, rows in self._figures():
@@ -116,39 +113,16 @@ class ModuleFigures(Collector):
             deprecated.add_metric([view.id, view.provider], view.deprecated_calls)
         yield from (calls, failures, deprecated)
 
-    def _recorded(self, told: Iterable[NodeFamily]) -> Iterator[Metric]:
+    def _recorded(self, told: Mapping[str, list[NodePart]]) -> Iterator[Metric]:
         """One family a name: the first module's kind counts, others of that name are left out."""
-        rows = [(name, {"module": module}, family) for module, name, family in self._families()]
-        rows += [(each.name, _origin(each), each.family) for each in told]
-        rows.sort(key=lambda row: row[0])
-        for name, group in itertools.groupby(rows, key=lambda row: row[0]):
-            metric: Metric | None = None
-            for _, labels, family in group:
-                if metric is None:
-                    metric = Metric(
-                        PREFIX + name, family.help or f"Recorded by modules as {name}.", family.kind
-                    )
-                if metric.type == family.kind:
-                    _add(metric, labels, family)
-            if metric is not None:
-                yield metric
-
-
-def _origin(told: NodeFamily) -> dict[str, str]:
-    return {"module": told.module, "node": told.node}
-
-
-def _add(metric: Metric, origin: dict[str, str], family: Family) -> None:
-    for labels, value in family.numbers.items():
-        metric.add_sample(metric.name + _SUFFIXES[family.kind], {**origin, **dict(labels)}, value)
-    for labels, histogram in family.histograms.items():
-        _add_histogram(metric, {**origin, **dict(labels)}, histogram)
-
-
-def _add_histogram(metric: Metric, labels: dict[str, str], histogram: Histogram) -> None:
-    seen = 0
-    for bound, count in zip(_BOUNDS, histogram.counts, strict=True):
-        seen += count
-        metric.add_sample(metric.name + "_bucket", {**labels, "le": bound}, seen)
-    metric.add_sample(metric.name + "_sum", labels, histogram.total)
-    metric.add_sample(metric.name + "_count", labels, seen)
+        own: dict[str, list[tuple[str, Family]]] = collections.defaultdict(list)
+        for module, name, family in self._families():
+            own[name].append((module, still(family)))
+        for name in sorted(own.keys() | told.keys()):
+            ours, theirs = own.get(name, []), told.get(name, [])
+            _, first = (ours or theirs[0].families)[0]
+            metric = LateMetric(PREFIX + name, first.help or f"Recorded by modules as {name}.", first.kind)
+            metric.owe(ours)
+            for node, families in theirs:
+                metric.owe(families, node=node)
+            yield metric

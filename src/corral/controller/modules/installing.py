@@ -233,6 +233,7 @@ class Installing:
             intent=current.intent if current else fresh,
             generation=current.generation if current else await self._generation(facts.manifest.id),
             settings=settings,
+            reload_asked_ms=current.reload_asked_ms if current else 0,
             signature=signature,
             installed_at=current.installed_at if current else now,
             updated_at=now,

@@ -18,10 +18,11 @@ import structlog
 
 from corral.controller.ledger import Actor, Ledger, audit
 from corral.controller.modules.answers import FrontendFile, InstallAnswer, InstallOptions
-from corral.controller.modules.node_recovery import NodeOrders, Recovery
+from corral.controller.modules.node_recovery import NodeOrders, Recovery, reload_asked
 from corral.controller.modules.parts import ModuleParts
 from corral.domain.events import Draft, EventType
 from corral.domain.ids import NodeId
+from corral.domain.module_manifest import ModuleHost
 from corral.domain.module_phases import ModulePhase
 from corral.domain.module_records import PackageRecord
 from corral.errors import Code, CorralError, Rejected, Retryable
@@ -85,6 +86,7 @@ class Modules:
         await self._stack.aclose()
 
     async def _run(self) -> None:
+        await self._repeated(self._parts.supply.mend_files)
         await self._repeated(self._prepare)
         self._prepared.set()
         await self._repeated(self.engine.boot)
@@ -215,11 +217,11 @@ class Modules:
 
     async def recover(self, id: str, *, actor: Actor, node: str | None = None) -> PackageRecord:
         """Another try wherever it failed, also on nodes that are away, once they are back; with `node` on
-        that one alone, which has to be connected. NOT_FOUND, NODE_OFFLINE, CONFLICT when it failed nowhere."""
+        that one alone. NOT_FOUND, CONFLICT when it failed nowhere."""
         await self._ready()
         async with self._book.turn(id):
             record = self._book.require(id)
-            recovery = Recovery(self._ledger, record, self._nodes)
+            recovery = Recovery(self._ledger, record, self._nodes, clock=self._clock)
             if node is not None:
                 recovery.check_node(node)
             elif record.phase is ModulePhase.FAILED or not recovery.helps:
@@ -229,11 +231,9 @@ class Modules:
             return record
 
     async def reload(self, id: str, *, actor: Actor) -> PackageRecord:
-        """Its settings once more, as they are, here and on every node that is connected."""
-        record = await self._apply(id, None, verb="reload", actor=actor)
-        if self._nodes is not None:
-            self._nodes.reload(id)
-        return record
+        """Its settings once more, as they are, here and on every node, also on those that are away, once they
+        are back."""
+        return await self._apply(id, None, verb="reload", actor=actor)
 
     async def configure(self, id: str, settings: dict[str, Any], *, actor: Actor) -> PackageRecord:
         """All of its settings anew. SETTINGS_INVALID; a module that refuses them keeps the old ones."""
@@ -249,13 +249,20 @@ class Modules:
             wanted = record.settings if settings is None else settings
             checked = await to_end(check_settings, record.manifest.config, wanted)
             with self._signed(id, verb, actor, changed=changed_keys(record.settings, checked)):
-                return await self.engine.reload(id, checked)
+                record = await self.engine.reload(id, checked)
+                if settings is not None or ModuleHost.DAEMON not in record.manifest.hosts:
+                    return record
+                now = self._clock.now()  # it went well here: what a module refuses is not offered elsewhere
+                rows = list(self._ledger.state.module_node_states.rows_of_module(id))
+                return await self._book.step(id, lambda record: reload_asked(record, rows, now=now))
 
     async def uninstall(self, id: str, *, actor: Actor) -> PackageRecord:
         """The record as it was last. Its data stays until `drop_storage`."""
         await self._ready()
         self._book.require(id)
         async with self._audited(id, "uninstall", actor):
+            # A start that is planned at this very moment may still name one of its files.
+            await self._parts.supply.stamp(self._book.require(id))
             gone = await self.engine.uninstall(id)
         self._parts.forget(id)
         with contextlib.suppress(OSError):  # else the next look drops it

@@ -10,20 +10,20 @@ import asyncio
 import collections
 import contextlib
 import functools
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
 import msgspec
 import structlog
 
-from corral.controller.modules.package_blobs import blobs_of
+from corral.controller.modules.package_blobs import blobs_of, extension_files
 from corral.domain.module_records import PackageRecord, SignatureFacts
 from corral.errors import Code, CorralError, Rejected
 from corral.modules.archive_reading import ArchiveFacts
 from corral.modules.shelf import ArchiveShelf
 from corral.signing import Sidecar, SidecarKind, Verifier
-from corral.store.port import BlobEngine
+from corral.store.port import BlobEngine, StoreUnavailable
 from corral.system.clock import Clock
 from corral.system.threads import to_end
 
@@ -81,8 +81,8 @@ class StoredArchives:
     async def keep(
         self, archive: Path, facts: ArchiveFacts, signature: SignatureFacts | None, sidecar: Sidecar | None
     ) -> SignatureFacts | None:
-        """Archive and sidecar into the store and onto the shelf; the facts name the sidecar's blob. What
-        no record names afterwards is collected by and by."""
+        """Archive, sidecar and the files for instances into the store, the first two onto the shelf as well; the
+        facts name the sidecar's blob. What no record names afterwards is collected by and by."""
         await self._blobs.put_blob(_blocks(archive), expect=facts.sha256)
         if signature is not None and sidecar is not None:
             (info,) = await self._blobs.put_blobs([sidecar.content])
@@ -91,7 +91,32 @@ class StoredArchives:
         if signature is not None and sidecar is not None:
             await self._shelf.put_sidecar(facts.sha256, sidecar.kind, sidecar.content)
         self._signatures[facts.sha256] = signature
+        if files := extension_files(facts.manifest):
+            # Not `unpacked`: that would ask for the signature which a record has, and this is another.
+            await self._keep_files(await self._shelf.unpacked(facts.sha256), files)
         return signature
+
+    async def _keep_files(self, tree: Path, files: Mapping[str, str]) -> None:
+        """These files of an unpacked archive, by digest, as blobs of their own."""
+        for sha256, file in files.items():
+            await self._blobs.put_blob(_blocks(tree / file), expect=sha256)
+
+    async def mend_files(self) -> None:
+        """Files for instances that the store lacks, out of their archives: those of packages that an earlier
+        version installed, which kept archives only. What an archive cannot give is told and left: a start that
+        needs it says so, too. Raises what the store raises."""
+        for record in self._records():
+            files = extension_files(record.manifest)
+            held = await self._blobs.blob_sizes(files) if files else {}
+            lacking = {sha256: file for sha256, file in files.items() if sha256 not in held}
+            if not lacking:
+                continue
+            try:
+                await self._keep_files(await self.unpacked(record.sha256), lacking)
+            except CorralError as error:
+                if isinstance(error, StoreUnavailable):
+                    raise
+                _log.warning("module.extension_lacking", module=record.id, reason=str(error))
 
     async def stamp(self, record: PackageRecord) -> None:
         """Its blobs stay for a while, even if no record names them any more."""
@@ -116,11 +141,10 @@ class StoredArchives:
         path = self._shelf.path(sha256)
         if not await to_end(path.exists):
             await self._fetch(sha256)
-        tree = await self._shelf.unpacked(sha256)  # is what the digest says
         signature = self._signature(sha256)
         sidecar = await self._sidecar(signature) if signature is not None else None
-        await to_end(functools.partial(self._verifier().verify, path, sha256=sha256, sidecar=sidecar))
-        return tree
+        verify = functools.partial(self._verifier().verify, sha256=sha256, sidecar=sidecar)
+        return await self._shelf.unpacked(sha256, judge=verify)
 
     async def _fetch(self, sha256: str) -> None:
         if await self._blobs.blob_info(sha256) is None:

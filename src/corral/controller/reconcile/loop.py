@@ -15,7 +15,15 @@ from typing import Final
 
 import structlog
 
-from corral.controller.collections import CATALOG, GROUPS, INSTANCES, NODE_LEDGERS, NODES, TEMPLATES
+from corral.controller.collections import (
+    CATALOG,
+    GROUPS,
+    INSTANCES,
+    MODULE_PACKAGES,
+    NODE_LEDGERS,
+    NODES,
+    TEMPLATES,
+)
 from corral.controller.instances.service import InstanceService
 from corral.controller.instances.workspace import Workspace
 from corral.controller.ledger import Ledger
@@ -36,7 +44,7 @@ _PER_COMMIT: Final = 200
 _SHORT_SWEEP_SECONDS: Final = 0.2
 _RETRY_SECONDS: Final = 1.0
 _FLOOR: Final = "the periodic look at every group"
-_MAY_MEND: Final = frozenset({NODE_LEDGERS.name, TEMPLATES.name, CATALOG.name})
+_MAY_MEND: Final = frozenset({NODE_LEDGERS.name, TEMPLATES.name, CATALOG.name, MODULE_PACKAGES.name})
 """A change of these may give a group that fell short what it lacked."""
 _log = structlog.get_logger("corral.controller.reconcile")
 

@@ -13,7 +13,9 @@ from corral.controller.ledger import Step
 from corral.controller.sessions import handshake as greeting
 from corral.controller.sessions.door import LinkTerm, Standing, authenticated, translated
 from corral.controller.sessions.intake import Intake
-from corral.controller.sessions.session import Session, SessionFacts
+from corral.controller.sessions.node_frames import Listeners
+from corral.controller.sessions.session import Session
+from corral.controller.sessions.session_facts import SessionFacts
 from corral.domain.ids import NodeId, SessionId
 from corral.domain.records import NodeRecord
 from corral.errors import Code, CorralError, Rejected, Retryable
@@ -148,10 +150,12 @@ class DaemonService(DaemonServiceServicer):
             facts=facts,
             clock=self._clock,
             intake_of=intake_of,
-            reports=leading.reports,
-            consoles=leading.consoles,
-            files=leading.files,
-            modules=leading.modules,
+            listeners=Listeners(
+                reports=leading.reports,
+                consoles=leading.consoles,
+                files=leading.files,
+                modules=leading.modules,
+            ),
             renew=renew,
             heartbeat_seconds=self._settings.heartbeat_seconds,
             missed_pongs=self._settings.missed_pongs,
@@ -190,5 +194,6 @@ class DaemonService(DaemonServiceServicer):
             log_level=node.log_level,
             consoles=leading.consoles.positions(session.facts.node_id),
             modules=leading.modules.wanted(session.facts.node_id),
+            event_head=leading.modules.event_head(),
         )
         return ControllerMessage(handshake_ack=ack, epoch=leading.epoch)

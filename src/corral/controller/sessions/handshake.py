@@ -8,7 +8,7 @@ from typing import Final
 import msgspec
 
 from corral.controller.cluster_state import ClusterState, Stored
-from corral.controller.sessions.session import HostIdentity
+from corral.controller.sessions.session_facts import HostIdentity
 from corral.domain.events import Draft, EventType
 from corral.domain.ids import NodeId, SessionId
 from corral.domain.labels import check_labels

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import math
 from collections.abc import Callable, Collection, Sequence
 from typing import Final, Protocol
 
@@ -21,10 +22,11 @@ from corral.wire.v1.instance_pb2 import (
     SaveFilesFailed,
 )
 from corral.wire.v1.link_pb2 import DaemonMessage
-from corral.wire.v1.module_pb2 import ModuleSetEntry
-from corral.wire.v1.node_pb2 import Handshake
+from corral.wire.v1.module_pb2 import EventCursor, ModuleSetEntry
+from corral.wire.v1.node_pb2 import Handshake, NodeStatus
 from corral.wire.v1.plan_pb2 import CacheStatus, TemplateRequest
 
+_MAX_PORT: Final = 65_535
 MODULE_REPORTS: Final = frozenset({"module_state_update", "event_publish"})
 """Messages about modules that are stored."""
 MODULE_FRAMES: Final = MODULE_REPORTS | {
@@ -48,6 +50,20 @@ class LiveNode(msgspec.Struct, frozen=True, kw_only=True):
     total_disk_mb: int = 0
     instance_count: int = 0
     used_ports: tuple[int, ...] = ()
+
+
+def loaded(live: LiveNode, status: NodeStatus) -> LiveNode:
+    """The same node under the load that it tells of, as far as that can be."""
+    return msgspec.structs.replace(
+        live,
+        cpu_usage=min(1.0, max(0.0, status.cpu_usage)) if math.isfinite(status.cpu_usage) else 0.0,
+        memory_mb=max(0, status.total_memory_mb),
+        used_memory_mb=max(0, status.used_memory_mb),
+        free_disk_mb=max(0, status.free_disk_mb),
+        total_disk_mb=max(0, status.total_disk_mb),
+        instance_count=max(0, status.instance_count),
+        used_ports=tuple(port for port in status.used_ports[:_MAX_PORT] if 0 < port <= _MAX_PORT),
+    )
 
 
 class LiveNodes(Protocol):
@@ -97,6 +113,9 @@ class ModuleTraffic(Protocol):
 
     def wanted(self, node_id: NodeId) -> list[ModuleSetEntry]:
         """The modules that a connecting node shall have."""
+
+    def event_head(self) -> EventCursor:
+        """The end of the event log: where subscriptions of a node that connects now begin."""
 
     def joined(self, link: ModuleLink, hello: Handshake) -> None:
         """The node was welcomed; what it lacks is sent from now on."""

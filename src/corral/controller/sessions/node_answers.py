@@ -29,10 +29,13 @@ async def answer_of(answer: asyncio.Future[T], *, over: asyncio.Event, gone: Cor
         await asyncio.gather(ending, return_exceptions=True)
 
 
+def no_longer_leading() -> Retryable:
+    """The term is over; the next leader may be there in a moment."""
+    return Retryable(Code.NOT_LEADER, "this controller no longer leads", retry_after=1.0)
+
+
 def dismiss(answers: Iterable[asyncio.Future[Any]]) -> None:
     """The term is over: nobody will answer."""
     for answer in answers:
         if not answer.done():
-            answer.set_exception(
-                Retryable(Code.NOT_LEADER, "this controller no longer leads", retry_after=1.0)
-            )
+            answer.set_exception(no_longer_leading())

@@ -34,6 +34,8 @@ class Vital(msgspec.Struct, frozen=True, kw_only=True):
     metrics: dict[str, float] = {}
     stage: str = ""
     """What its node is doing for it, while it is prepared."""
+    waits_for: str = ""
+    """What keeps it in this stage, as its node says it; empty: nothing, it is being done."""
 
 
 class Vitals:
@@ -59,9 +61,9 @@ class Vitals:
     def ready(self, id: str, incarnation: int) -> None:
         self._change(id, incarnation, ready=True)
 
-    def stage(self, id: str, incarnation: int, stage: str) -> None:
-        """The stage a start has reached; empty when it is through."""
-        self._change(id, incarnation, stage=stage)
+    def stage(self, id: str, incarnation: int, stage: str, waits_for: str = "") -> None:
+        """The stage a start has reached, and what it waits for there; empty when it is through."""
+        self._change(id, incarnation, stage=stage, waits_for=waits_for)
 
     def players(self, id: str, incarnation: int, *, count: int, maximum: int) -> None:
         self._change(id, incarnation, players=count, max_players=maximum)
@@ -92,7 +94,7 @@ class Vitals:
         if record is None or record.incarnation != vital.incarnation:
             del self._known[id]
         elif vital.stage and record.state not in (InstanceState.SCHEDULED, InstanceState.PREPARING):
-            self._known[id] = msgspec.structs.replace(vital, stage="")
+            self._known[id] = msgspec.structs.replace(vital, stage="", waits_for="")
 
     def _change(self, id: str, incarnation: int, **fields: object) -> None:
         vital = self._vital(id, incarnation)

@@ -107,7 +107,7 @@ class ArtifactSync:
                     raise Rejected(
                         Code.ARTIFACT_NOT_FOUND,
                         f"the controller has no file for {described(artifact)}",
-                        hint="upload it to the catalog again",
+                        hint="upload it to the catalog again; for an extension, install its module again",
                     ) from error
                 if error.code not in LINE_TROUBLE:
                     raise

@@ -14,6 +14,7 @@ import msgspec
 import structlog
 
 from corral.daemon.hooks.merging import Change, difference, merge, told
+from corral.daemon.hooks.overriding import overridden
 from corral.daemon.hooks.start_values import Proposal, StartRules, StartValues, Tuning, values_of
 from corral.daemon.hooks.validation import BadChange, check_change, read_answer
 from corral.domain.module_nodes import ModuleChange
@@ -64,7 +65,15 @@ def _merged(original: StartValues, answers: dict[Scope, _Answer]) -> Tuning:
                 changes.append(told(scope.module_id, scope.version, original, answer))
         if isinstance(answer, ModuleChange):
             changes.append(answer)
-    return Tuning(values=merge(original, taken) if taken else original, changes=tuple(changes))
+    if not taken:
+        return Tuning(values=original, changes=tuple(changes))
+    lost = overridden(original, taken)
+    return Tuning(
+        values=merge(original, taken),
+        changes=tuple(
+            msgspec.structs.replace(each, overridden=lost.get(each.module, ())) for each in changes
+        ),
+    )
 
 
 async def _asked(

@@ -7,16 +7,19 @@ it ended. Nothing it does, or leaves undone, keeps a run from starting or ending
 from __future__ import annotations
 
 import asyncio
-import contextlib
-from collections.abc import Callable, Coroutine, Iterable
-from typing import Any, Final, Protocol
+import datetime as dt
+from collections.abc import Callable, Collection, Coroutine, Iterable
+from typing import Any, Final, NamedTuple, Protocol
 
 import msgspec
 import structlog
 
 from corral.daemon.hooks.asking import STARTING, ask
+from corral.daemon.hooks.ends import End, EndFile
+from corral.daemon.hooks.owed_ends import OwedEnds
 from corral.daemon.hooks.start_values import Proposal, Tuning, values_of
-from corral.daemon.hooks.telling import STOPPING, TOLD, Lane
+from corral.daemon.hooks.telling import STOPPED, STOPPING, TOLD, Lane
+from corral.daemon.hooks.waiting_word import WaitingWord
 from corral.modules.scope import Scope
 from corral.sdk.instances import ExitInfo, InstanceHandle
 from corral.system.clock import Clock
@@ -24,8 +27,6 @@ from corral.system.clock import Clock
 _UNSETTLED: Final = "the node's modules: they were not settled when the start could not wait any longer"
 _GATE_SHARE: Final = 0.5
 """Of what a start has left; the rest is for its modules' hooks, and what then remains for itself."""
-_BACK_SECONDS: Final = 15.0
-"""Ends are kept so long for a module whose process died, or that was stopped: it may come again."""
 _log = structlog.get_logger("corral.daemon.hooks")
 
 
@@ -35,40 +36,32 @@ class StartModules(Protocol):
     def serving(self) -> list[Scope]:
         """Those that are ACTIVE."""
 
+    def wanted(self) -> Collection[str]:
+        """Those that shall run, whether they do or not; what an operator holds back is not among them."""
+
+    def served_since(self, moment: dt.datetime | None) -> Collection[str]:
+        """Of those that shall run: which were ACTIVE at any time from this moment on, also before this daemon's
+        time."""
+
     async def settled(self) -> tuple[str, ...]:
         """Waits until the modules are as they should be, for a bounded time; returns those that are not,
         each with why. Returns at once when there is nothing to wait for."""
 
+    def awaited(self) -> tuple[str, ...]:
+        """What `settled` waits for at the moment, as `ID: why`."""
 
-class _End:
-    """The end of a run, and who was told of it."""
 
-    def __init__(self, run: str, handle: InstanceHandle, exit: ExitInfo) -> None:
-        self.run = run
-        self._handle = handle
-        self._exit = exit
-        self._telling: dict[Lane, asyncio.Future[bool] | None] = {}
+class _Live(NamedTuple):
+    """A run that has its process."""
 
-    def tell(self, lane: Lane) -> None:
-        """Once for each module: again only when its process was gone before it could be called."""
-        if lane not in self._telling and not self._was_told(lane.scope.module_id):
-            self._telling[lane] = lane.tell_stopped(self.run, self._handle, self._exit)
-
-    def _was_told(self, module_id: str) -> bool:
-        return any(
-            telling is not None and telling.done() and not telling.cancelled() and telling.result()
-            for lane, telling in self._telling.items()
-            if lane.scope.module_id == module_id
-        )
-
-    async def heard(self) -> None:
-        for telling in list(self._telling.values()):
-            if telling is not None:
-                await telling
+    present: Callable[[], InstanceHandle]
+    hearers: set[str]
+    """Modules that were ACTIVE in its life."""
 
 
 class InstanceHooks:
-    """One for the daemon. `module_serves` hears of each module that becomes ACTIVE; `close` is the end."""
+    """One for the daemon. `module_serves` hears of each module that becomes ACTIVE, `module_unwanted` of each that
+    shall not run any more; `close` is the end."""
 
     def __init__(self, *, modules: StartModules, budget_seconds: float, clock: Clock) -> None:
         self.budget_seconds = budget_seconds
@@ -76,24 +69,26 @@ class InstanceHooks:
         self._modules = modules
         self._clock = clock
         self._lanes: dict[Scope, Lane] = {}
-        self._live: dict[str, Callable[[], InstanceHandle]] = {}
-        self._ends: dict[str, _End] = {}
-        """Those that modules which are about to come up shall hear of."""
-        self._away: dict[str, float] = {}
-        """Modules that were ACTIVE a moment ago, and until when ends are kept for them."""
-        self._returned = asyncio.Event()
-        """Set, and replaced, when a module has become ACTIVE."""
+        self._live: dict[str, _Live] = {}
+        self._ends: dict[str, End] = {}
+        """Those that are being told; modules that come up meanwhile hear of them, too."""
+        self._hears_ends: dict[str, bool] = {}
+        """Of the modules that were ACTIVE under this daemon, whether they have the hook."""
+        self._owed = OwedEnds(self._spawn)
         self._tasks: set[asyncio.Task[None]] = set()
         self._closed = False
         self._ended_modules = False
         """Closed, with modules that were ACTIVE: they end with the daemon."""
 
     # --- a start --------------------------------------------------------------------------------
-    async def starting(self, proposal: Proposal, *, patience: float) -> Tuning:
+    async def starting(
+        self, proposal: Proposal, *, patience: float, waits: Callable[[str], None] = lambda _: None
+    ) -> Tuning:
         """What the modules make of a start. `patience`: the start has so many seconds left in all; at least a
-        quarter of them is left on return."""
+        quarter of them is left on return. `waits` hears what it waits for, if it lasts; empty: it goes on."""
         until = self._clock.monotonic() + patience
-        missing = await self._gate(patience * _GATE_SHARE)
+        with WaitingWord(self._modules.awaited, waits):
+            missing = await self._gate(patience * _GATE_SHARE)
         tuning = Tuning(values=values_of(proposal.spec))
         scopes = [scope for scope in self._modules.serving() if STARTING in scope.hooks]
         if scopes and not self._closed:
@@ -119,9 +114,11 @@ class InstanceHooks:
     def started(self, run: str, present: Callable[[], InstanceHandle], *, adopted: bool = False) -> None:
         """It has its process; `present` gives it as it is when asked. Modules that become ACTIVE later hear of
         it then, until it has ended."""
-        self._live[run] = present
         handle = msgspec.structs.replace(present(), adopted=adopted)
+        before = self._modules.served_since(handle.started_at) if adopted else ()
+        live = self._live[run] = _Live(present, set(before))
         for lane in self._serving_lanes():
+            live.hearers.add(lane.scope.module_id)
             lane.tell_started(run, handle)
 
     def stopping(self, handle: InstanceHandle) -> asyncio.Future[Any] | None:
@@ -129,70 +126,79 @@ class InstanceHooks:
         telling = [lane.tell(STOPPING, handle) for lane in self._serving_lanes()]
         return _all(heard for heard in telling if heard is not None)
 
-    def stopped(self, run: str, handle: InstanceHandle, exit: ExitInfo, told: Callable[[], None]) -> None:
-        """It has ended. `told` is called when nobody is left to hear it; never, when we end before."""
-        self._live.pop(run, None)
+    def stopped(self, run: str, handle: InstanceHandle, exit: ExitInfo, file: EndFile) -> None:
+        """It has ended. Who should hear it and is away is owed it; `file` knows afterwards. When we end before
+        that, the next daemon tells it anew."""
+        live = self._live.pop(run, None)
         if self._closed:
             return
-        end = self._ends[run] = _End(run, handle, exit)
+        hearers = live.hearers if live is not None else set(self._modules.served_since(handle.started_at))
+        end = self._ends[run] = End(run, handle, exit, file=file, hearers=hearers)
         for lane in self._serving_lanes():
             end.tell(lane)
-        self._spawn(self._see_told(end, told), f"hooks/stopped/{run}")
+        self._spawn(self._see_told(end), f"hooks/stopped/{run}")
 
-    async def _see_told(self, end: _End, told: Callable[[], None]) -> None:
-        """Who comes up with the daemon, or comes back from a death, hears of what ended before it, too."""
+    async def _see_told(self, end: End) -> None:
+        """Who comes up with the daemon hears of what ended before it, too."""
         try:
             await self._modules.settled()
             for lane in self._serving_lanes():
                 end.tell(lane)
             await end.heard()
-            await self._all_back()
-            await end.heard()
         finally:
             del self._ends[end.run]
-        await asyncio.to_thread(told)
+        wanted = self._modules.wanted()
+        owed = {id for id in end.untold() if id in wanted and self._hears_ends.get(id, True)}
+        self._owed.add(end.run, end.file, owed)
 
-    async def _all_back(self) -> None:
-        """Until no module is away that may come back, for a bounded time."""
-        self._serving_lanes()
-        until = self._clock.monotonic() + _BACK_SECONDS
-        while (left := min(until, max(self._away.values(), default=0.0)) - self._clock.monotonic()) > 0:
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(left):
-                    await self._returned.wait()
+    def still_owed(self, run: str, file: EndFile, modules: Iterable[str]) -> None:
+        """A daemon before us left this: an end that these modules have yet to hear. Before any that is new."""
+        owed, wanted = set(modules), self._modules.wanted()
+        still = {id for id in owed if id in wanted}
+        self._owed.add(run, file, still, kept=still == owed)
+        for lane in self._serving_lanes():  # they may be up before we have read what they are owed
+            self._owed.tell_one(lane, run)
 
     def module_serves(self, scope: Scope) -> None:
         """It has become ACTIVE, for the first time or anew: it hears of every run that lives, and before of
-        those that have just ended."""
+        those ends that it is owed."""
         former = self._lanes.pop(scope, None)
         if former is not None:
             former.retired = True
-        self._away.pop(scope.module_id, None)
-        self._returned.set()
-        self._returned = asyncio.Event()
         lane = self._lane(scope)
+        if not self._hears_ends.get(scope.module_id, True):
+            self._owed.dismiss(scope.module_id)
         if lane is None:
             return
+        self._owed.tell(lane)
         for end in self._ends.values():
             end.tell(lane)
-        for run, present in list(self._live.items()):
-            lane.tell_started(run, msgspec.structs.replace(present(), adopted=True))
+        for run, live in list(self._live.items()):
+            live.hearers.add(scope.module_id)
+            lane.tell_started(run, msgspec.structs.replace(live.present(), adopted=True))
+
+    def module_unwanted(self, module_id: str) -> None:
+        """An operator holds it back or took it away: it is owed nothing more, of no run."""
+        for live in self._live.values():
+            live.hearers.discard(module_id)
+        for end in self._ends.values():
+            end.hearers.discard(module_id)
+        self._hears_ends.pop(module_id, None)
+        self._owed.dismiss(module_id)
 
     def _serving_lanes(self) -> list[Lane]:
         """Of the modules that are ACTIVE now; those of others are forgotten."""
         serving = [scope for scope in self._modules.serving() if not scope.process.death.done()]
-        here = {scope.module_id for scope in serving}
         for scope, lane in list(self._lanes.items()):
             if not lane.live:
                 lane.retired = True
                 del self._lanes[scope]
-                if scope.module_id not in here:
-                    self._away[scope.module_id] = self._clock.monotonic() + _BACK_SECONDS
         found = [self._lane(scope) for scope in serving]
         return [lane for lane in found if lane is not None]
 
     def _lane(self, scope: Scope) -> Lane | None:
         """None for a module that has none of these hooks."""
+        self._hears_ends[scope.module_id] = STOPPED in scope.hooks
         if self._closed or not TOLD & scope.hooks:
             return None
         lane = self._lanes.get(scope)
@@ -212,11 +218,13 @@ class InstanceHooks:
         self._lanes.clear()
         self._live.clear()
 
-    def _spawn(self, work: Coroutine[Any, Any, None], name: str) -> asyncio.Task[None]:
+    def _spawn(self, work: Coroutine[Any, Any, None], name: str) -> None:
+        if self._closed:  # the next daemon does it
+            work.close()
+            return
         task = asyncio.create_task(work, name=name)
         self._tasks.add(task)
         task.add_done_callback(self._ended)
-        return task
 
     def _ended(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)

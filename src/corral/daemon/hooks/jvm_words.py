@@ -42,6 +42,13 @@ _REFUSED_BEGINNINGS: Final = (
 """The same in other words, and files of arguments."""
 
 
+_SIZES: Final = ("-Xmx", "-Xms", "-Xmn", "-Xss")
+_COLLECTED: Final = frozenset(
+    {"CompileCommand", "CompileOnly", "ControlIntrinsic", "DisableIntrinsic", "OnError", "OnOutOfMemoryError"}
+)
+"""Flags of which each one counts, and not the last alone."""
+
+
 def is_java(program: str) -> bool:
     return posixpath.basename(program) == "java"
 
@@ -69,6 +76,17 @@ def refusal(unit: Unit) -> str:
     if word in PAIRED and (len(unit) == 1 or unit[1].startswith("-") or not unit[1]):
         return f"'{word}' without its value"
     return ""
+
+
+def setting_of(unit: Unit) -> str:
+    """What an option sets, where the last one in a command counts; empty: it stands beside others."""
+    word = unit[0]
+    if word.startswith("-D"):
+        return word.partition("=")[0]
+    if word.startswith("-XX:"):
+        name = word.removeprefix("-XX:").lstrip("+-").partition("=")[0]
+        return "" if name in _COLLECTED else f"-XX:{name}"
+    return next((size for size in _SIZES if word.startswith(size)), "")
 
 
 def launcher_part(args: Sequence[str]) -> int | None:

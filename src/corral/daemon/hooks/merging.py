@@ -68,8 +68,8 @@ def merge(original: StartValues, changes: Mapping[str, Change]) -> StartValues:
             env.pop(name, None)
         env |= change.env_set
     return StartValues(
-        jvm_args=_applied(units(original.jvm_args), [change.jvm_args for change in ordered]),
-        args=_applied(_single(original.args), [change.args for change in ordered]),
+        jvm_args=_flat(placed(units(original.jvm_args), {id: each.jvm_args for id, each in changes.items()})),
+        args=_flat(placed(_single(original.args), {id: each.args for id, each in changes.items()})),
         env=env,
     )
 
@@ -140,19 +140,23 @@ def _kept(old: Sequence[Unit], new: Sequence[Unit]) -> list[tuple[int, int]]:
     return pairs
 
 
-def _applied(original: Sequence[Unit], changes: Sequence[Edits]) -> tuple[str, ...]:
-    gone = frozenset[int]().union(*(change.removed for change in changes))
-    added: dict[int, list[Unit]] = {}
-    for change in changes:
-        for place, unit in change.added:
-            added.setdefault(place, []).append(unit)
-    merged: list[str] = []
+def placed(original: Sequence[Unit], changes: Mapping[str, Edits]) -> list[tuple[str, Unit]]:
+    """What comes out, each unit with the module that added it; empty: the original has it."""
+    gone = frozenset[int]().union(*(change.removed for change in changes.values()))
+    added: dict[int, list[tuple[str, Unit]]] = {}
+    for id in sorted(changes):
+        for place, unit in changes[id].added:
+            added.setdefault(place, []).append((id, unit))
+    merged: list[tuple[str, Unit]] = []
     for place in range(len(original) + 1):
-        for unit in added.get(place, ()):
-            merged += unit
+        merged += added.get(place, ())
         if place < len(original) and place not in gone:
-            merged += original[place]
-    return tuple(merged)
+            merged.append(("", original[place]))
+    return merged
+
+
+def _flat(merged: Sequence[tuple[str, Unit]]) -> tuple[str, ...]:
+    return tuple(word for _, unit in merged for word in unit)
 
 
 def _removed(original: Sequence[Unit], change: Edits) -> tuple[str, ...]:

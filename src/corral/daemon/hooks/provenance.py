@@ -64,13 +64,17 @@ def _by_length(pair: tuple[str, str]) -> int:
 def _shown(change: ModuleChange, hidden: list[tuple[str, str]]) -> ModuleChange:
     lists = {field: _cut(getattr(change, field), hidden) for field in _LISTS}
     dropped = _masked(change.dropped, hidden)[:_LONGEST_REASON]
-    return msgspec.structs.replace(change, dropped=dropped, **lists)
+    lost = tuple(
+        msgspec.structs.replace(each, name=_short(each.name, hidden))
+        for each in change.overridden[:_MOST_SHOWN]
+    )
+    return msgspec.structs.replace(change, dropped=dropped, overridden=lost, **lists)
 
 
 def _counted(change: ModuleChange, dropped: str) -> ModuleChange:
     counts = {field: len(getattr(change, field)) for field in _LISTS}
     lists = {field: (f"… {count} of them",) if count else () for field, count in counts.items()}
-    return msgspec.structs.replace(change, dropped=dropped[:_LONGEST_SHOWN], **lists)
+    return msgspec.structs.replace(change, dropped=dropped[:_LONGEST_SHOWN], overridden=(), **lists)
 
 
 def _size(change: ModuleChange) -> int:
@@ -78,10 +82,14 @@ def _size(change: ModuleChange) -> int:
 
 
 def _cut(words: tuple[str, ...], hidden: list[tuple[str, str]]) -> tuple[str, ...]:
-    shown = [_masked(word, hidden) for word in words[:_MOST_SHOWN]]
-    shown = [word if len(word) <= _LONGEST_SHOWN else f"{word[:_LONGEST_SHOWN]}…" for word in shown]
+    shown = [_short(word, hidden) for word in words[:_MOST_SHOWN]]
     more = len(words) - _MOST_SHOWN
     return (*shown, f"… and {more} more") if more > 0 else tuple(shown)
+
+
+def _short(word: str, hidden: list[tuple[str, str]]) -> str:
+    word = _masked(word, hidden)
+    return word if len(word) <= _LONGEST_SHOWN else f"{word[:_LONGEST_SHOWN]}…"
 
 
 def _masked(text: str, hidden: list[tuple[str, str]]) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, Final, NamedTuple
 
 import structlog
@@ -28,11 +28,13 @@ _log = structlog.get_logger("corral.daemon.hooks")
 
 Spawn = Callable[[Coroutine[Any, Any, None], str], object]
 """Makes a task that its owner ends at the latest with itself."""
+Fetch = Callable[[], Awaitable[dict[str, Any] | None]]
+"""What a hook is called with, asked for when its turn has come; None: there is nothing to tell any more."""
 
 
 class _Word(NamedTuple):
     hook: str
-    values: dict[str, Any]
+    values: dict[str, Any] | Fetch
     done: asyncio.Future[bool]
     """Over, one way or another: whether the module was called, or was gone before. Cancelled when it is not
     over and never will be."""
@@ -64,15 +66,22 @@ class Lane:
         self._begun.discard(run)
         return self.tell(STOPPED, handle, exit=exit)
 
+    def tell_owed(self, id: str, fetch: Fetch) -> asyncio.Future[bool] | None:
+        """The end of an earlier run of this instance. It is fetched when its turn has come: many of them cost
+        no more than their places in the queue."""
+        return self._add(STOPPED, id, fetch)
+
     def tell(self, hook: str, handle: InstanceHandle, **more: object) -> asyncio.Future[bool] | None:
-        """Behind what it still has to hear about this instance; None: it does not want to hear it."""
+        """Behind what it still has to hear about this instance; None: it does not want to hear it, or cannot."""
+        return self._add(hook, handle.instance_id, {"handle": handle, **more})
+
+    def _add(self, hook: str, id: str, values: dict[str, Any] | Fetch) -> asyncio.Future[bool] | None:
         if hook not in self.scope.hooks or not self.live:
             return None
-        id = handle.instance_id
         if self._words >= _MOST_WORDS:  # runs come and go faster than it listens
             _log.error("hooks.too_many_waiting", module=self.scope.module_id, instance=id, hook=hook)
             return None
-        word = _Word(hook, {"handle": handle, **more}, asyncio.get_running_loop().create_future())
+        word = _Word(hook, values, asyncio.get_running_loop().create_future())
         self._words += 1
         words = self._waiting.get(id)
         if words is None:
@@ -99,12 +108,17 @@ class Lane:
 
     async def _call(self, id: str, word: _Word) -> bool:
         """With the module's own deadline, and blamed on it: nobody else was late. False: it was gone already."""
+        if not self.live:
+            return False
+        values = word.values if isinstance(word.values, dict) else await word.values()
+        if values is None:
+            return True
         while self.live:
             try:
                 await self.scope.call(
                     word.hook,
                     HOOK_PREFIX + word.hook,
-                    HookArguments(values=word.values),
+                    HookArguments(values=values),
                     answer=HookAnswer,
                     deadline=self.scope.hook_deadline,
                 )

@@ -58,23 +58,17 @@ class CachedArchives:
         return await to_end(has_digest, self._shelf.path(sha256), sha256)
 
     async def receive(self, archive: Path, *, sha256: str, sidecar: Sidecar | None) -> Received:
-        """Keep an archive, if it is what it should be: ARTIFACT_DIGEST_MISMATCH,
-        SIGNATURE_VERIFICATION_FAILED, or what `inspect_archive` raises; nothing is kept then. Without a sidecar
-        the one counts that lies beside its place, if any."""
-        if not await to_end(has_digest, archive, sha256):
-            raise Rejected(
-                Code.ARTIFACT_DIGEST_MISMATCH,
-                f"what came is not the archive {sha256}",
-                hint="it was changed or cut on its way; it is fetched again at the next session",
-            )
-        received = await self._proven(archive, sha256=sha256, sidecar=sidecar)
-        await self._shelf.put(archive, expect=sha256)
+        """Move an archive here, if it is what it should be: ARTIFACT_DIGEST_MISMATCH,
+        SIGNATURE_VERIFICATION_FAILED, or what `inspect_archive` raises; it stays where it is then. Without a
+        sidecar the one counts that lies beside its place, if any."""
+        received = await to_end(self._prove, archive, sha256, sidecar)
+        await self._shelf.take(archive, expect=sha256)
         await self._keep_sidecar(sha256, sidecar)
         return received
 
     async def recall(self, *, sha256: str, sidecar: Sidecar | None) -> Received:
         """The same for an archive that `holds` found."""
-        received = await self._proven(self._shelf.path(sha256), sha256=sha256, sidecar=sidecar)
+        received = await to_end(self._prove, self._shelf.path(sha256), sha256, sidecar)
         await self._keep_sidecar(sha256, sidecar)
         return received
 
@@ -82,13 +76,17 @@ class CachedArchives:
         if sidecar is not None:
             await self._shelf.put_sidecar(sha256, sidecar.kind, sidecar.content)
 
-    async def _proven(self, archive: Path, *, sha256: str, sidecar: Sidecar | None) -> Received:
-        """Signed first, looked into afterwards."""
-        sidecar = sidecar or await to_end(sidecar_beside, self._shelf.path(sha256))
-        signature = await to_end(
-            functools.partial(self._verifier().verify, archive, sha256=sha256, sidecar=sidecar)
-        )
-        facts = await to_end(functools.partial(inspect_archive, archive, max_bytes=self._max_bytes))
+    def _prove(self, archive: Path, sha256: str, sidecar: Sidecar | None) -> Received:
+        """Its digest and its signature first, looked into afterwards."""
+        if not has_digest(archive, sha256):
+            raise Rejected(
+                Code.ARTIFACT_DIGEST_MISMATCH,
+                f"what came is not the archive {sha256}",
+                hint="it was changed or cut on its way; it is fetched again at the next session",
+            )
+        sidecar = sidecar or sidecar_beside(self._shelf.path(sha256))
+        signature = self._verifier().verify(archive, sha256=sha256, sidecar=sidecar)
+        facts = inspect_archive(archive, max_bytes=self._max_bytes)
         if signature is None and sidecar is not None:
             signature = SignatureFacts(kind=sidecar.kind)
         if signature is not None:
@@ -99,15 +97,15 @@ class CachedArchives:
     async def unpacked(self, sha256: str) -> Path:
         """Part of `ArchiveSupply`."""
         with self.pinned(sha256):
-            tree = await self._shelf.unpacked(sha256)  # is what the digest says
-            await to_end(self._check_signature, sha256)
+            tree = await self._shelf.unpacked(
+                sha256, judge=functools.partial(self._check_signature, sha256=sha256)
+            )
             if self._run_as and os.geteuid() == 0:
                 await to_end(self._let_pass)
             return tree
 
-    def _check_signature(self, sha256: str) -> None:
-        path = self._shelf.path(sha256)
-        self._verifier().verify(path, sha256=sha256, sidecar=sidecar_beside(path))
+    def _check_signature(self, archive: Path, *, sha256: str) -> None:
+        self._verifier().verify(archive, sha256=sha256, sidecar=sidecar_beside(archive))
 
     def _let_pass(self) -> None:
         """Modules run as somebody else, who has to come as far as their trees; what else lies on the way is

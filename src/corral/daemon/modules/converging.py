@@ -8,11 +8,12 @@ from typing import Any, Final
 import msgspec
 import structlog
 
+from corral.daemon.modules.adjusting import Adjusting, checked_settings
 from corral.daemon.modules.cached_archives import CachedArchives, Received
-from corral.daemon.modules.disk_book import DiskBook, Refusal, SettingsRefusal, SignatureRefusal
+from corral.daemon.modules.disk_book import DiskBook, Refusal, SignatureRefusal
 from corral.daemon.modules.incoming import Incoming
 from corral.daemon.modules.reports import lost_archive, signature_answered
-from corral.daemon.modules.wanted import Settings, Wanted, WantedPackage
+from corral.daemon.modules.wanted import Wanted, WantedPackage
 from corral.domain.module_manifest import Manifest, ModuleHost
 from corral.domain.module_phases import ModuleIntent, ModulePhase
 from corral.domain.module_records import PackageRecord
@@ -22,7 +23,6 @@ from corral.modules.archive_reading import ArchiveFacts
 from corral.modules.archive_refusals import too_large
 from corral.modules.engine import ModuleEngine
 from corral.modules.manifest_reading import read_manifest
-from corral.modules.settings import check_settings
 from corral.modules.upgrade import UpgradeFailed
 from corral.sdk.version import SDK_VERSION
 from corral.signing import sidecar_digest
@@ -71,18 +71,28 @@ class Converging:
         self._max_bytes = max_bytes
         self._clock = clock
         self._forget = forget
+        self._adjusting = Adjusting(engine, book)
 
     async def bring_about(self, id: str, wanted: Wanted, patiently: Obtain) -> None:
         """Raises what stood in the way; then what came before it is done. Retryable: try again."""
         if wanted.gone:
             await self._remove(id)
             return
+        known, before = self._book.package(id), self._book.find(id)
+        wanted = wanted.beyond(recovered_ms=known.recovered_ms, reloaded_ms=known.reloaded_ms)
         trouble: Rejected | None = None
         if wanted.package is not None:
-            await self._bring(id, wanted, wanted.package, patiently)
+            try:
+                await self._bring(id, wanted, wanted.package, patiently)
+            except Rejected:
+                await self._book.carried_out(id, recovered_ms=wanted.recover_ms)
+                raise
             trouble = await self._sign_anew(id, wanted.package, patiently)
-        if self._book.find(id) is not None:
-            await self._adjust(id, wanted)
+        after = self._book.find(id)
+        if after is not None:
+            mended = wanted.package is not None and lost_archive(before)
+            fresh = before is None or before.sha256 != after.sha256 or mended
+            await self._adjusting.adjust(id, wanted, fresh=fresh)
         elif wanted.package is None:
             _log.warning("module.order_ignored", module=id, reason="it is not installed on this node")
         if trouble is not None:
@@ -108,7 +118,7 @@ class Converging:
         if record is None and await self._declined(id, package):
             return
         if record is not None and wanted.intent not in (None, ModuleIntent.ACTIVE):
-            await self._follow_intent(record, wanted)  # not only after an archive that takes its time
+            await self._adjusting.follow_intent(record, wanted)  # an archive may take its time
         with self._archives.pinned(package.sha256, *([record.sha256] if record else [])):
             try:
                 received = await self._obtained(id, package, patiently)
@@ -152,8 +162,8 @@ class Converging:
         return None
 
     async def _declined(self, id: str, package: WantedPackage) -> bool:
-        """By the frame's word, which counts only here."""
-        if not package.manifest_text:
+        """By the frame's word, which counts only here: it saves the way of an archive that would be of no use."""
+        if package.content or not package.manifest_text:
             return False
         try:
             manifest = await to_end(read_manifest, package.manifest_text)
@@ -171,9 +181,7 @@ class Converging:
             path = await self._incoming.write(sha256, package.content)
         else:
             path = await patiently(self._incoming.fetch(id, sha256=sha256, size=package.size), sha256)
-        received = await self._archives.receive(path, sha256=sha256, sidecar=sidecar)
-        await self._incoming.drop(sha256)
-        return received
+        return await self._archives.receive(path, sha256=sha256, sidecar=sidecar)
 
     async def _mind_refusal(self, id: str, package: WantedPackage, error: Rejected) -> None:
         """The old version runs on. What may succeed by itself is not held against the archive."""
@@ -220,7 +228,7 @@ class Converging:
     ) -> PackageRecord:
         facts, now = received.facts, self._clock.now()
         given = wanted.settings.values if wanted.settings else current.settings if current else {}
-        settings = await to_end(check_settings, facts.manifest.config, given)
+        settings = await checked_settings(facts.manifest, given)
         intent = wanted.intent or (current.intent if current else ModuleIntent.ACTIVE)
         return PackageRecord(
             id=facts.manifest.id,
@@ -235,45 +243,6 @@ class Converging:
             installed_at=current.installed_at if current else now,
             updated_at=now,
         )
-
-    async def _adjust(self, id: str, wanted: Wanted) -> None:
-        """Intent, settings, and what was asked for beyond them."""
-        record = self._require(id)
-        await self._follow_intent(record, wanted)
-        if wanted.settings is not None:
-            await self._follow_settings(id, wanted.settings, wanted)
-        elif wanted.reload:
-            await self._engine.reload(id, self._require(id).settings)
-        if wanted.recover and self._require(id).phase is ModulePhase.FAILED:
-            await self._engine.recover(id)
-
-    async def _follow_intent(self, record: PackageRecord, wanted: Wanted) -> None:
-        intent = wanted.intent or record.intent
-        reason = wanted.paused_reason if wanted.intent is ModuleIntent.PAUSED else ""
-        if wanted.intent is not None and (intent, reason) != (record.intent, record.paused_reason):
-            await self._engine.want(record.id, intent, paused_reason=reason)
-
-    async def _follow_settings(self, id: str, settings: Settings, wanted: Wanted) -> None:
-        """What the module did not take once it is not given again, unless an operator asks for it; that it did
-        not stands with its state."""
-        record, refused = self._require(id), self._book.package(id).settings_refused
-        known = refused is not None and refused.sha256 == settings.sha256
-        if known and not (wanted.reload or wanted.recover):
-            return
-        try:
-            checked = await to_end(check_settings, record.manifest.config, settings.values)
-            if checked != record.settings or wanted.reload:
-                await self._engine.reload(id, checked)
-        except Rejected as error:
-            await self._book.refuse_settings(id, SettingsRefusal(sha256=settings.sha256, error=str(error)))
-            raise
-        await self._book.note_settings(id, settings.sha256)
-
-    def _require(self, id: str) -> PackageRecord:
-        record = self._book.find(id)
-        if record is None:
-            raise Rejected(Code.NOT_FOUND, f"module '{id}' is not installed on this node")
-        return record
 
 
 def _told(error: Rejected) -> str:

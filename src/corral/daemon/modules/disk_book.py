@@ -2,7 +2,8 @@
 or not begun. What is told to the controller is told once it is on disk.
 
 Beside the record a file holds what only the node knows of a module: an archive that did not come up here, which
-settings the controller gave last, why the module did not take them, and a signature that does not hold here.
+settings the controller gave last, why the module did not take them, a signature that does not hold here, and
+which wishes of operators were carried out.
 """
 
 from __future__ import annotations
@@ -71,6 +72,9 @@ class NodePackage(msgspec.Struct, frozen=True, kw_only=True):
     """Not offered to the module again until they are others, its archive is, or an operator asks for it."""
     signature_refused: SignatureRefusal | None = None
     """Of the archive in the record."""
+    recovered_ms: int = 0
+    reloaded_ms: int = 0
+    """Wishes of operators that were carried out last, by the moments at which they were asked for."""
 
 
 Kept = Callable[[NodePackage, NodePackage, str], None]
@@ -152,7 +156,13 @@ class DiskBook:
             before = self.package(record.id)
             if before.record is not None:
                 raise Rejected(Code.ALREADY_EXISTS, f"module '{record.id}' is installed already")
-            await self._store(before, NodePackage(id=record.id, record=record))
+            after = NodePackage(
+                id=record.id,
+                record=record,
+                recovered_ms=before.recovered_ms,  # of an archive that was refused before this one
+                reloaded_ms=before.reloaded_ms,
+            )
+            await self._store(before, after)
             return record
 
     async def remove(self, id: str, *, reason: str) -> None:
@@ -215,6 +225,18 @@ class DiskBook:
             before = self.package(id)
             after = msgspec.structs.replace(before, signature_refused=refusal)
             if before.record is not None and after != before:
+                await self._store(before, after)
+
+    async def carried_out(self, id: str, *, recovered_ms: int = 0, reloaded_ms: int = 0) -> None:
+        """The wishes of operators that these moments name, and all before them."""
+        async with self._turn(id):
+            before = self.package(id)
+            after = msgspec.structs.replace(
+                before,
+                recovered_ms=max(before.recovered_ms, recovered_ms),
+                reloaded_ms=max(before.reloaded_ms, reloaded_ms),
+            )
+            if after != before and id in self._packages:
                 await self._store(before, after)
 
     # --- the disk -------------------------------------------------------------------------------

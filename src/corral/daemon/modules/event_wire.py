@@ -9,6 +9,7 @@ import msgspec
 
 from corral.domain.events import Cursor, Event, EventType
 from corral.wire.v1.module_pb2 import EventCursor, ModuleEvent
+from corral.wire.v1.node_pb2 import HandshakeAck
 
 
 class _Told(msgspec.Struct, frozen=True, kw_only=True):
@@ -24,7 +25,16 @@ _DECODER = msgspec.json.Decoder(_Told)
 
 
 def read_cursor(frame: ModuleEvent) -> Cursor | None:
-    return Cursor(frame.cursor.epoch, frame.cursor.sequence) if frame.HasField("cursor") else None
+    return _cursor(frame.cursor) if frame.HasField("cursor") else None
+
+
+def read_head(ack: HandshakeAck) -> Cursor | None:
+    """Where the log ended when the session began; None from a controller that does not say."""
+    return _cursor(ack.event_head) if ack.HasField("event_head") else None
+
+
+def _cursor(told: EventCursor) -> Cursor:
+    return Cursor(told.epoch, told.sequence)
 
 
 def read_event(frame: ModuleEvent, cursor: Cursor) -> Event:

@@ -59,6 +59,10 @@ class Gate:
                     await (self._news.wait() if self._awaited else engine.rest())
             except TimeoutError:
                 break
+        return self.awaited(told)
+
+    def awaited(self, told: Callable[[str], str]) -> tuple[str, ...]:
+        """What is on its way now, as `passed` names it."""
         return tuple(f"{id}: {told(id) or why}" for id, why in sorted(self._awaited))
 
     def _tell(self) -> None:

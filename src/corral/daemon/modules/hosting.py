@@ -5,12 +5,14 @@ from __future__ import annotations
 
 import asyncio
 import collections
+import datetime as dt
 import functools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
 import structlog
 
+from corral.daemon.hooks.attendance import is_wanted, served_since
 from corral.daemon.link.connection import Connection
 from corral.daemon.link.link import Order
 from corral.daemon.modules.cached_archives import CachedArchives
@@ -21,12 +23,12 @@ from corral.daemon.modules.incoming import Incoming
 from corral.daemon.modules.reception import Reception
 from corral.daemon.modules.reports import set_entry, state_updates
 from corral.domain.module_manifest import ModuleHost
-from corral.domain.module_phases import ModuleIntent, ModulePhase
+from corral.domain.module_phases import ModulePhase
 from corral.domain.module_records import PackageRecord
 from corral.modules.engine import ModuleEngine
 from corral.modules.module_log import ModuleLogs
 from corral.modules.module_metrics import ModuleMetrics
-from corral.modules.operations import NoticeHandler, Operation
+from corral.modules.operations import Operation
 from corral.modules.process import ProcessHouse
 from corral.modules.remote_capabilities import RemoteCapabilities
 from corral.modules.scheduling import ModuleSchedules
@@ -53,25 +55,27 @@ class NodeModules:
         node_id: str,
         report: Callable[[DaemonMessage], None],
         operations: Sequence[Operation] = (),
-        notices: Mapping[str, NoticeHandler] | None = None,
         remote: RemoteCapabilities | None = None,
         on_serving: Callable[[Scope], None] = lambda _: None,
         on_gone: Callable[[], None] = lambda: None,
+        on_unwanted: Callable[[str], None] = lambda _: None,
         clock: Clock,
         entropy: Entropy,
     ) -> None:
-        """`report` takes what the controller must not miss. `on_gone` is called after each module that went."""
+        """`report` takes what the controller must not miss. `on_gone` is called after each module that went,
+        `on_unwanted` with each that shall not run any more: deactivated, paused or gone."""
         settings, place = config.modules, config.data / "modules"
         self._settings = settings
         self._report = report
         self._on_gone = on_gone
+        self._on_unwanted = on_unwanted
         self._clock = clock
         self._verifier: Verifier | None = None
         self._booting: asyncio.Task[None] | None = None
         self.logs: Final = ModuleLogs(clock=clock)
         self.metrics: Final = ModuleMetrics()
         self._book = DiskBook(place / "records", clock=clock, kept=self._kept)
-        self._house = ProcessHouse(directory=place / "processes", clock=clock, entropy=entropy)
+        self._house = ProcessHouse(directory=place / "processes", within=place, clock=clock, entropy=entropy)
         self._archives = CachedArchives(
             config.data / "cache" / "modules" / "artifacts",
             verifier=self._opened_verifier,
@@ -89,29 +93,34 @@ class NodeModules:
             operations=[*ModuleSchedules(clock=clock).operations(), *operations],
             config=settings,
             clock=clock,
-            notices={**self.logs.notices(), **self.metrics.notices(), **(notices or {})},
+            notices={**self.logs.notices(), **self.metrics.notices()},
             node_id=node_id,
             remote=remote,
             on_serving=on_serving,
         )
         self._gate = Gate(seconds=settings.node_sync_timeout_seconds, clock=clock)
-        self._reception = Reception(
+        self._reception = self._make_reception(entropy)
+        self.handlers: Final[dict[str, Order]] = self._reception.handlers
+
+    def _make_reception(self, entropy: Entropy) -> Reception:
+        """What turns the controller's wishes into verbs of the engine."""
+        converging = Converging(
+            engine=self.engine,
             book=self._book,
             archives=self._archives,
             incoming=self._incoming,
-            converging=Converging(
-                engine=self.engine,
-                book=self._book,
-                archives=self._archives,
-                incoming=self._incoming,
-                max_bytes=settings.max_archive_bytes,
-                clock=clock,
-                forget=self._forget,
-            ),
+            max_bytes=self._settings.max_archive_bytes,
+            clock=self._clock,
+            forget=self._forget,
+        )
+        return Reception(
+            book=self._book,
+            archives=self._archives,
+            incoming=self._incoming,
+            converging=converging,
             gate=self._gate,
             entropy=entropy,
         )
-        self.handlers: Final[dict[str, Order]] = self._reception.handlers
 
     # --- from start to end ----------------------------------------------------------------------
     async def open(self) -> None:
@@ -173,6 +182,8 @@ class NodeModules:
     def _kept(self, before: NodePackage, after: NodePackage, reason: str) -> None:
         for message in state_updates(before, after, reason, self._clock.now()):
             self._report(message)
+        if is_wanted(before.record) and not is_wanted(after.record):
+            self._on_unwanted(after.id)
         self._reception.mend(after)
 
     def installed(self) -> list[str]:
@@ -196,6 +207,25 @@ class NodeModules:
         down = (record for record in self._book.all() if record.id not in named and _should_run(record))
         return (*late, *(f"{record.id}: {record.reason or record.phase.name}" for record in down))
 
+    def awaited(self) -> tuple[str, ...]:
+        """What `settled` waits for now, as `ID: why`."""
+        on_the_way = self._gate.awaited(self._reception.doing)
+        if on_the_way or self.engine.resting:
+            return on_the_way
+        return tuple(
+            f"{record.id}: {record.phase.name}" for record in self._book.all() if _should_run(record)
+        )
+
+    # --- for what they hear ---------------------------------------------------------------------
+    def wanted(self) -> set[str]:
+        """Those that shall run, whether they do or not."""
+        return {record.id for record in self._book.all() if is_wanted(record)}
+
+    def served_since(self, moment: dt.datetime | None) -> set[str]:
+        """Of those that shall run: which were ACTIVE at any time from this moment on."""
+        found = (record for record in self._book.all() if is_wanted(record))
+        return {record.id for record in found if served_since(record, moment)}
+
     # --- parts ----------------------------------------------------------------------------------
     def _opened_verifier(self) -> Verifier:
         assert self._verifier is not None, "open comes first"
@@ -209,4 +239,4 @@ class NodeModules:
 
 def _should_run(record: PackageRecord) -> bool:
     """And does not."""
-    return record.intent is ModuleIntent.ACTIVE and record.phase is not ModulePhase.ACTIVE
+    return is_wanted(record) and record.phase is not ModulePhase.ACTIVE

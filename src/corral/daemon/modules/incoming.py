@@ -83,7 +83,7 @@ class Incoming:
         """The file of an archive that came with its frame."""
         path = self._directory / f"{sha256}.zip"
         with disk_faults():
-            await to_end(path.write_bytes, content)
+            await to_end(_written, path, content)
         return path
 
     async def fetch(self, id: str, *, sha256: str, size: int) -> Path:
@@ -162,3 +162,9 @@ class Incoming:
         with contextlib.suppress(OSError):
             for path in self._directory.glob(f"{sha256}.zip*"):
                 path.unlink(missing_ok=True)
+
+
+def _written(path: Path, content: bytes) -> None:
+    """A new file: one that could not be moved to its place may not be written to any more."""
+    path.unlink(missing_ok=True)
+    path.write_bytes(content)

@@ -2,6 +2,9 @@
 
 The controller forwards only the types that somebody here wants, each told once. Its events carry the cursor
 they have in its log; the last one seen is the node's position, from which it goes on after a lost connection.
+Whoever subscribes before there is a connection begins where the log ends when there is one. Whoever subscribes
+while there is one begins where the controller then is, and learns from its answer where that was: if the
+connection is lost before, nobody knows what is missing, and the node says so by itself.
 """
 
 from __future__ import annotations
@@ -13,7 +16,7 @@ import structlog
 from corral.daemon.link.connection import Connection
 from corral.daemon.link.link import Order, Reply
 from corral.daemon.modules.event_ring import EventRing, Gap
-from corral.daemon.modules.event_wire import read_cursor, read_event, wire_cursor
+from corral.daemon.modules.event_wire import read_cursor, read_event, read_head, wire_cursor
 from corral.daemon.modules.publishing import EventSpool, Publishing
 from corral.daemon.modules.subscriptions import Interests, NodeSubscription
 from corral.daemon.modules.types_told import TypesTold
@@ -56,7 +59,8 @@ class NodeEvents:
         self._open: dict[Key, tuple[NodeSubscription, Owned]] = {}
         self._seen: Cursor | None = None
         self._connected = False
-        self._sessions = 0
+        self._cut_off = False
+        """A connection was lost, and some who were subscribed then still are."""
         self.handlers: dict[str, Order] = {"module_event": self._received}
 
     def operations(self) -> list[Operation]:
@@ -132,20 +136,28 @@ class NodeEvents:
     def _mind_silence(self) -> None:
         if not self._open:
             self._ring.clear()
+            self._cut_off = False
             if self._connected:  # whoever subscribes next begins from then on
                 self._seen = None
 
     # --- the link -------------------------------------------------------------------------------
     def on_connected(self, connection: Connection) -> None:
+        """What was cut off goes on where it was, if that is known and the controller can tell again what
+        happened meanwhile. Everything else begins at the end of the log as the session found it."""
+        if not self._open:
+            self._seen = None
+        elif self._cut_off and (self._seen is None or features.MODULES not in connection.features):
+            self._missed(read_head(connection.ack))
+        elif self._seen is None:
+            self._seen = read_head(connection.ack)
         self._told.begin(wire_cursor(self._seen))
-        if self._sessions and features.MODULES not in connection.features:
-            self._missed(None)  # such a controller does not tell again what happened meanwhile
         self._connected = True
-        self._sessions += 1
+        self._cut_off = False
 
     def on_disconnected(self) -> None:
         """What still comes out of the old stream is not taken: the next one brings it again."""
         self._connected = False
+        self._cut_off = bool(self._open)
         self._told.end()
 
     def _received(self, _: Reply, message: ControllerMessage) -> None:

@@ -223,11 +223,13 @@ class Reception:
 def _as_wanted(package: NodePackage, entry: ModuleSetEntry) -> bool:
     """Whether no frame is to be expected: what the controller compares, as it does."""
     record = package.record
+    if entry.recover_ms > package.recovered_ms:
+        return False
     if package.refused is not None and package.refused.sha256 == entry.sha256:
         return not _resigned(package.refused.signature_sha256, entry)
     if record is None or lost_archive(record) or record.sha256 != entry.sha256:
         return False
-    same = INTENTS[record.intent] == entry.intent
+    same = INTENTS[record.intent] == entry.intent and entry.reload_ms <= package.reloaded_ms
     if _resigned(signature_answered(package), entry):
         return False
     return same and settings_answered(package) == entry.settings_sha256

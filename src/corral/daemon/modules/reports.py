@@ -52,6 +52,8 @@ def set_entry(package: NodePackage) -> pb.ModuleSetEntry:
             updated_at_ms=_ms(refused.at) if refused else 0,
             signature_sha256="",
             refused_signature_sha256=refused.signature_sha256 if refused else "",
+            reload_ms=package.reloaded_ms,
+            recover_ms=package.recovered_ms,
         )
     return pb.ModuleSetEntry(
         module_id=package.id,
@@ -66,6 +68,8 @@ def set_entry(package: NodePackage) -> pb.ModuleSetEntry:
         updated_at_ms=_ms(record.updated_at),
         signature_sha256=signature_answered(package),
         refused_signature_sha256=refused.signature_sha256 if refused else "",
+        reload_ms=package.reloaded_ms,
+        recover_ms=package.recovered_ms,
     )
 
 
@@ -90,7 +94,7 @@ def state_updates(
 def _seen(package: NodePackage) -> tuple[object, ...]:
     record = package.record
     standing = (record.version, record.sha256, record.intent, record.reason) if record else ()
-    return *standing, package.refused, _error(package)
+    return *standing, package.refused, _error(package), package.recovered_ms, package.reloaded_ms
 
 
 def settings_answered(package: NodePackage) -> str:
@@ -121,6 +125,8 @@ def _update(package: NodePackage, data: Mapping[str, object], *, sha256: str) ->
             reason=str(data["reason"]),
             intent=INTENTS[ModuleIntent(str(data["intent"]))],
             refused_sha256=package.refused.sha256 if package.refused else "",
+            reload_ms=package.reloaded_ms,
+            recover_ms=package.recovered_ms,
         )
     )
 
@@ -139,6 +145,8 @@ def _standing(package: NodePackage, record: PackageRecord, at: dt.datetime) -> D
             reason=record.reason,
             intent=INTENTS[record.intent],
             refused_sha256=package.refused.sha256 if package.refused else "",
+            reload_ms=package.reloaded_ms,
+            recover_ms=package.recovered_ms,
         )
     )
 
@@ -155,6 +163,8 @@ def _refused(package: NodePackage) -> DaemonMessage:
             version=package.refused.version,
             reason=_refused_reason(package),
             refused_sha256=package.refused.sha256,
+            reload_ms=package.reloaded_ms,
+            recover_ms=package.recovered_ms,
         )
     )
 

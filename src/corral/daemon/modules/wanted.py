@@ -54,6 +54,9 @@ class Wanted(msgspec.Struct, frozen=True, kw_only=True):
     settings: Settings | None = None
     recover: bool = False
     reload: bool = False
+    recover_ms: int = 0
+    reload_ms: int = 0
+    """When an operator asked for it last; 0: the controller does not say, and the flags count."""
 
     def after(self, earlier: Wanted | None) -> Wanted:
         """Both, where the earlier one was not carried out: what this one does not speak of holds on."""
@@ -68,7 +71,18 @@ class Wanted(msgspec.Struct, frozen=True, kw_only=True):
             settings=self.settings or earlier.settings,
             recover=self.recover or earlier.recover,
             reload=self.reload or earlier.reload,
+            recover_ms=max(self.recover_ms, earlier.recover_ms),
+            reload_ms=max(self.reload_ms, earlier.reload_ms),
         )
+
+    def beyond(self, *, recovered_ms: int, reloaded_ms: int) -> Wanted:
+        """Without the wishes that were carried out already: they are told until the controller knows."""
+        recover = self.recover_ms > recovered_ms if self.recover_ms else self.recover
+        reload = self.reload_ms > reloaded_ms if self.reload_ms else self.reload
+        package = self.package
+        if package is not None and self.recover_ms:
+            package = msgspec.structs.replace(package, again=recover)
+        return msgspec.structs.replace(self, recover=recover, reload=reload, package=package)
 
     def cuts_short(self, sha256: str) -> bool:
         """Whether what is done should not wait until this archive is here: that has become pointless, or what
@@ -108,6 +122,8 @@ def read_install(frame: pb.ModuleInstall) -> Wanted:
         intent=read_intent(frame.intent),
         paused_reason=frame.paused_reason,
         settings=_settings(frame.settings_json),
+        recover_ms=frame.recover_ms,
+        reload_ms=frame.reload_ms,
     )
 
 
@@ -120,6 +136,8 @@ def read_control(frame: pb.ModuleControl) -> Wanted:
         settings=_settings(frame.settings_json),
         recover=frame.recover,
         reload=frame.reload,
+        recover_ms=frame.recover_ms,
+        reload_ms=frame.reload_ms,
     )
 
 

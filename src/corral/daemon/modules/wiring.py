@@ -66,6 +66,7 @@ class ModuleParts:
             remote=self._capabilities,
             on_serving=lambda scope: self.hooks.module_serves(scope),
             on_gone=self.end_orphans,
+            on_unwanted=lambda one: self.hooks.module_unwanted(one),
             clock=clock,
             entropy=entropy,
         )

@@ -32,6 +32,14 @@ _OPEN_TO_PASS: Final = 0o711
 _log = structlog.get_logger("corral.daemon.prepare")
 
 
+def staging_beside(directory: pathlib.Path) -> pathlib.Path:
+    """Where is made what becomes part of a working directory; a daemon that starts empties it. OSError when the
+    disk refuses."""
+    place = directory.parent / STAGING
+    place.mkdir(mode=0o700, exist_ok=True)
+    return place
+
+
 class WorkingDirectories:
     """Makes and removes them. Methods that are not awaited are single renames and never block for long."""
 
@@ -110,10 +118,9 @@ class WorkingDirectories:
 
     def staging(self, run: str, *, static: bool) -> pathlib.Path:
         """Where this run's directory is made; nothing is there yet. OSError when the disk refuses."""
-        place = (self.static if static else self.running) / STAGING
-        place.mkdir(mode=0o700, exist_ok=True)
-        self.drop(place / run)
-        return place / run
+        place = staging_beside((self.static if static else self.running) / run) / run
+        self.drop(place)
+        return place
 
     def place(self, staged: pathlib.Path, instance_id: str, incarnation: int) -> pathlib.Path:
         """The staged directory becomes the instance's, instead of whatever lay there."""

@@ -16,7 +16,7 @@ import msgspec
 import structlog
 
 from corral.daemon.hooks.provenance import Provenance
-from corral.daemon.prepare.stages import VALIDATION, StageFailed
+from corral.daemon.prepare.stages import PROCESS_START, VALIDATION, StageFailed
 from corral.daemon.probes.players import PlayerCount
 from corral.daemon.supervise.beginning import Beginning, Interrupted
 from corral.daemon.supervise.endings import Life, judge, never_started, start_failed
@@ -76,7 +76,9 @@ class Run:
         self._started_at: float | None = None
         self._ended_at = 0.0
         self._in_time = True
-        self.modules = RunModules(self, hooks=services.hooks, directories=services.directories)
+        self.modules = RunModules(
+            self, hooks=services.hooks, directories=services.directories, waits=self._wait_for_modules
+        )
 
     @property
     def made_by_modules(self) -> Provenance:
@@ -167,8 +169,9 @@ class Run:
         self._take(handle)
         lived = not self.order.probes and self.uptime_ms / 1000 >= self.order.min_alive_seconds
         self.state = _State.RUNNING if lived or self.files.was_ready() else _State.STARTING
+        self.reason = ""  # that of its intent told why it would start
         if self.stop.order is not None:
-            self.state = _State.STOPPING
+            self.state, self.reason = _State.STOPPING, self.stop.order.reason
         self.modules.restore()
         self.modules.started(adopted=True)
 
@@ -337,6 +340,12 @@ class Run:
         self.modules.stopped(outcome)
         self._tell_begun()
         return outcome
+
+    def _wait_for_modules(self, what: str) -> None:
+        """Its start waits for them, and goes on when this is empty; a stop has its own reason."""
+        if self.state is _State.PREPARING:
+            self.reason = what
+            self._services.send(stage_update(self, PROCESS_START))
 
     def _tell_begun(self) -> None:
         begun, self._begun = self._begun, None

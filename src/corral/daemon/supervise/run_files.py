@@ -2,8 +2,9 @@
 
 `intent.json` before anything of the run exists, `ready` when its probes have succeeded, `order.json`
 before a stop begins, `outcome.json` before its end is told to anybody, `reported` once the end is in the
-spool, `modules.json` when modules had a say in its start, `told` once they were told of its end. The
-runtime's files beside them are the runtime's own.
+spool, `modules.json` when modules had a say in its start, `told` once they were told of its end: it is
+empty, or names those that were away and have yet to hear it. The runtime's files beside them are the
+runtime's own.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from __future__ import annotations
 import contextlib
 import os
 import pathlib
+from collections.abc import Collection
 from typing import Final
 
 import msgspec
@@ -21,7 +23,7 @@ from corral.daemon.hooks.provenance import Provenance
 from corral.daemon.prepare.start_order import StartOrder
 from corral.domain.ids import Incarnation
 from corral.domain.instance_states import InstanceState
-from corral.errors import Code, Retryable
+from corral.errors import Code, CorralError, Retryable
 from corral.sdk.runtime import RunExit, run_name
 from corral.system.files import read_versioned, replace_versioned
 
@@ -32,6 +34,7 @@ _INTENT: Final = "corral-run-intent"
 _ORDER: Final = "corral-stop-order"
 _OUTCOME: Final = "corral-run-outcome"
 _PROVENANCE: Final = "corral-run-modules"
+_OWED: Final = "corral-run-told"
 _log = structlog.get_logger("corral.daemon.supervise")
 
 
@@ -100,6 +103,10 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     """Handed on to the next run of this start."""
     modules_hear: bool = False
     """Modules are to be told of it; not of what ended before daemons had modules."""
+
+
+class _Owed(msgspec.Struct, frozen=True, kw_only=True):
+    modules: tuple[str, ...] = ()
 
 
 class RunFiles:
@@ -181,13 +188,36 @@ class RunFiles:
         path = self.directory / "modules.json"
         return read_versioned(path, Provenance, name=_PROVENANCE, version=_VERSION)
 
-    def mark_told(self) -> None:
-        """Modules were told of its end. Not flushed: forgetting it costs telling it twice."""
-        with contextlib.suppress(OSError):  # the same cost
-            (self.directory / "told").touch(0o600)
+    def mark_told(self, owed: Collection[str] = ()) -> None:
+        """Modules were told of its end, all but these, which are owed it. With nobody owed it is not flushed:
+        forgetting it costs telling it twice, and so does a disk that refuses."""
+        path = self.directory / "told"
+        try:
+            if owed:
+                store(path, _Owed(modules=tuple(owed)), name=_OWED, version=_VERSION)
+            else:
+                os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600))
+        except (CorralError, OSError) as error:
+            if self.directory.exists():  # else it was swept, and nobody is owed anything
+                _log.warning("instance.told_not_stored", run=str(self.directory), reason=str(error))
+
+    def owed(self) -> tuple[str, ...] | None:
+        """The modules that have yet to hear of its end; None: it was told to nobody."""
+        path = self.directory / "told"
+        try:
+            if not path.stat().st_size:
+                return ()
+            found = read_versioned(path, _Owed, name=_OWED, version=_VERSION)
+        except FileNotFoundError:
+            return None
+        except (CorralError, OSError) as error:
+            _log.warning("instance.owed_unreadable", run=str(self.directory), reason=str(error))
+            return ()
+        return found.modules if found is not None else None
 
     def was_told(self) -> bool:
-        return (self.directory / "told").exists()
+        """Nobody has to be told of its end any more."""
+        return self.owed() == ()
 
 
 class FoundRun(msgspec.Struct, frozen=True, kw_only=True):

@@ -18,7 +18,7 @@ from corral.daemon.prepare.start_order import StartOrder
 from corral.daemon.prepare.working_directories import WorkingDirectories
 from corral.daemon.supervise.ladder import first_of
 from corral.daemon.supervise.run_files import Outcome, RunFiles
-from corral.daemon.supervise.told_runs import exit_info, handle_of
+from corral.daemon.supervise.told_runs import RunEnd, exit_info, handle_of
 from corral.domain.instance_states import InstanceState
 from corral.errors import CorralError
 from corral.sdk.instances import InstanceHandle
@@ -43,8 +43,14 @@ class RunModules:
     """Without hooks, where no daemon runs, nobody is asked and nobody is told."""
 
     def __init__(
-        self, run: TunedRun, *, hooks: InstanceHooks | None, directories: WorkingDirectories
+        self,
+        run: TunedRun,
+        *,
+        hooks: InstanceHooks | None,
+        directories: WorkingDirectories,
+        waits: Callable[[str], None] = lambda _: None,
     ) -> None:
+        """`waits` hears what modules the start waits for, when that lasts; empty: it goes on."""
         self.made = Provenance()
         """What came of its start."""
         self._hooks = hooks
@@ -52,6 +58,7 @@ class RunModules:
         self._name = run.name
         self._files = run.files
         self._directories = directories
+        self._waits = waits
         self._stopping: asyncio.Future[Any] | None = None
         self._said_stopping = False
 
@@ -70,7 +77,7 @@ class RunModules:
 
         async def asked(proposal: Proposal) -> StartValues:
             try:
-                tuning = await hooks.starting(proposal, patience=max(0.0, left()))
+                tuning = await hooks.starting(proposal, patience=max(0.0, left()), waits=self._waits)
                 await self._keep(provenance(tuning.changes, tuning.missing, proposal.secrets))
             except Exception:  # a fault of ours is no reason not to start it as it was planned
                 _log.exception("instance.modules_not_asked", run=self._name)
@@ -123,7 +130,8 @@ class RunModules:
         """It has ended, and that is on disk. A run that never had a process never started for them."""
         if self._hooks is not None and outcome.exit is not None:
             with self._unharmed():
-                self._hooks.stopped(self._name, self._present(), exit_info(outcome), self._files.mark_told)
+                end = RunEnd(self._run.order.instance_id, self._files, self._directories)
+                self._hooks.stopped(self._name, self._present(), exit_info(outcome), end)
 
     def _present(self) -> InstanceHandle:
         """As modules see it now."""

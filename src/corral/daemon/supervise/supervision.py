@@ -15,23 +15,15 @@ import structlog
 
 from corral.daemon import host
 from corral.daemon.hooks.instance_hooks import InstanceHooks
-from corral.daemon.ports.held import HeldPorts
 from corral.daemon.prepare.cache_port import FileCache
-from corral.daemon.prepare.pipeline import Preparer
-from corral.daemon.prepare.static_making import StaticMaker
-from corral.daemon.prepare.tree_making import TreeMaker
-from corral.daemon.prepare.users import WorkloadUsers
-from corral.daemon.prepare.values import NodeFacts
-from corral.daemon.prepare.warm_trees import WarmTrees
-from corral.daemon.prepare.working_directories import WorkingDirectories
+from corral.daemon.prepare.preparation import Preparation
 from corral.daemon.probes.console_growth import ConsoleGrowth
-from corral.daemon.secrets import Secrets
 from corral.daemon.supervise.housekeeping import Housekeeping
 from corral.daemon.supervise.reporter import Reporter, ReportSpool
-from corral.daemon.supervise.run_files import RunDirectories
+from corral.daemon.supervise.run_files import RunDirectories, RunFiles
 from corral.daemon.supervise.services import Consoles, Services
 from corral.daemon.supervise.supervisor import Supervisor
-from corral.daemon.supervise.told_runs import exit_info, find_untold, handle_of
+from corral.daemon.supervise.told_runs import RunEnd, ended_handle, exit_info, find_owed, find_untold
 from corral.errors import CorralError
 from corral.runtimes.cgroups.opening import open_cgroups, owner_of
 from corral.runtimes.cgroups.port import Cgroups
@@ -104,41 +96,18 @@ class Supervision:
         send: Callable[[DaemonMessage], bool] = lambda _: False,
         hooks: InstanceHooks | None = None,
     ) -> None:
-        settings, data = config.instances, config.data
-        self._users = WorkloadUsers(settings, data=data)
-        self.directories = WorkingDirectories(data, entropy=entropy)
-        self._warm = WarmTrees(self.directories, entropy=entropy, each=config.cache.warm_trees)
+        self._preparation = Preparation(
+            config, node_id=node_id, address=address, cache=cache, entropy=entropy
+        )
+        self.directories = self._preparation.directories
         self._growth = ConsoleGrowth()
         self._open = contextlib.ExitStack()
-        ports = HeldPorts()
-        trees = TreeMaker(
-            cache=cache,
-            cache_root=data / "cache",
-            directories=self.directories,
-            warm=self._warm,
-            reserve_mb=config.disk.reserve_mb,
-        )
         self.services = Services(
             runtimes=runtime.runtimes,
-            preparer=Preparer(
-                node=NodeFacts(
-                    node_id=node_id,
-                    address=address,
-                    memory_mb=host.total_memory_mb(),
-                    labels=config.node.labels,
-                ),
-                users=self._users,
-                directories=self.directories,
-                ports=ports,
-                trees=trees,
-                statics=StaticMaker(trees, cache=cache, directories=self.directories, warm=self._warm),
-                secrets=Secrets(data / "secrets"),
-                java=config.java.path,
-                reserve_mb=config.disk.reserve_mb,
-            ),
-            runs=RunDirectories(data),
+            preparer=self._preparation.preparer,
+            runs=RunDirectories(config.data),
             directories=self.directories,
-            ports=ports,
+            ports=self._preparation.ports,
             reporter=Reporter(spool),
             consoles=consoles,
             clock=clock,
@@ -146,7 +115,7 @@ class Supervision:
             growth=self._growth,
             boot_id=host.boot_id(),
             send=send,
-            forget_uid=self._users.forget,
+            forget_uid=self._preparation.users.forget,
             hooks=hooks,
         )
         self.supervisor = Supervisor(self.services)
@@ -154,8 +123,8 @@ class Supervision:
             supervisor=self.supervisor,
             services=self.services,
             cgroups=runtime.cgroups,
-            keep_seconds=settings.keep_ended_seconds,
-            keep_bytes=settings.keep_ended_bytes,
+            keep_seconds=config.instances.keep_ended_seconds,
+            keep_bytes=config.instances.keep_ended_bytes,
         )
         self._tasks: list[asyncio.Task[None]] = []
 
@@ -163,7 +132,7 @@ class Supervision:
         """On return every run that a daemon before us left is minded again."""
         self.directories.open()
         self._open.enter_context(self._growth)
-        self._users.warn()
+        self._preparation.users.warn()
         self._tasks.append(asyncio.create_task(self.services.reporter.run(), name="supervise/report"))
         await self._tell_old_ends()
         await self.supervisor.adopt()
@@ -174,22 +143,20 @@ class Supervision:
         hooks = self.services.hooks
         if hooks is None:
             return
-        for end in await asyncio.to_thread(lambda: find_untold(self.services.runs.all())):
-            order, outcome = end.intent.order, end.outcome
-            handle = handle_of(
-                order,
-                pid=outcome.pid,
-                started_at_ms=outcome.started_at_ms,
-                state=outcome.state,
-                work_dir=str(self.directories.path(order.instance_id, static=order.static)),
-            )
-            hooks.stopped(end.intent.name, handle, exit_info(outcome), end.files.mark_told)
+        runs = await asyncio.to_thread(self.services.runs.all)
+        for owed in await asyncio.to_thread(find_owed, runs):
+            file = RunEnd(owed.run.instance_id, RunFiles(owed.run.path), self.directories)
+            hooks.still_owed(owed.name, file, owed.modules)
+        for end in await asyncio.to_thread(find_untold, runs):
+            handle = ended_handle(end.intent, end.outcome, self.directories)
+            file = RunEnd(end.intent.order.instance_id, end.files, self.directories)
+            hooks.stopped(end.intent.name, handle, exit_info(end.outcome), file)
 
     async def end(self) -> None:
         """Let go of everything, and leave no report unwritten that the disk takes: an end that is not
         told is told by the next daemon. Nothing that runs is touched."""
         await self.supervisor.detach()
-        await self._warm.close()
+        await self._preparation.close()
         reporter = self.services.reporter
         try:
             if self._tasks:

@@ -17,6 +17,7 @@ from corral.wire.v1.instance_pb2 import (
     ExitStatus,
     InstanceStatusUpdate,
     ModuleChange,
+    ModuleOverride,
     NamedPort,
     Readiness,
     RunningInstance,
@@ -168,6 +169,9 @@ def module_changes(made: Provenance) -> list[ModuleChange]:
             env_set=change.env_set,
             env_removed=change.env_removed,
             dropped=change.dropped,
+            overridden=[
+                ModuleOverride(kind=each.kind, name=each.name, by=each.by) for each in change.overridden
+            ],
         )
         for change in made.changes
     ]

@@ -24,7 +24,7 @@ from corral.modules.process.leak_book import LeakBook
 from corral.modules.process.leftovers import end_leftovers, house_mark
 from corral.modules.process.module_process import ModuleProcess, last_words_file
 from corral.modules.process.reasons import ZYGOTE_LOST
-from corral.modules.process.run_user import RunUser, check_readable, look_up
+from corral.modules.process.run_user import RunUser, check_readable, let_pass, look_up
 from corral.modules.process.values import Ending, Leak, Limits, Notice, Sample, Serve
 from corral.modules.process.view import make_view, sources
 from corral.modules.process.zygote_link import ZygoteLink, open_zygote
@@ -40,17 +40,20 @@ _DEAF_SECONDS: Final = 30.0
 
 
 class ProcessHouse:
-    """Use as `async with`. `directory` is its own: the view, the zygote's log."""
+    """Use as `async with`. `directory` is its own: the view, the zygote's log. Where modules run as somebody
+    else, it and everything up to `within` is made to let that user pass."""
 
     def __init__(
         self,
         *,
         directory: pathlib.Path,
+        within: pathlib.Path | None = None,
         clock: Clock | None = None,
         entropy: Entropy | None = None,
         confinement: Confinement | None = None,
     ) -> None:
         self._directory = directory.absolute()
+        self._within = (within or directory).absolute()
         self._confinement = confinement or NoConfinement()
         self._zygote: ZygoteLink | None = None
         self._opening = asyncio.Lock()
@@ -91,7 +94,7 @@ class ProcessHouse:
     ) -> ModuleProcess:
         """A process that takes calls; nothing of the module is loaded yet. SPAWN_FAILED, RUN_AS_REFUSED or
         SHUTTING_DOWN; nothing is left then."""
-        user = await asyncio.to_thread(self._user, limits.run_as, paths)
+        user = await asyncio.to_thread(self._user, limits.run_as, paths) if limits.run_as else look_up("")
         zygote = await self._ready_zygote()
         self._numbers += 1
         order = _order(self._numbers, module_id, paths, limits, user)
@@ -125,8 +128,9 @@ class ProcessHouse:
         """Blocking. It must be able to read what it is to import."""
         user = look_up(run_as)
         if user.uid >= 0:
-            library = pathlib.Path(os.__file__).parent
-            check_readable(user, [library, *sources(), make_view(self._directory / "view"), *paths])
+            library, view = pathlib.Path(os.__file__).parent, make_view(self._directory / "view")
+            let_pass(self._directory, within=self._within)
+            check_readable(user, [library, *sources(), view, *paths])
         return user
 
     def leaked(self) -> list[Leak]:

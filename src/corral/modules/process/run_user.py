@@ -7,10 +7,13 @@ import pathlib
 import pwd
 import stat
 from collections.abc import Iterable
+from typing import Final
 
 import msgspec
 
 from corral.errors import Code, Rejected
+
+_PASS: Final = stat.S_IXUSR | stat.S_IXGRP | stat.S_IXOTH
 
 
 class RunUser(msgspec.Struct, frozen=True):
@@ -32,8 +35,8 @@ def look_up(run_as: str) -> RunUser:
         raise Rejected(
             Code.RUN_AS_REFUSED,
             f"there is no user '{run_as}' that modules could run as",
-            hint=f"make it (`useradd --system {run_as}`), or name another one in `modules.runAs`",
-            field="modules.runAs",
+            hint=f"make it (`useradd --system {run_as}`), or name another one in `modules.run_as`",
+            field="modules.run_as",
         ) from None
     if entry.pw_uid == os.geteuid():
         return RunUser()
@@ -41,33 +44,66 @@ def look_up(run_as: str) -> RunUser:
         raise Rejected(
             Code.RUN_AS_REFUSED,
             f"modules cannot run as '{run_as}': this host does not run as root",
-            hint="run it as root, or leave `modules.runAs` out",
-            field="modules.runAs",
+            hint="run it as root, or leave `modules.run_as` out",
+            field="modules.run_as",
         )
     groups = os.getgrouplist(entry.pw_name, entry.pw_gid)
     return RunUser(entry.pw_uid, entry.pw_gid, tuple(groups))
 
 
+def let_pass(directory: pathlib.Path, *, within: pathlib.Path) -> None:
+    """Blocking. Others may pass this directory and those above it, up to `within`; not see what is in them."""
+    for place in (directory, *directory.parents):
+        place.chmod(stat.S_IMODE(place.stat().st_mode) | _PASS)
+        if place == within:
+            return
+
+
 def check_readable(user: RunUser, paths: Iterable[pathlib.Path]) -> None:
-    """Blocking. RUN_AS_REFUSED when this user could not import from one of these directories: everything
-    above them must let it pass. Only the modes are looked at."""
+    """Blocking. RUN_AS_REFUSED when this user could not import from one of these directories: it must be able
+    to read them, and everything above must let it pass. The error names all that are closed. Only the modes
+    are looked at; what is not there is no obstacle."""
     if user.uid <= 0:
         return
+    closed: dict[pathlib.Path, pathlib.Path] = {}
+    """Each with what it keeps the user from."""
     for path in paths:
         place = path.resolve()
-        for above in (place, *place.parents):
-            if not _may_pass(above.stat(), user):
-                raise Rejected(
-                    Code.RUN_AS_REFUSED,
-                    f"modules cannot run as user {user.uid}: it may not read {place}, because of {above}",
-                    hint=f"let it pass (`chmod o+x {above}`), or leave `modules.runAs` out",
-                    field="modules.runAs",
-                )
+        for above in reversed((place, *place.parents)):
+            if above.exists() and not _is_open(above, user, to_read=above == place):
+                closed.setdefault(above, place)
+    if closed:
+        raise _unreadable(user, closed)
 
 
-def _may_pass(status: os.stat_result, user: RunUser) -> bool:
+def _unreadable(user: RunUser, closed: dict[pathlib.Path, pathlib.Path]) -> Rejected:
+    reasons = "; ".join(f"it may not read {place}, because of {above}" for above, place in closed.items())
+    way = f"let it pass (`{_opening(closed)}`)"
+    library = pathlib.Path(os.__file__).resolve().parent
+    if any(library.is_relative_to(above) for above in closed):
+        way = f"run Corral with a Python that every user can read, such as that of the system, or {way}"
+    return Rejected(
+        Code.RUN_AS_REFUSED,
+        f"modules cannot run as user {user.uid}: {reasons}",
+        hint=f"{way}, or leave `modules.run_as` out",
+        field="modules.run_as",
+    )
+
+
+def _opening(closed: dict[pathlib.Path, pathlib.Path]) -> str:
+    """The commands that would do."""
+    passed = [str(above) for above, place in closed.items() if above != place]
+    read = [str(above) for above, place in closed.items() if above == place]
+    commands = [("o+x", passed), ("o+rx", read)]
+    return " && ".join(f"chmod {mode} {' '.join(names)}" for mode, names in commands if names)
+
+
+def _is_open(path: pathlib.Path, user: RunUser, *, to_read: bool) -> bool:
+    status = path.stat()
     if status.st_uid == user.uid:
-        return bool(status.st_mode & stat.S_IXUSR)
-    if status.st_gid == user.gid or status.st_gid in user.groups:
-        return bool(status.st_mode & stat.S_IXGRP)
-    return bool(status.st_mode & stat.S_IXOTH)
+        needed = stat.S_IXUSR | (stat.S_IRUSR if to_read else 0)
+    elif status.st_gid == user.gid or status.st_gid in user.groups:
+        needed = stat.S_IXGRP | (stat.S_IRGRP if to_read else 0)
+    else:
+        needed = stat.S_IXOTH | (stat.S_IROTH if to_read else 0)
+    return status.st_mode & needed == needed

@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable
 
 import msgspec
 
+from corral.modules.process.cpu_weight import DEFAULT_NICE
 from corral.sdk.messages import Lingering
 
 Serve = Callable[[str, msgspec.Raw], Awaitable[object]]
@@ -21,7 +22,8 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     memory_mb: int
     processes: int
     """Processes and threads."""
-    nice: int = 5
+    nice: int = DEFAULT_NICE
+    """How far behind the host it stands for the CPU."""
     run_as: str = ""
     """A user; empty: the host's own."""
 

@@ -251,6 +251,7 @@ def _start(
 ) -> None:
     """Put into `started`, so that whoever is cancelled meanwhile knows what to end."""
     with log.open("wb") as told:
+        os.fchmod(told.fileno(), 0o600)  # modules may run as somebody who passes here
         process = subprocess.Popen(
             [sys.executable, "-I", "-S", "-c", _PROGRAM, str(view), str(control)],
             stdin=subprocess.DEVNULL,

@@ -7,7 +7,7 @@ import contextlib
 import os
 import pathlib
 import signal
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 import structlog
@@ -19,17 +19,18 @@ from corral.runtimes.process.command_input import write_command
 from corral.runtimes.process.companions import Companions
 from corral.runtimes.process.endings import RUNTIME, exit_of, handle_of, lost_with_the_host
 from corral.runtimes.process.executing import Executions
-from corral.runtimes.process.finding import Found, executed, find_run
+from corral.runtimes.process.finding import executed, find_run
 from corral.runtimes.process.keeper_client import KeeperClient, KeeperFacts
 from corral.runtimes.process.live_run import LiveRun
 from corral.runtimes.process.proc_facts import boot_id, has_ended
 from corral.runtimes.process.run_groups import remove_group, remove_group_if_empty
 from corral.runtimes.process.run_lock import try_lock, was_attempted
-from corral.runtimes.process.run_user import look_up, own_user
+from corral.runtimes.process.run_user import RunUser, look_up, own_user
 from corral.runtimes.process.runtime_mark import RuntimeMark, write_mark
 from corral.runtimes.process.spawn_plan import spawn_plan
 from corral.runtimes.process.spawning import spawn
-from corral.runtimes.process.surroundings import Surroundings, surroundings_of
+from corral.runtimes.process.surroundings import Surroundings
+from corral.runtimes.process.watched_runs import WatchedRuns
 from corral.sdk.runtime import (
     Adoption,
     AdoptionKind,
@@ -71,10 +72,7 @@ class ProcessRuntime:
         self._keeper = KeeperClient(self.directory, house=self._house)
         self._executions = Executions(self._keeper)
         self._companions = Companions(self._keeper)
-        self._runs: dict[str, LiveRun] = {}
-        """By run directory."""
-        self._surroundings: dict[str, Surroundings] = {}
-        """Of those that were started here, by run directory."""
+        self._watched = WatchedRuns(cgroups, self._keeper)
 
     async def start_keeper(self) -> KeeperFacts:
         """Find or start the keeper, and prove the control groups unless that was done."""
@@ -89,8 +87,7 @@ class ProcessRuntime:
 
     async def close(self) -> None:
         """Detach from every run. Idempotent."""
-        runs, self._runs = list(self._runs.values()), {}
-        await asyncio.gather(*(run.close() for run in runs))
+        await self._watched.close()
 
     @property
     def facts(self) -> CgroupFacts | None:
@@ -116,6 +113,17 @@ class ProcessRuntime:
             marks=self._cgroups.environment(spec.run_name),
             segment_bytes=self._segment_bytes,
         )
+        await self._spawn(spec, user, plan)
+        found = await find_run(spec.run_directory)
+        if found is None:
+            await remove_group_if_empty(self._cgroups, spec.run_name)
+            raise Retryable(Code.SPAWN_FAILED, f"the shim of run {spec.run_name} was killed before its start")
+        around = Surroundings(user=user, directory=spec.directory, environment=plan["environment"])
+        self._watched.remember(spec.run_directory, around)
+        return self._handle(self._watched.watch(spec.run_directory, found))
+
+    async def _spawn(self, spec: RunSpec, user: RunUser, plan: dict[str, Any]) -> None:
+        """Under the lock of its directory, which its shim holds from then on."""
         attempted = was_attempted(spec.run_directory)
         lock = try_lock(spec.run_directory)
         if lock is None:
@@ -130,14 +138,6 @@ class ProcessRuntime:
                 await spawn(spec, user, dialogue=dialogue, hello=hello, cgroups=self._cgroups)
         finally:
             os.close(lock)
-        found = await find_run(spec.run_directory)
-        if found is None:
-            await remove_group_if_empty(self._cgroups, spec.run_name)
-            raise Retryable(Code.SPAWN_FAILED, f"the shim of run {spec.run_name} was killed before its start")
-        self._surroundings[spec.run_directory] = Surroundings(
-            user=user, directory=spec.directory, environment=plan["environment"]
-        )
-        return self._watch(spec.run_directory, found)
 
     async def _make_way(self, spec: RunSpec) -> None:
         """With the lock in hand: whatever a daemon left of this run that was killed while it started it
@@ -145,41 +145,38 @@ class ProcessRuntime:
         record = executed(spec.run_directory)
         if record is not None and record.boot == boot_id() and not run_files.is_empty(spec.run_directory):
             raise _exists(spec)
-        earlier = self._runs.get(spec.run_directory)
+        earlier = self._watched.get(spec.run_directory)
         if earlier is not None:
-            await self._let_go_of(spec.run_directory, earlier)
+            await self._let_go_of(earlier)
         if self._cgroups.exists(spec.run_name):
             await remove_group(self._cgroups, spec.run_name)
 
     async def adopt(self, run_directory: str) -> Adoption:
-        known = self._runs.get(run_directory)
+        known = self._watched.get(run_directory)
         if known is not None:
             return await self._adoption(known)
         found = await find_run(run_directory)
         if found is None:
             return Adoption(kind=AdoptionKind.NEVER_STARTED)
-        record = found.record
-        rebooted = record.boot != boot_id()
+        rebooted = found.record.boot != boot_id()
         if rebooted or (run_files.is_empty(run_directory) and not found.minded):
-            await self._end_companions(run_directory, record.run)
-            ending = exit_file.read_exit(run_directory)
-            if ending is not None:
-                ended = exit_of(ending, oom=self._cgroups.oom_killed(record.run))
-            else:
-                ended = (
-                    lost_with_the_host() if rebooted else RunExit(known=False, reason="its record is gone")
-                )
-            await remove_group(self._cgroups, record.run)
-            return Adoption(
-                kind=AdoptionKind.ENDED,
-                handle=handle_of(record, run_directory, runtime=self.name),
-                exit=ended,
-            )
-        self._watch(run_directory, found)
-        return await self._adoption(self._runs[run_directory])
+            return await self._ended(run_directory, found.record, rebooted=rebooted)
+        return await self._adoption(self._watched.watch(run_directory, found))
+
+    async def _ended(self, directory: str, record: run_files.Record, *, rebooted: bool) -> Adoption:
+        """Nothing of it is left but its files: what they say, and the end of its group."""
+        await self._end_companions(directory, record.run)
+        ending = exit_file.read_exit(directory)
+        if ending is not None:
+            ended = exit_of(ending, oom=self._cgroups.oom_killed(record.run))
+        else:
+            ended = lost_with_the_host() if rebooted else RunExit(known=False, reason="its record is gone")
+        await remove_group(self._cgroups, record.run)
+        handle = handle_of(record, directory, runtime=self.name)
+        return Adoption(kind=AdoptionKind.ENDED, handle=handle, exit=ended)
 
     async def _adoption(self, run: LiveRun) -> Adoption:
-        handle = handle_of(run.record, run.directory, runtime=self.name)
+        handle = self._handle(run)
         if run_files.is_empty(run.directory):
             return Adoption(kind=AdoptionKind.ENDED, handle=handle, exit=await self.wait_empty(handle))
         ending = exit_file.read_exit(run.directory)
@@ -187,20 +184,8 @@ class ProcessRuntime:
             return Adoption(kind=AdoptionKind.ALIVE, handle=handle)
         return Adoption(kind=AdoptionKind.ALIVE, handle=handle, exit=self._exit(run, ending))
 
-    def _watch(self, directory: str, found: Found) -> RunHandle:
-        """One object a run, whoever found it first."""
-        run = self._runs.get(directory)
-        if run is None:
-            run = self._runs[directory] = LiveRun(directory, found.record, self._keeper)
-            self._make_known(run)
-        return handle_of(run.record, directory, runtime=self.name)
-
-    def _make_known(self, run: LiveRun) -> None:
-        """Only pids of processes that lived before and after they were looked at."""
-        pids: tuple[int, int] | None = None
-        while pids != (living := run.own_pids()):
-            pids = living
-            self._cgroups.know(run.record.run, shim_pid=pids[0], pid=pids[1])
+    def _handle(self, run: LiveRun) -> RunHandle:
+        return handle_of(run.record, run.directory, runtime=self.name)
 
     async def send_command(self, handle: RunHandle, line: str) -> None:
         write_command(handle.run_directory, handle.run_name, line)
@@ -219,7 +204,7 @@ class ProcessRuntime:
 
     async def kill(self, handle: RunHandle) -> None:
         await self._cgroups.kill(handle.run_name)
-        run = self._runs.get(handle.run_directory)
+        run = self._watched.get(handle.run_directory)
         if run is not None and run.process is not None:
             with contextlib.suppress(ProcessLookupError):
                 signal.pidfd_send_signal(run.process, signal.SIGKILL)
@@ -240,7 +225,7 @@ class ProcessRuntime:
             await self._cgroups.kill(handle.run_name)
         await self._end_companions(handle.run_directory, handle.run_name)
         await remove_group(self._cgroups, handle.run_name)
-        await self._let_go_of(handle.run_directory, run)
+        await self._let_go_of(run)
         return ended
 
     async def _end_companions(self, directory: str, run: str) -> None:
@@ -248,14 +233,10 @@ class ProcessRuntime:
         if not await self._companions.settled(directory):
             await self._cgroups.kill(run)
 
-    async def _let_go_of(self, directory: str, run: LiveRun) -> None:
-        """Closed before it is forgotten: if this is cancelled in between, `close` finishes it."""
-        await run.close()
-        if self._runs.get(directory) is run:
-            del self._runs[directory]
-            self._surroundings.pop(directory, None)
-            self._executions.forget(directory)
-            self._companions.forget(directory)
+    async def _let_go_of(self, run: LiveRun) -> None:
+        if await self._watched.let_go_of(run):
+            self._executions.forget(run.directory)
+            self._companions.forget(run.directory)
 
     async def stats(self, handle: RunHandle) -> RunStats:
         usage = self._cgroups.usage(handle.run_name)
@@ -284,8 +265,7 @@ class ProcessRuntime:
         """A run whose main process lives, and what is around it; else NOT_RUNNING."""
         run = await self._run(handle)
         if isinstance(run, LiveRun) and run.process is not None and not has_ended(run.process):
-            directory = handle.run_directory
-            around = self._surroundings.get(directory) or surroundings_of(directory, run.record.pid)
+            around = self._watched.around(run)
             if around is not None:
                 return run, around
         raise Rejected(Code.NOT_RUNNING, f"run {handle.run_name} has ended")
@@ -309,13 +289,15 @@ class ProcessRuntime:
 
     async def _run(self, handle: RunHandle) -> LiveRun | RunExit:
         """The run behind a handle, watched from now on; how it ended, when nothing of it is left."""
-        if handle.run_directory not in self._runs:
-            adoption = await self.adopt(handle.run_directory)
-            if adoption.kind is AdoptionKind.NEVER_STARTED:
-                raise Rejected(Code.NOT_RUNNING, f"run {handle.run_name} was never started")
-            if adoption.kind is AdoptionKind.ENDED and adoption.exit is not None:
-                return adoption.exit
-        return self._runs[handle.run_directory]
+        run = self._watched.get(handle.run_directory)
+        if run is not None:
+            return run
+        adoption = await self.adopt(handle.run_directory)
+        if adoption.kind is AdoptionKind.NEVER_STARTED:
+            raise Rejected(Code.NOT_RUNNING, f"run {handle.run_name} was never started")
+        if adoption.kind is AdoptionKind.ENDED and adoption.exit is not None:
+            return adoption.exit
+        return self._watched.require(handle.run_directory)
 
     def _exit(self, run: LiveRun, ending: exit_file.Ending) -> RunExit:
         return exit_of(ending, oom=self._cgroups.oom_killed(run.record.run))

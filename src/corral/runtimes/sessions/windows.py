@@ -127,6 +127,8 @@ class Windows:
             await self._multiplexer.close(session, execute=self._execute)
             raise
         process = await self._appeared(run_directory)
+        if process is None and read_window(run_directory) is None and run_files.is_empty(run_directory):
+            await self._multiplexer.close(session, execute=self._execute)
         if process is not None:
             attach = self._multiplexer.attach_command(session, str(self._directory))
             _log.info("session.opened", session=session, attach=attach)
@@ -134,12 +136,16 @@ class Windows:
 
     async def _appeared(self, run_directory: str) -> int | None:
         """None: it ended at once, or has not come; the caller looks again. Waited for even when the run
-        has ended meanwhile: a session is left behind by nobody who does not know of it."""
-        ends = asyncio.get_running_loop().time() + _APPEAR_SECONDS
-        pause = _FIRST_PAUSE
+        has ended meanwhile, for a session is left behind by nobody who does not know of it; but then not
+        for long: the end of the run is told after that, and the window may have died before it could
+        say anything."""
+        loop = asyncio.get_running_loop()
+        ends, pause = loop.time() + _APPEAR_SECONDS, _FIRST_PAUSE
         while read_window(run_directory) is None and pathlib.Path(run_directory).exists():
-            if asyncio.get_running_loop().time() > ends:
-                _log.warning("session.without_window", directory=run_directory, seconds=_APPEAR_SECONDS)
+            if run_files.is_empty(run_directory):
+                ends = min(ends, loop.time() + _LEAVE_SECONDS)
+            if loop.time() > ends:
+                _log.warning("session.without_window", directory=run_directory)
                 return None
             await asyncio.sleep(pause)
             pause = min(pause * 2, _LAST_PAUSE)

@@ -15,6 +15,7 @@ import traceback
 from collections.abc import Callable
 from typing import Any, Final, NoReturn
 
+from corral.sdk.runner.proc_table import content
 from corral.sdk.runner.zygote_messages import EXIT_BROKEN, EXIT_MEMORY, Spawn
 
 Runner = Callable[[socket.socket, list[str]], Any]
@@ -29,6 +30,7 @@ _STACK_BYTES: Final = 4 << 20
 _USER_PROCESSES: Final = 16
 """A user's processes are counted together, whichever module they are of; the exact bound is watched, this
 one only slows down what multiplies."""
+_NICEST: Final = 19
 _OOM_SCORE: Final = b"500"
 
 _prctl = ctypes.CDLL(None, use_errno=True).prctl
@@ -46,10 +48,12 @@ def become_module(order: Spawn, channel: int, words: int, zygote: int, run: Runn
     code = 0
     try:
         _reset_signals()
+        behind = _session_nice("self")
         os.setsid()
         channel, words = _keep_only(channel, words)
         faulthandler.enable(words)
         _bound(order)
+        _stand_back(order.nice, behind)
         _change_user(order)
         _belong_to(zygote)
         set_name(f"mod:{order.name}")
@@ -97,9 +101,36 @@ def _bound(order: Spawn) -> None:
     most = min(_OPEN_FILES, resource.getrlimit(resource.RLIMIT_NOFILE)[1])
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
     resource.setrlimit(resource.RLIMIT_DATA, (order.memory_bytes, order.memory_bytes))
-    os.nice(order.nice)
     with contextlib.suppress(OSError):  # a container may forbid it; the kernel chooses by size alone then
         _write("/proc/self/oom_score_adj", _OOM_SCORE)
+
+
+def _stand_back(nice: int, session: int) -> None:
+    """Behind the host, for the CPU. Where the kernel shares it between sessions first, `nice` counts only within
+    one: then this session, which has just been made, stands as far behind the host's."""
+    os.nice(nice)
+    _set_session_nice(session + nice)
+
+
+def stand_with(pid: int) -> None:
+    """Our session has as much of the CPU as the one of that process."""
+    wanted = _session_nice(pid)
+    if wanted != _session_nice("self"):
+        _set_session_nice(wanted)
+
+
+def _session_nice(pid: int | str) -> int:
+    """0 where the kernel knows no such thing, and where it says nothing: the first process of a machine is in no
+    session of this kind, nor is what it starts without making one."""
+    with contextlib.suppress(OSError, ValueError):
+        words = content(f"/proc/{pid}/autogroup").split()
+        return int(words[-1]) if words else 0
+    return 0
+
+
+def _set_session_nice(nice: int) -> None:
+    with contextlib.suppress(OSError):  # no such kernel; or not root, who alone may say it often
+        _write("/proc/self/autogroup", str(min(nice, _NICEST)).encode())
 
 
 def _change_user(order: Spawn) -> None:

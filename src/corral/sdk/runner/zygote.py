@@ -25,7 +25,7 @@ from typing import Final
 import msgspec
 
 from corral.sdk.runner import child
-from corral.sdk.runner.becoming import become_module, become_subreaper, set_name
+from corral.sdk.runner.becoming import become_module, become_subreaper, set_name, stand_with
 from corral.sdk.runner.proc_table import children
 from corral.sdk.runner.process_watch import ProcessWatch
 from corral.sdk.runner.stray_sweep import StraySweep
@@ -253,6 +253,7 @@ def main() -> None:
         signal.signal(number, lambda *_: None)  # it ends with the host, not before
     become_subreaper()
     set_name("corral-zygote")
+    stand_with(os.getppid())
     for name in _PRELOADED:
         importlib.import_module(name)
     gc.collect()

@@ -30,6 +30,7 @@ class Spawn(msgspec.Struct, frozen=True, array_like=True, tag="spawn"):
     processes: int
     """Processes and threads it may have, all its descendants included."""
     nice: int
+    """On top of the zygote's own."""
     uid: int = -1
     """-1: the host's own user."""
     gid: int = -1

@@ -176,7 +176,7 @@ class RunningInstance(_message.Message):
     def __init__(self, instance_id: _Optional[str] = ..., group: _Optional[str] = ..., port: _Optional[int] = ..., state: _Optional[_Union[InstanceState, str]] = ..., incarnation: _Optional[int] = ..., pid: _Optional[int] = ..., started_at_ms: _Optional[int] = ..., console_offset: _Optional[int] = ..., exit: _Optional[_Union[ExitStatus, _Mapping]] = ..., readiness: _Optional[_Union[Readiness, str]] = ..., plan_hash: _Optional[str] = ..., ports: _Optional[_Iterable[_Union[NamedPort, _Mapping]]] = ..., memory_mb: _Optional[int] = ..., reason: _Optional[str] = ..., module_changes: _Optional[_Iterable[_Union[ModuleChange, _Mapping]]] = ..., modules_missing: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class ModuleChange(_message.Message):
-    __slots__ = ("module_id", "version", "jvm_args_added", "jvm_args_removed", "args_added", "args_removed", "env_set", "env_removed", "dropped")
+    __slots__ = ("module_id", "version", "jvm_args_added", "jvm_args_removed", "args_added", "args_removed", "env_set", "env_removed", "dropped", "overridden")
     MODULE_ID_FIELD_NUMBER: _ClassVar[int]
     VERSION_FIELD_NUMBER: _ClassVar[int]
     JVM_ARGS_ADDED_FIELD_NUMBER: _ClassVar[int]
@@ -186,6 +186,7 @@ class ModuleChange(_message.Message):
     ENV_SET_FIELD_NUMBER: _ClassVar[int]
     ENV_REMOVED_FIELD_NUMBER: _ClassVar[int]
     DROPPED_FIELD_NUMBER: _ClassVar[int]
+    OVERRIDDEN_FIELD_NUMBER: _ClassVar[int]
     module_id: str
     version: str
     jvm_args_added: _containers.RepeatedScalarFieldContainer[str]
@@ -195,7 +196,18 @@ class ModuleChange(_message.Message):
     env_set: _containers.RepeatedScalarFieldContainer[str]
     env_removed: _containers.RepeatedScalarFieldContainer[str]
     dropped: str
-    def __init__(self, module_id: _Optional[str] = ..., version: _Optional[str] = ..., jvm_args_added: _Optional[_Iterable[str]] = ..., jvm_args_removed: _Optional[_Iterable[str]] = ..., args_added: _Optional[_Iterable[str]] = ..., args_removed: _Optional[_Iterable[str]] = ..., env_set: _Optional[_Iterable[str]] = ..., env_removed: _Optional[_Iterable[str]] = ..., dropped: _Optional[str] = ...) -> None: ...
+    overridden: _containers.RepeatedCompositeFieldContainer[ModuleOverride]
+    def __init__(self, module_id: _Optional[str] = ..., version: _Optional[str] = ..., jvm_args_added: _Optional[_Iterable[str]] = ..., jvm_args_removed: _Optional[_Iterable[str]] = ..., args_added: _Optional[_Iterable[str]] = ..., args_removed: _Optional[_Iterable[str]] = ..., env_set: _Optional[_Iterable[str]] = ..., env_removed: _Optional[_Iterable[str]] = ..., dropped: _Optional[str] = ..., overridden: _Optional[_Iterable[_Union[ModuleOverride, _Mapping]]] = ...) -> None: ...
+
+class ModuleOverride(_message.Message):
+    __slots__ = ("kind", "name", "by")
+    KIND_FIELD_NUMBER: _ClassVar[int]
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    BY_FIELD_NUMBER: _ClassVar[int]
+    kind: str
+    name: str
+    by: str
+    def __init__(self, kind: _Optional[str] = ..., name: _Optional[str] = ..., by: _Optional[str] = ...) -> None: ...
 
 class ExitStatus(_message.Message):
     __slots__ = ("known", "code", "signal", "core_dumped", "outcome", "summary", "ended_at_ms", "rung", "crash_class")

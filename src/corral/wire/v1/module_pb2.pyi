@@ -20,7 +20,7 @@ MODULE_INTENT_INACTIVE: ModuleIntent
 MODULE_INTENT_PAUSED: ModuleIntent
 
 class ModuleInstall(_message.Message):
-    __slots__ = ("module_id", "version", "sha256", "jar_bytes", "signature_bytes", "signature_kind", "manifest_yaml", "is_upgrade", "previous_version", "offer", "intent", "settings_json", "again", "paused_reason")
+    __slots__ = ("module_id", "version", "sha256", "jar_bytes", "signature_bytes", "signature_kind", "manifest_yaml", "is_upgrade", "previous_version", "offer", "intent", "settings_json", "again", "paused_reason", "reload_ms", "recover_ms")
     MODULE_ID_FIELD_NUMBER: _ClassVar[int]
     VERSION_FIELD_NUMBER: _ClassVar[int]
     SHA256_FIELD_NUMBER: _ClassVar[int]
@@ -35,6 +35,8 @@ class ModuleInstall(_message.Message):
     SETTINGS_JSON_FIELD_NUMBER: _ClassVar[int]
     AGAIN_FIELD_NUMBER: _ClassVar[int]
     PAUSED_REASON_FIELD_NUMBER: _ClassVar[int]
+    RELOAD_MS_FIELD_NUMBER: _ClassVar[int]
+    RECOVER_MS_FIELD_NUMBER: _ClassVar[int]
     module_id: str
     version: str
     sha256: str
@@ -49,7 +51,9 @@ class ModuleInstall(_message.Message):
     settings_json: bytes
     again: bool
     paused_reason: str
-    def __init__(self, module_id: _Optional[str] = ..., version: _Optional[str] = ..., sha256: _Optional[str] = ..., jar_bytes: _Optional[bytes] = ..., signature_bytes: _Optional[bytes] = ..., signature_kind: _Optional[str] = ..., manifest_yaml: _Optional[str] = ..., is_upgrade: _Optional[bool] = ..., previous_version: _Optional[str] = ..., offer: _Optional[_Union[_plan_pb2.DataOffer, _Mapping]] = ..., intent: _Optional[_Union[ModuleIntent, str]] = ..., settings_json: _Optional[bytes] = ..., again: _Optional[bool] = ..., paused_reason: _Optional[str] = ...) -> None: ...
+    reload_ms: int
+    recover_ms: int
+    def __init__(self, module_id: _Optional[str] = ..., version: _Optional[str] = ..., sha256: _Optional[str] = ..., jar_bytes: _Optional[bytes] = ..., signature_bytes: _Optional[bytes] = ..., signature_kind: _Optional[str] = ..., manifest_yaml: _Optional[str] = ..., is_upgrade: _Optional[bool] = ..., previous_version: _Optional[str] = ..., offer: _Optional[_Union[_plan_pb2.DataOffer, _Mapping]] = ..., intent: _Optional[_Union[ModuleIntent, str]] = ..., settings_json: _Optional[bytes] = ..., again: _Optional[bool] = ..., paused_reason: _Optional[str] = ..., reload_ms: _Optional[int] = ..., recover_ms: _Optional[int] = ...) -> None: ...
 
 class ModuleUninstall(_message.Message):
     __slots__ = ("module_id",)
@@ -58,23 +62,27 @@ class ModuleUninstall(_message.Message):
     def __init__(self, module_id: _Optional[str] = ...) -> None: ...
 
 class ModuleControl(_message.Message):
-    __slots__ = ("module_id", "intent", "reason", "recover", "reload", "settings_json")
+    __slots__ = ("module_id", "intent", "reason", "recover", "reload", "settings_json", "reload_ms", "recover_ms")
     MODULE_ID_FIELD_NUMBER: _ClassVar[int]
     INTENT_FIELD_NUMBER: _ClassVar[int]
     REASON_FIELD_NUMBER: _ClassVar[int]
     RECOVER_FIELD_NUMBER: _ClassVar[int]
     RELOAD_FIELD_NUMBER: _ClassVar[int]
     SETTINGS_JSON_FIELD_NUMBER: _ClassVar[int]
+    RELOAD_MS_FIELD_NUMBER: _ClassVar[int]
+    RECOVER_MS_FIELD_NUMBER: _ClassVar[int]
     module_id: str
     intent: ModuleIntent
     reason: str
     recover: bool
     reload: bool
     settings_json: bytes
-    def __init__(self, module_id: _Optional[str] = ..., intent: _Optional[_Union[ModuleIntent, str]] = ..., reason: _Optional[str] = ..., recover: _Optional[bool] = ..., reload: _Optional[bool] = ..., settings_json: _Optional[bytes] = ...) -> None: ...
+    reload_ms: int
+    recover_ms: int
+    def __init__(self, module_id: _Optional[str] = ..., intent: _Optional[_Union[ModuleIntent, str]] = ..., reason: _Optional[str] = ..., recover: _Optional[bool] = ..., reload: _Optional[bool] = ..., settings_json: _Optional[bytes] = ..., reload_ms: _Optional[int] = ..., recover_ms: _Optional[int] = ...) -> None: ...
 
 class ModuleStateUpdate(_message.Message):
-    __slots__ = ("module_id", "state", "last_error", "updated_at_ms", "version", "sha256", "from_state", "reason", "intent", "refused_sha256", "fetched_bytes", "size_bytes")
+    __slots__ = ("module_id", "state", "last_error", "updated_at_ms", "version", "sha256", "from_state", "reason", "intent", "refused_sha256", "fetched_bytes", "size_bytes", "reload_ms", "recover_ms")
     MODULE_ID_FIELD_NUMBER: _ClassVar[int]
     STATE_FIELD_NUMBER: _ClassVar[int]
     LAST_ERROR_FIELD_NUMBER: _ClassVar[int]
@@ -87,6 +95,8 @@ class ModuleStateUpdate(_message.Message):
     REFUSED_SHA256_FIELD_NUMBER: _ClassVar[int]
     FETCHED_BYTES_FIELD_NUMBER: _ClassVar[int]
     SIZE_BYTES_FIELD_NUMBER: _ClassVar[int]
+    RELOAD_MS_FIELD_NUMBER: _ClassVar[int]
+    RECOVER_MS_FIELD_NUMBER: _ClassVar[int]
     module_id: str
     state: str
     last_error: str
@@ -99,10 +109,12 @@ class ModuleStateUpdate(_message.Message):
     refused_sha256: str
     fetched_bytes: int
     size_bytes: int
-    def __init__(self, module_id: _Optional[str] = ..., state: _Optional[str] = ..., last_error: _Optional[str] = ..., updated_at_ms: _Optional[int] = ..., version: _Optional[str] = ..., sha256: _Optional[str] = ..., from_state: _Optional[str] = ..., reason: _Optional[str] = ..., intent: _Optional[_Union[ModuleIntent, str]] = ..., refused_sha256: _Optional[str] = ..., fetched_bytes: _Optional[int] = ..., size_bytes: _Optional[int] = ...) -> None: ...
+    reload_ms: int
+    recover_ms: int
+    def __init__(self, module_id: _Optional[str] = ..., state: _Optional[str] = ..., last_error: _Optional[str] = ..., updated_at_ms: _Optional[int] = ..., version: _Optional[str] = ..., sha256: _Optional[str] = ..., from_state: _Optional[str] = ..., reason: _Optional[str] = ..., intent: _Optional[_Union[ModuleIntent, str]] = ..., refused_sha256: _Optional[str] = ..., fetched_bytes: _Optional[int] = ..., size_bytes: _Optional[int] = ..., reload_ms: _Optional[int] = ..., recover_ms: _Optional[int] = ...) -> None: ...
 
 class ModuleSetEntry(_message.Message):
-    __slots__ = ("module_id", "sha256", "intent", "version", "settings_sha256", "refused_sha256", "state", "reason", "last_error", "updated_at_ms", "signature_sha256", "refused_signature_sha256")
+    __slots__ = ("module_id", "sha256", "intent", "version", "settings_sha256", "refused_sha256", "state", "reason", "last_error", "updated_at_ms", "signature_sha256", "refused_signature_sha256", "reload_ms", "recover_ms")
     MODULE_ID_FIELD_NUMBER: _ClassVar[int]
     SHA256_FIELD_NUMBER: _ClassVar[int]
     INTENT_FIELD_NUMBER: _ClassVar[int]
@@ -115,6 +127,8 @@ class ModuleSetEntry(_message.Message):
     UPDATED_AT_MS_FIELD_NUMBER: _ClassVar[int]
     SIGNATURE_SHA256_FIELD_NUMBER: _ClassVar[int]
     REFUSED_SIGNATURE_SHA256_FIELD_NUMBER: _ClassVar[int]
+    RELOAD_MS_FIELD_NUMBER: _ClassVar[int]
+    RECOVER_MS_FIELD_NUMBER: _ClassVar[int]
     module_id: str
     sha256: str
     intent: ModuleIntent
@@ -127,7 +141,9 @@ class ModuleSetEntry(_message.Message):
     updated_at_ms: int
     signature_sha256: str
     refused_signature_sha256: str
-    def __init__(self, module_id: _Optional[str] = ..., sha256: _Optional[str] = ..., intent: _Optional[_Union[ModuleIntent, str]] = ..., version: _Optional[str] = ..., settings_sha256: _Optional[str] = ..., refused_sha256: _Optional[str] = ..., state: _Optional[str] = ..., reason: _Optional[str] = ..., last_error: _Optional[str] = ..., updated_at_ms: _Optional[int] = ..., signature_sha256: _Optional[str] = ..., refused_signature_sha256: _Optional[str] = ...) -> None: ...
+    reload_ms: int
+    recover_ms: int
+    def __init__(self, module_id: _Optional[str] = ..., sha256: _Optional[str] = ..., intent: _Optional[_Union[ModuleIntent, str]] = ..., version: _Optional[str] = ..., settings_sha256: _Optional[str] = ..., refused_sha256: _Optional[str] = ..., state: _Optional[str] = ..., reason: _Optional[str] = ..., last_error: _Optional[str] = ..., updated_at_ms: _Optional[int] = ..., signature_sha256: _Optional[str] = ..., refused_signature_sha256: _Optional[str] = ..., reload_ms: _Optional[int] = ..., recover_ms: _Optional[int] = ...) -> None: ...
 
 class EventSubscribe(_message.Message):
     __slots__ = ("event_types", "after")

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from corral.daemon.hooks.jvm_words import launcher_part, units
 from corral.daemon.hooks.merging import difference, edits, merge, told
+from corral.daemon.hooks.overriding import overridden
 from corral.daemon.hooks.start_values import StartValues
 
 WORDS = st.lists(st.sampled_from(["-a", "-b", "-c", "--add-opens", "x=y", "-Dz"]), max_size=8)
@@ -114,3 +115,55 @@ def test_the_part_of_a_java_command_that_says_what_is_run_is_known():
     assert launcher_part(["-m", "a/b", "x"]) == 2
     assert launcher_part(["-version"]) is None
     assert launcher_part([]) is None
+
+
+def wants(plan: StartValues, **answers: StartValues) -> dict[str, list[tuple[str, str, str]]]:
+    """What of these answers does not hold, by module."""
+    lost = overridden(plan, {id: difference(plan, wanted) for id, wanted in answers.items()})
+    return {id: [(each.kind, each.name, each.by) for each in found] for id, found in lost.items()}
+
+
+def test_of_a_variable_the_last_module_has_its_way_and_the_others_are_told_whose_it_is():
+    plan = StartValues(env={"KEEP": "1", "GONE": "1"})
+    without = {"KEEP": "1"}
+    assert wants(
+        plan,
+        ant=StartValues(env={**plan.env, "X": "1", "SAME": "1"}),
+        bee=StartValues(env={**without, "X": "2", "SAME": "1"}),
+        cat=StartValues(env={**plan.env, "X": "3", "GONE": "2"}),
+    ) == {
+        "ant": [("env", "X", "cat")],
+        "bee": [("env", "GONE", "cat"), ("env", "X", "cat")],
+    }
+    assert wants(
+        plan, ant=StartValues(env={**plan.env, "KEEP": "2"}), bee=StartValues(env={"GONE": "1"})
+    ) == {"ant": [("env", "KEEP", "bee")]}
+
+
+def test_of_an_option_of_the_jvm_the_last_in_the_command_counts_whoever_put_it_there():
+    plan = StartValues(jvm_args=("-Dx=0", "-Xlog:gc", "-XX:+UseG1GC"))
+    added = ("-Dx=2", "-XX:-UseG1GC", "--add-opens", "a=b", "-XX:OnError=a", "-Xss1m", "-Dsame=1")
+    assert wants(
+        plan,
+        ant=StartValues(jvm_args=(*plan.jvm_args, "-Dx=3", "-XX:OnError=b", "-Xss2m", "-Dsame=1")),
+        bee=StartValues(jvm_args=(*added, *plan.jvm_args)),
+        cat=StartValues(jvm_args=(*plan.jvm_args, "-Xss3m", "-Xss4m", "--add-opens", "a=c")),
+    ) == {
+        "ant": [("jvm_args", "-Xss2m", "cat")],
+        "bee": [
+            ("jvm_args", "-Dx=2", "ant"),
+            ("jvm_args", "-XX:-UseG1GC", ""),
+            ("jvm_args", "-Xss1m", "cat"),
+        ],
+    }
+
+
+@settings(max_examples=50)
+@given(VALUES, ANSWERS)
+def test_a_variable_is_as_its_module_wanted_it_unless_it_is_named_as_overridden(plan, answers):
+    changes = {id: difference(plan, wanted) for id, wanted in answers.items()}
+    merged, lost = merge(plan, changes), overridden(plan, changes)
+    for id, change in changes.items():
+        named = {each.name for each in lost.get(id, ()) if each.kind == "env"}
+        wanted = {**change.env_set, **dict.fromkeys(change.env_removed)}
+        assert named == {name for name, value in wanted.items() if merged.env.get(name) != value}

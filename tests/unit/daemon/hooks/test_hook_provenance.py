@@ -8,7 +8,7 @@ from corral.daemon.hooks.provenance import provenance
 from corral.daemon.supervise.run_files import Outcome
 from corral.daemon.supervise.told_runs import exit_info
 from corral.domain.instance_states import InstanceState
-from corral.domain.module_nodes import ModuleChange
+from corral.domain.module_nodes import ModuleChange, Overridden
 from corral.sdk.runtime import RunExit
 
 
@@ -17,6 +17,7 @@ def test_values_of_secrets_are_replaced_by_their_names():
         module="ant",
         jvm_args_added=("-Dpassword=hunter2hunter", "-Dother=hunter2"),
         args_removed=("hunter2",),
+        overridden=(Overridden(kind="jvm_args", name="-Dother=hunter2", by="bee"),),
         dropped="it raised ValueError: hunter2",
     )
     made = provenance(
@@ -24,11 +25,17 @@ def test_values_of_secrets_are_replaced_by_their_names():
     )
     assert "hunter2" not in repr(made)
     assert made.changes[0].jvm_args_added == ("-Dpassword=%LONGER%", "-Dother=%PASSWORD%")
+    assert made.changes[0].overridden[0].name == "-Dother=%PASSWORD%", "so that it is found among them"
 
 
 def test_it_is_short_whatever_modules_do():
     changes = [
-        ModuleChange(module=f"m{n}", jvm_args_added=("x" * 8000,) * 500, dropped="y" * 5000)
+        ModuleChange(
+            module=f"m{n}",
+            jvm_args_added=("x" * 8000,) * 500,
+            overridden=(Overridden(kind="jvm_args", name="x" * 8000, by="m0"),) * (500 if n else 0),
+            dropped="y" * 5000,
+        )
         for n in range(200)
     ]
     made = provenance(changes, ["z" * 5000] * 200, {})

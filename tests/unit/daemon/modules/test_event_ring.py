@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from corral.daemon.modules.event_ring import EventRing, Gap
@@ -45,6 +45,7 @@ def test_a_gap_is_everybody_s() -> None:
     assert (found, looked) == ([Gap("1-1", "1-9")], 2)
 
 
+@settings(deadline=None)
 @given(
     st.lists(st.integers(0, 50), max_size=60), st.integers(1, 12), st.integers(20, 120), st.integers(0, 10)
 )
@@ -64,6 +65,7 @@ def test_it_holds_the_newest_within_both_bounds(
             assert (len(ring), ring.bytes, ring.floor) == (0, 0, number)
 
 
+@settings(deadline=None)
 @given(st.lists(st.sets(st.sampled_from("abcde"), min_size=1), max_size=8), st.randoms(use_true_random=False))
 def test_a_type_is_wanted_as_long_as_somebody_wants_it(wishes: list[set[str]], random) -> None:
     interests, left = Interests(), list(wishes)

@@ -118,23 +118,24 @@ async def _recent(leading: Leading, journal: Journal[DecisionRecord]) -> list[De
 
 async def why_instance(leading: Leading, call: Call[None, NoQuery]) -> WhyShape:
     record = leading.state.instances.require(call.path["id"]).record
+    vital = leading.workload.vitals.find(record.id)
     return WhyShape(
         subject=f"{_INSTANCE}{record.id}",
         state=record.state.value,
-        summary=_instance_summary(record),
+        summary=_instance_summary(record, vital.waits_for if vital else ""),
         decisions=await _recent(leading, instance_decisions(record.id)),
     )
 
 
-def _instance_summary(record: InstanceRecord) -> str:
+def _instance_summary(record: InstanceRecord, waits_for: str) -> str:
     told = f"instance '{record.id}' of group '{record.group}' is {record.state} on node '{record.node}'"
     if record.start_failure is not None and not record.started_at:
         failure = record.start_failure
         told += f"; its start failed at {failure.stage} with {failure.code}: {failure.message}"
     elif record.exit is not None and not live(record.state):
         told += f"; it ended: {record.exit.summary}"
-    if record.reason:
-        told += f"; {record.reason}"
+    if reason := waits_for or record.reason:
+        told += f"; {reason}"
     return told
 
 

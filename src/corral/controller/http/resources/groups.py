@@ -224,12 +224,14 @@ def _audited(record: GroupRecord) -> dict[str, object]:
 
 
 def _with_shown_urls(spec: GroupSpec) -> GroupSpec:
-    def shown(artifact: ArtifactSpec) -> ArtifactSpec:
-        return msgspec.structs.replace(artifact, url=shown_url(artifact.url)) if artifact.url else artifact
+    def shown(artifact: ArtifactSpec | None) -> ArtifactSpec | None:
+        if artifact is None or not artifact.url:
+            return artifact
+        return msgspec.structs.replace(artifact, url=shown_url(artifact.url))
 
     return msgspec.structs.replace(
         spec,
-        artifact=shown(spec.artifact) if spec.artifact else None,
+        artifact=shown(spec.artifact),
         extensions=tuple(
             msgspec.structs.replace(each, artifact=shown(each.artifact)) for each in spec.extensions
         ),

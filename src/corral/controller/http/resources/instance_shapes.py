@@ -43,7 +43,7 @@ class ModulesShape(msgspec.Struct, frozen=True, kw_only=True):
 
 class InstanceShape(msgspec.Struct, frozen=True, kw_only=True):
     """An instance and its present or last run. `stage` says what its node is doing while it is
-    prepared; `players` and `metrics` are what the run has said last, null for what
+    prepared, and `reason` what it waits for there; `players` and `metrics` are what the run has said last, null for what
     nobody has said."""
 
     id: str
@@ -103,7 +103,7 @@ def instance_shape(leading: Leading, stored: Stored[InstanceRecord]) -> Instance
         ended_at=record.ended_at,
         exit=exit_shape(record.exit) if record.exit else None,
         plan_hash=record.plan_hash,
-        reason=record.reason,
+        reason=vital.waits_for or record.reason,
         incarnation=record.incarnation,
         restarts=record.restarts,
         runtime=group.record.spec.runtime if group else "process",

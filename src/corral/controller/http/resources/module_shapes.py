@@ -9,6 +9,7 @@ import msgspec
 
 from corral.controller.cluster_state import Stored
 from corral.controller.http.call import Call
+from corral.controller.http.resources.extension_shapes import ExtensionShape, extensions
 from corral.controller.http.resources.node_module_shapes import (
     NodeStateShape,
     OnNodesShape,
@@ -104,6 +105,7 @@ class ModuleShape(msgspec.Struct, frozen=True, kw_only=True):
     nodes: list[NodeStateShape] | None
     provides: list[ProvidedShape]
     requires: list[RequiredShape]
+    extensions: list[ExtensionShape]
     storage: bool
     """Does it keep documents or keys?"""
     settings: dict[str, Any] | None
@@ -198,6 +200,7 @@ def _fields(leading: Leading, call: Call[Any, Any], stored: Stored[PackageRecord
         "on_nodes": on_nodes_shape(leading, record),
         "provides": provided(manifest),
         "requires": required(manifest),
+        "extensions": extensions(manifest),
         "storage": manifest.storage.documents or manifest.storage.key_value,
         "settings": record.settings if allows(role, Permission.MODULES_MANAGE) else None,
         "frontend": frontend(record),

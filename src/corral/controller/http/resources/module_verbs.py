@@ -25,7 +25,10 @@ class Pause(Body, frozen=True, kw_only=True):
 
 class RecoverQuery(Query, frozen=True, kw_only=True):
     node: (
-        Annotated[str, msgspec.Meta(max_length=63, description="On this node alone, which is connected.")]
+        Annotated[
+            str,
+            msgspec.Meta(max_length=63, description="On this node alone; one that is away is told later."),
+        ]
         | None
     ) = None
 

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import datetime as dt
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
 from corral.controller.http.call import Call
 from corral.controller.http.setting import Leading
 from corral.controller.node_modules.progress import TOO_LARGE
-from corral.controller.node_modules.states import troubled
+from corral.controller.node_modules.states import declines, troubled
 from corral.domain.ids import NodeId
 from corral.domain.module_manifest import ModuleHost
 from corral.domain.module_nodes import NodeModuleState, node_module_key
@@ -19,12 +19,15 @@ from corral.domain.module_records import PackageRecord
 from corral.domain.node_states import NodeState
 from corral.domain.permissions import Permission, allows
 
+Wish = Literal["recover", "reload"]
+
 
 class NodeStateShape(msgspec.Struct, frozen=True, kw_only=True):
     """How a module stands on a node, as the node said last; `phase` is null while it has said nothing.
     `current`: it has the installed archive. `refused`: the installed archive did not come up there and is
-    not sent again before somebody recovers it. `settled`: nothing of it is under way. `error` is empty for
-    callers that may not read logs."""
+    not sent again before somebody recovers it. `declined`: it runs, but not with the settings or the signature
+    that it was given last. `owed`: what an operator asked for and the node has not done yet. `settled`: nothing
+    of it is under way. `error` is empty for callers that may not read logs."""
 
     node: str
     connected: bool
@@ -36,6 +39,8 @@ class NodeStateShape(msgspec.Struct, frozen=True, kw_only=True):
     error: str
     current: bool
     refused: bool
+    declined: bool
+    owed: list[Wish]
     settled: bool
     progress: str
     """`offered`, `fetching 12 of 40 MB`, `told`: while an archive is on its way there."""
@@ -43,8 +48,9 @@ class NodeStateShape(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class OnNodesShape(msgspec.Struct, frozen=True, kw_only=True):
-    """On how many nodes a module shall be, is `active` with the installed archive, and needs an operator:
-    as they said last. `away`: so many of the `wanted` are not connected now."""
+    """On how many nodes a module shall be, is `active` with the installed archive, and is `troubled`, which is
+    for an operator to look at: failed, refused, or without the settings or the signature that it shall have; as
+    they said last. `away`: so many of the `wanted` are not connected now."""
 
     wanted: int
     active: int
@@ -83,10 +89,8 @@ def on_nodes_shape(leading: Leading, record: PackageRecord) -> OnNodesShape:
             wanted += 1
             away += leading.nodes.live(each.record.id) is None
     for row in leading.state.module_node_states.rows_of_module(record.id):
-        if row.phase is ModulePhase.ACTIVE and row.sha256 == record.sha256:
-            active += 1
-        elif troubled(row, record.sha256):
-            bad += 1
+        active += row.phase is ModulePhase.ACTIVE and row.sha256 == record.sha256
+        bad += troubled(row, record.sha256) or declines(row)
     return OnNodesShape(wanted=wanted, active=active, troubled=bad, away=away)
 
 
@@ -118,6 +122,7 @@ def _fields(
     stored = leading.state.module_node_states.find(node_module_key(node, module))
     row = stored.record if stored else None
     progress = leading.modules.progress(node, module)
+    owed = owed_wishes(row, record)
     shown = {
         "node": node,
         "connected": leading.nodes.live(node) is not None,
@@ -129,10 +134,23 @@ def _fields(
         "error": row.error if row and allows(call.caller.token.role, Permission.LOGS_READ) else "",
         "current": bool(row and record and row.sha256 == record.sha256),
         "refused": bool(row and record and row.refused_sha256 == record.sha256),
+        "declined": bool(row and declines(row)),
+        "owed": owed,
         "progress": progress,
         "updated_at": row.updated_at if row else None,
     }
-    return {**shown, "settled": progress == TOO_LARGE or (not progress and settled(row, record))}
+    rests = not progress and not owed and settled(row, record)
+    return {**shown, "settled": progress == TOO_LARGE or rests}
+
+
+def owed_wishes(row: NodeModuleState | None, record: PackageRecord | None) -> list[Wish]:
+    """What a node shall do beyond having the module as it is wanted. Where nothing of the module runs there is
+    nothing to be reloaded, and a daemon that does not count reloads cannot owe one."""
+    if row is None or record is None:
+        return []
+    owed: list[Wish] = ["recover"] if row.recover_owed_ms else []
+    counts = row.sha256 and row.reload_done_ms is not None
+    return [*owed, "reload"] if counts and (row.reload_done_ms or 0) < record.reload_asked_ms else owed
 
 
 def settled(row: NodeModuleState | None, record: PackageRecord | None) -> bool:

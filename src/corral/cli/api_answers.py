@@ -1,0 +1,70 @@
+"""What the API said, or why it said nothing, in words for whoever typed the command."""
+
+from __future__ import annotations
+
+import json
+import ssl
+from typing import Any
+
+from corral.cli.failure import Refused, Unreachable
+
+
+class ApiAnswers:
+    """Of one controller; every complaint names its address."""
+
+    def __init__(self, url: str) -> None:
+        self._url = url
+
+    def read(self, status: int, content: bytes) -> Any:
+        """The body of an answer, None when it has none; raises `refusal` when it is one."""
+        if not 200 <= status < 300:
+            raise self.refusal(status, content)
+        if not content:
+            return None
+        try:
+            return json.loads(content)
+        except ValueError:  # UnicodeDecodeError is one, too
+            raise self.not_ours("no JSON") from None
+
+    def refusal(self, status: int, content: bytes) -> Refused | Unreachable:
+        """What the API said, or that this was not the API."""
+        try:
+            told = json.loads(content)["error"]
+            message, code = str(told["message"]), str(told["code"])
+        except (ValueError, KeyError, TypeError):
+            return self.not_ours(f"status {status}")
+        return Refused(
+            message,
+            hint=str(told["hint"]) if told.get("hint") else None,
+            code=code,
+            status=status,
+            field=str(told.get("field") or ""),
+        )
+
+    def not_ours(self, what: str) -> Unreachable:
+        return Unreachable(
+            f"{self._url} does not answer like a Corral controller: {what}",
+            hint="check the address, and whatever stands between; it is the HTTP one, not gRPC",
+        )
+
+    def unreachable(self, error: Exception, *, changed: bool = False) -> Unreachable:
+        """No answer came. `changed`: what was asked for may have been done."""
+        why = (
+            error.strerror
+            if isinstance(error, OSError) and error.strerror
+            else str(error) or type(error).__name__
+        )
+        if isinstance(error, ssl.SSLCertVerificationError):
+            return Unreachable(
+                f"cannot trust {self._url}: {error.verify_message}",
+                hint="give its authority with 'corral context add … --ca-file FILE' or SSL_CERT_FILE",
+            )
+        if changed and not isinstance(error, ConnectionRefusedError):
+            return Unreachable(
+                f"no answer from {self._url}: {why}",
+                hint="it may have been done all the same; look before you repeat it",
+            )
+        return Unreachable(
+            f"cannot reach {self._url}: {why}",
+            hint="is the controller running? choose another with --url or --context",
+        )

@@ -1,0 +1,91 @@
+"""Those who mind nodes and instances for one term, put together."""
+
+from __future__ import annotations
+
+import contextlib
+import datetime as dt
+
+from corral.controller.distribution.service import Distribution
+from corral.controller.instances.service import InstanceService
+from corral.controller.ledger import Ledger
+from corral.controller.mandate import Mandate
+from corral.controller.reconcile.loop import Reconciler
+from corral.controller.reconcile.observation import Observation, awaited_nodes
+from corral.controller.sessions.registry import Sessions
+from corral.controller.sessions.uploads import Uploads
+from corral.controller.templates.library import TemplateLibrary
+from corral.controller.workload.service import Workloads
+from corral.controller.workload.tokens import workload_key
+from corral.domain.ids import NodeId
+from corral.store.port import Commit
+
+
+class Fleet:
+    """They see every commit of their term, so they are there before the first, and are made from a state
+    that is loaded. What has to be undone is on the term's stack; nothing runs yet."""
+
+    def __init__(self, mandate: Mandate, *, ledger: Ledger, stack: contextlib.AsyncExitStack) -> None:
+        config, clock, metrics = mandate.config, mandate.clock, mandate.setting.metrics.registry
+        self.sessions = Sessions(ledger=ledger, clock=clock, metrics=metrics)
+        stack.callback(self.sessions.forget_metrics, metrics)
+        self.uploads = stack.enter_context(Uploads(mandate.store, directory=config.data / "incoming"))
+        self.templates = TemplateLibrary(
+            mandate.store, config=config.templates, directory=config.data / "uploads", clock=clock
+        )
+        self.distribution = self._distribution(mandate, ledger)
+        self.workload = self._workload(mandate, ledger)
+        self.instances = self._instances(mandate, ledger)
+        self.reconciler = Reconciler(
+            ledger=ledger,
+            instances=self.instances,
+            sessions=self.sessions,
+            observation=Observation(awaited_nodes(ledger.state)),
+            config=config.reconcile,
+            clock=clock,
+        )
+        self.reconciler.begin()
+
+    def follow(self, commit: Commit) -> None:
+        """What it changed is in memory already."""
+        self.sessions.follow(commit)
+        self.workload.follow(commit)
+        self.distribution.follow(commit)
+        self.instances.follow(commit)
+        self.reconciler.follow(commit)
+
+    def judged(self, node_id: NodeId) -> None:
+        """A node's session has begun in earnest: it counts, and it gets what it will need."""
+        self.reconciler.judged(node_id)
+        self.distribution.joined(node_id)
+
+    def _distribution(self, mandate: Mandate, ledger: Ledger) -> Distribution:
+        return Distribution(
+            state=ledger.state,
+            library=self.templates,
+            links=self.sessions,
+            uploads=self.uploads,
+            limits=mandate.config.templates,
+            clock=mandate.clock,
+            entropy=mandate.entropy,
+        )
+
+    def _workload(self, mandate: Mandate, ledger: Ledger) -> Workloads:
+        return Workloads(
+            state=ledger.state,
+            links=self.sessions,
+            key=lambda: workload_key(ledger.state, mandate.config.cluster_key_path),
+            clock=mandate.clock,
+            life=dt.timedelta(seconds=mandate.config.workload.token_seconds),
+        )
+
+    def _instances(self, mandate: Mandate, ledger: Ledger) -> InstanceService:
+        return InstanceService(
+            ledger=ledger,
+            sessions=self.sessions,
+            epoch=mandate.epoch,
+            clock=mandate.clock,
+            entropy=mandate.entropy,
+            tokens=self.workload.tokens,
+            api_url=mandate.api_url,
+            resend_seconds=mandate.config.reconcile.resend_seconds,
+        )

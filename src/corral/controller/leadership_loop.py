@@ -1,0 +1,194 @@
+"""The loop that leads: wait for the turn, serve one term after the other, and raise the epoch when told to."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Final
+
+import msgspec
+import structlog
+
+from corral.controller.cluster_state import ClusterState
+from corral.controller.collections import AUTHORITY, CLUSTER
+from corral.controller.ledger import Actor, Step, audit
+from corral.controller.sessions.node_answers import no_longer_leading
+from corral.controller.standing import Place
+from corral.controller.term import LeaderTerm
+from corral.domain.events import Draft, EventType
+from corral.domain.ids import EPOCH_LEAP, Epoch
+from corral.store.leadership import Leadership, LeaseTiming, Loss, Term
+from corral.store.port import Adapter, Fenced, StoreUnavailable
+from corral.system.clock import Clock
+from corral.system.config_schema import LeaseSection
+
+_LOOK_SECONDS: Final = 1.0
+_log = structlog.get_logger("corral.controller")
+
+OpenLink = Callable[[ClusterState], Awaitable[None]]
+"""Let daemons in, once it is known who they are to trust. Idempotent."""
+MakeTerm = Callable[[Epoch, Sequence[Step]], LeaderTerm]
+"""The term under this epoch, with what it commits first; not yet entered."""
+
+
+class Raising(msgspec.Struct, frozen=True, kw_only=True):
+    """A raise of the epoch, from the moment it is asked for: its own term may end before it does."""
+
+    actor: Actor
+    lift: asyncio.Task[Epoch | None]
+
+
+class LeadershipLoop:
+    """`run` never returns; once it is cancelled, `release` gives the lease back. Only this
+    changes whether `place` leads."""
+
+    def __init__(
+        self,
+        *,
+        store: Adapter,
+        place: Place,
+        lease: LeaseSection,
+        clock: Clock,
+        make_term: MakeTerm,
+        open_link: OpenLink,
+        ready: asyncio.Event,
+    ) -> None:
+        """`ready` is set once daemons find this controller, or through it the one that leads."""
+        self._store = store
+        self._place = place
+        self._lease = lease
+        self._clock = clock
+        self._make_term = make_term
+        self._open_link = open_link
+        self._term: Term | None = None
+        self._raising: Raising | None = None
+        self._ready = ready
+
+    async def run(self) -> None:
+        # With SQLite the lock on the data directory keeps every other controller away.
+        alone = self._store.name == "sqlite"
+        leadership = Leadership(
+            self._store,
+            clock=self._clock,
+            holder=self._place.holder,
+            info=msgspec.json.encode(self._place.own).decode(),
+            timing=LeaseTiming(
+                ttl=self._lease.ttl_seconds,
+                renew=self._lease.renew_seconds,
+                margin=self._lease.margin_seconds,
+                poll=min(1.0, self._lease.renew_seconds),
+            ),
+            uncontested=alone,
+        )
+        while True:
+            self._term = await (leadership.acquire() if alone else self._wait_for_turn(leadership))
+            await self._serve(self._term)
+
+    async def release(self) -> None:
+        """Give the lease back, if there is one."""
+        if self._term is not None:
+            await self._term.release()
+
+    # --- standing by ----------------------------------------------------------------------------
+    async def _wait_for_turn(self, leadership: Leadership) -> Term:
+        """Stand by until we are elected; the standby then ends by itself, not in the middle of a step."""
+        elected = asyncio.Event()
+        try:
+            async with asyncio.TaskGroup() as waiting:
+                waiting.create_task(self._stand_by(leadership, elected), name="controller/standby")
+                term = self._term = await leadership.acquire()
+                elected.set()
+        except ExceptionGroup as failed:
+            raise failed.exceptions[0] from None
+        return term
+
+    async def _stand_by(self, leadership: Leadership, elected: asyncio.Event) -> None:
+        """While another leads: know who it is, and show daemons the way."""
+        while not elected.is_set():
+            with contextlib.suppress(StoreUnavailable):
+                self._place.lease = await leadership.current()
+                snapshot = await self._store.snapshot([CLUSTER.name, AUTHORITY.name])
+                if self._place.lease is not None and snapshot.documents:
+                    state = ClusterState()
+                    state.load(snapshot)
+                    await self._open_link(state)
+                    self._ready.set()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(_LOOK_SECONDS):
+                    await elected.wait()
+
+    # --- leading --------------------------------------------------------------------------------
+    async def _serve(self, term: Term) -> None:
+        """Lead until the lease is lost. Raising the epoch begins anew under the same lease."""
+        opening: list[Step] = []
+        holding = asyncio.create_task(term.hold(), name="controller/hold")
+        try:
+            while term.valid():
+                self._raising = None
+                try:
+                    await self._serve_epoch(term, holding, opening)
+                except StoreUnavailable as error:
+                    _log.warning("term.postponed", reason=str(error))
+                    await asyncio.sleep(_LOOK_SECONDS)
+                    continue
+                except Fenced:
+                    _log.warning("term.fenced_at_start", epoch=term.epoch)
+                raised = await self._raised()
+                if raised is None:
+                    return
+                opening = _epoch_raised(raised.actor, term.epoch)
+        finally:
+            holding.cancel()
+            await asyncio.gather(holding, return_exceptions=True)
+
+    async def _serve_epoch(self, term: Term, holding: asyncio.Task[Loss], opening: Sequence[Step]) -> None:
+        async with self._make_term(term.epoch, opening) as leader:
+            await self._open_link(leader.state)
+            self._place.term = leader
+            self._ready.set()
+            _log.info("controller.leading", epoch=term.epoch, holder=self._place.holder)
+            # Raising the epoch fences this term's own writer, too: `fenced` ends it either way.
+            deposed = asyncio.create_task(leader.fenced.wait(), name="controller/fenced")
+            try:
+                await asyncio.wait([holding, deposed], return_when=asyncio.FIRST_COMPLETED)
+            finally:
+                self._place.term = None
+                deposed.cancel()
+                await asyncio.gather(deposed, return_exceptions=True)
+
+    # --- raising the epoch ----------------------------------------------------------------------
+    async def raise_epoch(self, actor: Actor) -> Epoch:
+        """Lift the epoch far above any that a node may have obeyed. Ends this term at once."""
+        leader, term = self._place.term, self._term
+        if leader is None or term is None:
+            raise no_longer_leading()
+        if self._raising is None:
+            lift = asyncio.create_task(term.raise_epoch(by=EPOCH_LEAP), name="controller/raise-epoch")
+            self._raising = Raising(actor=actor, lift=lift)
+        try:
+            epoch = await asyncio.shield(self._raising.lift)
+        except StoreUnavailable:
+            self._raising = None
+            raise
+        leader.fenced.set()
+        if epoch is None:
+            raise no_longer_leading()
+        return epoch
+
+    async def _raised(self) -> Raising | None:
+        """Who raised the epoch, if that is what ended the term; waits for one that is under way."""
+        raising = self._raising
+        if raising is None:
+            return None
+        try:
+            return raising if await raising.lift is not None else None
+        except StoreUnavailable:
+            return None
+
+
+def _epoch_raised(actor: Actor, epoch: Epoch) -> list[Step]:
+    return [
+        Draft(type=EventType.CLUSTER_EPOCH_RAISED, subject="cluster", data={"epoch": epoch}),
+        audit(actor, "cluster.raise_epoch", "cluster", after={"epoch": epoch}),
+    ]

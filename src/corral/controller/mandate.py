@@ -1,0 +1,30 @@
+"""What a term is given to lead with: the epoch it was elected under, and what the controller has whoever leads."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from corral.controller.http.setting import ClusterControl, Setting
+from corral.domain.ids import Epoch
+from corral.signing import Verifier
+from corral.store.port import Adapter
+from corral.system.clock import Clock
+from corral.system.config_schema import ControllerConfig
+from corral.system.entropy import Entropy
+
+
+@dataclass(frozen=True, kw_only=True)
+class Mandate:
+    """Only for those who put a term together; its parts get what they use, each by itself."""
+
+    epoch: Epoch
+    holder: str
+    config: ControllerConfig
+    store: Adapter
+    setting: Setting
+    cluster: ClusterControl
+    verifier: Verifier
+    clock: Clock
+    entropy: Entropy
+    api_url: str = ""
+    """Where instances reach the API."""

@@ -1,0 +1,77 @@
+"""Pings to one node and their pongs: is somebody there, and how far away?"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from corral.controller.sessions.session_facts import SessionFacts
+from corral.errors import Code, Retryable
+from corral.system.clock import Clock
+from corral.wire.v1.link_pb2 import ControllerMessage
+from corral.wire.v1.node_pb2 import Ping
+
+
+class Heartbeat:
+    """Of one stream. A pong counts once, and only for a ping that was sent."""
+
+    def __init__(
+        self,
+        facts: SessionFacts,
+        *,
+        send: Callable[[ControllerMessage], bool],
+        seconds: float,
+        missed_pongs: int,
+        clock: Clock,
+        on_round_trip: Callable[[float], None],
+    ) -> None:
+        self._facts = facts
+        self._send = send
+        self._seconds = seconds
+        self._missed_pongs = missed_pongs
+        self._clock = clock
+        self._on_round_trip = on_round_trip
+        self._pinged_at = 0.0
+        self._answered = asyncio.Event()
+        self.pinged = 0
+        """The sequence of the last ping."""
+        self.ponged = 0
+        """The last one that was answered."""
+
+    async def run(self) -> None:
+        """Ping until too many stay unanswered: UNREACHABLE."""
+        while True:
+            unanswered = self.pinged - self.ponged
+            if unanswered >= self._missed_pongs:
+                raise Retryable(
+                    Code.UNREACHABLE, f"node '{self._facts.node_id}' left {unanswered} pings unanswered"
+                )
+            self._ping()
+            await asyncio.sleep(self._seconds)
+
+    def _ping(self) -> None:
+        self.pinged += 1
+        self._pinged_at = self._clock.monotonic()
+        self._send(ControllerMessage(ping=Ping(sequence=self.pinged)))
+
+    def pong(self, sequence: int) -> None:
+        if not self.ponged < sequence <= self.pinged:
+            return
+        self.ponged = sequence
+        self._answered.set()
+        if sequence == self.pinged:
+            self._on_round_trip(self._clock.monotonic() - self._pinged_at)
+
+    async def answers(self, *, within: float, over: asyncio.Event) -> bool:
+        """Is somebody there? Asks, and waits for any answer; False as soon as the stream is over."""
+        self._answered.clear()
+        self._ping()
+        ending = asyncio.create_task(over.wait(), name=f"session/over/{self._facts.id}")
+        answer = asyncio.create_task(self._answered.wait(), name=f"session/answer/{self._facts.id}")
+        try:
+            await asyncio.wait([ending, answer], timeout=within, return_when=asyncio.FIRST_COMPLETED)
+            return answer.done() and not ending.done()
+        finally:
+            for task in (ending, answer):
+                task.cancel()
+            await asyncio.gather(ending, answer, return_exceptions=True)

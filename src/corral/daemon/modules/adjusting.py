@@ -1,0 +1,85 @@
+"""A module that is in place follows its intent and its settings, and what an operator asked for beyond them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from corral.daemon.modules.disk_book import DiskBook, SettingsRefusal
+from corral.daemon.modules.wanted import Wanted
+from corral.domain.module_manifest import Manifest
+from corral.domain.module_phases import ModuleIntent, ModulePhase
+from corral.domain.module_records import PackageRecord
+from corral.errors import Code, Rejected
+from corral.modules.engine import ModuleEngine
+from corral.modules.settings import check_settings
+from corral.system.threads import to_end
+
+
+class Adjusting:
+    """Each act may be done again without harm; a wish of an operator is carried out once, and then noted."""
+
+    def __init__(self, engine: ModuleEngine, book: DiskBook) -> None:
+        self._engine = engine
+        self._book = book
+
+    async def adjust(self, id: str, wanted: Wanted, *, fresh: bool) -> None:
+        """Intent, settings, and what was asked for beyond them. An archive that was just put in place
+        (`fresh`) was tried, and has read its settings."""
+        record, trouble = self._require(id), None
+        again = wanted.reload and not fresh and await self._serves(record)
+        await self.follow_intent(record, wanted)
+        try:
+            await self._follow_settings(id, wanted, again=again)
+        except Rejected as error:
+            trouble = error
+        await self._book.carried_out(id, reloaded_ms=wanted.reload_ms)
+        if wanted.recover and not fresh and self._require(id).phase is ModulePhase.FAILED:
+            await self._engine.recover(id)
+        await self._book.carried_out(id, recovered_ms=wanted.recover_ms)
+        if trouble is not None:
+            raise trouble
+
+    async def _serves(self, record: PackageRecord) -> bool:
+        """Once it is where it was going, as after a boot. Whatever does not reads its settings when it starts."""
+        settled = await self._engine.want(record.id, record.intent, paused_reason=record.paused_reason)
+        return settled.phase is ModulePhase.ACTIVE
+
+    async def follow_intent(self, record: PackageRecord, wanted: Wanted) -> None:
+        intent = wanted.intent or record.intent
+        reason = wanted.paused_reason if wanted.intent is ModuleIntent.PAUSED else ""
+        if wanted.intent is not None and (intent, reason) != (record.intent, record.paused_reason):
+            await self._engine.want(record.id, intent, paused_reason=reason)
+
+    async def _follow_settings(self, id: str, wanted: Wanted, *, again: bool) -> None:
+        """Those that are wanted; with `again` also when they are no others. What the module did not take once it
+        is not given again, unless an operator asks for it; that it did not stands with its state."""
+        record, settings = self._require(id), wanted.settings
+        if settings is None:
+            if again:
+                await self._engine.reload(id, record.settings)
+            return
+        refused = self._book.package(id).settings_refused
+        known = refused is not None and refused.sha256 == settings.sha256
+        if known and not (wanted.reload or wanted.recover):
+            return
+        try:
+            checked = await checked_settings(record.manifest, settings.values)
+            if checked != record.settings or again:
+                await self._engine.reload(id, checked)
+        except Rejected as error:
+            await self._book.refuse_settings(id, SettingsRefusal(sha256=settings.sha256, error=str(error)))
+            raise
+        await self._book.note_settings(id, settings.sha256)
+
+    def _require(self, id: str) -> PackageRecord:
+        record = self._book.find(id)
+        if record is None:
+            raise Rejected(Code.NOT_FOUND, f"module '{id}' is not installed on this node")
+        return record
+
+
+async def checked_settings(manifest: Manifest, given: dict[str, Any]) -> dict[str, Any]:
+    """In a thread, for schemas may be costly; most modules have none."""
+    if not manifest.config and not given:
+        return {}
+    return await to_end(check_settings, manifest.config, given)

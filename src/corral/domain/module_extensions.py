@@ -1,0 +1,201 @@
+"""Which files of installed modules go into the instances of a group.
+
+An extension has variants, each for some platforms and their versions; one without platforms is for any group,
+also for one whose program is not of the catalog. Of those that fit, a variant that names the group's platform
+goes before one for any. Two that are equal in this are a tie, and a tie is refused: nothing is chosen by chance.
+
+Modules and their extensions are looked at in the order of their ids, so it makes no difference in which order
+they were installed.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Collection, Iterable
+from typing import Final, NamedTuple
+
+import msgspec
+
+from corral.domain.decisions import Alternative
+from corral.domain.extension_places import Candidate
+from corral.domain.file_paths import check_path
+from corral.domain.group_files import ExtensionSpec
+from corral.domain.module_manifest import Extension, ExtensionVariant
+from corral.domain.plans import PlanArtifact, PlanExtension
+from corral.domain.semver import Version
+from corral.domain.version_ranges import VersionRange, parse_range
+from corral.errors import Code, Rejected, nearest
+
+ALWAYS: Final = "always"
+_NUMBERS: Final = re.compile(r"[0-9]+(?:\.[0-9]+)*(?=\Z|[-+_])")
+_FIELD: Final = "extensions"
+
+
+class Program(msgspec.Struct, frozen=True):
+    """What a group runs, as the catalog knows it; empty: the catalog does not."""
+
+    platform: str = ""
+    version: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.platform} {self.version}" if self.platform else "a program that is not of the catalog"
+
+
+class ExtensionPackage(msgspec.Struct, frozen=True, kw_only=True):
+    """A module as far as instances are concerned."""
+
+    module: str
+    active: bool
+    """Is it wanted active? Whether its process runs is of no matter: a file is a file."""
+    extensions: tuple[Extension, ...] = ()
+
+
+class Added(NamedTuple):
+    """What goes to every group it fits."""
+
+    candidates: tuple[Candidate, ...]
+    passed_over: tuple[Alternative, ...]
+
+
+def requested_extension(
+    spec: ExtensionSpec, packages: Iterable[ExtensionPackage], program: Program, *, field: str
+) -> Candidate:
+    """What a group asks a module for. EXTENSION_NOT_FOUND when there is no such thing, or nothing of it fits;
+    EXTENSION_CONFLICT when two variants fit equally well. A variant that is named is the only one."""
+    package = _package(spec, packages, field)
+    extension = next((each for each in package.extensions if each.id == spec.id), None)
+    if extension is None:
+        known = sorted(each.id for each in package.extensions)
+        raise _not_found(
+            f"module '{spec.module}' has no extension '{spec.id}'", _choices(spec.id, known), field=field
+        )
+    if spec.variant and spec.variant not in {each.id for each in extension.variants}:
+        known = sorted(each.id for each in extension.variants)
+        raise _not_found(
+            f"extension '{spec.id}' of module '{spec.module}' has no variant '{spec.variant}'",
+            _choices(spec.variant, known),
+            field=f"{field}/variant",
+        )
+    variant = _chosen(package.module, extension, program, only=spec.variant, field=field)
+    if variant is None:
+        raise _not_found(_unfit(package.module, extension, program, spec.variant), _offer(extension), field)
+    return _candidate(package.module, extension, variant, field)
+
+
+def added_extensions(
+    packages: Iterable[ExtensionPackage], program: Program, *, besides: Collection[tuple[str, str]]
+) -> Added:
+    """What active modules add to a group by themselves, without the (module, extension) pairs that the group
+    asks for. One that does not fit is passed over, and told. EXTENSION_CONFLICT for a tie."""
+    candidates, passed_over = [], []
+    for package in sorted(packages, key=lambda each: each.module):
+        for extension in sorted(package.extensions, key=lambda each: each.id):
+            if (
+                not package.active
+                or extension.activation != ALWAYS
+                or (package.module, extension.id) in besides
+            ):
+                continue
+            variant = _chosen(package.module, extension, program, field=_FIELD)
+            if variant is not None:
+                candidates.append(_candidate(package.module, extension, variant, _FIELD))
+                continue
+            subject = f"extension/{package.module}/{extension.id}"
+            passed_over.append(Alternative(subject=subject, reason=f"no variant fits {program}"))
+    return Added(tuple(candidates), tuple(passed_over))
+
+
+def platform_version(text: str) -> Version | None:
+    """The first three numbers of a version of the catalog, missing ones as 0: `1.21.4-232` and `1.21.4+b7` are
+    1.21.4, for what follows counts builds there. None when it does not begin with numbers (`24w14a`)."""
+    found = _NUMBERS.match(text)
+    if found is None:
+        return None
+    numbers = [int(part) for part in found[0].split(".")]
+    major, minor, patch = [*numbers, 0, 0][:3]
+    return Version(major, minor, patch)
+
+
+def fits(variant: ExtensionVariant, program: Program) -> bool:
+    """Is this variant made for that program? What has no version is let in by `*` alone."""
+    if variant.platforms and program.platform not in variant.platforms:
+        return False
+    allowed, version = _range(variant.version_range), platform_version(program.version)
+    return allowed.anything if version is None else allowed.allows(version)
+
+
+def _chosen(
+    module: str, extension: Extension, program: Program, *, only: str = "", field: str
+) -> ExtensionVariant | None:
+    """The one that fits best; None: none does."""
+    fitting = [each for each in extension.variants if only in ("", each.id) and fits(each, program)]
+    best = [each for each in fitting if each.platforms] or fitting
+    if len(best) > 1:
+        first, second = sorted(each.id for each in best)[:2]
+        raise Rejected(
+            Code.EXTENSION_CONFLICT,
+            f"variants '{first}' and '{second}' of extension '{extension.id}' of module '{module}' "
+            f"both fit {program}",
+            hint=f'choose one: {{"id": "{extension.id}", "module": "{module}", "variant": "{first}"}} '
+            "in the group's extensions; or have the module's ranges corrected",
+            field=field,
+        )
+    return best[0] if best else None
+
+
+def _candidate(module: str, extension: Extension, variant: ExtensionVariant, field: str) -> Candidate:
+    artifact = PlanArtifact(file=check_path(variant.install_path, field=field), sha256=variant.sha256)
+    planned = PlanExtension(id=extension.id, variant=variant.id, module=module, artifact=artifact)
+    return Candidate(field=field, extension=planned, conflicts=extension.conflicts)
+
+
+def _package(spec: ExtensionSpec, packages: Iterable[ExtensionPackage], field: str) -> ExtensionPackage:
+    known = {each.module: each for each in packages}
+    package = known.get(spec.module)
+    if package is None:
+        guess = nearest(spec.module, known)
+        raise _not_found(
+            f"extension '{spec.id}' is of module '{spec.module}', which is not installed",
+            f"did you mean '{guess}'?"
+            if guess
+            else "install it first, or take the extension out of the group",
+            f"{field}/module",
+        )
+    if not package.active:
+        raise _not_found(
+            f"extension '{spec.id}' is of module '{spec.module}', which is not active",
+            f"activate or resume it (corral module info {spec.module}), "
+            "or take the extension out of the group",
+            f"{field}/module",
+        )
+    return package
+
+
+def _unfit(module: str, extension: Extension, program: Program, only: str) -> str:
+    what = f"variant '{only}'" if only else "no variant"
+    verb = "does not fit" if only else "fits"
+    return f"{what} of extension '{extension.id}' of module '{module}' {verb} {program}"
+
+
+def _offer(extension: Extension) -> str:
+    told = [
+        f"{each.id} (for {', '.join(each.platforms) or 'any program'} {each.version_range})"
+        for each in sorted(extension.variants, key=lambda each: each.id)
+    ]
+    return f"it has: {'; '.join(told)}"
+
+
+def _choices(word: str, known: list[str]) -> str:
+    guess = nearest(word, known)
+    listed = f"it has: {', '.join(known)}" if known else "it has none"
+    return f"did you mean '{guess}'? {listed}" if guess else listed
+
+
+def _not_found(message: str, hint: str, field: str) -> Rejected:
+    return Rejected(Code.EXTENSION_NOT_FOUND, message, hint=hint, field=field)
+
+
+@functools.lru_cache(maxsize=1024)
+def _range(text: str) -> VersionRange:
+    return parse_range(text)

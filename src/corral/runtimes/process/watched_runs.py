@@ -1,0 +1,67 @@
+"""The runs that a provider watches now, and what it remembers of those that it started itself."""
+
+from __future__ import annotations
+
+import asyncio
+
+from corral.runtimes.cgroups.port import Cgroups
+from corral.runtimes.process.finding import Found
+from corral.runtimes.process.keeper_client import KeeperClient
+from corral.runtimes.process.live_run import LiveRun
+from corral.runtimes.process.surroundings import Surroundings, surroundings_of
+
+
+class WatchedRuns:
+    """By run directory: one object a run, whoever found it first. `close` detaches from all."""
+
+    def __init__(self, cgroups: Cgroups, keeper: KeeperClient) -> None:
+        self._cgroups = cgroups
+        self._keeper = keeper
+        self._runs: dict[str, LiveRun] = {}
+        self._surroundings: dict[str, Surroundings] = {}
+        """Of those that were started here."""
+
+    def get(self, directory: str) -> LiveRun | None:
+        return self._runs.get(directory)
+
+    def require(self, directory: str) -> LiveRun:
+        """One that is known to be watched."""
+        return self._runs[directory]
+
+    def watch(self, directory: str, found: Found) -> LiveRun:
+        """From now on, if not already."""
+        run = self._runs.get(directory)
+        if run is None:
+            run = self._runs[directory] = LiveRun(directory, found.record, self._keeper)
+            self._make_known(run)
+        return run
+
+    def _make_known(self, run: LiveRun) -> None:
+        """Only pids of processes that lived before and after they were looked at."""
+        pids: tuple[int, int] | None = None
+        while pids != (living := run.own_pids()):
+            pids = living
+            self._cgroups.know(run.record.run, shim_pid=pids[0], pid=pids[1])
+
+    def remember(self, directory: str, around: Surroundings) -> None:
+        """What a run that was started here has around it."""
+        self._surroundings[directory] = around
+
+    def around(self, run: LiveRun) -> Surroundings | None:
+        """As it was started here, or as mark and kernel tell; None when they cannot: it has ended."""
+        return self._surroundings.get(run.directory) or surroundings_of(run.directory, run.record.pid)
+
+    async def let_go_of(self, run: LiveRun) -> bool:
+        """Closed before it is forgotten: if this is cancelled in between, `close` finishes it. False when
+        somebody else has forgotten it meanwhile."""
+        await run.close()
+        if self._runs.get(run.directory) is not run:
+            return False
+        del self._runs[run.directory]
+        self._surroundings.pop(run.directory, None)
+        return True
+
+    async def close(self) -> None:
+        """Idempotent."""
+        runs, self._runs = list(self._runs.values()), {}
+        await asyncio.gather(*(run.close() for run in runs))
