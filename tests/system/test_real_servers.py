@@ -109,7 +109,9 @@ async def test_a_game_of_debian_is_ready_by_its_probe_commanded_adopted_and_stop
             ports={"primary": {"range": [low, high]}},
             probes=[{"kind": "tcp"}],
             stop=[{"command": "exit", "wait_seconds": 20}],
+            min=0,  # nobody takes its place: a game that has just begun does not hear `exit`
         )
+        await site.corral("instance", "start", group)
         (instance,) = await wait_for_instances(site, group, 1)
         id, pid = instance["id"], instance["pid"]
         assert await answers(instance["port"])

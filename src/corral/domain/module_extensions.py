@@ -48,6 +48,9 @@ class ExtensionPackage(msgspec.Struct, frozen=True, kw_only=True):
     module: str
     active: bool
     """Is it wanted active? Whether its process runs is of no matter: a file is a file."""
+    proven: bool = True
+    """Does its signature hold? If not, a group that would get a file of it falls short of its instances, rather
+    than running with it, or without it."""
     extensions: tuple[Extension, ...] = ()
 
 
@@ -80,7 +83,7 @@ def requested_extension(
     variant = _chosen(package.module, extension, program, only=spec.variant, field=field)
     if variant is None:
         raise _not_found(_unfit(package.module, extension, program, spec.variant), _offer(extension), field)
-    return _candidate(package.module, extension, variant, field)
+    return _candidate(package, extension, variant, field)
 
 
 def added_extensions(
@@ -99,7 +102,7 @@ def added_extensions(
                 continue
             variant = _chosen(package.module, extension, program, field=_FIELD)
             if variant is not None:
-                candidates.append(_candidate(package.module, extension, variant, _FIELD))
+                candidates.append(_candidate(package, extension, variant, _FIELD))
                 continue
             subject = f"extension/{package.module}/{extension.id}"
             passed_over.append(Alternative(subject=subject, reason=f"no variant fits {program}"))
@@ -144,9 +147,18 @@ def _chosen(
     return best[0] if best else None
 
 
-def _candidate(module: str, extension: Extension, variant: ExtensionVariant, field: str) -> Candidate:
+def _candidate(
+    package: ExtensionPackage, extension: Extension, variant: ExtensionVariant, field: str
+) -> Candidate:
+    if not package.proven:
+        raise Rejected(
+            Code.SIGNATURE_VERIFICATION_FAILED,
+            f"extension '{extension.id}' is of module '{package.module}', whose signature does not hold",
+            hint=f"install the module with one that does (corral module info {package.module}), or uninstall it",
+            field=field,
+        )
     artifact = PlanArtifact(file=check_path(variant.install_path, field=field), sha256=variant.sha256)
-    planned = PlanExtension(id=extension.id, variant=variant.id, module=module, artifact=artifact)
+    planned = PlanExtension(id=extension.id, variant=variant.id, module=package.module, artifact=artifact)
     return Candidate(field=field, extension=planned, conflicts=extension.conflicts)
 
 

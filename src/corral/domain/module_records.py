@@ -13,6 +13,8 @@ from corral.domain.records import Record
 
 STORY_LENGTH: Final = 30
 """How many of its last steps a record remembers."""
+SIGNATURE_REFUSED: Final = "signature_refused"
+"""The reason of a package whose signature does not hold."""
 
 
 class PhaseStep(Record, frozen=True, kw_only=True):
@@ -80,3 +82,8 @@ class PackageRecord(Record, frozen=True, kw_only=True):
     updated_at: dt.datetime
     story: tuple[PhaseStep, ...] = ()
     failure: FailureStory | None = None
+
+    @property
+    def proven(self) -> bool:
+        """False once its signature was found not to hold: nothing of it may be used."""
+        return not (self.phase is ModulePhase.FAILED and self.reason == SIGNATURE_REFUSED)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime as dt
 from typing import Final
 
-from corral.domain.module_records import FailureStory
+from corral.domain.module_records import SIGNATURE_REFUSED, FailureStory
 from corral.errors import Code, CorralError
 from corral.modules.failures import CallOverrun, ModuleRaised, ProcessGone, failure_reason
 from corral.modules.process.values import Death, Sample
@@ -17,7 +17,7 @@ _TRACEBACK_MAX: Final = 16_000
 _LOG_LINE_MAX: Final = 500
 _CONSTRUCTION: Final = {"ImportFailed": "import_failed", "ConstructFailed": "construct_failed"}
 _SUPPLY: Final = {
-    Code.SIGNATURE_VERIFICATION_FAILED: "signature_refused",
+    Code.SIGNATURE_VERIFICATION_FAILED: SIGNATURE_REFUSED,
     Code.NOT_FOUND: "archive_missing",
 }
 

@@ -125,9 +125,9 @@ class Site:
         found: dict[str, Any] = await self.controller.call("GET", f"/api/v1/instances/{instance['id']}/plan")
         return found["plan"]
 
-    def files(self, instance: dict[str, Any]) -> dict[str, bytes]:
-        """What lies in its directory, by path."""
-        root = self.daemon.config.data / "running" / instance["id"]
+    def files(self, instance: dict[str, Any], *, kept: str = "running") -> dict[str, bytes]:
+        """What lies in its directory, by path; `kept` is where the node has such directories."""
+        root = self.daemon.config.data / kept / instance["id"]
         return {str(path.relative_to(root)): path.read_bytes() for path in root.rglob("*") if path.is_file()}
 
     def has_blob(self, content: bytes) -> bool:

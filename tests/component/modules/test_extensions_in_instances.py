@@ -17,7 +17,7 @@ from corral.controller.modules.answers import InstallOutcome
 from corral.errors import Code, Rejected
 from corral.signing import Sidecar, new_key, sign_keyed
 from corral.testing.cluster import LocalCluster
-from corral.testing.groups import wait_for_instance, wait_for_instances
+from corral.testing.groups import instances_of, wait_for_instance, wait_for_instances
 from corral.testing.postgres_server import PostgresServer
 from corral.testing.waiting import eventually
 
@@ -94,6 +94,22 @@ async def test_another_version_or_none_is_for_new_starts_only(site: Site) -> Non
     assert site.files(lobby) == {"server.jar": b"a program"}
     await site.act("activate")
     assert site.files(await site.restarted(lobby))[PLUGIN] == b"second"
+
+
+async def test_a_static_directory_takes_the_new_version_and_keeps_the_file_of_a_module_that_went(
+    site: Site,
+) -> None:
+    await site.begin()
+    await site.install_stats(b"first")
+    lobby = await site.running("lobby", artifact=PAPER, static=True)
+    assert site.files(lobby, kept="static")[PLUGIN] == b"first"
+    await site.install_stats(b"second", version="1.1.0")
+    lobby = await site.restarted(lobby)
+    assert site.files(lobby, kept="static")[PLUGIN] == b"second"
+    await site.uninstall()
+    lobby = await site.restarted(lobby)
+    assert (await site.plan(lobby))["extensions"] == []
+    assert site.files(lobby, kept="static")[PLUGIN] == b"second"
 
 
 async def test_a_module_goes_while_a_group_asks_for_its_extension_and_mends_it_when_it_is_back(
@@ -207,6 +223,42 @@ async def test_a_package_that_lost_its_key_takes_another_signature_with_its_file
         answers.append((await install(controller, path, sidecar=sidecar)).outcome)
         await controller.app.stop()
     assert answers == [InstallOutcome.INSTALLED, InstallOutcome.RESIGNED]
+
+
+async def test_files_of_a_package_whose_signature_no_longer_holds_go_nowhere(
+    site: Site, cluster: LocalCluster, scratch: pathlib.Path
+) -> None:
+    await site.begin(node=False)
+    await site.install_stats(b"plugin")
+    await site.group("lobby", artifact=PAPER, min=0)
+    await site.controller.app.stop()
+    trusted = scratch / "keys.pem"
+    trusted.write_bytes(new_key().public_pem)
+    site.controller = await cluster.controller(
+        modules__signing__required=True,
+        modules__signing__mode="keyed",
+        modules__signing__trust_root=str(trusted),
+    )
+    site.daemon = await cluster.daemon("n1", site.controller)
+
+    async def module() -> tuple[str, str]:
+        shown = await site.controller.call("GET", "/api/v1/modules/stats")
+        return shown["phase"], shown["reason"]
+
+    async def told_why() -> bool:
+        why = await site.controller.call("GET", "/api/v1/groups/lobby/why")
+        return "whose signature does not hold" in str(why)
+
+    async def is_refused() -> bool:
+        return await module() == ("FAILED", "signature_refused")
+
+    await eventually(is_refused)
+    await site.controller.call("POST", "/api/v1/groups/lobby/scale", {"count": 1})
+    await eventually(told_why)
+    assert await instances_of(site.controller, "lobby") == []
+    await site.uninstall()
+    (instance,) = await wait_for_instances(site.controller, "lobby", 1)
+    assert PLUGIN not in site.files(instance)
 
 
 @pytest.fixture(scope="module")

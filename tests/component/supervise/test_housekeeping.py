@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import datetime as dt
 import os
 import pathlib
+import threading
 
 import pytest
 from supervised_node import FIRST, SupervisedNode, with_settings
@@ -142,6 +144,34 @@ async def test_ended_runs_are_bounded_by_what_they_take(scratch):
         assert left == [FIRST + 1024 * 3]
         assert "line 1 " in node.console("live")
     finally:
+        await node.clear()
+
+
+async def test_runs_that_go_while_somebody_writes_into_them_go_as_a_whole(scratch):
+    node = SupervisedNode(scratch / "node", settings=with_settings(keep_ended_bytes=1))
+    await node.open()
+    runs, over = (
+        [node.supervision.services.runs.files(f"old-{n}", FIRST) for n in range(40)],
+        threading.Event(),
+    )
+
+    def mark_all_the_time() -> None:
+        while not over.is_set():
+            for files in runs:
+                files.mark_told()
+
+    try:
+        for files in runs:
+            files.console.mkdir(parents=True)
+            for name in ("intent.json", "outcome.json", "order.json", "reported"):
+                (files.directory / name).write_text("0\n")
+        marking = asyncio.create_task(asyncio.to_thread(mark_all_the_time))
+        await node.supervision.housekeeping.tidy()
+        over.set()
+        await marking
+        assert [files.directory for files in runs if files.directory.exists()] == []
+    finally:
+        over.set()
         await node.clear()
 
 

@@ -190,6 +190,34 @@ def test_whoever_reads_waits_for_no_log_record_and_whoever_writes_comes_after_it
     assert written.result(20) == 2
 
 
+def test_reads_without_end_keep_nobody_from_writing(worker):
+    gate, over = Gate(worker), threading.Event()
+
+    def read_on(_: SpoolTable) -> None:
+        if not over.is_set():
+            worker.look(read_on)  # so there is always one that waits
+
+    worker.look(read_on)
+    written = worker.ask(lambda table: table.add_state(b"state"))
+    gate.release()
+    try:
+        assert written.result(20) == 1
+    finally:
+        over.set()
+
+
+def test_whoever_reads_when_the_spool_is_closed_is_answered(worker):
+    gate = Gate(worker)
+    reads = [worker.look(lambda table: table.take(0, 10)) for _ in range(3)]
+    written = worker.ask(lambda table: table.add_state(b"state"))
+    closing = threading.Thread(target=worker.close)
+    closing.start()
+    gate.release()
+    closing.join(20)
+    assert [read.result(20) for read in reads] == [[], [], []]
+    assert written.result(20) == 1
+
+
 async def test_what_a_disk_refused_to_drop_is_dropped_when_it_lets_us(tmp_path):
     table, _ = own_table(tmp_path)
     spool = Spool(table, entropy=SystemEntropy())

@@ -38,8 +38,10 @@ def extension(id: str = "x", *variants: ExtensionVariant, **fields) -> Extension
     return Extension(id=id, variants=variants or (variant(place=f"plugins/{id}.jar"),), **fields)
 
 
-def package(module: str, *extensions: Extension, active: bool = True) -> ExtensionPackage:
-    return ExtensionPackage(module=module, active=active, extensions=extensions)
+def package(
+    module: str, *extensions: Extension, active: bool = True, proven: bool = True
+) -> ExtensionPackage:
+    return ExtensionPackage(module=module, active=active, proven=proven, extensions=extensions)
 
 
 def resolved(*packages: ExtensionPackage, spec=ON_PAPER) -> ResolvedPlan:
@@ -360,3 +362,18 @@ def test_in_which_order_modules_extensions_and_variants_are_known_makes_no_diffe
             for each in order
         ]
         assert outcome(turned) == expected
+
+
+@pytest.mark.parametrize("spec", [ON_PAPER, asking(request())], ids=["always", "asked"])
+def test_nothing_of_a_module_whose_signature_does_not_hold_goes_anywhere(spec):
+    kind = "always" if spec is ON_PAPER else "requested"
+    with pytest.raises(Rejected) as refused:
+        chosen(package("stats", extension(activation=kind), proven=False), spec=spec)
+    assert refused.value.code is Code.SIGNATURE_VERIFICATION_FAILED
+    assert "module 'stats'" in str(refused.value)
+
+
+def test_a_module_whose_signature_does_not_hold_stands_in_nobodys_way_whom_it_would_give_nothing():
+    bare = package("stats", extension("x", variant("v", "velocity")), proven=False)
+    idle = package("idle", extension(), active=False, proven=False)
+    assert chosen(bare, idle) == []

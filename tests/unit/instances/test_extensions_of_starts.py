@@ -6,6 +6,7 @@ import json
 
 import msgspec
 import pytest
+from structlog.testing import capture_logs
 from world import NOW, World, spec
 
 from corral.controller.collections import MODULE_PACKAGES
@@ -127,9 +128,28 @@ def test_what_nodes_fetch_ahead_follows_the_modules(world):
         return {artifact.sha256 for artifact, _ in needs.of_node(node).artifacts}
 
     before = wanted()
+    for digest in ("1" * 64, "2" * 64):
+        put_module(world, digest)
+        needs.follow(module_commit(world))
+        assert wanted() == before | {digest}
+    put_module(world, "2" * 64, intent=ModuleIntent.PAUSED)
+    needs.follow(module_commit(world))
+    assert wanted() == before
+
+
+def test_what_nodes_fetch_ahead_is_not_worked_out_anew_when_only_a_modules_phase_changes(world):
     put_module(world)
+    world.do(create_group, spec(artifact=PAPER, extensions=ASKED))
+    needs, node = GroupNeeds(world.state), world.state.nodes.require("n1").record
+    with capture_logs() as told:
+        for phase in (ModulePhase.ACTIVE, ModulePhase.STOPPING, ModulePhase.INSTALLED):
+            put_module(world, intent=ModuleIntent.PAUSED, phase=phase)
+            needs.follow(module_commit(world))
+            assert not needs.of_node(node).artifacts
+    assert [each["event"] for each in told] == ["distribution.group_unresolved"]
+
+
+def module_commit(world: World) -> Commit:
+    """As of now, about a module."""
     change = Change(collection=MODULE_PACKAGES.name, id="stats", revision=world.state.number, body=b"")
-    needs.follow(
-        Commit(number=world.state.number, epoch=Epoch(1), at=NOW, changes=(change,), events=(), entries=())
-    )
-    assert wanted() == before | {"1" * 64}
+    return Commit(number=world.state.number, epoch=Epoch(1), at=NOW, changes=(change,), events=(), entries=())

@@ -26,7 +26,7 @@ MAX_ENTRIES: Final = 5000
 """Of either kind, in one message."""
 _MAX_DRAWS: Final = 100
 """Of so many templates to choose from, a node has what it needs for most starts."""
-_SOURCES: Final = frozenset({TEMPLATES.name, CATALOG.name, MODULE_PACKAGES.name})
+_SOURCES: Final = frozenset({TEMPLATES.name, CATALOG.name})
 _log = structlog.get_logger("corral.controller.distribution")
 
 
@@ -91,11 +91,18 @@ class GroupNeeds:
     def __init__(self, state: ClusterState) -> None:
         self._state = state
         self._known: dict[str, tuple[GroupSpec, Needs]] = {}
+        self._packages = StateSources(state).packages()
 
     def follow(self, commit: Commit) -> None:
-        """Forget what a commit may have made old."""
-        if any(change.collection in _SOURCES for change in commit.changes):
+        """Forget what a commit, which is in memory already, may have made old."""
+        touched = {change.collection for change in commit.changes}
+        if touched & _SOURCES or (MODULE_PACKAGES.name in touched and self._modules_bring_others()):
             self._known.clear()
+
+    def _modules_bring_others(self) -> bool:
+        """Do modules bring other files than before? Mostly it is but their phases that change, and often."""
+        before, self._packages = self._packages, StateSources(self._state).packages()
+        return before != self._packages
 
     def of_node(self, node: NodeRecord) -> Needs:
         """What those of all groups need that may run on this node."""

@@ -33,6 +33,7 @@ class StateSources:
             ExtensionPackage(
                 module=stored.record.id,
                 active=stored.record.intent is ModuleIntent.ACTIVE,
+                proven=stored.record.proven,
                 extensions=stored.record.manifest.extensions,
             )
             for stored in self._state.modules

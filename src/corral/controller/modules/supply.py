@@ -21,7 +21,7 @@ from corral.controller.modules.package_blobs import blobs_of, extension_files
 from corral.domain.module_records import PackageRecord, SignatureFacts
 from corral.errors import Code, CorralError, Rejected
 from corral.modules.archive_reading import ArchiveFacts
-from corral.modules.shelf import ArchiveShelf
+from corral.modules.shelf import ArchiveShelf, disk_faults
 from corral.signing import Sidecar, SidecarKind, Verifier
 from corral.store.port import BlobEngine, StoreUnavailable
 from corral.system.clock import Clock
@@ -112,7 +112,9 @@ class StoredArchives:
             if not lacking:
                 continue
             try:
-                await self._keep_files(await self.unpacked(record.sha256), lacking)
+                tree = await self.unpacked(record.sha256)
+                with disk_faults():
+                    await self._keep_files(tree, lacking)
             except CorralError as error:
                 if isinstance(error, StoreUnavailable):
                     raise

@@ -1,8 +1,8 @@
 """The reconciler: looks at a group when something happened to it, and at all of them now and then.
 
 Commits wake it; it keeps no state of its own but who is to be looked at and when. A group that
-cannot be kept is said so and left; the next change of nodes or ledgers, or the floor, brings it up
-again.
+cannot be kept is said so and left; the next change of what it may have lacked, or the floor, brings it
+up again.
 """
 
 from __future__ import annotations
@@ -46,6 +46,7 @@ _RETRY_SECONDS: Final = 1.0
 _FLOOR: Final = "the periodic look at every group"
 _MAY_MEND: Final = frozenset({NODE_LEDGERS.name, TEMPLATES.name, CATALOG.name, MODULE_PACKAGES.name})
 """A change of these may give a group that fell short what it lacked."""
+_MENDED: Final = "a change of nodes, reservations, templates, programs or modules"
 _log = structlog.get_logger("corral.controller.reconcile")
 
 
@@ -199,7 +200,7 @@ class Reconciler:
             self._capacity_changed = False
             self._swept_at = now
             for name in self._short:
-                self._dirty.setdefault(name, "a change of nodes or reservations")
+                self._dirty.setdefault(name, _MENDED)
         for name, (_, deadline) in self._pauses.items():
             if now >= deadline:
                 self._dirty.setdefault(name, "the end of its pause")

@@ -2,8 +2,8 @@
 
 A durable commit is what a spool costs, so not everything gets one of its own. What somebody waits for
 presses. Log records that follow a write closely linger, and so does the dropping of what was confirmed: they
-ride along with the next that presses, or go together after a moment. Reads wait for neither, and go before writes; but when
-both wait they take turns.
+ride along with the next that presses, or go together after a moment. Reads wait for neither, and go first;
+when somebody waits for a commit as well, they take turns.
 
 It outlives whatever a job or the disk throws at it. Should it end all the same, everybody who waits
 and everybody who comes later is told so, and the log says why.

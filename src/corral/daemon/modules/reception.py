@@ -18,13 +18,13 @@ from corral.daemon.modules.incoming import Incoming
 from corral.daemon.modules.lane import Lane
 from corral.daemon.modules.reports import (
     INTENTS,
-    SIGNATURE_REFUSED,
     error_report,
     lost_archive,
     settings_answered,
     signature_answered,
 )
 from corral.daemon.modules.wanted import Wanted, WantedPackage, read_control, read_install, read_uninstall
+from corral.domain.module_records import SIGNATURE_REFUSED
 from corral.errors import CorralError
 from corral.system.entropy import Entropy
 from corral.wire import features

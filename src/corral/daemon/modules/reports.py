@@ -9,7 +9,7 @@ from typing import Final
 from corral.daemon.modules.disk_book import NodePackage
 from corral.domain.module_events import told, uninstalled
 from corral.domain.module_phases import ModuleIntent, ModulePhase
-from corral.domain.module_records import PackageRecord
+from corral.domain.module_records import SIGNATURE_REFUSED, PackageRecord
 from corral.errors import CorralError
 from corral.wire.v1 import module_pb2 as pb
 from corral.wire.v1.link_pb2 import DaemonMessage
@@ -21,7 +21,6 @@ INTENTS: Final[Mapping[ModuleIntent, pb.ModuleIntent]] = {
     ModuleIntent.PAUSED: pb.MODULE_INTENT_PAUSED,
 }
 _SAID_MAX: Final = 4000
-SIGNATURE_REFUSED: Final = "signature_refused"
 _LOST: Final = frozenset(
     {
         "archive_missing",

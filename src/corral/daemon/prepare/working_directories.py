@@ -149,7 +149,7 @@ class WorkingDirectories:
         return gone
 
     def drop(self, path: pathlib.Path) -> None:
-        """Something that was being made and is not wanted any more."""
+        """Something that was being made, or has ended, and is not wanted any more: gone in one rename."""
         try:
             path.rename(self._unused())
         except FileNotFoundError:

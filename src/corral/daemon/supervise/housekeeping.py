@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import pathlib
-import shutil
 from typing import Final
 
 import msgspec
@@ -66,8 +65,8 @@ class Housekeeping:
 
     async def tidy(self) -> None:
         self.put_away_directories()
-        await self._services.directories.empty_bin()
         await self._remove_old_runs()
+        await self._services.directories.empty_bin()
         await self._end_orphans()
 
     def put_away_directories(self) -> None:
@@ -82,7 +81,8 @@ class Housekeeping:
         now = self._services.now_ms() / 1000
         for old in too_old(ended, now=now, keep_seconds=self._keep_seconds, keep_bytes=self._keep_bytes):
             self._services.consoles.detach(old.run.instance_id, old.run.incarnation)
-            await asyncio.to_thread(shutil.rmtree, old.run.path, ignore_errors=True)
+            # In one rename: who is owed its end may be written there just now, and half a run is a riddle.
+            await asyncio.to_thread(self._services.directories.drop, old.run.path)
             await self._forget(old.run)
 
     async def _forget(self, gone: FoundRun) -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import datetime as dt
 import os
+import threading
+import time
 from collections.abc import Collection, Coroutine
 from typing import Any
 
@@ -21,6 +23,7 @@ from corral.sdk.instances import ExitInfo, InstanceHandle
 
 NOON = dt.datetime(2026, 1, 1, 12, tzinfo=dt.UTC)
 P = ModulePhase
+_COUNTING = threading.Lock()
 
 
 class EndInMemory:
@@ -66,6 +69,34 @@ async def test_ten_thousand_ended_runs_take_no_more_room_than_the_bound():
         book.add(f"one-{n}.1", EndInMemory(f"one-{n}"), ("a",), kept=True)
     await tasks.done()
     assert len(book) == MOST_OWED
+
+
+class SlowEnd(EndInMemory):
+    """Counts how many are written at once."""
+
+    writing = 0
+    most = 0
+
+    def keep_owed(self, modules: Collection[str]) -> None:
+        with _COUNTING:
+            SlowEnd.writing += 1
+            SlowEnd.most = max(SlowEnd.most, SlowEnd.writing)
+        time.sleep(0.002)  # what a disk takes
+        with _COUNTING:
+            SlowEnd.writing -= 1
+        super().keep_owed(modules)
+
+
+async def test_however_many_are_written_down_threads_are_left_for_others():
+    tasks = Tasks()
+    book = OwedEnds(tasks.spawn)
+    ends = [SlowEnd(f"one-{n}") for n in range(100)]
+    for end in ends:
+        book.add(f"{end.instance_id}.1", end, {"a", "b"}, kept=True)
+    book.dismiss("a")
+    await tasks.done()
+    assert {end.owed for end in ends} == {("b",)}
+    assert SlowEnd.most <= 2
 
 
 async def test_whoever_is_dismissed_is_struck_off_everywhere_and_the_others_are_not():
