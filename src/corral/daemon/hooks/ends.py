@@ -38,7 +38,8 @@ class End:
         self._telling: dict[Lane, asyncio.Future[bool] | None] = {}
 
     def tell(self, lane: Lane) -> None:
-        """Once for each module: again only when its process was gone before it could be called."""
+        """Once for each module: again only when its process was gone before it could be called, or an older
+        version has not answered yet."""
         id = lane.scope.module_id
         self.hearers.add(id)
         if lane not in self._telling and not self._was_told(id):

@@ -125,10 +125,13 @@ def ended_runs(runs: RunDirectories, needed: set[str]) -> list[EndedRun]:
     """Those that are told and not needed, the oldest first."""
     found = []
     for run in runs.all():
-        told = run.path / "reported"
-        if run_name(run.instance_id, run.incarnation) in needed or not told.exists():
+        if run_name(run.instance_id, run.incarnation) in needed:
             continue
-        found.append(EndedRun(run=run, ended_at=told.stat().st_mtime, size=_size(run.path)))
+        try:
+            told = (run.path / "reported").stat()
+            found.append(EndedRun(run=run, ended_at=told.st_mtime, size=_size(run.path)))
+        except FileNotFoundError:
+            continue  # not told, or it changes while we look: the next time
     return sorted(found, key=lambda ended: ended.ended_at)
 
 
