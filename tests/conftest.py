@@ -7,9 +7,18 @@ import pathlib
 import shutil
 import tempfile
 
+import hypothesis
 import pytest
 
 pytest_plugins = ["corral.testing.pytest_plugin"]
+
+
+hypothesis.settings.register_profile(
+    "corral",
+    deadline=None,  # how long an example takes says something about the machine, not about what is tested
+    suppress_health_check=[hypothesis.HealthCheck.too_slow],
+)
+hypothesis.settings.load_profile("corral")
 
 
 def pytest_configure() -> None:

@@ -174,6 +174,32 @@ async def test_random_kills_of_everything_of_ours_lose_no_byte_and_no_outcome(es
         numbered(lines)
 
 
+async def test_what_crashes_while_no_daemon_is_there_is_restarted_by_its_node_and_goes_on(
+    estate: Estate,
+) -> None:
+    fleet = Fleet(estate)
+    await estate.controller(**CONTROLLER)
+    daemon = await estate.daemon("n1", **DAEMON)
+    await fleet.group("chatty", writer(0.1), min=3, restart={"attempts": 3})
+    before = await fleet.in_state("RUNNING", 3)
+    await daemon.kill()
+    for instance in before.values():
+        os.kill(instance["pid"], signal.SIGSEGV)
+    await eventually(lambda: not any(alive(instance["pid"]) for instance in before.values()))
+    await estate.daemon("n1", **DAEMON)
+    restarted = {id: instance["incarnation"] + 1 for id, instance in before.items()}
+
+    async def goes_on() -> bool:
+        now = await fleet.instances()
+        running = {id: i["incarnation"] for id, i in now.items() if i["state"] == "RUNNING"}
+        return running == restarted
+
+    await eventually(goes_on, deadline=40)
+    after = await fleet.instances()
+    assert set(after) == set(before), "nobody was given up, and nobody replaced"
+    assert {instance["restarts"] for instance in after.values()} == {1}
+
+
 def alive(pid: int) -> bool:
     try:
         return pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"

@@ -11,7 +11,7 @@ from typing import Any, Self
 from corral.daemon.identity import Identity
 from corral.testing.scripted_peers import ScriptedDaemon, enrolled_identity
 from corral.wire.v1 import instance_pb2 as wire
-from corral.wire.v1.link_pb2 import ControllerMessage, DaemonMessage
+from corral.wire.v1.link_pb2 import ControllerMessage, DaemonBatch, DaemonMessage
 from corral.wire.v1.node_pb2 import Pong
 
 S = wire.InstanceState
@@ -68,6 +68,11 @@ class PretendNode:
     def id(self) -> str:
         return self.identity.node_id
 
+    @property
+    def written(self) -> int:
+        """The highest number in its spool, ever."""
+        return self._written
+
     async def connect(self, *, running: bool = True, head: int | None = None, **fields: Any) -> None:
         """Open a session the way a daemon does: say what is there, then send what is not confirmed."""
         self._link = ScriptedDaemon(self.identity, self.address)
@@ -83,8 +88,8 @@ class PretendNode:
             **fields,
         }
         await self._link.greet(**settings)
-        for message in list(self._spool.values()):
-            await self._link.send(message)
+        if self._spool:
+            await self._link.send(DaemonMessage(batch=DaemonBatch(messages=self._spool.values())))
         self._task = asyncio.create_task(self._serve(self._link), name=f"pretend/{self.id}")
 
     def forget_everything(self) -> None:

@@ -164,6 +164,28 @@ async def test_a_stop_follows_the_run_that_its_node_began_meanwhile(fleet):
     assert fleet.group_record().failures == ()
 
 
+async def test_a_run_that_its_node_began_after_its_handshake_is_not_missing(fleet):
+    await fleet.begin()
+    node = await fleet.node("n1")
+    await fleet.group(min=1)
+    await fleet.running(1)
+    await node.drop()
+    await fleet.reaches("lobby-1", "OFFLINE")
+    await node.report("lobby-1", S.INSTANCE_STATE_RUNNING)  # in its spool at the handshake
+    listed = wire.RunningInstance.FromString(node.runs["lobby-1"].SerializeToString())
+    head = node.written
+    await node.crash("lobby-1", restart=True)  # and this behind it, before anything was taken in
+    await node.connect(head=head, running_instances=[listed])
+    await eventually(lambda: len(fleet.alive()) == 1 and fleet.alive()[0].incarnation > listed.incarnation)
+    await node.report("lobby-1", S.INSTANCE_STATE_RUNNING)
+    await fleet.reaches("lobby-1", "RUNNING")
+    assert fleet.record("lobby-1").incarnation == node.runs["lobby-1"].incarnation == listed.incarnation + 1
+    assert (len(node.starts), node.stops) == (1, [])
+    assert [event["data"]["restarted_as"] for event in await fleet.events("INSTANCE_CRASHED")] == [
+        listed.incarnation + 1
+    ]
+
+
 async def test_instances_of_a_lost_node_are_offline_and_come_back(fleet):
     await fleet.begin()
     node = await fleet.node("n1")

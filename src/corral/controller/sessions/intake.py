@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import datetime as dt
 import functools
+import itertools
 from collections import deque
 from collections.abc import Awaitable, Callable
 from typing import Final
@@ -101,16 +102,33 @@ class Intake:
         """Store what arrives until cancelled. A store that is down delays it and loses nothing."""
         await self._persist(self._open)
         while True:
-            if not self._judged and self.confirmed >= self._hello.spool_head:
+            if not self._judged and self._is_caught_up():
                 await self._persist(self._judge)
             if not self._waiting:
                 self._wake.clear()
                 await self._wake.wait()
-            batch = [self._waiting[i] for i in range(min(_PER_COMMIT, len(self._waiting)))]
+            batch = self._next_batch()
+            if not batch:
+                continue  # judged first
             await self._persist(functools.partial(self._store, batch))
             for message in batch:
                 self._waiting.popleft()
                 self._waiting_bytes -= message.ByteSize()
+
+    def _is_caught_up(self) -> bool:
+        """Is everything taken in that the node's spool held at its handshake? Numbers of records that it gave up
+        never come."""
+        head = self._hello.spool_head
+        return self.confirmed >= head or (bool(self._waiting) and self._waiting[0].spool_sequence > head)
+
+    def _next_batch(self) -> list[DaemonMessage]:
+        """What waits, but until the judgement nothing that was said after the handshake: that may be of runs
+        which the node could not list yet, and which must not be taken for missing."""
+        batch = [self._waiting[i] for i in range(min(_PER_COMMIT, len(self._waiting)))]
+        if not self._judged:
+            head = self._hello.spool_head
+            batch = list(itertools.takewhile(lambda message: message.spool_sequence <= head, batch))
+        return batch
 
     async def _persist(self, attempt: Callable[[], Awaitable[None]]) -> None:
         """Try until it is stored. After a conflict everything is judged again from the new state."""
