@@ -190,11 +190,14 @@ class Bug(CorralError):
 class IllegalTransition(Rejected):
     """A lifecycle table has no such step from here."""
 
-    def __init__(self, subject: str, phase: str, trigger: str, story: Iterable[str] = ()) -> None:
+    def __init__(
+        self, subject: str, phase: str, trigger: str, story: Iterable[str] = (), *, hint: str | None = None
+    ) -> None:
         told = "; ".join(story)
         super().__init__(
             Code.ILLEGAL_TRANSITION,
             f"{subject} is {phase} and cannot take '{trigger}'" + (f" (history: {told})" if told else ""),
+            hint=hint,
         )
         self.phase = phase
         self.trigger = trigger

@@ -223,7 +223,9 @@ def restart(session: Session, id: str, reason: str | None, wait: bool, timeout: 
         again = changed["state"] not in ("SCHEDULED", "PREPARING", "STARTING")
         after = {**changed, "incarnation": changed["incarnation"] + (1 if again else 0)}
         changed = until_running(session, after, timeout)
-    show_done(session.output, changed, f"instance '{id}' is {changed['state']}")
+    asked = changed.get("wanted") == "stop"  # the old run is there still: its state is no news
+    text = f"instance '{id}' is to restart" if asked else f"instance '{id}' is {changed['state']}"
+    show_done(session.output, changed, text)
 
 
 @instance.command()

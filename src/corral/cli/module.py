@@ -27,6 +27,7 @@ from corral.cli.module_shapes import (
     info_rows,
     module_path,
     refuse_failed,
+    taken_rows,
     told,
 )
 from corral.cli.module_standing import has_node_part, reached
@@ -161,7 +162,7 @@ def recover(session: Session, id: str, node: str | None, wait: float) -> None:
     """Give a FAILED module another try, on the controller and on the nodes where it failed; nodes that are
     away try when they are back."""
     found = session.client.post(module_path(id, "recover"), params={"node": node}, timeout=VERB_SECONDS)
-    nodes = told_again(found)
+    nodes = told_again(found, node)
     text = told(found) if node is None else f"'{id}' {found.get('version')}"
     text += f"; {nodes}" if nodes else ""
     only = [node] if node is not None else asked_again(found)
@@ -194,13 +195,14 @@ def reload(session: Session, id: str, wait: float) -> None:
 def config(
     session: Session, id: str, given: tuple[str, ...], unset: tuple[str, ...], path: str | None
 ) -> None:
-    """Show a module's settings, or change them while it runs."""
+    """Show a module's settings and which ones it takes, or change them while it runs."""
     from corral.cli.module_settings import changed_settings
 
     found = session.client.get(module_path(id))
     before = found.get("settings") or {}
     if not given and not unset and path is None:
         rows = [(key, str(value)) for key, value in sorted(before.items())] or [("Settings", "none")]
+        rows += taken_rows((session.output == "table" and _schema(session, found)) or {})
         show_one(session.output if session.output != "name" else "json", before, rows=rows)
         return
     settings = changed_settings(before, given=given, unset=unset, path=path)

@@ -15,7 +15,7 @@ from corral.cli.output import Column, Item, list_table, plain, state_column
 from corral.cli.progress_line import ProgressLine
 from corral.cli.session import Session
 from corral.cli.table import coloured, paint_state, wants_colour
-from corral.cli.values import age
+from corral.cli.values import age, shortened
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -23,6 +23,7 @@ WAIT_SECONDS: Final = 10.0
 _NOTE_MAX: Final = 100
 _AWAY: Final = "away; it gets the installed version when it is back"
 _OWED: Final = {"recover": "tries again", "reload": "reloads"}
+_UNDER_WAY: Final = {"recover": "another try", "reload": "reload"}
 _FIRST_PAUSE: Final = 0.05
 _LONGEST_PAUSE: Final = 0.5
 
@@ -63,12 +64,13 @@ def note_of(found: Item) -> str:
         )
     if found.get("progress"):
         return str(found["progress"])
-    return "; ".join(part for part in (_here(found), _when_back(found)) if part)
+    to_come = _under_way(found) if found.get("connected") else _when_back(found)
+    return "; ".join(part for part in (_here(found), to_come) if part)
 
 
 def _here(found: Item) -> str:
     """How it stands there."""
-    first = _short((str(found.get("error") or "").splitlines() or [""])[0])
+    first = shortened((str(found.get("error") or "").splitlines() or [""])[0], _NOTE_MAX)
     if found.get("refused"):
         return "refused the installed version" + (f": {first}" if first else "")
     if found.get("phase") == "FAILED":
@@ -82,10 +84,14 @@ def _here(found: Item) -> str:
     return str(found.get("reason") or first)
 
 
+def _under_way(found: Item) -> str:
+    """What a node that is there was asked for and has not done yet; empty: nothing."""
+    owed = [_UNDER_WAY.get(str(each), str(each)) for each in found.get("owed") or ()]
+    return f"{' and '.join(owed)} under way" if owed else ""
+
+
 def _when_back(found: Item) -> str:
-    """What happens once a node that is away is back; empty: nothing, or it is there."""
-    if found.get("connected"):
-        return ""
+    """What happens once a node that is away is back; empty: nothing."""
     owed = [_OWED.get(str(each), str(each)) for each in found.get("owed") or ()]
     if owed:
         return f"away; {' and '.join(owed)} when it is back"
@@ -177,17 +183,18 @@ def _stands_badly(each: Item) -> bool:
     return bool(each.get("refused") or each.get("declined")) or each.get("phase") == "FAILED"
 
 
-def told_again(found: Item) -> str:
-    """Which nodes hear that they shall try again, now or when they are back; empty: none."""
+def told_again(found: Item, node: str | None = None) -> str:
+    """Which nodes hear that they shall try again, now or when they are back; empty: none. With `node` it speaks of
+    that one alone, also when there is nothing to recover there."""
     asked = among(found.get("nodes") or (), asked_again(found))
+    if node is not None:
+        asked = [each for each in among(asked, [node]) if _stands_badly(each) or not each.get("connected")]
+        if not asked:
+            return f"nothing left to recover on {node}"  # perhaps it was quick
     now = [str(each.get("node")) for each in asked if each.get("connected")]
     later = [str(each.get("node")) for each in asked if not each.get("connected")]
     told = [f"told to try again: {named(now)}"] if now else []
     return "; ".join(told + ([f"when back: {named(later)}"] if later else []))
-
-
-def _short(text: str) -> str:
-    return text if len(text) <= _NOTE_MAX else text[: _NOTE_MAX - 1] + "…"
 
 
 def _busy(nodes: Sequence[Item]) -> list[Item]:

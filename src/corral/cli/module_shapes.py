@@ -10,7 +10,7 @@ from corral.cli.failure import Refused
 from corral.cli.module_extensions import extension_rows
 from corral.cli.module_standing import on_nodes, paint_nodes, phase_of, reason_of
 from corral.cli.output import Column, Item, plain, state_column
-from corral.cli.values import age, size_text
+from corral.cli.values import age, shortened, size_text
 
 MODULES: Final = "/api/v1/modules"
 
@@ -24,6 +24,7 @@ COLUMNS: Final = (
     Column("UPDATED", lambda found: age(found.get("updated_at"))),
     Column("REASON", reason_of),
 )
+_SETTING_MAX: Final = 60
 _BOUNDS: Final = {
     "minimum": "at least",
     "exclusiveMinimum": "above",
@@ -89,8 +90,8 @@ def info_rows(found: Item, schema: Item | None = None) -> list[tuple[str, str]]:
         ("SHA-256", plain(found.get("sha256"))),
         ("Size", size_text(found.get("size"))),
         ("Signature", _signature(found.get("signature"))),
-        ("Settings", plain(found.get("settings"))),
-        *(("Takes", text) for text in setting_lines(schema or {})),
+        ("Settings", plain(_cut(found.get("settings") or {}))),
+        *taken_rows(schema or {}),
         ("Installed", plain(found.get("installed_at"))),
         ("Updated", plain(found.get("updated_at"))),
     ]
@@ -121,13 +122,19 @@ def needed_how(optional: bool, source: object) -> str:
     return _note(", ".join((["optional"] if optional else []) + ([f"from {source}"] if source else [])))
 
 
-def setting_lines(schema: Item) -> list[str]:
-    """One line for each setting that a JSON Schema names: name, type, default, and what is allowed."""
+def taken_rows(schema: Item) -> list[tuple[str, str]]:
+    """One row for each setting that a JSON Schema names: name, type, default, and what is allowed. One that names
+    none is shown as it is."""
     properties = schema.get("properties")
     needed = schema.get("required") or ()
-    if not isinstance(properties, dict):
-        return []
-    return [_setting(str(name), each, name in needed) for name, each in properties.items()]
+    if not isinstance(properties, dict) or not properties:
+        return [("Takes", f"what fits {_value(schema)}")] if schema else []
+    return [("Takes", _setting(str(name), each, name in needed)) for name, each in properties.items()]
+
+
+def _cut(settings: Item) -> Item:
+    """Long values would hide the rest; `corral module config` has them whole."""
+    return {key: shortened(plain(value), _SETTING_MAX) for key, value in settings.items()}
 
 
 def _setting(name: str, schema: object, needed: bool) -> str:

@@ -19,6 +19,8 @@ from corral.errors import Code, IllegalTransition, Rejected
 
 DEATHS_WINDOW: Final = 600.0
 """Seconds within which deaths of a process are counted."""
+_HELD_BACK: Final = {ModuleIntent.PAUSED: "paused", ModuleIntent.INACTIVE: "deactivated"}
+"""What an operator who holds a module back leaves as the reason."""
 _TOLD_STEPS: Final = 5
 """Steps of the story that a refusal shows."""
 
@@ -101,9 +103,18 @@ def decide(view: View) -> Decision:
 
 
 def _installed(view: View) -> Decision:
-    if view.intent is not ModuleIntent.ACTIVE or view.backing_off:
+    if view.intent is not ModuleIntent.ACTIVE:
+        return _held_back(view)
+    if view.backing_off:
         return REST
     return Decision(todo=Todo.LOAD, reason=_waiting(view))
+
+
+def _held_back(view: View) -> Decision:
+    """It rests; paused and then deactivated, or the other way round, it says the later one."""
+    if view.wish or view.reason not in _HELD_BACK.values() or view.reason == _HELD_BACK[view.intent]:
+        return REST
+    return Decision(todo=Todo.EXPLAIN, reason=_HELD_BACK[view.intent])
 
 
 def _waiting_phase(view: View) -> Decision:
@@ -153,7 +164,7 @@ def _waiting(view: View) -> str:
 
 
 def _wish(view: View) -> str:
-    return view.wish or ("paused" if view.intent is ModuleIntent.PAUSED else "deactivated")
+    return view.wish or _HELD_BACK[view.intent]
 
 
 # --- steps of the record -------------------------------------------------------------------------
@@ -249,7 +260,22 @@ def check_verb(record: PackageRecord, verb: Verb) -> None:
     }[verb]
     if refused:
         where = "PAUSED" if paused and not failed else record.phase.name
-        raise IllegalTransition(subject(record), where, verb.value, recent(record))
+        raise IllegalTransition(
+            subject(record), where, verb.value, recent(record), hint=_instead(record, verb)
+        )
+
+
+def _instead(record: PackageRecord, verb: Verb) -> str:
+    """What to do in the place of a verb that was refused."""
+    if record.phase is ModulePhase.FAILED:
+        return f"`corral module recover {record.id}` comes first, or `corral module uninstall {record.id}`"
+    nothing = f"there is nothing to {verb.value}"
+    if record.intent is ModuleIntent.PAUSED:
+        use = f"`corral module resume {record.id}` lets it run"
+        return use if verb is Verb.ACTIVATE else f"{nothing}: it is paused, and {use}"
+    if record.intent is ModuleIntent.INACTIVE:
+        return f"{nothing}: it is deactivated, and `corral module activate {record.id}` lets it run"
+    return f"{nothing}: it is {record.phase.name}"
 
 
 def wanting(record: PackageRecord, intent: ModuleIntent, *, paused_reason: str = "") -> PackageRecord:

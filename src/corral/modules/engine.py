@@ -29,7 +29,7 @@ from corral.modules.operations import NoticeHandler, Operation, OperationTable
 from corral.modules.process.values import Sample
 from corral.modules.process_port import ModuleHouse
 from corral.modules.remote_capabilities import RemoteCapabilities
-from corral.modules.route_book import RouteBook, not_active
+from corral.modules.route_book import RouteBook, not_active, without_part
 from corral.modules.scope import Scope
 from corral.modules.upgrade import Upgrade, UpgradeStory
 from corral.sdk.messages import CALL_CAPABILITY, HEALTH, CapabilityRequest, HealthAnswer, Nothing
@@ -122,10 +122,18 @@ class ModuleEngine:
         )
 
     # --- the whole ------------------------------------------------------------------------------
-    async def boot(self) -> None:
+    async def boot(self, settled: Callable[[str], None] = lambda _: None) -> None:
         """Bring every module to what is wanted of it: what the last host left in the middle is walked back
-        by the table first. Returns when all have settled; what fails, fails alone."""
-        asked = [self._settle(record.id) for record in self._book.all()]
+        by the table first. `settled` hears of each that has come as far as it gets by itself. Returns when all
+        have; what fails, fails alone."""
+
+        async def settle(id: str) -> None:
+            try:
+                await self._settle(id)
+            finally:
+                settled(id)
+
+        asked = [settle(record.id) for record in self._book.all()]
         for outcome in await asyncio.gather(*asked, return_exceptions=True):
             if isinstance(outcome, Exception):
                 _log.warning("module.boot_delayed", error=str(outcome))
@@ -268,10 +276,13 @@ class ModuleEngine:
         return {id: module for id, module in found.items() if module is not None}
 
     async def health(self, id: str) -> HealthAnswer:
-        """What its `health_check` says. MODULE_NOT_ACTIVE while it does not serve."""
+        """What its `health_check` says. MODULE_NOT_ACTIVE while it does not serve, NOT_FOUND without a part on
+        this host."""
         record = self._book.find(id)
         if record is None:
             raise not_installed(id, [known.id for known in self._book.all()])
+        if self._kit.host not in record.manifest.hosts:
+            raise without_part(record, self._kit.host)
         scope = self.scope(id)
         if scope is None or not scope.serving:
             raise not_active(record)

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 import msgspec
 
 from corral.domain.module_decisions import not_installed
+from corral.domain.module_manifest import ModuleHost
 from corral.domain.module_records import PackageRecord
 from corral.errors import Code, Rejected, Retryable
 from corral.modules.book import PackageBook
@@ -54,8 +55,8 @@ class RouteBook:
         return [route for _, route in served.routes] if served else []
 
     def find(self, module_id: str, method: str, path: str) -> RouteMatch:
-        """NOT_FOUND, METHOD_NOT_ALLOWED, or MODULE_NOT_ACTIVE while the module does not serve. `path` is
-        what follows `/api/v1/modules/ID`."""
+        """NOT_FOUND, METHOD_NOT_ALLOWED, or MODULE_NOT_ACTIVE while a module with a part here does not
+        serve. `path` is what follows `/api/v1/modules/ID`."""
         served = self._served.get(module_id)
         if served is None:
             raise self._absent(module_id)
@@ -79,6 +80,8 @@ class RouteBook:
         record = self._book.find(module_id)
         if record is None:
             return not_installed(module_id, [known.id for known in self._book.all()])
+        if ModuleHost.CONTROLLER not in record.manifest.hosts:  # routes are nowhere else
+            return without_part(record, ModuleHost.CONTROLLER)
         return not_active(record)
 
 
@@ -89,4 +92,13 @@ def not_active(record: PackageRecord) -> Retryable:
         f"module '{record.id}' is {record.phase.name}{why}",
         hint=f"see `corral module info {record.id}`",
         retry_after=1.0,
+    )
+
+
+def without_part(record: PackageRecord, host: ModuleHost) -> Rejected:
+    """There is nothing here that could be asked, now or later."""
+    return Rejected(
+        Code.NOT_FOUND,
+        f"module '{record.id}' has no part on the {host}: nothing of it answers there",
+        hint=f"`corral module info {record.id}` shows where it runs",
     )

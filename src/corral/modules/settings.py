@@ -151,6 +151,7 @@ def _bad_settings(errors: list[tuple[str, str]]) -> Rejected:
     return Rejected(
         Code.SETTINGS_INVALID,
         f"the settings do not fit the module: {'; '.join(told)}",
-        hint="nothing was changed; `corral module info` shows what it takes",
+        hint="nothing was changed; `corral module config ID` shows what it takes once it is installed, its "
+        "manifest before",
         field=errors[0][0] or None,
     )

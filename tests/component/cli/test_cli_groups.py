@@ -228,6 +228,14 @@ def test_a_restart_is_waited_for_beyond_the_old_run(corral: Corral, server: Stan
     assert json.loads(done.stdout)["incarnation"] == 2 * RUN, done.stderr
 
 
+def test_a_restart_that_is_not_waited_for_is_told_as_asked_for(corral: Corral, server: StandIn) -> None:
+    server.answers["POST", "/api/v1/instances/lobby-1/restart"] = (200, {**INSTANCE, "wanted": "stop"})
+    assert corral("instance", "restart", "lobby-1").stdout == "instance 'lobby-1' is to restart\n"
+    begun = {**INSTANCE, "state": "SCHEDULED", "wanted": "run"}  # it had ended
+    server.answers["POST", "/api/v1/instances/lobby-1/restart"] = (200, begun)
+    assert corral("instance", "restart", "lobby-1").stdout == "instance 'lobby-1' is SCHEDULED\n"
+
+
 def test_a_command_is_one_line_of_all_words(corral: Corral, server: StandIn) -> None:
     taken = {"id": "lobby-1", "command": "say hello there"}
     server.answers["POST", "/api/v1/instances/lobby-1/command"] = (200, taken)

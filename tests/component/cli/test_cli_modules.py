@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import pathlib
+import re
 import subprocess
 from collections.abc import Callable
 from typing import Any
@@ -92,16 +93,37 @@ def test_a_module_is_shown_with_the_settings_it_takes(corral: Corral, server: St
     server.answers["GET", f"{MODULES}/guest-book"] = (200, MODULE)
     server.answers["GET", f"{MODULES}/guest-book/config"] = (200, {"settings": {}, "schema": schema})
     shown = corral("module", "info", "guest-book").stdout.splitlines()
-    assert [line.partition(":")[2].strip() for line in shown if line.startswith("Takes:")] == [
-        'greeting: string, length at most 40, default "Hello"',
-        'mode: one of "loud", "still", required; how',
-        "ports: integer|null, at least 1",
-        "any",
-    ]
+    told = corral("module", "config", "guest-book").stdout.splitlines()
+    for lines in (shown, told):
+        assert [line.partition(":")[2].strip() for line in lines if line.startswith("Takes:")] == [
+            'greeting: string, length at most 40, default "Hello"',
+            'mode: one of "loud", "still", required; how',
+            "ports: integer|null, at least 1",
+            "any",
+        ]
     server.answers["GET", f"{MODULES}/guest-book"] = (200, {**MODULE, "settings": None})
     before = len(server.requests)
     corral("module", "info", "guest-book")
     assert len(server.requests) == before + 1
+
+
+def test_a_schema_that_names_no_settings_is_shown_as_it_is(corral: Corral, server: StandIn) -> None:
+    schema = {"additionalProperties": {"type": "integer"}}
+    server.answers["GET", f"{MODULES}/guest-book"] = (200, MODULE)
+    server.answers["GET", f"{MODULES}/guest-book/config"] = (200, {"settings": {}, "schema": schema})
+    for command in ("info", "config"):
+        shown = corral("module", command, "guest-book").stdout
+        assert 'what fits {"additionalProperties": {"type": "integer"}}' in shown
+
+
+def test_a_long_setting_is_cut_among_other_facts_and_whole_by_itself(corral: Corral, server: StandIn) -> None:
+    text = "x" * 5000
+    server.answers["GET", f"{MODULES}/guest-book"] = (200, {**MODULE, "settings": {"text": text, "on": True}})
+    shown = corral("module", "info", "guest-book").stdout
+    assert re.search("^Settings: +text=x+…,on=yes$", shown, re.MULTILINE)
+    assert max(map(len, shown.splitlines())) < 200
+    assert text in corral("module", "info", "guest-book", "-o", "json").stdout
+    assert text in corral("module", "config", "guest-book").stdout
 
 
 @pytest.mark.parametrize("verb", ["activate", "deactivate", "resume", "recover", "reload"])

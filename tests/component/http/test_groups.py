@@ -122,6 +122,19 @@ async def test_restarting_a_group_orders_every_instance(client: httpx.AsyncClien
         assert (await client.get(f"/api/v1/instances/{id}")).json()["wanted"] == "stop"
 
 
+async def test_a_group_whose_next_run_cannot_be_planned_is_not_restarted(
+    client: httpx.AsyncClient, rig: Rig
+) -> None:
+    first, second = await rig.instance(), await rig.instance()
+    raised = {"variable_types": {"MOTD": {"required": True}}}
+    assert (await client.patch(f"{GROUPS}/lobby", json=raised)).status_code == 200
+    for path in (f"{GROUPS}/lobby/restart", f"/api/v1/instances/{first.id}/restart"):
+        refused = await client.post(path, json={} if "instances" in path else None)
+        assert (refused.status_code, refused.json()["error"]["code"]) == (422, "VARIABLE_INVALID")
+    for id in (first.id, second.id):
+        assert (await client.get(f"/api/v1/instances/{id}")).json()["wanted"] == "run"
+
+
 @pytest.mark.trap("T27")
 async def test_of_many_starts_at_the_limit_exactly_one_succeeds(client: httpx.AsyncClient, rig: Rig) -> None:
     await rig.online()

@@ -231,6 +231,7 @@ async def test_settings_are_checked_and_taken_in_while_it_runs(client: httpx.Asy
     refused = await client.put(f"{PLAIN}/config", json={"word": 7})
     assert error(refused) == (422, "SETTINGS_INVALID")
     assert refused.json()["error"]["field"] == "word"
+    assert "`corral module config ID` shows what it takes" in refused.json()["error"]["hint"]
     unwilling = await client.put(f"{PLAIN}/config", json={"word": "bad"})
     assert unwilling.status_code >= 400
     assert (await client.get(f"{PLAIN}/config")).json()["settings"] == {"word": "bye"}
@@ -252,6 +253,17 @@ async def test_health_is_asked_of_the_module(client: httpx.AsyncClient, rig: Rig
     await client.post(f"{PLAIN}/deactivate")
     assert error(await client.get(f"{PLAIN}/health")) == (503, "MODULE_NOT_ACTIVE")
     assert error(await client.get(f"{MODULES}/none/health")) == (404, "NOT_FOUND")
+
+
+async def test_a_module_for_nodes_alone_has_no_routes_and_no_health(
+    client: httpx.AsyncClient, rig: Rig
+) -> None:
+    backend = {"daemon": {"entrypoint": "plain_code.main:Plain"}}
+    await rig.install(module_zip(hosts=["daemon"], backend=backend))
+    for path in ("anything", "health"):
+        answer = await client.get(f"{PLAIN}/{path}")
+        assert error(answer) == (404, "NOT_FOUND")
+        assert "no part on the controller" in answer.json()["error"]["message"]
 
 
 async def test_data_is_dropped_only_when_the_module_is_gone(client: httpx.AsyncClient, rig: Rig) -> None:

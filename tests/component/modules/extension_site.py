@@ -85,7 +85,7 @@ class Site:
     async def install(
         self, *extensions: dict[str, Any], files: Mapping[str, bytes], **facts: Any
     ) -> dict[str, Any]:
-        options = {key: facts.pop(key) for key in ("replace", "activate") if key in facts}
+        options = {key: facts.pop(key) for key in ("replace", "activate", "dry_run") if key in facts}
         made = archive(self._scratch / "archives", *extensions, files=files, **facts)
         return await ModuleHouse(self.controller, self._scratch, self._scratch).send_archive(made, **options)
 

@@ -42,6 +42,36 @@ async def start_of(site: Site, id: str) -> Any:
     return start
 
 
+async def test_a_module_that_keeps_groups_from_being_started_says_so_before_and_when_it_is_installed(
+    site: Site,
+) -> None:
+    await site.begin(node=False)
+    await site.install_stats(b"one")
+    await site.group("lobby", artifact=PAPER, min=0)
+    await site.group("other", min=0)
+    rival = extension("plugin", variant("paper", b"another", "paper"))  # at the same place
+
+    async def spoiled(place: str, **options: str) -> list[str]:
+        answer = await site.install(rival, files={"files/paper.jar": b"another"}, id="rival", **options)
+        return [line for line in answer[place] if "could not be started" in line]
+
+    (warned,) = await spoiled("warnings", dry_run="true")
+    assert warned.startswith("group 'lobby' could not be started any more: EXTENSION_CONFLICT: ")
+    assert await spoiled("told", activate="false") == []  # held back, it gives nothing to anybody
+    await site.uninstall("rival")
+    assert await spoiled("told") == [warned]
+    newer = await site.install(rival, files={"files/paper.jar": b"another"}, id="rival", version="1.0.1")
+    assert not any("could not be started" in line for line in newer["told"])  # that is so already
+
+
+async def test_an_upgrade_without_what_a_group_asks_for_says_so(site: Site) -> None:
+    await site.begin(node=False)
+    await site.install_stats(b"one", activation="requested")
+    await site.group("lobby", artifact=PAPER, extensions=ASKED, min=0)
+    upgraded = await site.install(files={}, version="1.0.1")
+    assert "group 'lobby' could not be started any more: EXTENSION_NOT_FOUND" in upgraded["told"][0]
+
+
 async def test_what_goes_to_every_group_lies_where_the_manifest_says_where_a_variant_fits(site: Site) -> None:
     await site.begin()
     proxy, paper = b"for velocity", os.urandom(300_000)

@@ -114,6 +114,21 @@ async def test_a_paused_module_says_why_and_is_not_activated_but_resumed() -> No
             await bench.engine.resume("a")
 
 
+async def test_a_paused_module_that_is_deactivated_says_so_and_what_lets_it_run() -> None:
+    async with EngineBench() as bench:
+        await bench.install(package(manifest("a")))
+        await bench.engine.pause("a", "waiting for a fix")
+        record = await bench.engine.deactivate("a")
+        assert (record.phase, record.reason, record.paused_reason) == (
+            ModulePhase.INSTALLED,
+            "deactivated",
+            "",
+        )
+        with pytest.raises(IllegalTransition, match="corral module activate a"):
+            await bench.engine.resume("a")
+        assert (await bench.engine.pause("a", "later")).reason == "paused"
+
+
 @pytest.mark.parametrize(
     ("hook", "doing", "reason"),
     [

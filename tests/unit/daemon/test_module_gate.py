@@ -76,6 +76,14 @@ async def test_when_the_time_has_passed_what_is_missing_is_named():
     assert found == ("a: on its way", "b: being fetched")
 
 
+async def test_what_is_awaited_for_two_reasons_is_named_once_where_more_is_known():
+    gate = Gate(seconds=10, clock=SteppedClock())
+    gate.expect("a", "starting")
+    gate.expect("a", "on its way")
+    assert gate.awaited(lambda _: "being fetched") == ("a: being fetched",)
+    assert gate.awaited(silent) == ("a: on its way", "a: starting")
+
+
 async def test_an_order_is_waited_for_though_another_one_has_outlasted_its_time():
     clock = SetClock()
     gate = Gate(seconds=10, clock=clock)

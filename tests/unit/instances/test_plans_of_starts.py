@@ -20,7 +20,7 @@ from corral.controller.instances.wire_values import RunReport
 from corral.controller.reconcile.keeping import keep_group
 from corral.domain.group_files import ArtifactSpec, TemplateChoice, TemplateSelection
 from corral.domain.ids import NodeId
-from corral.domain.instance_states import InstanceState
+from corral.domain.instance_states import InstanceState, Wanted
 from corral.domain.plans import read_plan
 from corral.domain.variable_types import VariableSpec, VariableType
 from corral.errors import Code, Rejected
@@ -144,6 +144,36 @@ def test_a_restart_that_cannot_be_planned_leaves_the_record_ended_and_says_why(w
     with pytest.raises(Rejected) as caught:
         world.do(restart_instance, "lobby-1", reason="")
     assert caught.value.code is Code.TEMPLATE_NOT_FOUND
+
+
+def test_a_restart_that_cannot_be_planned_now_stops_nothing(world):
+    world.add_template("base")
+    world.do(create_group, spec(templates=("base",)))
+    world.do(start_instance, "lobby")
+    report(world, "lobby-1", InstanceState.RUNNING)
+    before = world.record("lobby-1")
+    drop_template(world, "base")
+    with pytest.raises(Rejected) as caught:
+        world.do(restart_instance, "lobby-1", reason="")
+    assert caught.value.code is Code.TEMPLATE_NOT_FOUND
+    assert world.record("lobby-1") == before
+    world.add_template("base")
+    asked = world.do(restart_instance, "lobby-1", reason="")
+    assert asked.wanted is Wanted.STOP
+    drop_template(world, "base")
+    assert world.do(restart_instance, "lobby-1", reason="") == asked  # it is so already
+
+
+def test_a_restart_whose_own_variables_no_longer_fit_stops_nothing(world):
+    types = {"LEVEL": VariableSpec(type=VariableType.INT, max=5)}
+    world.do(create_group, spec(variable_types=types, variables={"LEVEL": "1"}))
+    world.do(start_instance, "lobby", variables={"LEVEL": "3"})
+    report(world, "lobby-1", InstanceState.RUNNING)
+    world.do(patch_group, "lobby", {"variable_types": {"LEVEL": {"type": "int", "max": 2}}})
+    with pytest.raises(Rejected) as caught:
+        world.do(restart_instance, "lobby-1", reason="")
+    assert caught.value.code is Code.VARIABLE_INVALID
+    assert world.record("lobby-1").wanted is Wanted.RUN
 
 
 def test_an_instances_own_variables_are_checked_and_kept_over_restarts(world):

@@ -104,6 +104,11 @@ def test_failed_is_sticky_and_what_is_doomed_fails_wherever_it_is(view: View) ->
         (View(phase=P.INSTALLED, intent=W.ACTIVE, unresolved=("x",)), Todo.LOAD, "waiting_for_capability:x"),
         (View(phase=P.INSTALLED, intent=W.ACTIVE, backing_off=True), Todo.REST, ""),
         (View(phase=P.INSTALLED, intent=W.PAUSED), Todo.REST, ""),
+        (View(phase=P.INSTALLED, intent=W.PAUSED, reason="paused"), Todo.REST, ""),
+        (View(phase=P.INSTALLED, intent=W.INACTIVE, reason="installed"), Todo.REST, ""),
+        (View(phase=P.INSTALLED, intent=W.INACTIVE, reason="paused"), Todo.EXPLAIN, "deactivated"),
+        (View(phase=P.INSTALLED, intent=W.INACTIVE, reason="paused", wish="uninstall"), Todo.REST, ""),
+        (View(phase=P.INSTALLED, intent=W.PAUSED, reason="deactivated"), Todo.EXPLAIN, "paused"),
         (View(phase=P.WAITING, intent=W.ACTIVE), Todo.REWIND, "host_restarted"),
         (View(phase=P.WAITING, intent=W.ACTIVE, runs=Runs.LOADED), Todo.START, ""),
         (
@@ -258,6 +263,34 @@ def test_which_verbs_are_refused_where(verb: Verb, refused: set[tuple[P, W]]) ->
             assert "earlier" in str(error.value)
         else:
             check_verb(asked, verb)
+
+
+@pytest.mark.parametrize(
+    ("phase", "intent", "verb", "hint"),
+    [
+        (P.FAILED, W.ACTIVE, Verb.ACTIVATE, "`corral module recover a` comes first"),
+        (P.FAILED, W.ACTIVE, Verb.RESUME, "`corral module recover a` comes first"),
+        (P.INSTALLED, W.PAUSED, Verb.ACTIVATE, "`corral module resume a` lets it run"),
+        (
+            P.INSTALLED,
+            W.PAUSED,
+            Verb.RECOVER,
+            "nothing to recover: it is paused, and `corral module resume a`",
+        ),
+        (
+            P.INSTALLED,
+            W.INACTIVE,
+            Verb.RESUME,
+            "it is deactivated, and `corral module activate a` lets it run",
+        ),
+        (P.ACTIVE, W.ACTIVE, Verb.RECOVER, "there is nothing to recover: it is ACTIVE"),
+        (P.WAITING, W.ACTIVE, Verb.RESUME, "there is nothing to resume: it is WAITING"),
+    ],
+)
+def test_a_refused_verb_says_what_to_use_instead(phase: P, intent: W, verb: Verb, hint: str) -> None:
+    with pytest.raises(IllegalTransition) as error:
+        check_verb(record(phase, intent=intent), verb)
+    assert hint in (error.value.hint or "")
 
 
 def test_deaths_are_mended_with_growing_pauses_and_forgotten_after_a_while() -> None:

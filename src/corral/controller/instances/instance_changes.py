@@ -11,7 +11,7 @@ from typing import Final
 import msgspec
 
 from corral.controller.instances.endings import run_again
-from corral.controller.instances.starts import StartRequest, home_of, next_requests, start_run
+from corral.controller.instances.starts import StartRequest, home_of, next_requests, plan_run, start_run
 from corral.controller.instances.workspace import Workspace
 from corral.controller.placement.placing import Refused
 from corral.domain.decisions import DecisionKind
@@ -103,18 +103,27 @@ def kill_instance(ws: Workspace, id: str, *, reason: str) -> InstanceRecord:
 
 
 def restart_instance(ws: Workspace, id: str, *, reason: str) -> InstanceRecord:
-    """Stop it and start it again under its id; one that has ended is just started."""
+    """Stop it and start it again under its id; one that has ended is just started. One that runs is not
+    stopped for a run that cannot be planned: what keeps a plan from being made refuses it first."""
     record = ws.require_instance(id)
     group = ws.require_group(record.group)
     refuse_deleting(group)
     reason = reason or f"restarted by {ws.cause}"
     if live(record.state):
+        if record.after_stop is not AfterStop.RESTART:
+            _refuse_without_plan(ws, group, record)
         return _ordered(ws, record, reason, after=AfterStop.RESTART)
     _refuse_over_max(ws, group)
     started = run_again(ws, group, record)
     if isinstance(started, Refused):
         raise started.error(record.group)
     return started
+
+
+def _refuse_without_plan(ws: Workspace, group: GroupRecord, record: InstanceRecord) -> None:
+    planned = plan_run(ws, group, record.variables)
+    if isinstance(planned, Refused):
+        raise planned.error(record.group)
 
 
 def _refuse_over_max(ws: Workspace, group: GroupRecord) -> None:

@@ -92,11 +92,9 @@ def next_requests(ws: Workspace, group: GroupRecord, *, reason: str) -> Iterator
 
 def start_run(ws: Workspace, group: GroupRecord, request: StartRequest) -> InstanceRecord | Refused:
     """Plan, place and reserve a new run. When there is no plan or no node, nothing is changed."""
-    try:
-        resolved = ws.resolve(group.spec)
-        check_instance_variables(resolved.plan, request.variables)
-    except Rejected as error:
-        return Refused.without_plan(error)
+    resolved = plan_run(ws, group, request.variables)
+    if isinstance(resolved, Refused):
+        return resolved
     home = home_of(ws, group, request)
     only = home or _chosen(ws, request)
     found = place(group.spec, ws.nodes(), only=only, avoid=request.avoid, prefer=request.prefer)
@@ -125,6 +123,16 @@ def start_run(ws: Workspace, group: GroupRecord, request: StartRequest) -> Insta
     ws.put_plan(resolved.record)
     _schedule(ws, record, cpu=group.spec.cpu)
     return record
+
+
+def plan_run(ws: Workspace, group: GroupRecord, variables: Mapping[str, str]) -> ResolvedPlan | Refused:
+    """What a run with these variables of its own would be started with now; changes nothing."""
+    try:
+        resolved = ws.resolve(group.spec)
+        check_instance_variables(resolved.plan, variables)
+    except Rejected as error:
+        return Refused.without_plan(error)
+    return resolved
 
 
 def _decide(

@@ -20,6 +20,7 @@ from corral.controller.ledger import Actor, audit
 from corral.controller.modules.answers import InstallAnswer, InstallOptions, InstallOutcome
 from corral.controller.modules.book import LedgerBook
 from corral.controller.modules.supply import StoredArchives
+from corral.domain.module_extensions import ExtensionPackage
 from corral.domain.module_phases import ModuleIntent, ModulePhase
 from corral.domain.module_records import PackageRecord, SignatureFacts
 from corral.errors import Code, CorralError, Rejected
@@ -66,15 +67,18 @@ class Installing:
         supply: StoredArchives,
         generation: Callable[[str], Awaitable[int]],
         built_in: Callable[[], Collection[str]],
+        spoiled: Callable[[ExtensionPackage], Awaitable[list[str]]],
         max_archive_bytes: int,
         clock: Clock,
     ) -> None:
-        """`generation` says which generation of a module's data to go on with."""
+        """`generation` says which generation of a module's data to go on with, `spoiled` which groups could not
+        be started with a package."""
         self._engine = engine
         self._book = book
         self._supply = supply
         self._generation = generation
         self._built_in = built_in
+        self._spoiled = spoiled
         self._max_archive_bytes = max_archive_bytes
         self._clock = clock
         self._lock = asyncio.Lock()
@@ -139,7 +143,17 @@ class Installing:
             allow_downgrade=options.allow_downgrade,
             built_in=self._built_in(),
         )
-        return await to_end(work)
+        judged = await to_end(work)
+        if not judged.ok or judged.would in (Outcome.NOTHING, Outcome.RESIGN):
+            return judged
+        spoiled = await self._spoiled(self._package(candidate.facts, options))
+        return msgspec.structs.replace(judged, warnings=(*judged.warnings, *spoiled))
+
+    def _package(self, facts: ArchiveFacts, options: InstallOptions) -> ExtensionPackage:
+        """As groups will see it."""
+        current = self._book.find(facts.manifest.id)
+        active = current.intent is ModuleIntent.ACTIVE if current else options.activate
+        return ExtensionPackage(module=facts.manifest.id, active=active, extensions=facts.manifest.extensions)
 
     async def _sign_anew(
         self, candidate: Candidate, judged: CompatibilityReport, current: PackageRecord, actor: Actor

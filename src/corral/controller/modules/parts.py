@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from pathlib import Path
 from typing import Final
 
@@ -15,6 +16,7 @@ from corral.controller.modules.book import LedgerBook
 from corral.controller.modules.data.service import ModuleData
 from corral.controller.modules.exposition import ModuleFigures
 from corral.controller.modules.frontends import Frontends
+from corral.controller.modules.group_prospects import spoiled_groups
 from corral.controller.modules.installing import Installing
 from corral.controller.modules.instance_files import VERSION as FILES_VERSION
 from corral.controller.modules.instance_files import InstanceFilesCapability, LookingIntoInstances
@@ -98,6 +100,7 @@ class ModuleParts:
             supply=self.supply,
             generation=self._last_generation,
             built_in=self.engine.capabilities.built_in,
+            spoiled=functools.partial(spoiled_groups, ledger.state),
             max_archive_bytes=config.max_archive_bytes,
             clock=clock,
         )

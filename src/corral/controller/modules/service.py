@@ -153,7 +153,8 @@ class Modules:
         return self._book.all()
 
     async def health(self, id: str) -> HealthAnswer:
-        """What the module says about itself. MODULE_NOT_ACTIVE, MODULE_TIMEOUT, MODULE_FAILED."""
+        """What the module says about itself. MODULE_NOT_ACTIVE, MODULE_TIMEOUT, MODULE_FAILED; NOT_FOUND also
+        when it has no part on the controller."""
         self._book.require(id)
         return await self.engine.health(id)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
 import structlog
@@ -33,15 +33,35 @@ _Answer = Change | ModuleChange
 """What a module wants, or that nothing of it is taken."""
 
 
-async def ask(scopes: Sequence[Scope], proposal: Proposal, *, seconds: float) -> Tuning:
-    """Never takes longer than `seconds`, and never raises for what a module does. Cancelled, it cancels
+class Patience(NamedTuple):
+    """How long the modules of one start may take."""
+
+    seconds: float
+    budget: float
+    """What the node gives them; a start that is short of time has less."""
+
+    def limit(self, scope: Scope) -> tuple[float, str]:
+        """So many seconds has this module, and what says so."""
+        if scope.hook_deadline <= self.seconds:
+            return scope.hook_deadline, "its hookDeadlineMs"
+        if self.full:
+            return self.seconds, "the node's budget for hooks, modules.hook_budget_seconds"
+        return self.seconds, "the start had no more time left, see startup_timeout_seconds of its group"
+
+    @property
+    def full(self) -> bool:
+        return self.seconds >= self.budget
+
+
+async def ask(scopes: Sequence[Scope], proposal: Proposal, patience: Patience) -> Tuning:
+    """Never takes longer than it may, and never raises for what a module does. Cancelled, it cancels
     the calls."""
     original = values_of(proposal.spec)
     question = HookArguments(values={"spec": msgspec.to_builtins(proposal.spec)})
     async with asyncio.TaskGroup() as group:
         asked = {
             scope: group.create_task(
-                _asked(scope, question, original, proposal.rules, seconds),
+                _asked(scope, question, original, proposal.rules, patience),
                 name=f"hooks/starting/{proposal.spec.instance_id}/{scope.module_id}",
             )
             for scope in scopes
@@ -77,34 +97,36 @@ def _merged(original: StartValues, answers: dict[Scope, _Answer]) -> Tuning:
 
 
 async def _asked(
-    scope: Scope, question: HookArguments, original: StartValues, rules: StartRules, seconds: float
+    scope: Scope, question: HookArguments, original: StartValues, rules: StartRules, patience: Patience
 ) -> _Answer:
-    own = scope.hook_deadline
+    seconds, limit = patience.limit(scope)
     try:
         answer = await scope.call(
             STARTING,
             HOOK_PREFIX + STARTING,
             question,
             answer=HookAnswer,
-            deadline=min(own, seconds),
-            blame=own <= seconds,  # cut short by what all have together, it was not the one to be late
+            deadline=seconds,
+            # All are asked at the same moment: who uses up the whole budget was late by itself. Only what a
+            # start cuts short, for want of time, is held against nobody.
+            blame=patience.full or scope.hook_deadline <= seconds,
         )
         change = difference(original, read_answer(answer.value, original))
         check_change(change, rules)
     except BadChange as bad:
         return _dropped(scope, str(bad))
     except CorralError as error:
-        return _dropped(scope, _why(error, min(own, seconds)))
+        return _dropped(scope, _why(error, f"{seconds:.3g} s ({limit})"))
     except Exception:  # one answer that we cannot cope with costs no other module its own
         _log.exception("hooks.answer_not_judged", module=scope.module_id)
         return _dropped(scope, "its answer could not be judged")
     return change
 
 
-def _why(error: CorralError, seconds: float) -> str:
+def _why(error: CorralError, limit: str) -> str:
     match error:
         case CallOverrun():
-            return f"it did not answer within {seconds:.3g} s"
+            return f"it did not answer within {limit}"
         case ProcessGone():
             return f"its process ended ({error.death.reason})"
         case ModuleRaised():

@@ -14,7 +14,7 @@ from typing import Any, Final, NamedTuple, Protocol
 import msgspec
 import structlog
 
-from corral.daemon.hooks.asking import STARTING, ask
+from corral.daemon.hooks.asking import STARTING, Patience, ask
 from corral.daemon.hooks.ends import End, EndFile
 from corral.daemon.hooks.owed_ends import OwedEnds
 from corral.daemon.hooks.start_values import Proposal, Tuning, values_of
@@ -93,9 +93,8 @@ class InstanceHooks:
         scopes = [scope for scope in self._modules.serving() if STARTING in scope.hooks]
         if scopes and not self._closed:
             began = self._clock.monotonic()
-            tuning = await ask(
-                scopes, proposal, seconds=min(self.budget_seconds, max(0.0, until - began) / 2)
-            )
+            seconds = min(self.budget_seconds, max(0.0, until - began) / 2)
+            tuning = await ask(scopes, proposal, Patience(seconds, budget=self.budget_seconds))
             took = round((self._clock.monotonic() - began) * 1000, 2)
             _log.info("hooks.asked", instance=proposal.spec.instance_id, modules=len(scopes), took_ms=took)
         if self._ended_modules:

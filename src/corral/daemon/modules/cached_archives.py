@@ -127,10 +127,10 @@ class CachedArchives:
     async def sweep(self, named: Callable[[], set[str]]) -> list[str]:
         """Drop what nobody names; returns what went."""
         dropped = []
-        for sha256 in sorted(await to_end(self._shelf.held)):
+        for sha256 in sorted(await to_end(self._shelf.held) - named()):
             async with self._dropping:
                 if sha256 in self._pinned or sha256 in named():
-                    continue
+                    continue  # it was wanted again meanwhile
                 with contextlib.suppress(CorralError):  # a disk that refuses: the next sweep takes it
                     await self._shelf.forget(sha256)
                     dropped.append(sha256)

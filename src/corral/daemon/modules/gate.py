@@ -63,7 +63,7 @@ class Gate:
 
     def awaited(self, told: Callable[[str], str]) -> tuple[str, ...]:
         """What is on its way now, as `passed` names it."""
-        return tuple(f"{id}: {told(id) or why}" for id, why in sorted(self._awaited))
+        return tuple(dict.fromkeys(f"{id}: {told(id) or why}" for id, why in sorted(self._awaited)))
 
     def _tell(self) -> None:
         news, self._news = self._news, asyncio.Event()

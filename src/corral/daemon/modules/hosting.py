@@ -140,13 +140,17 @@ class NodeModules:
     async def _boot(self) -> None:
         records = self._book.all()
         try:
-            await self.engine.boot()
+            await self.engine.boot(self._come_up)
         finally:
-            for record in records:
-                self._gate.met(record.id, _STARTING)
+            for record in records:  # also when it was cut short
+                self._come_up(record.id)
         if records:
             phases = {record.id: record.phase.value for record in self._book.all()}
             _log.info("modules.booted", **phases)
+
+    def _come_up(self, id: str) -> None:
+        """Or as far as it gets by itself."""
+        self._gate.met(id, _STARTING)
 
     async def booted(self) -> None:
         """Returns when the boot is over."""

@@ -57,7 +57,7 @@ class Incoming:
         self._there = asyncio.Event()
         self._transfers = asyncio.Semaphore(TRANSFERS)
         self.fetched: dict[str, tuple[int, int]] = {}
-        """By module: how much has come, of how much, while it does."""
+        """By module: how much has come, of how much, from when it is asked for until it is here."""
 
     def open(self) -> None:
         """What nobody has gone on with for a day goes. Blocking."""
@@ -93,6 +93,15 @@ class Incoming:
         path = self._directory / f"{sha256}.zip"
         if await to_end(has_digest, path, sha256):
             return path
+        self.fetched[id] = (0, size)
+        try:
+            await self._brought(id, path, sha256, size)
+        finally:
+            self.fetched.pop(id, None)
+        return path
+
+    async def _brought(self, id: str, path: Path, sha256: str, size: int) -> None:
+        """Session after session, until it is here."""
         backoff = Backoff(longest=LONGEST_PAUSE, entropy=self._entropy)
         while True:
             await self._there.wait()
@@ -102,7 +111,7 @@ class Incoming:
             try:
                 async with self._transfers:
                     await self._transfer(session, id, path, sha256, size)
-                return path
+                return
             except CorralError as error:
                 passing = isinstance(error, Retryable) or error.code in _LINE_TROUBLE
                 if not passing or error.code in _OWN_TROUBLE:
@@ -110,8 +119,6 @@ class Incoming:
                 _log.info("module.fetch_interrupted", module=id, sha256=sha256, reason=str(error))
                 if session is self._session:
                     await asyncio.sleep(backoff.delay())
-            finally:
-                self.fetched.pop(id, None)
 
     async def _transfer(self, session: _Session, id: str, path: Path, sha256: str, size: int) -> None:
         """Ends with its session: what has come is gone on with in the next."""

@@ -179,9 +179,11 @@ class Reception:
             self._send(error_report(problem, f"module:{id}"))
 
     def doing(self, id: str) -> str:
-        """How far an archive has come that is being fetched."""
-        fetched, size = self._incoming.fetched.get(id, (0, 0))
-        return f"being fetched, {fetched} of {size or 'unknown'} bytes" if fetched else ""
+        """How far an archive has come that is being fetched, also before its first bytes are here."""
+        if id not in self._incoming.fetched:
+            return ""
+        fetched, size = self._incoming.fetched[id]
+        return f"being fetched, {fetched} of {size or 'unknown'} bytes"
 
     def _sweep_soon(self) -> None:
         """Archives that nobody names any more go when all is quiet."""

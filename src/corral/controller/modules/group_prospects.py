@@ -1,0 +1,56 @@
+"""What a package would do to groups that can be started now: its files may exclude those of others, or miss."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Final
+
+from corral.controller.cluster_state import ClusterState
+from corral.controller.instances.plan_sources import StateSources
+from corral.domain.groups import GroupSpec
+from corral.domain.module_extensions import ExtensionPackage
+from corral.domain.plan_resolution import PlanSources, resolve_plan
+from corral.errors import Rejected
+
+_NAMED: Final = 10
+"""So many groups are told with their reasons; of more, the number."""
+
+
+class _WithPackage(StateSources):
+    """The sources as they would be with this package, in place of the one of its id."""
+
+    def __init__(self, state: ClusterState, package: ExtensionPackage) -> None:
+        super().__init__(state)
+        others = (each for each in super().packages() if each.module != package.module)
+        self._packages = [*others, package]
+
+    def packages(self) -> list[ExtensionPackage]:
+        return self._packages
+
+
+async def spoiled_groups(state: ClusterState, package: ExtensionPackage) -> list[str]:
+    """A sentence for each group whose next start the package would make impossible. Those that cannot be started as
+    it is are not among them. Between two groups others have their turn."""
+    now, then = StateSources(state), _WithPackage(state, package)
+    before = next((each for each in now.packages() if each.module == package.module), None)
+    if before == package or not (package.extensions or (before and before.extensions)):
+        return []
+    found = []
+    for spec in [stored.record.spec for stored in state.groups]:
+        error = _obstacle(spec, then)
+        if error is not None and _obstacle(spec, now) is None:
+            found.append(
+                f"group '{spec.name}' could not be started any more: {error.code.name}: {error.message}"
+            )
+        await asyncio.sleep(0)
+    more = len(found) - _NAMED
+    return found[:_NAMED] + ([f"and {more} more groups could not be started any more"] if more > 0 else [])
+
+
+def _obstacle(spec: GroupSpec, sources: PlanSources) -> Rejected | None:
+    """Which of several templates is drawn makes no difference to files of modules."""
+    try:
+        resolve_plan(spec, sources, lambda _: 0)
+    except Rejected as error:
+        return error
+    return None
