@@ -26,6 +26,7 @@ test soak: export PYTHONDONTWRITEBYTECODE =
 test: setup  ## every suite
 	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile
 
+soak: export CORRAL_TEST_EVERY_KIND = 1
 soak: setup  ## long campaigns, not part of `test`
 	for round in $$(seq $(ROUNDS)); do $(BIN)/python -m pytest -q -n $(WORKERS) --dist loadfile || exit 1; done
 
