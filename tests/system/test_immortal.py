@@ -148,7 +148,7 @@ async def test_random_kills_of_everything_of_ours_lose_no_byte_and_no_outcome(es
     data = estate.data.parent / "n1"
     dice = random.Random(13)
 
-    for _ in range(16):
+    for _ in range(12):
         kind = dice.choice(["shim", "shim", "keeper", "daemon", "controller"])
         if kind == "daemon":
             await daemon.kill()

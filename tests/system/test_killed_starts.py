@@ -28,7 +28,7 @@ from corral.wire.v1.node_pb2 import HandshakeAck
 from corral.wire.v1.plan_pb2 import CompositionPlan, TemplateData
 
 pytestmark = pytest.mark.system
-ROUNDS = 8
+ROUNDS = 6
 FILES = 250
 WORLD = b"years of work\n"
 

@@ -25,7 +25,7 @@ from corral.controller.http.routes import ROUTES
 from corral.domain.permissions import Permission
 
 PATH = "/api/v1/openapi.json"
-EXAMPLES = 5
+EXAMPLES = 4
 CHECKS = (
     not_a_server_error,
     status_code_conformance,

@@ -19,7 +19,7 @@ from corral.wire.features import FEATURES
 from corral.wire.v1.link_pb2 import ControllerMessage
 from corral.wire.v1.node_pb2 import HandshakeAck
 
-ROUNDS = 8
+ROUNDS = 6
 NEW_EACH_ROUND = 3
 
 
