@@ -25,23 +25,10 @@ def extension_rows(extensions: Iterable[Item]) -> list[tuple[str, str]]:
 
 def extension_items(manifest: Manifest) -> list[Item]:
     """The extensions of a manifest in the words of the API."""
+    from msgspec.structs import asdict
+
     return [
-        {
-            "id": each.id,
-            "activation": each.activation,
-            "conflicts": list(each.conflicts),
-            "variants": [
-                {
-                    "id": variant.id,
-                    "platforms": list(variant.platforms),
-                    "version_range": variant.version_range,
-                    "file": variant.file,
-                    "sha256": variant.sha256,
-                    "install_path": variant.install_path,
-                }
-                for variant in each.variants
-            ],
-        }
+        {**asdict(each), "variants": [asdict(variant) for variant in each.variants]}
         for each in manifest.extensions
     ]
 

@@ -29,7 +29,6 @@ from corral.signing import SIDECAR_SUFFIXES, SidecarKind
 from corral.system.files import atomic_write, make_directory, sync_directory
 from corral.system.threads import check_wanted, to_end
 
-VENDOR: Final = "vendor"
 _PART: Final = ".part-"
 _SHA256: Final = re.compile(r"[0-9a-f]{64}")
 _STEP: Final = 1024 * 1024
@@ -220,12 +219,6 @@ class ArchiveShelf:
         for suffix in SIDECAR_SUFFIXES.values():
             archive.with_name(archive.name + suffix).unlink(missing_ok=True)
         sync_directory(self._directory)
-
-
-def import_paths(unpacked: Path) -> list[Path]:
-    """What a module's interpreter looks through: the tree itself, and its `vendor/` where there is one."""
-    vendor = unpacked / VENDOR
-    return [unpacked, vendor] if vendor.is_dir() else [unpacked]
 
 
 def _checked(sha256: str) -> str:

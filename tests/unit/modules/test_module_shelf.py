@@ -17,7 +17,7 @@ import pytest
 from packed_modules import FILES, archive_with, zipped
 
 from corral.errors import Code, CorralError, Rejected, Retryable
-from corral.modules.shelf import ArchiveShelf, import_paths
+from corral.modules.shelf import ArchiveShelf
 from corral.modules.unpacking import remove_tree, unpack
 
 MAX = 1024 * 1024
@@ -325,12 +325,6 @@ async def test_a_disk_that_fails_is_told_as_such(shelf: ArchiveShelf, place: Pat
         await shelf.unpacked(SHA)
     assert refused.value.code is Code.STORAGE_UNAVAILABLE
     (place / "unpacked").unlink()
-
-
-def test_an_interpreter_looks_through_the_tree_and_its_vendor(tmp_path: Path) -> None:
-    assert import_paths(tmp_path) == [tmp_path]
-    (tmp_path / "vendor").mkdir()
-    assert import_paths(tmp_path) == [tmp_path, tmp_path / "vendor"]
 
 
 def test_an_empty_shelf_holds_nothing(shelf: ArchiveShelf) -> None:

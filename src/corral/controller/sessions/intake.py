@@ -69,8 +69,6 @@ class Intake:
         self._spool_id = hello.spool_id
         self._instances = reports
         self._modules = modules
-        self._since: set[str] = set()
-        """Modules of which the node has said more since it wrote its handshake."""
         self._judged = False
         self._confirm = confirm
         self._journal = node_log(node_id)
@@ -123,7 +121,7 @@ class Intake:
 
     def _next_batch(self) -> list[DaemonMessage]:
         """What waits, but until the judgement nothing that was said after the handshake: that may be of runs
-        which the node could not list yet, and which must not be taken for missing."""
+        which the node could not list yet, and which must not be taken for missing. Its modules likewise."""
         batch = [self._waiting[i] for i in range(min(_PER_COMMIT, len(self._waiting)))]
         if not self._judged:
             head = self._hello.spool_head
@@ -150,7 +148,7 @@ class Intake:
 
     async def _judge(self) -> None:
         """Everything the node knew at its handshake is stored: what it did not list is decided now."""
-        listed = self._modules.fold_judgement(self._node_id, self._hello, since=self._since)
+        listed = self._modules.fold_judgement(self._node_id, self._hello)
         await self._commit(self._instances.fold_judgement(self._node_id, self._hello), *listed)
         self._judged = True
         self._instances.judged(self._node_id, self._session_id)
@@ -167,7 +165,8 @@ class Intake:
         reports = [m for m in fresh if m.WhichOneof("payload") in REPORTS]
         reported = self._instances.fold(self._node_id, reports)
         steps = [step for message in fresh for step in self._effects(message)]
-        steps += self._modules.fold(self._node_id, self._module_reports(fresh))
+        told = [m for m in fresh if m.WhichOneof("payload") in MODULE_REPORTS]
+        steps += self._modules.fold(self._node_id, told)
         if highest > confirmed:
             position = SpoolPosition(spool_id=self._spool_id, sequence=highest)
             revision = self._ledger.state.spools.revision(self._node_id)
@@ -175,16 +174,6 @@ class Intake:
         await self._commit(reported, *steps)
         if highest:
             self._confirm(max(highest, confirmed))
-
-    def _module_reports(self, fresh: list[DaemonMessage]) -> list[DaemonMessage]:
-        reports = [m for m in fresh if m.WhichOneof("payload") in MODULE_REPORTS]
-        if not self._judged:
-            head = self._hello.spool_head
-            later = [m for m in reports if not 0 < m.spool_sequence <= head]
-            self._since.update(
-                m.module_state_update.module_id for m in later if not m.HasField("event_publish")
-            )
-        return reports
 
     def _effects(self, message: DaemonMessage) -> list[Step]:
         """What a record means. Kinds that only a newer daemon knows are confirmed and passed over."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import math
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from typing import Final, Protocol
 
 import msgspec
@@ -129,6 +129,6 @@ class ModuleTraffic(Protocol):
     def fold(self, node_id: NodeId, messages: Sequence[DaemonMessage]) -> list[Step]:
         """What MODULE_REPORTS change, in the order in which they came; pure."""
 
-    def fold_judgement(self, node_id: NodeId, hello: Handshake, *, since: Collection[str]) -> list[Step]:
-        """What the list in the handshake changes, once everything before it is stored; pure. Of the
-        modules in `since` the node has said more by now."""
+    def fold_judgement(self, node_id: NodeId, hello: Handshake) -> list[Step]:
+        """What the list in the handshake changes, once everything before it is stored, and nothing that was said
+        after it; pure."""

@@ -29,22 +29,4 @@ class ExtensionShape(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def extensions(manifest: Manifest) -> list[ExtensionShape]:
-    return [
-        ExtensionShape(
-            id=each.id,
-            activation=each.activation,
-            conflicts=list(each.conflicts),
-            variants=[
-                VariantShape(
-                    id=variant.id,
-                    platforms=list(variant.platforms),
-                    version_range=variant.version_range,
-                    file=variant.file,
-                    sha256=variant.sha256,
-                    install_path=variant.install_path,
-                )
-                for variant in each.variants
-            ],
-        )
-        for each in manifest.extensions
-    ]
+    return msgspec.convert(manifest.extensions, list[ExtensionShape], from_attributes=True)
