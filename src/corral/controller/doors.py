@@ -17,7 +17,7 @@ from corral.controller.ledger import Ledger
 from corral.controller.mandate import Mandate
 from corral.controller.modules.parts import ModuleParts
 from corral.controller.modules.service import Modules
-from corral.controller.node_modules.traffic import NodeModuleTraffic
+from corral.controller.modules_on_nodes.traffic import NodeModuleTraffic
 from corral.controller.sessions.door import LinkTerm
 from corral.controller.sessions.fetches import Fetches
 from corral.controller.sessions.node_answers import no_longer_leading

@@ -25,7 +25,7 @@ from corral.controller.instances.service import InstanceService
 from corral.controller.ledger import Ledger, Step
 from corral.controller.mandate import Mandate
 from corral.controller.modules.service import Modules
-from corral.controller.node_modules.traffic import NodeModuleTraffic
+from corral.controller.modules_on_nodes.traffic import NodeModuleTraffic
 from corral.controller.reconcile.loop import Reconciler
 from corral.controller.sessions.door import LinkTerm
 from corral.controller.sessions.registry import Sessions

@@ -23,7 +23,7 @@ from corral.controller.modules.instance_files import InstanceFilesCapability, Lo
 from corral.controller.modules.module_events import ModuleEvents
 from corral.controller.modules.supply import StoredArchives
 from corral.controller.modules.upgrade_guard import UpgradeGuard
-from corral.controller.node_modules.node_figures import NodeFigures
+from corral.controller.modules_on_nodes.node_figures import NodeFigures
 from corral.domain.ids import Epoch
 from corral.domain.module_manifest import ModuleHost
 from corral.modules.engine import ModuleEngine

@@ -10,7 +10,7 @@ from typing import Final, Protocol
 import msgspec
 
 from corral.controller.ledger import Step
-from corral.controller.node_modules.ports import ModuleLink
+from corral.controller.modules_on_nodes.ports import ModuleLink
 from corral.domain.ids import NodeId, SessionId
 from corral.wire.v1.instance_pb2 import (
     ConsoleBatch,

@@ -12,8 +12,8 @@ from typing import Final, Protocol
 import msgspec
 import structlog
 
-from corral.controller.node_modules.ports import ModuleLink
-from corral.controller.node_modules.states import is_progress
+from corral.controller.modules_on_nodes.ports import ModuleLink
+from corral.controller.modules_on_nodes.states import is_progress
 from corral.controller.sessions.heartbeat import Heartbeat
 from corral.controller.sessions.intake import Intake
 from corral.controller.sessions.live import (

@@ -9,8 +9,8 @@ import msgspec
 
 from corral.controller.http.call import Call
 from corral.controller.http.setting import Leading
-from corral.controller.node_modules.progress import TOO_LARGE
-from corral.controller.node_modules.states import declines, troubled
+from corral.controller.modules_on_nodes.progress import TOO_LARGE
+from corral.controller.modules_on_nodes.states import declines, troubled
 from corral.domain.ids import NodeId
 from corral.domain.module_manifest import ModuleHost
 from corral.domain.module_nodes import NodeModuleState, node_module_key

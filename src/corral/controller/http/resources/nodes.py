@@ -15,9 +15,9 @@ from corral.controller.http.fields import Text
 from corral.controller.http.paging import Page, PageQuery, page_of
 from corral.controller.http.route_table import Mutate, Read, Route
 from corral.controller.http.setting import Leading
+from corral.controller.modules_on_nodes.states import forget_node
 from corral.controller.mutations import Mutation
 from corral.controller.node_changes import NodeChange
-from corral.controller.node_modules.states import forget_node
 from corral.domain.instance_records import live as is_live
 from corral.domain.node_states import Admission, NodeState
 from corral.domain.permissions import Permission

@@ -16,8 +16,8 @@ from prometheus_client.exposition import generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
 from corral.controller.modules.exposition import ModuleFigures
-from corral.controller.node_modules.node_figures import FRAME_BYTES, NODE_SAMPLES, NodeFigures
-from corral.controller.node_modules.publishing import published
+from corral.controller.modules_on_nodes.node_figures import FRAME_BYTES, NODE_SAMPLES, NodeFigures
+from corral.controller.modules_on_nodes.publishing import published
 from corral.domain.events import Draft, EventType
 from corral.domain.ids import NodeId
 from corral.domain.module_manifest import EventsPart, Manifest, ModuleHost

@@ -17,15 +17,15 @@ import structlog
 from corral.controller.events.follower import EventLog
 from corral.controller.events.hub import EventHub
 from corral.controller.events.wakeup import Wakeup
-from corral.controller.node_modules.bridge_frames import (
+from corral.controller.modules_on_nodes.bridge_frames import (
     EventFrames,
     missed_frame,
     position_frame,
 )
-from corral.controller.node_modules.log_reader import LogReader, Missed
-from corral.controller.node_modules.outbox_room import has_room, room
-from corral.controller.node_modules.ports import ModuleLink
-from corral.controller.node_modules.wanted_names import WantedNames
+from corral.controller.modules_on_nodes.log_reader import LogReader, Missed
+from corral.controller.modules_on_nodes.outbox_room import has_room, room
+from corral.controller.modules_on_nodes.ports import ModuleLink
+from corral.controller.modules_on_nodes.wanted_names import WantedNames
 from corral.domain.events import Cursor, EventType
 from corral.errors import CorralError
 from corral.system.clock import Clock

@@ -9,9 +9,9 @@ from typing import Final
 import msgspec
 import structlog
 
-from corral.controller.node_modules.call_slots import CallSlots
-from corral.controller.node_modules.outbox_room import has_room, room
-from corral.controller.node_modules.ports import ModuleLink
+from corral.controller.modules_on_nodes.call_slots import CallSlots
+from corral.controller.modules_on_nodes.outbox_room import has_room, room
+from corral.controller.modules_on_nodes.ports import ModuleLink
 from corral.domain.ids import NodeId
 from corral.domain.module_manifest import Manifest, ModuleHost, Source
 from corral.domain.module_records import PackageRecord

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Final
 
-from corral.controller.node_modules.ports import ModuleLink
+from corral.controller.modules_on_nodes.ports import ModuleLink
 
 QUEUED_BYTES: Final = 1024 * 1024
 QUEUED_MESSAGES: Final = 2000

@@ -9,10 +9,10 @@ from typing import Final
 from corral.controller.events.follower import EventLog
 from corral.controller.events.hub import EventHub
 from corral.controller.events.ring import Wanted
-from corral.controller.node_modules.bridge_frames import EventFrames
-from corral.controller.node_modules.forwarder import MAX_TYPES, EventForwarder
-from corral.controller.node_modules.outbox_room import has_room
-from corral.controller.node_modules.ports import ModuleLink
+from corral.controller.modules_on_nodes.bridge_frames import EventFrames
+from corral.controller.modules_on_nodes.forwarder import MAX_TYPES, EventForwarder
+from corral.controller.modules_on_nodes.outbox_room import has_room
+from corral.controller.modules_on_nodes.ports import ModuleLink
 from corral.domain.events import Cursor, EventType
 from corral.errors import Code, CorralError, Rejected
 from corral.modules.event_names import is_event_name

@@ -11,7 +11,7 @@ import msgspec
 from corral.controller.cluster_state import ClusterState
 from corral.controller.collections import MODULE_NODE_STATES
 from corral.controller.ledger import Step
-from corral.controller.node_modules.frames import digest_of, entries_of, intent_of, is_module_id
+from corral.controller.modules_on_nodes.frames import digest_of, entries_of, intent_of, is_module_id
 from corral.domain.events import Draft, EventType
 from corral.domain.ids import NodeId
 from corral.domain.module_nodes import NodeModuleState, next_wish, node_module_key

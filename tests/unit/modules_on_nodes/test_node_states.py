@@ -6,7 +6,7 @@ import pytest
 from package_records import NOW, ONE, TWO, World, package
 
 from corral.controller.collections import MODULE_PACKAGES
-from corral.controller.node_modules.states import (
+from corral.controller.modules_on_nodes.states import (
     MOST_ERROR,
     StateFold,
     ask_again,

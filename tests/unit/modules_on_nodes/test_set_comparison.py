@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from package_records import ONE, TWO, package
 
-from corral.controller.node_modules.comparison import (
+from corral.controller.modules_on_nodes.comparison import (
     Control,
     Had,
     Install,

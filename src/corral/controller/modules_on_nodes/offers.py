@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from corral.controller.node_modules.ports import ModuleLink
+from corral.controller.modules_on_nodes.ports import ModuleLink
 from corral.modules.capabilities import CapabilityRegistry
 from corral.wire import features
 from corral.wire.v1.link_pb2 import ControllerMessage

@@ -14,12 +14,12 @@ import msgspec
 
 from corral.controller.cluster_state import ClusterState
 from corral.controller.collections import MODULE_NODE_STATES, MODULE_PACKAGES
-from corral.controller.node_modules.comparison import Had, Wanted, wanted_on_nodes
-from corral.controller.node_modules.courier import Courier, Package
-from corral.controller.node_modules.frames import entries_of, had_of
-from corral.controller.node_modules.parcels import Parcels
-from corral.controller.node_modules.ports import ModuleLink
-from corral.controller.node_modules.progress import Progress
+from corral.controller.modules_on_nodes.comparison import Had, Wanted, wanted_on_nodes
+from corral.controller.modules_on_nodes.courier import Courier, Package
+from corral.controller.modules_on_nodes.frames import entries_of, had_of
+from corral.controller.modules_on_nodes.parcels import Parcels
+from corral.controller.modules_on_nodes.ports import ModuleLink
+from corral.controller.modules_on_nodes.progress import Progress
 from corral.domain.ids import NodeId, SessionId
 from corral.domain.module_nodes import NodeModuleState, node_module_key
 from corral.store.port import BlobEngine, Commit
@@ -33,7 +33,7 @@ class _Errand:
     def __init__(self, node_id: NodeId, courier: Courier) -> None:
         self.node_id: Final = node_id
         self.courier: Final = courier
-        self.task: Final = asyncio.create_task(courier.run(), name=f"node_modules/courier/{node_id}")
+        self.task: Final = asyncio.create_task(courier.run(), name=f"modules_on_nodes/courier/{node_id}")
 
 
 class Distributor:

@@ -8,9 +8,9 @@ import contextlib
 import pytest
 from bridge_bench import BridgeBench, HeldLink, bridge_bench, payload, term_on
 
-from corral.controller.node_modules.forwarder import MAX_TYPES, POSITION_EVENTS, POSITION_SECONDS
-from corral.controller.node_modules.forwarding import EventForwarding
-from corral.controller.node_modules.outbox_room import QUEUED_BYTES, QUEUED_MESSAGES
+from corral.controller.modules_on_nodes.forwarder import MAX_TYPES, POSITION_EVENTS, POSITION_SECONDS
+from corral.controller.modules_on_nodes.forwarding import EventForwarding
+from corral.controller.modules_on_nodes.outbox_room import QUEUED_BYTES, QUEUED_MESSAGES
 from corral.domain.events import Cursor, Draft, Event, EventType
 from corral.errors import Code
 from corral.modules.event_names import EVENTS_MISSED

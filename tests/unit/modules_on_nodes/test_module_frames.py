@@ -6,8 +6,8 @@ import json
 
 from package_records import ONE, package
 
-from corral.controller.node_modules.comparison import Control, Install, wanted_on_nodes
-from corral.controller.node_modules.frames import (
+from corral.controller.modules_on_nodes.comparison import Control, Install, wanted_on_nodes
+from corral.controller.modules_on_nodes.frames import (
     MOST_ENTRIES,
     Parcel,
     control_frame,
@@ -16,7 +16,7 @@ from corral.controller.node_modules.frames import (
     install_frame,
     set_entry,
 )
-from corral.controller.node_modules.progress import Progress
+from corral.controller.modules_on_nodes.progress import Progress
 from corral.domain.ids import NodeId
 from corral.domain.module_phases import ModuleIntent
 from corral.domain.module_records import SignatureFacts

@@ -7,7 +7,7 @@ import collections
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
-from corral.controller.node_modules.ports import ModuleLink
+from corral.controller.modules_on_nodes.ports import ModuleLink
 from corral.domain.ids import NodeId
 from corral.modules.manifest_checks import ID
 from corral.modules.module_metrics import (

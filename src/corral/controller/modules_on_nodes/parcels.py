@@ -6,7 +6,7 @@ import asyncio
 import collections
 from typing import Final
 
-from corral.controller.node_modules.frames import Parcel
+from corral.controller.modules_on_nodes.frames import Parcel
 from corral.domain.module_records import PackageRecord
 from corral.store.port import BlobEngine
 

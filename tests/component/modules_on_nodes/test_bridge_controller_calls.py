@@ -12,15 +12,15 @@ import msgspec
 import pytest
 from bridge_bench import HeldLink
 
-from corral.controller.node_modules.call_slots import OF_ALL_NODES, OF_ONE_SESSION
-from corral.controller.node_modules.capability_desk import (
+from corral.controller.modules_on_nodes.call_slots import OF_ALL_NODES, OF_ONE_SESSION
+from corral.controller.modules_on_nodes.capability_desk import (
     LONGEST_SECONDS,
     MOST_OUTSTANDING,
     VALUE_BYTES,
     CapabilityDesk,
 )
-from corral.controller.node_modules.offers import CapabilityOffering
-from corral.controller.node_modules.outbox_room import QUEUED_BYTES
+from corral.controller.modules_on_nodes.offers import CapabilityOffering
+from corral.controller.modules_on_nodes.outbox_room import QUEUED_BYTES
 from corral.domain.module_manifest import CapabilitiesPart, Manifest, ModuleHost, Requirement, Source
 from corral.domain.module_records import PackageRecord
 from corral.modules.capabilities import MOST_UNDER_WAY, CapabilityRegistry

@@ -14,7 +14,7 @@ from typing import Final
 import msgspec
 import structlog
 
-from corral.controller.node_modules.comparison import (
+from corral.controller.modules_on_nodes.comparison import (
     Control,
     Had,
     Install,
@@ -24,16 +24,16 @@ from corral.controller.node_modules.comparison import (
     compare_one,
     told,
 )
-from corral.controller.node_modules.frames import (
+from corral.controller.modules_on_nodes.frames import (
     INLINE,
     WHOLE,
     control_frame,
     install_frame,
     uninstall_frame,
 )
-from corral.controller.node_modules.parcels import Parcels
-from corral.controller.node_modules.ports import ModuleLink
-from corral.controller.node_modules.progress import TOO_LARGE, Progress
+from corral.controller.modules_on_nodes.parcels import Parcels
+from corral.controller.modules_on_nodes.ports import ModuleLink
+from corral.controller.modules_on_nodes.progress import TOO_LARGE, Progress
 from corral.domain.module_nodes import NodeModuleState
 from corral.domain.module_phases import ModuleIntent
 from corral.domain.module_records import PackageRecord
@@ -48,7 +48,7 @@ _FRAME_MAX: Final = CONTROL_LIMIT - 64 * 1024
 """Signature and manifest included."""
 _LOOK_SECONDS: Final = 0.02
 _RETRY_SECONDS: Final = 1.0
-_log = structlog.get_logger("corral.controller.node_modules")
+_log = structlog.get_logger("corral.controller.modules_on_nodes")
 
 
 class Package(msgspec.Struct, frozen=True, kw_only=True):

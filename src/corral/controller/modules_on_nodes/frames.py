@@ -8,7 +8,7 @@ from typing import Final, Literal
 
 import msgspec
 
-from corral.controller.node_modules.comparison import Control, Had, Install, Wanted
+from corral.controller.modules_on_nodes.comparison import Control, Had, Install, Wanted
 from corral.domain.module_phases import ModuleIntent
 from corral.domain.module_records import PackageRecord
 from corral.modules.settings import settings_json

@@ -14,7 +14,7 @@ import msgspec
 from corral.controller.cluster_state import ClusterState
 from corral.controller.events.hub import RING_EVENTS, EventHub
 from corral.controller.ledger import Ledger
-from corral.controller.node_modules.forwarding import EventForwarding
+from corral.controller.modules_on_nodes.forwarding import EventForwarding
 from corral.domain.events import Cursor, Draft, Event, EventType
 from corral.domain.ids import Epoch, NodeId, SessionId
 from corral.errors import CorralError
