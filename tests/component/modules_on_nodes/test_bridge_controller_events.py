@@ -90,6 +90,40 @@ async def test_an_event_is_in_the_outbox_one_turn_after_it_was_published(scratch
         await committed
 
 
+@pytest.mark.trap("T78")
+@pytest.mark.parametrize("order", [("wanted", "other"), ("other", "wanted"), ("wanted", "other", "wanted")])
+async def test_what_is_wanted_comes_though_others_are_published_in_the_same_step_of_the_loop(scratch, order):
+    """Commits of one batch are published one after the other before any task runs."""
+    types = {"wanted": EventType.GROUP_CREATED, "other": EventType.GROUP_DELETED}
+    async with bridge_bench(scratch) as bench:
+        link = bench.join()
+        bench.subscribe(link, "GROUP_CREATED")
+        await caught_up(bench, link)
+        for _ in range(3):
+            await asyncio.gather(*(bench.tell(kind, type=types[kind]) for kind in order))
+        await bench.tell("end")
+        await eventually(lambda: link.subjects()[-1:] == ["end"], state=link.subjects)
+        assert link.subjects() == ["wanted"] * 3 * order.count("wanted") + ["end"]
+
+
+@pytest.mark.trap("T78")
+async def test_a_new_subscription_misses_nothing_that_is_published_in_its_own_step_of_the_loop(scratch):
+    async with bridge_bench(scratch) as bench:
+        link = bench.join()
+        bench.subscribe(link, "GROUP_CREATED")
+        await caught_up(bench, link)
+        before = bench.hub.head
+        await bench.tell("gone", type=EventType.GROUP_DELETED)
+        bench.subscribe(link, "GROUP_DELETED", after=before)
+        await asyncio.gather(
+            bench.tell("made"),
+            bench.tell("joined", type=EventType.NODE_ONLINE),
+            bench.tell("gone too", type=EventType.GROUP_DELETED),
+            bench.tell("left", type=EventType.NODE_ONLINE),
+        )
+        await arrived(link, "gone", "made", "gone too")
+
+
 async def test_a_module_s_event_that_is_wanted_by_two_names_comes_once(scratch):
     async with bridge_bench(scratch) as bench:
         link = bench.join()

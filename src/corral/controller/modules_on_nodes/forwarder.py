@@ -100,7 +100,7 @@ class EventForwarder:
         gone = list(names)
         for held in (self._wanted, *(replay.names for replay in self._replays)):
             held.drop(gone)
-        self._wakeup.wake()
+        self._wake()
 
     # the task
 
@@ -108,17 +108,23 @@ class EventForwarder:
         """Events of these types came up to `head`, or any (None). One that waits for others is not woken: with
         a thousand nodes that would be most of what a commit costs."""
         if not self._idle or types is None or not self._wanted.of_none(types):
-            self._wakeup.wake()
+            self._wake()
             return
         self._main.cursor = head
         if self._lags(head):
-            self._wakeup.wake()
+            self._wake()
+
+    def _wake(self) -> None:
+        """From here on only the task moves the cursor: it has yet to read what it is woken for, and several
+        commits may be published before it runs."""
+        self._idle = False
+        self._wakeup.wake()
 
     def _work(self) -> None:
         if self._task is None or self._task.done():
             self._task = asyncio.create_task(self._run(), name=f"bridge/events/{self._link.facts.node_id}")
         else:
-            self._wakeup.wake()
+            self._wake()
 
     def end(self) -> asyncio.Task[None] | None:
         """Nothing is sent any more; the task, if there is one, is on its way out."""
