@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import datetime as dt
 from collections.abc import AsyncIterator
 from typing import Any
 
+import msgspec
 import pytest
 from bridge_rig import EventBench, PlayedProcess, cursor, event_bench, event_frame, played, wish
 
+from corral.controller.modules_on_nodes.bridge_frames import EventFrames
 from corral.daemon.modules.event_ring import EventRing
 from corral.daemon.modules.publishing import Publishing
+from corral.domain.events import Cursor, Event, EventType
 from corral.domain.module_manifest import EventsPart
 from corral.errors import Code, CorralError
-from corral.modules.event_handover import MAX_SUBSCRIPTIONS
+from corral.modules.event_handover import MAX_SUBSCRIPTIONS, event_body
 from corral.modules.event_names import EVENTS_MISSED, MAX_NODE_TYPES
 from corral.modules.failures import ModuleRaised
 from corral.modules.scope import Scope
@@ -24,6 +28,8 @@ from corral.testing.waiting import eventually
 from corral.wire import features
 from corral.wire.v1.link_pb2 import DaemonMessage
 from corral.wire.v1.module_pb2 import ModuleEvent
+
+NOON = dt.datetime(2026, 1, 1, 12, tzinfo=dt.UTC)
 
 
 @pytest.fixture
@@ -45,6 +51,26 @@ async def refused(call: Any) -> CorralError:
     with pytest.raises(CorralError) as caught:
         await call
     return caught.value
+
+
+# --- what they see --------------------------------------------------------------------------------------------
+async def test_an_event_names_the_node_that_published_it_on_other_nodes_too(bench: EventBench) -> None:
+    """As the controller stores and forwards it; a module on the controller sees the same."""
+    stamped = {"module": "shop", "type": "SOLD", "subject": "lobby-1", "data": {"price": 3}}
+    of_the_controller = Event(
+        cursor=Cursor(1, 2), type=EventType.MODULE_EVENT, subject="shop/SOLD", at=NOON, data=stamped
+    )
+    of_a_node = msgspec.structs.replace(
+        of_the_controller, cursor=Cursor(1, 1), data={**stamped, "node": "n2"}
+    )
+    bench.connect()
+    async with playing() as (scope, process):
+        await bench.subscribe(scope, "shop/SOLD")
+        for event in (of_a_node, of_the_controller):
+            bench.receive(EventFrames().of(event).module_event)
+        await eventually(lambda: len(process.events) == 2)
+        assert process.events == [event_body(event)[0] for event in (of_a_node, of_the_controller)]
+        assert [event.node for event in process.events] == ["n2", ""]
 
 
 # --- what is asked for ------------------------------------------------------------------------------------

@@ -19,6 +19,7 @@ class _Told(msgspec.Struct, frozen=True, kw_only=True):
     subject: str
     at: dt.datetime
     data: dict[str, Any] = {}
+    node: str = ""
 
 
 _DECODER = msgspec.json.Decoder(_Told)
@@ -44,7 +45,7 @@ def read_event(frame: ModuleEvent, cursor: Cursor) -> Event:
     except (ValueError, RecursionError) as error:
         raise ValueError(f"{frame.event_type[:80]}: {error}") from None
     if "/" in told.type:  # what a module told
-        data = {"subject": told.subject, "data": told.data}
+        data = {"subject": told.subject, "data": told.data, "node": told.node}
         return Event(cursor=cursor, type=EventType.MODULE_EVENT, subject=told.type, at=told.at, data=data)
     type = EventType(told.type)
     return Event(cursor=cursor, type=type, subject=told.subject, at=told.at, data=told.data)
