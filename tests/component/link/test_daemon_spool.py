@@ -7,6 +7,7 @@ import pathlib
 import shutil
 import sqlite3
 
+import pytest
 import structlog
 
 from corral.testing.fault_proxy import FaultProxy
@@ -194,3 +195,40 @@ async def test_a_controller_that_confirms_what_it_was_never_sent_makes_us_forget
         assert len(await daemon.app._spool.take(0, limit=1000)) == 600
         assert peer.streams == 1
         await daemon.app.stop()
+
+
+@pytest.mark.trap("T95")
+async def test_a_controller_without_confirmations_gets_every_record_once_over_reconnects_and_restarts(
+    cluster, scratch
+):
+    received: list[str] = []
+    numbered: list[int] = []
+
+    async def script(context):
+        await context.read()
+        ack = HandshakeAck(session_id="s", protocol_version=1, protocol_compatible=True, epoch=1)
+        await context.write(ControllerMessage(handshake_ack=ack, epoch=1))
+        while isinstance(frame := await context.read(), DaemonMessage):
+            numbered.append(frame.spool_sequence)
+            if frame.WhichOneof("payload") == "daemon_log_record":
+                received.append(frame.daemon_log_record.message)
+                if len(received) == 1500:
+                    return  # hangs up
+
+    async with ScriptedController(script) as peer:
+        peer.enrol(scratch / "n1", "n1")
+        daemon = await cluster.daemon("n1", None, controllers=[peer.address])
+        said = [f"record {number}" for number in range(1500)]
+        for message in said:
+            daemon.log.write(message)
+        await eventually(lambda: len(received) >= 1500)
+        await eventually(lambda: peer.streams > 1 and daemon.app.ready.is_set())
+        daemon.log.write("after the reconnect")
+        await eventually(lambda: received[-1] == "after the reconnect")
+        again = await cluster.restart(daemon)
+        await asyncio.wait_for(again.app.ready.wait(), 20)
+        again.log.write("after the restart")
+        await eventually(lambda: received[-1] == "after the restart")
+        await again.app.stop()
+    assert received == [*said, "after the reconnect", "after the restart"]
+    assert set(numbered) == {0}, "a published controller is sent published frames"
