@@ -1,41 +1,90 @@
-"""List every trap of the specification with the tests that are marked for it."""
+"""List every trap of the specification with the tests that are marked for it.
+
+The marks come from what pytest collects, not from the text of the files: a mark on a test that pytest
+never sees closes nothing.
+"""
 
 from __future__ import annotations
 
-import ast
+import contextlib
+import io
+import json
 import pathlib
 import re
+import subprocess
 import sys
+from typing import Any
+
+import pytest
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 TITLES = ROOT / "docs" / "traps.md"
 
 
-def marked_tests() -> dict[str, list[str]]:
-    """Test functions by the trap ids in their `@pytest.mark.trap(...)`."""
-    found: dict[str, list[str]] = {}
-    for path in sorted((ROOT / "tests").rglob("test_*.py")):
-        for node in ast.walk(ast.parse(path.read_text())):
-            if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-                continue
-            for decorator in node.decorator_list:
-                if isinstance(decorator, ast.Call) and ast.unparse(decorator.func) == "pytest.mark.trap":
-                    for argument in decorator.args:
-                        trap = ast.literal_eval(argument)
-                        found.setdefault(trap, []).append(f"{path.relative_to(ROOT)}::{node.name}")
+class _Collection:
+    """A pytest plug-in that keeps the collected tests: the traps each closes, by file and test name."""
+
+    def __init__(self) -> None:
+        self.tests: dict[str, dict[str, list[str]]] = {}
+
+    def pytest_collection_finish(self, session: pytest.Session) -> None:
+        for item in session.items:
+            traps = sorted({trap for mark in item.iter_markers("trap") for trap in mark.args})
+            name = getattr(item, "originalname", None) or item.name
+            self.tests.setdefault(str(item.path.relative_to(session.config.rootpath)), {})[name] = traps
+
+
+def collect(root: pathlib.Path) -> dict[str, dict[str, list[str]]]:
+    """What pytest collects in the project at `root`: file → test function → its traps.
+
+    In a process of its own: imports and plug-ins of the collected tests stay out of the caller.
+    """
+    command = [sys.executable, str(pathlib.Path(__file__).resolve()), "--collect"]
+    said = subprocess.run(command, cwd=root, check=True, stdout=subprocess.PIPE, text=True)
+    found: dict[str, dict[str, list[str]]] = json.loads(said.stdout)
     return found
 
 
+def _print_collection() -> int:
+    sys.path.insert(0, str(pathlib.Path.cwd()))  # as `python -m pytest` does
+    plugin = _Collection()
+    said = io.StringIO()
+    with contextlib.redirect_stdout(said):
+        code = pytest.main(["--collect-only", "-q", "-p", "no:randomly"], plugins=[plugin])
+    if code not in (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED):
+        print(said.getvalue(), file=sys.stderr)
+        return int(code)
+    print(json.dumps(plugin.tests))
+    return 0
+
+
+def marked_tests(collected: dict[str, dict[str, list[str]]]) -> dict[str, list[str]]:
+    """Collected test functions by the traps they close."""
+    found: dict[str, list[str]] = {}
+    for path, tests in sorted(collected.items()):
+        for name, traps in tests.items():
+            for trap in traps:
+                found.setdefault(trap, []).append(f"{path}::{name}")
+    return found
+
+
+def titles() -> dict[str, str]:
+    rows: list[Any] = re.findall(r"^\| (T\d+) \| (.+?) \|", TITLES.read_text(), flags=re.M)
+    return dict(rows)
+
+
 def main() -> int:
-    titles = dict(re.findall(r"^\| (T\d+) \| (.+?) \|", TITLES.read_text(), flags=re.M))
-    tests = marked_tests()
-    unknown = sorted(set(tests) - set(titles))
-    for trap, title in titles.items():
+    if "--collect" in sys.argv:
+        return _print_collection()
+    known = titles()
+    tests = marked_tests(collect(ROOT))
+    unknown = sorted(set(tests) - set(known))
+    for trap, title in known.items():
         state = "closed" if trap in tests else "open"
         print(f"{trap:4} {state:6} {title}")
         for test in tests.get(trap, []):
             print(f"            {test}")
-    print(f"\n{len(set(tests) & set(titles))} of {len(titles)} traps have tests")
+    print(f"\n{len(set(tests) & set(known))} of {len(known)} traps have tests")
     if unknown:
         print(f"tests name traps that do not exist: {', '.join(unknown)}", file=sys.stderr)
     return 1 if unknown else 0
