@@ -7,7 +7,7 @@ import contextlib
 import datetime as dt
 import pathlib
 from collections.abc import Awaitable, Callable
-from typing import Any, Self
+from typing import Any, Final, Self
 
 import grpc
 
@@ -25,11 +25,6 @@ from corral.wire.channels import channel_options
 from corral.wire.features import FEATURES
 from corral.wire.status import from_rpc
 from corral.wire.v1.link_pb2 import ControllerMessage, DaemonMessage
-from corral.wire.v1.link_pb2_grpc import (
-    DaemonServiceServicer,
-    DaemonServiceStub,
-    add_DaemonServiceServicer_to_server,
-)
 from corral.wire.v1.node_pb2 import Handshake
 
 
@@ -81,7 +76,10 @@ class ScriptedDaemon:
 
     async def open(self, first: DaemonMessage | None = None) -> None:
         """Open the stream and, if given, send its first frame."""
-        self._call = DaemonServiceStub(self._channel).Connect()  # type: ignore[no-untyped-call]
+        connect: Any = self._channel.stream_stream(
+            _CONNECT, request_serializer=_serialize, response_deserializer=ControllerMessage.FromString
+        )
+        self._call = connect()
         if first is not None:
             await self.send(first)
 
@@ -90,8 +88,8 @@ class ScriptedDaemon:
         await self.open(DaemonMessage(handshake=self.handshake(**fields)))
         return await self.read()
 
-    async def send(self, message: DaemonMessage) -> None:
-        """Write a frame; when the stream is over, `read` or `ending` say why."""
+    async def send(self, message: DaemonMessage | bytes) -> None:
+        """Write a frame, or any bytes; when the stream is over, `read` or `ending` say why."""
         with contextlib.suppress(grpc.aio.AioRpcError, asyncio.InvalidStateError):
             await self._call.write(message)
 
@@ -125,10 +123,18 @@ class ScriptedDaemon:
 
 
 Script = Callable[[Any], Awaitable[None]]
-"""What a scripted controller does with one stream; the argument has `read` and `write`."""
+"""What a scripted controller does with one stream; the argument has `read` and `write`, which takes any bytes, too."""
+
+_SERVICE: Final = "corral.v1.DaemonService"
+_CONNECT: Final = f"/{_SERVICE}/Connect"
 
 
-class ScriptedController(DaemonServiceServicer):
+def _serialize(message: Any) -> bytes:
+    body: bytes = message if isinstance(message, bytes) else message.SerializeToString()
+    return body
+
+
+class ScriptedController:
     """A controller that follows a script, with certificates of an authority of its own."""
 
     def __init__(self, script: Script, *, also: Callable[[grpc.aio.Server], None] = lambda _: None) -> None:
@@ -152,7 +158,7 @@ class ScriptedController(DaemonServiceServicer):
             clock=SystemClock(),
         )
         self._server, port = bind("127.0.0.1:0", certificates.mutual())
-        add_DaemonServiceServicer_to_server(self, self._server)  # type: ignore[no-untyped-call]
+        self._server.add_generic_rpc_handlers((self._handler(),))
         self._also(self._server)
         await self._server.start()
         self.address = f"127.0.0.1:{port}"
@@ -162,7 +168,13 @@ class ScriptedController(DaemonServiceServicer):
         assert self._server is not None
         await self._server.stop(None)
 
-    async def Connect(self, _: Any, context: Any) -> None:  # noqa: N802 - the name of the RPC
+    def _handler(self) -> grpc.GenericRpcHandler[Any, Any]:
+        connect = grpc.stream_stream_rpc_method_handler(
+            self._connect, request_deserializer=DaemonMessage.FromString, response_serializer=_serialize
+        )
+        return grpc.method_handlers_generic_handler(_SERVICE, {"Connect": connect})
+
+    async def _connect(self, _: Any, context: Any) -> None:
         self.streams += 1
         await self._script(context)
 

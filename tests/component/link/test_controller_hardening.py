@@ -7,6 +7,7 @@ import os
 
 import grpc
 import pytest
+import structlog
 
 from corral.cli.failure import Failure
 from corral.controller.sessions.data_service import MAX_TRANSFERS
@@ -229,3 +230,34 @@ async def test_a_new_term_forgets_all_its_predecessors_sessions_at_once(cluster)
     state = again.app.place.term.state
     assert {stored.record.state for stored in state.nodes} == {NodeState.DISCONNECTED}
     assert state.number - commits <= 3, "the leader's announcement, and one commit for all nodes"
+
+
+def bad_utf_8() -> bytes:
+    return (
+        DaemonMessage(error_report=ErrorReport(error_message="~~"))
+        .SerializeToString()
+        .replace(b"~~", b"\xff\xfe")
+    )
+
+
+@pytest.mark.trap("T93")
+@pytest.mark.parametrize("greeted", [False, True])
+@pytest.mark.parametrize("frame", [b"\xff\xff\xff\xff", bad_utf_8()], ids=["no-message", "bad-utf-8"])
+async def test_a_frame_that_cannot_be_decoded_ends_its_stream_with_a_code_and_no_traceback(
+    controller, identity, frame, greeted
+):
+    with structlog.testing.capture_logs() as logged:
+        async with ScriptedDaemon(identity, controller.grpc_address) as daemon:
+            if greeted:
+                await daemon.greet()
+            else:
+                await daemon.open()
+            await daemon.send(frame)
+            error = await refusal_of(daemon.read_until("handshake_ack"))
+            assert await daemon._call.code() is grpc.StatusCode.INVALID_ARGUMENT
+        assert error.code is Code.BAD_REQUEST
+        assert "cannot be decoded" in str(error)
+        async with ScriptedDaemon(identity, controller.grpc_address) as again:
+            assert (await again.greet()).handshake_ack.session_id
+    assert "grpc.failed" not in [line["event"] for line in logged]
+    assert not [line for line in logged if line.get("exc_info")]

@@ -270,3 +270,48 @@ async def test_authorities_that_would_lock_us_out_are_not_taken_over(cluster, sc
         before, after = await connected_with(cluster, scratch, lambda _: bundle)
     assert after == before
     assert any(line["event"] == "link.trust_kept" for line in logged)
+
+
+BAD_FRAMES = {
+    "no-message": b"\xff\xff\xff\xff",
+    "bad-utf-8": ControllerMessage(error_report=ErrorReport(error_message="~~"))
+    .SerializeToString()
+    .replace(b"~~", b"\xff\xfe"),
+}
+
+
+@pytest.mark.trap("T93")
+@pytest.mark.parametrize("frame", BAD_FRAMES.values(), ids=BAD_FRAMES.keys())
+async def test_a_frame_that_cannot_be_decoded_ends_the_stream_at_once_and_the_daemon_is_back(
+    scratch, frame, caplog
+):
+    async def script(context):
+        await context.read()
+        await context.write(accepted(heartbeat_interval_ms=600_000))
+        if peer.streams == 1:
+            await context.write(frame)
+        await hold(context)
+
+    with structlog.testing.capture_logs() as logged:
+        async with (
+            ScriptedController(script) as peer,
+            running_link(scratch / "n1", peer, StubbornHost()) as link,
+        ):
+            await eventually(lambda: peer.streams == 2 and link.connected.is_set())
+    (lost,) = (line for line in logged if line["event"] == "link.lost")
+    assert "cannot be decoded" in lost["reason"]
+    assert not [record for record in caplog.records if record.exc_info], "no traceback"
+
+
+@pytest.mark.trap("T93")
+async def test_a_greeting_that_cannot_be_decoded_is_a_refusal_with_a_reason(scratch):
+    async def script(context):
+        await context.read()
+        await context.write(BAD_FRAMES["no-message"] if peer.streams == 1 else accepted())
+        await hold(context)
+
+    with structlog.testing.capture_logs() as logged:
+        async with ScriptedController(script) as peer, running_link(scratch / "n1", peer, StubbornHost()):
+            assert peer.streams == 2
+    refused = [line["reason"] for line in logged if line["event"] == "link.refused"]
+    assert any("cannot be decoded" in reason for reason in refused), refused

@@ -25,6 +25,7 @@ from corral.system.config_schema import LinkSection
 from corral.system.entropy import Entropy, new_id
 from corral.version import PROTOCOL_VERSION
 from corral.wire import features
+from corral.wire.frames import read_frame
 from corral.wire.v1.link_pb2 import ControllerMessage, DaemonMessage
 from corral.wire.v1.link_pb2_grpc import DaemonServiceServicer
 from corral.wire.v1.node_pb2 import CertificateIssued, Handshake, HandshakeAck
@@ -60,7 +61,7 @@ class DaemonService(DaemonServiceServicer):
     async def _first_frame(self, context: Any) -> DaemonMessage:
         try:
             async with asyncio.timeout(self._settings.handshake_timeout_seconds):
-                frame = await context.read()
+                frame = await read_frame(context)
         except TimeoutError:
             raise Retryable(
                 Code.TIMEOUT,

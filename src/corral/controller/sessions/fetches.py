@@ -12,6 +12,7 @@ import msgspec
 
 from corral.errors import Code, Rejected, Retryable
 from corral.store.port import BlobEngine
+from corral.wire.frames import read_frame
 from corral.wire.transfer import CHUNK, CreditWindow
 from corral.wire.v1.data_pb2 import (
     DataChunk,
@@ -55,7 +56,7 @@ class Fetches:
 
     async def fetch(self, context: Any) -> None:
         """Send what was asked for from an offset, never more under way than the daemon granted."""
-        first = await within(context.read())
+        first = await within(read_frame(context))
         if not isinstance(first, FetchMessage) or first.WhichOneof("payload") != "open":
             raise Rejected(Code.BAD_REQUEST, "a fetch begins with FetchOpen")
         request = first.open
@@ -90,7 +91,7 @@ class Fetches:
     @staticmethod
     async def _read_grants(context: Any, window: CreditWindow) -> None:
         try:
-            while isinstance(message := await context.read(), FetchMessage):
+            while isinstance(message := await read_frame(context), FetchMessage):
                 window.grant(message.credit.bytes)
         finally:
             window.close()

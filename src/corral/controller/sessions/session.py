@@ -20,6 +20,7 @@ from corral.controller.sessions.session_facts import SessionFacts
 from corral.errors import Code, CorralError, Rejected, Retryable
 from corral.system.clock import Clock
 from corral.wire import features
+from corral.wire.frames import read_frame
 from corral.wire.outbox import FRAME_MESSAGES, Outbox
 from corral.wire.v1.link_pb2 import ControllerBatch, ControllerMessage, DaemonMessage
 from corral.wire.v1.node_pb2 import ErrorReport, NodeStatus, SetLogLevel, SpoolAck
@@ -146,7 +147,7 @@ class Session:
             await context.write(frame)
 
     async def _read(self, context: Any) -> None:
-        while isinstance(frame := await context.read(), DaemonMessage):
+        while isinstance(frame := await read_frame(context), DaemonMessage):
             self.live = msgspec.structs.replace(self.live, last_seen=self._clock.now())
             if frame.WhichOneof("payload") == "batch":
                 if len(frame.batch.messages) > FRAME_MESSAGES:

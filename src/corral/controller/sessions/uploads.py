@@ -22,6 +22,7 @@ from corral.errors import Code, Rejected, Retryable
 from corral.store.digests import mismatch
 from corral.store.port import BlobEngine, BlobInfo
 from corral.system.files import make_directory
+from corral.wire.frames import read_frame
 from corral.wire.transfer import CHUNK, CREDIT, Regrant
 from corral.wire.v1.data_pb2 import Credit, PushAccepted, PushMessage, PushOpen, PushReply, PushStored
 
@@ -99,7 +100,7 @@ class Uploads:
 
     async def push(self, context: Any, node_id: NodeId) -> None:
         """Take one attempt at an expected upload, from where the last one stopped."""
-        first = await within(context.read())
+        first = await within(read_frame(context))
         if not isinstance(first, PushMessage) or first.WhichOneof("payload") != "open":
             raise Rejected(Code.BAD_REQUEST, "a push begins with PushOpen")
         opening = first.open
@@ -187,7 +188,7 @@ async def _append(context: Any, opening: PushOpen, file: BinaryIO) -> None:
     regrant = Regrant(CREDIT)
     await within(context.write(PushReply(accepted=PushAccepted(offset=received, credit=CREDIT))))
     while received < opening.size_bytes:
-        message = await within(context.read())
+        message = await within(read_frame(context))
         if not isinstance(message, PushMessage):
             raise Retryable(Code.TRANSFER_INTERRUPTED, f"the upload ended after {received} bytes")
         data = message.chunk.data

@@ -22,6 +22,7 @@ from corral.system.clock import Clock
 from corral.version import PROTOCOL_VERSION
 from corral.wire import features
 from corral.wire.channels import channel_options
+from corral.wire.frames import DecodingChannel, read_frame
 from corral.wire.outbox import Outbox
 from corral.wire.status import from_rpc
 from corral.wire.v1.link_pb2 import ControllerMessage, DaemonBatch, DaemonMessage
@@ -82,10 +83,10 @@ class Connection:
         """Greet within the deadline. The ack may be a redirect; the caller looks."""
         try:
             async with asyncio.timeout(deadline):
-                stub = DaemonServiceStub(self._channel)  # type: ignore[no-untyped-call]  # generated
+                stub = DaemonServiceStub(DecodingChannel(self._channel))  # type: ignore[no-untyped-call]  # generated
                 self._call = stub.Connect()
                 await self._call.write(DaemonMessage(handshake=handshake))
-                first = await self._call.read()
+                first = await read_frame(self._call)
         except TimeoutError:
             raise Retryable(Code.TIMEOUT, f"{self.address} did not answer within {deadline:g} s") from None
         except grpc.aio.AioRpcError as error:
@@ -116,8 +117,12 @@ class Connection:
         return ack
 
     async def _ending(self) -> CorralError:
-        """Why the call ended, in our words."""
-        code = await self._call.code()
+        """Why the call ended, in our words. One whose reader ended need not have ended itself."""
+        try:
+            async with asyncio.timeout(_GOODBYE_SECONDS):
+                code = await self._call.code()
+        except TimeoutError:
+            return Retryable(Code.UNREACHABLE, f"{self.address} sends nothing that can be read")
         if code is grpc.StatusCode.OK:
             return Retryable(Code.UNREACHABLE, f"{self.address} ended the stream")
         error = grpc.aio.AioRpcError(
@@ -167,7 +172,7 @@ class Connection:
         await asyncio.Event().wait()  # a peer that names no interval is not judged by it
 
     async def _read(self) -> None:
-        while isinstance(frame := await self._call.read(), ControllerMessage):
+        while isinstance(frame := await read_frame(self._call), ControllerMessage):
             self._heard_at = self._clock.monotonic()
             try:
                 self._memory.obey(frame.epoch)

@@ -18,6 +18,7 @@ from corral.errors import Code, CorralError, Rejected, Retryable
 from corral.pki.names import controller_host
 from corral.system.files import sync_directory
 from corral.wire.channels import channel_options
+from corral.wire.frames import DecodingChannel, read_frame
 from corral.wire.status import from_rpc
 from corral.wire.transfer import CHUNK, CREDIT, EPOCH_KEY, SESSION_KEY, CreditWindow, Regrant
 from corral.wire.v1.data_pb2 import (
@@ -57,7 +58,7 @@ class DataChannel:
             connection.identity.channel_credentials(),
             options=channel_options(controller_host(connection.identity.cluster)),
         )
-        self._stub = DataServiceStub(self._channel)  # type: ignore[no-untyped-call]  # generated code
+        self._stub = DataServiceStub(DecodingChannel(self._channel))  # type: ignore[no-untyped-call]  # generated code
 
     async def __aenter__(self) -> DataChannel:
         return self
@@ -133,7 +134,7 @@ class DataChannel:
         call = self._stub.Fetch(metadata=self._metadata)
         try:
             await call.write(FetchMessage(open=opening))
-            while isinstance(chunk := await _within(call.read()), DataChunk):
+            while isinstance(chunk := await _within(read_frame(call)), DataChunk):
                 if chunk.offset != offset:
                     raise Rejected(Code.INVALID_FIELD, f"expected offset {offset}, got {chunk.offset}")
                 offset += len(chunk.data)
@@ -173,7 +174,7 @@ class DataChannel:
         call = self._stub.Push(metadata=self._metadata)
         try:
             await call.write(PushMessage(open=opening))
-            first = await _within(call.read())
+            first = await _within(read_frame(call))
             if not isinstance(first, PushReply):
                 raise await self._ending(call)
             start = first.accepted.offset
@@ -197,7 +198,7 @@ class DataChannel:
             self._send(call, source, accepted.offset, window), name=f"data/push/{opening.transfer_id}"
         )
         try:
-            while isinstance(reply := await _within(call.read()), PushReply):
+            while isinstance(reply := await _within(read_frame(call)), PushReply):
                 if reply.WhichOneof("payload") == "stored":
                     return reply.stored.digest
                 window.grant(reply.credit.bytes)
