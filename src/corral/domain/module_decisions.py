@@ -210,8 +210,14 @@ def first_step(record: PackageRecord, *, at: dt.datetime) -> PackageRecord:
         version=record.version,
     )
     return msgspec.structs.replace(
-        record, phase=ModulePhase.INSTALLED, reason="installed", story=(step,), failure=None
+        record, phase=ModulePhase.INSTALLED, reason="installed", story=(step,), failure=None, data_version=""
     )
+
+
+def loaded(record: PackageRecord, *, reason: str, at: dt.datetime) -> PackageRecord:
+    """The record of a module whose `on_load` is done: from now on data may be there, if none was before."""
+    stepped_on = stepped(record, ModuleTrigger.ACTIVATE, reason=reason, at=at)
+    return msgspec.structs.replace(stepped_on, data_version=record.version_of_data or record.version)
 
 
 def rewound(record: PackageRecord, *, reason: str, at: dt.datetime) -> PackageRecord:

@@ -71,7 +71,10 @@ class PackageRecord(Record, frozen=True, kw_only=True):
     """Why it is in this phase, such as `waiting_for_capability:ID`; empty when there is nothing to say."""
     paused_reason: str = ""
     previous_version: str = ""
-    """What it replaced; seen by its hooks while it is being upgraded."""
+    """Whose data the archive found when it was put in place, until it has become ACTIVE; its own version when
+    other bytes of the same one were there."""
+    data_version: str | None = None
+    """Version that last worked on its data; empty: none yet. None: a record from before this was kept."""
     generation: int = 1
     """Which generation of its collections is the live one."""
     settings: dict[str, Any] = msgspec.field(default_factory=dict)
@@ -82,6 +85,18 @@ class PackageRecord(Record, frozen=True, kw_only=True):
     updated_at: dt.datetime
     story: tuple[PhaseStep, ...] = ()
     failure: FailureStory | None = None
+
+    @property
+    def version_of_data(self) -> str:
+        """Version that last worked on its data, as far as that is known; empty: none yet."""
+        if self.data_version is None:
+            return self.previous_version or self.version
+        return self.data_version
+
+    @property
+    def upgraded_from(self) -> str:
+        """Another version whose data its `on_upgrade` has to bring up to date; empty: there is nothing to do."""
+        return self.previous_version if self.previous_version != self.version else ""
 
     @property
     def proven(self) -> bool:

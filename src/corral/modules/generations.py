@@ -10,8 +10,8 @@ from corral.modules.trouble import Trouble
 
 
 async def prepare_generation(kit: Kit, scope: Scope, record: PackageRecord) -> None:
-    """Before the first hook of an upgrade: copy the collections where `on_upgrade` may change them. The
-    scope works on the copy from then on."""
+    """Before the first hook of an archive that replaced another, also one of the same version: copy the
+    collections where `on_upgrade` or a first start may change them. The scope works on the copy from then on."""
     stored = record.manifest.storage
     if kit.data is None or not record.previous_version or "on_upgrade" not in scope.hooks:
         return

@@ -150,7 +150,8 @@ class ModuleLife:
                 if self.run.scope is not None and self.run.sha256 != record.sha256:
                     await self.run.unload()  # an upgrade was stored though its answer got lost
                 await self.run.load(record)
-                await self.step(ModuleTrigger.ACTIVATE, reason=reason)
+                await self.change(lambda record: decisions.loaded(record, reason=reason, at=self.now()))
+                self._log_step(ModulePhase.WAITING, reason)
                 self._waiting_since = self.kit.clock.monotonic()
             case Todo.START:
                 await self.run.start(record)
@@ -181,6 +182,7 @@ class ModuleLife:
                 stepped(stored, ModuleTrigger.BOUND, reason="", at=self.now()),
                 generation=generation,
                 previous_version="",
+                data_version=stored.version,
             ),
             also=[
                 *(self.kit.capabilities.binding_told(record.manifest) if self.run.scope else ()),

@@ -73,8 +73,8 @@ class Loader:
     async def load(
         self, record: PackageRecord, *, counts: CallCounts, breaker_opened: Callable[[Scope, str], None]
     ) -> Scope:
-        """A process with the module's object in it, no hook called yet; raises `Trouble`. A record with a
-        `previous_version` is told to be an upgrade from it. Retryable when the archive cannot be had now."""
+        """A process with the module's object in it, no hook called yet; raises `Trouble`. A record that is
+        `upgraded_from` another version is told so. Retryable when the archive cannot be had now."""
         try:
             root = await self._supply.unpacked(record.sha256)
             scope, process = await self._begin(record, root, counts, breaker_opened)
@@ -156,8 +156,8 @@ class Loader:
             artifact_path=str(root),
             manifest=msgspec.Raw(msgspec.msgpack.encode(manifest)),
             config=record.settings,
-            previous_version=record.previous_version,
-            is_upgrade=bool(record.previous_version),
+            previous_version=record.upgraded_from,
+            is_upgrade=bool(record.upgraded_from),
             storages=tuple(storages),
             capabilities=self._capabilities.states(manifest),
             node_id=self._node_id,

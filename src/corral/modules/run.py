@@ -71,7 +71,7 @@ class ModuleRun:
             raise Trouble(f"capability_conflict:{rival}", "another active module provides it")
         self._kit.capabilities.claim(record.manifest)
         self.scope.begin_start()
-        if record.previous_version:
+        if record.upgraded_from:
             await run_hook(self.scope, "on_upgrade")
         await run_hook(self.scope, "on_start")
         self._registered = await self._ask_registrations(self.scope)

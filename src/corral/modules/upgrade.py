@@ -71,7 +71,7 @@ class Upgrade:
         def replaced(stored: PackageRecord) -> PackageRecord:
             if trigger is not None:
                 stored = stepped(stored, trigger, reason=_REASON, at=life.now())
-            return self._successor(stored, previous=stored.previous_version or stored.version)
+            return self._successor(stored, previous=stored.version_of_data)
 
         life.resume_at = None
         life.kit.capabilities.release(life.id)
@@ -85,7 +85,7 @@ class Upgrade:
     # --- where the old one serves ---------------------------------------------------------------
     async def _exchange(self, old: PackageRecord) -> None:
         life = self._life
-        record = self._successor(old, previous=old.version)
+        record = self._successor(old, previous=old.version_of_data)
         new = life.candidate = life.new_run()
         try:
             await self._prove(new, record, old)
@@ -160,7 +160,10 @@ class Upgrade:
         def taken(stored: PackageRecord) -> PackageRecord:
             active = stepped(stored, ModuleTrigger.BOUND, reason="", at=life.now(), version=self._version)
             return msgspec.structs.replace(
-                self._successor(active, previous=""), generation=generation, failure=None
+                self._successor(active, previous=""),
+                generation=generation,
+                data_version=self._version,
+                failure=None,
             )
 
         capabilities = life.kit.capabilities
@@ -215,7 +218,7 @@ class Upgrade:
         life.kit.capabilities.release(life.id)
 
         def failed(stored: PackageRecord) -> PackageRecord:
-            taken = self._successor(stored, previous=old.version)
+            taken = self._successor(stored, previous=old.version_of_data)
             return stepped(taken, ModuleTrigger.FAIL, reason=trouble.reason, at=life.now(), failure=story)
 
         record = await life.change(failed)
@@ -256,6 +259,7 @@ class Upgrade:
             reason=stored.reason,
             paused_reason=stored.paused_reason,
             previous_version=previous,
+            data_version=stored.version_of_data,
             generation=stored.generation,
             installed_at=stored.installed_at,
             updated_at=self._life.now(),

@@ -64,8 +64,9 @@ class ModuleContext:
     node_id: str
     """On a daemon, the node's."""
     previous_version: str
-    """The version that ran before, in an upgrade; else empty. The same in all hooks."""
+    """In an upgrade the version whose data are there; else empty. The same in all hooks."""
     is_upgrade: bool
+    """Whether `previous_version` names another version than this one."""
     config: Mapping[str, Any]
     """The settings, checked against the manifest's schema, defaults filled in."""
     logger: logging.Logger

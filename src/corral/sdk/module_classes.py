@@ -36,8 +36,10 @@ class _Module:
         """First of all; required capabilities may still be missing."""
 
     def on_upgrade(self, ctx: ModuleContext) -> Awaitable[None] | None:
-        """Before `on_start`, when another version ran before: `ctx.previous_version`. Works on a copy of
-        the module's documents, which is dropped when the upgrade fails."""
+        """Before `on_start`, when the data that are there are another version's: `ctx.previous_version`, which may
+        be a later one after a downgrade. Not called when other bytes of the same version take the place, as under
+        `corral module dev`. Works on a copy of the module's documents and keys, which is dropped when the upgrade
+        fails; then it is called again for the next attempt, on the documents as they were."""
 
     def on_start(self, ctx: ModuleContext) -> Awaitable[None] | None:
         """Every required capability is there. Subscribe and schedule here."""

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import datetime as dt
 from typing import Any
 
+import msgspec
 import pytest
 from engine_bench import EngineBench, manifest, package, serving
 from stand_in_house import Script, StandInProcess
 
 from corral.domain.events import EventType
+from corral.domain.module_decisions import first_step
 from corral.domain.module_phases import ModuleIntent, ModulePhase
 from corral.errors import Code, CorralError
 from corral.modules.upgrade import UpgradeFailed
@@ -398,3 +401,85 @@ async def test_a_replacement_of_the_same_version_runs_the_new_archive() -> None:
         assert (story.record.version, story.record.sha256) == ("1.0.0", "fixed")
         assert await bench.process("user").ask("demo.shop") == "fixed"
         assert story.record.intent is ModuleIntent.ACTIVE
+
+
+@pytest.mark.trap("T79")
+async def test_on_upgrade_is_not_called_for_the_version_whose_data_are_there() -> None:
+    async with EngineBench() as bench:
+        await with_old(bench)
+        for edit in ("first", "second"):
+            fixed = package(bench.record("shop").manifest, sha256=edit)
+            story = await upgrade(bench, fixed, serving(edit))
+            assert (story.record.sha256, story.record.phase) == (edit, ModulePhase.ACTIVE)
+            construct = bench.house.started[-1].construct
+            assert construct is not None
+            assert (construct.previous_version, construct.is_upgrade) == ("", False)
+        assert "shop 1.0.0 on_upgrade" not in bench.journal
+        await eventually(lambda: bench.data.kept == {("shop", 3): {"doc": "old"}})
+
+
+@pytest.mark.trap("T79")
+async def test_a_replacement_of_the_same_version_that_fails_leaves_the_documents_as_they_were() -> None:
+    async with EngineBench() as bench:
+        await with_old(bench)
+        script = serving("spoilt")
+
+        async def spoil(process: StandInProcess, values: dict[str, Any]) -> None:
+            bench.data.kept["shop", 2]["doc"] = "spoilt"
+            raise ValueError("broken")
+
+        script.does["on_start"] = spoil
+        with pytest.raises(UpgradeFailed):
+            await upgrade(bench, package(bench.record("shop").manifest, sha256="spoilt"), script)
+        await eventually(lambda: bench.data.kept == {("shop", 1): {"doc": "old"}})
+        assert await bench.process("user").ask("demo.shop") == "old"
+
+
+@pytest.mark.trap("T79")
+@pytest.mark.parametrize("recovered_first", [False, True])
+async def test_a_failed_upgrade_that_is_undone_by_hand_finds_its_documents_by_their_version(
+    recovered_first: bool,
+) -> None:
+    async with EngineBench() as bench:
+        await with_old(bench)
+        broken = serving("new")
+        broken.does["on_start"] = raising
+        with pytest.raises(UpgradeFailed):
+            await upgrade(bench, shop("4.0.0"), broken, rollback=False)
+        if recovered_first:
+            assert (await bench.engine.recover("shop")).phase is ModulePhase.FAILED
+        story = await upgrade(bench, shop("1.0.0"), serving("old"))
+        assert (story.record.version, story.record.phase) == ("1.0.0", ModulePhase.ACTIVE)
+        assert "shop 1.0.0 on_upgrade" not in bench.journal
+        assert {data["doc"] for data in bench.data.kept.values()} == {"old"}
+        story = await upgrade(bench, shop("2.0.0"), serving("new"))
+        construct = bench.house.started[-1].construct
+        assert construct is not None
+        assert construct.previous_version == "1.0.0"
+
+
+@pytest.mark.trap("T79")
+async def test_a_version_that_never_ran_leaves_nothing_to_upgrade() -> None:
+    async with EngineBench() as bench:
+        await bench.install(package(manifest("shop", documents=True), intent=ModuleIntent.INACTIVE))
+        await upgrade(bench, shop("2.0.0"), serving("new"))
+        await bench.engine.activate("shop")
+        assert bench.phase("shop") is ModulePhase.ACTIVE
+        assert "shop 2.0.0 on_upgrade" not in bench.journal
+
+
+@pytest.mark.trap("T79")
+@pytest.mark.parametrize(("previous", "runs"), [("", False), ("0.9.0", True)])
+async def test_a_record_from_before_data_versions_is_read_by_what_it_says(previous: str, runs: bool) -> None:
+    kept = msgspec.structs.replace(
+        first_step(shop("1.0.0"), at=dt.datetime.now(dt.UTC)),
+        intent=ModuleIntent.INACTIVE,
+        previous_version=previous,
+        data_version=None,
+    )
+    async with EngineBench() as bench:
+        await bench.book.add(kept)
+        await upgrade(bench, package(kept.manifest, sha256="fixed"), serving("fixed"))
+        await bench.engine.activate("shop")
+        assert bench.phase("shop") is ModulePhase.ACTIVE
+        assert ("shop 1.0.0 on_upgrade" in bench.journal) is runs

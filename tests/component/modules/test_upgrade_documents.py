@@ -191,3 +191,15 @@ async def test_a_pause_without_a_reason_is_refused(old):
             await old.act("pause", body)
         assert refusal.value.status == 400
     assert (await old.info())["phase"] == "ACTIVE"
+
+
+@pytest.mark.trap("T79")
+async def test_other_bytes_of_the_same_version_do_not_migrate_the_documents_again(old, scratch):
+    new = newer(old, scratch, upgrade=DOUBLE)
+    await new.install()
+    for edit in ("x = 1", "x = 2"):
+        directory = source(scratch / edit.replace(" ", ""), "2.0.0", upgrade=DOUBLE, start=edit)
+        answer = await ModuleHouse(old.controller, directory, scratch).install(replace=True)
+        assert (answer["outcome"], answer["phase"]) == ("replaced", "ACTIVE")
+    shown = await new.request("GET", "/entries")
+    assert shown == {"version": "2.0.0", "amounts": [2, 4, 6, 1000], "added": 99}
