@@ -23,6 +23,7 @@ class Permission(enum.StrEnum):
     INSTANCES_FILES = "instances.files"
     INSTANCES_MANAGE = "instances.manage"
     INSTANCES_READ = "instances.read"
+    INSTANCES_SENSITIVE = "instances.sensitive"
     LOGS_MANAGE = "logs.manage"
     LOGS_READ = "logs.read"
     METRICS_READ = "metrics.read"
@@ -69,6 +70,7 @@ _OPERATOR: Final = _VIEWER | {
     Permission.INSTANCES_CONSOLE,
     Permission.INSTANCES_FILES,
     Permission.INSTANCES_MANAGE,
+    Permission.INSTANCES_SENSITIVE,
     Permission.LOGS_MANAGE,
     Permission.LOGS_READ,
     Permission.MODULES_USE,

@@ -27,7 +27,7 @@ async def fill_up(rig: Rig) -> None:
 @pytest.mark.trap("T25")
 async def test_revoking_a_token_ends_its_streams_within_a_second(client: httpx.AsyncClient, rig: Rig) -> None:
     id, text = await rig.token(Role.OPERATOR)
-    other_id, other = await rig.token(Role.OPERATOR)
+    other_id, other = await rig.token(Role.ADMIN)
     async with (
         rig.client(text) as revoked,
         rig.client(other) as kept,

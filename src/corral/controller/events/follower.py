@@ -58,7 +58,8 @@ class Follower:
             self.cursor = events[-1].cursor
         elif self.cursor.sequence < self._ring.floor.sequence:
             return self._resync()  # the log has nothing after it, yet the ring begins later
-        return b"".join(event_frame(event) for event in events if self._wanted.accepts(event))
+        wanted = self._wanted
+        return b"".join(event_frame(wanted.shown(event)) for event in events if wanted.accepts(event))
 
     def _resync(self) -> bytes:
         lost, self.cursor = self.cursor, self._ring.head

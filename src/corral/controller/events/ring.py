@@ -8,25 +8,40 @@ import msgspec
 
 from corral.controller.events.frames import event_frame
 from corral.domain.events import Cursor, Event, EventType
+from corral.domain.sensitive_fields import EVENT_FIELDS, redacted_event
 
 _CHUNK_BYTES: Final = 65536
 _KEPT_CHUNKS: Final = 16
 
 
 class Wanted(msgspec.Struct, frozen=True, kw_only=True):
-    """What a reader lets through; None lets everything through."""
+    """What a reader lets through; None lets everything through. `redacted`: with what is sensitive hidden."""
 
     types: frozenset[EventType] | None = None
     subject: str | None = None
+    unseen: frozenset[EventType] = frozenset()
+    """Types that the reader may not have, whatever it asks for."""
+    redacted: bool = False
 
     @property
     def everything(self) -> bool:
+        return self.all_seen and not self.unseen
+
+    @property
+    def all_seen(self) -> bool:
+        """Nothing was filtered out that the reader may have."""
         return self.types is None and self.subject is None
 
     def accepts(self, event: Event) -> bool:
-        return (self.types is None or event.type in self.types) and (
-            self.subject is None or event.subject == self.subject
+        return (
+            (self.types is None or event.type in self.types)
+            and (self.subject is None or event.subject == self.subject)
+            and event.type not in self.unseen
         )
+
+    def shown(self, event: Event) -> Event:
+        """The event as this reader may see it."""
+        return redacted_event(event) if self.redacted else event
 
 
 class Chunk(msgspec.Struct, frozen=True):
@@ -131,13 +146,14 @@ class EventRing:
         frames: list[bytes] = []
         size = 0
         cursor = self.head
-        everything = wanted.types is None and wanted.subject is None
+        everything = wanted.everything
         for sequence in range(after + 1, self.head.sequence + 1):
             slot = self._slots[sequence % self._capacity]
             assert slot is not None, "every sequence between floor and head has a slot"
             if everything or wanted.accepts(slot.event):
-                frames.append(slot.frame)
-                size += len(slot.frame)
+                hides = wanted.redacted and slot.event.type in EVENT_FIELDS
+                frames.append(event_frame(redacted_event(slot.event)) if hides else slot.frame)
+                size += len(frames[-1])
                 if size >= _CHUNK_BYTES:
                     cursor = slot.event.cursor
                     break

@@ -45,6 +45,7 @@ from corral.controller.http.sockets import serve_socket, ticket_of
 from corral.controller.http.streaming import serve_download, serve_stream
 from corral.controller.http.uploading import Incoming, take_in, within
 from corral.domain.permissions import Permission
+from corral.domain.sensitive_fields import redacted, sees_all
 from corral.errors import Bug, Code, Rejected, Retryable
 
 _EMPTY_BODY: Final = b"{}"
@@ -125,7 +126,10 @@ class Served:
         route = self._route
         match route:
             case Read():
-                return shaped(await route.handler(leading, call), status=route.status)
+                found = await route.handler(leading, call)
+                return shaped(
+                    found if sees_all(call.caller.token.role) else redacted(found), status=route.status
+                )
             case Stream() if request.method == "HEAD":
                 return Answer(content_type=EVENT_STREAM)
             case Stream():

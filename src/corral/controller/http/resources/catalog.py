@@ -20,7 +20,7 @@ from corral.controller.mutations import Mutation
 from corral.domain.artifacts import shown_url
 from corral.domain.catalog import CatalogRecord
 from corral.domain.group_files import Category, ConfigFormat
-from corral.domain.permissions import Permission, allows
+from corral.domain.permissions import Permission
 from corral.errors import Code, Rejected
 
 _ENTRY: Final = "/api/v1/catalog/{platform}/{version}"
@@ -82,14 +82,13 @@ def _id(path: Mapping[str, str]) -> str:
     return f"{path['platform']}/{path['version']}"
 
 
-def _shape(leading: Leading, call: Call[Any, Any], stored: Stored[CatalogRecord]) -> CatalogShape:
+def _shape(leading: Leading, stored: Stored[CatalogRecord]) -> CatalogShape:
     record = stored.record
-    trusted = allows(call.caller.token.role, Permission.CATALOG_MANAGE)
     return CatalogShape(
         platform=record.platform,
         version=record.version,
         file=record.file,
-        url=record.url if trusted or not record.url else shown_url(record.url),
+        url=record.url,
         sha256=record.sha256,
         size=record.size,
         category=record.category,
@@ -108,12 +107,12 @@ async def list_entries(leading: Leading, call: Call[None, CatalogQuery]) -> Page
         leading.state.catalog,
         call.query,
         wanted=lambda record: platform in (None, record.platform),
-        shape=lambda stored: _shape(leading, call, stored),
+        shape=lambda stored: _shape(leading, stored),
     )
 
 
 async def get_entry(leading: Leading, call: Call[None, NoQuery]) -> CatalogShape:
-    return _shape(leading, call, the_entry(leading.state, call.path))
+    return _shape(leading, the_entry(leading.state, call.path))
 
 
 def put_entry(leading: Leading, call: Call[NewEntry, NoQuery]) -> Mutation:
@@ -178,7 +177,7 @@ def _put(leading: Leading, call: Call[Any, Any], fields: dict[str, Any]) -> Muta
         action="catalog.put",
         subject=record.id,
         steps=steps,
-        body=_shape(leading, call, Stored(before.revision if before else 0, shown)),
+        body=_shape(leading, Stored(before.revision if before else 0, shown)),
         status=200 if before else 201,
         before=_audited(kept) if kept else None,
         after=_audited(record),

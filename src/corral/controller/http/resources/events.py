@@ -10,12 +10,14 @@ import msgspec
 
 from corral.controller.events.frames import EventShape, event_shape, position_frame
 from corral.controller.events.ring import Wanted
-from corral.controller.http.call import Call, NoQuery, Query
+from corral.controller.http.authentication import authorise
+from corral.controller.http.call import Call, Caller, NoQuery, Query
 from corral.controller.http.paging import DEFAULT_LIMIT, Limit, Page
 from corral.controller.http.route_table import Pump, Read, Route, Stream, Write
 from corral.controller.http.setting import Leading
 from corral.domain.events import Cursor, Event, EventType
 from corral.domain.permissions import Permission
+from corral.domain.sensitive_fields import EVENT_PERMISSIONS, sees_all, unseen_types
 from corral.errors import Code, CorralError, Retryable, unknown_choice
 
 _SCAN: Final = 500
@@ -64,22 +66,28 @@ class TicketShape(msgspec.Struct, frozen=True, kw_only=True):
     expires_at: dt.datetime
 
 
-def wanted_events(types: str | None, subject: str | None) -> Wanted:
-    """The filter a caller asked for; UNKNOWN_EVENT_TYPE lists the types there are."""
+def wanted_events(caller: Caller, types: str | None, subject: str | None) -> Wanted:
+    """The filter a caller asked for, and what his role may not see; UNKNOWN_EVENT_TYPE lists the types there
+    are, FORBIDDEN names one that needs another permission."""
+    role = caller.token.role
+    unseen = unseen_types(role)
+    wanted = Wanted(subject=subject, unseen=unseen, redacted=not sees_all(role))
     if types is None:
-        return Wanted(subject=subject)
+        return wanted
     known = EventType.__members__
     for name in types.split(","):
         if name not in known:
             raise unknown_choice("event type", name[:80], known, code=Code.UNKNOWN_EVENT_TYPE, field="types")
-    return Wanted(types=frozenset(EventType(name) for name in types.split(",")), subject=subject)
+        if name in unseen:
+            authorise(caller, EVENT_PERMISSIONS[EventType(name)])
+    return msgspec.structs.replace(wanted, types=frozenset(EventType(name) for name in types.split(",")))
 
 
 async def list_events(leading: Leading, call: Call[None, EventQuery]) -> Page[EventShape]:
     """Events in their order, the oldest first. The search for rare ones is bounded: a page may be
     short, or even empty, and still have a `next`."""
     query = call.query
-    wanted = wanted_events(query.types, query.subject)
+    wanted = wanted_events(call.caller, query.types, query.subject)
     if query.after:
         return await _forwards(leading, wanted, after=Cursor.parse(query.after), limit=query.limit)
     for _ in range(_ATTEMPTS):
@@ -110,13 +118,15 @@ async def _forwards(leading: Leading, wanted: Wanted, *, after: Cursor, limit: i
         if len(found) == limit or len(events) < _SCAN:
             break
     more = cursor.sequence < leading.hub.head.sequence
-    return Page(items=[event_shape(event) for event in found], next=str(cursor) if more else None)
+    return Page(
+        items=[event_shape(wanted.shown(event)) for event in found], next=str(cursor) if more else None
+    )
 
 
 async def _newest(leading: Leading, wanted: Wanted, *, limit: int) -> Page[EventShape]:
     """The last events that are wanted, in their order, searched for in a bounded stretch of the log."""
     last = leading.hub.head.sequence
-    stretch = limit if wanted.everything else _SCAN * _SCANS
+    stretch = limit if wanted.everything else limit + _SCAN if wanted.all_seen else _SCAN * _SCANS
     cursor = await leading.reads.cursor_at(last - stretch)
     found: collections.deque[Event] = collections.deque(maxlen=limit)
     while cursor.sequence < last:
@@ -125,12 +135,12 @@ async def _newest(leading: Leading, wanted: Wanted, *, limit: int) -> Page[Event
             break
         found.extend(event for event in events if wanted.accepts(event))
         cursor = events[-1].cursor
-    return Page(items=[event_shape(event) for event in found], next=None)
+    return Page(items=[event_shape(wanted.shown(event)) for event in found], next=None)
 
 
 async def stream_events(leading: Leading, call: Call[None, EventStreamQuery]) -> Pump:
     query = call.query
-    wanted = wanted_events(query.types, query.subject)
+    wanted = wanted_events(call.caller, query.types, query.subject)
     after = _position(call.last_event_id, query.after)
     hub = leading.hub
     follower = hub.follow(after=after, wanted=wanted)

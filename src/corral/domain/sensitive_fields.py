@@ -1,0 +1,163 @@
+"""What not every caller may see: one table of sensitive fields, for the API, events, streams and the bridge to nodes.
+
+A field stands here once, by the name of the type that has it, and is hidden wherever that type is shown: a caller who
+may not see something in one place does not find it in another. Callers with `instances.sensitive` see everything that
+their other permissions let them read; for all others `redacted` (answers) and `redacted_event` (lists of events, event
+streams, events that go to nodes) put `HIDDEN` where the value was: it is seen that there is something.
+
+Secrets are another matter: tokens, keys and values of secret variables are in no type that is shown at all.
+"""
+
+from __future__ import annotations
+
+import enum
+import functools
+from collections.abc import Mapping
+from typing import Any, Final, TypeVar
+
+import msgspec
+
+from corral.domain.artifacts import shown_url
+from corral.domain.events import Event, EventType
+from corral.domain.permissions import Permission, Role, allows
+
+T = TypeVar("T")
+
+HIDDEN: Final = "•••"
+
+
+class Sensitive(enum.Enum):
+    """What is hidden of a field."""
+
+    VALUE = enum.auto()
+    """Every text in it; names (of variables) and numbers of items stay."""
+    URL = enum.auto()
+    """User, password, query and fragment of an address; where it leads stays."""
+
+
+FIELDS: Final[Mapping[str, Mapping[str, Sensitive]]] = {
+    "GroupSpec": {
+        "command": Sensitive.VALUE,
+        "args": Sensitive.VALUE,
+        "env": Sensitive.VALUE,
+        "variables": Sensitive.VALUE,
+        "properties": Sensitive.VALUE,
+    },
+    "Plan": {
+        "command": Sensitive.VALUE,
+        "args": Sensitive.VALUE,
+        "env": Sensitive.VALUE,
+        "variables": Sensitive.VALUE,
+    },
+    "InstanceShape": {"variables": Sensitive.VALUE},
+    "JvmSpec": {"args": Sensitive.VALUE},
+    "PlanJvm": {"args": Sensitive.VALUE},
+    "PatchSpec": {"value": Sensitive.VALUE},
+    "StopRungSpec": {"command": Sensitive.VALUE},
+    "ProbeSpec": {"command": Sensitive.VALUE, "path": Sensitive.URL},
+    "VariableSpec": {"default": Sensitive.VALUE, "choices": Sensitive.VALUE},
+    "ArtifactSpec": {"url": Sensitive.URL},
+    "PlanArtifact": {"url": Sensitive.URL},
+    "CatalogShape": {"url": Sensitive.URL},
+    "ModuleChange": {
+        "jvm_args_added": Sensitive.VALUE,
+        "jvm_args_removed": Sensitive.VALUE,
+        "args_added": Sensitive.VALUE,
+        "args_removed": Sensitive.VALUE,
+    },
+    "Overridden": {"name": Sensitive.VALUE},
+    "AuditShape": {"before": Sensitive.VALUE, "after": Sensitive.VALUE},
+}
+"""By the name of a type, its subtypes included."""
+
+EVENT_FIELDS: Final[Mapping[EventType, Mapping[str, Sensitive]]] = {
+    EventType.INSTANCE_COMMAND: {"line": Sensitive.VALUE},
+    EventType.CATALOG_UPDATED: {"url": Sensitive.URL},
+}
+"""In an event's `data`."""
+
+EVENT_PERMISSIONS: Final[Mapping[EventType, Permission]] = {
+    EventType.TOKEN_CREATED: Permission.TOKENS_READ,
+    EventType.TOKEN_REVOKED: Permission.TOKENS_READ,
+    EventType.JOIN_TOKEN_CREATED: Permission.NODES_ENROL,
+    EventType.JOIN_TOKEN_USED: Permission.NODES_ENROL,
+    EventType.JOIN_TOKEN_REVOKED: Permission.NODES_ENROL,
+}
+"""Types that are about something which needs a permission of its own; who lacks it never gets them."""
+
+
+def sees_all(role: Role) -> bool:
+    """Whether nothing is hidden from this role in what it may read."""
+    return allows(role, Permission.INSTANCES_SENSITIVE)
+
+
+def unseen_types(role: Role) -> frozenset[EventType]:
+    """The types of events that this role never gets."""
+    return frozenset(type for type, needed in EVENT_PERMISSIONS.items() if not allows(role, needed))
+
+
+def redacted(value: T) -> T:
+    """A shape of the API with everything in it that is sensitive hidden, however deep it lies."""
+    hidden: T = _walked(value)
+    return hidden
+
+
+def redacted_event(event: Event) -> Event:
+    """An event as those see it who may not see all."""
+    rules = EVENT_FIELDS.get(event.type)
+    if rules is None:
+        return event
+    data = {name: _hide(value, rules[name]) if name in rules else value for name, value in event.data.items()}
+    return msgspec.structs.replace(event, data=data)
+
+
+def holds_hidden(value: object) -> bool:
+    """Whether a document was read by somebody from whom values were hidden: it must not be written back."""
+    if isinstance(value, msgspec.Struct):
+        return any(holds_hidden(getattr(value, name)) for name in value.__struct_fields__)
+    if isinstance(value, dict):
+        return any(holds_hidden(item) for item in value.values())
+    if isinstance(value, list | tuple):
+        return any(holds_hidden(item) for item in value)
+    return value == HIDDEN
+
+
+def _walked(value: Any) -> Any:
+    if isinstance(value, msgspec.Struct):
+        return _walked_struct(value)
+    if isinstance(value, list | tuple):
+        items = [_walked(item) for item in value]
+        return value if all(a is b for a, b in zip(items, value, strict=True)) else type(value)(items)
+    if isinstance(value, dict):
+        walked = {key: _walked(item) for key, item in value.items()}
+        return value if all(walked[key] is value[key] for key in value) else walked
+    return value
+
+
+def _walked_struct(value: msgspec.Struct) -> msgspec.Struct:
+    rules = _rules(type(value))
+    changed: dict[str, Any] = {}
+    for name in value.__struct_fields__:
+        old = getattr(value, name)
+        new = _hide(old, rules[name]) if name in rules else _walked(old)
+        if new is not old:
+            changed[name] = new
+    return msgspec.structs.replace(value, **changed) if changed else value
+
+
+@functools.cache
+def _rules(kind: type[msgspec.Struct]) -> Mapping[str, Sensitive]:
+    rules: dict[str, Sensitive] = {}
+    for base in kind.__mro__:
+        rules = {**FIELDS.get(base.__name__, {}), **rules}
+    return rules
+
+
+def _hide(value: Any, how: Sensitive) -> Any:
+    if how is Sensitive.URL:
+        return shown_url(value) if value else value
+    if isinstance(value, dict):
+        return {key: _hide(item, how) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return type(value)(_hide(item, how) for item in value)
+    return value if value is None or value == "" else HIDDEN

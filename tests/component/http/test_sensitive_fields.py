@@ -1,0 +1,219 @@
+"""What a role may not see in one place it does not find in another: every route is walked with marks planted."""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+from typing import Any
+
+import httpx
+import msgspec
+import pytest
+from http_rig import Rig
+from sse_client import following
+
+from corral.controller.collections import CRASHES
+from corral.controller.http.route_table import Route, Stream
+from corral.controller.http.routes import ROUTES
+from corral.domain.events import Cursor, Draft, Event, EventType
+from corral.domain.instance_records import CrashRecord, ExitRecord
+from corral.domain.module_nodes import ModuleChange, Overridden
+from corral.domain.permissions import GRANTS, Permission, Role
+from corral.domain.sensitive_fields import (
+    EVENT_FIELDS,
+    EVENT_PERMISSIONS,
+    FIELDS,
+    HIDDEN,
+    redacted_event,
+)
+from corral.store.port import ABSENT
+
+MARK = "hunter2"
+URL = f"http://bob:{MARK}@files.example/server.jar?sig={MARK}#{MARK}"
+SHA = "0" * 64
+
+GROUP: dict[str, Any] = {
+    "command": ["server", f"--password={MARK}"],
+    "args": [MARK],
+    "env": {"DB_PASSWORD": MARK},
+    "variables": {"RCON": MARK},
+    "variable_types": {"OTHER": {"default": MARK}},
+    "properties": {"motd": MARK},
+    "patches": [{"file": "server.properties", "path": "rcon.password", "value": MARK}],
+    "artifact": {"url": URL, "sha256": SHA, "file": "server.jar"},
+    "extensions": [{"id": "plugin", "install_path": "plugins", "artifact": {"url": URL, "sha256": SHA}}],
+    "probes": [
+        {"kind": "command", "command": ["probe", MARK]},
+        {"kind": "http", "port": "primary", "path": f"/health?key={MARK}"},
+    ],
+    "ports": {"primary": {"range": [30000, 30010]}},
+    "stop": [{"command": f"login {MARK}", "wait_seconds": 1}],
+}
+
+
+async def plant(rig: Rig) -> str:
+    """Marks wherever a caller can put something that others should not read; the id of the instance."""
+    async with rig.client() as admin:
+        await admin.put("/api/v1/catalog/paper/1.0", json={"url": URL, "sha256": SHA, "file": "server.jar"})
+        await rig.online()
+        await rig.group("lobby", **GROUP)
+        await rig.group("java", command=[], jvm={"jar": "server.jar", "args": [f"-Dpassword={MARK}"]})
+        started = await admin.post(
+            "/api/v1/instances", json={"group": "lobby", "node": "node-1", "variables": {"MORE": MARK}}
+        )
+        assert started.status_code == 201, started.text
+        id: str = started.json()["id"]
+        change = ModuleChange(
+            module="flags",
+            jvm_args_added=(f"-Dkey={MARK}",),
+            args_added=(MARK,),
+            overridden=(Overridden(kind="jvm_args", name=f"-Dkey={MARK}"),),
+        )
+        await rig.instance("lobby", module_changes=(change,))
+        await rig.report(id, state=rig.state.instances.require(id).record.state, module_changes=(change,))
+        await rig.token(Role.OPERATOR)
+        patched = await admin.patch("/api/v1/groups/lobby", json={"env": {"NEW": MARK}})
+        assert patched.status_code == 200
+    line = Draft(type=EventType.INSTANCE_COMMAND, subject=id, data={"line": f"login {MARK}", "by": "x"})
+    now = rig.clock.now()
+    crash = CrashRecord(
+        id=f"{id}.1",
+        instance=id,
+        incarnation=1,
+        group="lobby",
+        node="node-1",
+        at=now,
+        exit=ExitRecord(
+            known=True,
+            code=1,
+            signal=None,
+            crashed=True,
+            summary="exit code 1",
+            outcome="",
+            crash_class="EXIT",
+            ended_at=now,
+        ),
+        crash_class="EXIT",
+        signature="",
+        uptime_ms=1,
+        tail=(MARK,),
+    )
+    await rig.ledger.commit(line, CRASHES.put(crash.id, crash, expect=ABSENT))
+    return id
+
+
+def readable(role: Role) -> list[Route]:
+    return [each for each in ROUTES if each.method == "GET" and each.permission in GRANTS[role]]
+
+
+def addressed(route: Route, id: str) -> list[str]:
+    """A route's address for everything that was planted."""
+    names = {"{name}": "lobby", "{platform}": "paper", "{version}": "1.0", "{path}": "x", "{group}": "g"}
+    names["{id}"] = "node-1" if "/nodes/" in route.path else f"{id}.1" if "/crashes/" in route.path else id
+    path = route.path
+    for name, value in names.items():
+        path = path.replace(name, value)
+    if path == "/api/v1/decisions":
+        return [f"{path}?subject=instance/{id}", f"{path}?subject=group/lobby"]
+    return [path, f"{path}?newest=true"] if path == "/api/v1/events" else [path]
+
+
+async def everything(rig: Rig, client: httpx.AsyncClient, role: Role, id: str) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for route in readable(role):
+        if isinstance(route, Stream):
+            continue
+        for path in addressed(route, id):
+            answer = await client.get(path)
+            assert answer.status_code < 500, (path, answer.text)
+            found[path] = answer.text
+    async with following(client, params={"after": "0-0"}) as stream:
+        frames = []
+        while not frames or frames[-1]["id"] != str(rig.hub.head):
+            frame = await stream.event()
+            assert frame.data is not None
+            frames.append(frame.data)
+            if frame.data["type"] == "INSTANCE_COMMAND":
+                break  # nothing was planted after it
+        found["stream"] = json.dumps(frames)
+    return found
+
+
+@pytest.mark.trap("T91")
+async def test_a_viewer_finds_no_command_credential_or_value_in_any_answer(rig: Rig) -> None:
+    id = await plant(rig)
+    _, token = await rig.token(Role.VIEWER)
+    async with rig.client(token) as viewer:
+        found = await everything(rig, viewer, Role.VIEWER, id)
+        assert [path for path, text in found.items() if MARK in text] == []
+        group = (await viewer.get("/api/v1/groups/lobby")).json()
+        plan = (await viewer.get(f"/api/v1/instances/{id}/plan")).json()["plan"]
+    # That something is hidden is seen, and what is not sensitive stays.
+    assert group["env"]["NEW"] == plan["env"]["DB_PASSWORD"] == HIDDEN
+    assert group["command"] == [HIDDEN, HIDDEN]
+    assert group["artifact"]["url"] == plan["artifact"]["url"] == "http://files.example/server.jar"
+    assert group["patches"][0]["path"] == "rcon.password"
+    assert HIDDEN in json.loads(found["stream"])[-1]["data"]["line"]
+    assert (
+        "TOKEN_CREATED" not in found["stream"] + found["/api/v1/events"] + found["/api/v1/events?newest=true"]
+    )
+
+
+@pytest.mark.trap("T91")
+async def test_an_operator_sees_what_he_writes_and_no_tokens(rig: Rig) -> None:
+    id = await plant(rig)
+    _, token = await rig.token(Role.OPERATOR)
+    async with rig.client(token) as operator:
+        found = await everything(rig, operator, Role.OPERATOR, id)
+        asked = await operator.get("/api/v1/events", params={"types": "TOKEN_CREATED"})
+    for path in (
+        "/api/v1/groups/lobby",
+        f"/api/v1/instances/{id}/plan",
+        "/api/v1/catalog/paper/1.0",
+        "stream",
+    ):
+        assert MARK in found[path], path
+    assert (
+        "TOKEN_CREATED" not in found["stream"] + found["/api/v1/events"] + found["/api/v1/events?newest=true"]
+    )
+    assert (asked.status_code, asked.json()["error"]["code"]) == (403, "FORBIDDEN")
+    assert "tokens.read" in asked.json()["error"]["message"]
+
+
+async def test_a_document_with_hidden_values_is_not_written_back(rig: Rig, client: httpx.AsyncClient) -> None:
+    await rig.group("lobby", env={"DB_PASSWORD": MARK})
+    answer = await client.patch("/api/v1/groups/lobby", json={"env": {"DB_PASSWORD": HIDDEN}})
+    assert (answer.status_code, answer.json()["error"]["code"]) == (400, "INVALID_FIELD")
+    assert (await client.get("/api/v1/groups/lobby")).json()["env"] == {"DB_PASSWORD": MARK}
+
+
+def subtypes(kind: type) -> set[type]:
+    return {each for sub in kind.__subclasses__() for each in {sub, *subtypes(sub)}}
+
+
+def test_every_row_of_the_table_names_a_field_that_exists() -> None:
+    shapes = {kind.__name__: kind for kind in subtypes(msgspec.Struct)}
+    for name, rules in FIELDS.items():
+        assert set(rules) <= set(shapes[name].__struct_fields__), name  # type: ignore[attr-defined]
+
+
+def test_whoever_may_change_something_sees_what_he_changes() -> None:
+    """Answers to changes are not redacted: no role may have the one without the other."""
+    reading = {Permission(each) for each in GRANTS[Role.VIEWER]}
+    for role, granted in GRANTS.items():
+        assert Permission.INSTANCES_SENSITIVE in granted or granted <= reading, role
+
+
+def test_events_are_redacted_by_type_and_tokens_need_a_permission() -> None:
+    assert set(EVENT_FIELDS[EventType.INSTANCE_COMMAND]) == {"line"}
+    assert all(type in EVENT_PERMISSIONS for type in EventType if "TOKEN" in type)
+    shown = redacted_event(
+        Event(
+            cursor=Cursor(1, 1),
+            type=EventType.INSTANCE_COMMAND,
+            subject="a-1",
+            at=dt.datetime.now(dt.UTC),
+            data={"line": MARK, "by": "token:1"},
+        )
+    )
+    assert shown.data == {"line": HIDDEN, "by": "token:1"}
