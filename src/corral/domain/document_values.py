@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from corral.domain.nesting import MAX_DEPTH
 from corral.errors import Code, Rejected
 
-MAX_DEPTH: Final = 32
 MAX_PATH: Final = 200
 MAX_PATH_PARTS: Final = 16
 INTEGER_BITS: Final = 63

@@ -9,6 +9,7 @@ from typing import Any, Final
 
 import msgspec
 
+from corral.domain.nesting import MAX_DEPTH
 from corral.errors import Code, Rejected
 
 
@@ -76,6 +77,7 @@ class EventType(enum.StrEnum):
     CAPABILITY_REGISTERED = "CAPABILITY_REGISTERED"
     CAPABILITY_UNREGISTERED = "CAPABILITY_UNREGISTERED"
     CAPABILITY_SWAPPED = "CAPABILITY_SWAPPED"
+    EVENT_UNREADABLE = "EVENT_UNREADABLE"
 
 
 _CURSOR: Final = re.compile(r"(0|[1-9][0-9]{0,18})-(0|[1-9][0-9]{0,18})")
@@ -123,3 +125,16 @@ class Event(msgspec.Struct, frozen=True, kw_only=True):
     subject: str
     at: dt.datetime
     data: dict[str, Any]
+
+
+DATA_DEPTH: Final = 2 * MAX_DEPTH
+"""That an event's data may have in the log: free values of others lie some levels deep in ours."""
+LEFT_OFF: Final = "left_off"
+"""The one key of data that stands in for data which could not be shown; its value says why."""
+
+
+def without_data(event: Event, why: str) -> Event:
+    """The stand-in of an event whose data nobody can carry: everything but that is as it was, as far as it is
+    text that can be encoded."""
+    subject = event.subject.encode(errors="replace").decode()
+    return msgspec.structs.replace(event, subject=subject, data={LEFT_OFF: why})

@@ -10,6 +10,7 @@ import msgspec
 
 from corral.domain.file_paths import check_path
 from corral.domain.group_files import PatchOp, PatchSpec
+from corral.domain.nesting import MAX_DEPTH, deeper_than
 from corral.domain.patterns import check_template, compile_pattern
 from corral.domain.spec import invalid
 
@@ -23,7 +24,6 @@ FORMATS: Final[Mapping[str, str]] = {
 """By the ending of a file, in small letters."""
 MAX_PARTS: Final = 64
 MAX_VALUE: Final = 128 * 1024
-MAX_NESTING: Final = 32
 _SCALARS: Final = (str, int, float, bool)
 
 
@@ -118,8 +118,8 @@ def _check_scalar(patch: PatchSpec, where: str, field: str) -> None:
 
 
 def _check_value(value: object, kind: str, field: str) -> None:
-    if _deeper(value, MAX_NESTING):
-        raise invalid(field, f"it is nested deeper than {MAX_NESTING}", "put it into a template")
+    if deeper_than(value, MAX_DEPTH):
+        raise invalid(field, f"it is nested deeper than {MAX_DEPTH}", "put it into a template")
     if kind == "toml" and _holds_null(value):
         raise invalid(field, "TOML has no null", "leave the key out, or use an empty text")
     if len(msgspec.json.encode(value)) > MAX_VALUE:
@@ -134,8 +134,3 @@ def _children(value: object) -> list[object]:
 
 def _holds_null(value: object) -> bool:
     return value is None or any(_holds_null(child) for child in _children(value))
-
-
-def _deeper(value: object, levels: int) -> bool:
-    """It is never looked deeper than that: a value may be nested as deeply as a parser goes."""
-    return levels == 0 or any(_deeper(child, levels - 1) for child in _children(value))

@@ -13,8 +13,9 @@ from typing import Any, Final
 import msgspec
 import structlog
 
-from corral.domain.events import Event, EventType
-from corral.errors import Code, CorralError, Rejected, Retryable
+from corral.domain.events import DATA_DEPTH, LEFT_OFF, Event, EventType
+from corral.domain.nesting import deeper_than
+from corral.errors import Code, Rejected, Retryable
 from corral.modules.event_names import EVENTS_MISSED, name_of, subject_of
 from corral.modules.scope import Scope
 from corral.sdk.messages import DELIVER, Delivery, EventBody, Nothing
@@ -93,17 +94,17 @@ class Handover:
                 if error.code is Code.MODULE_NOT_ACTIVE:
                     await asyncio.Event().wait()  # its scope is about to be closed, and we with it
                 return self._failed(batch, error)
-            except CorralError as error:
+            except Exception as error:  # ours included: the subscription goes on with what comes next
                 return self._failed(batch, error)
             return True
 
-    def _failed(self, batch: list[EventBody], error: CorralError) -> bool:
+    def _failed(self, batch: list[EventBody], error: Exception) -> bool:
         _log.warning(
             "module.event_failed",
             module=self._scope.module_id,
             type=batch[0].type,
             events=len(batch),
-            reason=str(error)[:500],
+            reason=(str(error) or repr(error))[:500],
         )
         return False
 
@@ -121,12 +122,17 @@ def check_room(scope: Scope, number: int, taken: Collection[tuple[int, int]]) ->
 
 
 def event_body(event: Event) -> WeighedEvent:
-    """One that no frame could carry comes without its data, and says so."""
+    """One that no frame could carry comes without its data, and says so. Never raises."""
     own = event.type is EventType.MODULE_EVENT
-    data: dict[str, Any] = event.data.get("data", {}) if own else event.data
-    weight = len(msgspec.msgpack.encode(data)) + 300
-    if weight > BATCH_BYTES:
-        data, weight = {"left_off": "the event is too large for a module"}, 400
+    data: dict[str, Any] = event.data.get("data", {}) if own and LEFT_OFF not in event.data else event.data
+    weight, why = _weight(data), ""
+    if weight is None:
+        why = "the data of this event cannot be encoded"
+        _log.error("event.unreadable", cursor=str(event.cursor), type=name_of(event))
+    elif weight > BATCH_BYTES:
+        why = "the event is too large for a module"
+    if why or weight is None:
+        data, weight = {LEFT_OFF: why}, 400
     body = EventBody(
         type=name_of(event),
         subject=subject_of(event),
@@ -136,6 +142,16 @@ def event_body(event: Event) -> WeighedEvent:
         node=str(event.data.get("node", "")) if own else "",
     )
     return body, weight
+
+
+def _weight(data: dict[str, Any]) -> int | None:
+    """About how large it is in a frame; None for what cannot be in one, as a row of an earlier version may hold."""
+    if not isinstance(data, dict):
+        return None
+    try:
+        return None if deeper_than(data, DATA_DEPTH) else len(msgspec.msgpack.encode(data)) + 300
+    except (TypeError, ValueError, OverflowError, RecursionError):
+        return None
 
 
 def missed_body(*, after: str, until: str, at: dt.datetime) -> WeighedEvent:

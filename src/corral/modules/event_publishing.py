@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
 from corral.domain.module_manifest import EventsPart
+from corral.domain.nesting import MAX_DEPTH, deeper_than
 from corral.errors import Code, Rejected
 from corral.modules.event_names import check_published
 from corral.sdk.messages import Publish
@@ -22,17 +23,31 @@ def published_data(asked: Publish, allowed: EventsPart) -> bytes:
         raise Rejected(
             Code.INVALID_FIELD, f"the subject is longer than {SUBJECT_MAX} characters", field="subject"
         )
+    return encoded_data(asked.data)
+
+
+def encoded_data(data: dict[str, Any]) -> bytes:
+    """The data of an event as JSON. INVALID_FIELD unless everybody on its way can carry it: not too deep,
+    before anything is encoded, and neither too large nor with numbers that not every encoder knows."""
+    if deeper_than(data, MAX_DEPTH):
+        raise Rejected(
+            Code.INVALID_FIELD,
+            f"the data of an event is nested deeper than {MAX_DEPTH} levels",
+            hint="tell less, or flatten it",
+            field="data",
+        )
     try:
-        data = msgspec.json.encode(asked.data)
-    except (TypeError, ValueError, RecursionError) as error:
+        encoded = msgspec.json.encode(data)
+        msgspec.msgpack.encode(data)
+    except (TypeError, ValueError, OverflowError, RecursionError) as error:
         raise Rejected(
             Code.INVALID_FIELD, f"the data of an event must be JSON: {error}", field="data"
         ) from None
-    if len(data) > DATA_BYTES:
+    if len(encoded) > DATA_BYTES:
         raise Rejected(
             Code.INVALID_FIELD,
-            f"the data of an event has {len(data)} bytes, at most {DATA_BYTES} are taken",
+            f"the data of an event has {len(encoded)} bytes, at most {DATA_BYTES} are taken",
             hint="store it as a document and tell its id",
             field="data",
         )
-    return data
+    return encoded

@@ -10,6 +10,7 @@ from typing import Final
 import msgspec
 
 from corral.errors import Bug, Code, Rejected
+from corral.store.event_rows import encode_data
 from corral.store.port import Commit, Put, Transaction
 
 DocumentKey = tuple[str, str]
@@ -97,9 +98,6 @@ class WaitingLine:
             yield self._line.popleft()
 
 
-_ENCODE: Final = msgspec.json.Encoder().encode
-
-
 def examine(transaction: Transaction, limits: BatchLimits) -> tuple[tuple[DocumentKey, ...], int]:
     """The documents a transaction touches, and its weight in bytes.
 
@@ -117,7 +115,7 @@ def examine(transaction: Transaction, limits: BatchLimits) -> tuple[tuple[Docume
             bodies.append(write.body)
     for draft in transaction.events:
         names.append(draft.subject)
-        bodies.append(_ENCODE(draft.data))
+        bodies.append(encode_data(draft.data))
     for entry in transaction.entries:
         names.append(entry.journal)
         bodies.append(entry.body)

@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import pathlib
+import sqlite3
+from typing import Any
 
 import httpx
 import pytest
 from http_rig import Rig, http_rig
 from sse_client import following
 
-from corral.domain.events import Cursor
+from corral.domain.events import LEFT_OFF, Cursor, Draft, EventType
 from corral.domain.permissions import Role
+from corral.store.leadership import Leadership
+from corral.store.opening import open_store
+from corral.store.port import Transaction
+from corral.system.clock import SystemClock
 
 STREAM = "/api/v1/events/stream"
 
@@ -222,3 +228,46 @@ async def test_a_wrong_ticket_is_refused(rig: Rig) -> None:
         for ticket in ("x", "é"):
             answer = await browser.get(STREAM, params={"ticket": ticket})
             assert (answer.status_code, answer.json()["error"]["code"]) == (401, "UNAUTHENTICATED")
+
+
+async def _poisoned(data: pathlib.Path) -> None:
+    """A log with rows of another version: one as deep as a parser goes, one that is no JSON, one of a type
+    that nobody knows; and good ones around them."""
+    deep: list[Any] = []
+    for _ in range(900):
+        deep = [deep]
+    drafts = [
+        Draft(type=EventType.MODULE_EVENT, subject=subject, data={"a": deep if subject == "deep" else 1})
+        for subject in ("first", "deep", "garbage", "newer", "last")
+    ]
+    store = await open_store("sqlite", data=data)
+    term = await Leadership(store, clock=SystemClock(), holder="poison", uncontested=True).acquire()
+    await store.commit_batch(
+        epoch=term.epoch,
+        batch="poison",
+        at=SystemClock().now(),
+        transactions=[Transaction(events=tuple(drafts))],
+    )
+    await store.close()
+    with sqlite3.connect(data / "corral.db") as database:
+        database.execute("UPDATE event SET data = ? WHERE subject = 'garbage'", (b'{"a": \xff',))
+        database.execute("UPDATE event SET type = 'FROM_THE_FUTURE' WHERE subject = 'newer'")
+    database.close()
+
+
+@pytest.mark.trap("T81")
+async def test_poisoned_rows_of_the_log_are_served_with_stand_ins_in_lists_and_streams(
+    data: pathlib.Path,
+) -> None:
+    await _poisoned(data)
+    async with http_rig(data) as rig, rig.client() as client:
+        listed = (await client.get("/api/v1/events")).raise_for_status().json()["items"][:5]
+        newest = (
+            (await client.get("/api/v1/events", params={"newest": True})).raise_for_status().json()["items"]
+        )
+        async with following(client, params={"after": "0-0"}) as reader:
+            streamed = [frame.data for frame in await reader.events(5)]
+        assert listed == streamed == newest[:5]
+    assert [item["subject"] for item in listed] == ["first", "deep", "garbage", "newer", "last"]
+    assert [LEFT_OFF in item["data"] for item in listed] == [False, True, True, True, False]
+    assert (listed[3]["type"], listed[3]["data"]["type"]) == ("EVENT_UNREADABLE", "FROM_THE_FUTURE")

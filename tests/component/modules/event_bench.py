@@ -89,6 +89,14 @@ class EventBench:
         assert isinstance(answer, Published)
         return answer.cursor
 
+    async def publish_nested(self, scope: Scope, type: str, levels: int) -> object:
+        """With so many lists inside each other; more than any encoder of ours would make."""
+        raw = msgspec.msgpack.encode(Publish(type=type, data={"a": "deep"}))
+        deep = b"\x91" * (levels - 1) + b"\x90"
+        return await self._table.serve(
+            scope, PUBLISH, msgspec.Raw(raw.replace(msgspec.msgpack.encode("deep"), deep))
+        )
+
     async def _call(self, scope: Scope, method: str, body: object) -> object:
         return await self._table.serve(scope, method, msgspec.Raw(msgspec.msgpack.encode(body)))
 

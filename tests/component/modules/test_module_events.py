@@ -10,15 +10,18 @@ import pytest
 from event_bench import EventBench, delivered, event_bench, subjects, term_on
 from scripted_module import played_scope
 
-from corral.domain.events import EventType
+from corral.domain.events import LEFT_OFF, Draft, EventType
 from corral.domain.module_manifest import EventsPart
+from corral.domain.nesting import MAX_DEPTH
 from corral.errors import Code, CorralError
 from corral.modules.event_handover import ATTEMPTS, BATCH
 from corral.modules.event_names import EVENTS_MISSED
 from corral.modules.failures import ModuleBusy, ModuleRaised
 from corral.sdk.messages import Nothing
+from corral.store.commits import commits_of
 from corral.store.opening import open_store
-from corral.store.port import Fenced
+from corral.store.port import Commit, Fenced, Transaction
+from corral.system.clock import SystemClock
 from corral.testing.waiting import eventually
 
 
@@ -232,6 +235,67 @@ async def test_what_may_not_be_told_is_refused_and_nothing_is_stored(
         before = bench.hub.head
         assert (await refused(bench.publish(scope, type, data))).code is code
         assert bench.hub.head == before
+
+
+def nested(levels: int) -> Any:
+    """A list of lists, so many inside each other."""
+    value: Any = []
+    for _ in range(levels - 1):
+        value = [value]
+    return value
+
+
+@pytest.mark.trap("T81")
+@pytest.mark.parametrize("levels", [MAX_DEPTH, 500, 971, 972, 973, 974, 1000])
+async def test_data_that_is_nested_too_deeply_is_refused_and_the_controller_goes_on(
+    bench: EventBench, levels: int
+) -> None:
+    speaks = EventsPart(publishes=("SCORE",))
+    async with playing("speaker", events=speaks) as (speaker, _), playing("hearer") as (hearer, process):
+        await bench.subscribe(hearer, "speaker/SCORE")
+        error = await refused(bench.publish_nested(speaker, "SCORE", levels))
+        assert error.code in (Code.INVALID_FIELD, Code.BAD_REQUEST)  # the latter: no parser goes so deep
+        deepest = {"a": nested(MAX_DEPTH - 1)}
+        await bench.publish(speaker, "SCORE", deepest)
+        await eventually(lambda: delivered(process.calls))
+        assert [event.data for event in delivered(process.calls)] == [deepest]
+        assert bench.writer.healthy
+
+
+@pytest.mark.trap("T81")
+async def test_a_poisoned_event_is_delivered_without_its_data_and_the_next_ones_come(scratch: Any) -> None:
+    """Live, past the writer's checks, and from rows that lie in the store."""
+    deep = {"module": "speaker", "type": "SCORE", "subject": "alice", "data": {"a": nested(900)}}
+    poison = Transaction(
+        events=(
+            Draft(type=EventType.MODULE_EVENT, subject="speaker/SCORE", data=deep),
+            Draft(type=EventType.GROUP_CREATED, subject="huge number", data={"n": 2**80}),
+            Draft(type=EventType.GROUP_CREATED, subject="fine", data={}),
+        )
+    )
+    types = ("GROUP_CREATED", "speaker/SCORE")
+    store = await open_store("sqlite", data=scratch)
+    try:
+        async with term_on(store) as first, playing() as (scope, process), playing() as (durable, _):
+            await first.subscribe(durable, *types, durable="mine")
+            await durable.close()
+            await first.subscribe(scope, *types)
+            at = SystemClock().now()
+            outcome = await store.commit_batch(epoch=first.epoch, batch="b", at=at, transactions=[poison])
+            for commit in commits_of(outcome, [poison], epoch=first.epoch, at=at):
+                assert isinstance(commit, Commit)
+                first.hub.publish(commit)
+            await eventually(lambda: "fine" in subjects(process.calls), state=lambda: process.calls)
+            live = delivered(process.calls)
+        async with term_on(store) as second, playing() as (again, process):
+            await second.subscribe(again, *types, durable="mine")
+            await eventually(lambda: "fine" in subjects(process.calls), state=lambda: process.calls)
+            stored = delivered(process.calls)
+    finally:
+        await store.close()
+    for events in (live, stored):
+        assert [event.type for event in events] == ["speaker/SCORE", "GROUP_CREATED", "GROUP_CREATED"]
+        assert [LEFT_OFF in event.data for event in events] == [True, True, False]
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 
+import msgspec
 import pytest
 from bridge_bench import BridgeBench, HeldLink, bridge_bench, payload, term_on
 
@@ -19,6 +20,7 @@ from corral.store.port import Adapter
 from corral.system.clock import SystemClock
 from corral.testing.waiting import eventually
 from corral.wire import features
+from corral.wire.v1.module_pb2 import EventCursor, EventSubscribe
 
 
 class LeapingClock(SystemClock):
@@ -122,6 +124,68 @@ async def test_a_new_subscription_misses_nothing_that_is_published_in_its_own_st
             bench.tell("left", type=EventType.NODE_ONLINE),
         )
         await arrived(link, "gone", "made", "gone too")
+
+
+class DamagedLog:
+    """A store's log that cannot be read at one place, for a reason that nobody foresaw."""
+
+    def __init__(self, log: Adapter, *, unreadable: int = 0, untold: int = 0) -> None:
+        self._log = log
+        self._unreadable = unreadable
+        self._untold = untold
+
+    async def events(self, after: Cursor, *, limit: int) -> list[Event]:
+        if after.sequence < self._unreadable:
+            raise ZeroDivisionError(f"page after {after}")
+        page = await self._log.events(after, limit=limit)
+        return [
+            msgspec.structs.replace(event, subject="\ud800", type=EventType.MODULE_EVENT)
+            if event.cursor.sequence == self._untold
+            else event
+            for event in page
+        ]
+
+
+@pytest.mark.trap("T81")
+async def test_an_event_that_cannot_be_told_is_passed_with_a_marker_and_the_others_come(scratch):
+    async with bridge_bench(scratch, ring_events=2) as bench:
+        before = bench.hub.head
+        told = [(await bench.tell(str(n)))[0].cursor for n in range(6)]
+        log = DamagedLog(bench.store, untold=told[2].sequence)
+        forwarding = EventForwarding(hub=bench.hub, log=log, clock=SystemClock())
+        link = HeldLink()
+        forwarding.joined(link)
+        place = EventCursor(epoch=before.epoch, sequence=before.sequence)
+        forwarding.subscribed(
+            link, EventSubscribe(event_types=["GROUP_CREATED", "MODULE_EVENT"], after=place)
+        )
+        await eventually(lambda: link.subjects()[-1:] == ["5"], state=link.subjects)
+        await forwarding.close()
+        assert link.subjects() == ["0", "1", "3", "4", "5"]
+        (marker,) = [event for event in link.events() if event.missed]
+        assert marker.event_type == EVENTS_MISSED
+        assert payload(marker)["data"] == {"after": str(told[1]), "until": str(told[2])}
+
+
+@pytest.mark.trap("T81")
+async def test_a_log_that_cannot_be_read_is_given_up_with_a_marker_instead_of_tried_for_ever(scratch):
+    async with bridge_bench(scratch, ring_events=2) as bench:
+        before = bench.hub.head
+        for n in range(6):
+            await bench.tell(str(n))
+        head = bench.hub.head
+        log = DamagedLog(bench.store, unreadable=head.sequence)
+        forwarding = EventForwarding(hub=bench.hub, log=log, clock=SystemClock())
+        link = HeldLink()
+        forwarding.joined(link)
+        place = EventCursor(epoch=before.epoch, sequence=before.sequence)
+        forwarding.subscribed(link, EventSubscribe(event_types=["GROUP_CREATED"], after=place))
+        await eventually(lambda: link.events(), state=link.events)
+        await bench.tell("next")
+        await eventually(lambda: link.subjects() == ["next"], state=link.subjects)
+        await forwarding.close()
+        assert [event.missed for event in link.events()] == [True, False]
+        assert payload(link.events()[0])["data"] == {"after": str(before), "until": str(head)}
 
 
 async def test_a_module_s_event_that_is_wanted_by_two_names_comes_once(scratch):

@@ -22,6 +22,7 @@ from corral.domain.events import Draft, EventType
 from corral.domain.ids import NodeId
 from corral.domain.module_manifest import EventsPart, Manifest, ModuleHost
 from corral.domain.module_records import PackageRecord
+from corral.domain.nesting import MAX_DEPTH
 from corral.modules.event_publishing import DATA_BYTES, SUBJECT_MAX
 from corral.modules.module_metrics import BUCKETS, MAX_NAMES, MAX_SERIES, Family
 from corral.testing.waiting import eventually
@@ -94,6 +95,7 @@ def test_a_clock_that_nobody_can_have_is_not_believed(milliseconds):
         {"payload_json": b'{"a": "\xff"}'},
         {"payload_json": b'{"a": NaN}'},
         {"payload_json": json.dumps({"a": 2**70}).encode()},
+        {"payload_json": b'{"a": ' + b"[" * MAX_DEPTH + b"]" * MAX_DEPTH + b"}"},
         {"payload_json": b'{"a": ' + b"[" * 900 + b"]" * 900 + b"}"},
         {"payload_json": b'{"a": ' + b"[" * 30_000 + b"]" * 30_000 + b"}"},
         {"payload_json": json.dumps({"a": "x" * DATA_BYTES}).encode()},
@@ -110,7 +112,7 @@ def test_a_module_that_is_not_for_nodes_tells_nothing_there():
 
 
 async def test_what_one_node_tells_another_hears_as_a_module_on_the_controller_does(scratch):
-    deep = b'{"a": ' + b"[" * 500 + b"]" * 500 + b"}"
+    deep = b'{"a": ' + b"[" * (MAX_DEPTH - 1) + b"]" * (MAX_DEPTH - 1) + b"}"
     async with bridge_bench(scratch) as bench:
         south = bench.join(HeldLink("south"))
         bench.subscribe(south, "guard/SEEN")

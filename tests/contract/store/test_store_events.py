@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-import pytest
-from store_cases import Desk, at_work, drop, happened, put
+from typing import Any
 
-from corral.domain.events import START, Cursor
+import pytest
+from store_cases import Desk, at_work, drop, happened, put, transaction
+
+from corral.domain.events import DATA_DEPTH, LEFT_OFF, START, Cursor
 from corral.errors import Code, Rejected
 from corral.store.port import Append
+from corral.system.clock import SystemClock
 
 
 async def _refused(desk: Desk, cursor: Cursor) -> None:
@@ -130,3 +133,45 @@ async def test_a_cursor_can_be_had_for_any_number_and_is_one_that_is_accepted(de
         assert await desk.store.cursor_at(0) == events[2].cursor
         assert await desk.store.cursor_at(99) == later.cursor
         assert await desk.store.events(await desk.store.cursor_at(0), limit=10) == [*events[3:], later]
+
+
+def _nested(levels: int) -> Any:
+    value: Any = []
+    for _ in range(levels - 1):
+        value = [value]
+    return value
+
+
+@pytest.mark.trap("T81")
+async def test_a_row_that_is_nested_too_deeply_is_served_without_its_data(desk: Desk) -> None:
+    """Put there past the writer, as by a version that had no limit."""
+    (first,) = (await desk.commit(happened("before"))).events
+    await desk.store.commit_batch(
+        epoch=desk.epoch,
+        batch="poison",
+        at=SystemClock().now(),
+        transactions=[transaction(happened("deep", a=_nested(500)), happened("after", n=1))],
+    )
+    deep, after = await desk.store.events(first.cursor, limit=10)
+    assert (deep.subject, list(deep.data), deep.cursor.sequence) == (
+        "deep",
+        [LEFT_OFF],
+        first.cursor.sequence + 1,
+    )
+    assert (after.subject, after.data) == ("after", {"n": 1})
+
+
+@pytest.mark.trap("T81")
+@pytest.mark.parametrize(
+    "told", [{"a": _nested(DATA_DEPTH)}, {"a": _nested(974)}, {"a": _nested(5000)}, {"a": object()}]
+)
+async def test_what_not_everybody_could_encode_is_refused_to_its_caller_alone(
+    desk: Desk, told: dict[str, Any]
+) -> None:
+    with pytest.raises(Rejected) as refused:
+        await desk.commit(happened("deep", **told))
+    assert refused.value.code is Code.INVALID_FIELD
+    assert not desk.fatal
+    deepest = {"a": _nested(DATA_DEPTH - 1)}
+    (event,) = (await desk.commit(happened("fine", **deepest))).events
+    assert await desk.store.events(START, limit=10) == [event]

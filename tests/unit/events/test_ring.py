@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import msgspec
+import pytest
 from event_cases import AT, event
 from hypothesis import given
 from hypothesis import strategies as st
 
-from corral.controller.events.frames import event_frame
+from corral.controller.events.frames import MAX_FRAME, event_frame
 from corral.controller.events.ring import EventRing, Wanted
-from corral.domain.events import START, Cursor, EventType
+from corral.domain.events import LEFT_OFF, START, Cursor, EventType
 
 ALL = Wanted()
 
@@ -106,3 +107,28 @@ def test_after_a_hole_the_ring_begins_anew_rather_than_to_lie() -> None:
         made.append(event(sequence))
     assert (made.floor.sequence, made.head.sequence, len(made)) == (8, 9, 1)
     assert not made.reaches(2)
+
+
+def _deep() -> list[object]:
+    value: list[object] = []
+    for _ in range(974):
+        value = [value]
+    return value
+
+
+@pytest.mark.trap("T81")
+@pytest.mark.parametrize(
+    "data", [{"a": _deep()}, {"a": object()}, {"a": "x" * MAX_FRAME}, {"a": {1j: 2}}, {"a": "\ud800"}]
+)
+def test_an_event_that_cannot_be_encoded_or_is_too_large_is_kept_without_its_data(
+    data: dict[str, object],
+) -> None:
+    held = ring()
+    held.append(event(1))
+    held.append(event(2, subject="\udfff", **data))
+    held.append(event(3))
+    events, cursor = held.events(0, ALL, limit=10)
+    assert [each.cursor.sequence for each in events] == [1, 2, 3]
+    assert cursor == held.head == Cursor(1, 3)
+    assert list(events[1].data) == [LEFT_OFF]
+    assert held.chunk(0, ALL).body == b"".join(map(event_frame, events))

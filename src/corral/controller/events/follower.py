@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final, Protocol
 
-from corral.controller.events.frames import event_frame, resync_frame
+from corral.controller.events.frames import framed, resync_frame
 from corral.controller.events.ring import EventRing, Wanted
 from corral.domain.events import Cursor, Event
 from corral.errors import Code, CorralError
@@ -59,7 +59,7 @@ class Follower:
         elif self.cursor.sequence < self._ring.floor.sequence:
             return self._resync()  # the log has nothing after it, yet the ring begins later
         wanted = self._wanted
-        return b"".join(event_frame(wanted.shown(event)) for event in events if wanted.accepts(event))
+        return b"".join(framed(wanted.shown(event))[1] for event in events if wanted.accepts(event))
 
     def _resync(self) -> bytes:
         lost, self.cursor = self.cursor, self._ring.head

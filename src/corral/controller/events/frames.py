@@ -6,13 +6,16 @@ import datetime as dt
 from typing import Any, Final
 
 import msgspec
+import structlog
 
-from corral.domain.events import Cursor, Event
+from corral.domain.events import Cursor, Event, without_data
 
 RESYNC_REQUIRED: Final = "RESYNC_REQUIRED"
 """Not an event of the log: it says that the reader's position is gone and what it holds is stale."""
 
+MAX_FRAME: Final = 1024 * 1024
 _ENCODER: Final = msgspec.json.Encoder()
+_log = structlog.get_logger("corral.events")
 
 
 class EventShape(msgspec.Struct, frozen=True, kw_only=True):
@@ -31,8 +34,25 @@ def event_shape(event: Event) -> EventShape:
     )
 
 
+def framed(event: Event) -> tuple[Event, bytes]:
+    """An event and its whole frame, which is encoded once, however many read it. Never raises: data that cannot
+    be encoded, or is too large for a stream, is left off, from the event as well."""
+    try:
+        body = event_frame(event)
+        why = "" if len(body) <= MAX_FRAME else "the event is too large for a stream"
+    except Exception as error:
+        why = "the data of this event cannot be encoded"
+        _log.error(
+            "event.unreadable", cursor=str(event.cursor), type=event.type.value, reason=repr(error)[:500]
+        )
+    if why:
+        event = without_data(event, why)
+        body = event_frame(event)
+    return event, body
+
+
 def event_frame(event: Event) -> bytes:
-    """The whole frame of an event; it is encoded once, however many read it."""
+    """The whole frame of an event that can be encoded."""
     return frame(id=str(event.cursor), event=event.type.value, data=event_shape(event))
 
 

@@ -6,7 +6,7 @@ from typing import Final
 
 import msgspec
 
-from corral.controller.events.frames import event_frame
+from corral.controller.events.frames import framed
 from corral.domain.events import Cursor, Event, EventType
 from corral.domain.sensitive_fields import EVENT_FIELDS, redacted_event
 
@@ -70,8 +70,9 @@ class EventRing:
         self._chunks: dict[tuple[int, Wanted], Chunk] = {}
 
     def append(self, event: Event) -> None:
-        """Take the next event, dropping the oldest ones that no longer fit."""
-        frame = event_frame(event)
+        """Take the next event, dropping the oldest ones that no longer fit. Never raises: one that cannot be
+        encoded, or is too large, is kept without its data."""
+        event, frame = framed(event)
         while self.floor.sequence < self.head.sequence and (
             self.head.sequence - self.floor.sequence >= self._capacity
             or self.bytes + len(frame) > self._capacity_bytes
@@ -152,7 +153,7 @@ class EventRing:
             assert slot is not None, "every sequence between floor and head has a slot"
             if everything or wanted.accepts(slot.event):
                 hides = wanted.redacted and slot.event.type in EVENT_FIELDS
-                frames.append(event_frame(redacted_event(slot.event)) if hides else slot.frame)
+                frames.append(framed(redacted_event(slot.event))[1] if hides else slot.frame)
                 size += len(frames[-1])
                 if size >= _CHUNK_BYTES:
                     cursor = slot.event.cursor

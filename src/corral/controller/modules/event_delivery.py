@@ -27,6 +27,9 @@ _LAG: Final = 1000
 """So far a stored cursor may lag behind events that were not wanted."""
 _SAVE_SECONDS: Final = 0.5
 _RECHECK_SECONDS: Final = 60.0
+_ATTEMPTS: Final = 3
+"""At what cannot be read for a reason of ours, before it is passed over with an `EVENTS_MISSED`."""
+_RETRY_SECONDS: Final = 0.2
 _log = structlog.get_logger("corral.controller.modules.events")
 
 Save = Callable[[Cursor], Awaitable[None]]
@@ -79,14 +82,22 @@ class Deliveries:
             _log.warning("module.cursor_not_stored", module=self.scope.module_id, reason=str(error))
 
     async def _run(self) -> None:
+        failures = 0
         while not self._hub.closed:
             try:
-                if not await self._step():
+                if failures >= _ATTEMPTS:
+                    await self._missed()
+                elif not await self._step():
                     await self._keep(force=True)
                     await self._wait()
+                failures = 0
             except CorralError as error:  # the store; a delivery's own failures are dealt with below
                 _log.warning("module.events_delayed", module=self.scope.module_id, reason=str(error))
                 await asyncio.sleep(error.retry_after or 1.0)
+            except Exception:  # what comes next cannot be read: passed over with a marker, not tried for ever
+                failures += 1
+                _log.exception("module.events_failed", module=self.scope.module_id, after=str(self.cursor))
+                await asyncio.sleep(_RETRY_SECONDS)
 
     async def _wait(self) -> None:
         if self.cursor.sequence >= self._hub.head.sequence:

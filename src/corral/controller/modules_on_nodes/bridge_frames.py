@@ -7,7 +7,7 @@ from typing import Final
 
 import msgspec
 
-from corral.domain.events import Cursor, Event
+from corral.domain.events import LEFT_OFF, Cursor, Event
 from corral.modules.event_handover import BATCH_BYTES, event_body, missed_body
 from corral.modules.event_names import EVENTS_MISSED, name_of
 from corral.wire.v1.link_pb2 import ControllerMessage
@@ -46,7 +46,7 @@ def _payload(event: Event) -> bytes:
     payload = _ENCODER.encode(body)
     if len(payload) <= BATCH_BYTES:
         return payload
-    left_off = {"left_off": "the event is too large for a module"}
+    left_off = {LEFT_OFF: "the event is too large for a module"}
     return _ENCODER.encode(msgspec.structs.replace(body, data=left_off))
 
 

@@ -26,10 +26,11 @@ from corral.controller.modules_on_nodes.log_reader import LogReader, Missed
 from corral.controller.modules_on_nodes.outbox_room import has_room, room
 from corral.controller.modules_on_nodes.ports import ModuleLink
 from corral.controller.modules_on_nodes.wanted_names import WantedNames
-from corral.domain.events import Cursor, EventType
+from corral.domain.events import Cursor, Event, EventType
 from corral.errors import CorralError
 from corral.system.clock import Clock
 from corral.wire import features
+from corral.wire.v1.link_pb2 import ControllerMessage
 
 MAX_TYPES: Final = 500
 """Names that one session may want."""
@@ -37,6 +38,9 @@ POSITION_EVENTS: Final = 1000
 POSITION_SECONDS: Final = 30.0
 """So far, or so long, a place that was told may lag behind events which the node does not want."""
 _RETRY_SECONDS: Final = 1.0
+_ATTEMPTS: Final = 3
+"""At what cannot be read for a reason of ours, before the node is told that it missed it."""
+_FAILED_SECONDS: Final = 0.2
 _log = structlog.get_logger("corral.controller.bridge")
 
 
@@ -66,6 +70,7 @@ class EventForwarder:
         self._positions = features.MODULES in link.facts.features
         self._place_due = False
         self._idle = False
+        self._failures = 0
         self._told = hub.head
         self._told_at = clock.monotonic()
         self._task: asyncio.Task[None] | None = None
@@ -146,8 +151,12 @@ class EventForwarder:
             await asyncio.sleep(error.retry_after or _RETRY_SECONDS)
         except Exception:
             _log.exception("bridge.events_failed", node=self._link.facts.node_id)
-            await asyncio.sleep(_RETRY_SECONDS)
+            self._failures += 1
+            if self._failures >= _ATTEMPTS:
+                self._pass_over()
+            await asyncio.sleep(_FAILED_SECONDS)
         else:
+            self._failures = 0
             if moved:
                 await asyncio.sleep(0)  # the others' turn
             else:
@@ -185,8 +194,21 @@ class EventForwarder:
             self._tell_missed(replay.reader.cursor, until)
             done = True
         if done:
-            self._replays.popleft()
-            self._wanted.add(replay.names, since=until.sequence)
+            self._caught_up(until)
+
+    def _caught_up(self, until: Cursor) -> None:
+        replay = self._replays.popleft()
+        self._wanted.add(replay.names, since=until.sequence)
+
+    def _pass_over(self) -> None:
+        """Go on after what cannot be read, with a word to the node, instead of trying it for ever."""
+        self._failures = 0
+        if self._replays:
+            self._tell_missed(self._replays[0].reader.cursor, self._main.cursor)
+            self._caught_up(self._main.cursor)
+        else:
+            lost, self._main = self._main.cursor, self._reader(self._hub.head)
+            self._tell_missed(lost, self._main.cursor)
 
     async def _forward(self, reader: LogReader, wanted: WantedNames, *, until: Cursor | None) -> bool:
         """One stretch of the log, as far as there is room for it; whether `until` is reached. Names may come
@@ -198,11 +220,19 @@ class EventForwarder:
             if not has_room(self._link):
                 return False
             if wanted.accepts(event):
-                self._link.send(self._frames.of(event))
+                self._link.send(self._frame(event, after=reader.cursor))
                 self._note_told(event.cursor)
             reader.cursor = event.cursor
         reader.cursor = looked
         return until is not None and looked.sequence >= until.sequence
+
+    def _frame(self, event: Event, *, after: Cursor) -> ControllerMessage:
+        """One that cannot be told is missed, and says so; the others go on."""
+        try:
+            return self._frames.of(event)
+        except Exception:
+            _log.exception("bridge.event_unreadable", node=self._link.facts.node_id, cursor=str(event.cursor))
+            return missed_frame(lost=after, until=event.cursor, at=self._clock.now())
 
     # places
 

@@ -15,12 +15,11 @@ from corral.domain.module_manifest import ModuleHost
 from corral.domain.module_records import PackageRecord
 from corral.errors import Rejected
 from corral.modules.event_names import check_published
-from corral.modules.event_publishing import DATA_BYTES, SUBJECT_MAX
+from corral.modules.event_publishing import DATA_BYTES, SUBJECT_MAX, encoded_data
 from corral.wire.v1.module_pb2 import EventPublish
 
 _TEXT: Final = 80
 _AHEAD: Final = dt.timedelta(minutes=5)
-_MARGIN: Final = 200
 _DECODER: Final = msgspec.json.Decoder(dict[str, Any])
 _log = structlog.get_logger("corral.controller.bridge")
 
@@ -73,17 +72,13 @@ def _objection(told: EventPublish, record: PackageRecord | None) -> str:
 
 def _data(payload: bytes) -> dict[str, Any] | None:
     """None for what is none, and for what could not be stored: an event that nobody can encode would keep
-    all that the node reports from being taken in. Depth is judged with a margin, for encoders that are called
-    from further down."""
+    all that the node reports from being taken in."""
     if len(payload) > DATA_BYTES:
         return None
     try:
         data = _DECODER.decode(payload or b"{}")
-        nested: object = data
-        for _ in range(_MARGIN):
-            nested = [nested]
-        msgspec.msgpack.encode(nested)
-    except (ValueError, OverflowError, RecursionError):
+        encoded_data(data)
+    except (Rejected, ValueError, RecursionError):
         return None
     return data
 

@@ -93,13 +93,22 @@ class NodeSubscription:
     async def _run(self) -> None:
         while True:
             self._woken.clear()
-            if self._at >= self._ring.head:
-                await self._woken.wait()
-            elif self._at < self._ring.floor:
-                await self._catch_up()
-            else:
-                found, self._at = self._ring.after(self._at, self.wanted, limit=BATCH)
-                await self._handover.deliver([self._body(content) for content in found])
+            before = self._at
+            try:
+                await self._step()
+            except Exception:
+                _log.exception("module.events_failed", module=self._scope.module_id, after=self._cursor)
+                if self._at == before:  # what cannot be read is passed over, not tried for ever
+                    self._at = self._ring.head
+
+    async def _step(self) -> None:
+        if self._at >= self._ring.head:
+            await self._woken.wait()
+        elif self._at < self._ring.floor:
+            await self._catch_up()
+        else:
+            found, self._at = self._ring.after(self._at, self.wanted, limit=BATCH)
+            await self._handover.deliver([self._body(content) for content in found])
 
     def _body(self, content: Event | Gap) -> WeighedEvent:
         if isinstance(content, Gap):

@@ -6,11 +6,9 @@ import contextlib
 from collections.abc import AsyncIterator, Sequence
 from typing import Any, Final
 
-import msgspec
-
 from corral.domain.events import Cursor, Event
 from corral.domain.ids import Epoch
-from corral.store.event_rows import event_type
+from corral.store.event_rows import read_event
 from corral.store.port import Change, Document, Entry, Head, Snapshot
 from corral.store.positions import check_commit, check_cursor
 from corral.store.postgres.faults import translated
@@ -190,10 +188,4 @@ def _document(row: Any) -> Document:
 
 def _event(row: Any) -> Event:
     sequence, epoch, kind, subject, at, data = row
-    return Event(
-        cursor=Cursor(epoch, sequence),
-        type=event_type(kind),
-        subject=subject,
-        at=at,
-        data=msgspec.json.decode(data),
-    )
+    return read_event(cursor=Cursor(epoch, sequence), type=kind, subject=subject, at=at, data=data)

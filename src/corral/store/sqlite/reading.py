@@ -11,7 +11,7 @@ import msgspec
 
 from corral.domain.events import Cursor, Event
 from corral.domain.ids import Epoch
-from corral.store.event_rows import event_type
+from corral.store.event_rows import read_event
 from corral.store.port import Change, Document, Entry, Head, Snapshot
 from corral.store.positions import check_commit, check_cursor
 from corral.store.sqlite.faults import translated
@@ -210,10 +210,6 @@ def _document(row: Any) -> Document:
 
 def _event(row: Any) -> Event:
     sequence, epoch, kind, subject, at, data = row
-    return Event(
-        cursor=Cursor(epoch, sequence),
-        type=event_type(kind),
-        subject=subject,
-        at=from_microseconds(at),
-        data=msgspec.json.decode(data),
+    return read_event(
+        cursor=Cursor(epoch, sequence), type=kind, subject=subject, at=from_microseconds(at), data=data
     )
