@@ -65,6 +65,20 @@ def first_incarnation(number: int) -> Incarnation:
     return Incarnation(number * RESTARTS_PER_START)
 
 
+NODE_STARTS: Final = 2**52
+"""Starts that a node has to number itself, because its controller does not, have numbers from here on: no store
+ever counts so far."""
+
+
+def node_incarnation(now_ms: int, *, after: Incarnation | None) -> Incarnation:
+    """The incarnation of a start that nobody numbered: by the node's clock, so that it is new also where nothing is
+    known of the runs before, and above the last run that is."""
+    number = NODE_STARTS + max(0, now_ms)
+    if after is not None:
+        number = max(number, after // RESTARTS_PER_START + 1)
+    return first_incarnation(number)
+
+
 def restart_incarnation(current: Incarnation) -> Incarnation | None:
     """The next run of the same start; None when its numbers are used up."""
     following = current + 1

@@ -16,15 +16,16 @@ LOG_LEVEL: Final = "log-level"
 DATA: Final = "data"
 """Bulk transfer by DataService on a second channel."""
 CONSOLE: Final = "console"
-"""Console batches with offsets and acknowledgements, and queries; else one ConsoleOutput a line."""
+"""Console batches with offsets and acknowledgements, queries, and acknowledgements of commands; else one
+ConsoleOutput a line, and a command that was sent was accepted."""
 TEMPLATES: Final = "templates"
 """Template versions by hash, manifests and deltas, bundles of contents, saving files back; else whole
 TemplateData frames. Needs DATA."""
 WORKLOAD: Final = "workload"
 """The controller hands on what workloads say about themselves."""
 FILES: Final = "files"
-"""A walk of an instance's files may begin beneath a path and go on where another ended, a read may begin at
-an offset; else whole walks, and files from their beginning."""
+"""Looking into an instance's files: a walk may begin beneath a path and go on where another ended, a read may begin
+at an offset; else nobody is asked for files."""
 
 MODULES: Final = "modules"
 """Module sets with intents and settings in the handshake, offers in place of inline archives, orders to

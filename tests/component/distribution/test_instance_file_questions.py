@@ -167,40 +167,8 @@ async def test_the_end_of_a_term_ends_its_questions(depot):
 
 
 # --- daemons as published -------------------------------------------------------------------------
-async def test_a_published_daemon_lists_everything_and_the_path_is_picked_here(depot):
-    talker, id = await ready(depot, features=[])
-    walk = walking(depot, id, "logs", 1)
-    question = await asked_to_walk(talker)
-    assert (question.max_entries, question.path) == (10_000, "")
-    directory = FileEntry(path="logs", is_dir=True)
-    await tell_tree(talker, question, directory, "logs/a", "logs/b", "logs-2/c", "other")
-    listing = await walk
-    assert (listed(listing), listing.truncated) == (["logs/a"], True)
-    walk = walking(depot, id)
-    await tell_tree(talker, await asked_to_walk(talker), directory, "logs/a")
-    assert [(entry.path, entry.kind) for entry in (await walk).entries] == [
-        ("logs", "directory"),
-        ("logs/a", "file"),
-    ]
-
-
-async def test_a_path_that_a_published_daemon_does_not_list_is_missing_or_out_of_its_reach(depot):
-    talker, id = await ready(depot, features=[])
-    for entries, truncated, code in (
-        (["other"], False, Code.NOT_FOUND),
-        (["other"], True, Code.NOT_SUPPORTED),
-        (["logs"], False, Code.PATH_REFUSED),
-    ):
-        walk = walking(depot, id, "logs")
-        await tell_tree(talker, await asked_to_walk(talker), *entries, truncated=truncated)
-        assert (await failure(walk)).code is code
-
-
-async def test_a_published_daemon_reads_from_the_beginning_as_far_as_it_goes(depot):
-    talker, id = await ready(depot, features=[])
-    read = reading(depot, id, "a", 3, 4)
-    question = await asked_to_read(talker)
-    assert (question.max_bytes, question.offset) == (7, 0)
-    await tell_content(talker, question, b"0123456", total_size_bytes=10)
-    assert (await read).content == b"3456"
-    assert (await failure(reading(depot, id, "a", 256 * 1024, 1))).code is Code.NOT_SUPPORTED
+async def test_a_published_daemon_is_not_asked_for_files_and_that_is_said_at_once(depot):
+    _, id = await ready(depot, features=[])
+    for asking in (walking(depot, id, "logs"), reading(depot, id, "a", 3, 4)):
+        assert (await failure(asking)).code is Code.NOT_SUPPORTED
+    assert depot.term.distribution._files._open == {}

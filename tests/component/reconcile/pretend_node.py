@@ -50,6 +50,8 @@ class PretendNode:
         self.on_start: Callable[[wire.StartInstance], wire.StartInstanceAck | None] | None = None
         self.deaf = False
         self.slow_stops = False
+        self.acknowledges = True
+        """Of commands: those who speak the published protocol only do not."""
         self._handshake = handshake
         self._spool: dict[int, DaemonMessage] = {}
         self._written = 0
@@ -137,7 +139,8 @@ class PretendNode:
                     await self._stop(message.stop_instance)
             case "send_command":
                 self.commands.append(message.send_command)
-                await self._command(message.send_command)
+                if self.acknowledges:
+                    await self._command(message.send_command)
 
     # orders
 

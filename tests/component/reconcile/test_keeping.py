@@ -191,6 +191,17 @@ async def test_a_command_reaches_the_instance_and_a_refusal_its_sender(fleet):
     assert "17" in str(refused.value)
 
 
+async def test_a_daemon_without_acknowledgements_has_accepted_the_command_that_was_sent(fleet):
+    await fleet.begin()
+    node = await fleet.node("n1", features=[])
+    node.acknowledges = False
+    await fleet.group(min=1)
+    await fleet.running(1)
+    await fleet.controller.call("POST", "/api/v1/instances/lobby-1/command", {"command": "say hi"})
+    await eventually(lambda: [command.command for command in node.commands] == ["say hi"])
+    assert (await fleet.events("INSTANCE_COMMAND"))[0]["data"]["line"] == "say hi"
+
+
 async def test_settling_waits_for_a_state_and_gives_up_in_time(fleet):
     await fleet.begin()
     node = await fleet.node("n1")

@@ -20,7 +20,8 @@ from corral.wire.v1.node_pb2 import Handshake, HandshakeAck
 class OrderingController:
     """Greets whoever comes, hears everything, says what it is given."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, features: tuple[str, ...] = FEATURES) -> None:
+        self.features = features
         self.greetings: list[Handshake] = []
         self.heard: list[DaemonMessage] = []
         self.orders: asyncio.Queue[ControllerMessage] = asyncio.Queue()
@@ -32,7 +33,7 @@ class OrderingController:
             heartbeat_interval_ms=60_000,
             protocol_version=PROTOCOL_VERSION,
             protocol_compatible=True,
-            features=FEATURES,
+            features=self.features,
             epoch=1,
         )
         await context.write(ControllerMessage(handshake_ack=ack, epoch=1))

@@ -13,7 +13,7 @@ import msgspec
 from corral.controller.distribution.ports import NodeLink, NodeLinks, offline
 from corral.controller.sessions.node_answers import answer_of, dismiss
 from corral.domain.file_bounds import MOST_BYTES, MOST_ENTRIES
-from corral.domain.file_paths import beneath, check_path
+from corral.domain.file_paths import check_path
 from corral.domain.ids import NodeId
 from corral.domain.instance_records import InstanceRecord
 from corral.domain.spec import invalid
@@ -60,7 +60,7 @@ class _Question(msgspec.Struct, frozen=True, kw_only=True):
 
 class InstanceFileQuestions:
     """What was asked and is not yet answered. Every question has a deadline and ends with its session:
-    NODE_OFFLINE, TIMEOUT, RATE_LIMITED, or the node's own code."""
+    NODE_OFFLINE, NOT_SUPPORTED, TIMEOUT, RATE_LIMITED, or the node's own code."""
 
     def __init__(self, *, links: NodeLinks, entropy: Entropy, seconds: float = ANSWER_SECONDS) -> None:
         self._links = links
@@ -77,8 +77,6 @@ class InstanceFileQuestions:
             raise invalid("limit", f"{limit} is not possible", f"ask for 1 to {MOST_ENTRIES}")
         async with _deadline(record.node, self._seconds):
             link = self._link(record.node)
-            if features.FILES not in link.facts.features:
-                return await self._plain_walk(link, record, path, limit=limit)
             return await self._full_walk(link, record, path, limit=limit)
 
     async def read(self, record: InstanceRecord, path: str, *, offset: int, length: int) -> FilePart:
@@ -90,8 +88,6 @@ class InstanceFileQuestions:
             raise invalid("length", f"{length} is not possible", f"ask for 1 to {MOST_BYTES} bytes")
         async with _deadline(record.node, self._seconds):
             link = self._link(record.node)
-            if features.FILES not in link.facts.features:
-                return await self._plain_read(link, record, path, offset=offset, length=length)
             told = await self._read(link, record, path, offset=offset, length=length)
             return FilePart(content=told.content[:length], size=max(told.total_size_bytes, 0))
 
@@ -129,20 +125,6 @@ class InstanceFileQuestions:
                 return FileListing(entries=tuple(found), truncated=tree.truncated)
             after = tree.next
 
-    async def _plain_walk(
-        self, link: NodeLink, record: InstanceRecord, path: str, *, limit: int
-    ) -> FileListing:
-        """A published daemon tells everything or its first part; what is beneath the path is picked here."""
-        tree = await self._walk(link, record, limit=MOST_ENTRIES if path else limit)
-        listed = [entry for entry in tree.entries if not path or beneath(entry.path, path)]
-        if path and not listed:
-            raise _unfindable(record, path) if tree.truncated else _missing(record, path)
-        chosen = [entry for entry in listed if entry.path != path]
-        if path and not chosen and not listed[0].is_dir:
-            raise Rejected(Code.PATH_REFUSED, f"'{path}' is no directory", field="path")
-        kept = tuple(_entry(entry) for entry in chosen[:limit])
-        return FileListing(entries=kept, truncated=tree.truncated or len(kept) < len(chosen))
-
     async def _walk(
         self, link: NodeLink, record: InstanceRecord, *, limit: int, path: str = "", after: bytes = b""
     ) -> wire.InstanceFileTree:
@@ -160,19 +142,6 @@ class InstanceFileQuestions:
         return await self._ask(link, record.node, wire.InstanceFileTree, message)
 
     # reads
-
-    async def _plain_read(
-        self, link: NodeLink, record: InstanceRecord, path: str, *, offset: int, length: int
-    ) -> FilePart:
-        """A published daemon reads from the beginning."""
-        if offset + length > MOST_BYTES:
-            raise Rejected(
-                Code.NOT_SUPPORTED,
-                f"the daemon of node '{record.node}' reads no further than {MOST_BYTES} bytes into a file",
-                hint="update it",
-            )
-        told = await self._read(link, record, path, offset=0, length=offset + length)
-        return FilePart(content=told.content[offset : offset + length], size=max(told.total_size_bytes, 0))
 
     async def _read(
         self, link: NodeLink, record: InstanceRecord, path: str, *, offset: int, length: int
@@ -196,6 +165,12 @@ class InstanceFileQuestions:
         link = self._links.find(node_id)
         if link is None:
             raise offline(node_id)
+        if features.FILES not in link.facts.features:
+            raise Rejected(
+                Code.NOT_SUPPORTED,
+                f"the daemon of node '{node_id}' cannot be asked for files",
+                hint="update it",
+            )
         return link
 
     async def _ask(
@@ -250,20 +225,8 @@ def _time(milliseconds: int) -> dt.datetime | None:
         return None
 
 
-def _missing(record: InstanceRecord, path: str) -> Rejected:
-    return Rejected(Code.NOT_FOUND, f"instance '{record.id}' has no '{path}'", field="path")
-
-
-def _unfindable(record: InstanceRecord, path: str) -> Rejected:
-    return Rejected(
-        Code.NOT_SUPPORTED,
-        f"the daemon of node '{record.node}' lists only the first files of '{record.id}', none in '{path}'",
-        hint="update it",
-    )
-
-
 def _refusal(node_id: NodeId, error: str) -> CorralError:
-    """A published daemon writes what it likes; ours puts a code in front."""
+    """The node's own words, under the code in front of them."""
     name, colon, text = error.partition(": ")
     code = Code.__members__.get(name) if colon else None
     if code is None:

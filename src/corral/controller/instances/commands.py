@@ -7,12 +7,14 @@ from typing import Final
 
 from corral.controller.ledger import Actor, Ledger
 from corral.controller.sessions.registry import Sessions
+from corral.controller.sessions.session import Session
 from corral.domain.events import Draft, EventType
 from corral.domain.ids import NodeId
 from corral.domain.instance_records import InstanceRecord
 from corral.domain.instance_states import InstanceState
 from corral.errors import Code, CorralError, Rejected, Retryable
 from corral.system.entropy import Entropy, new_id
+from corral.wire import features
 from corral.wire.v1.instance_pb2 import SendCommand, SendCommandAck
 from corral.wire.v1.link_pb2 import ControllerMessage
 
@@ -55,7 +57,7 @@ class Commands:
                     retry_after=5.0,
                 )
             async with asyncio.timeout(timeout):
-                ack = await answer
+                ack = await self._taken(session, answer)
         except TimeoutError:
             raise Retryable(
                 Code.TIMEOUT,
@@ -68,6 +70,20 @@ class Commands:
             raise _refusal(ack)
         data = {"line": line, "by": actor.name, "incarnation": record.incarnation, "group": record.group}
         await self._ledger.commit(Draft(type=EventType.INSTANCE_COMMAND, subject=id, data=data))
+
+    @staticmethod
+    async def _taken(session: Session, answer: asyncio.Future[SendCommandAck]) -> SendCommandAck:
+        """A daemon without acknowledgements of commands has accepted what was written to its stream."""
+        if features.CONSOLE in session.facts.features:
+            return await answer
+        if await session.outbox.written(session.outbox.accepted):
+            return SendCommandAck(accepted=True)
+        raise Retryable(
+            Code.NODE_OFFLINE,
+            f"the session of node '{session.facts.node_id}' ended",
+            hint="the line may have arrived; look at the console",
+            retry_after=5.0,
+        )
 
     def answered(self, node_id: NodeId, ack: SendCommandAck) -> None:
         """A node answered; only the one that was asked may."""

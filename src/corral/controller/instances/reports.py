@@ -14,7 +14,7 @@ import msgspec
 
 from corral.controller.instances.endings import end_run
 from corral.controller.instances.starts import reserve, settled_home
-from corral.controller.instances.wire_values import RunReport, cut, exit_record, tail_of
+from corral.controller.instances.wire_values import RunReport, cut, exit_record, published_exit, tail_of
 from corral.controller.instances.workspace import Workspace
 from corral.domain.events import EventType
 from corral.domain.ids import GroupName, Incarnation, InstanceId, NodeId, same_start
@@ -188,10 +188,8 @@ def fold_crash(ws: Workspace, node: NodeId, report: CrashReport) -> Stray | None
     id = f"{report.instance_id}.{incarnation}"
     if not report.instance_id or not report.group or ws.crash(id) is not None:
         return None
-    status = report.exit if report.HasField("exit") else None
+    status = report.exit if report.HasField("exit") else published_exit(report.exit_code)
     exit = exit_record(status, crashed=True, crash_class=report.crash_class, now=ws.now)
-    if status is None:
-        exit = msgspec.structs.replace(exit, known=True, code=report.exit_code, outcome="crashed")
     ws.put_crash(
         CrashRecord(
             id=id,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import signal
 from collections.abc import Sequence
 from typing import Final
 
@@ -25,6 +26,9 @@ _WORDS: Final = 100
 _WORD: Final = 300
 _ABOUT_MODULES: Final = 65_536
 """Characters in one record; what is beyond is named without its words."""
+
+_SIGNALLED: Final = 128
+_SIGNALS: Final = frozenset(signal.valid_signals()) & frozenset(signal.Signals)
 
 _STATES: Final = {
     value: InstanceState(name.removeprefix("INSTANCE_STATE_"))
@@ -163,6 +167,18 @@ def exit_record(
         summary=status.summary[:_TEXT],
         ended_at=moment(status.ended_at_ms) or now,
     )
+
+
+def published_exit(exit_code: int) -> wire.ExitStatus:
+    """The status that a crash report of a published daemon means: it has a code alone, as a shell says it, with 128
+    and the signal for a run that a signal ended."""
+    number = exit_code - _SIGNALLED
+    if number not in _SIGNALS:
+        return wire.ExitStatus(
+            known=True, code=exit_code, outcome="crashed", summary=f"exited with code {exit_code}"
+        )
+    summary = f"was ended by {signal.Signals(number).name}"
+    return wire.ExitStatus(known=True, signal=number, outcome="crashed", summary=summary)
 
 
 def leased_ports(message: wire.RunningInstance) -> tuple[LeasedPort, ...]:

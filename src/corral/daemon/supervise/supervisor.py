@@ -11,6 +11,7 @@ import contextlib
 from collections.abc import Callable
 from typing import Final
 
+import msgspec
 import structlog
 
 from corral.daemon.prepare.stages import VALIDATION
@@ -22,7 +23,7 @@ from corral.daemon.supervise.run import Run
 from corral.daemon.supervise.run_files import FailedStart, Intent, StopOrder
 from corral.daemon.supervise.services import Services
 from corral.daemon.supervise.wire_forms import running_instance
-from corral.domain.ids import RESTARTS_PER_START
+from corral.domain.ids import RESTARTS_PER_START, node_incarnation
 from corral.domain.instance_records import live
 from corral.errors import Code, CorralError, Rejected, Retryable
 from corral.wire.v1.instance_pb2 import RunningInstance
@@ -71,8 +72,13 @@ class Supervisor:
 
     def start(self, order: StartOrder, *, begun: Callable[[Run], None]) -> Run:
         """Begin this run, or find it begun already; `begun` is called in the first case only, when its
-        start has succeeded or failed. Refusal when the id is taken by another run."""
+        start has succeeded or failed. Refusal when the id is taken by another run. An order without an
+        incarnation is for the run that is there; when that has ended, a new one begins."""
         existing = self._instances.get(order.instance_id)
+        if not order.incarnation:
+            if existing is not None and not existing.current.ended:
+                return existing.current
+            order = self._numbered(order, existing)
         if existing is not None:
             present = existing.current
             if present.order.incarnation == order.incarnation:
@@ -84,6 +90,11 @@ class Supervisor:
         self._instances[order.instance_id] = instance
         instance.start()
         return instance.current
+
+    def _numbered(self, order: StartOrder, existing: Instance | None) -> StartOrder:
+        last = existing.current.order.incarnation if existing is not None else None
+        number = node_incarnation(self._services.now_ms(), after=last)
+        return msgspec.structs.replace(order, incarnation=number)
 
     def _refuse_other(self, present: Run, existing: Instance, order: StartOrder) -> None:
         state = f"is {present.state} as run {present.order.incarnation}"

@@ -12,6 +12,7 @@ from corral.daemon.probes.players import PlayerCount
 from corral.daemon.supervise.run_files import FailedStart, Outcome
 from corral.domain.instance_states import InstanceState
 from corral.errors import CorralError
+from corral.sdk.runtime import RunExit
 from corral.wire.v1.instance_pb2 import (
     CrashReport,
     ExitStatus,
@@ -100,7 +101,7 @@ def crash_report(run: RunView, outcome: Outcome, tail: Sequence[str]) -> DaemonM
         crash_report=CrashReport(
             instance_id=run.order.instance_id,
             group=run.order.group,
-            exit_code=exit.code if exit else 0,
+            exit_code=_published_code(exit),
             log_tail=tail,
             uptime_ms=outcome.uptime_ms,
             incarnation=run.order.incarnation,
@@ -114,6 +115,13 @@ def crash_report(run: RunView, outcome: Outcome, tail: Sequence[str]) -> DaemonM
             started_at_ms=outcome.started_at_ms,
         )
     )
+
+
+def _published_code(exit: RunExit | None) -> int:
+    """As a shell says it: the code, or 128 and the signal."""
+    if exit is None:
+        return 0
+    return 128 + exit.signal if exit.signal else exit.code
 
 
 def exit_status(outcome: Outcome | None) -> ExitStatus | None:
