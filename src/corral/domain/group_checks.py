@@ -12,6 +12,7 @@ from corral.domain.groups import (
     RUNTIMES,
     SIGNALS,
     GroupSpec,
+    Isolation,
 )
 from corral.domain.ids import group_name, node_id
 from corral.domain.probe_checks import check_probes
@@ -23,6 +24,8 @@ from corral.errors import Code, unknown_choice
 _MAX_ARGUMENT: Final = 128 * 1024
 _MAX_NAME: Final = 56
 """So that `NAME-NUMBER` is a valid instance id."""
+_MAX_USER: Final = 64
+_LAST_UID: Final = 4_294_967_294
 _ADDRESS: Final = re.compile(r"(?:[A-Za-z0-9._:\[\]-]|%[A-Z][A-Z0-9_]*%)*")
 
 
@@ -36,6 +39,7 @@ def check_group(spec: GroupSpec) -> GroupSpec:
     if not spec.command and spec.jvm is None:
         raise invalid("command", "a group needs a command, or a jvm", 'for example ["python3", "server.py"]')
     _check_texts(spec)
+    _check_user(spec)
     if spec.max is not None and spec.max < spec.min:
         raise invalid("max", f"max {spec.max} is less than min {spec.min}", "raise max, or leave it out")
     _check_ports(spec)
@@ -85,6 +89,23 @@ def _check_text(field: str, value: str) -> None:
         raise invalid(field, "it holds a NUL character", "leave it out")
     if len(value.encode(errors="surrogatepass")) > _MAX_ARGUMENT:
         raise invalid(field, "it is longer than 128 KiB", "put long values into a file")
+
+
+def _check_user(spec: GroupSpec) -> None:
+    """What no node could ever run as; which accounts there are, and which it lends, its node knows."""
+    user = spec.run_as
+    if len(user) > _MAX_USER or not user.isprintable() or any(mark in user for mark in ":/ "):
+        raise invalid(
+            "run_as", f"{user[:_MAX_USER]!r} is no user name", f"use at most {_MAX_USER} characters"
+        )
+    if user.isdecimal() and (not user.isascii() or int(user) > _LAST_UID):
+        raise invalid("run_as", f"there is no user id {user}", "name an account of the node")
+    if user and spec.isolate is Isolation.UID:
+        raise invalid(
+            "isolate",
+            "`uid` gives each instance a user of its own, and run_as names one",
+            "leave one of them out",
+        )
 
 
 def _check_ports(spec: GroupSpec) -> None:

@@ -89,8 +89,13 @@ class CrashLoopSpec(Spec, frozen=True, kw_only=True):
 
 
 class Isolation(enum.StrEnum):
-    SHARED = "shared"
+    """Whether each instance has a user of its own."""
+
+    AUTO = "auto"
+    """`uid` where the node can and the group names no `run_as`, else `shared`; the node decides."""
     UID = "uid"
+    SHARED = "shared"
+    """All of them run as `run_as`: they can read, change and signal each other."""
 
 
 class StdinMode(enum.StrEnum):
@@ -148,7 +153,7 @@ class GroupSpec(Spec, frozen=True, kw_only=True):
     """Only on these nodes; empty: on any."""
     node_labels: dict[str, str] = msgspec.field(default_factory=dict)
     run_as: str = ""
-    isolate: Isolation = Isolation.SHARED
+    isolate: Isolation = Isolation.AUTO
     stdin: StdinMode = StdinMode.FIFO
     tty: bool = False
     line_buffered: bool = False

@@ -39,6 +39,8 @@ class RunSpec(msgspec.Struct, frozen=True, kw_only=True):
     """Absolute; holds the run's own files and its console; made by the caller, mode 0700."""
     run_as: str = ""
     """A user name or number; empty: the daemon's own user."""
+    groups: tuple[int, ...] = ()
+    """The supplementary groups of `run_as` that it keeps; it has no other ones."""
     stdin: str = "fifo"
     """`fifo`, or `none` for an end of file at once."""
     tty: bool = False

@@ -284,16 +284,26 @@ class InstancesSection(Section, frozen=True, kw_only=True):
     run_as: Annotated[
         str, Meta(max_length=64), _says("User of workloads whose group names none, when the daemon is root.")
     ] = "corral-run"
+    allowed_users: Annotated[
+        tuple[str, ...],
+        _says(
+            "Accounts that a group may name in `run_as`, beside `instances.run_as`; root needs `allow_root`."
+        ),
+    ] = ()
+    allowed_groups: Annotated[
+        tuple[str, ...],
+        _says("Supplementary groups that workloads keep, where their account is in them; empty: none."),
+    ] = ()
     allow_root: Annotated[bool, _says("Let a group say `run_as: root`.")] = False
     development: Annotated[
         bool, _says("Run workloads as the daemon's own user, root included; what `corral up` does.")
     ] = False
     first_uid: Annotated[
-        int, Meta(ge=1, le=4_294_967_293), _says("First user id for `isolate: uid`, one an instance.")
-    ] = 200_000
-    last_uid: Annotated[int, Meta(ge=1, le=4_294_967_293), _says("Last user id for `isolate: uid`.")] = (
-        265_535
-    )
+        int, Meta(ge=1, le=4_294_967_293), _says("First user id of instances with one of their own.")
+    ] = 1_900_000_000
+    last_uid: Annotated[
+        int, Meta(ge=1, le=4_294_967_293), _says("Last user id of instances with one of their own.")
+    ] = 1_900_065_535
     cgroups: Annotated[str, _says("Control groups: auto, systemd, v2, v1 or none.")] = "auto"
     cgroup_root: Annotated[
         str, Meta(max_length=4096), _says("Path within the hierarchy; empty: `corral` at its top.")

@@ -45,13 +45,35 @@ async def test_it_runs_as_that_user_and_no_other(house: ProcessHouse) -> None:
     own_directory(house, spec.directory, NOBODY.pw_uid)
     handle = await house.provider.start(spec)
     assert (await house.provider.wait_empty(handle)).code == 0
-    groups = os.getgrouplist("nobody", NOBODY.pw_gid)
     lines = console_bytes(spec.run_directory).decode().split("\n")
     assert lines[:2] == [str(NOBODY.pw_uid), str(NOBODY.pw_gid)]
-    assert sorted(map(int, lines[2].split())) == sorted(groups)
+    assert lines[2] == str(NOBODY.pw_gid)
     assert lines[3:] == ["x", ""]
     made = pathlib.Path(spec.directory, "here").stat()
     assert (made.st_uid, made.st_mode & 0o777) == (NOBODY.pw_uid, 0o640)
+
+
+async def test_it_has_its_own_group_and_those_that_are_listed(house: ProcessHouse) -> None:
+    accounts = (
+        (entry.pw_name, others)
+        for entry in pwd.getpwall()
+        if entry.pw_uid and (others := set(os.getgrouplist(entry.pw_name, entry.pw_gid)) - {entry.pw_gid})
+    )
+    name, others = next(accounts, ("", set[int]()))
+    if not name:
+        pytest.skip("no account of this host is in a second group")
+    own, listed = pwd.getpwnam(name).pw_gid, min(others)
+    for groups, expected in (((), {own}), ((listed,), {own, listed})):
+        spec = house.spec("id", "-G", run_as=name, groups=groups, directory="/")
+        await house.provider.wait_empty(await house.provider.start(spec))
+        assert set(map(int, console_bytes(spec.run_directory).split())) == expected
+
+
+async def test_a_number_that_means_no_user_is_refused(house: ProcessHouse) -> None:
+    for number in ("4294967295", "4294967296", "9" * 5000):
+        error = await refused(house, "true", run_as=number, directory="/")
+        assert error.code is Code.RUN_AS_REFUSED
+        assert len(str(error)) < 500
 
 
 async def test_a_number_is_a_user_too(house: ProcessHouse) -> None:

@@ -287,12 +287,32 @@ async def test_without_its_user_a_start_is_refused_with_what_makes_it(scratch):
     node = SupervisedNode(scratch / "node", settings=with_settings(development=False, run_as="corral-nobody"))
     await node.open()
     try:
-        ack = await node.start("one", workloads.silent())
+        ack = await node.start("one", workloads.silent(), isolate="shared")
         assert (ack.error_code, ack.failure_disposition) == ("RUN_AS_REFUSED", PERMANENT)
         assert "useradd" in ack.error_message
         ack = await node.start("two", workloads.silent(), run_as="root")
         assert ack.error_code == "RUN_AS_REFUSED"
         assert "allow_root" in ack.error_message
+    finally:
+        await node.clear()
+
+
+@pytest.mark.trap("T63")
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
+async def test_nobody_can_name_the_user_of_an_isolated_instance(scratch):
+    """What a group that reads its neighbour's files and token would have to say."""
+    settings = with_settings(development=False, run_as="nobody", first_uid=210_000, last_uid=210_010)
+    node = SupervisedNode(scratch / "node", settings=settings)
+    scratch.chmod(0o711)
+    await node.open()
+    try:
+        ack = await node.start("one", TELLING_ITS_USER)
+        assert ack.accepted, ack.error_message
+        await node.says("one", "uid 210000")
+        for id, user in (("two", "210000"), ("three", "games"), ("four", "9" * 5000), ("five", "4294967295")):
+            ack = await node.start(id, workloads.silent(), run_as=user)
+            assert (ack.error_code, ack.failure_disposition) == ("RUN_AS_REFUSED", PERMANENT)
+            assert (await node.settled(id)).outcome.failed_start.stage == "VALIDATION"
     finally:
         await node.clear()
 

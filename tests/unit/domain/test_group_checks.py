@@ -65,6 +65,14 @@ def test_a_group_with_everything_is_taken_and_its_document_is_read_again():
 
 BAD: list[tuple[dict[str, Any], Code, str]] = [
     ({"command": []}, Code.INVALID_FIELD, "command"),
+    ({"run_as": "9" * 5000}, Code.INVALID_FIELD, "run_as"),
+    ({"run_as": "u" * 65}, Code.INVALID_FIELD, "run_as"),
+    ({"run_as": "4294967295"}, Code.INVALID_FIELD, "run_as"),
+    ({"run_as": "4294967296"}, Code.INVALID_FIELD, "run_as"),
+    ({"run_as": "٣"}, Code.INVALID_FIELD, "run_as"),
+    ({"run_as": "a\0b"}, Code.INVALID_FIELD, "run_as"),
+    ({"run_as": "a:b"}, Code.INVALID_FIELD, "run_as"),
+    ({"run_as": "games", "isolate": "uid"}, Code.INVALID_FIELD, "isolate"),
     ({"jvm": {"jar": "a.jar"}}, Code.INVALID_FIELD, "jvm"),
     ({"command": [], "jvm": {}}, Code.INVALID_FIELD, "jvm/jar"),
     ({"command": [], "jvm": {"jar": "../a.jar"}}, Code.PATH_REFUSED, "jvm/jar"),

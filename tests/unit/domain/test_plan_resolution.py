@@ -84,7 +84,7 @@ def test_every_field_that_group_and_plan_share_is_carried_over():
             "name": "lobby", "command": ["a"], "args": ["b"], "env": {"A": "b"}, "strict_variables": True,
             "substitute": ["a"], "merge": ["b"], "patches": [{"file": "a.yml", "path": "a"}], "static": True,
             "protected_paths": ["w"], "probes": [{"kind": "workload"}], "memory_mb": 5, "cpu": 1.5, "pids": 7,
-            "disk_mb": 8, "console_mb": 9, "max_players": 3, "host_address": "h", "run_as": "u", "isolate": "uid",
+            "disk_mb": 8, "console_mb": 9, "max_players": 3, "host_address": "h", "run_as": "u", "isolate": "shared",
             "stdin": "none", "tty": True, "line_buffered": True, "stop": [], "startup_timeout_seconds": 61,
             "min_alive_ms": 62, "max_lifetime_seconds": 63, "crash_keep_seconds": 64, "runtime": "tmux",
             "restart": {"attempts": 9}, "category": "proxy", "config_format": "velocity",

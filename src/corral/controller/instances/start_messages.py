@@ -122,7 +122,7 @@ def _how_it_runs(record: InstanceRecord, plan: Plan) -> dict[str, Any]:
             max_delay_ms=plan.restart.max_delay_ms,
         ),
         "run_as": plan.run_as,
-        "isolate": plan.isolate if plan.isolate != "shared" else "",
+        "isolate": plan.isolate if plan.isolate != "auto" else "",
         "tty": plan.tty,
         "stdin": plan.stdin,
         "line_buffered": plan.line_buffered,

@@ -114,6 +114,7 @@ class Preparer:
             directory=str(directory),
             run_directory=str(run_directory),
             run_as=user.run_as,
+            groups=user.groups,
             stdin=order.stdin,
             tty=order.tty,
             limits=order.limits,

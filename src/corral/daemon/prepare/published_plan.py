@@ -57,7 +57,7 @@ def published_plan(message: StartInstance) -> Plan | None:
         console_mb=256,
         max_players=message.max_players,
         run_as=message.run_as,
-        isolate=message.isolate,
+        isolate=message.isolate or "auto",
         stdin=message.stdin,
         tty=message.tty,
         line_buffered=message.line_buffered,

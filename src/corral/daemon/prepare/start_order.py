@@ -14,7 +14,15 @@ from typing import Final
 import msgspec
 
 from corral.daemon.prepare.published_plan import published_plan
-from corral.domain.groups import DEFAULT_LADDER, PRIMARY, RUNTIMES, SIGNALS, PortProtocol, StopRungSpec
+from corral.domain.groups import (
+    DEFAULT_LADDER,
+    PRIMARY,
+    RUNTIMES,
+    SIGNALS,
+    Isolation,
+    PortProtocol,
+    StopRungSpec,
+)
 from corral.domain.ids import Incarnation, InstanceId, instance_id
 from corral.domain.instance_records import LeasedPort, PlanRecord
 from corral.domain.plans import Plan, plan_hash, read_plan
@@ -65,6 +73,7 @@ class StartOrder(msgspec.Struct, frozen=True, kw_only=True):
     max_players: int = 0
     run_as: str = ""
     isolate: str = ""
+    """auto, uid or shared; empty, as an earlier version stored it: shared."""
     stdin: str = "fifo"
     tty: bool = False
     line_buffered: bool = False
@@ -107,7 +116,7 @@ def read_start(message: StartInstance) -> StartOrder:
         ),
         max_players=plan.max_players,
         run_as=plan.run_as,
-        isolate=plan.isolate,
+        isolate=_isolate(plan.isolate),
         stdin=plan.stdin,
         tty=plan.tty,
         line_buffered=plan.line_buffered,
@@ -181,7 +190,7 @@ def _published(message: StartInstance) -> StartOrder:
         limits=_limits(message),
         max_players=message.max_players,
         run_as=message.run_as,
-        isolate=_choice("isolate", message.isolate, ("", "shared", "uid")),
+        isolate=_isolate(message.isolate),
         stdin=_choice("stdin", message.stdin or "fifo", ("fifo", "none")),
         tty=message.tty,
         line_buffered=message.line_buffered,
@@ -207,6 +216,12 @@ def _runtime(name: str) -> str:
     wanted = _ALIASES.get(name, name)
     known = (*RUNTIMES, "docker", "kubernetes")
     return _choice("runtime", wanted, known)
+
+
+def _isolate(wanted: str) -> str:
+    """An order that says nothing leaves it to the node. What an earlier version stored without a word shared
+    its user, so that the default of the order itself stays empty."""
+    return _choice("isolate", wanted or Isolation.AUTO, tuple(Isolation))
 
 
 def _require(message: StartInstance) -> None:

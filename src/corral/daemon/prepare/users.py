@@ -1,11 +1,13 @@
 """Under which user a workload runs.
 
-A daemon that is root never lends its own uid to a workload, unless its operator said so. One that is
-not root has no other uid to give, and says once what that means.
+A daemon that is root never lends its own uid to a workload, unless its operator said so, and lends no
+account but those that its configuration lists. One that is not root has no other uid to give, and says
+once what that means.
 """
 
 from __future__ import annotations
 
+import grp
 import os
 import pathlib
 import pwd
@@ -15,14 +17,15 @@ from typing import Final
 import msgspec
 import structlog
 
-from corral.daemon.durable import store
+from corral.daemon.prepare.isolated_uids import IsolatedUids, describe
 from corral.errors import Code, Rejected
 from corral.system.config_schema import InstancesSection
-from corral.system.files import read_versioned
 
-_FILE: Final = "uids.json"
-_FORMAT: Final = "corral-instance-uids"
-_VERSION: Final = 1
+AUTO: Final = "auto"
+UID: Final = "uid"
+_LAST_ID: Final = 4_294_967_294
+_LONGEST_NAME: Final = 64
+_FEW: Final = 64
 _log = structlog.get_logger("corral.daemon.supervise")
 
 
@@ -35,23 +38,21 @@ class WorkloadUser(msgspec.Struct, frozen=True, kw_only=True):
     gid: int
     home: str
     """Empty: the working directory."""
-
-
-class _Given(msgspec.Struct, frozen=True, kw_only=True):
-    uids: dict[str, int] = {}
+    groups: tuple[int, ...] = ()
+    """Supplementary groups, of those that its account is in."""
+    isolated: bool = False
+    """Nobody else has this uid."""
 
 
 class WorkloadUsers:
-    """Chooses the user of each run."""
+    """Chooses the user of each run. Methods block: who knows the users may be across a network. They may be
+    called by several threads."""
 
     def __init__(self, settings: InstancesSection, *, data: pathlib.Path) -> None:
         self._settings = settings
         self._own = os.geteuid()
-        self._path = data / _FILE
         self._choosing = threading.Lock()
-        self._uids = dict(
-            (read_versioned(self._path, _Given, name=_FORMAT, version=_VERSION) or _Given()).uids
-        )
+        self._isolated = IsolatedUids(settings.first_uid, settings.last_uid, data=data)
 
     def warn(self) -> None:
         """Once, at the start: what an operator should know about the users of workloads."""
@@ -67,88 +68,156 @@ class WorkloadUsers:
                 user=_name(self._own),
                 meaning="the daemon is not root: workloads run as its own user and can read its key",
             )
+        else:
+            self._warn_as_root()
+
+    def _warn_as_root(self) -> None:
+        settings, isolated = self._settings, self._isolated
+        lent = dict.fromkeys((settings.run_as, *settings.allowed_users))
+        _log.info(
+            "instances.users",
+            lent=[*lent, *(["root"] if settings.allow_root else [])],
+            groups=list(settings.allowed_groups),
+            isolated=f"{settings.first_uid} to {settings.last_uid}",
+            usable=isolated.usable,
+        )
+        if isolated.foreign:
+            _log.warning(
+                "instances.uids_skipped",
+                ids=describe(isolated.foreign[:_FEW]),
+                meaning="they belong to somebody else; instances.first_uid and instances.last_uid move the range",
+            )
+        for name in lent:
+            try:
+                self._lent(name, named_by_group=False)
+            except Rejected as error:
+                _log.warning("instances.user_unusable", user=name, reason=str(error))
+        for name in settings.allowed_groups:
+            if _group_id(name) is None:
+                _log.warning("instances.group_unknown", group=name)
 
     def choose(self, instance_id: str, *, run_as: str, isolate: str) -> WorkloadUser:
-        """RUN_AS_REFUSED, with what to do, when there is no such user or it may not be used. Blocks: who
-        knows the users may be across a network. May be called by several threads."""
+        """RUN_AS_REFUSED, with what to do, when there is no such user or it may not be used."""
+        if run_as and isolate == UID:
+            raise _refused(
+                "`isolate: uid` gives each instance a user of its own, so `run_as` has no meaning",
+                "leave one of them out",
+            )
         with self._choosing:
             return self._choose(instance_id, run_as=run_as, isolate=isolate)
 
     def _choose(self, instance_id: str, *, run_as: str, isolate: str) -> WorkloadUser:
-        if self._own or (self._settings.development and not run_as and isolate != "uid"):
-            return self._own_user(run_as, isolate)
-        if isolate == "uid":
-            return self._isolated(instance_id)
-        wanted = run_as or self._settings.run_as
-        found = _find(wanted)
+        isolates = isolate == UID or (isolate == AUTO and self._isolates_by_itself(run_as))
+        if self._own or (self._settings.development and not run_as and not isolates):
+            return self._own_user(run_as, isolates=isolates)
+        if isolates:
+            uid = self._isolated.of(instance_id)
+            return WorkloadUser(run_as=str(uid), name=str(uid), uid=uid, gid=uid, home="", isolated=True)
+        return self._lent(run_as or self._settings.run_as, named_by_group=bool(run_as))
+
+    def _isolates_by_itself(self, run_as: str) -> bool:
+        """What `isolate: auto` comes to on this node."""
+        return self._own == 0 and not self._settings.development and not run_as
+
+    def _lent(self, name: str, *, named_by_group: bool) -> WorkloadUser:
+        """An account that this node lends. The node's own configuration may also name a bare number; a group
+        may not."""
+        found = _find(name)
+        if found is None and not named_by_group and _is_number(name):
+            found = WorkloadUser(run_as=name, name=name, uid=int(name), gid=int(name), home="")
+        shown = name[:_LONGEST_NAME]
+        if found is None and _is_number(name):
+            raise _refused(
+                f"no account of this node has the number '{shown}'",
+                "name an account that instances.allowed_users in the daemon's config lists, or leave run_as out",
+            )
         if found is None:
             raise _refused(
-                f"the user '{wanted}' does not exist on this node",
-                f"make it: 'useradd --system --no-create-home --shell /usr/sbin/nologin {wanted}'",
+                f"the user '{shown}' does not exist on this node",
+                f"make it: 'useradd --system --no-create-home --shell /usr/sbin/nologin {shown}'",
             )
-        if found.uid == 0 and not self._settings.allow_root and not self._settings.development:
+        if found.uid in self._isolated:
             raise _refused(
-                "workloads may not run as root on this node",
-                "name another user in run_as, or set instances.allow_root in the daemon's config",
+                f"the user '{shown}' has uid {found.uid}, which is in the range of isolated instances",
+                "name another user, or move instances.first_uid and instances.last_uid in the daemon's config",
             )
-        return found
+        if not self._is_lent(found):
+            if found.uid == 0:
+                raise _refused(
+                    "workloads may not run as root on this node",
+                    "name another user in run_as, or set instances.allow_root in the daemon's config",
+                )
+            raise _refused(
+                f"this node does not lend the user '{shown}' to workloads",
+                "add it to instances.allowed_users in the daemon's config, or leave run_as out",
+            )
+        return msgspec.structs.replace(found, groups=self._groups_of(found))
 
-    def _own_user(self, run_as: str, isolate: str) -> WorkloadUser:
+    def _is_lent(self, user: WorkloadUser) -> bool:
+        """By account, not by spelling. Root is never lent by a list, for `allow_root` is easier to see."""
+        if self._settings.development and user.uid == self._own:
+            return True
+        if user.uid == 0:
+            return self._settings.allow_root
+        listed = map(_find, (self._settings.run_as, *self._settings.allowed_users))
+        return user.name == self._settings.run_as or any(
+            each is not None and each.uid == user.uid for each in listed
+        )
+
+    def _groups_of(self, user: WorkloadUser) -> tuple[int, ...]:
+        """Of the groups its account is in those that the configuration lists, beside its own."""
+        allowed = {_group_id(name) for name in self._settings.allowed_groups}
+        if not allowed or user.name == str(user.uid):
+            return ()
+        return tuple(sorted(gid for gid in os.getgrouplist(user.name, user.gid) if gid in allowed))
+
+    def _own_user(self, run_as: str, *, isolates: bool) -> WorkloadUser:
         own = _find(str(self._own)) or WorkloadUser(
             run_as="", name=str(self._own), uid=self._own, gid=os.getegid(), home=""
         )
-        if isolate == "uid":
+        if isolates:
             raise _refused("the daemon is not root and cannot isolate by uid", "run the daemon as root")
         wanted = _find(run_as) if run_as else own
         if wanted is None or wanted.uid != own.uid:
             raise _refused(
-                f"the daemon runs as '{own.name}' and cannot become '{run_as}'",
+                f"the daemon runs as '{own.name}' and cannot become '{run_as[:_LONGEST_NAME]}'",
                 "run the daemon as root, or leave run_as out",
             )
         return msgspec.structs.replace(own, run_as="")
 
-    def _isolated(self, instance_id: str) -> WorkloadUser:
-        """The same uid for the same instance, always: its static files belong to it."""
-        uid = self._uids.get(instance_id)
-        if uid is None:
-            uid = self._next_uid()
-            self._store({**self._uids, instance_id: uid})
-        return WorkloadUser(run_as=str(uid), name=str(uid), uid=uid, gid=uid, home="")
-
-    def _next_uid(self) -> int:
-        first, last = self._settings.first_uid, self._settings.last_uid
-        used = set(self._uids.values())
-        for uid in range(first, last + 1):
-            if uid not in used:
-                return uid
-        raise _refused(
-            f"all user ids from {first} to {last} belong to instances",
-            "raise instances.last_uid in the daemon's config",
-        )
-
     def forget(self, instance_id: str) -> None:
-        """Nothing of this instance is left here: its uid may go to another. Blocks."""
+        """Nothing of this instance is left here: its uid may go to another."""
         with self._choosing:
-            if instance_id in self._uids:
-                self._store({id: uid for id, uid in self._uids.items() if id != instance_id})
+            self._isolated.forget(instance_id)
 
-    def _store(self, uids: dict[str, int]) -> None:
-        """On disk first: a uid is given to nobody before that, and to nobody else after."""
-        store(self._path, _Given(uids=uids), name=_FORMAT, version=_VERSION)
-        self._uids = uids
+
+def _is_number(text: str) -> bool:
+    return text.isascii() and text.isdecimal() and len(text) <= 10 and int(text) <= _LAST_ID
 
 
 def _find(user: str) -> WorkloadUser | None:
-    """By name or number; a number without an account stands for itself."""
+    """An account by name or number; None when there is none."""
+    if not user or len(user) > _LONGEST_NAME:
+        return None
     try:
-        entry = pwd.getpwuid(int(user)) if user.isdecimal() else pwd.getpwnam(user)
-    except (KeyError, OverflowError):
-        if not user.isdecimal():
-            return None
-        return WorkloadUser(run_as=user, name=user, uid=int(user), gid=int(user), home="")
+        if user.isascii() and user.isdecimal():
+            entry = pwd.getpwuid(int(user)) if _is_number(user) else None
+        else:
+            entry = pwd.getpwnam(user)
+    except (KeyError, OverflowError, ValueError):
+        return None
+    if entry is None:
+        return None
     return WorkloadUser(
         run_as=user, name=entry.pw_name, uid=entry.pw_uid, gid=entry.pw_gid, home=entry.pw_dir
     )
+
+
+def _group_id(name: str) -> int | None:
+    try:
+        return grp.getgrnam(name).gr_gid
+    except (KeyError, ValueError):
+        return None
 
 
 def _name(uid: int) -> str:

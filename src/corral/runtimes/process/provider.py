@@ -106,7 +106,7 @@ class ProcessRuntime:
         )
 
     async def start(self, spec: RunSpec) -> RunHandle:
-        user = await asyncio.to_thread(look_up, spec.run_as) if spec.run_as else own_user()
+        user = await asyncio.to_thread(look_up, spec.run_as, spec.groups) if spec.run_as else own_user()
         plan = spawn_plan(
             spec,
             user=user,

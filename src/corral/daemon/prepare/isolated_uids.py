@@ -1,0 +1,170 @@
+"""The user ids of `isolate: uid`: a range of the node from which each instance gets one of its own.
+
+An instance keeps its uid until nothing of it is left. A freed uid goes to the end of the queue: it is given
+to another instance only after the whole range was used once, also across restarts, for what the last owner
+left in /tmp, /dev/shm or the kernel's IPC would belong to the next one. Ids that belong to somebody else
+(/etc/subuid and /etc/subgid, accounts and groups of the host, ids that this user namespace does not have)
+are passed over.
+"""
+
+from __future__ import annotations
+
+import grp
+import pathlib
+import pwd
+from collections.abc import Iterable, Iterator
+from typing import Final, NamedTuple
+
+import msgspec
+
+from corral.daemon.durable import store
+from corral.errors import Code, Rejected
+from corral.system.files import read_versioned
+
+_FILE: Final = "uids.json"
+_FORMAT: Final = "corral-instance-uids"
+_VERSION: Final = 1
+_MAX_FILE: Final = 4 * 1024 * 1024
+_NO_ID: Final = 4_294_967_295
+_ETC: Final = pathlib.Path("/etc")
+_MAPS: Final = (pathlib.Path("/proc/self/uid_map"), pathlib.Path("/proc/self/gid_map"))
+
+
+class Span(NamedTuple):
+    """Ids from `first` to `last`, both included, and whose they are."""
+
+    first: int
+    last: int
+    owner: str
+
+
+class _Given(msgspec.Struct, frozen=True, kw_only=True):
+    uids: dict[str, int] = {}
+    last: int | None = None
+    """The uid that was given last; None: a version that did not write it down."""
+
+
+class IsolatedUids:
+    """Gives them out. Every method may block for the disk; the caller lets in one thread at a time."""
+
+    def __init__(self, first: int, last: int, *, data: pathlib.Path, etc: pathlib.Path = _ETC) -> None:
+        self._first = first
+        self._last = last
+        self._path = data / _FILE
+        given = read_versioned(self._path, _Given, name=_FORMAT, version=_VERSION) or _Given()
+        self._uids = dict(given.uids)
+        self._newest = given.last if given.last is not None else max(self._uids.values(), default=first - 1)
+        self.foreign: Final = tuple(_overlapping(first, last, etc))
+        """The parts of the range that belong to somebody else."""
+
+    def __contains__(self, uid: int) -> bool:
+        """Whether this uid is, or may become, an instance's own."""
+        return self._first <= uid <= self._last or uid in self._uids.values()
+
+    @property
+    def usable(self) -> int:
+        """How many ids of the range can be given out, apart from accounts of the host."""
+        return sum(1 for _ in self._candidates(self._first, self._last))
+
+    def of(self, instance_id: str) -> int:
+        """The same uid for the same instance, always: its static files belong to it. RUN_AS_REFUSED when the
+        range is used up."""
+        uid = self._uids.get(instance_id)
+        if uid is None:
+            uid = self._next()
+            self._store({**self._uids, instance_id: uid}, newest=uid)
+        return uid
+
+    def forget(self, instance_id: str) -> None:
+        """Nothing of this instance is left here."""
+        if instance_id in self._uids:
+            left = {id: uid for id, uid in self._uids.items() if id != instance_id}
+            self._store(left, newest=self._newest)
+
+    def _next(self) -> int:
+        """The first free one after the one that was given last, round and round."""
+        used = set(self._uids.values())
+        after = self._newest if self._first <= self._newest < self._last else self._first - 1
+        for low, high in ((after + 1, self._last), (self._first, after)):
+            for uid in self._candidates(low, high):
+                if uid not in used and not _is_taken(uid):
+                    return uid
+        whose = f"; {describe(self.foreign)} are not the node's to give" if self.foreign else ""
+        raise Rejected(
+            Code.RUN_AS_REFUSED,
+            f"no user id from {self._first} to {self._last} is free for another instance{whose}",
+            hint="widen or move instances.first_uid and instances.last_uid in the daemon's config, or let "
+            "the group share a user with `isolate: shared`",
+            field="isolate",
+        )
+
+    def _candidates(self, low: int, high: int) -> Iterator[int]:
+        uid = low
+        while uid <= high:
+            span = next((span for span in self.foreign if span.first <= uid <= span.last), None)
+            if span is not None:
+                uid = span.last + 1
+                continue
+            yield uid
+            uid += 1
+
+    def _store(self, uids: dict[str, int], *, newest: int) -> None:
+        """On disk first: a uid is given to nobody before that, and to nobody else after."""
+        store(self._path, _Given(uids=uids, last=newest), name=_FORMAT, version=_VERSION)
+        self._uids, self._newest = uids, newest
+
+
+def describe(spans: Iterable[Span]) -> str:
+    return ", ".join(f"{span.first} to {span.last} ({span.owner})" for span in spans)
+
+
+def _overlapping(first: int, last: int, etc: pathlib.Path) -> Iterator[Span]:
+    """What of the range is somebody else's, cut to the range."""
+    spans = [*_subordinate(etc / "subuid"), *_subordinate(etc / "subgid"), *_unmapped()]
+    for span in sorted(spans):
+        low, high = max(first, span.first), min(last, span.last)
+        if low <= high:
+            yield Span(low, high, span.owner)
+
+
+def _subordinate(path: pathlib.Path) -> Iterator[Span]:
+    """`NAME:FIRST:COUNT` a line: ids that users of the host have for their containers."""
+    try:
+        with path.open("rb") as file:
+            text = file.read(_MAX_FILE).decode(errors="replace")
+    except FileNotFoundError:
+        return
+    for line in text.splitlines():
+        name, _, numbers = line.partition(":")
+        first, _, count = numbers.partition(":")
+        if _is_id(first) and _is_id(count.strip()) and int(count) > 0:
+            yield Span(int(first), int(first) + int(count) - 1, f"{path}: {name[:40]}")
+
+
+def _unmapped() -> Iterator[Span]:
+    """In a user namespace: the ids that do not exist in it."""
+    for path in _MAPS:
+        beyond = 0
+        for inside, _, count in sorted(
+            tuple(map(int, line.split())) for line in path.read_text().splitlines()
+        ):
+            if inside > beyond:
+                yield Span(beyond, inside - 1, "not in this user namespace")
+            beyond = max(beyond, inside + count)
+        if beyond < _NO_ID:
+            yield Span(beyond, _NO_ID, "not in this user namespace")
+
+
+def _is_id(text: str) -> bool:
+    return text.isascii() and text.isdecimal() and len(text) <= 10
+
+
+def _is_taken(uid: int) -> bool:
+    """Whether the host has an account or a group of this number."""
+    for look_up in (pwd.getpwuid, grp.getgrgid):
+        try:
+            look_up(uid)
+        except KeyError:
+            continue
+        return True
+    return False

@@ -1,0 +1,192 @@
+"""The users that a node lends to workloads, and those it gives to one instance alone."""
+
+from __future__ import annotations
+
+import grp
+import os
+import pathlib
+import pwd
+
+import msgspec
+import pytest
+
+from corral.daemon.prepare.isolated_uids import IsolatedUids
+from corral.daemon.prepare.users import WorkloadUsers
+from corral.errors import Code, Rejected
+from corral.system.config_schema import InstancesSection
+from corral.system.files import write_versioned
+
+as_root = pytest.mark.skipif(os.geteuid() != 0, reason="a daemon that is not root has no choice")
+RANGE = {"first_uid": 1_900_000_000, "last_uid": 1_900_000_002}
+NOBODY = str(pwd.getpwnam("nobody").pw_uid)
+
+
+def chosen(tmp_path: pathlib.Path, settings: dict, run_as: str, isolate: str):
+    return WorkloadUsers(InstancesSection(**settings), data=tmp_path).choose(
+        "one", run_as=run_as, isolate=isolate
+    )
+
+
+@as_root
+@pytest.mark.parametrize(
+    ("settings", "run_as", "isolate", "result"),
+    [
+        ({"development": True}, "", "", ""),
+        ({"development": True}, "", "auto", ""),
+        ({"development": True}, "root", "auto", "root"),
+        ({"development": True, "run_as": "nobody"}, "nobody", "auto", "nobody"),
+        ({"development": True, **RANGE}, "", "uid", "1900000000"),
+        ({"run_as": "nobody"}, "", "", "nobody"),
+        ({"run_as": "nobody"}, "", "shared", "nobody"),
+        ({"run_as": "nobody"}, "nobody", "auto", "nobody"),
+        ({"run_as": "nobody"}, NOBODY, "auto", NOBODY),
+        ({"run_as": "nobody", "allowed_users": ("games",)}, "games", "auto", "games"),
+        ({"run_as": "nobody", "allow_root": True}, "root", "auto", "root"),
+        ({"run_as": "27101"}, "", "shared", "27101"),
+        ({"run_as": "no-such-user", **RANGE}, "", "auto", "1900000000"),
+        (RANGE, "", "uid", "1900000000"),
+    ],
+)
+def test_who_a_workload_of_a_root_daemon_is(tmp_path, settings, run_as, isolate, result):
+    assert chosen(tmp_path, settings, run_as, isolate).run_as == result
+
+
+@pytest.mark.trap("T63")
+@as_root
+@pytest.mark.parametrize(
+    ("settings", "run_as", "isolate", "why"),
+    [
+        ({}, "1900000000", "auto", "no account"),
+        ({}, "1900000000", "shared", "no account"),
+        ({}, "27101", "auto", "no account"),
+        ({"run_as": "27101"}, "27101", "auto", "no account"),
+        ({}, "4294967294", "auto", "no account"),
+        ({}, "4294967295", "auto", "does not exist"),
+        ({}, "4294967296", "auto", "does not exist"),
+        ({}, "-1", "auto", "does not exist"),
+        ({}, "٣", "auto", "does not exist"),
+        ({}, "9" * 5000, "auto", "does not exist"),
+        ({}, "x" * 5000, "auto", "does not exist"),
+        ({}, "a\0b", "auto", "does not exist"),
+        ({}, "\udc80", "auto", "does not exist"),
+        ({"run_as": "nobody"}, "games", "auto", "does not lend"),
+        ({"run_as": "nobody"}, "5", "auto", "does not lend"),
+        ({"development": True}, "games", "auto", "does not lend"),
+        (
+            {"run_as": "nobody", "first_uid": 1, "last_uid": 9, "allowed_users": ("games",)},
+            "games",
+            "auto",
+            "range",
+        ),
+        ({"run_as": "games", "first_uid": 1, "last_uid": 9}, "", "shared", "range"),
+        ({"run_as": "nobody"}, "root", "auto", "root"),
+        ({"run_as": "nobody"}, "0", "auto", "root"),
+        ({"run_as": "nobody", "allowed_users": ("root",)}, "root", "auto", "root"),
+        ({"run_as": "root"}, "", "shared", "root"),
+        ({"run_as": "no-such-user"}, "", "shared", "does not exist"),
+        ({"run_as": "nobody"}, "nobody", "uid", "leave one"),
+    ],
+)
+def test_what_a_node_does_not_lend_is_refused_with_what_to_do(tmp_path, settings, run_as, isolate, why):
+    with pytest.raises(Rejected) as refused:
+        chosen(tmp_path, settings, run_as, isolate)
+    assert refused.value.code is Code.RUN_AS_REFUSED
+    assert refused.value.hint
+    assert why in str(refused.value)
+    assert len(str(refused.value)) < 1000
+
+
+@as_root
+def test_a_uid_that_was_given_to_an_instance_cannot_be_named_even_outside_the_range(tmp_path):
+    games = pwd.getpwnam("games").pw_uid
+    write_versioned(
+        tmp_path / "uids.json", IsolatedGiven(uids={"old": games}), name="corral-instance-uids", version=1
+    )
+    with pytest.raises(Rejected, match="range of isolated"):
+        chosen(tmp_path, {"allowed_users": ("games",)}, "games", "auto")
+
+
+@as_root
+def test_an_account_brings_no_group_but_those_that_are_listed(tmp_path):
+    name, gid = _member_of_another_group()
+    alone = chosen(tmp_path, {"run_as": name}, "", "shared")
+    assert (alone.gid, alone.groups) == (pwd.getpwnam(name).pw_gid, ())
+    listed = chosen(tmp_path, {"run_as": name, "allowed_groups": (grp.getgrgid(gid).gr_name,)}, "", "shared")
+    assert listed.groups == (gid,)
+
+
+def test_each_instance_keeps_its_uid_until_it_is_forgotten(tmp_path):
+    assert [uid(tmp_path, "a"), uid(tmp_path, "b"), uid(tmp_path, "a")] == [
+        1_900_000_000,
+        1_900_000_001,
+        1_900_000_000,
+    ]
+    uid(tmp_path, "c")
+    with pytest.raises(Rejected, match="1900000000 to 1900000002") as refused:
+        uid(tmp_path, "d")
+    assert "last_uid" in (refused.value.hint or "")
+
+
+@pytest.mark.trap("T63")
+def test_a_freed_uid_is_given_again_only_after_the_whole_range_was_used(tmp_path):
+    """Each call is a daemon of its own: the order outlives restarts."""
+    assert uid(tmp_path, "a") == 1_900_000_000
+    forget(tmp_path, "a")
+    assert uid(tmp_path, "b") == 1_900_000_001
+    forget(tmp_path, "b")
+    assert uid(tmp_path, "c") == 1_900_000_002
+    forget(tmp_path, "c")
+    assert uid(tmp_path, "d") == 1_900_000_000
+
+
+def test_what_an_earlier_version_stored_is_gone_on_from(tmp_path):
+    write_versioned(
+        tmp_path / "uids.json",
+        IsolatedGiven(uids={"old": 200_000, "a": 1_900_000_000}),
+        name="corral-instance-uids",
+        version=1,
+    )
+    assert [uid(tmp_path, id) for id in ("old", "a", "b")] == [200_000, 1_900_000_000, 1_900_000_001]
+
+
+@pytest.mark.parametrize("file", ["subuid", "subgid"])
+def test_ids_of_somebody_elses_containers_are_passed_over(tmp_path, file):
+    etc = tmp_path / "etc"
+    etc.mkdir()
+    (etc / file).write_text("alice:1899999000:1001\nbob:1900000002:65536\n# x\nbad:y:z\nnone:1900000001:0\n")
+    uids = IsolatedUids(1_900_000_000, 1_900_000_002, data=tmp_path, etc=etc)
+    assert uids.usable == 1
+    assert [(span.first, span.last) for span in uids.foreign] == [
+        (1_900_000_000, 1_900_000_000),
+        (1_900_000_002, 1_900_000_002),
+    ]
+    assert uids.of("a") == 1_900_000_001
+    with pytest.raises(Rejected, match="alice"):
+        uids.of("b")
+
+
+def test_accounts_of_the_host_are_passed_over(tmp_path):
+    taken = pwd.getpwnam("nobody").pw_uid
+    assert IsolatedUids(taken, taken + 1, data=tmp_path).of("a") == taken + 1
+
+
+class IsolatedGiven(msgspec.Struct, kw_only=True):
+    """As an earlier version wrote it."""
+
+    uids: dict[str, int]
+
+
+def uid(data: pathlib.Path, id: str) -> int:
+    return IsolatedUids(1_900_000_000, 1_900_000_002, data=data).of(id)
+
+
+def forget(data: pathlib.Path, id: str) -> None:
+    IsolatedUids(1_900_000_000, 1_900_000_002, data=data).forget(id)
+
+
+def _member_of_another_group() -> tuple[str, int]:
+    for entry in pwd.getpwall():
+        others = set(os.getgrouplist(entry.pw_name, entry.pw_gid)) - {entry.pw_gid}
+        if entry.pw_uid and others:
+            return entry.pw_name, others.pop()
+    pytest.skip("no account of this host is in a second group")
