@@ -10,6 +10,7 @@ import structlog
 from corral.controller.api_tokens import first_admin
 from corral.controller.cluster_state import ClusterState
 from corral.controller.collections import AUTHORITY, CLUSTER, ONLY, TOKENS
+from corral.controller.instances.group_upgrade import GROUP_FORMAT
 from corral.controller.ledger import SYSTEM, Ledger, Step, audit
 from corral.domain.events import Draft, EventType
 from corral.domain.ids import ClusterId
@@ -47,7 +48,11 @@ async def found_cluster(
     token, text = first_admin(clock.now(), entropy)
     atomic_write(data / ADMIN_TOKEN_FILE, f"{text}\n".encode())
     steps: list[Step] = [
-        CLUSTER.put(ONLY, ClusterRecord(id=cluster_id, created_at=clock.now()), expect=ABSENT),
+        CLUSTER.put(
+            ONLY,
+            ClusterRecord(id=cluster_id, created_at=clock.now(), group_format=GROUP_FORMAT),
+            expect=ABSENT,
+        ),
         AUTHORITY.put(ONLY, AuthorityRecord(active=sealed), expect=ABSENT),
         TOKENS.put(token.id, token, expect=ABSENT),
         Draft(type=EventType.CLUSTER_CREATED, subject=cluster_id),

@@ -21,6 +21,7 @@ from corral.controller.fleet import Fleet
 from corral.controller.founding import found_cluster
 from corral.controller.housekeeping import Housekeeping
 from corral.controller.http.setting import Leading
+from corral.controller.instances.group_upgrade import upgrade_groups
 from corral.controller.instances.service import InstanceService
 from corral.controller.ledger import Ledger, Step
 from corral.controller.mandate import Mandate
@@ -105,6 +106,7 @@ class LeaderTerm:
         self.writer.start()
         stack.push_async_callback(self.writer.close)
         await self._found()
+        await upgrade_groups(self.ledger)
         await self._announce()
         await self.sessions.forget_predecessors()
         await self.instances.numbers.refill()

@@ -24,6 +24,8 @@ class ClusterRecord(Record, frozen=True, kw_only=True):
 
     id: ClusterId
     created_at: dt.datetime
+    group_format: int = 0
+    """Up to which format stored groups were brought."""
 
 
 class SealedAuthority(Record, frozen=True, kw_only=True):

@@ -5,8 +5,12 @@ from __future__ import annotations
 import asyncio
 
 import httpx
+import msgspec
 import pytest
 from http_rig import Rig
+
+from corral.controller.collections import CLUSTER, ONLY
+from corral.controller.instances.group_upgrade import upgrade_groups
 
 GROUPS = "/api/v1/groups"
 MINIMAL = {
@@ -152,3 +156,41 @@ async def test_why_tells_what_a_group_lacks(client: httpx.AsyncClient, rig: Rig)
     told = (await client.get(f"{GROUPS}/lobby/why")).json()
     assert (told["subject"], told["state"]) == ("group/lobby", "SHORT")
     assert "wants 2 instances and has 0" in told["summary"]
+
+
+async def test_groups_from_before_auto_isolate_by_node_except_worlds_that_are_there(
+    client: httpx.AsyncClient, rig: Rig
+) -> None:
+    for name, fields in {
+        "lobby": {"isolate": "shared"},
+        "fresh": {"isolate": "shared", "static": True},
+        "world": {"isolate": "shared", "static": True},
+        "alone": {"isolate": "uid"},
+    }.items():
+        await rig.group(name, **fields)
+    await rig.instance("world")
+    record = rig.state.cluster.require(ONLY)
+    earlier = msgspec.structs.replace(record.record, group_format=0)
+    await rig.ledger.commit(CLUSTER.put(ONLY, earlier, expect=record.revision))
+
+    await upgrade_groups(rig.ledger)
+    shapes = (await client.get(GROUPS)).json()["items"]
+    found = {shape["name"]: shape["isolate"] for shape in shapes}
+    assert found == {"lobby": "auto", "fresh": "auto", "world": "shared", "alone": "uid"}
+    why = (await client.get("/api/v1/groups/world/why")).json()["summary"]
+    assert "isolate: shared" in why
+    assert "corral group update world" in why
+    assert "isolate" not in (await client.get("/api/v1/groups/lobby/why")).json()["summary"]
+
+    patched = await client.patch("/api/v1/groups/lobby", json={"isolate": "shared"})
+    assert patched.status_code == 200, patched.text
+    await upgrade_groups(rig.ledger)
+    assert (await client.get("/api/v1/groups/lobby")).json()["isolate"] == "shared"
+
+
+async def test_a_user_that_cannot_be_is_refused_in_the_document(client: httpx.AsyncClient) -> None:
+    for fields in ({"run_as": "9" * 5000}, {"run_as": "4294967295"}, {"run_as": "games", "isolate": "uid"}):
+        answer = await client.post("/api/v1/groups", json={"name": "lobby", "command": ["x"], **fields})
+        assert answer.status_code == 400, answer.text
+        assert answer.json()["error"]["code"] == "INVALID_FIELD"
+        assert len(answer.text) < 1000

@@ -12,6 +12,7 @@ from corral.controller.http.call import Call, NoQuery
 from corral.controller.http.paging import Page, PageQuery, decode_cursor, encode_cursor
 from corral.controller.http.route_table import Read, Route
 from corral.controller.http.setting import Leading
+from corral.controller.instances.group_upgrade import isolation_hint
 from corral.domain.decisions import Alternative, DecisionKind
 from corral.domain.ids import MAX_COUNTER
 from corral.domain.instance_records import DecisionRecord, GroupRecord, InstanceRecord, live
@@ -159,6 +160,8 @@ def _group_summary(record: GroupRecord, present: int) -> str:
         told += f"; it is crash-looping and left alone until {until}: {record.paused.reason}"
     if record.reason:
         told += f"; {record.reason}"
+    if hint := isolation_hint(record):
+        told += f"; {hint}"
     return told
 
 

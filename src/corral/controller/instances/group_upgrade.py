@@ -1,0 +1,64 @@
+"""Stored groups of an earlier format, brought to the present one: once, by the first leader that knows it."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+import structlog
+
+from corral.controller.collections import CLUSTER, GROUPS, ONLY
+from corral.controller.ledger import SYSTEM, Ledger, Step, audit
+from corral.domain.events import Draft, EventType
+from corral.domain.groups import Isolation
+from corral.domain.instance_records import GroupRecord
+
+GROUP_FORMAT: Final = 1
+"""1: `isolate: auto` exists, and is the default."""
+_log = structlog.get_logger("corral.controller.instances")
+
+
+async def upgrade_groups(ledger: Ledger) -> None:
+    """One transaction with the mark that it was done: what an operator writes afterwards stays."""
+    stored = ledger.state.cluster.require(ONLY)
+    if stored.record.group_format >= GROUP_FORMAT:
+        return
+    marked = msgspec.structs.replace(stored.record, group_format=GROUP_FORMAT)
+    steps: list[Step] = [CLUSTER.put(ONLY, marked, expect=stored.revision)]
+    for group in ledger.state.groups:
+        if group.record.spec.isolate is not Isolation.SHARED:
+            continue
+        name = group.record.spec.name
+        if _has_worlds(ledger, group.record):
+            _log.warning(
+                "group.isolation_kept", group=name, isolate="shared", hint=isolation_hint(group.record)
+            )
+            continue
+        steps += [
+            GROUPS.put(name, isolated_by_node(group.record), expect=group.revision),
+            Draft(type=EventType.GROUP_UPDATED, subject=name, data={"changed": ["isolate"]}),
+            audit(SYSTEM, "groups.update", name, before={"isolate": "shared"}, after={"isolate": "auto"}),
+        ]
+        _log.info("group.isolation_changed", group=name, before="shared", isolate="auto")
+    await ledger.commit(*steps)
+
+
+def isolated_by_node(record: GroupRecord) -> GroupRecord:
+    spec = msgspec.structs.replace(record.spec, isolate=Isolation.AUTO)
+    return msgspec.structs.replace(record, spec=spec)
+
+
+def isolation_hint(record: GroupRecord) -> str:
+    """Where a static group shares a user though it need not: what that means, and how it ends."""
+    spec = record.spec
+    if not spec.static or spec.run_as or spec.isolate is not Isolation.SHARED:
+        return ""
+    return (
+        "its instances share the node's user with others (isolate: shared); a group.yaml with 'isolate: auto' and "
+        f"'corral group update {spec.name} -f group.yaml' give each a user of its own, and its world with it, at "
+        "its next start"
+    )
+
+
+def _has_worlds(ledger: Ledger, record: GroupRecord) -> bool:
+    return record.spec.static and any(ledger.state.instances.of_group(record.spec.name))
