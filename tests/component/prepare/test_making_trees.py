@@ -17,6 +17,7 @@ from prepare_bench import Bench
 from corral.daemon.cache.bootstraps import BootstrapKey
 from corral.daemon.prepare.abort import Abort, in_thread
 from corral.daemon.prepare.stages import StageFailed
+from corral.daemon.prepare.users import WorkloadUser
 from corral.domain.group_files import ConfigFormat, PatchSpec
 from corral.domain.plans import PlanExtension
 from corral.errors import Code, Rejected, Retryable
@@ -199,6 +200,28 @@ async def test_the_next_start_takes_a_tree_that_was_made_ahead(scratch, make_pla
         assert tree(made) == {"a.txt": b"port 2", "b": b"b"}
         bench.directories.open()
         assert not pool.exists(), "a later daemon does not know what they are made of"
+    finally:
+        await bench.warm.close()
+
+
+@only_root
+async def test_a_tree_made_ahead_is_given_to_whoever_takes_it(scratch, make_plan):
+    """Made for nobody: instances with a user of their own take it as well."""
+    bench = Bench(scratch / "warm", warm=1)
+    try:
+        template = bench.cache.template("t", {"deep/a": b"%PORT%", "b": b"b", "ro": (b"x", 0o444)})
+        plan = make_plan(templates=(template,), substitute=("deep/a",), isolate="auto")
+        pool = bench.directories.running / ".warm"
+        for number, id in enumerate(("one", "two", "three")):
+            bench.user = WorkloadUser(run_as="", name="u", uid=OTHER + number, gid=OTHER + number, home="")
+            inodes = {(tree / "b").stat().st_ino for tree in (pool.iterdir() if number else ())}
+            made = await bench.make(plan, id=id, PORT="1")
+            assert not number or (made / "b").stat().st_ino in inodes
+            owners = {path.name: path.stat().st_uid for path in (made, *made.rglob("*"))}
+            mine = OTHER + number
+            assert owners == {id: mine, "deep": mine, "a": mine, "b": mine, "ro": 0}
+            await eventually(lambda: pool.exists() and [p for p in pool.iterdir() if "making" not in p.name])
+            assert {path.stat().st_uid for tree in pool.iterdir() for path in (tree, *tree.rglob("*"))} == {0}
     finally:
         await bench.warm.close()
 

@@ -6,7 +6,6 @@ what a small template has to do there.
 
 from __future__ import annotations
 
-import os
 import pathlib
 
 import msgspec
@@ -41,18 +40,19 @@ class Filling(msgspec.Struct, frozen=True, kw_only=True):
     staged: pathlib.Path
     owner: tuple[int, int] | None
     clone: bool
+    link: bool
+    """Read-only files may be links into the cache: whoever runs there cannot write to them."""
     progress: Progress
 
     def lay(self, layout: Layout, found: Ingredients, abort: Abort) -> None:
         """The files of `layout` into a new directory."""
         with self.progress.stage(TEMPLATE_APPLY):
             make_directory(self.staged, self.owner)
-            linked = self.owner is not None and self.owner[0] != os.geteuid()
             materialise(
                 layout,
                 self.staged,
                 content=found.content,
-                copier=Copier(clone=self.clone, link=linked, owner=self.owner),
+                copier=Copier(clone=self.clone, link=self.link, owner=self.owner),
                 abort=abort,
                 owner=self.owner,
             )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import os
 import pathlib
 from collections.abc import Callable
 from typing import Final
@@ -65,11 +66,12 @@ class TreeMaker:
             with self._warm.preparing():
                 async with self._cache.use() as use:
                     found = await fetch(plan, use, progress)
-                    key = "" if order.isolate == "uid" or not found.layout.paths else tree_key(plan, owner)
+                    links = may_link(owner)
+                    key = tree_key(plan, links=links) if found.layout.paths else ""
                     ahead = bool(key) and self._warm.take(key, staged)
                     await self.fill(plan, found, staged, owner, values, progress, laid=ahead)
             if key:
-                self._warm.want(key, lambda target: self._make_ahead(plan, target, owner))
+                self._warm.want(key, lambda target: self._make_ahead(plan, target, links=links))
             with progress.stage(PROCESS_START):
                 give(staged, user)
                 return self._directories.place(staged, order.instance_id, order.incarnation)
@@ -86,10 +88,12 @@ class TreeMaker:
         progress: Progress,
         *,
         laid: bool = False,
+        links: bool | None = None,
     ) -> Rendered:
-        """The whole directory at `staged`; `laid`: all but variables and patches is there already. Without
-        values it is left at that."""
-        filling = await self.filling(plan, staged, owner, progress, size=0 if laid else found.layout.size)
+        """The whole directory at `staged`; `laid`: all but variables and patches is there already, and the
+        daemon's own. Without values it is left at that."""
+        size = 0 if laid else found.layout.size
+        filling = await self.filling(plan, staged, owner, progress, size=size, links=links)
         key = bootstrap_key(plan)
         first_run = found.use.bootstrap(key) if key is not None else None
 
@@ -97,6 +101,8 @@ class TreeMaker:
             if not laid:
                 filling.lay(found.layout, found, abort)
                 filling.lay_first_run(first_run, abort)
+            elif owner is not None:
+                give_tree(staged, owner, abort)
             if values is None:
                 return Rendered()
             rendered = filling.render(found.texts, values, abort)
@@ -119,8 +125,10 @@ class TreeMaker:
         progress: Progress,
         *,
         size: int,
+        links: bool | None = None,
     ) -> Filling:
-        """DISK_FULL when files of this size do not fit."""
+        """DISK_FULL when files of this size do not fit. `links`: whether read-only files may be links; None:
+        as it is right for the owner."""
         with progress.stage(TEMPLATE_APPLY):
             clone = await self._can_clone(staged.parent)
             try:
@@ -131,12 +139,14 @@ class TreeMaker:
             except CorralError:
                 self._warm.clear()  # the next try has this room as well
                 raise
-        return Filling(plan=plan, staged=staged, owner=owner, clone=clone, progress=progress)
+        link = may_link(owner) if links is None else links
+        return Filling(plan=plan, staged=staged, owner=owner, clone=clone, link=link, progress=progress)
 
-    async def _make_ahead(self, plan: Plan, target: pathlib.Path, owner: tuple[int, int] | None) -> None:
+    async def _make_ahead(self, plan: Plan, target: pathlib.Path, *, links: bool) -> None:
+        """Nobody's yet: whoever takes it gets it."""
         async with self._cache.use() as use:
             quiet = Progress()
-            await self.fill(plan, await fetch(plan, use, quiet), target, owner, None, quiet)
+            await self.fill(plan, await fetch(plan, use, quiet), target, None, None, quiet, links=links)
 
     async def _can_clone(self, place: pathlib.Path) -> bool:
         if place not in self._clones:
@@ -155,7 +165,23 @@ class TreeMaker:
         await self._cache.keep_bootstrap(key, directory, order.plan.warm_paths)
 
 
-def tree_key(plan: Plan, owner: tuple[int, int] | None) -> str:
-    """Equal for trees that are equal before variables and patches."""
-    parts = (plan.templates, plan.merge, plan.artifact, plan.extensions, bootstrap_key(plan), owner)
+def tree_key(plan: Plan, *, links: bool) -> str:
+    """Equal for trees that are equal before variables, patches and the hand-over to their user."""
+    parts = (plan.templates, plan.merge, plan.artifact, plan.extensions, bootstrap_key(plan), links)
     return hashlib.sha256(_ENCODER.encode(parts)).hexdigest()
+
+
+def may_link(owner: tuple[int, int] | None) -> bool:
+    """Whether files that stay the daemon's are safe from this user."""
+    return owner is not None and owner[0] != os.geteuid()
+
+
+def give_tree(root: pathlib.Path, owner: tuple[int, int], abort: Abort) -> None:
+    """A tree that the daemon made, and nobody else can reach yet, to its user. What is linked into the cache
+    stays the daemon's. Blocks."""
+    for _, _, files, here in os.fwalk(root):
+        abort.check()
+        for name in files:
+            if os.stat(name, dir_fd=here, follow_symlinks=False).st_nlink == 1:
+                os.chown(name, *owner, dir_fd=here, follow_symlinks=False)
+        os.fchown(here, *owner)
