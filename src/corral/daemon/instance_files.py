@@ -16,7 +16,6 @@ from typing import Final
 
 import msgspec
 
-from corral.daemon.beneath import DIRECTORY, directory_beneath, open_beneath
 from corral.daemon.prepare.abort import Abort
 from corral.domain.file_bounds import (
     DEEPEST,
@@ -29,6 +28,7 @@ from corral.domain.file_bounds import (
 from corral.domain.file_paths import check_path
 from corral.errors import Code, Rejected, Retryable
 from corral.system.clock import Clock
+from corral.system.trees.entries import DIRECTORY, directory_beneath, open_beneath
 from corral.wire.v1.instance_pb2 import FileEntry, InstanceFileContent, InstanceFileTree
 
 WALK_SECONDS: Final = 3.0

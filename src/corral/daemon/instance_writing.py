@@ -16,10 +16,10 @@ import secrets
 import stat
 from typing import Final, NamedTuple
 
-from corral.daemon.beneath import DIRECTORY, parent_of
 from corral.daemon.prepare.working_directories import staging_beside
 from corral.domain.file_paths import check_path
 from corral.errors import Code, Rejected
+from corral.system.trees.entries import DIRECTORY, parent_of
 
 _MODE: Final = 0o644
 _NEW: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC

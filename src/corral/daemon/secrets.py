@@ -11,10 +11,10 @@ import pathlib
 from collections.abc import Mapping
 from typing import Final
 
-from corral.daemon.beneath import DIRECTORY, open_beneath
 from corral.domain.file_paths import check_path
 from corral.domain.variable_checks import check_secret_reference
 from corral.errors import Code, CorralError, Rejected
+from corral.system.trees.entries import DIRECTORY, open_beneath
 
 _MAX_BYTES: Final = 64 * 1024
 

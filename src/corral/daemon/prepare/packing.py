@@ -15,10 +15,10 @@ from typing import Final
 
 import msgspec
 
-from corral.daemon.beneath import DIRECTORY
 from corral.daemon.prepare.abort import Abort
 from corral.domain.file_paths import Globs, check_path
 from corral.errors import Code, Rejected, Retryable
+from corral.system.trees.entries import DIRECTORY
 
 _READ: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _EXECUTABLE: Final = 0o111

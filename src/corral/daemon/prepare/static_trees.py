@@ -20,7 +20,6 @@ from typing import Final
 import msgspec
 import structlog
 
-from corral.daemon.beneath import DIRECTORY, open_beneath, parent_of
 from corral.daemon.durable import store
 from corral.daemon.prepare.abort import Abort
 from corral.daemon.prepare.copying import copy_content
@@ -31,6 +30,7 @@ from corral.domain.file_paths import Globs, globs
 from corral.domain.plans import Plan
 from corral.errors import Code, CorralError, Rejected
 from corral.system.files import read_versioned, sync_directory
+from corral.system.trees.entries import DIRECTORY, open_beneath, parent_of
 
 _SEEDS: Final = ".seeds"
 _FORMAT: Final = "corral-static-seed"

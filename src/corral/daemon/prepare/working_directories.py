@@ -18,11 +18,11 @@ from typing import Final
 import structlog
 
 from corral.daemon.prepare.former_static import was_static
-from corral.daemon.prepare.removal import remove
 from corral.daemon.prepare.users import WorkloadUser
 from corral.domain.ids import RESTARTS_PER_START
 from corral.errors import Code, Retryable
 from corral.system.entropy import Entropy, new_id
+from corral.system.trees.removal import remove
 
 STAGING: Final = ".staging"
 WARM: Final = ".warm"
