@@ -24,10 +24,11 @@ from typing import IO, Final
 from corral.errors import Code, CorralError, Rejected, Retryable
 from corral.modules.archive_reading import ArchiveFile, digest, has_digest, read_files
 from corral.modules.archive_refusals import too_large
-from corral.modules.unpacking import is_intact, remove_tree, unpack
+from corral.modules.unpacking import is_intact, unpack
 from corral.signing import SIDECAR_SUFFIXES, SidecarKind
 from corral.system.files import atomic_write, make_directory, sync_directory
 from corral.system.threads import check_wanted, to_end
+from corral.system.trees.removal import remove_tree
 
 _PART: Final = ".part-"
 _SHA256: Final = re.compile(r"[0-9a-f]{64}")

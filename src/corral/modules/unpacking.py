@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-import shutil
 import stat
 import zipfile
 from collections.abc import Sequence
@@ -14,6 +13,7 @@ from typing import IO, Final
 from corral.modules.archive_reading import ArchiveFile, contents
 from corral.modules.zip_directory import ZipEntry, checked_entries, open_zip
 from corral.system.digests import sha256_of
+from corral.system.trees.removal import remove_tree
 
 FILE_MODE: Final = 0o444
 PROGRAM_MODE: Final = 0o555
@@ -47,20 +47,6 @@ def is_intact(tree: Path, files: Sequence[ArchiveFile]) -> bool:
         )
     except OSError:
         return False
-
-
-def remove_tree(tree: Path) -> None:
-    """Remove a sealed tree; fine when it is not there. Never follows a link. Blocking."""
-    if tree.is_symlink() or not tree.is_dir():
-        tree.unlink(missing_ok=True)
-        return
-    tree.chmod(0o700)
-    for directory, names, _ in os.walk(tree):
-        for name in names:
-            inner = Path(directory, name)
-            if not inner.is_symlink():
-                inner.chmod(0o700)
-    shutil.rmtree(tree)
 
 
 def _write(archive: zipfile.ZipFile, entry: ZipEntry, target: Path) -> ArchiveFile:

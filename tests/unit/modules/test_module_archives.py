@@ -23,7 +23,8 @@ from corral.errors import Code, Rejected
 from corral.modules import zip_directory
 from corral.modules.archive_reading import ArchiveFacts, inspect_archive
 from corral.modules.manifest_reading import MANIFEST_MAX
-from corral.modules.unpacking import is_intact, remove_tree, unpack
+from corral.modules.unpacking import is_intact, unpack
+from corral.system.trees.removal import remove_tree
 
 MAX = 64 * 1024 * 1024
 CODES = {Code.ARCHIVE_INVALID, Code.ARCHIVE_TOO_LARGE, Code.PATH_REFUSED, Code.MANIFEST_INVALID}

@@ -18,7 +18,8 @@ from packed_modules import FILES, archive_with, zipped
 
 from corral.errors import Code, CorralError, Rejected, Retryable
 from corral.modules.shelf import ArchiveShelf
-from corral.modules.unpacking import remove_tree, unpack
+from corral.modules.unpacking import unpack
+from corral.system.trees.removal import remove_tree
 
 MAX = 1024 * 1024
 DATA = zipped(FILES)

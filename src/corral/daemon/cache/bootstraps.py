@@ -10,10 +10,11 @@ from typing import Final
 
 import msgspec
 
-from corral.daemon.cache.disk import disk_work, note_use, remove_tree
+from corral.daemon.cache.disk import disk_work, note_use
 from corral.domain.file_paths import Globs
 from corral.errors import Code, CorralError, Rejected
 from corral.system.files import read_versioned, sync_directory, write_versioned
+from corral.system.trees.removal import remove_tree
 
 FORMAT: Final = "cached-bootstrap"
 FORMAT_VERSION: Final = 1

@@ -42,15 +42,3 @@ def note_use(path: pathlib.Path, now_ms: int) -> None:
         os.utime(path, ns=(now_ms * 10**6, now_ms * 10**6))
     except OSError as error:
         _log.debug("cache.use_not_noted", path=str(path), reason=str(error))
-
-
-def remove_tree(directory: pathlib.Path) -> None:
-    """Remove a directory of ours and all beneath it; what is gone already is fine."""
-    with contextlib.suppress(FileNotFoundError):
-        for name in os.listdir(directory):  # noqa: PTH208 - names only
-            path = directory / name
-            if path.is_dir() and not path.is_symlink():
-                remove_tree(path)
-            else:
-                path.unlink(missing_ok=True)
-        directory.rmdir()

@@ -20,7 +20,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
-from corral.daemon.cache.disk import remove_tree
+from corral.system.trees.removal import remove_tree
 
 SEAL_NS: Final = 946_684_800 * 10**9
 """The first moment of the year 2000."""

@@ -13,11 +13,12 @@ import structlog
 
 from corral.daemon.cache.artifact_shelf import ArtifactShelf
 from corral.daemon.cache.bootstraps import BootstrapShelf
-from corral.daemon.cache.disk import disk_work, remove_tree
+from corral.daemon.cache.disk import disk_work
 from corral.daemon.cache.eviction import Eviction
 from corral.daemon.cache.sealed_files import SealedFiles
 from corral.daemon.cache.template_shelf import TemplateShelf
 from corral.domain.templates import Manifest, TemplateFile
+from corral.system.trees.removal import remove_tree
 
 TEMPLATE: Final = "template"
 ARTIFACT: Final = "artifact"

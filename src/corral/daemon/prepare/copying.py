@@ -15,14 +15,13 @@ import pathlib
 from typing import Final
 
 from corral.daemon.prepare.abort import Abort
+from corral.system.trees.entries import LINKED_MODE, NEW_FILE
 
 _FICLONE: Final = 0x40049409
 _BLOCK: Final = 8 * 1024 * 1024
 _NO_CLONES: Final = frozenset({errno.EOPNOTSUPP, errno.ENOTTY, errno.EXDEV, errno.EINVAL, errno.ENOSYS})
 _NO_LINKS: Final = frozenset({errno.EXDEV, errno.EPERM, errno.EMLINK, errno.EOPNOTSUPP})
 _NO_COPY_CALL: Final = frozenset({errno.EXDEV, errno.EINVAL, errno.EOPNOTSUPP, errno.ENOSYS})
-_LINKED_MODE: Final = 0o444
-_NEW: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 def clones_work(source_directory: pathlib.Path, target_directory: pathlib.Path) -> bool:
@@ -64,11 +63,11 @@ class Copier:
     ) -> None:
         """`target` must not exist. OSError when the disk refuses; Aborted between two blocks. `size`, where
         it is known, saves asking whether there is more."""
-        if self._link and read_only and mode == _LINKED_MODE and self._linked(source, target):
+        if self._link and read_only and mode == LINKED_MODE and self._linked(source, target):
             return
         reading = os.open(source, os.O_RDONLY | os.O_CLOEXEC)
         try:
-            writing = os.open(target, _NEW, mode)
+            writing = os.open(target, NEW_FILE, mode)
             try:
                 self._fill(reading, writing, abort, size)
                 if self._owner is not None:

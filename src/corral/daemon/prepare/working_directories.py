@@ -12,7 +12,6 @@ import contextlib
 import errno
 import os
 import pathlib
-import shutil
 from typing import Final
 
 import structlog
@@ -156,7 +155,7 @@ class WorkingDirectories:
             pass
         except OSError as error:
             _log.warning("instances.directory_not_put_away", path=str(path), reason=str(error))
-            shutil.rmtree(path, ignore_errors=True)  # on another disk than the bin
+            remove(path)  # on another disk than the bin
 
     def _put_away(self, instance_id: str) -> bool:
         path = self.running / instance_id
@@ -171,7 +170,7 @@ class WorkingDirectories:
 
     def _delete_discarded(self) -> None:
         for entry in list(self._bin.iterdir()):
-            if reason := remove(entry, self._unused):
+            if reason := remove(entry):
                 _log.warning("instances.directory_not_deleted", path=str(entry), reason=reason)
 
     def _unused(self) -> pathlib.Path:

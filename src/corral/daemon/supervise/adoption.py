@@ -7,7 +7,6 @@ is neither forgotten nor begun anew: a run without a readable intent is minded a
 from __future__ import annotations
 
 import pathlib
-import shutil
 from collections.abc import Iterable
 
 import msgspec
@@ -19,6 +18,7 @@ from corral.domain.ids import InstanceId, instance_id
 from corral.domain.instance_states import InstanceState
 from corral.errors import CorralError
 from corral.sdk.runtime import RunExit
+from corral.system.trees.removal import remove
 
 _log = structlog.get_logger("corral.daemon.supervise")
 
@@ -68,7 +68,7 @@ def _read(run: FoundRun, *, newest: bool) -> Leftover | None:
     intent = _intent(run, files)
     if intent is None:
         # The intent comes before everything: nothing of this run was ever executed.
-        shutil.rmtree(run.path, ignore_errors=True)
+        remove(run.path)
         return None
     return Leftover(path=run.path, intent=intent, outcome=_outcome(files), reported=reported, newest=newest)
 

@@ -8,7 +8,6 @@ import contextlib
 import os
 import pathlib
 import re
-import shutil
 import signal
 from typing import Any, Final
 
@@ -27,6 +26,7 @@ from corral.runtimes.process.run_files import Failure, Record
 from corral.runtimes.process.start_failures import start_failure
 from corral.runtimes.process.surroundings import Surroundings
 from corral.sdk.runtime import SideRun
+from corral.system.trees.removal import remove
 
 MOST_AT_ONCE: Final = 8
 MOST_KNOWN: Final = 32
@@ -234,6 +234,6 @@ def _clear_away(place: str) -> None:
     try:
         over = record_of(place) is None or exit_at(place) is not None
         if over and not companion_files.is_lost(place):
-            shutil.rmtree(place, ignore_errors=True)
+            remove(pathlib.Path(place))
     finally:
         os.close(lock)

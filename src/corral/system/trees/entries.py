@@ -1,7 +1,9 @@
-"""Opening files beneath a directory that others may write to: no symlink is ever followed.
+"""Entries of directories that others may write to: opened and looked at by descriptor, no link is followed.
 
 A path is walked part by part from an open directory, so that nobody who swaps a directory for a link
-meanwhile leads us elsewhere.
+meanwhile leads us elsewhere. What is no regular file is never opened: a FIFO would keep us waiting, and
+opening alone makes some devices act. A file with more than one name may be one that lies elsewhere: it is
+not read, and neither given away nor opened to anybody.
 """
 
 from __future__ import annotations
@@ -9,14 +11,40 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import pathlib
 import stat
 from collections.abc import Iterator
 from typing import Final
 
 from corral.errors import Code, Rejected
 
-DIRECTORY: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+DIRECTORY: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+NEW_FILE: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+READ: Final = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+LINKED_MODE: Final = 0o444
+"""Of read-only files that we link out of the cache instead of copying them."""
+_LOOK: Final = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC
 _LINKS: Final = frozenset({errno.ELOOP, errno.ENOTDIR})
+
+
+@contextlib.contextmanager
+def open_tree(path: pathlib.Path) -> Iterator[int]:
+    """The directory a tree begins with, open. Its parents are the daemon's own; it is no link itself.
+    FileNotFoundError, NotADirectoryError."""
+    descriptor = os.open(path, DIRECTORY)
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+def is_tree(path: pathlib.Path) -> bool:
+    """Whether `open_tree` finds a directory there."""
+    try:
+        with open_tree(path):
+            return True
+    except OSError:
+        return False
 
 
 @contextlib.contextmanager
@@ -51,28 +79,62 @@ def directory_beneath(root: int, path: str) -> Iterator[int]:
 
 @contextlib.contextmanager
 def open_beneath(root: int, path: str) -> Iterator[int]:
-    """A regular file for reading. PATH_REFUSED for links, devices and the like, which are never opened."""
-    name = path.rpartition("/")[2]
+    """A regular file for reading, at a checked relative path. PATH_REFUSED for links, devices and the like,
+    which are never opened, and for a file that has other names; FileNotFoundError."""
     with parent_of(root, path) as here:
-        if not _is_regular(here, name):
-            raise Rejected(Code.PATH_REFUSED, f"'{path}' is no regular file", hint="nothing was read")
-        try:
-            descriptor = os.open(
-                name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=here
-            )
-        except OSError as error:
-            raise _refused(path, name, error) from error
+        descriptor = open_regular(here, path.rpartition("/")[2], shown=path)
     try:
-        # It may have been swapped between the look and the opening; what is open is what counts.
-        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            raise Rejected(Code.PATH_REFUSED, f"'{path}' is no regular file", hint="nothing was read")
         yield descriptor
     finally:
         os.close(descriptor)
 
 
-def _is_regular(here: int, name: str) -> bool:
-    return stat.S_ISREG(os.stat(name, dir_fd=here, follow_symlinks=False).st_mode)
+def open_regular(here: int, name: str, *, shown: str) -> int:
+    """Like `open_beneath`, in a directory that is open; the caller closes it."""
+    with look_at(here, name) as looked:
+        if refused := unreadable(os.fstat(looked)):
+            raise Rejected(Code.PATH_REFUSED, f"'{shown}' {refused}", hint="nothing was read")
+        return os.open(itself(looked), READ)
+
+
+@contextlib.contextmanager
+def look_at(here: int, name: str) -> Iterator[int]:
+    """A descriptor of whatever lies there, a link itself too, that can be looked at and not read: nothing
+    is opened by it. FileNotFoundError."""
+    descriptor = os.open(name, _LOOK, dir_fd=here)
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+def itself(descriptor: int) -> pathlib.Path:
+    """A path that leads to the very thing a descriptor of `look_at` is of, whatever its name holds by now."""
+    return pathlib.Path(f"/proc/self/fd/{descriptor}")
+
+
+def unreadable(found: os.stat_result) -> str:
+    """Why a file is not read; empty when it may be. Those that we linked out of the cache may be: everybody
+    can read them."""
+    if not stat.S_ISREG(found.st_mode):
+        return "is a link or no regular file"
+    if found.st_nlink > 1 and not _linked_by_us(found):
+        return "has more than one name and may lie elsewhere as well"
+    return ""
+
+
+def _linked_by_us(found: os.stat_result) -> bool:
+    return found.st_uid == os.geteuid() and stat.S_IMODE(found.st_mode) == LINKED_MODE
+
+
+def entry_at(root: int, path: str) -> os.stat_result | None:
+    """What lies at a relative path, a link as itself; None when nothing does, or when something on the way
+    is no directory, is closed to us or has a name that is too long."""
+    try:
+        with parent_of(root, path) as here:
+            return os.stat(path.rpartition("/")[2], dir_fd=here, follow_symlinks=False)
+    except (OSError, Rejected, ValueError):
+        return None
 
 
 def _make(here: int, part: str) -> bool:

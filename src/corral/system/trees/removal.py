@@ -1,58 +1,258 @@
-"""Deleting what a workload left, whatever that is.
+"""Deleting what a workload left, whatever that is and whoever still writes to it.
 
-Directories may be nested deeper than any recursion goes, longer than any path may be, or closed even to
-their owner. What the quick way leaves is taken apart: each directory moves to the top before it is emptied.
+Each directory is opened beneath the one before and closed to everybody else before it is read: from then on
+nobody can move, swap or add anything in it, not even with a descriptor from before. Directories may be nested
+deeper than descriptors or memory go: the way back is `..`, checked, and what is too deep moves to the top.
 """
 
 from __future__ import annotations
 
+import contextlib
+import ctypes
+import errno
+import os
 import pathlib
-import shutil
-from collections.abc import Callable
+import secrets
+import stat
 from typing import Final
 
-_OPEN: Final = 0o700
+from corral.system.trees.entries import DIRECTORY, itself, look_at
+
+_CLOSED: Final = 0o700
+_LEVELS: Final = 1_000
+"""How deep we go before what is below moves up."""
+_MOVES: Final = 1_000
+_NOTED: Final = 10_000
+"""Names of directories that are held of one directory at a time."""
+_PASSES: Final = 3
+_NO_DIRECTORY: Final = frozenset({errno.ENOTDIR, errno.ELOOP})
+_OPENAT2: Final = 437
+_RESOLVE: Final = 0x01 | 0x02 | 0x04
+"""RESOLVE_NO_XDEV, RESOLVE_NO_MAGICLINKS, RESOLVE_NO_SYMLINKS."""
+_libc: Final = ctypes.CDLL(None, use_errno=True)
 
 
-def remove(path: pathlib.Path, fresh: Callable[[], pathlib.Path]) -> str:
-    """Delete it; `fresh` gives unused names beside it. Returns why something of it is left, or nothing.
-    Nobody else may write to it any more. Blocks; interrupted, what it took apart lies beside it."""
+class _OpenHow(ctypes.Structure):
+    _fields_ = (("flags", ctypes.c_uint64), ("mode", ctypes.c_uint64), ("resolve", ctypes.c_uint64))
+
+
+_HOW: Final = _OpenHow(flags=DIRECTORY, mode=0, resolve=_RESOLVE)
+
+
+def remove(path: pathlib.Path) -> str:
+    """Like `remove_tree`; returns why something of it is left, or nothing."""
     try:
-        if path.is_symlink() or not path.is_dir():
-            path.unlink(missing_ok=True)
-            return ""
-        shutil.rmtree(path)
-    except (OSError, RecursionError):
-        return _taken_apart(path, fresh)
+        remove_tree(path)
+    except OSError as error:
+        return f"{error.filename or path}: {error.strerror or error}"
     return ""
 
 
-def _taken_apart(top: pathlib.Path, fresh: Callable[[], pathlib.Path]) -> str:
-    failed: list[str] = []
-    waiting = [top]
-    while waiting:
-        here = waiting.pop()
+def remove_tree(path: pathlib.Path) -> None:
+    """Delete it, whatever it is; fine when it is not there. The directory that holds it is the daemon's own.
+    What is mounted in it stays. OSError of the first thing that could not go, when all the others have gone.
+    Blocks; interrupted, the next call does the rest."""
+    with contextlib.suppress(FileNotFoundError):
+        parent = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
-            here.chmod(_OPEN)
-            found = list(here.iterdir())
-        except FileNotFoundError:
-            continue  # somebody else was faster
+            _Removal(parent).run(path.name)
+        finally:
+            os.close(parent)
+
+
+class _Level:
+    """A directory on the way down: which it is, by what name, and what is left to be gone into."""
+
+    __slots__ = ("gone", "identity", "more", "name", "waiting")
+
+    def __init__(self, name: str, found: os.stat_result) -> None:
+        self.name = name
+        self.identity = (found.st_dev, found.st_ino)
+        self.waiting: list[str] = []
+        self.more = False
+        """There are directories that were not noted yet."""
+        self.gone = 0
+
+
+class _Removal:
+    """Of one tree; `run` once. `_here` is the only directory that is open, beside the top."""
+
+    def __init__(self, parent: int) -> None:
+        self._parent = parent
+        self._here = -1
+        self._top = -1
+        self._levels: list[_Level] = []
+        self._moved_up = 0
+        self._failed: OSError | None = None
+
+    def run(self, name: str) -> None:
+        try:
+            self._top = _open_closed(self._parent, name)
         except OSError as error:
-            failed.append(f"{here}: {error.strerror or error}")
-            continue
-        for entry in found:
-            try:
-                if entry.is_dir() and not entry.is_symlink():
-                    entry.chmod(_OPEN)  # a directory that is closed cannot be moved, either
-                    waiting.append(entry.rename(fresh()))
+            if error.errno not in _NO_DIRECTORY:
+                raise
+            os.unlink(name, dir_fd=self._parent)
+            return
+        try:
+            for _ in range(_PASSES):
+                self._failed = None
+                self._levels = [_Level(name, os.fstat(self._top))]
+                self._go_to(os.dup(self._top))
+                self._empty()
+                if self._failed is None:
+                    break
+        finally:
+            self._go_to(-1)
+            os.close(self._top)
+        self._rmdir(self._parent, name)
+        if self._failed is not None:
+            raise self._failed
+
+    def _go_to(self, descriptor: int) -> None:
+        if self._here >= 0:
+            os.close(self._here)
+        self._here = descriptor
+
+    def _empty(self) -> None:
+        """Everything in the top directory; what cannot go is noted and passed by."""
+        self._read()
+        while True:
+            level = self._levels[-1]
+            if level.waiting:
+                self._enter(level.waiting.pop())
+            elif level.more and level.gone:
+                self._read()
+            elif len(self._levels) > 1:
+                self._leave()
+            else:
+                return
+
+    def _read(self) -> None:
+        """Unlink what is no directory, and note those that are."""
+        level = self._levels[-1]
+        level.more, level.gone = False, 0
+        with os.scandir(self._here) as found:
+            for entry in found:
+                if not entry.is_dir(follow_symlinks=False):
+                    self._unlink(entry.name)
+                elif len(level.waiting) < _NOTED:
+                    level.waiting.append(entry.name)
                 else:
-                    entry.unlink()
-            except OSError as error:
-                failed.append(f"{entry}: {error.strerror or error}")
+                    level.more = True
+
+    def _enter(self, name: str) -> None:
+        if len(self._levels) >= _LEVELS and self._move_up(name):
+            return
         try:
-            here.rmdir()
+            below = _open_closed(self._here, name)
         except FileNotFoundError:
-            continue
+            return
         except OSError as error:
-            failed.append(f"{here}: {error.strerror or error}")
-    return failed[0] if failed else ""
+            if error.errno in _NO_DIRECTORY:
+                self._unlink(name)
+            else:
+                self._note(name, error)
+            return
+        self._go_to(below)
+        self._levels.append(_Level(name, os.fstat(below)))
+        self._read()
+
+    def _move_up(self, name: str) -> bool:
+        """To the top, under a name that nothing has. False when it cannot be moved: then we go deeper."""
+        self._moved_up += 1
+        if self._moved_up > _MOVES:  # somebody builds as fast as we remove
+            self._note(name, OSError(errno.ELOOP, "it is nested too deep"))
+            return True
+        fresh = f".deep-{secrets.token_hex(8)}"
+        try:
+            _open_to_us(self._here, name)
+            os.rename(name, fresh, src_dir_fd=self._here, dst_dir_fd=self._top)
+        except OSError:
+            return False
+        self._levels[0].waiting.append(fresh)
+        return True
+
+    def _leave(self) -> None:
+        """Back to the directory above, and away with this one. Somebody who moved it meanwhile is not
+        followed: the next pass begins at the top."""
+        left, above = self._levels.pop(), -1
+        try:
+            above = os.open("..", DIRECTORY, dir_fd=self._here)
+            found = os.fstat(above)
+            if (found.st_dev, found.st_ino) != self._levels[-1].identity:
+                os.close(above)
+                raise OSError(errno.ESTALE, "it was moved while it was removed")
+        except OSError as error:
+            self._note(left.name, error)
+            self._go_to(os.dup(self._top))
+            del self._levels[1:]
+            return
+        self._go_to(above)
+        self._rmdir(above, left.name)
+
+    def _rmdir(self, here: int, name: str) -> None:
+        try:
+            os.rmdir(name, dir_fd=here)
+        except FileNotFoundError:
+            pass
+        except OSError as error:
+            self._note(name, error)
+            return
+        if self._levels:
+            self._levels[-1].gone += 1
+
+    def _unlink(self, name: str) -> None:
+        try:
+            os.unlink(name, dir_fd=self._here)
+        except FileNotFoundError:
+            pass
+        except OSError as error:
+            self._note(name, error)
+
+    def _note(self, name: str, error: OSError) -> None:
+        if self._failed is None:
+            self._failed = OSError(error.errno, error.strerror, name)
+
+
+def _open_closed(here: int, name: str) -> int:
+    """A directory that from now on nobody but us changes. A root daemon takes it: an owner could open it
+    again. ENOTDIR or ELOOP for anything else, EXDEV when it is mounted there."""
+    try:
+        descriptor = _open_within(here, name)
+    except PermissionError:  # closed even to its owner, and we are not root
+        _open_to_us(here, name)
+        descriptor = _open_within(here, name)
+    try:
+        found = os.fstat(descriptor)
+        own = os.geteuid()
+        if own == 0 and found.st_uid != 0:
+            os.fchown(descriptor, 0, 0)
+        if stat.S_IMODE(found.st_mode) != _CLOSED:
+            os.fchmod(descriptor, _CLOSED)
+    except OSError:
+        os.close(descriptor)
+        raise
+    return descriptor
+
+
+def _open_to_us(here: int, name: str) -> None:
+    """A directory that is closed to its owner can be neither read nor moved."""
+    with look_at(here, name) as looked:
+        found = os.fstat(looked)
+        if stat.S_ISDIR(found.st_mode) and found.st_uid == os.geteuid():
+            itself(looked).chmod(_CLOSED)
+
+
+def _open_within(here: int, name: str) -> int:
+    """By `openat2`, which tells what is mounted there; where a kernel or sandbox has none, without that."""
+    while True:
+        descriptor: int = _libc.syscall(
+            _OPENAT2, here, os.fsencode(name), ctypes.byref(_HOW), ctypes.sizeof(_HOW)
+        )
+        if descriptor >= 0:
+            return descriptor
+        number = ctypes.get_errno()
+        if number in (errno.ENOSYS, errno.EPERM, errno.E2BIG):
+            return os.open(name, DIRECTORY, dir_fd=here)
+        if number not in (errno.EAGAIN, errno.EINTR):
+            raise OSError(number, os.strerror(number), name)
