@@ -130,7 +130,7 @@ def activate(session: Session, id: str, wait: float) -> None:
 @_wait
 @api_command
 def deactivate(session: Session, id: str, wait: float) -> None:
-    """Stop a module; it stays off, also after a restart."""
+    """Stop a module and end its process; it stays off, also after a restart."""
     _act(session, id, "deactivate", wait, runs=False)
 
 

@@ -48,11 +48,14 @@ class Todo(enum.Enum):
     BIND = "bind"
     """It is stored as ACTIVE already: bind what it registered."""
     WITHDRAW = "withdraw"
-    """WAITING -> INSTALLED; it never started."""
+    """WAITING -> INSTALLED; it never started. Held back, it is unloaded before."""
     STOP = "stop"
     """ACTIVE -> STOPPING."""
     FINISH_STOP = "finish_stop"
-    """`on_stop`, clean-up; then STOPPING -> INSTALLED."""
+    """`on_stop`, clean-up; then STOPPING -> INSTALLED. Held back, it is unloaded before; one that only lacks a
+    capability stays loaded."""
+    UNLOAD = "unload"
+    """`on_unload` and the end of its process; it is INSTALLED and stays so."""
     REWIND = "rewind"
     """By the table back to INSTALLED: there is no process that could be in this phase."""
     EXPLAIN = "explain"
@@ -104,7 +107,7 @@ def decide(view: View) -> Decision:
 
 def _installed(view: View) -> Decision:
     if view.intent is not ModuleIntent.ACTIVE:
-        return _held_back(view)
+        return _held_back(view) if view.runs is Runs.NOTHING else Decision(todo=Todo.UNLOAD)
     if view.backing_off:
         return REST
     return Decision(todo=Todo.LOAD, reason=_waiting(view))

@@ -165,6 +165,8 @@ class ModuleLife:
                 await self.leave_start(ModuleTrigger.STOPPED, reason=reason)
             case Todo.WITHDRAW:
                 await self.leave_start(ModuleTrigger.STOP, reason=reason)
+            case Todo.UNLOAD:
+                await self.run.unload()
             case Todo.REWIND:
                 await self.change(lambda record: decisions.rewound(record, reason=reason, at=self.now()))
                 self._waiting_since, self._lost = None, _HOST_RESTARTED
@@ -197,14 +199,18 @@ class ModuleLife:
             drop_generation(self.kit, self.id, record.generation)
 
     async def leave_start(self, trigger: ModuleTrigger, *, reason: str) -> None:
-        """`on_stop` where it was started, clean-up, and the step back to INSTALLED. A process that died
-        meanwhile is minded first: its reason is the better one."""
+        """`on_stop` where it was started, clean-up, and the step back to INSTALLED; before that step, the end of
+        the process of a module that is held back. A process that died meanwhile is minded first: its reason is
+        the better one."""
         await self.run.stop()
         if self.run.dead:
             return
         self.untold += self.kit.capabilities.clearing_told(self.id, reason=reason)
         await self.run.clear_start()
         self.kit.capabilities.release(self.id)
+        if self.require().intent is not ModuleIntent.ACTIVE:
+            self._lost = reason  # should the step not be stored now
+            await self.run.unload()
         await self.step(trigger, reason=reason)
         self._waiting_since = None
 

@@ -137,7 +137,7 @@ class ModuleRun:
         return self.scope is not None and self.scope.process.death.done()
 
     async def clear_start(self) -> None:
-        """Take away what the start brought; the process stays, loaded."""
+        """Take away what the start brought; the process is loaded still."""
         if self.scope is None or self.state is Runs.NOTHING:
             return
         self.state = Runs.LOADED

@@ -33,7 +33,8 @@ class _Module:
     """What both kinds have. An instance is made without arguments, once a process."""
 
     def on_load(self, ctx: ModuleContext) -> Awaitable[None] | None:
-        """First of all; required capabilities may still be missing."""
+        """First of all, once for each process; required capabilities may still be missing. `on_unload` is its
+        counterpart."""
 
     def on_upgrade(self, ctx: ModuleContext) -> Awaitable[None] | None:
         """Before `on_start`, when the data that are there are another version's: `ctx.previous_version`, which may
@@ -45,10 +46,12 @@ class _Module:
         """Every required capability is there. Subscribe and schedule here."""
 
     def on_stop(self, ctx: ModuleContext) -> Awaitable[None] | None:
-        """Nothing is asked of the module after this, until it is started again."""
+        """Nothing is asked of the module after this, until it is started again: in this process when a required
+        capability was lost and is back, in a new one after it was deactivated or paused."""
 
     def on_unload(self, ctx: ModuleContext) -> Awaitable[None] | None:
-        """The last call; end your threads and child processes."""
+        """The last call before the process ends: on deactivation, pause, uninstall, upgrade and the end of the
+        host. End your threads and child processes; what is left of them is killed."""
 
     def on_reload(self, ctx: ModuleContext) -> Awaitable[None] | None:
         """`ctx.config` is new. Raise to have the old settings stay in force."""

@@ -130,12 +130,18 @@ async def test_a_process_that_keeps_dying_is_given_up_with_its_last_reason() -> 
         await bench.until("a", ModulePhase.ACTIVE)
 
 
-async def test_a_death_while_nothing_is_wanted_of_it_changes_nothing() -> None:
+async def test_a_death_in_on_unload_changes_nothing_about_a_deactivation() -> None:
     async with EngineBench() as bench:
-        await loaded(bench, Script())
+        script = Script()
+
+        async def dying(process: StandInProcess, values: dict[str, Any]) -> None:
+            process.die()
+            await asyncio.Event().wait()
+
+        script.does["on_unload"] = dying
+        await loaded(bench, script)
         await bench.engine.deactivate("a")
-        bench.process("a").die()
-        await eventually(lambda: bench.engine.live("a") is None)
+        assert bench.engine.live("a") is None
         assert bench.steps("a")[-1] == "INSTALLED deactivated"
         record = await bench.engine.activate("a")
         assert record.phase is ModulePhase.ACTIVE
@@ -177,26 +183,23 @@ async def test_a_scope_is_undone_last_first_and_one_bad_undo_keeps_none_of_the_o
             scope.own("task", "late", lambda: None)
 
 
-async def test_what_was_registered_on_load_outlives_a_stop_but_rests() -> None:
+async def test_what_was_registered_on_load_outlives_a_lost_requirement_but_rests() -> None:
     async with EngineBench() as bench:
-        script = Script()
         undone: list[str] = []
-
-        async def own(process: StandInProcess, name: str) -> None:
-            scope = scopes[process.pid]
-            scope.own("subscription", name, lambda: undone.append(name))
-
-        scopes: dict[int, Scope] = {}
-        scope = await loaded(bench, script)
-        await bench.engine.deactivate("a")
-        scopes[bench.process("a").pid] = scope
-        await own(bench.process("a"), "of the load")
+        await bench.install(package(manifest("a", requires={"demo.x": "*"})))
+        scope = bench.engine.scope("a")
+        assert scope is not None
+        scope.own("subscription", "of the load", lambda: undone.append("of the load"))
         assert not scope.serving
-        await bench.engine.activate("a")
+        await bench.install(package(manifest("base", provides={"demo.x": "1.0.0"})))
+        await bench.until("a", ModulePhase.ACTIVE)
+        assert bench.engine.scope("a") is scope
         assert scope.serving
-        await own(bench.process("a"), "of the start")
-        await bench.engine.deactivate("a")
+        scope.own("subscription", "of the start", lambda: undone.append("of the start"))
+        await bench.engine.deactivate("base")
+        await bench.until("a", ModulePhase.WAITING)
         assert undone == ["of the start"]
+        assert not scope.serving
         await bench.engine.uninstall("a")
         assert undone == ["of the start", "of the load"]
 

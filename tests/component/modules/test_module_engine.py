@@ -15,14 +15,18 @@ from real_engine import RealEngine, packed
 from corral.domain.module_manifest import Manifest
 from corral.domain.module_phases import ModulePhase
 from corral.errors import Code, CorralError
+from corral.modules.operations import Operation
+from corral.modules.scope import Scope
 from corral.modules.upgrade import UpgradeFailed
 from corral.sdk.messages import (
     COMMAND,
+    PUBLISH,
     ROUTE,
     CallerBody,
     CapabilityRequest,
     CommandAnswer,
     CommandRequest,
+    Nothing,
     RouteAnswer,
     RouteRequest,
 )
@@ -287,3 +291,67 @@ async def test_after_an_uninstall_nothing_is_left(tmp_path: Path) -> None:
         assert len(bench.house.processes) == 0
         assert bench.engine.capabilities.all() == []
         assert bench.engine.live("base") is None
+
+
+RESTLESS = """
+import asyncio, os, pathlib, threading, time
+
+class Demo(PlatformModule):
+    def note(self, what):
+        with open(PLACE / "hooks", "a") as file:
+            file.write(f"{what} {os.getpid()}\\n")
+
+    async def on_load(self, ctx):
+        self.note("on_load")
+        threading.Thread(target=self.spin, daemon=True).start()
+        self.task = asyncio.create_task(self.ask(ctx))
+
+    async def on_unload(self, ctx):
+        self.note("on_unload")
+
+    def spin(self):
+        while True:
+            (PLACE / "beat").write_text(str(time.monotonic()))
+            time.sleep(0.01)
+
+    async def ask(self, ctx):
+        while True:
+            try:
+                await ctx.events.publish("DEMO/BEAT", {})
+            except Exception as error:
+                (PLACE / "refused").write_text(str(error))
+            await asyncio.sleep(0.01)
+"""
+
+
+@pytest.mark.trap("T80")
+@pytest.mark.parametrize("verb", ["deactivate", "pause"])
+async def test_what_is_held_back_has_no_process_and_is_answered_nothing(tmp_path: Path, verb: str) -> None:
+    answered: list[bool] = []
+
+    async def publish(scope: Scope, body: object) -> object:
+        answered.append(scope.closed)
+        return Nothing()
+
+    operation = Operation(method=PUBLISH, body=dict, handler=publish)
+    async with RealEngine(tmp_path, operations=(operation,)) as bench:
+        code = f"import pathlib\nPLACE = pathlib.Path({str(tmp_path)!r})\n" + RESTLESS
+        await bench.install(manifest("restless"), code)
+        await eventually(lambda: answered and (tmp_path / "beat").exists())
+        (process,) = bench.house.processes.values()
+        record = await (
+            bench.engine.deactivate("restless")
+            if verb == "deactivate"
+            else bench.engine.pause("restless", "it burns CPU")
+        )
+        assert record.phase is ModulePhase.INSTALLED
+        assert bench.engine.live("restless") is None
+        assert not Path(f"/proc/{process.pid}").exists()
+        assert True not in answered
+        count = len(answered)
+        activate = bench.engine.activate if verb == "deactivate" else bench.engine.resume
+        assert len(answered) == count
+        assert (await activate("restless")).phase is ModulePhase.ACTIVE
+        (again,) = bench.house.processes.values()
+        noted = (tmp_path / "hooks").read_text().split("\n")[:3]
+        assert noted == [f"on_load {process.pid}", f"on_unload {process.pid}", f"on_load {again.pid}"]

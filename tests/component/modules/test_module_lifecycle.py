@@ -74,20 +74,68 @@ async def test_each_step_is_stored_before_what_it_brings_can_be_seen() -> None:
         assert bench.engine.routes.find("a", "GET", "/x").declaration == route
 
 
-async def test_a_deactivated_module_is_not_loaded_again_when_it_comes_back() -> None:
+UP = ["construct", "on_load", "on_start"]
+DOWN = ["on_stop", "on_unload", "finish"]
+
+
+@pytest.mark.trap("T80")
+@pytest.mark.parametrize("intent", [ModuleIntent.INACTIVE, ModuleIntent.PAUSED])
+async def test_a_module_that_is_held_back_is_unloaded_and_loaded_afresh_when_it_comes_back(
+    intent: ModuleIntent,
+) -> None:
     async with EngineBench() as bench:
         await bench.install(package(manifest("a")))
-        await bench.engine.deactivate("a")
-        record = bench.record("a")
-        assert (record.phase, record.intent) == (ModulePhase.INSTALLED, ModuleIntent.INACTIVE)
-        await bench.engine.activate("a")
-        assert [line.split()[2] for line in bench.journal] == [
-            "construct",
-            "on_load",
-            "on_start",
+        record = await bench.engine.want("a", intent, paused_reason="why")
+        assert (record.phase, record.intent) == (ModulePhase.INSTALLED, intent)
+        assert bench.house.alive() == []
+        assert bench.engine.scope("a") is None
+        assert (await bench.engine.want("a", ModuleIntent.ACTIVE)).phase is ModulePhase.ACTIVE
+        assert [line.split()[2] for line in bench.journal] == [*UP, *DOWN, *UP]
+
+
+@pytest.mark.trap("T80")
+async def test_one_that_waits_is_unloaded_without_a_stop_and_one_without_a_process_runs_no_hook() -> None:
+    async with EngineBench() as bench:
+        await bench.install(package(manifest("a", requires={"demo.none": "*"})))
+        assert (await bench.engine.deactivate("a")).phase is ModulePhase.INSTALLED
+        assert [line.split()[2] for line in bench.journal] == ["construct", "on_load", "on_unload", "finish"]
+        bench.journal.clear()
+        await bench.engine.uninstall("a")
+        assert bench.journal == []
+
+
+async def test_a_requirement_that_vanishes_leaves_its_consumer_loaded() -> None:
+    async with EngineBench() as bench:
+        await bench.install(package(manifest("base", provides={"demo.x": "1.0.0"})))
+        await bench.install(package(manifest("a", requires={"demo.x": "*"})))
+        process = bench.process("a")
+        await bench.engine.deactivate("base")
+        await bench.until("a", ModulePhase.WAITING)
+        assert bench.process("a") is process
+        await bench.engine.activate("base")
+        await bench.until("a", ModulePhase.ACTIVE)
+        assert [line.split()[2] for line in bench.journal if line.startswith("a ")] == [
+            *UP,
             "on_stop",
             "on_start",
         ]
+
+
+@pytest.mark.trap("T80")
+@pytest.mark.parametrize("after", [False, True])
+async def test_a_store_that_fails_while_a_module_is_held_back_leaves_no_process(after: bool) -> None:
+    async with EngineBench() as bench:
+        script = Script()
+
+        async def unplug(process: StandInProcess, values: dict[str, Any]) -> None:
+            bench.book.fail_next(1, after=after)
+
+        script.does["on_unload"] = unplug
+        await bench.install(package(manifest("a")), script)
+        with pytest.raises(CorralError):
+            await bench.engine.deactivate("a")
+        record = await bench.until("a", ModulePhase.INSTALLED)
+        assert (record.reason, bench.house.alive()) == ("deactivated", [])
 
 
 async def test_a_package_held_back_is_stored_and_nothing_of_it_runs() -> None:
@@ -227,7 +275,7 @@ async def test_verbs_of_one_module_are_done_in_turn() -> None:
         )
         assert bench.phase("a") is ModulePhase.ACTIVE
         hooks = [line.split()[2] for line in bench.journal]
-        assert hooks == ["construct", "on_load", "on_start"] + ["on_stop", "on_start"] * 2
+        assert hooks == [*UP, *DOWN] * 2 + UP
 
 
 async def test_a_package_for_nodes_only_follows_its_intent_and_runs_nothing_here() -> None:

@@ -71,9 +71,6 @@ async def test_an_archive_found_damaged_while_there_is_a_controller_is_fetched_a
         await rig.install(package, offered=True)
         tampered(rig, package)
         await rig.app.modules.engine.deactivate("small")
-        scope = rig.app.modules.engine.scope("small")
-        assert scope is not None
-        await scope.process.kill()
         await rig.app.modules.engine.activate("small")
         await rig.script.told("small", "FAILED", "INSTALLED", "WAITING", "ACTIVE")
         assert len(rig.script.fetches) == 2

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import pathlib
 import time
 
 import msgspec
+import pytest
 from node_host_rig import NodeRig, packed
 
 from corral.testing.waiting import eventually
@@ -33,6 +35,7 @@ class Module(DaemonModule):
 SCHEMA = {"type": "object", "properties": {"word": {"type": "string", "default": "none"}}}
 HUNG = """
 import asyncio
+import pathlib
 import time
 from corral.sdk import DaemonModule
 
@@ -187,3 +190,43 @@ async def test_a_wish_is_carried_out_once_however_often_it_is_told_and_starts_wa
         for times in (2, 3):  # a controller that does not say when: each time is a time
             await script.say(**control(reload=True))
             await eventually(lambda times=times: reloads() == times)
+
+
+PAIRED_HOOKS = """
+import os, pathlib
+from corral.sdk import DaemonModule
+
+class Module(DaemonModule):
+    def on_load(self, ctx):
+        self.note("on_load")
+
+    def on_stop(self, ctx):
+        self.note("on_stop")
+
+    def on_unload(self, ctx):
+        self.note("on_unload")
+
+    def note(self, what):
+        with open(PLACE, "a") as file:
+            file.write(f"{what} {os.getpid()}\\n")
+"""
+
+
+@pytest.mark.trap("T80")
+@pytest.mark.parametrize("intent", [pb.MODULE_INTENT_INACTIVE, pb.MODULE_INTENT_PAUSED])
+async def test_a_module_that_is_held_back_has_no_process_on_a_node_either(scratch, intent):
+    async with NodeRig(scratch) as rig:
+        await rig.start()
+        place = scratch / "hooks"
+        await rig.install(packed(scratch, source=PAIRED_HOOKS.replace("PLACE", repr(str(place)))))
+        first = rig.pid("small")
+        await rig.script.say(**control(intent=intent, reason="it burns CPU"))
+        await rig.script.told("small", "STOPPING", "INSTALLED")
+        assert rig.pid("small") is None
+        assert not pathlib.Path(f"/proc/{first}").exists()
+        await rig.script.say(**control())
+        await rig.script.told("small", "WAITING", "ACTIVE")
+        noted = place.read_text().splitlines()
+        assert noted == [
+            f"on_load {first}", f"on_stop {first}", f"on_unload {first}", f"on_load {rig.pid('small')}"
+        ]  # fmt: skip

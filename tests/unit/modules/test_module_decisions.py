@@ -109,6 +109,7 @@ def test_failed_is_sticky_and_what_is_doomed_fails_wherever_it_is(view: View) ->
         (View(phase=P.INSTALLED, intent=W.INACTIVE, reason="paused"), Todo.EXPLAIN, "deactivated"),
         (View(phase=P.INSTALLED, intent=W.INACTIVE, reason="paused", wish="uninstall"), Todo.REST, ""),
         (View(phase=P.INSTALLED, intent=W.PAUSED, reason="deactivated"), Todo.EXPLAIN, "paused"),
+        (View(phase=P.INSTALLED, intent=W.PAUSED, runs=Runs.LOADED), Todo.UNLOAD, ""),
         (View(phase=P.WAITING, intent=W.ACTIVE), Todo.REWIND, "host_restarted"),
         (View(phase=P.WAITING, intent=W.ACTIVE, runs=Runs.LOADED), Todo.START, ""),
         (
