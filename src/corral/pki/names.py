@@ -6,6 +6,7 @@ A peer's name is a URI in its certificate: `corral://<cluster>/node/<id>`, `.../
 
 from __future__ import annotations
 
+import datetime as dt
 import enum
 from typing import Final
 
@@ -31,6 +32,7 @@ class Peer(msgspec.Struct, frozen=True, kw_only=True):
     kind: PeerKind
     name: str
     serial: str
+    expires_at: dt.datetime
 
 
 def peer_uri(cluster: ClusterId, kind: PeerKind, name: str) -> str:
@@ -58,6 +60,7 @@ def read_peer(certificate_pem: bytes) -> Peer:
                 kind=PeerKind(kind),
                 name=name,
                 serial=serial_text(certificate.serial_number),
+                expires_at=certificate.not_valid_after_utc,
             )
     except (ValueError, x509.ExtensionNotFound):
         pass

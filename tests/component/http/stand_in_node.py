@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import datetime as dt
 from typing import Any
 
 import re2
@@ -47,6 +48,7 @@ class StandInNode:
             id=SessionId(f"session-{id}"),
             node_id=id,
             serial="1",
+            certificate_expires_at=dt.datetime.max.replace(tzinfo=dt.UTC),
             host=HostIdentity(machine_id="m", boot_id="b", run_id="r"),
             spool_id="s",
             epoch=Epoch(1),

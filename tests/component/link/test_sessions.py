@@ -14,6 +14,7 @@ from corral.errors import Code, CorralError
 from corral.pki.names import controller_host
 from corral.testing.fault_proxy import FaultProxy
 from corral.testing.scripted_peers import ScriptedController, ScriptedDaemon, enrolled_identity
+from corral.testing.stepped_clock import SteppedClock
 from corral.testing.waiting import eventually
 from corral.version import PROTOCOL_VERSION
 from corral.wire.channels import channel_options
@@ -162,6 +163,64 @@ async def test_a_clone_of_a_living_node_is_refused_and_the_original_stays(contro
         error = await refusal_of(clone.greet(**copied))
     assert error.code is Code.NODE_ID_IN_USE
     assert session_of(controller, "n1").facts.id == original.app.link.session_id
+
+
+NAMELESS = {"machine_id": "", "boot_id": "", "run_id": "", "features": []}
+"""Of a published daemon, which says nothing about itself."""
+
+
+async def answer_pings(daemon: ScriptedDaemon) -> None:
+    while True:
+        ping = await daemon.read_until("ping")
+        await daemon.send(DaemonMessage(pong=Pong(sequence=ping.ping.sequence)))
+
+
+@pytest.mark.trap("T94")
+@pytest.mark.parametrize("copied", [NAMELESS, {"machine_id": "machine-2"}], ids=["published", "ours"])
+async def test_of_a_node_and_its_copies_the_living_one_stays(cluster, scratch, copied):
+    controller = await cluster.controller(link__heartbeat_seconds=0.5)
+    identity = await enrolled_identity(
+        scratch / "raw", token=await controller.join_token("raw"), node_id="raw"
+    )
+
+    async def dial() -> Code:
+        async with ScriptedDaemon(identity, controller.grpc_address) as copy:
+            return (await refusal_of(copy.greet(**copied))).code
+
+    async with ScriptedDaemon(identity, controller.grpc_address) as living:
+        ack = await living.greet(**(NAMELESS if copied is NAMELESS else {}))
+        answering = asyncio.create_task(answer_pings(living))
+        for _ in range(5):
+            refusals = await asyncio.gather(*(dial() for _ in range(6)))
+            assert set(refusals) == {Code.NODE_ID_IN_USE}
+        assert session_of(controller).facts.id == ack.handshake_ack.session_id
+        answering.cancel()
+        await asyncio.gather(answering, return_exceptions=True)
+
+
+async def test_a_published_daemon_that_lost_its_stream_gets_its_place_back(controller, identity):
+    async with (
+        ScriptedDaemon(identity, controller.grpc_address) as before,
+        ScriptedDaemon(identity, controller.grpc_address) as after,
+    ):
+        await before.greet(**NAMELESS)  # and answers no ping any more
+        ack = (await after.greet(**NAMELESS)).handshake_ack
+        assert session_of(controller).facts.id == ack.session_id
+
+
+async def test_a_session_ends_when_its_certificate_does(cluster, scratch):
+    clock = SteppedClock()
+    controller = await cluster.controller(clock=clock, pki__node_certificate_days=1)
+    identity = await enrolled_identity(
+        scratch / "raw", token=await controller.join_token("raw"), node_id="raw"
+    )
+    clock.step(86_400 - 2)
+    async with ScriptedDaemon(identity, controller.grpc_address) as daemon:
+        await daemon.greet()
+        answering = asyncio.create_task(answer_pings(daemon))
+        error = await refusal_of(answering)
+    assert error.code is Code.CERTIFICATE_REFUSED
+    assert "expired" in error.message
 
 
 async def test_a_host_that_rebooted_takes_its_place_from_a_session_that_no_longer_answers(

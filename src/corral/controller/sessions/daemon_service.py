@@ -125,6 +125,7 @@ class DaemonService(DaemonServiceServicer):
             id=SessionId(new_id("ses", self._entropy)),
             node_id=node_id,
             serial=peer.serial,
+            certificate_expires_at=peer.expires_at,
             host=greeting.host_of(hello),
             spool_id=hello.spool_id,
             epoch=leading.epoch,

@@ -33,6 +33,10 @@ class Heartbeat:
         self._on_round_trip = on_round_trip
         self._pinged_at = 0.0
         self._answered = asyncio.Event()
+        self._probes = 0
+        self._unanswered = 0
+        """Intervals in a row without any pong. Probes are no heartbeats: many of them in one interval, while the
+        first answer is still on its way, are no silence."""
         self.pinged = 0
         """The sequence of the last ping."""
         self.ponged = 0
@@ -41,11 +45,11 @@ class Heartbeat:
     async def run(self) -> None:
         """Ping until too many stay unanswered: UNREACHABLE."""
         while True:
-            unanswered = self.pinged - self.ponged
-            if unanswered >= self._missed_pongs:
+            if self._unanswered >= self._missed_pongs:
                 raise Retryable(
-                    Code.UNREACHABLE, f"node '{self._facts.node_id}' left {unanswered} pings unanswered"
+                    Code.UNREACHABLE, f"node '{self._facts.node_id}' left {self._unanswered} pings unanswered"
                 )
+            self._unanswered += 1
             self._ping()
             await asyncio.sleep(self._seconds)
 
@@ -58,20 +62,25 @@ class Heartbeat:
         if not self.ponged < sequence <= self.pinged:
             return
         self.ponged = sequence
+        self._unanswered = 0
         self._answered.set()
         if sequence == self.pinged:
             self._on_round_trip(self._clock.monotonic() - self._pinged_at)
 
     async def answers(self, *, within: float, over: asyncio.Event) -> bool:
-        """Is somebody there? Asks, and waits for any answer; False as soon as the stream is over."""
+        """Is somebody there? Asks, unless somebody else just did, and waits for any answer; False as soon as the
+        stream is over."""
         self._answered.clear()
-        self._ping()
+        if not self._probes:
+            self._ping()
+        self._probes += 1
         ending = asyncio.create_task(over.wait(), name=f"session/over/{self._facts.id}")
         answer = asyncio.create_task(self._answered.wait(), name=f"session/answer/{self._facts.id}")
         try:
             await asyncio.wait([ending, answer], timeout=within, return_when=asyncio.FIRST_COMPLETED)
             return answer.done() and not ending.done()
         finally:
+            self._probes -= 1
             for task in (ending, answer):
                 task.cancel()
             await asyncio.gather(ending, answer, return_exceptions=True)

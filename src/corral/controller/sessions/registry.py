@@ -77,20 +77,24 @@ class Sessions:
     async def refuse_clone(self, node_id: NodeId, hello: Handshake) -> None:
         """Two living daemons with one identity are a copy: the one that is here stays.
 
-        The same process may open a further session at any time. Another one may only when the
-        present session no longer answers: then its host rebooted, or its daemon was killed.
+        The same process may open a further session at any time. Another one, or one that does not say
+        who it is, may only when the present session no longer answers: then its host rebooted, or its
+        daemon was killed.
         """
         present = self._by_node.get(node_id)
         if present is None:
             return
         host = greeting.host_of(hello)
-        if host == present.facts.host or not await present.answers(within=_PROBE_SECONDS):
+        if host.is_process(present.facts.host) or not await present.answers(within=_PROBE_SECONDS):
             return
-        other_machine = host.machine_id != present.facts.host.machine_id
+        where = "another daemon or boot of this machine"
+        if not host.machine_id:
+            where = "another daemon"
+        elif host.machine_id != present.facts.host.machine_id:
+            where = "another machine"
         raise Rejected(
             Code.NODE_ID_IN_USE,
-            f"node '{node_id}' is connected from "
-            + ("another machine" if other_machine else "another daemon or boot of this machine"),
+            f"node '{node_id}' is connected from {where}",
             hint="a data directory must not be used twice; enrol this host under its own id",
         )
 

@@ -1,13 +1,13 @@
-"""One live stream of one daemon: a reader, one writer, a heartbeat and an intake.
+"""One live stream of one daemon: a reader, one writer, a heartbeat, an intake and the end of its certificate.
 
-The four end together. Whoever ends first says why; the registry turns that into the node's state.
+The five end together. Whoever ends first says why; the registry turns that into the node's state.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
@@ -24,6 +24,9 @@ from corral.wire.frames import read_frame
 from corral.wire.outbox import FRAME_MESSAGES, Outbox
 from corral.wire.v1.link_pb2 import ControllerBatch, ControllerMessage, DaemonMessage
 from corral.wire.v1.node_pb2 import ErrorReport, NodeStatus, SetLogLevel, SpoolAck
+
+_CERTIFICATE_CHECK_SECONDS: Final = 30.0
+"""A wall clock may step."""
 
 
 def bundle(messages: list[ControllerMessage]) -> ControllerMessage:
@@ -121,6 +124,7 @@ class Session:
             asyncio.create_task(self._write(context), name=f"session/write/{self.facts.id}"),
             asyncio.create_task(self.heartbeat.run(), name=f"session/heartbeat/{self.facts.id}"),
             asyncio.create_task(self._intake.run(), name=f"session/intake/{self.facts.id}"),
+            asyncio.create_task(self._expire(), name=f"session/certificate/{self.facts.id}"),
         ]
         try:
             ends: list[asyncio.Future[Any]] = [*tasks, self._ended]
@@ -140,6 +144,16 @@ class Session:
             if not isinstance(failure, CorralError):
                 raise failure
         return failures[0] if failures else None  # type: ignore[return-value]  # all are CorralErrors
+
+    async def _expire(self) -> None:
+        """A session ends when its certificate does; whoever renewed it has a newer session by then."""
+        while (left := (self.facts.certificate_expires_at - self._clock.now()).total_seconds()) > 0:
+            await asyncio.sleep(min(left, _CERTIFICATE_CHECK_SECONDS))
+        raise Rejected(
+            Code.CERTIFICATE_REFUSED,
+            f"the certificate of node '{self.facts.node_id}' has expired",
+            hint="enrol it again with a join token",
+        )
 
     async def _write(self, context: Any) -> None:
         while (frame := await self.outbox.next_frame()) is not None:
