@@ -20,10 +20,14 @@ R = TypeVar("R")
 class Flags:
     """The flags both roles take."""
 
-    def __init__(self, *, config: str | None, level: str | None, format: str | None) -> None:
+    def __init__(
+        self, *, config: str | None, level: str | None, format: str | None, no_modules: bool = False
+    ) -> None:
         named = config or os.environ.get("CORRAL_CONFIG")
         self.path = pathlib.Path(named) if named else None
         self.settings: dict[str, object] = {"log.level": level, "log.format": format}
+        if no_modules:
+            self.settings["modules.enabled"] = "false"
         self.print_config = False
         self.parent_fd: int | None = None
 
@@ -36,17 +40,21 @@ def role_options(command: Callable[..., R]) -> Callable[..., R]:
         config: str | None,
         log_level: str | None,
         log_format: str | None,
+        no_modules: bool,
         print_config: bool,
         parent_fd: int | None,
         **kwargs: Any,
     ) -> R:
-        flags = Flags(config=config, level=log_level, format=log_format)
+        flags = Flags(config=config, level=log_level, format=log_format, no_modules=no_modules)
         flags.print_config = print_config
         flags.parent_fd = parent_fd
         return command(flags, **kwargs)
 
     for option in (
         click.option("--parent-fd", type=int, hidden=True, help="End when this pipe does."),
+        click.option(
+            "--no-modules", is_flag=True, help="Run no module here, whatever is installed; all else goes on."
+        ),
         click.option("--print-config", is_flag=True, help="Print every setting and where it came from."),
         click.option("--log-format", metavar="human|json", help="What stderr gets."),
         click.option("--log-level", metavar="LEVEL", help="TRACE, DEBUG, INFO, WARN or ERROR."),

@@ -23,6 +23,8 @@ _HELD_BACK: Final = {ModuleIntent.PAUSED: "paused", ModuleIntent.INACTIVE: "deac
 """What an operator who holds a module back leaves as the reason."""
 _TOLD_STEPS: Final = 5
 """Steps of the story that a refusal shows."""
+MODULES_DISABLED: Final = "modules_disabled"
+"""The reason of a module that would run, on a host that was started without modules."""
 
 
 class Runs(enum.Enum):
@@ -71,6 +73,8 @@ class View(msgspec.Struct, frozen=True, kw_only=True):
     reason: str = ""
     hosted: bool = True
     """Whether the module has a class for this host; without, it follows its intent and runs nothing."""
+    enabled: bool = True
+    """Whether this host runs modules at all; where it does not, what is wanted is kept, and waits."""
     runs: Runs = Runs.NOTHING
     unresolved: tuple[str, ...] = ()
     """Ids of the requirements that it cannot start without."""
@@ -108,6 +112,8 @@ def decide(view: View) -> Decision:
 def _installed(view: View) -> Decision:
     if view.intent is not ModuleIntent.ACTIVE:
         return _held_back(view) if view.runs is Runs.NOTHING else Decision(todo=Todo.UNLOAD)
+    if view.hosted and not view.enabled:
+        return REST if view.reason == MODULES_DISABLED else _explain(MODULES_DISABLED)
     if view.backing_off:
         return REST
     return Decision(todo=Todo.LOAD, reason=_waiting(view))
@@ -117,7 +123,11 @@ def _held_back(view: View) -> Decision:
     """It rests; paused and then deactivated, or the other way round, it says the later one."""
     if view.wish or view.reason not in _HELD_BACK.values() or view.reason == _HELD_BACK[view.intent]:
         return REST
-    return Decision(todo=Todo.EXPLAIN, reason=_HELD_BACK[view.intent])
+    return _explain(_HELD_BACK[view.intent])
+
+
+def _explain(reason: str) -> Decision:
+    return Decision(todo=Todo.EXPLAIN, reason=reason)
 
 
 def _waiting_phase(view: View) -> Decision:
@@ -129,7 +139,7 @@ def _waiting_phase(view: View) -> Decision:
         if view.waited_out:
             return Decision(todo=Todo.FAIL, reason=f"wait_timeout:{view.unresolved[0]}")
         if view.reason != _waiting(view):
-            return Decision(todo=Todo.EXPLAIN, reason=_waiting(view))
+            return _explain(_waiting(view))
         return REST
     if view.conflict:
         return Decision(todo=Todo.FAIL, reason=f"capability_conflict:{view.conflict}")

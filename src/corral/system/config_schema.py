@@ -174,6 +174,9 @@ class KeyValueSection(Section, frozen=True, kw_only=True):
 class ModuleHostSection(Section, frozen=True, kw_only=True):
     """What the module engine goes by, on either host."""
 
+    enabled: Annotated[
+        bool, _says("Whether modules run here at all; `--no-modules` says no. Everything else goes on.")
+    ] = True
     memory_mb: Annotated[int, Meta(ge=32, le=1_048_576), _says("Memory of a module that names none.")] = 256
     max_processes: Annotated[
         int, Meta(ge=1, le=100_000), _says("Processes and threads of a module that names none.")

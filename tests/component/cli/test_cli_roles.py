@@ -92,3 +92,10 @@ def test_down_where_nothing_runs_says_so_and_is_content(
         directory.mkdir()
     done = corral("down", "--data", str(directory))
     assert (done.returncode, done.stdout) == (0, "nothing runs here\n")
+
+
+@pytest.mark.parametrize("role", ["controller", "daemon"])
+def test_no_modules_reaches_its_key(corral: Corral, role: str) -> None:
+    told = yaml.safe_load(corral(role, "--no-modules", "--print-config").stdout)
+    assert told["modules"]["enabled"] is False
+    assert yaml.safe_load(corral(role, "--print-config").stdout)["modules"]["enabled"] is True

@@ -18,7 +18,7 @@ from corral.testing.waiting import eventually
 
 async def test_the_probes_of_a_leader(client: httpx.AsyncClient, rig: Rig) -> None:
     assert (await client.get("/health")).json() == {"status": "ok"}
-    ready = {"status": "ready", "role": "leader", "epoch": rig.cluster.epoch}
+    ready = {"status": "ready", "role": "leader", "epoch": rig.cluster.epoch, "notes": []}
     assert (await client.get("/ready")).json() == ready
     ping = (await client.get("/api/ping")).json()
     assert ping == {"pong": True, "version": rig.setting.version, "cluster": rig.state.identity.id}

@@ -525,3 +525,20 @@ def test_relays_come_after_everything_that_they_would_hide() -> None:
     assert names[-5:] == [f"{MODULES}/{{id}}/{{path}}"] * 5
     assert len([route for route in ROUTES if isinstance(route, Relay)]) == 5
     assert len([route for route in ROUTES if isinstance(route, Intake)]) == 2
+
+
+@pytest.mark.trap("T81")
+async def test_a_controller_without_modules_says_so_and_lets_them_be_removed(data: pathlib.Path) -> None:
+    async with http_rig(data) as rig, rig.client() as client:
+        await rig.install(module_zip())
+    async with http_rig(data, modules=ModulesSection(enabled=False)) as rig, rig.client() as client:
+
+        async def standing() -> tuple[str, str, object]:
+            (shown,) = (await client.get(MODULES)).json()["items"]
+            return shown["phase"], shown["reason"], (await client.get(PLAIN)).json()["live"]
+
+        await eventually(lambda: rig.modules.find("plain").reason == "modules_disabled")
+        assert await standing() == ("INSTALLED", "modules_disabled", None)
+        (note,) = (await client.get("/ready")).json()["notes"]
+        assert "modules are switched off" in note
+        assert (await client.delete(PLAIN)).status_code == 204

@@ -477,3 +477,42 @@ async def test_calls_into_a_module_are_counted() -> None:
         after = bench.engine.live("a")
         assert after is not None
         assert (after.calls - before.calls, after.failures - before.failures) == (2, 1)
+
+
+@pytest.mark.trap("T81")
+async def test_a_host_without_modules_runs_none_obeys_verbs_and_a_later_one_goes_on() -> None:
+    """However the last host left them: also one that every start of would end."""
+    book = MemoryBook()
+    async with EngineBench(book=book) as bench:
+        for id in ("active", "goes", "rests"):
+            await bench.install(package(manifest(id)))
+        broken = Script()
+        broken.does["on_start"] = raising
+        await bench.install(package(manifest("fails")), broken)
+        await bench.engine.pause("rests", "for now")
+    off = ModulesSection(enabled=False)
+    async with EngineBench(book=book, config=off) as bench:
+        await bench.engine.boot()
+        await bench.install(package(manifest("new")))
+        await bench.engine.recover("fails")
+        await bench.engine.resume("rests")
+        standing = {
+            id: (bench.phase(id), bench.record(id).reason) for id in ("active", "fails", "new", "rests")
+        }
+        assert set(standing.values()) == {(ModulePhase.INSTALLED, "modules_disabled")}, standing
+        await bench.engine.uninstall("goes")
+        await bench.engine.deactivate("fails")
+        await bench.engine.upgrade(package(manifest("new", version="2.0.0")))
+        assert bench.record("new").reason == "modules_disabled"
+        assert bench.journal == []
+    async with EngineBench(book=book, config=off) as bench:
+        await bench.engine.boot()
+        assert bench.record("active").intent is ModuleIntent.ACTIVE
+        assert bench.journal == []
+    async with EngineBench(book=book) as bench:
+        for record in book.all():
+            bench.script(record)
+        await bench.engine.boot()
+        phases = {record.id: record.phase.name for record in book.all()}
+        assert phases == {"active": "ACTIVE", "fails": "INSTALLED", "new": "ACTIVE", "rests": "ACTIVE"}
+        assert book.find("goes") is None

@@ -142,3 +142,19 @@ async def test_a_node_without_modules_starts_no_process_for_them(scratch):
         assert await rig.app.modules.settled() == ()
         assert not (rig.data / "modules" / "processes").exists()
         assert not (rig.data / "cache" / "modules").exists()
+
+
+@pytest.mark.trap("T81")
+async def test_a_daemon_without_modules_runs_none_says_so_and_goes_on_with_them_later(scratch):
+    async with NodeRig(scratch) as rig:
+        await rig.start()
+        await rig.install(packed(scratch))
+        await rig.stop()
+        await rig.start(modules__enabled="false")
+        await rig.app.modules.booted()
+        assert await rig.app.modules.settled() == ("small: modules_disabled",)
+        assert (phases(rig), reasons(rig)) == ({"small": "INSTALLED"}, {"small": "modules_disabled"})
+        assert rig.pid("small") is None
+        await rig.stop()
+        await rig.start()
+        await eventually(lambda: phases(rig) == {"small": "ACTIVE"}, state=lambda: reasons(rig))

@@ -68,6 +68,7 @@ class ModuleParts:
         self.clock = clock
         self.uploads = data / UPLOADS
         self.max_archive_bytes = config.max_archive_bytes
+        self.enabled = config.enabled
         self.book = LedgerBook(ledger, clock=clock)
         self.house = ProcessHouse(directory=data / PROCESSES, clock=clock)
         self.supply = StoredArchives(

@@ -65,11 +65,15 @@ class Modules:
         self.uploads: Final = parts.uploads
         """Where archives lie while they come in."""
         self.max_archive_bytes: Final = parts.max_archive_bytes
+        self.enabled: Final = parts.enabled
+        """Whether any runs here. Where none does, verbs are obeyed all the same: what is wanted waits."""
 
     # the term
 
     async def open(self) -> None:
         """Begin in the background: readiness does not wait for modules."""
+        if not self.enabled:
+            _log.warning("modules.disabled", reason="modules.enabled is false, or --no-modules was given")
         self._parts.show_figures()
         self._task = asyncio.create_task(self._run(), name="modules/run")
 

@@ -133,6 +133,8 @@ class NodeModules:
 
     def begin(self) -> None:
         """Start what is in the cache; starts of instances wait for it at the gate."""
+        if not self._settings.enabled:
+            _log.warning("modules.disabled", reason="modules.enabled is false, or --no-modules was given")
         for record in self._book.all():
             self._gate.expect(record.id, _STARTING)
         self._booting = asyncio.create_task(self._boot(), name="modules/boot")

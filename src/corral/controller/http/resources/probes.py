@@ -9,7 +9,7 @@ import msgspec
 from corral.controller.http.answers import Answer, shaped
 from corral.controller.http.metrics import CONTENT_TYPE
 from corral.controller.http.route_table import PUBLIC, Probe, Route
-from corral.controller.http.setting import Gate, Setting
+from corral.controller.http.setting import Gate, Leading, Setting
 from corral.domain.permissions import Permission
 from corral.errors import Code, Retryable
 
@@ -22,6 +22,8 @@ class ReadyShape(msgspec.Struct, frozen=True, kw_only=True):
     status: str
     role: str
     epoch: int
+    notes: list[str] = []
+    """What an operator should know of a controller that serves: what it does without, and why."""
 
 
 class PingShape(msgspec.Struct, frozen=True, kw_only=True):
@@ -54,7 +56,15 @@ async def ready(setting: Setting, gate: Gate) -> Answer:
             hint="see the controller's log",
             retry_after=1.0,
         )
-    return shaped(ReadyShape(status="ready", role="leader", epoch=leading.cluster.leader().epoch))
+    epoch = leading.cluster.leader().epoch
+    return shaped(ReadyShape(status="ready", role="leader", epoch=epoch, notes=_notes(leading)))
+
+
+def _notes(leading: Leading) -> list[str]:
+    notes = []
+    if not leading.modules.enabled:
+        notes.append("modules are switched off: modules.enabled is false, or --no-modules was given")
+    return notes
 
 
 async def ping(setting: Setting, gate: Gate) -> Answer:
