@@ -104,6 +104,7 @@ class ControllerApp:
             set_log_level=self._logs.set_level,
             scrape_networks=[ipaddress.ip_network(n) for n in self._config.metrics.scrape_networks],
             body_limit=self._config.http.body_limit_bytes,
+            limits=self._config.http.limits,
             templates=self._config.templates,
         )
 
@@ -128,7 +129,8 @@ class ControllerApp:
         api = Api(setting=self._setting, gate=self.place.http_gate, routes=ROUTES)
         host, port = parse_address(self._config.http.listen, any_port=True)
         origins = self._config.http.cors.origins
-        server = HttpServer(CrossOrigin(api, origins=origins) if origins else api, host=host, port=port)
+        app = CrossOrigin(api, origins=origins) if origins else api
+        server = HttpServer(app, host=host, port=port, limits=self._config.http.limits)
         await server.start()
         self._stack.push_async_callback(server.stop)
         # gRPC ports must be known before we lead: the lease carries them to the other controllers.

@@ -26,6 +26,22 @@ class CorsSection(Section, frozen=True, kw_only=True):
     origins: Annotated[kind.Origins, _says("Origins that browsers may call the API from.")] = ()
 
 
+class HttpLimitsSection(Section, frozen=True, kw_only=True):
+    connections: Annotated[
+        kind.Limit, _says("Connections in all; at most half of the process's file descriptors. 0: no limit.")
+    ] = 4096
+    connections_per_address: Annotated[
+        kind.Limit, _says("Connections of one address, or IPv6 /64; the host itself may have half of all.")
+    ] = 256
+    head_seconds: Annotated[kind.Seconds, _says("How long a caller may take for the head of a request.")] = 10
+    idle_seconds: Annotated[
+        kind.Seconds, _says("How long a connection is kept between requests, and an answered body read on.")
+    ] = 30
+    body_pause_seconds: Annotated[
+        kind.Seconds, _says("How long a body may pause that comes with less than 1 KiB a second.")
+    ] = 5
+
+
 class HttpSection(Section, frozen=True, kw_only=True):
     listen: Annotated[kind.Listen, _says("Address of the API; port 0 picks a free one.")] = "127.0.0.1:8480"
     advertise: Annotated[
@@ -33,6 +49,7 @@ class HttpSection(Section, frozen=True, kw_only=True):
     ] = ""
     body_limit_bytes: Annotated[kind.Bytes, _says("Largest request body that is read.")] = 1_048_576
     cors: CorsSection = CorsSection()
+    limits: HttpLimitsSection = HttpLimitsSection()
 
 
 class GrpcSection(Section, frozen=True, kw_only=True):

@@ -118,4 +118,6 @@ Labels = Annotated[dict[str, str], _checked(_labels)]
 Seconds = Annotated[float, Meta(gt=0, le=_DAY)]
 Days = Annotated[float, Meta(gt=0, le=3650)]
 Count = Annotated[int, Meta(ge=1, le=10_000_000)]
+Limit = Annotated[int, Meta(ge=0, le=10_000_000)]
+"""0: none."""
 Bytes = Annotated[int, Meta(ge=1024, le=2**40)]

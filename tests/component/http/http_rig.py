@@ -50,7 +50,7 @@ from corral.store.opening import open_store
 from corral.store.port import ABSENT, Adapter, Commit
 from corral.store.writer import Writer, WriterTiming
 from corral.system.clock import SystemClock
-from corral.system.config_schema import ModulesSection, TemplatesSection
+from corral.system.config_schema import HttpLimitsSection, ModulesSection, TemplatesSection
 from corral.system.entropy import SystemEntropy
 from corral.testing.failing_store import FailingStore
 from corral.testing.recorded_log import RecordedLog
@@ -60,6 +60,7 @@ TOKEN_LIFE = dt.timedelta(minutes=5)
 
 
 MODULES = ModulesSection(max_archive_bytes=2 * 1024 * 1024)
+NO_LIMITS = HttpLimitsSection()
 SMALL = TemplatesSection(max_bytes=4 * 1024 * 1024, max_files=200, keep_versions=5)
 
 
@@ -339,6 +340,7 @@ async def http_rig(
     scrape_networks: Sequence[str] = (),
     max_streams: int = 2000,
     ping_seconds: float = 20.0,
+    limits: HttpLimitsSection = NO_LIMITS,
     routes: Sequence[Route] = ROUTES,
 ) -> AsyncIterator[Rig]:
     """Everything started, in order, and stopped, in order."""
@@ -355,6 +357,7 @@ async def http_rig(
             scrape_networks=[ipaddress.ip_network(network) for network in scrape_networks],
             heartbeat_seconds=heartbeat_seconds,
             body_limit=body_limit,
+            limits=limits,
             templates=templates,
             upload_idle_seconds=upload_idle_seconds,
         )
@@ -390,7 +393,9 @@ async def http_rig(
             max_streams=max_streams,
         )
         api = Api(setting=rig.setting, gate=rig.gate, routes=routes)
-        rig.server = HttpServer(api, host="127.0.0.1", port=0, stop_seconds=1, ping_seconds=ping_seconds)
+        rig.server = HttpServer(
+            api, host="127.0.0.1", port=0, stop_seconds=1, ping_seconds=ping_seconds, limits=limits
+        )
         await rig.server.start()
         stack.push_async_callback(rig.server.stop)
         stack.push_async_callback(rig.leading.close)

@@ -13,7 +13,7 @@ from http_rig import Rig, http_rig
 from raw_client import raw_call
 
 from corral.controller.http.call import Call, NoQuery
-from corral.controller.http.request import Message, Request, Scope
+from corral.controller.http.request import BodyPace, Message, Request, Scope
 from corral.controller.http.route_table import Describe, Route, Upload
 from corral.controller.http.routes import ROUTES
 from corral.controller.http.setting import Leading
@@ -114,10 +114,11 @@ async def test_a_caller_that_only_keeps_its_place_is_given_up() -> None:
 
     scope: Scope = {"type": "http", "headers": [], "path": "/", "query_string": b"", "method": "PUT"}
     request = Request(scope, trickle, entropy=SystemEntropy())
-    incoming = Incoming(request, limit=10**6, idle_seconds=10.0, digested=False, head_start_seconds=0.1)
+    pace = BodyPace(pause_seconds=10.0, idle_seconds=10.0)
+    incoming = Incoming(request, limit=10**6, pace=pace, digested=False, head_start_seconds=0.1)
     with pytest.raises(Rejected, match="less than 1024 bytes a second"):
         await incoming.drain()
-    assert incoming.size < 50
+    assert pace.size < 50
 
 
 async def test_what_is_not_taken_waits_with_the_caller(data: pathlib.Path) -> None:

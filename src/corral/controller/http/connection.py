@@ -1,51 +1,179 @@
-"""uvicorn's connections, with what they lack: a limit for the head of a request, and a way to cut a
-connection from within."""
+"""uvicorn's connections, with the bounds they lack: what may come beside a body, how long a head may take, how many
+connections there may be, and a way to cut one from within."""
 
 from __future__ import annotations
 
+import asyncio
+import enum
 from collections.abc import Callable
-from typing import Final
+from typing import Any, Final, Protocol
 
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from uvicorn.config import Config
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 from websockets.http11 import Request as UpgradeRequest
+
+from corral.controller.http.open_connections import OpenConnections
 
 ABORT: Final = "corral.abort"
 """In a request's scope: a function that drops the connection and what is buffered for it."""
 
 HEAD_LIMIT: Final = 64 * 1024
+"""Of everything that is not the content of a body: the head, trailers, lengths and extensions of chunks."""
+
+_OVERLONG: Final = "The head of the request is too large."
 
 Abort = Callable[[], None]
 
 
-class Connection(HttpToolsProtocol):
-    """A peer that has stopped reading cannot be told goodbye; its connection can be dropped. One that
-    never stops sending headers is dropped before they fill our memory."""
+class BoundedConfig(Config):
+    """uvicorn's configuration, and the register that every connection of the server is in."""
 
-    _head_bytes = 0
-    _in_head = True
+    def __init__(self, app: Any, *, connections: OpenConnections, **options: Any) -> None:
+        super().__init__(app, **options)
+        self.connections = connections
+
+
+class _Bounded(Protocol):
+    config: Config
+
+
+def _register(protocol: _Bounded) -> OpenConnections:
+    config = protocol.config
+    assert isinstance(config, BoundedConfig), "the server is made with one"
+    return config.connections
+
+
+class _Phase(enum.Enum):
+    """Where in a request the next byte belongs."""
+
+    BETWEEN = enum.auto()
+    HEAD = enum.auto()
+    BODY = enum.auto()
+    """Trailers included."""
+
+
+class Connection(HttpToolsProtocol):
+    """A connection that cannot hold memory or a place for longer than it makes progress.
+
+    - Bytes that are no content of a body are counted as they come: a header or trailer that never ends reaches
+      no callback of the parser, which keeps it all.
+    - A head has to be whole in time, from the first connect or from its first byte; so has the rest of a body
+      that was answered already. Between requests the server's own timer runs.
+    - A peer that has stopped reading cannot be told goodbye; its connection can be dropped.
+    """
+
+    _phase = _Phase.BETWEEN
+    _outside = 0
+    _delivered = False
+    _ended = False
+    _timer: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn has it
+        super().connection_made(transport)
+        self._bounds = _register(self)
+        if self._bounds.enter(transport):
+            self._arm(self._bounds.limits.head_seconds)
+        else:
+            transport.abort()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._disarm()
+        self._bounds.leave(self.transport)
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        self._delivered = self._ended = False
+        super().data_received(data)
+        if self.transport.is_closing():
+            return
+        if self._ended:
+            return  # most of this read belonged to requests that are whole
+        if self._phase is _Phase.BETWEEN and self._timer is None and not self._answering:
+            self._arm(self._bounds.limits.head_seconds)  # something came that does not begin a request
+        if self._delivered and self._phase is _Phase.BODY:
+            self._outside = 0
+            return
+        self._outside += len(data)
+        if self._outside > HEAD_LIMIT:
+            self.send_400_response(_OVERLONG)
+
+    @property
+    def _answering(self) -> bool:
+        cycle: RequestResponseCycle | None = (
+            self.cycle
+        )  # None before the first request, whatever uvicorn says
+        return cycle is not None and not cycle.response_complete
+
+    def send_400_response(self, msg: str) -> None:
+        if self._phase is _Phase.BODY or self._answering:
+            self.transport.abort()  # an answer is on its way, or was given
+        else:
+            super().send_400_response(msg)
 
     def on_message_begin(self) -> None:
         super().on_message_begin()
-        self._head_bytes = 0
-        self._in_head = True
+        self._phase = _Phase.HEAD
+        self._outside = 0
+        self._arm(self._bounds.limits.head_seconds)
         self.scope[ABORT] = self.transport.abort  # type: ignore[typeddict-unknown-key]  # ASGI allows more keys
 
     def on_headers_complete(self) -> None:
-        self._in_head = False
+        size = len(self.url) + sum(len(name) + len(value) for name, value in self.headers)
+        if size > HEAD_LIMIT:
+            raise ValueError(_OVERLONG)  # the parser's caller refuses the request
+        self._phase = _Phase.BODY
+        self._disarm()
         super().on_headers_complete()
 
-    def data_received(self, data: bytes) -> None:
-        super().data_received(data)
-        if self._in_head and not self.transport.is_closing():
-            self._head_bytes += len(data)
-            if self._head_bytes > HEAD_LIMIT:
-                self.send_400_response("The head of the request is too large.")
+    def handle_websocket_upgrade(self) -> None:
+        self._disarm()
+        super().handle_websocket_upgrade()
+
+    def on_body(self, body: bytes) -> None:
+        self._delivered = True
+        super().on_body(body)
+
+    def on_message_complete(self) -> None:
+        super().on_message_complete()
+        self._phase = _Phase.BETWEEN
+        self._ended = True
+        self._outside = 0
+        if not self._answering:
+            self._arm(self._bounds.limits.idle_seconds)  # the server's timer was stopped by these bytes
+
+    def on_response_complete(self) -> None:
+        super().on_response_complete()
+        if self._phase is _Phase.BODY and not self.pipeline:
+            self._arm(
+                self._bounds.limits.idle_seconds
+            )  # answered before it was whole: the rest is thrown away
+        elif self._phase is _Phase.BETWEEN:
+            self._bounds.waits(self.transport)
+
+    def _arm(self, seconds: float) -> None:
+        self._disarm()
+        self._timer = self.loop.call_later(seconds, self._expire)
+        self._bounds.waits(self.transport)
+
+    def _disarm(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        self._bounds.works(self.transport)
+
+    def _expire(self) -> None:
+        self._bounds.expired += 1
+        self.transport.abort()
 
 
 class SocketConnection(WebSocketsSansIOProtocol):
     """A WebSocket. A client that leaves pings unanswered is dropped with what is buffered for it: one
     that has stopped reading would keep it for as long as it likes."""
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        _register(self).leave(self.transport)
+        super().connection_lost(exc)
 
     def handle_connect(self, event: UpgradeRequest) -> None:
         super().handle_connect(event)

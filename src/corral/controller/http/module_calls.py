@@ -68,7 +68,7 @@ async def relay(leading: Leading, caller: Caller, request: Request, send: Send) 
     method = "GET" if request.method == "HEAD" else request.method
     match = leading.modules.engine.routes.find(module_id, method, path)
     authorise(caller, declared_permission(match))
-    asked = await _asked(match, caller, request, path)
+    asked = await _asked(leading, match, caller, request, path)
     if method not in _READING:
         await leading.ledger.commit(
             audit(caller.actor, ACTION, module_id, after={"method": method, "path": path})
@@ -92,10 +92,15 @@ def declared_permission(match: RouteMatch) -> Permission:
         ) from None
 
 
-async def _asked(match: RouteMatch, caller: Caller, request: Request, path: str) -> RouteRequest:
+async def _asked(
+    leading: Leading, match: RouteMatch, caller: Caller, request: Request, path: str
+) -> RouteRequest:
     body = b""
     if request.method not in _READING:
-        body = await request.read_body(limit=min(match.declaration.max_body, BODY_MAX))
+        body = await request.read_body(
+            limit=min(match.declaration.max_body, BODY_MAX),
+            pause_seconds=leading.setting.limits.body_pause_seconds,
+        )
     return RouteRequest(
         route=match.declaration.number,
         method=request.method,

@@ -23,6 +23,25 @@ _JSON_TYPES: Final = frozenset({"application/json"})
 _CHARSETS: Final = frozenset({"", "utf-8", "utf8"})
 
 
+class BodyPace:
+    """How fast a body comes. One that comes with less than `SLOWEST` bytes a second may pause for `pause_seconds`,
+    any other for `idle_seconds`; only the time in which we waited for the caller counts."""
+
+    SLOWEST: Final = 1024
+
+    def __init__(self, *, pause_seconds: float, idle_seconds: float) -> None:
+        self._pause = pause_seconds
+        self._idle = idle_seconds
+        self.size = 0
+        self.waited = 0.0
+
+    @property
+    def patience(self) -> float:
+        """Seconds that the next piece may take."""
+        fast = self.size > self.SLOWEST * max(self.waited, 1.0)
+        return self._idle if fast else min(self._pause, self._idle)
+
+
 class ClientGone(Exception):
     """The caller hung up before his request was whole: there is nobody to answer."""
 
@@ -76,12 +95,14 @@ class Request:
         cut: Abort = self.scope[ABORT]
         cut()
 
-    async def read_body(self, *, limit: int) -> bytes:
-        """The whole body. Never holds more than `limit` and one network read of it."""
+    async def read_body(self, *, limit: int, pause_seconds: float) -> bytes:
+        """The whole body. Never holds more than `limit` and one network read of it. BAD_REQUEST when it comes
+        too slowly."""
         self.refuse_declared(limit)
+        pace = BodyPace(pause_seconds=pause_seconds, idle_seconds=_BODY_SECONDS)
         try:
             async with asyncio.timeout(_BODY_SECONDS):
-                return await self._collect(limit)
+                return await self._collect(limit, pace)
         except TimeoutError:
             raise Rejected(
                 Code.BAD_REQUEST, f"the body did not arrive within {_BODY_SECONDS:g} seconds"
@@ -93,20 +114,36 @@ class Request:
         if declared is not None and declared.isdecimal() and (len(declared) > 18 or int(declared) > limit):
             raise too_large(limit)
 
-    async def _collect(self, limit: int) -> bytes:
+    async def next_piece(self, pace: BodyPace, *, limit: int) -> tuple[bytes, bool]:
+        """The next piece of the body, and whether more of it follows. BODY_TOO_LARGE, BAD_REQUEST when it does not
+        come in time, `ClientGone`."""
+        loop = asyncio.get_running_loop()
+        began, patience = loop.time(), pace.patience
+        try:
+            async with asyncio.timeout(patience):
+                message = await self._receive()
+        except TimeoutError:
+            raise Rejected(
+                Code.BAD_REQUEST,
+                f"the body was given up: nothing came for {patience:g} seconds",
+                hint="send it again",
+            ) from None
+        if message["type"] == "http.disconnect":
+            raise ClientGone
+        pace.waited += loop.time() - began
+        piece: bytes = message.get("body", b"")
+        pace.size += len(piece)
+        if pace.size > limit:
+            raise too_large(limit)
+        return piece, message.get("more_body", False)
+
+    async def _collect(self, limit: int, pace: BodyPace) -> bytes:
         parts: list[bytes] = []
-        size = 0
-        while True:
-            message = await self._receive()
-            if message["type"] == "http.disconnect":
-                raise ClientGone
-            part: bytes = message.get("body", b"")
-            size += len(part)
-            if size > limit:
-                raise too_large(limit)
-            parts.append(part)
-            if not message.get("more_body", False):
-                return b"".join(parts)
+        more = True
+        while more:
+            piece, more = await self.next_piece(pace, limit=limit)
+            parts.append(piece)
+        return b"".join(parts)
 
     def require_bytes(self) -> None:
         """Refuse a body that wraps what is uploaded: it would be stored wrapped."""

@@ -13,14 +13,15 @@ import structlog
 import uvicorn
 from uvicorn.config import Config
 
-from corral.controller.http.connection import Connection, SocketConnection
+from corral.controller.http.connection import BoundedConfig, Connection, SocketConnection
+from corral.controller.http.open_connections import OpenConnections
 from corral.controller.http.request import AsgiApp
 from corral.errors import Bug, Code, Rejected
 from corral.system.addresses import Address
+from corral.system.config_schema import HttpLimitsSection
 
 log = structlog.get_logger(__name__)
 
-_KEEP_ALIVE_SECONDS: Final = 75
 _STALLED_MS: Final = 60_000
 _TICK_SECONDS: Final = 1.0
 _BACKLOG: Final = 2048
@@ -39,13 +40,16 @@ class HttpServer:
         ssl_context: ssl.SSLContext | None = None,
         stop_seconds: int = 3,
         ping_seconds: float = 20.0,
+        limits: HttpLimitsSection = HttpLimitsSection(),  # noqa: B008  # frozen
     ) -> None:
         self._wanted = Address(host, port)
         self._socket: socket.socket | None = None
         self._task: asyncio.Task[None] | None = None
         self._stop_seconds = stop_seconds
-        config = Config(
+        self.connections = OpenConnections(limits)
+        config = BoundedConfig(
             api,
+            connections=self.connections,
             http=Connection,
             loop="none",
             ws=SocketConnection,
@@ -59,7 +63,7 @@ class HttpServer:
             access_log=False,
             server_header=False,
             proxy_headers=False,  # an address that the caller may choose is worth nothing in an audit
-            timeout_keep_alive=_KEEP_ALIVE_SECONDS,
+            timeout_keep_alive=max(1, round(limits.idle_seconds)),
             timeout_graceful_shutdown=stop_seconds,
             backlog=_BACKLOG,
             ssl_context_factory=_factory(ssl_context),

@@ -113,7 +113,8 @@ class Served:
     async def _read_body(self, request: Request) -> bytes:
         if request.method in ("GET", "HEAD"):
             return b""
-        raw = await request.read_body(limit=self._setting.body_limit)
+        pause = self._setting.limits.body_pause_seconds
+        raw = await request.read_body(limit=self._setting.body_limit, pause_seconds=pause)
         if raw and self._body is None:
             raise Rejected(Code.BAD_REQUEST, f"{self._route.name} takes no body")
         if raw:
@@ -176,9 +177,7 @@ class Served:
         request.require_bytes()
         limit = route.limit(leading)
         request.refuse_declared(limit)
-        incoming = Incoming(
-            request, limit=limit, idle_seconds=self._setting.upload_idle_seconds, digested=keyed
-        )
+        incoming = Incoming(request, limit=limit, pace=self._setting.upload_pace(), digested=keyed)
         with leading.streams.opened(call.caller.token) as stream:
             describe = await take_in(route, leading, call, incoming=incoming, stream=stream)
         guard = _guard(request, call, incoming.digest)
@@ -196,9 +195,7 @@ class Served:
         limit = route.limit(leading)
         whole = limit + sum(route.small.values()) + HEADS
         request.refuse_declared(whole)
-        incoming = Incoming(
-            request, limit=whole, idle_seconds=self._setting.upload_idle_seconds, digested=False
-        )
+        incoming = Incoming(request, limit=whole, pace=self._setting.upload_pace(), digested=False)
         async with contextlib.AsyncExitStack() as stack:
             pieces = await stack.enter_async_context(contextlib.aclosing(incoming.pieces()))
             receiving = received_form(

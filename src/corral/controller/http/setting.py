@@ -20,6 +20,7 @@ from corral.controller.events.hub import EventHub
 from corral.controller.http.log_sources import LogRing
 from corral.controller.http.metrics import HttpMetrics
 from corral.controller.http.open_streams import OpenStreams
+from corral.controller.http.request import BodyPace
 from corral.controller.http.tickets import Tickets
 from corral.controller.http.turns import Turns
 from corral.controller.instances.workspace import Workspace
@@ -33,7 +34,7 @@ from corral.domain.ids import Epoch
 from corral.domain.instance_records import InstanceRecord
 from corral.store.port import BlobEngine, ReadEngine
 from corral.system.clock import Clock
-from corral.system.config_schema import TemplatesSection
+from corral.system.config_schema import HttpLimitsSection, TemplatesSection
 from corral.system.entropy import Entropy
 from corral.version import VERSION
 
@@ -54,11 +55,15 @@ class Setting:
     metrics: HttpMetrics = field(default_factory=HttpMetrics)
     scrape_networks: Sequence[Network] = ()
     body_limit: int = BODY_LIMIT
+    limits: HttpLimitsSection = field(default_factory=HttpLimitsSection)
     upload_idle_seconds: float = 30.0
-    """How long an upload may pause."""
+    """How long an upload may pause that has come fast so far."""
     templates: TemplatesSection = field(default_factory=TemplatesSection)
     heartbeat_seconds: float = 15.0
     version: str = VERSION
+
+    def upload_pace(self) -> BodyPace:
+        return BodyPace(pause_seconds=self.limits.body_pause_seconds, idle_seconds=self.upload_idle_seconds)
 
 
 class LeaderView(msgspec.Struct, frozen=True, kw_only=True):

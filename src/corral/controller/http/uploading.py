@@ -6,19 +6,16 @@ import asyncio
 import contextlib
 import hashlib
 from collections.abc import AsyncGenerator, Awaitable
-from typing import Any, Final, TypeVar
+from typing import Any, TypeVar
 
 from corral.controller.http.call import Call
 from corral.controller.http.open_streams import OpenStream
-from corral.controller.http.request import ClientGone, Request, too_large
+from corral.controller.http.request import BodyPace, Request
 from corral.controller.http.route_table import Describe, Upload
 from corral.controller.http.setting import Leading
 from corral.errors import Code, CorralError, Rejected, Retryable
 
 T = TypeVar("T")
-
-_SLOWEST: Final = 1024
-"""Bytes a second on the whole; who sends less holds a place that others need."""
 
 
 class Incoming:
@@ -29,18 +26,16 @@ class Incoming:
         request: Request,
         *,
         limit: int,
-        idle_seconds: float,
+        pace: BodyPace,
         digested: bool,
         head_start_seconds: float = 60.0,
     ) -> None:
         self._request = request
         self._limit = limit
-        self._idle = idle_seconds
+        self._pace = pace
         self._head_start = head_start_seconds
         self._digest = hashlib.sha256() if digested else None
-        self._waited = 0.0
         self._more = True
-        self.size = 0
 
     @property
     def digest(self) -> bytes:
@@ -60,23 +55,14 @@ class Incoming:
             pass
 
     async def _next(self) -> bytes:
-        loop = asyncio.get_running_loop()
-        began = loop.time()
-        try:
-            async with asyncio.timeout(self._idle):
-                message = await self._request.receive()
-        except TimeoutError:
-            raise _too_slow(f"nothing came for {self._idle:g} seconds") from None
-        if message["type"] == "http.disconnect":
-            raise ClientGone
-        piece: bytes = message.get("body", b"")
-        self._more = message.get("more_body", False)
-        self.size += len(piece)
-        if self.size > self._limit:
-            raise too_large(self._limit)
-        self._waited += loop.time() - began
-        if self._waited > self._head_start + self.size / _SLOWEST:
-            raise _too_slow(f"it comes with less than {_SLOWEST} bytes a second")
+        pace = self._pace
+        piece, self._more = await self._request.next_piece(pace, limit=self._limit)
+        if pace.waited > self._head_start + pace.size / pace.SLOWEST:
+            raise Rejected(
+                Code.BAD_REQUEST,
+                f"the body was given up: it comes with less than {pace.SLOWEST} bytes a second",
+                hint="send it again",
+            )
         if self._digest is not None:
             self._digest.update(piece)
         return piece
@@ -115,7 +101,3 @@ def _ended(leading: Leading, stream: OpenStream) -> CorralError:
     if leading.state.tokens.find(stream.token.id) is None:
         return Rejected(Code.UNAUTHENTICATED, f"nothing was stored: {reason}", hint="log in again")
     return Retryable(Code.NOT_LEADER, f"nothing was stored: {reason}", hint="send it again", retry_after=1.0)
-
-
-def _too_slow(why: str) -> Rejected:
-    return Rejected(Code.BAD_REQUEST, f"the upload was given up: {why}", hint="send it again")
