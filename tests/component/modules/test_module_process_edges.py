@@ -28,7 +28,7 @@ from corral.sdk.messages import (
 )
 from corral.sdk.runner.proc_table import children, process
 from corral.sdk.runner.process_watch import ProcessWatch
-from corral.sdk.runner.zygote_messages import Born, End, Spawn
+from corral.sdk.runner.zygote_messages import MAX_PACKET, Born, End, NotBorn, Spawn
 from corral.testing.module_workbench import DEADLINE, Told, Workbench, run_hook
 from corral.testing.waiting import eventually
 
@@ -177,6 +177,26 @@ async def test_a_birth_whose_descriptor_found_no_room_fails_alone():
         order = await asyncio.to_thread(theirs.recv, 65536)
         assert msgspec.msgpack.decode(order, type=End) == End(1)
         link.kill()
+        await link.close()
+
+
+@pytest.mark.trap("T82")
+@pytest.mark.parametrize(
+    "packet",
+    [b"\xc1\xc1", msgspec.msgpack.encode(NotBorn(1, "x" * 2 * MAX_PACKET)), b"\x91" * 5000],
+    ids=["no report", "larger than may be", "without end"],
+)
+async def test_a_zygote_that_reports_what_nobody_understands_is_ended(packet):
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    theirs.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1 << 20)
+    ours.setblocking(False)
+    stand_in = await asyncio.to_thread(subprocess.Popen, ["sleep", "1000"])
+    gone: list[bool] = []
+    link = ZygoteLink(stand_in, ours, on_ended=lambda _: None, on_gone=lambda: gone.append(True))
+    with theirs:
+        await asyncio.to_thread(theirs.send, packet)
+        await eventually(lambda: gone == [True])
+        assert await asyncio.to_thread(stand_in.wait, 20) == -signal.SIGKILL
         await link.close()
 
 

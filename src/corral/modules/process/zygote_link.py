@@ -19,6 +19,7 @@ import msgspec
 from corral.errors import Code, Retryable
 from corral.modules.process.leftovers import MARK
 from corral.sdk.runner.zygote_messages import (
+    MAX_PACKET,
     Born,
     End,
     Ended,
@@ -177,11 +178,13 @@ class ZygoteLink:
                 return
             except OSError:
                 packet, descriptors = b"", []
-            if not packet:
+            report = _understood(packet, descriptors)
+            if report is None:
+                self._process.kill()  # one that says what nobody understands is of no use; or it has ended
                 self._shut()
                 self._on_gone()
                 return
-            self._take(_decode(packet), descriptors)
+            self._take(report, descriptors)
 
     def _take(self, report: Report, descriptors: list[int]) -> None:
         if isinstance(report, Ready):
@@ -208,6 +211,16 @@ class ZygoteLink:
         birth = self._births.get(report.number)
         if birth is not None and not birth.done():
             birth.set_exception(_not_started(report.why))
+
+
+def _understood(packet: bytes, descriptors: list[int]) -> Report | None:
+    """A packet as a report; None for none, for one that is larger than may be, and for what is no report."""
+    try:
+        return _decode(packet) if len(packet) < MAX_PACKET else None
+    except (msgspec.MsgspecError, ValueError, RecursionError):
+        for descriptor in descriptors:
+            os.close(descriptor)
+        return None
 
 
 async def open_zygote(
