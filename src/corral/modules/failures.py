@@ -49,7 +49,7 @@ class ProcessGone(Retryable):
     def __init__(self, module_id: str, death: Death) -> None:
         super().__init__(
             Code.MODULE_NOT_ACTIVE,
-            f"the process of module '{module_id}' has ended ({death.reason})",
+            f"the process of module '{module_id}' has ended ({death.reason}{': ' * bool(death.why)}{death.why})",
             hint="it is started again unless it keeps ending",
         )
         self.death = death

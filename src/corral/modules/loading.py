@@ -17,7 +17,7 @@ from corral.modules.breaker import Breaker, CallCounts
 from corral.modules.capabilities import CapabilityRegistry
 from corral.modules.operations import NoticeHandler, OperationTable
 from corral.modules.process.cpu_weight import nice_of
-from corral.modules.process.values import Limits
+from corral.modules.process.values import Limits, OverLimit
 from corral.modules.process_port import ModuleHouse, RunningModule
 from corral.modules.scope import Scope
 from corral.modules.trouble import Trouble, construct_trouble, hook_trouble, supply_trouble
@@ -169,6 +169,8 @@ class Loader:
             handler = self._notices.get(method)
             if handler is not None:
                 handler(scope, body)
+        except OverLimit:
+            raise
         except Exception as error:
             _log.warning("module.bad_notice", module=scope.module_id, method=method, error=repr(error))
 

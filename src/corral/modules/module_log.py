@@ -14,12 +14,10 @@ from corral.modules.bucket import Bucket
 from corral.modules.operations import NoticeHandler
 from corral.modules.scope import Scope
 from corral.sdk.messages import LOG, LogLine
+from corral.sdk.runner.log_bridge import BURST, LINES_A_SECOND, MAX_LINE
 from corral.system.clock import Clock
 from corral.system.log_names import Logger, logger
 
-BURST: Final = 500
-PER_SECOND: Final = 50.0
-_MESSAGE_MAX: Final = 4096
 _TRACEBACK_MAX: Final = 16_384
 _FIELD_MAX: Final = 1024
 _FIELDS_MAX: Final = 32
@@ -33,7 +31,7 @@ class _Voice:
 
     def __init__(self, module_id: str, clock: Clock) -> None:
         self._log: Logger = logger(f"module:{module_id}")
-        self._bucket = Bucket(burst=BURST, per_second=PER_SECOND, clock=clock)
+        self._bucket = Bucket(burst=BURST, per_second=LINES_A_SECOND, clock=clock)
         self._dropped = 0
 
     def say(self, line: LogLine, *, version: str) -> None:
@@ -48,7 +46,7 @@ class _Voice:
             fields[f"{name}_" if name in _RESERVED else name[:100]] = value[:_FIELD_MAX]
         if line.traceback:
             fields["traceback"] = line.traceback[-_TRACEBACK_MAX:]
-        getattr(self._log, _LEVELS.get(line.level.upper(), "info"))(line.message[:_MESSAGE_MAX], **fields)
+        getattr(self._log, _LEVELS.get(line.level.upper(), "info"))(line.message[:MAX_LINE], **fields)
 
 
 _LEVELS: Final = {

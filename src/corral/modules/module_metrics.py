@@ -15,7 +15,9 @@ from typing import Final
 import msgspec
 
 from corral.modules.operations import NoticeHandler
+from corral.modules.process.values import OverLimit
 from corral.modules.scope import Scope
+from corral.sdk.frame_limits import METRIC_SAMPLES
 from corral.sdk.messages import FORGOTTEN, METRIC, MetricSample, MetricSamples
 
 KINDS: Final = ("counter", "gauge", "histogram")
@@ -118,12 +120,15 @@ class ModuleMetrics:
         return {METRIC: self.take}
 
     def take(self, scope: Scope, body: msgspec.Raw) -> None:
-        """`MetricSamples`; what is none is counted as dropped."""
+        """`MetricSamples`; what is none is counted as dropped, and all of it where there are too many."""
         try:
             samples = _DECODER.decode(body).samples
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             self.dropped[scope.module_id, "form"] += 1
             return
+        if len(samples) > METRIC_SAMPLES:
+            self.dropped[scope.module_id, "samples"] += len(samples)
+            raise OverLimit(f"has {len(samples):,} samples, at most {METRIC_SAMPLES:,} are taken at once")
         sheet = self._sheets.get(scope.module_id)
         if sheet is None or sheet.scope is not scope:
             if scope.closed:

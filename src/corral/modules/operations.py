@@ -7,12 +7,14 @@ from typing import Any
 
 import msgspec
 
-from corral.errors import Code, Rejected, unknown_choice
+from corral.errors import Bug, Code, Rejected, unknown_choice
 from corral.modules.scope import Scope
+from corral.sdk.frame_limits import FROM_MODULE
 
 
 class Operation(msgspec.Struct, frozen=True, kw_only=True):
-    """A method of the host. `handler` gets the scope of the module that calls and the decoded body; what
+    """A method of the host, one of those in `corral.sdk.frame_limits`: how much may be sent under it is
+    looked at before it comes here. `handler` gets the scope of the module that calls and the decoded body; what
     it returns is the answer's body. A `CorralError` of it reaches the module with its code."""
 
     method: str
@@ -21,7 +23,8 @@ class Operation(msgspec.Struct, frozen=True, kw_only=True):
 
 
 NoticeHandler = Callable[[Scope, msgspec.Raw], None]
-"""Takes what a module said without waiting for an answer; must neither block nor raise."""
+"""Takes what a module said without waiting for an answer; must neither block nor raise anything but
+`OverLimit`, for what holds more than it may."""
 
 
 class OperationTable:
@@ -29,6 +32,15 @@ class OperationTable:
 
     def __init__(self, operations: Iterable[Operation]) -> None:
         self._operations: Mapping[str, Operation] = {known.method: known for known in operations}
+        unlimited = self._operations.keys() - FROM_MODULE.keys()
+        if unlimited:
+            raise Bug(
+                f"operations without a limit in corral.sdk.frame_limits: {', '.join(sorted(unlimited))}"
+            )
+
+    @property
+    def methods(self) -> frozenset[str]:
+        return frozenset(self._operations)
 
     async def serve(self, scope: Scope, method: str, body: msgspec.Raw) -> object:
         """The answer to one call. Rejected NOT_FOUND for a method nobody offers, BAD_REQUEST for a body

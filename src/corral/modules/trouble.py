@@ -68,7 +68,7 @@ def death_trouble(death: Death, scope: Scope) -> Trouble:
     """What a process ended with that nobody had called."""
     return Trouble(
         death.reason,
-        "its process ended",
+        f"its process was ended: {death.why}" if death.why else "its process ended",
         traceback=death.last_words,
         sample=death.sample,
         log=tuple(scope.log_tail),

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
+from corral.sdk.frame_limits import METRIC_SAMPLES, limit_of
+from corral.sdk.framing import encode_body
 from corral.sdk.host_link import HostLink
 from corral.sdk.messages import FORGOTTEN, METRIC, MetricSample, MetricSamples
 
 _EVERY: Final = 0.2
 """Seconds between two messages: what is counted meanwhile is added up."""
 _MAX_PENDING: Final = 1000
+_PORTION_BYTES: Final = limit_of(METRIC).size - 64
 _Key = tuple[str, str, tuple[tuple[str, str], ...]]
 
 
@@ -143,8 +146,23 @@ class Metrics:
             self._totals.clear()
             self._observed.clear()
             self._awaited = False
-        if samples:
-            self._link.notify(METRIC, MetricSamples(samples=samples))
+        for portion in _portions(samples):
+            self._link.notify(METRIC, MetricSamples(samples=portion))
+
+
+def _portions(samples: Sequence[MetricSample]) -> Iterator[tuple[MetricSample, ...]]:
+    """As many at once as the host takes."""
+    portion: list[MetricSample] = []
+    size = 0
+    for sample in samples:
+        more = len(encode_body(sample))
+        if portion and (size + more > _PORTION_BYTES or len(portion) == METRIC_SAMPLES):
+            yield tuple(portion)
+            portion, size = [], 0
+        portion.append(sample)
+        size += more
+    if portion:
+        yield tuple(portion)
 
 
 def _text(value: object) -> str:

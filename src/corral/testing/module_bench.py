@@ -114,7 +114,7 @@ class ModuleBench:
         self._module = Connection(theirs, serve=self._server.serve, on_notice=self._server.on_notice)
         stack.push_async_callback(self._module.close)
         self._server.link = self._module
-        self._link = Connection(ours, serve=self._host.serve, on_notice=self._host.on_notice)
+        self._link = Connection(ours, serve=self._host.serve, on_notice=self._host.on_notice, limited=False)
         stack.push_async_callback(self._link.close)
         logger = logging.getLogger(f"module:{self.manifest.id}")
         bridge = LogBridge(self._module.say)

@@ -59,7 +59,9 @@ class ModuleChild:
                 start_new_session=True,
                 preexec_fn=self._bound if self.memory_mb else None,
             )
-        self.link = Connection(ours, serve=self._serve, on_notice=self._on_notice, most_calls=1000)
+        self.link = Connection(
+            ours, serve=self._serve, on_notice=self._on_notice, most_calls=1000, limited=False
+        )
         return self
 
     async def __aexit__(self, *_: object) -> None:

@@ -34,11 +34,28 @@ time.sleep(3600)
 """
 """It ends by itself at 300, in case nobody else does."""
 SAME_CALL: Final = "line().sendall(encode_frame(Call(10**6, 'x', encode_body({}), 60000)) * 2)"
+HUGE: Final = """
+sock, body = line(), {body}
+head = b"\\x95\\xa4call" if {called} else b"\\x93\\xa6notice"
+for number in range(1, 100):
+    id = b"\\xce" + (10**6 + number).to_bytes(4, "big") if {called} else b""
+    name = {method!r}.encode()
+    frame = head + id + bytes([0xa0 | len(name)]) + name + body + (b"\\x00" if {called} else b"")
+    sock.sendall(len(frame).to_bytes(4, "little") + frame)
+time.sleep(3600)
+"""
+"""One frame after the other that is over a limit, past the SDK."""
+LISTS: Final = "b'\\xdd' + (4_000_000).to_bytes(4, 'big') + b'\\x90' * 4_000_000"
+DEEP: Final = "b'\\x82\\xa4type\\xa1X\\xa4data\\x81\\xa1a' + b'\\x91' * 974 + b'\\x90'"
+SAMPLES: Final = (
+    "b'\\x81\\xa7samples\\xdd' + (100_000).to_bytes(4, 'big')"
+    " + b'\\x83\\xa4name\\xa1a\\xa4kind\\xa5gauge\\xa5value\\x01' * 100_000"
+)
 NOISE: Final = "while True: line().sendall(os.urandom(65536))"
 
 
-def specimen(code: str, reason: str, id: str, *, t57: bool = False, **manifest: Any) -> Any:
-    marks = [pytest.mark.trap("T57")] if t57 else []
+def specimen(code: str, reason: str, id: str, *, trap: str = "", **manifest: Any) -> Any:
+    marks = [pytest.mark.trap(trap)] if trap else []
     return pytest.param(code, reason, manifest, id=id, marks=marks)
 
 
@@ -47,17 +64,17 @@ def limits(**given: int) -> dict[str, Any]:
 
 
 DEADLY = [
-    specimen("os._exit(3)", "process_exited:3", "exits", t57=True),
+    specimen("os._exit(3)", "process_exited:3", "exits", trap="T57"),
     specimen("os._exit(0)", "process_exited:0", "exits as if all were well"),
-    specimen("ctypes.string_at(0)", "process_died:SIGSEGV", "segfaults", t57=True),
+    specimen("ctypes.string_at(0)", "process_died:SIGSEGV", "segfaults", trap="T57"),
     specimen("os.abort()", "process_died:SIGABRT", "aborts"),
     specimen("os.kill(os.getpid(), 9)", "process_died:SIGKILL", "kills itself"),
-    specimen("bytearray(2 << 30)", "memory_limit", "two gigabytes at once", t57=True),
+    specimen("bytearray(2 << 30)", "memory_limit", "two gigabytes at once", trap="T57"),
     specimen(
         "held = []\nwhile True: held.append(bytes(range(256)) * 4096)",
         "memory_limit",
         "two gigabytes bit by bit",
-        t57=True,
+        trap="T57",
         **limits(memoryMb=96),
     ),
     specimen(NATIVE, "memory_limit", "memory in native code", **limits(memoryMb=128)),
@@ -69,7 +86,18 @@ DEADLY = [
     ),
     specimen(NOISE, "cut_off:bad_frame", "noise on its socket"),
     specimen(f"{SAME_CALL}\ntime.sleep(3600)", "cut_off:flood", "calls that cannot be told apart"),
-    specimen(BOMB, "process_limit", "fork bomb", t57=True, **limits(processes=40)),
+    *(
+        specimen(HUGE.format(body=body, method=method, called=called), "cut_off:flood", id, trap="T82")
+        for body, method, called, id in (
+            (LISTS, "events.publish", True, "events of four megabytes"),
+            (LISTS, "documents.transaction", True, "transactions of four million parts"),
+            (LISTS, "nobody.knows", True, "calls that nobody offers, of four megabytes"),
+            (DEEP, "events.publish", True, "events nested 974 deep"),
+            (SAMPLES, "metrics.record", False, "a hundred thousand samples at once"),
+            (LISTS, "log", False, "log lines of four megabytes"),
+        )
+    ),
+    specimen(BOMB, "process_limit", "fork bomb", trap="T57", **limits(processes=40)),
     specimen(
         "for _ in range(100): threading.Thread(target=time.sleep, args=(3600,)).start()\ntime.sleep(3600)",
         "process_limit",

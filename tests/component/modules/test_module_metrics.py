@@ -13,10 +13,11 @@ from scripted_module import played_scope
 
 from corral.controller.modules.exposition import ModuleFigures
 from corral.modules.capability_entries import CapabilityView
-from corral.modules.module_log import BURST, ModuleLogs
+from corral.modules.module_log import ModuleLogs
 from corral.modules.module_metrics import MAX_NAMES, MAX_SERIES, ModuleMetrics
 from corral.modules.scope import Scope
 from corral.sdk.messages import LogLine, MetricSample, MetricSamples
+from corral.sdk.runner.log_bridge import BURST
 from corral.system.clock import SystemClock
 
 

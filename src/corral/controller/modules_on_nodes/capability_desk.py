@@ -18,13 +18,14 @@ from corral.domain.module_records import PackageRecord
 from corral.errors import Code, CorralError, Rejected, Retryable
 from corral.modules.capabilities import CapabilityRegistry
 from corral.modules.capability_calls import unavailable
+from corral.sdk.frame_limits import CAPABILITY_BYTES
 from corral.sdk.messages import CapabilityAnswer, CapabilityRequest
 from corral.system.clock import Clock
 from corral.wire.v1.link_pb2 import ControllerMessage
 from corral.wire.v1.module_pb2 import CapabilityCall, CapabilityResult
 
 MOST_OUTSTANDING: Final = 64
-VALUE_BYTES: Final = 256 * 1024
+VALUE_BYTES: Final = CAPABILITY_BYTES
 DEFAULT_SECONDS: Final = 10.0
 LONGEST_SECONDS: Final = 60.0
 _CALL_ID_MAX: Final = 200

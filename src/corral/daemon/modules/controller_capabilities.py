@@ -17,6 +17,7 @@ from corral.domain.module_graph import Provided
 from corral.errors import Code, CorralError, Rejected, Retryable
 from corral.modules.capability_calls import LONGEST_CALL, seconds_of, unavailable
 from corral.modules.scope import Scope
+from corral.sdk.frame_limits import CAPABILITY_BYTES
 from corral.sdk.messages import CapabilityAnswer, CapabilityRequest
 from corral.system.entropy import Entropy, new_id
 from corral.wire import features
@@ -25,7 +26,7 @@ from corral.wire.v1.module_pb2 import CapabilityCall, CapabilityResult
 
 MOST_CALLS: Final = 64
 """Calls of all modules of this node that the controller has not answered."""
-ARGUMENT_BYTES: Final = 256 * 1024
+ARGUMENT_BYTES: Final = CAPABILITY_BYTES
 _PATIENCE: Final = LONGEST_CALL + 1.0
 """For a call whose deadline is the controller's to choose: its word comes first."""
 _LATER: Final = frozenset({429, 503, 504})

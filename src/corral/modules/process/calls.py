@@ -103,6 +103,17 @@ class Calls:
         elif not pending.answer.done():
             pending.answer.set_result(message.body)
 
+    def method(self, number: int) -> str:
+        """Which method was called under a number; empty when no such call is under way."""
+        pending = self._pending.get(number)
+        return pending.method if pending is not None else ""
+
+    def refuse(self, number: int, problem: str) -> None:
+        """The answer to a call is more than may be looked at."""
+        pending = self._pending.get(number)
+        if pending is not None:
+            self._break(pending, self._bad(pending.method, "BadAnswer", f"its answer {problem}"))
+
     def end(self, death: Death) -> None:
         """Nobody waits any longer."""
         self._death = death

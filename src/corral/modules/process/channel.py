@@ -3,7 +3,8 @@
 Reading is bounded in work per turn of the loop and in rate, and it pauses while the module has as many
 calls under way as may be: a module that says too much waits in its own `send`. What the module does not
 read is held up to a bound; beyond it, or when nothing moves for a while, the module is cut off. A frame
-that is none cuts it off at once.
+that is none cuts it off at once. One that is larger or nested deeper than its method allows is
+passed over undecoded.
 """
 
 from __future__ import annotations
@@ -17,14 +18,18 @@ from typing import Final
 
 import msgspec
 
+from corral.modules.process.frame_heads import FrameHead, NoFrame, read_head
 from corral.modules.process.rate import Allowance
 from corral.modules.process.reasons import BAD_FRAME, NOT_READING, SOCKET_CLOSED
+from corral.sdk.frame_limits import HEAD_BYTES, FrameLimit
 from corral.sdk.framing import encode_frame
-from corral.sdk.protocol import MAX_FRAME, MAX_UNREAD, Message, Notice
+from corral.sdk.protocol import MAX_FRAME, MAX_UNREAD, Call, Message
 
 _HEAD: Final = 4
 _READ_BYTES: Final = 256 * 1024
 _FRAMES_AT_ONCE: Final = 32
+_BYTES_AT_ONCE: Final = 128 * 1024
+"""After so many bytes the rest waits for the next turn of the loop: what is made of them is done in this one."""
 _LAST_READS: Final = 8
 _LAST_FRAMES: Final = 2000
 """What is still taken in of a process that has ended: all at once, so it is bounded."""
@@ -34,22 +39,32 @@ _STALL_SECONDS: Final = 5.0
 _FRAMES_PER_SECOND: Final = 4000.0
 _BURST: Final = 8000.0
 _NOTICE_COST: Final = 4.0
-_BYTES_PER_COST: Final = 16 * 1024
+_DEADLINE_BYTES: Final = 9
+"""Of what follows the body of a call; whether the body itself is too large is seen once the frame is taken apart."""
 
 _decode = msgspec.msgpack.Decoder(Message).decode
 
 
 class Channel:
     """`take` gets each message; `lost` is called once, with the reason, when the module broke a bound or
-    closed its end."""
+    closed its end. `limit` tells how large a frame may be by its head; `refused` is told of one that is over
+    its limit and why, and nobody else."""
 
     def __init__(
-        self, connection: socket.socket, *, take: Callable[[Message], None], lost: Callable[[str], None]
+        self,
+        connection: socket.socket,
+        *,
+        take: Callable[[Message], None],
+        lost: Callable[[str], None],
+        limit: Callable[[FrameHead], FrameLimit],
+        refused: Callable[[FrameHead, str], None],
     ) -> None:
         connection.setblocking(False)
         self._socket = connection
         self._take = take
         self._lost = lost
+        self._limit = limit
+        self._refused = refused
         self._loop = asyncio.get_running_loop()
         self._input = bytearray()
         self._unsent: deque[memoryview] = deque()
@@ -159,10 +174,12 @@ class Channel:
     def _work(self) -> None:
         """A bounded share of what was read; the rest in the next turn, or when the rate allows."""
         self._resume = None
+        taken = 0
         for _ in range(_FRAMES_AT_ONCE):
             if not self._open or self._full:
                 return
-            if not self._next():
+            size = self._next()
+            if not size:
                 self._listen()
                 return
             wait = self._allowance.wait(self._loop.time())
@@ -170,29 +187,49 @@ class Channel:
                 self._stop_listening()
                 self._resume = self._loop.call_later(wait, self._work)
                 return
+            taken += size
+            if taken > _BYTES_AT_ONCE:
+                break
         self._stop_listening()
         self._resume = self._loop.call_soon(self._work)
 
-    def _next(self) -> bool:
-        """Take one frame; False when none is complete."""
+    def _next(self) -> int:
+        """Take one frame, and tell its size; 0 when none is complete."""
         if len(self._input) < _HEAD:
-            return False
+            return 0
         size = int.from_bytes(self._input[:_HEAD], "little")
         if size > MAX_FRAME:
             self._lose(BAD_FRAME)
-            return False
+            return 0
         if len(self._input) < _HEAD + size:
-            return False
-        payload = bytes(memoryview(self._input)[_HEAD : _HEAD + size])
-        del self._input[: _HEAD + size]
+            return 0
         try:
-            message = _decode(payload)
-        except (msgspec.MsgspecError, ValueError, RecursionError):
+            self._take_frame(size)
+        except (NoFrame, msgspec.MsgspecError, ValueError, RecursionError):
             self._lose(BAD_FRAME)
-            return False
-        self._allowance.spend((_NOTICE_COST if isinstance(message, Notice) else 1.0) + size / _BYTES_PER_COST)
-        self._take(message)
-        return True
+            return 0
+        return _HEAD + size
+
+    def _take_frame(self, size: int) -> None:
+        """Raises what is raised for something that is no frame."""
+        head = read_head(bytes(self._input[_HEAD : _HEAD + min(size, HEAD_BYTES)]))
+        limit = self._limit(head)
+        cost = _NOTICE_COST if head.tag == "notice" else 1.0
+        self._allowance.spend(cost + size / limit.bytes_per_cost)
+        rest = size - head.end
+        after = _DEADLINE_BYTES if head.tag == "call" else 0
+        payload = bytes(memoryview(self._input)[_HEAD : _HEAD + size]) if rest <= limit.size + after else b""
+        del self._input[: _HEAD + size]
+        problem = limit.size_problem(rest - after) or (
+            limit.nesting_problem(payload[head.end :]) if head.has_body else ""
+        )
+        message = _decode(payload) if not problem else None
+        if isinstance(message, Call):
+            problem = limit.size_problem(len(message.body))
+        if problem or message is None:
+            self._refused(head, problem)
+        else:
+            self._take(message)
 
     def _flush(self) -> None:
         """As much as the module's socket takes."""

@@ -18,10 +18,13 @@ import structlog
 from corral.errors import CorralError
 from corral.modules.process.calls import Calls
 from corral.modules.process.channel import Channel
-from corral.modules.process.reasons import SOCKET_CLOSED, death_reason
+from corral.modules.process.frame_heads import LATE, FrameHead
+from corral.modules.process.rate import Allowance
+from corral.modules.process.reasons import BAD_FRAME, FLOOD, SOCKET_CLOSED, death_reason
 from corral.modules.process.sampling import sample_tree
 from corral.modules.process.serving import Serving
-from corral.modules.process.values import Death, Ending, Limits, Notice, Sample, Serve
+from corral.modules.process.values import Death, Ending, Limits, Notice, OverLimit, Sample, Serve
+from corral.sdk.frame_limits import FrameLimit, limit_of, shown
 from corral.sdk.framing import FrameTooLarge, encode_body
 from corral.sdk.messages import FINISH, Lingering, Nothing
 from corral.sdk.protocol import Answer, Call, Cancel, Chunk, Credit, Failure, Message
@@ -35,6 +38,9 @@ T = TypeVar("T")
 _CLOSED_SECONDS: Final = 1.0
 """A process that closed its end of the socket has so long to end; one that died is reported sooner."""
 _WORDS_BYTES: Final = 16 * 1024
+_REFUSED_AT_ONCE: Final = 8.0
+_REFUSED_PER_SECOND: Final = 0.1
+"""How much of what a module sends may be over a limit before it is cut off: the SDK refuses all of it itself."""
 
 
 class Keeping(Protocol):
@@ -78,11 +84,17 @@ class ModuleProcess:
         self._house = house
         self._on_notice = on_notice
         self._told = ""
+        self._why = ""
+        self._over_limits = Allowance(
+            rate=_REFUSED_PER_SECOND, burst=_REFUSED_AT_ONCE, now=asyncio.get_running_loop().time()
+        )
         self._notice_failed = False
         self._closed: asyncio.TimerHandle | None = None
         self._finishing: asyncio.Task[Ending] | None = None
         self._last: Sample | None = None
-        self._channel = Channel(connection, take=self._take, lost=self._lost)
+        self._channel = Channel(
+            connection, take=self._take, lost=self._lost, limit=self._limit, refused=self._refused
+        )
         self._calls = Calls(module_id, self._channel, self._cut_off)
         self._serving = Serving(module_id, self._channel, serve, self._cut_off)
 
@@ -162,6 +174,7 @@ class ModuleProcess:
             status=report.status,
             sample=self._last,
             strays=report.strays,
+            why=self._why,
             last_words=words,
         )
         self._close(death)
@@ -200,6 +213,30 @@ class ModuleProcess:
         self._house.finished(self, ending)
         return ending
 
+    def _limit(self, head: FrameHead) -> FrameLimit:
+        if head.tag in ("answer", "failure") and not self._calls.method(head.number):
+            return LATE
+        return head.fixed_limit or limit_of(head.method or self._calls.method(head.number))
+
+    def _refused(self, head: FrameHead, problem: str) -> None:
+        """What a module sent is over a limit: whoever waits for it is told, and one that goes on is cut off. An
+        answer to nobody comes too late, which is no fault."""
+        method = head.method or self._calls.method(head.number)
+        if head.tag in ("chunk", "cancel", "credit"):
+            self._cut_off(FLOOD if head.tag == "chunk" else BAD_FRAME)
+        elif head.tag == "call":
+            self._serving.refuse(head.number, method, problem)
+            self._note_over_limit(head.tag, method, problem)
+        elif head.tag == "notice" or method:
+            self._calls.refuse(head.number, problem)
+            self._note_over_limit(head.tag, method, problem)
+
+    def _note_over_limit(self, tag: str, method: str, problem: str) -> None:
+        self._over_limits.spend(1.0)
+        if self._over_limits.wait(asyncio.get_running_loop().time()) > 0:
+            what = f"{tag} '{shown(method)}'"
+            self._cut_off(FLOOD, f"again and again it sent more than it may; the last {what} {problem}")
+
     def _take(self, message: Message) -> None:
         match message:
             case Answer() | Failure() | Chunk():
@@ -214,6 +251,8 @@ class ModuleProcess:
     def _take_notice(self, notice: NoticeFrame) -> None:
         try:
             self._on_notice(notice.method, notice.body)
+        except OverLimit as error:
+            self._note_over_limit("notice", notice.method, str(error))
         except Exception as error:
             if not self._notice_failed:  # the first will do: a module may send thousands a second
                 self._notice_failed = True
@@ -232,12 +271,12 @@ class ModuleProcess:
         if not _has_ended(self._pidfd) and self._finishing is None:
             self._cut_off(SOCKET_CLOSED)
 
-    def _cut_off(self, reason: str) -> None:
+    def _cut_off(self, reason: str, why: str = "") -> None:
         """Its own fault: nothing it says counts from here on."""
         if self.death.done() or self._told:
             return
-        self._told = reason
-        _log.warning("module.process.cut_off", module=self.module_id, pid=self.pid, reason=reason)
+        self._told, self._why = reason, why
+        _log.warning("module.process.cut_off", module=self.module_id, pid=self.pid, reason=reason, why=why)
         self._channel.close()
         self._serving.end()
         self.end()

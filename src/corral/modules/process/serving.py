@@ -12,6 +12,7 @@ from corral.errors import Code, CorralError
 from corral.modules.process.channel import Channel
 from corral.modules.process.reasons import FLOOD
 from corral.modules.process.values import Serve
+from corral.sdk.frame_limits import shown
 from corral.sdk.framing import FrameTooLarge, encode_body
 from corral.sdk.protocol import MAX_CALLS_FROM_MODULE, Answer, Call, Cancel, Failure
 
@@ -19,8 +20,6 @@ _log = structlog.get_logger("corral.modules.process")
 
 _MOST_SECONDS: Final = 600.0
 """As long as the SDK waits for the longest: an index over all that a module has stored."""
-_METHOD_LENGTH: Final = 64
-"""What is told and logged of a method's name, which is whatever the module says."""
 
 
 class Serving:
@@ -48,11 +47,17 @@ class Serving:
         if message.id in self._tasks or len(self._tasks) >= MAX_CALLS_FROM_MODULE:
             self._cut_off(FLOOD)
             return
-        name = f"modules/serve/{self._module_id}/{message.method[:_METHOD_LENGTH]}"
+        name = f"modules/serve/{self._module_id}/{shown(message.method)}"
         task = asyncio.get_running_loop().create_task(self._run(message), name=name)
         self._tasks[message.id] = task
         task.add_done_callback(lambda done: self._done(message.id, done))
         self._pause()
+
+    def refuse(self, number: int, method: str, problem: str) -> None:
+        """Answer a call that was not looked at any further."""
+        if not self._over:
+            why = f"what is sent under '{shown(method)}' {problem}"
+            self._channel.send(_failure(number, Code.BODY_TOO_LARGE, why))
 
     def end(self) -> None:
         """Whatever is under way is of no use to anybody any more."""
@@ -85,10 +90,10 @@ class Serving:
         except CorralError as error:
             reply: Answer | Failure = _failure(call.id, error.code, error.message, error.hint or "")
         except TimeoutError:
-            method = call.method[:_METHOD_LENGTH]
+            method = shown(call.method)
             reply = _failure(call.id, Code.TIMEOUT, f"'{method}' took longer than the module waits")
         except Exception as error:
-            method = call.method[:_METHOD_LENGTH]
+            method = shown(call.method)
             _log.error("module.call.failed", module=self._module_id, method=method, exc_info=error)
             reply = _failure(call.id, Code.INTERNAL, f"'{method}' failed in the host")
         else:
@@ -101,7 +106,7 @@ class Serving:
         try:
             return Answer(call.id, encode_body(answer))
         except Exception as error:  # a file's name that is no text, a number that is too large, …
-            method = call.method[:_METHOD_LENGTH]
+            method = shown(call.method)
             _log.error("module.call.bad_answer", module=self._module_id, method=method, exc_info=error)
             return _failure(call.id, Code.INTERNAL, f"the host's answer to '{method}' cannot be sent")
 

@@ -13,7 +13,12 @@ from corral.sdk.messages import Lingering
 Serve = Callable[[str, msgspec.Raw], Awaitable[object]]
 """Answers a module's call: the body of the answer, or a `CorralError` that the module gets as a failure."""
 Notice = Callable[[str, msgspec.Raw], None]
-"""Takes what a module says without an answer. Short: it runs on the host's loop."""
+"""Takes what a module says without an answer. Short: it runs on the host's loop. `OverLimit` for one that
+holds more than it may."""
+
+
+class OverLimit(Exception):
+    """What a module sent holds more than it may; the message completes "it"."""
 
 
 class Limits(msgspec.Struct, frozen=True, kw_only=True):
@@ -49,6 +54,8 @@ class Death(msgspec.Struct, frozen=True, kw_only=True):
     """What it had used; the memory is the most it ever used."""
     strays: int = 0
     """Descendants that it left and that were killed."""
+    why: str = ""
+    """What it did to be cut off, where there is more to say than the reason."""
     last_words: str = ""
     """Where its threads were when it crashed."""
 

@@ -16,6 +16,7 @@ from typing import Final, TypeVar
 import msgspec
 
 from corral.sdk.errors import ContextMisused, HostError, HostTimeout, Refused, host_error
+from corral.sdk.frame_limits import body_problem
 from corral.sdk.framing import FrameReader, FrameTooLarge, encode_body, encode_frame
 from corral.sdk.protocol import (
     MAX_CALLS_FROM_MODULE,
@@ -49,8 +50,10 @@ class Connection:
         serve: Serve,
         on_notice: OnNotice,
         most_calls: int = MAX_CALLS_FROM_MODULE,
+        limited: bool = True,
     ) -> None:
-        """`most_calls` of ours are unanswered at once; more wait for their turn."""
+        """`most_calls` of ours are unanswered at once; more wait for their turn. `limited`: this is a module's
+        end, which sends no more than `corral.sdk.frame_limits` allows."""
         sock.setblocking(False)
         self._sock = sock
         self._serve = serve
@@ -60,6 +63,7 @@ class Connection:
         self._reader = FrameReader()
         self._numbers = itertools.count(1)
         self._slots = asyncio.Semaphore(most_calls)
+        self._limited = limited
         self._asked: dict[int, asyncio.Future[msgspec.Raw]] = {}
         self._receiving: dict[int, ChunkReceiver] = {}
         self._serving: dict[int, asyncio.Task[None]] = {}
@@ -77,6 +81,8 @@ class Connection:
     async def call(self, method: str, body: object, answer: type[T], *, deadline: float = 30.0) -> T:
         self._check_loop()
         raw = encode_body(body)
+        if problem := self._problem(method, raw):
+            raise Refused(f"{method}: what is sent {problem}", code="BODY_TOO_LARGE")
         try:
             async with asyncio.timeout(deadline), self._slots:
                 answered = await self._exchange(next(self._numbers), method, raw, deadline)
@@ -125,10 +131,14 @@ class Connection:
 
     def say(self, method: str, body: object) -> bool:
         """`notify`, telling whether it was sent; False: too much is waiting, or it is too large."""
-        try:
-            return self.outbox.offer(encode_frame(Notice(method, encode_body(body))))
-        except FrameTooLarge:
+        raw = encode_body(body)
+        if self._problem(method, raw):
             return False
+        return self.outbox.offer(encode_frame(Notice(method, raw)))
+
+    def _problem(self, method: str, raw: msgspec.Raw) -> str:
+        """Why the host would not take it; empty when it does."""
+        return body_problem(method, raw) if self._limited else ""
 
     def _check_loop(self) -> None:
         if asyncio.get_running_loop() is not self._loop:
@@ -155,11 +165,17 @@ class Connection:
             if isinstance(answer, Streamed):
                 await self._stream_out(call.id, answer)
             else:
-                self._send(Answer(call.id, encode_body(answer)))
+                self._send(Answer(call.id, self._encoded(call.method, answer)))
         except asyncio.CancelledError:
             self._send(failure_message(call.id, CallRefused("Cancelled", f"{call.method} was cancelled")))
         except BaseException as error:
             self._send(failure_message(call.id, error))
+
+    def _encoded(self, method: str, answer: object) -> msgspec.Raw:
+        raw = encode_body(answer)
+        if problem := self._problem(method, raw):
+            raise CallRefused("BadAnswer", f"the answer {problem}")
+        return raw
 
     async def _stream_out(self, number: int, streamed: Streamed) -> None:
         sender = self._sending[number] = ChunkSender(number, self._send)

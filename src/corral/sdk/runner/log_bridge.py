@@ -8,12 +8,17 @@ import time
 from collections.abc import Callable
 from typing import Final
 
+from corral.sdk.frame_limits import body_problem
+from corral.sdk.framing import encode_body
 from corral.sdk.messages import LOG, LogLine
 from corral.sdk.runner.failures import traceback_of
 
-MAX_LINE: Final = 8192
-LINES_A_SECOND: Final = 200
-BURST: Final = 1000
+MAX_LINE: Final = 4096
+LINES_A_SECOND: Final = 50
+BURST: Final = 500
+"""The host takes as much of each module, and counts for itself."""
+_SHORT_LINE: Final = 1000
+_SHORT_TRACEBACK: Final = 8000
 _USUAL: Final = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
 _MAX_FIELDS: Final = 32
 
@@ -47,6 +52,7 @@ class LogBridge(logging.Handler):
             if not self._allowed():
                 self._dropped += 1
                 return
+            line = _fitting(line)
             dropped, self._dropped = self._dropped, 0
             if dropped:
                 self._say(
@@ -63,6 +69,17 @@ class LogBridge(logging.Handler):
             return False
         self._allowance -= 1
         return True
+
+
+def _fitting(line: LogLine) -> LogLine:
+    """Within what the host takes, whatever the characters are: the end of a traceback says most."""
+    if not body_problem(LOG, encode_body(line)):
+        return line
+    return LogLine(
+        level=line.level[:_SHORT_LINE],
+        message=clean(line.message, _SHORT_LINE),
+        traceback=line.traceback[-_SHORT_TRACEBACK:],
+    )
 
 
 def clean(text: str, size: int = MAX_LINE) -> str:
