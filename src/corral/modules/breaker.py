@@ -8,11 +8,24 @@ from typing import Final
 import msgspec
 
 OVERRUNS: Final = 3
-"""So many in a row, of whatever was called, open the breaker."""
+"""So many in a row of the same hook, route, task, event or capability open the breaker."""
+_MOST_NAMES: Final = 1000
+"""Of what is late; beyond that the oldest count is forgotten."""
+
+
+class _Row:
+    """Overruns in a row of one thing that is called."""
+
+    __slots__ = ("overruns", "silent_since")
+
+    def __init__(self) -> None:
+        self.overruns = 0
+        self.silent_since = float("-inf")
 
 
 class Breaker:
-    """Counts overruns in a row. It opens once; `opened` is told what overran last.
+    """Counts overruns in a row for each thing that is called, by its name: what else answers meanwhile does
+    not count for it. It opens once; `opened` is told what overran.
 
     Calls that were under way together are one silence, not many: an overrun counts only if its call
     began after the last one that counted had ended. So a few impatient callers at once cannot open it."""
@@ -20,20 +33,24 @@ class Breaker:
     def __init__(self, opened: Callable[[str], None], *, overruns: int = OVERRUNS) -> None:
         self._opened = opened
         self._limit = overruns
-        self._row = 0
-        self._silent_since = float("-inf")
+        self._rows: dict[str, _Row] = {}
         self.open = False
 
-    def answered(self) -> None:
-        """The module answered in time, with a value or an exception: it lives."""
-        self._row = 0
+    def answered(self, what: str) -> None:
+        """The module answered this in time, with a value or an exception."""
+        self._rows.pop(what, None)
 
     def overran(self, what: str, *, began: float, ended: float) -> None:
-        if began < self._silent_since:
+        row = self._rows.get(what)
+        if row is None:
+            if len(self._rows) >= _MOST_NAMES:
+                del self._rows[next(iter(self._rows))]
+            row = self._rows[what] = _Row()
+        if began < row.silent_since:
             return
-        self._silent_since = ended
-        self._row += 1
-        if self._row >= self._limit and not self.open:
+        row.silent_since = ended
+        row.overruns += 1
+        if row.overruns >= self._limit and not self.open:
             self.open = True
             self._opened(what)
 

@@ -32,7 +32,7 @@ from corral.modules.remote_capabilities import RemoteCapabilities
 from corral.modules.route_book import RouteBook, not_active, without_part
 from corral.modules.scope import Scope
 from corral.modules.upgrade import Upgrade, UpgradeStory
-from corral.sdk.messages import CALL_CAPABILITY, HEALTH, CapabilityRequest, HealthAnswer, Nothing
+from corral.sdk.messages import CALL_CAPABILITY, CapabilityRequest, HealthAnswer
 from corral.system.clock import Clock
 from corral.system.config_schema import ModuleHostSection
 
@@ -286,9 +286,7 @@ class ModuleEngine:
         scope = self.scope(id)
         if scope is None or not scope.serving:
             raise not_active(record)
-        return await scope.call(
-            "health_check", HEALTH, Nothing(), answer=HealthAnswer, deadline=scope.hook_deadline
-        )
+        return await scope.health()
 
     # --- capabilities ---------------------------------------------------------------------------
     async def _call_capability(self, scope: Scope, request: CapabilityRequest) -> object:

@@ -109,7 +109,7 @@ class ModuleRun:
         for command in given.commands:
             scope.own("command", command.name, withdraw)
         self.state = Runs.BOUND
-        scope.serve()
+        scope.serve(ask_health_every=kit.config.health_check_seconds)
         kit.on_serving(scope)
 
     def rest(self) -> None:

@@ -18,16 +18,18 @@ from typing import Any, Final, TypeVar
 import structlog
 
 from corral.domain.module_manifest import DEFAULT_HOOK_DEADLINE_MS, Manifest, ModuleHost
-from corral.errors import Code, Rejected
+from corral.errors import Code, CorralError, Rejected
 from corral.modules.breaker import Breaker, CallCounts
 from corral.modules.failures import CallOverrun, ModuleRaised
 from corral.modules.process_port import RunningModule
+from corral.sdk.messages import HEALTH, HealthAnswer, Nothing
 from corral.system.clock import Clock
 
 T = TypeVar("T")
 
 Undo = Callable[[], Awaitable[None] | None]
 
+HEALTH_CHECK: Final = "health_check"
 LOG_TAIL: Final = 20
 """Log lines that are kept for the story of a failure."""
 UNDO_SECONDS: Final = 5.0
@@ -82,6 +84,7 @@ class Scope:
         self._loaded: list[Owned] = []
         self._started: list[Owned] | None = None
         self._serving = asyncio.Event()
+        self._watching: asyncio.Task[None] | None = None
         self._quiet_until = float("-inf")
         self._unsaid = 0
         self.closed = False
@@ -173,11 +176,38 @@ class Scope:
         """Returns while the module is ACTIVE; what is to be delivered to it waits here."""
         await self._serving.wait()
 
-    def serve(self) -> None:
+    def serve(self, *, ask_health_every: float = 0.0) -> None:
+        """From now on it serves, and is asked for its health every so many seconds; 0: it is not."""
         self._serving.set()
+        if ask_health_every and self._watching is None:
+            self._watching = asyncio.create_task(
+                self._watch_health(ask_health_every), name=f"modules/health/{self.module_id}"
+            )
 
     def rest(self) -> None:
         self._serving.clear()
+        if self._watching is not None:
+            self._watching.cancel()
+            self._watching = None
+
+    async def health(self) -> HealthAnswer:
+        """What its `health_check` says; a module without one answers for its loop alone. Raises as `call`."""
+        return await self.call(
+            HEALTH_CHECK, HEALTH, Nothing(), answer=HealthAnswer, deadline=self.hook_deadline
+        )
+
+    async def _watch_health(self, seconds: float) -> None:
+        """So that a module that answers nobody is noticed though nobody calls it: the breaker counts."""
+        said_unhealthy = False
+        while True:
+            await asyncio.sleep(seconds)
+            try:
+                answer = await self.health()
+            except CorralError:
+                continue  # counted; what is gone or busy is somebody else's to see to
+            if not answer.healthy and not said_unhealthy:
+                _log.warning("module.unhealthy", module=self.module_id, detail=answer.detail)
+            said_unhealthy = not answer.healthy
 
     # --- calls into the module ------------------------------------------------------------------
     async def call(
@@ -224,14 +254,14 @@ class Scope:
             raise
         except ModuleRaised as error:
             self.counts.failures += 1
-            self.breaker.answered()
+            self.breaker.answered(what)
             self._note_failure(what, error)
             raise
         except BaseException:  # it was not even asked, or is gone: no sign that it answers
             self.counts.failures += 1
             raise
         else:
-            self.breaker.answered()
+            self.breaker.answered(what)
         finally:
             self.counts.took(self._clock.monotonic() - began)
 

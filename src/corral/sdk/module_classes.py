@@ -64,7 +64,8 @@ class _Module:
         return ()
 
     def health_check(self) -> Awaitable[Health | bool | None] | Health | bool | None:
-        """Asked now and then; None means well."""
+        """Asked by the host every 30 s (`modules.health_check_seconds`) and by `corral module health`; None means
+        well. Answer within the hook's deadline: three times late in a row, and the module is FAILED."""
         return None
 
 

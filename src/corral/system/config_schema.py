@@ -204,6 +204,11 @@ class ModuleHostSection(Section, frozen=True, kw_only=True):
     max_archive_bytes: Annotated[kind.Bytes, _says("Largest module archive.")] = 1_073_741_824
     load_timeout_seconds: Annotated[kind.Seconds, _says("How long import and construction may take.")] = 15
     leak_grace_seconds: Annotated[kind.Seconds, _says("How long an unloaded module may take to end.")] = 10
+    health_check_seconds: Annotated[
+        float,
+        Meta(gt=0, le=3600),
+        _says("How often a running module is asked for its health; three times late in a row, it is FAILED."),
+    ] = 30
     deaths_before_failed: Annotated[
         int, Meta(ge=0, le=100), _says("Deaths of its process within ten minutes that are mended.")
     ] = 3

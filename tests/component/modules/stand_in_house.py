@@ -17,6 +17,7 @@ from corral.sdk.messages import (
     CAPABILITY,
     CAPABILITY_STATES,
     CONSTRUCT,
+    HEALTH,
     HOOK_PREFIX,
     REGISTRATIONS,
     BindingDeclaration,
@@ -26,6 +27,7 @@ from corral.sdk.messages import (
     CapabilityStates,
     Construct,
     Constructed,
+    HealthAnswer,
     HookAnswer,
     MethodDeclaration,
     Nothing,
@@ -98,7 +100,7 @@ class StandInProcess:
             value = await self.script.serves(self, body)
             return CapabilityAnswer(value=msgspec.Raw(msgspec.msgpack.encode(value)))
         await self._do(method, {})
-        return Nothing()
+        return HealthAnswer() if method == HEALTH else Nothing()
 
     async def _do(self, what: str, values: dict[str, Any]) -> object:
         assert self.construct is not None

@@ -76,6 +76,58 @@ async def test_an_answer_between_overruns_closes_the_count_even_if_it_is_an_exce
         assert not scope.breaker.open
 
 
+async def test_what_answers_in_between_does_not_excuse_what_is_late_every_time() -> None:
+    async with EngineBench() as bench:
+        script = Script()
+        script.does["task"] = hanging
+        scope = await loaded(bench, script)
+        for _ in range(3):
+            await overrun(scope)
+            await scope.call("on_instance_started", "started", Nothing(), answer=Nothing, deadline=5)
+        record = await bench.until("a", ModulePhase.FAILED)
+        assert record.reason == "hook_overrun:task:sweep"
+
+
+async def test_three_that_are_late_once_each_are_not_one_that_is_late_three_times() -> None:
+    async with EngineBench() as bench:
+        script = Script()
+        script.does["task"] = hanging
+        scope = await loaded(bench, script)
+        for name in ("event:A", "event:B", "route:GET /x"):
+            with pytest.raises(CorralError):
+                await scope.call(name, "task", Nothing(), answer=Nothing, deadline=0.02)
+        assert not scope.breaker.open
+
+
+async def test_a_module_that_nobody_calls_is_asked_for_its_health_and_failed_when_it_does_not_answer() -> (
+    None
+):
+    async with EngineBench(config=ModulesSection(health_check_seconds=0.01)) as bench:
+        script = Script()
+        await bench.install(package(manifest("a", hook_deadline_ms=20)), script)
+        await eventually(lambda: bench.journal.count("a 1.0.0 health") >= 3)
+        assert bench.phase("a") is ModulePhase.ACTIVE
+        script.does["health"] = hanging
+        record = await bench.until("a", ModulePhase.FAILED)
+        assert record.reason == "hook_overrun:health_check"
+        await eventually(lambda: bench.house.alive() == [])
+
+
+async def test_a_module_that_does_not_serve_is_not_asked_for_its_health() -> None:
+    async with EngineBench(config=ModulesSection(health_check_seconds=0.01)) as bench:
+        await bench.install(package(manifest("base", provides={"demo.x": "1.0.0"})))
+        await bench.install(package(manifest("a", requires={"demo.x": "*"})))
+        await eventually(lambda: "a 1.0.0 health" in bench.journal)
+        await bench.engine.deactivate("base")
+        await bench.until("a", ModulePhase.WAITING)
+        asked = bench.journal.count("a 1.0.0 health")
+        names = {task.get_name() for task in asyncio.all_tasks() if not task.cancelling()}
+        assert not [name for name in names if name.startswith("modules/health/")]
+        await bench.engine.activate("base")
+        await bench.until("a", ModulePhase.ACTIVE)
+        await eventually(lambda: bench.journal.count("a 1.0.0 health") > asked)
+
+
 async def test_a_call_that_never_reached_the_module_is_no_answer() -> None:
     async with EngineBench() as bench:
         script = Script()

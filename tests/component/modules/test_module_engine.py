@@ -30,6 +30,7 @@ from corral.sdk.messages import (
     RouteAnswer,
     RouteRequest,
 )
+from corral.system.config_schema import ModulesSection
 from corral.testing.waiting import eventually
 
 PATIENT = 20_000
@@ -355,3 +356,26 @@ async def test_what_is_held_back_has_no_process_and_is_answered_nothing(tmp_path
         (again,) = bench.house.processes.values()
         noted = (tmp_path / "hooks").read_text().split("\n")[:3]
         assert noted == [f"on_load {process.pid}", f"on_unload {process.pid}", f"on_load {again.pid}"]
+
+
+SPINNING = """
+import asyncio
+
+class Demo(PlatformModule):
+    async def on_start(self, ctx):
+        asyncio.get_running_loop().call_later(0.5, self.spin)
+
+    def spin(self):
+        while True:
+            pass
+"""
+
+
+async def test_a_module_that_spins_with_nobody_calling_it_is_failed(tmp_path: Path) -> None:
+    config = ModulesSection(leak_grace_seconds=2, health_check_seconds=0.2)
+    async with RealEngine(tmp_path, config=config) as bench:
+        await bench.install(manifest("spinning", hook_deadline_ms=1000), SPINNING)
+        record = await bench.until("spinning", ModulePhase.FAILED)
+        assert record.reason == "hook_overrun:health_check"
+        assert record.failure is not None
+        await eventually(lambda: not bench.house.processes)
