@@ -19,10 +19,9 @@ from typing import Final, NamedTuple
 from corral.daemon.prepare.working_directories import staging_beside
 from corral.domain.file_paths import check_path
 from corral.errors import Code, Rejected
-from corral.system.trees.entries import DIRECTORY, parent_of
+from corral.system.trees.entries import DIRECTORY, NEW_FILE, parent_of, write_whole
 
 _MODE: Final = 0o644
-_NEW: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _MORE: Final = os.O_WRONLY | os.O_APPEND | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _TAKEN: Final = frozenset(
     {errno.EISDIR, errno.ENOTDIR, errno.EEXIST, errno.ENOTEMPTY, errno.ELOOP, errno.ENXIO}
@@ -119,10 +118,10 @@ def _replace(root: pathlib.Path, here: int, path: str, draft: _Draft) -> None:
 def _moved(aside: int, here: int, name: str, draft: _Draft) -> bool:
     """Made in the one directory and moved to the other; False when nothing can be moved between them."""
     temporary = f".corral-{secrets.token_hex(8)}"
-    descriptor = os.open(temporary, _NEW, 0o600, dir_fd=aside)
+    descriptor = os.open(temporary, NEW_FILE, 0o600, dir_fd=aside)
     try:
         try:
-            _write(descriptor, draft.content)
+            write_whole(descriptor, draft.content)
             if draft.owner is not None:
                 os.fchown(descriptor, *draft.owner)
             os.fchmod(descriptor, draft.mode)
@@ -154,7 +153,7 @@ def _append(here: int, name: str, path: str, content: bytes, owner: tuple[int, i
         if strange or not stat.S_ISREG(found.st_mode):
             raise _no_file(path)
         try:
-            _write(descriptor, content)
+            write_whole(descriptor, content)
         except OSError:
             _take_back(descriptor, found.st_size, len(content))
             raise
@@ -167,12 +166,6 @@ def _take_back(descriptor: int, size: int, most: int) -> None:
     with contextlib.suppress(OSError):
         if size < os.fstat(descriptor).st_size < size + most:
             os.ftruncate(descriptor, size)
-
-
-def _write(descriptor: int, content: bytes) -> None:
-    rest = memoryview(content)
-    while rest:
-        rest = rest[os.write(descriptor, rest) :]
 
 
 def _no_file(path: str) -> Rejected:

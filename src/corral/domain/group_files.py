@@ -112,4 +112,5 @@ class WarmupSpec(Spec, frozen=True, kw_only=True):
     """What a first run of a program makes and later ones need not make again."""
 
     paths: tuple[PathText, ...] = ()
-    """Globs; kept by the node for (config format, version, artifact digest). Empty: nothing is."""
+    """Globs; kept by the node for (group, user, these paths, config format, version, artifact digest), of
+    instances with a user of their own. Empty: nothing is."""

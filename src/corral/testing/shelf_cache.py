@@ -30,7 +30,7 @@ class ShelfCache:
         self.broken: CorralError | None = None
         self.uses = 0
         self.asked: list[str] = []
-        self.kept: list[tuple[BootstrapKey, pathlib.Path, tuple[str, ...]]] = []
+        self.kept: list[tuple[BootstrapKey, pathlib.Path, int]] = []
 
     def template(self, name: str, files: Mapping[str, File], *, override: bool = True) -> PlanTemplate:
         entries = []
@@ -63,8 +63,8 @@ class ShelfCache:
         finally:
             self.uses -= 1
 
-    async def keep_bootstrap(self, key: BootstrapKey, root: pathlib.Path, patterns: tuple[str, ...]) -> int:
-        self.kept.append((key, root, patterns))
+    async def keep_bootstrap(self, key: BootstrapKey, root: pathlib.Path, *, owner: int) -> int:
+        self.kept.append((key, root, owner))
         return 0
 
     def put_bootstrap(self, key: BootstrapKey, tree: pathlib.Path) -> None:

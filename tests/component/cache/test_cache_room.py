@@ -6,11 +6,12 @@ import asyncio
 import hashlib
 import os
 
+import msgspec
 import pytest
 from cache_rig import MEGABYTE, CacheNode, publish
 from web_server import WebServer, says, serves
 
-from corral.daemon.cache.bootstraps import BootstrapKey
+from corral.daemon.cache.bootstraps import ISOLATED, BootstrapKey
 from corral.domain.plans import PlanArtifact, PlanTemplate
 from corral.errors import Code, CorralError, Rejected, Retryable
 from corral.testing.waiting import eventually
@@ -22,7 +23,14 @@ from corral.wire.v1.plan_pb2 import (
     TemplateRef,
 )
 
-KEY = BootstrapKey(config_format="paper", version="1.21", digest="d" * 64)
+KEY = BootstrapKey(
+    group="lobby",
+    user=ISOLATED,
+    paths=("cache/",),
+    config_format="paper",
+    version="1.21",
+    digest="d" * 64,
+)
 
 
 @pytest.fixture
@@ -116,7 +124,7 @@ async def test_the_status_names_everything_that_is_here(cluster, scratch, web):
             assert use.bootstrap(KEY) is None
         (scratch / "work" / "cache").mkdir(parents=True)
         (scratch / "work" / "cache" / "patched.jar").write_bytes(b"p" * 70)
-        assert await node.cache.keep_bootstrap(KEY, scratch / "work", ("cache/",)) == 70
+        assert await node.cache.keep_bootstrap(KEY, scratch / "work", owner=os.geteuid()) == 70
         async with node.cache.use() as use:
             assert (use.bootstrap(KEY) / "cache" / "patched.jar").read_bytes() == b"p" * 70
         node.order(request_cache_status=RequestCacheStatus(request_id="r1"))
@@ -292,19 +300,19 @@ async def test_a_hundred_uses_of_one_template_look_once_and_find_harm_all_the_sa
 
 async def test_a_first_run_that_is_taken_while_room_is_being_made_stays(scratch, web):
     """Eviction has chosen it, and has not removed it yet."""
-    tree = scratch / "tree"
+    tree, key = scratch / "tree", msgspec.structs.replace(KEY, paths=("cache",))
     tree.mkdir()
-    (tree / "warm").write_bytes(os.urandom(MEGABYTE))
+    (tree / "cache").write_bytes(os.urandom(MEGABYTE))
     content = os.urandom(2 * MEGABYTE + 500_000)
     web.pages["/jar"] = serves(content)
     digest = hashlib.sha256(content).hexdigest()
     artifact = PlanArtifact(file="jar", sha256=digest, url=web.url("/jar"), size=len(content))
     async with CacheNode(scratch / "n1", quota=3 * MEGABYTE) as node:
-        assert await node.cache.keep_bootstrap(KEY, tree, ("warm",)) == MEGABYTE
+        assert await node.cache.keep_bootstrap(key, tree, owner=os.geteuid()) == MEGABYTE
         coming = asyncio.create_task(node.cache.warm_artifact(artifact))
         while not (node.cache._room.lock.locked() or coming.done()):
             await asyncio.sleep(0)
         async with node.cache.use() as use:
-            found = use.bootstrap(KEY)
+            found = use.bootstrap(key)
             await asyncio.gather(coming, return_exceptions=True)
-            assert found is None or (found / "warm").read_bytes() == (tree / "warm").read_bytes()
+            assert found is None or (found / "cache").read_bytes() == (tree / "cache").read_bytes()

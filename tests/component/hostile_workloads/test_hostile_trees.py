@@ -9,8 +9,12 @@ import subprocess
 import sys
 
 import pytest
-from hostile_tree import HOSTILITIES, UID, HostileTree, closed, deep, fifos, links
+from hostile_tree import HOSTILITIES, OWN, UID, HostileTree, closed, deep, fifos, links, long_names, very_deep
 
+from corral.daemon.cache.bootstraps import ISOLATED, BootstrapKey
+from corral.daemon.cache.shelves import Shelves
+from corral.domain.file_paths import Globs
+from corral.errors import Rejected
 from corral.system.trees.removal import remove
 
 pytestmark = [
@@ -126,3 +130,51 @@ def test_a_daemon_that_is_not_root_removes_what_is_closed_to_itself(tree, hostil
     assert (ran.stdout, ran.returncode) == ("\n", 0), ran.stderr
     assert not tree.root.exists()
     tree.check_outside()
+
+
+# first-run results
+
+
+def keep(tree: HostileTree, *globs: str) -> tuple[Shelves, pathlib.Path]:
+    """What `warmup.paths` of a group would keep of it, and where that lies."""
+    key = BootstrapKey(
+        group="g", user=ISOLATED, paths=globs, config_format="paper", version="1", digest="d" * 64
+    )
+    shelves = Shelves(tree.place / "cache")
+    shelves.scan()
+    shelves.bootstraps.copy_aside(key, tree.root, Globs(globs), owner=UID, limit=1 << 30)
+    shelves.bootstraps.put(key, now_ms=1)
+    return shelves, shelves.bootstraps.tree(key)
+
+
+@pytest.mark.parametrize("hostility", HOSTILITIES, ids=lambda each: each.__name__)
+def test_first_run_results_hold_nothing_but_the_workloads_own_files(tree: HostileTree, hostility) -> None:
+    tree.file("plain/file")
+    hostility(tree)
+    tree.own()
+    if hostility in (deep, very_deep, long_names):
+        with pytest.raises(Rejected, match=r"nested deeper|longer than"):
+            keep(tree, "**")
+    else:
+        _, kept = keep(tree, "**")
+        bodies = [path.read_bytes() for path in kept.rglob("*") if path.is_file()]
+        assert (kept / "plain" / "file").read_bytes() == OWN
+        assert set(bodies) <= {OWN, b""}
+    tree.check_outside()
+
+
+@pytest.mark.trap("T76")
+def test_first_run_results_are_not_taken_from_a_directory_of_another_user(tree: HostileTree) -> None:
+    tree.file("plain/file")
+    with pytest.raises(Rejected, match="does not belong to the user"):
+        keep(tree, "**")
+
+
+def test_no_secret_becomes_a_first_run_result_while_directories_are_swapped_for_links(trees) -> None:
+    for _ in range(ROUNDS):
+        tree = trees()
+        pairs = swapped_directories(tree, 60)
+        with tree.swapping(*pairs):
+            _, kept = keep(tree, "**")
+        assert {path.read_bytes() for path in kept.rglob("*") if path.is_file()} <= {OWN}
+        tree.check_outside()

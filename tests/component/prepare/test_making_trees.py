@@ -14,8 +14,8 @@ import msgspec
 import pytest
 from prepare_bench import Bench
 
-from corral.daemon.cache.bootstraps import BootstrapKey
 from corral.daemon.prepare.abort import Abort, in_thread
+from corral.daemon.prepare.ingredients import bootstrap_key
 from corral.daemon.prepare.stages import StageFailed
 from corral.daemon.prepare.users import WorkloadUser
 from corral.domain.group_files import ConfigFormat, PatchSpec
@@ -175,9 +175,8 @@ async def test_first_run_results_lie_beneath_everything(bench, make_plan, scratc
     (kept / "libraries" / "a" / "lib.jar").write_bytes(b"lib")
     (kept / "server.jar").write_bytes(b"never")
     (kept / "evil").symlink_to("/etc/passwd")
-    key = BootstrapKey(config_format="paper", version="1.21", digest=artifact.sha256)
-    bench.cache.put_bootstrap(key, kept)
     plan = make_plan(artifact=artifact, warm_paths=("libraries/",), config_format=ConfigFormat.PAPER)
+    bench.cache.put_bootstrap(bootstrap_key(plan, bench.user), kept)
     made = await bench.make(plan)
     assert (made / "libraries/a/lib.jar").read_bytes() == b"lib"
     assert (made / "server.jar").read_bytes() == b"jar"

@@ -369,13 +369,39 @@ async def test_a_probe_that_can_never_succeed_is_refused_before_anything_starts(
     assert (ack.error_code, ack.failure_disposition) == ("INVALID_FIELD", PERMANENT)
 
 
-async def test_first_run_results_are_kept_once_it_is_ready(node):
+@pytest.mark.trap("T76")
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root gives users away")
+async def test_first_run_results_are_kept_of_a_user_of_its_own_once_it_has_ended(node, scratch):
+    scratch.chmod(0o755)
+    artifact = node.cache.artifact("server.jar", b"jar", version="1.21")
+    plan = base_plan(workloads.silent(), artifact=artifact, warm_paths=("libraries/",), isolate="uid")
+    await node.begin("one", plan)
+    run = await node.until("one", "RUNNING")
+    owner = (node.data / "running" / "one").stat().st_uid
+    assert node.cache.kept == [], "it could still change them"
+    await node.stop("one")
+    assert (await node.settled("one")).was_ready
+    [(key, root, found)] = node.cache.kept
+    assert (root, found) == (node.data / "running" / "one", owner)
+    assert (key.group, key.user, key.paths, key.version) == (
+        run.order.group,
+        "isolated",
+        ("libraries/",),
+        "1.21",
+    )
+    assert not root.exists(), "it went afterwards"
+
+
+@pytest.mark.trap("T76")
+async def test_first_run_results_of_a_shared_user_are_never_kept(node):
+    """Another workload of this user may have the directory open, and write to it after the end."""
     artifact = node.cache.artifact("server.jar", b"jar", version="1.21")
     plan = base_plan(workloads.silent(), artifact=artifact, warm_paths=("libraries/",))
     await node.begin("one", plan)
-    await eventually(lambda: node.cache.kept)
-    [(key, root, paths)] = node.cache.kept
-    assert (key.version, root, paths) == ("1.21", node.data / "running" / "one", ("libraries/",))
+    await node.until("one", "RUNNING")
+    await node.stop("one")
+    assert (await node.settled("one")).was_ready
+    assert node.cache.kept == []
 
 
 # intents

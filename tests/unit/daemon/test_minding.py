@@ -24,8 +24,6 @@ class NoPreparer:
     def probed_address(self, _: StartOrder) -> str:
         return "127.0.0.1"
 
-    async def keep_first_run(self, _: StartOrder) -> None: ...
-
 
 class FailingRuntime:
     """Lives until it is told to end; cannot say so at first."""

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import time
 
+import msgspec
 import pytest
 
 from corral.daemon.cache.artifact_shelf import ArtifactFacts
-from corral.daemon.cache.bootstraps import BootstrapKey
+from corral.daemon.cache.bootstraps import FORMAT, ISOLATED, BootstrapKey
 from corral.daemon.cache.sealed_files import SEAL_NS, SealedFiles
 from corral.daemon.cache.shelves import PART_AGE_SECONDS, Shelves
 from corral.daemon.cache.template_shelf import REMEMBERED_FILES
@@ -17,7 +19,14 @@ from corral.domain.file_paths import Globs
 from corral.domain.templates import Manifest, TemplateFile
 from corral.errors import Code, Rejected
 
-KEY = BootstrapKey(config_format="paper", version="1.21", digest="d" * 64)
+KEY = BootstrapKey(
+    group="lobby",
+    user=ISOLATED,
+    paths=("cache/",),
+    config_format="paper",
+    version="1.21",
+    digest="d" * 64,
+)
 
 
 def scanned(root) -> Shelves:
@@ -230,9 +239,9 @@ def test_a_first_run_is_kept_whole_or_not_at_all(scratch):
     (world / "world.dat").write_bytes(b"w")
     (world / "cache" / "link").symlink_to("/etc/passwd")
     shelves = scanned(scratch / "cache")
-    assert shelves.bootstraps.copy_aside(KEY, world, Globs(("cache/",)), limit=1000) == 30
+    assert shelves.bootstraps.copy_aside(KEY, world, Globs(("cache/",)), owner=os.geteuid(), limit=1000) == 30
     assert scanned(scratch / "cache").bootstraps.all() == [], "a daemon that dies here has kept nothing"
-    shelves.bootstraps.copy_aside(KEY, world, Globs(("cache/",)), limit=1000)
+    shelves.bootstraps.copy_aside(KEY, world, Globs(("cache/",)), owner=os.geteuid(), limit=1000)
     shelves.bootstraps.put(KEY, now_ms=7000)
     for one in (shelves, scanned(scratch / "cache")):
         (known,) = one.bootstraps.all()
@@ -247,5 +256,34 @@ def test_a_first_run_larger_than_its_limit_is_refused(scratch):
     (world / "big").write_bytes(b"a" * 1000)
     shelves = scanned(scratch / "cache")
     with pytest.raises(Rejected) as caught:
-        shelves.bootstraps.copy_aside(KEY, world, Globs(("**",)), limit=999)
+        shelves.bootstraps.copy_aside(KEY, world, Globs(("**",)), owner=os.geteuid(), limit=999)
     assert caught.value.code is Code.CACHE_FULL
+
+
+def test_first_run_results_of_a_version_that_shared_them_are_removed(scratch):
+    """They were known by format, version and jar alone, and came from whoever was first."""
+    old = scratch / "cache" / "bootstraps" / hashlib.sha256(b"paper\x001.21\0" + b"d" * 64).hexdigest()
+    (old / "tree").mkdir(parents=True)
+    (old / "tree" / "planted").write_bytes(b"of another group")
+    known = {"key": {"config_format": "paper", "version": "1.21", "digest": "d" * 64}, "size": 1}
+    note = {"format": FORMAT, "version": 1, "value": {**known, "has_cds": False}}
+    (old / "bootstrap.json").write_text(json.dumps(note))
+    shelves = scanned(scratch / "cache")
+    assert (shelves.bootstraps.all(), old.exists()) == ([], False)
+
+
+@pytest.mark.trap("T76")
+@pytest.mark.parametrize(
+    "changed",
+    [{"group": "other"}, {"user": "games"}, {"paths": ("cache/", "world/")}, {"digest": "e" * 64}],
+    ids=lambda changed: next(iter(changed)),
+)
+def test_first_run_results_are_for_the_same_group_user_files_and_jar_alone(scratch, changed):
+    world = scratch / "work"
+    (world / "cache").mkdir(parents=True)
+    (world / "cache" / "a.jar").write_bytes(b"a")
+    shelves = scanned(scratch / "cache")
+    shelves.bootstraps.copy_aside(KEY, world, Globs(KEY.paths), owner=os.geteuid(), limit=1000)
+    shelves.bootstraps.put(KEY, now_ms=7000)
+    assert shelves.bootstraps.find(KEY) is not None
+    assert shelves.bootstraps.find(msgspec.structs.replace(KEY, **changed)) is None

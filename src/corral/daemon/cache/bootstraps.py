@@ -1,30 +1,41 @@
-"""What a first run made, kept for the runs after it: by configuration format, version and jar."""
+"""What a first run made, kept for the runs after it, within one group: by user, files, version and jar."""
 
 from __future__ import annotations
 
 import hashlib
 import os
 import pathlib
-import shutil
+import stat
 from typing import Final
 
 import msgspec
 
 from corral.daemon.cache.disk import disk_work, note_use
-from corral.domain.file_paths import Globs
+from corral.domain.file_paths import Globs, check_path
 from corral.errors import Code, CorralError, Rejected
 from corral.system.files import read_versioned, sync_directory, write_versioned
+from corral.system.trees.entries import NEW_FILE, open_regular, open_tree, write_whole
 from corral.system.trees.removal import remove_tree
+from corral.system.trees.walk import Found, walk
 
 FORMAT: Final = "cached-bootstrap"
-FORMAT_VERSION: Final = 1
+FORMAT_VERSION: Final = 2
 _NOTE: Final = "bootstrap.json"
 _TREE: Final = "tree"
+_BLOCK: Final = 1 << 20
+MOST_FILES: Final = 100_000
+ISOLATED: Final = "isolated"
+"""The user in the key of instances that have one of their own each: results are copied, never shared."""
 
 
 class BootstrapKey(msgspec.Struct, frozen=True, kw_only=True):
-    """Results of a first run hold for exactly this."""
+    """Results of a first run hold for exactly this: another group, user or choice of files has its own."""
 
+    group: str
+    user: str
+    """The account that it ran as, or `ISOLATED`."""
+    paths: tuple[str, ...]
+    """The globs that chose the files."""
     config_format: str
     version: str
     digest: str
@@ -33,8 +44,7 @@ class BootstrapKey(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def name(self) -> str:
         """Of its directory."""
-        text = f"{self.config_format}\0{self.version}\0{self.digest}"
-        return hashlib.sha256(text.encode()).hexdigest()
+        return hashlib.sha256(msgspec.json.encode(self, order="sorted")).hexdigest()
 
 
 class CachedBootstrap(msgspec.Struct, frozen=True, kw_only=True):
@@ -79,26 +89,31 @@ class BootstrapShelf:
         self._known[key.name] = msgspec.structs.replace(known, used_ms=now_ms)
         note_use(self._root / key.name / _NOTE, now_ms)
 
-    def copy_aside(self, key: BootstrapKey, source: pathlib.Path, globs: Globs, *, limit: int) -> int:
+    def copy_aside(
+        self, key: BootstrapKey, source: pathlib.Path, globs: Globs, *, owner: int, limit: int
+    ) -> int:
         """Copy the regular files that match to a place where nobody looks; their size in all. A workload
-        wrote them: links are not followed, and more than `limit` bytes are refused (CACHE_FULL)."""
+        wrote them: only what belongs to its own user and has no other name is copied, no link is followed
+        (PATH_REFUSED when the directory is not this user's), and more than `limit` bytes are refused
+        (CACHE_FULL)."""
         aside = self._aside(key)
         remove_tree(aside)
-        size, has_cds = 0, False
-        with disk_work(f"the first run of '{key.config_format} {key.version}'"):
+        size, files, has_cds = 0, 0, False
+        with disk_work(_subject(key)), open_tree(source) as root:
+            if os.fstat(root).st_uid != owner:
+                raise _not_its_own(source)
             aside.mkdir(mode=0o700)
             (aside / _TREE).mkdir(mode=0o700)
-            for directory, _, names in os.walk(source, followlinks=False):
-                for name in sorted(names):
-                    path = pathlib.Path(directory, name)
-                    relative = path.relative_to(source).as_posix()
-                    if not globs.matches(relative) or path.is_symlink() or not path.is_file():
-                        continue
-                    size += path.stat().st_size
-                    if size > limit:
-                        raise _too_large(key, limit)
-                    _copy(path, aside / _TREE / relative)
-                    has_cds = has_cds or name.endswith(".jsa")
+            for found in walk(root):
+                if not stat.S_ISREG(found.status.st_mode) or not globs.matches(path := found.path):
+                    continue
+                copied = _copy(
+                    found, aside / _TREE / check_path(path, field="warm_paths"), owner, limit - size
+                )
+                size, files = size + copied, files + 1
+                if size > limit or files > MOST_FILES:
+                    raise _too_large(key, limit)
+                has_cds = has_cds or found.name.endswith(".jsa")
             facts = CachedBootstrap(key=key, size=size, has_cds=has_cds)
             write_versioned(aside / _NOTE, facts, name=FORMAT, version=FORMAT_VERSION)
         return size
@@ -110,7 +125,7 @@ class BootstrapShelf:
         if key.name in self._known:
             remove_tree(self._aside(key))
             return
-        with disk_work(f"the first run of '{key.config_format} {key.version}'"):
+        with disk_work(_subject(key)):
             remove_tree(place)
             self._aside(key).rename(place)
             sync_directory(self._root)
@@ -134,21 +149,50 @@ class BootstrapShelf:
         return self._root / f".{key.name}.new"
 
 
-def _copy(source: pathlib.Path, target: pathlib.Path) -> None:
-    target.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    descriptor = os.open(source, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
-    with os.fdopen(descriptor, "rb") as reading, target.open("wb") as writing:
-        shutil.copyfileobj(reading, writing, 1 << 20)
-        writing.flush()
-        os.fsync(writing.fileno())
-    target.chmod(0o755 if source.stat().st_mode & 0o111 else 0o644)
+def _copy(found: Found, target: pathlib.Path, owner: int, room: int) -> int:
+    """The bytes that were copied; more than there is room for are not, and counted. One that was swapped
+    for something else meanwhile is left out."""
+    try:
+        reading = open_regular(found.here, found.name, shown=found.name)
+    except (FileNotFoundError, CorralError):
+        return 0
+    try:
+        status = os.fstat(reading)
+        if status.st_uid != owner or status.st_nlink != 1:
+            return 0
+        target.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        writing = os.open(target, NEW_FILE, 0o600)
+        try:
+            copied = 0
+            while copied <= room and (block := os.read(reading, _BLOCK)):
+                copied += len(block)
+                write_whole(writing, block)
+            os.fchmod(writing, 0o755 if status.st_mode & 0o111 else 0o644)
+            os.fsync(writing)
+        finally:
+            os.close(writing)
+    finally:
+        os.close(reading)
+    return copied
+
+
+def _subject(key: BootstrapKey) -> str:
+    return f"the first run of '{key.config_format} {key.version}'"
+
+
+def _not_its_own(source: pathlib.Path) -> Rejected:
+    return Rejected(
+        Code.PATH_REFUSED,
+        f"{source} does not belong to the user of its instance alone",
+        hint="first-run results are kept of instances with a user of their own: leave run_as out",
+    )
 
 
 def _too_large(key: BootstrapKey, limit: int) -> Rejected:
     return Rejected(
         Code.CACHE_FULL,
-        f"what the first run of '{key.config_format} {key.version}' made is larger than {limit} bytes",
-        hint="choose fewer files with warm_paths, or raise cache.quota_bytes",
+        f"what {_subject(key)} made is larger than {limit} bytes or {MOST_FILES} files",
+        hint="choose fewer files with warmup.paths, or raise cache.quota_bytes",
     )
 
 

@@ -13,10 +13,11 @@ from typing import Any, Final
 
 import msgspec
 
-from corral.daemon.cache.bootstraps import BootstrapKey
+from corral.daemon.cache.bootstraps import ISOLATED, BootstrapKey
 from corral.daemon.prepare.cache_port import FileUse
 from corral.daemon.prepare.layout import Layer, Layout, lay_out
 from corral.daemon.prepare.stages import EXTENSION_PROVISION, RUNTIME_PROVISION, TEMPLATE_APPLY, Progress
+from corral.daemon.prepare.users import WorkloadUser
 from corral.domain.file_paths import check_path, globs
 from corral.domain.plans import Plan, PlanArtifact
 from corral.domain.templates import Manifest, TemplateFile
@@ -124,10 +125,15 @@ async def _side_by_side(*work: Coroutine[Any, Any, Any]) -> list[Any]:
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
-def bootstrap_key(plan: Plan) -> BootstrapKey | None:
+def bootstrap_key(plan: Plan, user: WorkloadUser) -> BootstrapKey | None:
     """By what first-run results are known; None when the group keeps none."""
     if not plan.warm_paths or plan.artifact is None:
         return None
     return BootstrapKey(
-        config_format=plan.config_format.value, version=plan.artifact.version, digest=plan.artifact.sha256
+        group=plan.group,
+        user=ISOLATED if user.isolated else user.run_as or user.name,
+        paths=plan.warm_paths,
+        config_format=plan.config_format.value,
+        version=plan.artifact.version,
+        digest=plan.artifact.sha256,
     )

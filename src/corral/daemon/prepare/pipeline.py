@@ -125,8 +125,12 @@ class Preparer:
         return probed_address(order, self._node)
 
     async def keep_first_run(self, order: StartOrder) -> None:
-        """It is ready: what its first run made may serve others."""
-        await self._trees.keep_first_run(order)
+        """It was ready and has ended: what it made may serve others."""
+        if order.plan is not None and order.plan.warm_paths:
+            user = await asyncio.to_thread(
+                self._users.choose, order.instance_id, run_as=order.run_as, isolate=order.isolate
+            )
+            await self._trees.keep_first_run(order, user)
 
     async def _validate(self, order: StartOrder) -> tuple[WorkloadUser, str, Values]:
         check_names(order.env)

@@ -8,7 +8,7 @@ import pathlib
 from corral.daemon.config_files.patching import apply_patches
 from corral.daemon.prepare.abort import Abort, in_thread
 from corral.daemon.prepare.cache_port import FileCache
-from corral.daemon.prepare.ingredients import fetch
+from corral.daemon.prepare.ingredients import bootstrap_key, fetch
 from corral.daemon.prepare.materialise import make_directory
 from corral.daemon.prepare.stages import CONFIG_PATCH, PROCESS_START, TEMPLATE_APPLY, Progress
 from corral.daemon.prepare.start_order import StartOrder
@@ -71,7 +71,9 @@ class StaticMaker:
         owner = owner_of(user)
         async with self._cache.use() as use:
             found = await fetch(plan, use, progress)
-            rendered = await self._trees.fill(plan, found, staged, owner, values, progress)
+            rendered = await self._trees.fill(
+                plan, found, staged, owner, values, progress, first_run=bootstrap_key(plan, user)
+            )
         with progress.stage(PROCESS_START):
             give(staged, user)
             await in_thread(lambda _: tree.move_all_in(staged))

@@ -10,7 +10,9 @@ from collections.abc import Callable
 from typing import Final
 
 import msgspec
+import structlog
 
+from corral.daemon.cache.bootstraps import BootstrapKey
 from corral.daemon.disk import check_room
 from corral.daemon.prepare.abort import Abort, in_thread
 from corral.daemon.prepare.cache_port import FileCache
@@ -30,6 +32,7 @@ from corral.sdk.runtime import run_name
 
 _AT_ONCE: Final = 3
 _ENCODER: Final = msgspec.json.Encoder(order="sorted")
+_log = structlog.get_logger("corral.daemon.prepare")
 
 
 class TreeMaker:
@@ -67,11 +70,14 @@ class TreeMaker:
                 async with self._cache.use() as use:
                     found = await fetch(plan, use, progress)
                     links = may_link(owner)
-                    key = tree_key(plan, links=links) if found.layout.paths else ""
+                    first_run = bootstrap_key(plan, user)
+                    key = tree_key(plan, first_run, links=links) if found.layout.paths else ""
                     ahead = bool(key) and self._warm.take(key, staged)
-                    await self.fill(plan, found, staged, owner, values, progress, laid=ahead)
+                    await self.fill(
+                        plan, found, staged, owner, values, progress, laid=ahead, first_run=first_run
+                    )
             if key:
-                self._warm.want(key, lambda target: self._make_ahead(plan, target, links=links))
+                self._warm.want(key, lambda target: self._make_ahead(plan, target, first_run, links=links))
             with progress.stage(PROCESS_START):
                 give(staged, user)
                 return self._directories.place(staged, order.instance_id, order.incarnation)
@@ -87,6 +93,7 @@ class TreeMaker:
         values: Values | None,
         progress: Progress,
         *,
+        first_run: BootstrapKey | None,
         laid: bool = False,
         links: bool | None = None,
     ) -> Rendered:
@@ -94,13 +101,12 @@ class TreeMaker:
         daemon's own. Without values it is left at that."""
         size = 0 if laid else found.layout.size
         filling = await self.filling(plan, staged, owner, progress, size=size, links=links)
-        key = bootstrap_key(plan)
-        first_run = found.use.bootstrap(key) if key is not None else None
+        results = found.use.bootstrap(first_run) if first_run is not None else None
 
         def work(abort: Abort) -> Rendered:
             if not laid:
                 filling.lay(found.layout, found, abort)
-                filling.lay_first_run(first_run, abort)
+                filling.lay_first_run(results, abort)
             elif owner is not None:
                 give_tree(staged, owner, abort)
             if values is None:
@@ -142,32 +148,41 @@ class TreeMaker:
         link = may_link(owner) if links is None else links
         return Filling(plan=plan, staged=staged, owner=owner, clone=clone, link=link, progress=progress)
 
-    async def _make_ahead(self, plan: Plan, target: pathlib.Path, *, links: bool) -> None:
+    async def _make_ahead(
+        self, plan: Plan, target: pathlib.Path, first_run: BootstrapKey | None, *, links: bool
+    ) -> None:
         """Nobody's yet: whoever takes it gets it."""
         async with self._cache.use() as use:
             quiet = Progress()
-            await self.fill(plan, await fetch(plan, use, quiet), target, None, None, quiet, links=links)
+            found = await fetch(plan, use, quiet)
+            await self.fill(plan, found, target, None, None, quiet, first_run=first_run, links=links)
 
     async def _can_clone(self, place: pathlib.Path) -> bool:
         if place not in self._clones:
             self._clones[place] = await asyncio.to_thread(clones_work, self._cache_root, place)
         return self._clones[place]
 
-    async def keep_first_run(self, order: StartOrder) -> None:
-        """What this run made at its first start is there for the next ones, where the group says so."""
-        key = bootstrap_key(order.plan) if order.plan is not None else None
-        if key is None or order.plan is None or order.static:
+    async def keep_first_run(self, order: StartOrder, user: WorkloadUser) -> None:
+        """What this run made, which has ended and had been ready, is there for the next ones of its group,
+        where the group says so. Only of a user that nobody else has: another workload with the same one
+        could write into the directory even now."""
+        key = bootstrap_key(order.plan, user) if order.plan is not None else None
+        if key is None or order.static:
+            return
+        if not user.isolated:
+            why = "other workloads may have the same user; leave run_as out, or set isolate: uid"
+            _log.info("instance.first_run_skipped", instance=order.instance_id, user=user.name, reason=why)
             return
         async with self._cache.use() as use:
             if use.bootstrap(key) is not None:
                 return
         directory = self._directories.path(order.instance_id, static=order.static)
-        await self._cache.keep_bootstrap(key, directory, order.plan.warm_paths)
+        await self._cache.keep_bootstrap(key, directory, owner=user.uid)
 
 
-def tree_key(plan: Plan, *, links: bool) -> str:
+def tree_key(plan: Plan, first_run: BootstrapKey | None, *, links: bool) -> str:
     """Equal for trees that are equal before variables, patches and the hand-over to their user."""
-    parts = (plan.templates, plan.merge, plan.artifact, plan.extensions, bootstrap_key(plan), links)
+    parts = (plan.templates, plan.merge, plan.artifact, plan.extensions, first_run, links)
     return hashlib.sha256(_ENCODER.encode(parts)).hexdigest()
 
 

@@ -97,6 +97,7 @@ class Instance:
                 outcome = await work
                 if outcome.restarted_as is None:
                     self._tell(self.current, outcome)
+                    await self._keep_first_run(self.current)
                     self._put_away(outcome)
                     return
                 work = self._go_on(outcome)
@@ -150,6 +151,15 @@ class Instance:
             reason=f"{again}: run {ended.order.incarnation} {outcome.summary}",
         )
         return Run(self._services, self._services.runs.files(order.instance_id, order.incarnation), intent)
+
+    async def _keep_first_run(self, run: Run) -> None:
+        """Its end is told, and nothing of it can change its files any more; a start under this id waits."""
+        if run.state is not InstanceState.STOPPED or not run.was_ready:
+            return
+        try:
+            await self._services.preparer.keep_first_run(run.order)
+        except (CorralError, OSError) as error:
+            _log.warning("instance.first_run_not_kept", run=run.name, reason=str(error))
 
     def _put_away(self, outcome: Outcome) -> None:
         """A directory that nobody needs goes at once; after a crash it stays for a while. No other run

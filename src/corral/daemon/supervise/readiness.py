@@ -14,7 +14,6 @@ from corral.daemon.probes.players import PlayerCount
 from corral.daemon.probes.watching import Readiness
 from corral.daemon.supervise.run_files import RunFiles
 from corral.domain.probes import ProbeKind
-from corral.errors import CorralError
 from corral.sdk.runtime import Execution, RunHandle, RuntimeProvider
 
 _log = structlog.get_logger("corral.daemon.supervise")
@@ -24,8 +23,6 @@ class ReadyUses(Protocol):
     """What the preparation knows of a run that becomes ready."""
 
     def probed_address(self, order: StartOrder) -> str: ...
-
-    async def keep_first_run(self, order: StartOrder) -> None: ...
 
 
 class ReadyWatch:
@@ -59,8 +56,6 @@ class ReadyWatch:
         self._name = handle.run_name
         self._order = order
         self._files = files
-        self._preparer = preparer
-        self._keeping: asyncio.Task[None] | None = None
         self._players = players
         self._task: asyncio.Task[None] | None = None
         self.probed = asyncio.Event()
@@ -89,20 +84,12 @@ class ReadyWatch:
             await self._readiness.watch_players(self._players)
 
     def became_ready(self) -> None:
-        """For good: no later daemon asks its probes again, and what its first run made may serve others."""
+        """For good: no later daemon asks its probes again."""
         if self._order.probes:
             self._files.mark_ready()
-        if self._order.plan is not None and self._order.plan.warm_paths:
-            self._keeping = asyncio.create_task(self._keep(), name=f"supervise/keep/{self._name}")
-
-    async def _keep(self) -> None:
-        try:
-            await self._preparer.keep_first_run(self._order)
-        except (CorralError, OSError) as error:
-            _log.warning("instance.first_run_not_kept", run=self._name, reason=str(error))
 
     async def close(self) -> None:
-        tasks = [task for task in (self._task, self._keeping) if task is not None]
+        tasks = [self._task] if self._task is not None else []
         for task in tasks:
             task.cancel()
         for ended in await asyncio.gather(*tasks, return_exceptions=True):

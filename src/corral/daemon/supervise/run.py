@@ -93,6 +93,15 @@ class Run:
         return self.outcome is not None
 
     @property
+    def was_ready(self) -> bool:
+        """Whether it has ended, and had been ready before."""
+        if self.outcome is None or self.outcome.exit is None:
+            return False
+        if self.order.probes:
+            return self.files.was_ready()
+        return self.outcome.uptime_ms >= self.order.min_alive_seconds * 1000
+
+    @property
     def runtime(self) -> RuntimeProvider:
         """Who minds it, by the mark in its directory; before there is one, as it was ordered."""
         if self.handle is not None:

@@ -137,6 +137,12 @@ def entry_at(root: int, path: str) -> os.stat_result | None:
         return None
 
 
+def write_whole(descriptor: int, content: bytes) -> None:
+    rest = memoryview(content)
+    while rest:
+        rest = rest[os.write(descriptor, rest) :]
+
+
 def _make(here: int, part: str) -> bool:
     """Whether it was missing. Its owner is set once it is open: by its name it could be another by then."""
     try:

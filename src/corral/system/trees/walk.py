@@ -1,0 +1,133 @@
+"""A walk through a tree that others may change meanwhile: each directory is opened beneath the one before.
+
+Only one directory is open at a time, however deep the tree is. The way back is `..`, and it must lead to the very
+directory that we came from: whoever moves a directory while we are in it ends the walk, and leads it nowhere.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+
+from corral.errors import Code, Rejected, Retryable
+from corral.system.trees.entries import DIRECTORY
+
+DEEPEST: Final = 200
+"""Directories within each other, where their paths are of use."""
+MOST_ENTRIES: Final = 1_000_000
+
+
+class Found(NamedTuple):
+    """Something in the tree, a link as itself. `here` is open until the walk goes on."""
+
+    name: str
+    status: os.stat_result
+    here: int
+    levels: list[_Level]
+
+    @property
+    def path(self) -> str:
+        """From the root on; only while the walk stands here."""
+        return "/".join([*(level.name for level in self.levels[1:]), self.name])
+
+    @property
+    def is_directory(self) -> bool:
+        return stat.S_ISDIR(self.status.st_mode)
+
+
+class _Level(NamedTuple):
+    name: str
+    identity: tuple[int, int]
+    waiting: list[str]
+    """Directories in it that are still to be gone into."""
+
+
+def walk(root: int, *, deepest: int = DEEPEST, most: int = MOST_ENTRIES) -> Iterator[Found]:
+    """Everything beneath an open directory; of each directory first what lies in it. What goes away meanwhile
+    or is closed to us is passed by. PATH_REFUSED beyond `deepest` directories within each other or `most`
+    entries; FILE_UNREADABLE, Retryable, when a directory is moved while we are in it. Blocks."""
+    here = os.dup(root)
+    try:
+        levels = [_level("", here)]
+        left = most
+        for found in _entries(here, levels):
+            left = _counted(left, most)
+            yield found
+        while True:
+            if levels[-1].waiting:
+                name = levels[-1].waiting.pop()
+                try:
+                    below = os.open(name, DIRECTORY, dir_fd=here)
+                except OSError:
+                    continue  # gone, swapped for something else, or closed to us
+                os.close(here)
+                here = below
+                levels.append(_level(name, here))
+                if len(levels) > deepest + 1:
+                    raise _refused(f"it is nested deeper than {deepest} directories")
+                for found in _entries(here, levels):
+                    left = _counted(left, most)
+                    yield found
+            elif len(levels) > 1:
+                name = levels.pop().name
+                above = _above(here, levels[-1], name)
+                os.close(here)
+                here = above
+            else:
+                return
+    finally:
+        os.close(here)
+
+
+def _level(name: str, descriptor: int) -> _Level:
+    found = os.fstat(descriptor)
+    return _Level(name, (found.st_dev, found.st_ino), [])
+
+
+def _entries(here: int, levels: list[_Level]) -> Iterator[Found]:
+    with os.scandir(here) as names:
+        for entry in names:
+            try:
+                status = os.stat(entry.name, dir_fd=here, follow_symlinks=False)
+            except (FileNotFoundError, PermissionError):
+                continue  # the workload lives on
+            if stat.S_ISDIR(status.st_mode):
+                levels[-1].waiting.append(entry.name)
+            yield Found(entry.name, status, here, levels)
+
+
+def _above(here: int, level: _Level, name: str) -> int:
+    try:
+        above = os.open("..", DIRECTORY, dir_fd=here)
+    except OSError as error:
+        raise _moved(name) from error
+    found = os.fstat(above)
+    if (found.st_dev, found.st_ino) != level.identity:
+        os.close(above)
+        raise _moved(name)
+    return above
+
+
+def _counted(left: int, most: int) -> int:
+    if left <= 0:
+        raise _refused(f"there are more than {most} entries in it")
+    return left - 1
+
+
+def _refused(why: str) -> Rejected:
+    return Rejected(
+        Code.PATH_REFUSED,
+        f"the directory is not walked through: {why}",
+        hint="remove what is not needed, or try again while it is not there",
+        field="paths",
+    )
+
+
+def _moved(name: str) -> Retryable:
+    return Retryable(
+        Code.FILE_UNREADABLE,
+        f"the directory '{name[:80]}' was moved while it was walked through",
+        hint="try again when nothing moves directories there",
+    )
