@@ -6,6 +6,7 @@ import contextlib
 import datetime as dt
 
 from corral.controller.distribution.service import Distribution
+from corral.controller.followers import Followers
 from corral.controller.instances.service import InstanceService
 from corral.controller.ledger import Ledger
 from corral.controller.mandate import Mandate
@@ -17,7 +18,6 @@ from corral.controller.templates.library import TemplateLibrary
 from corral.controller.workload.service import Workloads
 from corral.controller.workload.tokens import workload_key
 from corral.domain.ids import NodeId
-from corral.store.port import Commit
 
 
 class Fleet:
@@ -45,13 +45,13 @@ class Fleet:
         )
         self.reconciler.begin()
 
-    def follow(self, commit: Commit) -> None:
-        """What it changed is in memory already."""
-        self.sessions.follow(commit)
-        self.workload.follow(commit)
-        self.distribution.follow(commit)
-        self.instances.follow(commit)
-        self.reconciler.follow(commit)
+    def join(self, followers: Followers) -> None:
+        """Hear of each commit, once it is in memory."""
+        followers.add("sessions", self.sessions)
+        followers.add("workload", self.workload)
+        followers.add("distribution", self.distribution)
+        followers.add("instances", self.instances)
+        followers.add("reconciler", self.reconciler)
 
     def judged(self, node_id: NodeId) -> None:
         """A node's session has begun in earnest: it counts, and it gets what it will need."""

@@ -18,6 +18,7 @@ from corral.controller.distribution.service import Distribution
 from corral.controller.doors import Doors
 from corral.controller.events.hub import EventHub
 from corral.controller.fleet import Fleet
+from corral.controller.followers import Followers
 from corral.controller.founding import found_cluster
 from corral.controller.housekeeping import Housekeeping
 from corral.controller.http.setting import Leading
@@ -41,6 +42,14 @@ _RESTART_SECONDS: Final = 1.0
 _log = structlog.get_logger("corral.controller.term")
 
 
+class _Publishing:
+    """The hub among the followers of commits."""
+
+    def __init__(self, hub: EventHub) -> None:
+        self.follow: Final = hub.publish
+        self.resync: Final = hub.resync
+
+
 class LeaderTerm:
     """Use as `async with`: on entry the term serves, on exit nothing of it runs any more."""
 
@@ -61,6 +70,7 @@ class LeaderTerm:
         self.epoch = mandate.epoch
         self.state = ClusterState()
         self.fenced = asyncio.Event()
+        self._followers = Followers()
         self.writer = Writer(
             self._store,
             epoch=mandate.epoch,
@@ -75,12 +85,10 @@ class LeaderTerm:
         self.hub: EventHub
 
     def _fold(self, commit: Commit) -> None:
-        """Memory first, then everybody who looks at memory."""
+        """Memory first: it is the store's fold or nothing, and if it fails, the process has to end. Then
+        everybody who looks at memory, none of whom can end anything."""
         self.state.apply(commit)
-        self._fleet.follow(commit)
-        if self._doors is not None:
-            self._doors.node_modules.follow(commit)
-        self.hub.publish(commit)
+        self._followers.follow(commit)
 
     def _depose(self, fenced: Fenced) -> None:
         _log.error("term.fenced", epoch=self.epoch, current=fenced.current)
@@ -103,6 +111,8 @@ class LeaderTerm:
         self.state.load(snapshot)
         self.hub = EventHub(log=self._store, clock=mandate.clock, head=snapshot.head.cursor)
         self._fleet = Fleet(mandate, ledger=self.ledger, stack=stack)
+        self._fleet.join(self._followers)
+        self._followers.add("events", _Publishing(self.hub))
         self.writer.start()
         stack.push_async_callback(self.writer.close)
         await self._found()
@@ -113,7 +123,9 @@ class LeaderTerm:
         self._doors = Doors(
             mandate, self._fleet, ledger=self.ledger, hub=self.hub, writer=self.writer, stack=stack
         )
+        self._followers.add("modules on nodes", self._doors.node_modules, before="events")
         await stack.enter_async_context(self._housekeeping())
+        self._keep_running("followers/resync", self._followers.run)
         self._keep_running("distribution/warm", self.distribution.run)
         self._keep_running("dispatch/repeat", self.instances.dispatcher.run)
         self._keep_running("reconcile/run", self.reconciler.run)

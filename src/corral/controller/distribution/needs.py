@@ -99,6 +99,11 @@ class GroupNeeds:
         if touched & _SOURCES or (MODULE_PACKAGES.name in touched and self._modules_bring_others()):
             self._known.clear()
 
+    def resync(self) -> None:
+        """Work everything out anew."""
+        self._known.clear()
+        self._packages = StateSources(self._state).packages()
+
     def _modules_bring_others(self) -> bool:
         """Do modules bring other files than before? Mostly it is but their phases that change, and often."""
         before, self._packages = self._packages, StateSources(self._state).packages()

@@ -95,6 +95,9 @@ class Distribution:
     def follow(self, commit: Commit) -> None:
         self._needs.follow(commit)
 
+    def resync(self) -> None:
+        self._needs.resync()
+
     def joined(self, node_id: NodeId) -> None:
         """A node has a session and may be told to start things: it will need files for them."""
         self._joined[node_id] = None

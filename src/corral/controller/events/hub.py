@@ -42,6 +42,7 @@ class EventHub:
         self.wakeup: Final = Wakeup()
         self.published: Final[collections.Counter[EventType]] = collections.Counter()
         self.closed = False
+        self._last = head
         self._log = log
         self._clock = clock
         self._journals: dict[str, Wakeup] = {}
@@ -54,6 +55,7 @@ class EventHub:
 
     def publish(self, commit: Commit) -> None:
         """Make a commit known. Synchronous, in commit order, from the loop's thread."""
+        self._last = commit.events[-1].cursor if commit.events else self._last
         for event in commit.events:
             self.ring.append(event)
             self.published[event.type] += 1
@@ -63,6 +65,15 @@ class EventHub:
             for journal in {entry.journal for entry in commit.entries}:
                 if journal in self._journals:
                     self._journals[journal].wake()
+
+    def resync(self) -> None:
+        """A commit could not be made known as it should: the ring begins anew behind it, readers find what they
+        lack in the log, and everybody looks."""
+        if self.ring.head != self._last:
+            self.ring.begin_after(self._last)
+        self.wakeup.wake()
+        for wakeup in self._journals.values():
+            wakeup.wake()
 
     def follow(self, *, after: Cursor | None, wanted: Wanted) -> Follower:
         """A reader from a position, or from now on."""

@@ -80,7 +80,7 @@ class EventRing:
             self._drop_oldest()
         if event.cursor.sequence != self.head.sequence + 1:
             # A hole would make cursors lie: forget what came before, readers page from the log.
-            self._forget(Cursor(event.cursor.epoch, event.cursor.sequence - 1))
+            self.begin_after(Cursor(event.cursor.epoch, event.cursor.sequence - 1))
         self._slots[event.cursor.sequence % self._capacity] = _Slot(event, frame)
         self.head = event.cursor
         self.bytes += len(frame)
@@ -94,7 +94,9 @@ class EventRing:
         self.bytes -= len(slot.frame)
         self.floor = slot.event.cursor
 
-    def _forget(self, floor: Cursor) -> None:
+    def begin_after(self, floor: Cursor) -> None:
+        """Hold nothing, and go on from here."""
+        self._chunks.clear()
         self._slots = [None] * self._capacity
         self.bytes = 0
         self.floor = self.head = floor

@@ -89,6 +89,11 @@ class Dispatcher:
             if change.collection == INSTANCES.name:
                 self._look_at(change.id)
 
+    def resync(self) -> None:
+        """Look at every instance, and at orders whose instance is gone. What was sent already is not repeated."""
+        for id in [*(stored.record.id for stored in self._state.instances), *self._sendings]:
+            self._look_at(id)
+
     def opened(self, node_id: NodeId) -> None:
         """The node has a new session: whatever was sent to the old one may be lost."""
         for stored in self._state.instances.of_node(node_id):

@@ -71,6 +71,11 @@ class InstanceService:
         self.dispatcher.follow(commit)
         self._waiters.follow(commit)
 
+    def resync(self) -> None:
+        """Look at every instance, and let everybody who waits for one look."""
+        self.dispatcher.resync()
+        self._waiters.resync()
+
     async def send_command(self, id: str, line: str, actor: Actor) -> None:
         """One line into an instance's input; see `Commands.send`."""
         await self.commands.send(id, line, actor)

@@ -29,6 +29,11 @@ class Waiters:
                 for event in self._waiting.get(change.id, ()):
                     event.set()
 
+    def resync(self) -> None:
+        for events in self._waiting.values():
+            for event in events:
+                event.set()
+
     async def settled(
         self, id: str, incarnation: int, wanted: Callable[[InstanceRecord], bool], timeout: float
     ) -> Stored[InstanceRecord]:

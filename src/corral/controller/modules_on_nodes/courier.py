@@ -91,6 +91,10 @@ class Courier:
         if self._due:
             self._wake.set()
 
+    def changed_all(self, ids: Iterable[str]) -> None:
+        """Look at all there are again, and at all that were ever spoken of here."""
+        self.changed([*ids, *self._spoken])
+
     def knows(self, id: str) -> bool:
         """Was this module ever spoken of here?"""
         return id in self._spoken

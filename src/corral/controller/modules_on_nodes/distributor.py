@@ -102,6 +102,13 @@ class Distributor:
             for errand in self._errands.values():
                 errand.courier.changed(moved)
 
+    def resync(self) -> None:
+        """Have every courier compare all that its node has with all that it shall have."""
+        for errand in self._errands.values():
+            errand.courier.changed_all(id for id, _ in self._state.modules.items())
+        for key, _ in self._state.module_node_states.items():
+            self._heard(key)
+
     def _moved(self, id: str) -> bool:
         """Does a change of a package concern nodes? Most are steps of its part on the controller."""
         _, before = self._known.get(id, (0, None))

@@ -6,6 +6,8 @@ import asyncio
 from collections.abc import Collection, Sequence
 from typing import Final
 
+import structlog
+
 from corral.controller.events.follower import EventLog
 from corral.controller.events.hub import EventHub
 from corral.controller.events.ring import Wanted
@@ -26,6 +28,7 @@ _NAME_MAX: Final = 80
 _AT_ONCE: Final = 1000
 """Events of one commit whose types are looked at."""
 _ANY: Final = Wanted()
+_log = structlog.get_logger("corral.controller.bridge")
 
 
 class EventForwarding:
@@ -42,9 +45,14 @@ class EventForwarding:
         hub.wakeup.chain(self._published)
 
     def _published(self) -> None:
+        """One forwarder that fails holds up no other: each has to hear of every event there is."""
         types, self._seen = self._types_since(self._seen), self._hub.head
-        for forwarder in self._forwarders.values():
-            forwarder.published(types, self._seen)
+        for link, forwarder in self._forwarders.items():
+            try:
+                forwarder.published(types, self._seen)
+            except Exception:
+                _log.exception("bridge.wake_failed", node=link.facts.node_id)
+                forwarder.published(None, self._seen)
 
     def _types_since(self, seen: Cursor) -> Collection[EventType] | None:
         """Of what was published since; None when that is not known."""

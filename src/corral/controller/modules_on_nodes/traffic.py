@@ -84,6 +84,9 @@ class NodeModuleTraffic:
         """Right after memory has it."""
         self._distributor.follow(commit)
 
+    def resync(self) -> None:
+        self._distributor.resync()
+
     def received(self, link: ModuleLink, message: DaemonMessage) -> None:
         match message.WhichOneof("payload"):
             case "module_state_update":

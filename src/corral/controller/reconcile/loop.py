@@ -83,14 +83,21 @@ class Reconciler:
     # what wakes it
 
     def begin(self) -> None:
-        """Take up what the store holds, before the first commit of this term."""
+        """Take up what the store holds, before the first commit of this term. One record that cannot be taken up
+        keeps back no other, and no start of the controller."""
         for name, _ in self._ledger.state.groups.items():
-            self._note_group(name)
+            self._noted(self._note_group, name)
         for node in self._ledger.state.instances.nodes():
-            self._note_node(node)
+            self._noted(self._note_node, node)
+
+    def _noted(self, note: Callable[[str], None], name: str) -> None:
+        try:
+            note(name)
+        except Exception:
+            _log.exception("reconcile.record_skipped", subject=name)
 
     def follow(self, commit: Commit) -> None:
-        """Note what a commit touched. Synchronous, and never raises."""
+        """Note what a commit touched. Synchronous."""
         for change in commit.changes:
             if change.collection == GROUPS.name:
                 self._note_group(change.id)
@@ -106,6 +113,14 @@ class Reconciler:
             elif change.collection in _MAY_MEND:
                 self._capacity_changed = True
                 self._wake.set()
+
+    def resync(self) -> None:
+        """Look at every group and node as if something had happened to each."""
+        state = self._ledger.state
+        self._dirty |= {name: "everything is looked at anew" for name, _ in state.groups.items()}
+        self._capacity_changed = True
+        self._wake.set()
+        self.begin()
 
     def judged(self, node: NodeId) -> None:
         """The records say what this node has."""

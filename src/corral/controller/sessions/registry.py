@@ -182,6 +182,11 @@ class Sessions:
             if session is not None:
                 self._judge(session)
 
+    def resync(self) -> None:
+        """Look at every session's certificate."""
+        for session in list(self._by_node.values()):
+            self._judge(session)
+
     def _judge(self, session: Session) -> None:
         stored = self._ledger.state.nodes.find(session.facts.node_id)
         if stored is None:

@@ -69,6 +69,9 @@ class Workloads:
         """A commit is in memory: forget what it ended."""
         self.vitals.follow(commit)
 
+    def resync(self) -> None:
+        self.vitals.resync()
+
     def say_ready(self, run: WorkloadRun) -> None:
         """The workload can be used. NODE_OFFLINE when its node cannot be told: then it says it again."""
         record = self._record(run)

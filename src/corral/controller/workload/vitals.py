@@ -88,6 +88,11 @@ class Vitals:
             if change.collection == INSTANCES.name and change.id in self._known:
                 self._review(change.id)
 
+    def resync(self) -> None:
+        """Forget whatever has ended."""
+        for id in list(self._known):
+            self._review(id)
+
     def _review(self, id: str) -> None:
         vital = self._known[id]
         record = self._living(id, vital.incarnation)
