@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import pathlib
 import shutil
 from collections.abc import Sequence
 from typing import Final
@@ -12,6 +11,7 @@ from corral.domain.plans import PlanJvm
 from corral.errors import Code, Rejected
 
 _HEAP_WORDS: Final = ("-Xmx", "-Xms", "-XX:MaxRAMPercentage", "-XX:InitialRAMPercentage")
+_SHOWN: Final = 200
 _SEARCH: Final = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 
@@ -19,7 +19,7 @@ def find_java(wanted: str, configured: str) -> str:
     """The group's, else the node's, else that on PATH; JAVA_NOT_FOUND says where was looked. Blocks."""
     name = wanted or configured or "java"
     if os.sep in name:
-        found = name if pathlib.Path(name).is_file() and os.access(name, os.X_OK) else None
+        found = name if os.path.isfile(name) and os.access(name, os.X_OK) else None  # noqa: PTH113 - raises nothing
     else:
         home = os.environ.get("JAVA_HOME")
         places = [f"{home}/bin"] if home else []
@@ -27,7 +27,7 @@ def find_java(wanted: str, configured: str) -> str:
     if found is None:
         raise Rejected(
             Code.JAVA_NOT_FOUND,
-            f"there is no Java '{name}' on this node",
+            f"there is no Java '{name[:_SHOWN]}' on this node",
             hint="install one, or name it by java.path in the daemon's config or jvm.java of the group",
             field="jvm/java" if wanted else None,
         )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import pathlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import msgspec
@@ -18,6 +18,7 @@ from corral.domain.groups import RestartSpec, StopRungSpec
 from corral.domain.ids import first_incarnation
 from corral.domain.plans import Plan, encode_plan
 from corral.runtimes.console.log import ConsoleLog
+from corral.runtimes.opening import Runtimes
 from corral.system.clock import Clock, SystemClock
 from corral.system.config_schema import DaemonConfig, InstancesSection
 from corral.system.entropy import Entropy, SystemEntropy
@@ -113,9 +114,12 @@ class SupervisedNode:
         entropy: Entropy | None = None,
         config: DaemonConfig | None = None,
         spool_bytes: int = 1 << 26,
+        runtimes: Callable[[Runtimes], Any] = lambda given: given,
     ) -> None:
+        """`runtimes` may put something between the supervision and the runtimes of the node."""
         self.data = data
         self.spool_bytes = spool_bytes
+        self._runtimes = runtimes
         self.settings = settings
         self._clock = clock or SystemClock()
         self._entropy = entropy or SystemEntropy()
@@ -129,6 +133,7 @@ class SupervisedNode:
     async def open(self) -> SupervisedNode:
         self.data.mkdir(parents=True, exist_ok=True, mode=0o700)
         self.runtime = await NodeRuntime.open(self.data, self.settings)
+        self.runtime.runtimes = self._runtimes(self.runtime.runtimes)
         self.spool = Spool.open(
             self.data / "spool", entropy=self._entropy, log_bytes=1 << 20, max_bytes=self.spool_bytes
         )

@@ -98,7 +98,7 @@ class Preparer:
                 env=line.values.env,
                 node_id=self._node.node_id,
                 user=user.name,
-                home=user.home if user.home and pathlib.Path(user.home).is_dir() else str(directory),
+                home=user.home if os.path.isdir(user.home) else str(directory),  # noqa: PTH112 - raises nothing
                 time_zone=_time_zone(),
             )
         _log.info(

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import msgspec
 
+from corral.daemon.prepare.stages import PROCESS_START
 from corral.daemon.supervise.crash_class import classify, ending, signature
 from corral.daemon.supervise.ladder import KILL
 from corral.daemon.supervise.run_files import FailedStart, Outcome, StopOrder
@@ -108,6 +109,35 @@ def start_failed(stage: str, error: CorralError, *, now_ms: int) -> Outcome:
         reason=f"{failure.code}: {failure.message}",
         ended_at_ms=now_ms,
         failed_start=failure,
+    )
+
+
+def supervision_failed(
+    error: CorralError,
+    *,
+    exit: RunExit | None,
+    pid: int,
+    started_at_ms: int,
+    stop: StopOrder | None,
+    now_ms: int,
+) -> Outcome:
+    """We could not supervise it, and it is gone: a failed start; of what was executed, with its exit. One that
+    was asked to stop has stopped."""
+    failed = start_failed(PROCESS_START, error, now_ms=now_ms)
+    if exit is None:
+        return failed
+    return msgspec.structs.replace(
+        failed,
+        state=InstanceState.STOPPED if stop is not None else InstanceState.CRASHED,
+        outcome="stopped" if stop is not None else "crashed" if exit.known else "unknown",
+        exit=exit,
+        crash_class="" if stop is not None else CrashClass.UNKNOWN.value,
+        summary=f"{ending(exit)}; {error.message}",
+        pid=pid,
+        started_at_ms=started_at_ms,
+        ended_at_ms=exit.ended_at_ms or now_ms,
+        failed_start=None,
+        modules_hear=True,
     )
 
 

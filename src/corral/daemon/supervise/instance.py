@@ -14,12 +14,48 @@ from corral.daemon.supervise.run_files import Intent, Outcome, StopOrder
 from corral.daemon.supervise.services import Services, read_tail
 from corral.daemon.supervise.wire_forms import crash_report, status_update
 from corral.domain.instance_states import InstanceState
-from corral.errors import CorralError
+from corral.errors import Bug, CorralError
 from corral.sdk.runtime import Adoption, AdoptionKind
 
 _RETRY_SECONDS: Final = 1.0
 _LONGEST_RETRY_SECONDS: Final = 60.0
+_TRIES: Final = 3
+_FORGOTTEN_SECONDS: Final = 600.0
+"""A fault that long ago counts no more."""
+_KILL_SECONDS: Final = 30.0
 _log = structlog.get_logger("corral.daemon.supervise")
+
+
+class Faults:
+    """Exceptions of ours while one run is supervised. Each is logged; its traceback once a run."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.error = Bug("its supervision failed")
+        self._run = ""
+        self._until = 0.0
+        self._last = 0.0
+
+    def add(self, run: Run, error: Exception, *, now: float) -> None:
+        if run.name != self._run or now - self._last > _FORGOTTEN_SECONDS:
+            self.count, self._run = 0, run.name
+            self._until = run.start_deadline(now)
+        self.count, self._last = self.count + 1, now
+        kind = type(error).__name__  # not its text, which may hold what nobody may see
+        self.error = Bug(f"{kind} while it was supervised, {self.count} times; the node's log says where")
+        if self.count == 1:
+            _log.error("instance.supervision_failed", run=run.name, exc_info=error)
+        else:
+            _log.error("instance.supervision_failed", run=run.name, reason=kind, count=self.count)
+
+    @property
+    def too_many(self) -> bool:
+        """Of a run that has never been ready also when the time of its start is up."""
+        return self.count >= _TRIES or self._last >= self._until
+
+    @property
+    def pause(self) -> float:
+        return min(_RETRY_SECONDS * 2.0 ** max(0, self.count - _TRIES), _LONGEST_RETRY_SECONDS)
 
 
 class Instance:
@@ -91,7 +127,9 @@ class Instance:
 
     async def _chain(self, work: Coroutine[Any, Any, Outcome]) -> None:
         """Run after run, until one ends that nothing follows. A fault of ours must not leave a workload
-        without anybody who minds it: it is then found again as after a death of the daemon."""
+        without anybody who supervises it: it is then found again as after a death of the daemon. After a few
+        such faults the start has failed; nothing is tried for ever that never worked."""
+        faults = Faults()
         while True:
             try:
                 outcome = await work
@@ -101,14 +139,48 @@ class Instance:
                     self._put_away(outcome)
                     return
                 work = self._go_on(outcome)
-            except Exception:
-                _log.exception("instance.supervision_failed", run=self.current.name)
-                if self.current.ended:
+            except Exception as error:
+                run = self.current
+                faults.add(run, error, now=self._services.clock.boottime())
+                if run.outcome is not None and (run.outcome.restarted_as is None or faults.too_many):
+                    self._tell_end_after_fault(run, run.outcome)
                     return
-                await asyncio.sleep(_RETRY_SECONDS)
-                lost = self.current
-                self.current = Run(self._services, lost.files, lost.intent, stop=lost.stop)
-                work = self._adopted(None)
+                await asyncio.sleep(faults.pause)
+                work = self._resumed(run, faults)
+
+    async def _resumed(self, run: Run, faults: Faults) -> Outcome:
+        """After a fault of ours: on with what comes next, as a daemon does that finds this run."""
+        if run.outcome is not None:
+            return await self._go_on(run.outcome)
+        self.current = run.begun_anew()
+        return await (self._recovered(faults) if faults.too_many else self._adopted(None))
+
+    async def _recovered(self, faults: Faults) -> Outcome:
+        """Supervision failed several times: a start comes to its end with that reason. What was ready runs on,
+        and is looked at again after a while."""
+        run = self.current
+        directory = str(run.files.directory)
+        runtime = self._services.runtimes.of(directory)
+        found = await runtime.adopt(directory)
+        if found.kind is not AdoptionKind.ALIVE or found.handle is None:
+            return await run.fail(faults.error, found.exit, found.handle)
+        run.take_over(found.handle)
+        if run.state is InstanceState.RUNNING:
+            run.reason = f"it runs, but its supervision failed {faults.count} times: {faults.error.message}"
+            self._services.reporter.report(status_update(run))
+            return await run.resume()
+        await runtime.kill(found.handle)
+        async with asyncio.timeout(_KILL_SECONDS):
+            exit = await runtime.wait_empty(found.handle)
+        return await run.fail(faults.error, exit, found.handle)
+
+    def _tell_end_after_fault(self, run: Run, outcome: Outcome) -> None:
+        """It has ended, and something failed after that; what is not told now the next daemon tells."""
+        try:
+            run.tell_begun()
+            self._tell(run, msgspec.structs.replace(outcome, restarted_as=None))
+        except Exception:
+            _log.exception("instance.end_not_reported", run=run.name)
 
     def _go_on(self, outcome: Outcome) -> Coroutine[Any, Any, Outcome]:
         """The next run, told of and begun; from here on orders reach it and no longer the ended one."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import math
 from collections.abc import Callable
 from typing import Final
 
@@ -19,7 +20,7 @@ from corral.daemon.hooks.provenance import Provenance
 from corral.daemon.prepare.stages import PROCESS_START, VALIDATION, StageFailed
 from corral.daemon.probes.players import PlayerCount
 from corral.daemon.supervise.beginning import Beginning, Interrupted
-from corral.daemon.supervise.endings import Life, judge, never_started, start_failed
+from corral.daemon.supervise.endings import Life, judge, never_started, start_failed, supervision_failed
 from corral.daemon.supervise.minding import Ending, Minding, kill_run
 from corral.daemon.supervise.readiness import ReadyWatch
 from corral.daemon.supervise.restarts import with_restart
@@ -160,7 +161,7 @@ class Run:
         if self.state is _State.PREPARING:
             self._enter(_Trigger.SPAWN)
         self.modules.started()
-        self._tell_begun()
+        self.tell_begun()
         return await self._mind(handle)
 
     async def begin_again(self) -> Outcome:
@@ -171,6 +172,41 @@ class Run:
             return await self.live()
         damaged = Rejected(Code.FORMAT_INVALID, "what was to be started cannot be read any more")
         return await self._end(start_failed(VALIDATION, damaged, now_ms=self._services.now_ms()))
+
+    def begun_anew(self) -> Run:
+        """The same run after a fault of ours in its supervision. Whoever waits for its start goes on waiting."""
+        return Run(self._services, self.files, self.intent, begun=self._begun, stop=self.stop)
+
+    def start_deadline(self, now: float) -> float:
+        """By the clock that nobody sets: until when it has to be executed; never, when it was."""
+        if self._started_at is not None:
+            return math.inf
+        return (self._began_at if self._began_at is not None else now) + self.order.startup_timeout_seconds
+
+    async def fail(self, error: CorralError, exit: RunExit | None, handle: RunHandle | None) -> Outcome:
+        """Its end when it could not be supervised, and nothing of it is left. It cannot fail itself: what the
+        disk or a listener of ours refuses is logged."""
+        self.stop.restore()
+        if handle is not None:
+            self.pid, self.started_at_ms = handle.pid, handle.started_at_ms
+        outcome = supervision_failed(
+            error,
+            exit=exit,
+            pid=self.pid,
+            started_at_ms=self.started_at_ms,
+            stop=self.stop.order,
+            now_ms=self._services.now_ms(),
+        )
+        try:
+            if exit is not None:
+                self.modules.restore()
+                self._follow_console()
+            return await self._end(outcome)
+        except Exception:
+            _log.exception("instance.outcome_not_stored", run=self.name)
+            self.remember(outcome)
+            self.tell_begun()
+            return outcome
 
     def take_over(self, handle: RunHandle) -> None:
         """It lives, started by a daemon before us; `resume` follows."""
@@ -187,6 +223,7 @@ class Run:
     async def resume(self) -> Outcome:
         """Mind a run that was taken over."""
         assert self.handle is not None
+        self.tell_begun()  # a fault of ours came between its start and the answer
         return await self._mind(self.handle)
 
     async def conclude(self, exit: RunExit, handle: RunHandle | None) -> Outcome:
@@ -347,7 +384,7 @@ class Run:
         self._services.ports.release(self.name)
         _log.info("instance.ended", run=self.name, outcome=outcome.outcome, how=outcome.summary)
         self.modules.stopped(outcome)
-        self._tell_begun()
+        self.tell_begun()
         return outcome
 
     def _wait_for_modules(self, what: str) -> None:
@@ -356,7 +393,8 @@ class Run:
             self.reason = what
             self._services.send(stage_update(self, PROCESS_START))
 
-    def _tell_begun(self) -> None:
+    def tell_begun(self) -> None:
+        """To whoever waits for its start, once."""
         begun, self._begun = self._begun, None
         if begun is not None:
             begun(self)

@@ -24,6 +24,7 @@ _EXEC_CODES: Final = {
     errno.EINVAL: Code.BAD_FORMAT,
     errno.E2BIG: Code.ARGUMENTS_TOO_LONG,
 }
+_SHOWN: Final = 200
 _DISK: Final = (errno.ENOSPC, errno.EDQUOT)
 
 
@@ -54,7 +55,7 @@ def _exec_failure(failure: Failure, *, user: str, directory: str, command: str) 
     code = _EXEC_CODES[failure.errno]
     path = failure.path
     if code is Code.COMMAND_NOT_FOUND:
-        if "/" in path and pathlib.Path(directory, path).exists():
+        if "/" in path and _is_there(pathlib.Path(directory, path)):
             return Rejected(
                 code,
                 f"{path} is there, but not the interpreter that it names",
@@ -64,9 +65,11 @@ def _exec_failure(failure: Failure, *, user: str, directory: str, command: str) 
             f"relative to {directory}" if "/" in command and not command.startswith("/") else "in its PATH"
         )
         place = "" if command.startswith("/") else f" {where}"
-        return Rejected(
-            code, f"command '{command}' was not found{place}", hint="install it, or correct `command`"
-        )
+        shown = command if len(command) <= _SHOWN else f"{command[:_SHOWN]}…"
+        hint = "install it, or correct `command`"
+        if " " in command:
+            hint += ": the program and each argument are words of their own in the list"
+        return Rejected(code, f"command '{shown}' was not found{place}", hint=hint)
     if code is Code.NOT_EXECUTABLE:
         return Rejected(
             code,
@@ -84,3 +87,13 @@ def _exec_failure(failure: Failure, *, user: str, directory: str, command: str) 
         f"the arguments and environment of '{command}' are too long for the kernel",
         hint="one argument or value may have 128 KiB, all of them about 2 MiB",
     )
+
+
+def _is_there(path: pathlib.Path) -> bool:
+    """A path that the kernel refuses (a name of more than 255 bytes, a directory that is closed) leads to
+    nothing."""
+    try:
+        path.stat()
+    except (OSError, ValueError):
+        return False
+    return True

@@ -1,0 +1,150 @@
+"""Exceptions of ours while an instance is supervised: an end with a reason, never a loop."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import pytest
+import structlog
+from supervised_node import FIRST, SupervisedNode, base_plan
+
+from corral.domain.probes import ProbeKind, ProbeSpec
+from corral.testing import workloads
+from corral.testing.waiting import eventually
+
+TRANSIENT, PERMANENT = 2, 1
+SECRET_WORD = "what-nobody-may-see"
+
+
+class Faulty:
+    """A runtime of this node in which some calls raise what no runtime should."""
+
+    def __init__(self, given: Any, node: FaultyRuntimes) -> None:
+        self._given = given
+        self._node = node
+
+    def __getattr__(self, name: str) -> Any:
+        real = getattr(self._given, name)
+        if name not in self._node.broken:
+            return real
+
+        async def call(*args: Any, **options: Any) -> Any:
+            self._node.calls.append(name)
+            if name == "start" and "after" in self._node.broken:
+                await real(*args, **options)
+            raise LookupError(SECRET_WORD)
+
+        return call
+
+
+class FaultyRuntimes:
+    def __init__(self, given: Any, broken: set[str], calls: list[str]) -> None:
+        self._given = given
+        self.broken = broken
+        self.calls = calls
+
+    def get(self, name: str) -> Any:
+        return Faulty(self._given.get(name), self)
+
+    def of(self, directory: str) -> Any:
+        return Faulty(self._given.of(directory), self)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._given, name)
+
+
+@pytest.fixture
+async def faulty(scratch):
+    broken: set[str] = set()
+    calls: list[str] = []
+    node = SupervisedNode(scratch / "node", runtimes=lambda given: FaultyRuntimes(given, broken, calls))
+    await node.open()
+    yield node
+    broken.clear()
+    await node.clear()
+
+
+def tracebacks(logged: list[Any]) -> list[Any]:
+    return [each for each in logged if each["event"] == "instance.supervision_failed" and "exc_info" in each]
+
+
+@pytest.mark.trap("T97")
+async def test_a_start_that_raises_has_failed_after_three_tries_with_a_reason(faulty):
+    runtimes = faulty.runtime.runtimes
+    runtimes.broken |= {"start"}
+    with structlog.testing.capture_logs() as logged:
+        ack = await faulty.start("one", workloads.silent())
+        run = await faulty.settled("one")
+    assert runtimes.calls == ["start"] * 3
+    assert (ack.accepted, ack.error_code, ack.failure_disposition) == (False, "INTERNAL", TRANSIENT)
+    assert "LookupError" in ack.error_message
+    assert SECRET_WORD not in ack.error_message
+    assert (run.outcome.outcome, run.state) == ("start_failed", "CRASHED")
+    assert len(tracebacks(logged)) == 1
+    assert (await faulty.told("one"))[-1] == "CRASHED:0"
+    runtimes.broken.clear()
+    assert (await faulty.start("one", workloads.silent(), incarnation=FIRST + 1024)).accepted
+
+
+@pytest.mark.trap("T97")
+async def test_the_time_of_a_start_covers_its_faults(faulty):
+    runtimes = faulty.runtime.runtimes
+    runtimes.broken |= {"start"}
+    ack = await faulty.begin("one", base_plan(workloads.silent(), startup_timeout_seconds=1))
+    assert ack.error_code == "INTERNAL"
+    assert len(runtimes.calls) < 3
+
+
+@pytest.mark.trap("T97")
+async def test_what_was_executed_and_never_ready_is_ended_with_the_reason(faulty):
+    runtimes = faulty.runtime.runtimes
+    runtimes.broken |= {"wait_exit"}
+    plan = base_plan(workloads.silent(), probes=(ProbeSpec(kind=ProbeKind.WORKLOAD),))
+    assert (await faulty.begin("one", plan)).accepted
+    pid = faulty.run("one").pid
+    run = await faulty.settled("one")
+    assert len(runtimes.calls) == 3
+    assert (run.state, run.outcome.exit.signal) == ("CRASHED", 9)
+    assert "LookupError" in run.outcome.reason
+    with pytest.raises(ProcessLookupError):
+        os.kill(pid, 0)
+
+
+@pytest.mark.trap("T97")
+async def test_what_was_ready_runs_on_and_says_that_it_is_not_supervised(faulty):
+    runtimes = faulty.runtime.runtimes
+    assert (await faulty.start("one", workloads.silent())).accepted
+    pid = (await faulty.until("one", "RUNNING")).pid
+    await faulty.close()
+    runtimes.broken |= {"wait_exit"}
+    with structlog.testing.capture_logs() as logged:
+        await faulty.open()
+        await eventually(lambda: "supervision failed" in faulty.run("one").reason)
+    assert (faulty.run("one").state, faulty.run("one").pid) == ("RUNNING", pid)
+    assert len(tracebacks(logged)) == 1
+    runtimes.broken.clear()
+    await faulty.stop("one")
+    assert (await faulty.settled("one")).state == "STOPPED"
+
+
+async def test_a_workload_that_was_started_before_the_fault_is_supervised(faulty):
+    runtimes = faulty.runtime.runtimes
+    runtimes.broken |= {"start", "after"}
+    assert (await faulty.start("one", workloads.silent())).accepted
+    await faulty.until("one", "RUNNING")
+    assert runtimes.calls == ["start"]
+    assert (await faulty.stop("one", force=True)).accepted
+    assert (await faulty.settled("one")).state == "STOPPED"
+
+
+@pytest.mark.trap("T97")
+@pytest.mark.parametrize(
+    "word", ["java -Xmx10G -jar paper.jar nogui " + "x" * 250, "/" + "y" * 300, "z/" * 2500]
+)
+async def test_a_first_word_that_no_path_can_have_is_a_command_not_found(node, word):
+    ack = await node.start("one", [word])
+    assert (ack.error_code, ack.failure_disposition) == ("COMMAND_NOT_FOUND", PERMANENT)
+    assert len(ack.error_message) < 1000
+    if " " in word:
+        assert "words of their own" in ack.error_message
