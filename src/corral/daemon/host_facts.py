@@ -10,6 +10,8 @@ from corral.daemon import host
 from corral.daemon.link.spool import Spool
 from corral.daemon.supervise.supervision import Supervision
 from corral.daemon.supervise.supervisor import running_instances
+from corral.errors import CorralError
+from corral.system.addresses import parse_host
 from corral.system.config_schema import DaemonConfig
 from corral.system.entropy import Entropy, new_id
 from corral.system.log_port import LogPort
@@ -75,4 +77,10 @@ class HostFacts:
 
 
 def advertised_address(config: DaemonConfig) -> str:
-    return config.node.advertise or socket.gethostname()
+    """As configured, else the host's name; empty where that is no name that others could use."""
+    if config.node.advertise:
+        return config.node.advertise
+    try:
+        return parse_host(socket.gethostname())
+    except CorralError:
+        return ""

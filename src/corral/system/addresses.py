@@ -9,6 +9,7 @@ from typing import Final, NamedTuple
 from corral.errors import Code, Rejected
 
 _LABEL: Final = re.compile(r"(?!-)[A-Za-z0-9_-]{1,63}(?<!-)")
+_IPV6: Final = re.compile(r"[0-9A-Fa-f:.]+(?:%[A-Za-z0-9._-]{1,32})?")
 _FORM: Final = "write HOST:PORT, for example 127.0.0.1:8480, db.example.org:8480 or [::1]:8480"
 MAX_PORT: Final = 65535
 
@@ -51,6 +52,8 @@ def parse_host(text: str, *, field: str = "host") -> str:
 
 def _ipv6(host: str, text: str, field: str) -> str:
     try:
+        if _IPV6.fullmatch(host) is None:  # the library takes anything for a zone
+            raise ValueError
         ipaddress.IPv6Address(host)
     except ValueError:
         raise _refused(text, "the part in brackets is not an IPv6 address", field) from None

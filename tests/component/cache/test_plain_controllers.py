@@ -17,7 +17,7 @@ from corral.testing.scripted_peers import ScriptedController
 from corral.version import PROTOCOL_VERSION
 from corral.wire import features
 from corral.wire.v1.link_pb2 import ControllerMessage, DaemonMessage
-from corral.wire.v1.node_pb2 import HandshakeAck
+from corral.wire.v1.node_pb2 import ErrorReport, HandshakeAck
 from corral.wire.v1.plan_pb2 import (
     DataOffer,
     TemplateData,
@@ -186,6 +186,31 @@ async def test_a_refusal_says_whether_it_is_worth_asking_again(scratch, code, ki
         error = await refusal(node, PlanTemplate(name="lobby", version=1, hash="0" * 64))
     assert isinstance(error, kind)
     assert error.code is ours
+
+
+@pytest.mark.parametrize("context", ["template/lobby", "lobby", "template_request"])
+@pytest.mark.parametrize(
+    ("code", "ours"),
+    [
+        (Code.TEMPLATE_NOT_FOUND, Code.TEMPLATE_NOT_FOUND),
+        (Code.ARCHIVE_TOO_LARGE, Code.ARCHIVE_TOO_LARGE),
+        (Code.TEMPLATE_UNAVAILABLE, Code.TEMPLATE_UNAVAILABLE),
+    ],
+)
+async def test_an_error_report_of_a_plain_controller_ends_the_wait_at_once(scratch, code, ours, context):
+    peer = Peer()
+    peer.answer = lambda request: [
+        ControllerMessage(
+            error_report=ErrorReport(error_code="CACHE_DOWNLOAD_FAILED", context="another/thing")
+        ),
+        ControllerMessage(
+            error_report=ErrorReport(error_code=code.name, error_message="no", context=context)
+        ),
+    ]
+    async with connected(scratch, peer, answer_seconds=600) as node:
+        error = await refusal(node, PlanTemplate(name="lobby", version=1, hash="0" * 64))
+    assert error.code is ours
+    assert len(peer.asked) == 1
 
 
 async def test_an_offer_that_cannot_be_fetched_is_an_error_that_is_tried_again(scratch):

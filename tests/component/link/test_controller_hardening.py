@@ -261,3 +261,41 @@ async def test_a_frame_that_cannot_be_decoded_ends_its_stream_with_a_code_and_no
             assert (await again.greet()).handshake_ack.session_id
     assert "grpc.failed" not in [line["event"] for line in logged]
     assert not [line for line in logged if line.get("exc_info")]
+
+
+async def test_a_burst_of_a_published_daemon_is_read_more_slowly_and_all_of_it_stored(controller, identity):
+    """It cannot know the window that ours keep to."""
+    async with ScriptedDaemon(identity, controller.grpc_address) as daemon:
+        await daemon.greet(features=[])
+        session = session_of(controller)
+        for number in range(40):
+            record = DaemonLogRecord(message=f"record {number}", throwable="x" * 1_000_000)
+            await daemon.send(DaemonMessage(daemon_log_record=record))
+
+        async def stored() -> list[str]:
+            page = await controller.call("GET", "/api/v1/logs?source=node:raw&limit=500")
+            return [each["message"] for each in page["items"]]
+
+        async def all_stored() -> bool:
+            return await stored() == [f"record {number}" for number in range(40)]
+
+        await eventually(all_stored, state=lambda: session_of(controller))
+        assert session_of(controller) is session
+
+
+@pytest.mark.parametrize(
+    "address", ["a\nb", "\x1b[31mred", "a\0b", "two words", "x" * 254, "10.0.0", "fe80::1%\x1b", "host:25565"]
+)
+async def test_an_address_that_is_no_host_is_refused_by_name(controller, identity, address):
+    async with ScriptedDaemon(identity, controller.grpc_address) as daemon:
+        error = await refusal_of(daemon.greet(advertise_address=address))
+    assert error.code is Code.INVALID_FIELD
+    assert "address" in error.message
+
+
+@pytest.mark.parametrize("address", ["", "web-1.example.org", "10.0.0.1", "2001:db8::1", "[2001:db8::1]"])
+async def test_an_address_that_others_can_use_is_taken(controller, identity, address):
+    async with ScriptedDaemon(identity, controller.grpc_address) as daemon:
+        await daemon.greet(advertise_address=address)
+        node = controller.app.place.term.state.nodes.require("raw").record
+    assert node.address == address

@@ -110,6 +110,18 @@ async def test_frames_that_lack_or_mistake_a_field_are_answered_and_change_nothi
         assert rig.script.steps("small") == ["INSTALLED", "WAITING", "ACTIVE"]
 
 
+async def test_an_offer_from_a_controller_without_a_data_channel_is_answered(scratch):
+    async with NodeRig(scratch, ModuleScript(features=())) as rig:
+        await rig.start()
+        package = packed(scratch)
+        await rig.script.say(module_install=package.install(offered=True))
+        await eventually(lambda: rig.script.errors() == ["NOT_SUPPORTED"], state=rig.script.errors)
+        report = rig.script.of("error_report")[0]
+        assert (report.context, "jar_bytes" in report.error_message) == ("module:small", True)
+        await rig.script.say(module_install=package.install())
+        await eventually(lambda: "ACTIVE" in rig.script.steps("small"), state=rig.script.errors)
+
+
 @pytest.mark.trap("T6")
 async def test_a_provider_that_comes_after_its_consumer_lets_it_become_active(scratch):
     provider = """

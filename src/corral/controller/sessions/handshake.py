@@ -16,6 +16,7 @@ from corral.domain.node_states import NODE_LIFECYCLE, NodeState, NodeTrigger
 from corral.domain.records import NodeRecord
 from corral.errors import Code, Rejected
 from corral.pki.names import Peer, PeerKind
+from corral.system.addresses import parse_host
 from corral.version import PROTOCOL_VERSION
 from corral.wire.v1.link_pb2 import DaemonMessage
 from corral.wire.v1.node_pb2 import Handshake
@@ -37,6 +38,8 @@ def expect_handshake(frame: DaemonMessage) -> Handshake:
             raise Rejected(Code.MISSING_FIELD, f"Handshake.{field} is empty", field=field)
     check_labels(handshake.labels)
     _check_sizes(handshake)
+    if handshake.advertise_address:
+        parse_host(handshake.advertise_address, field="advertise_address")
     return handshake
 
 

@@ -33,6 +33,8 @@ from corral.wire.v1.node_pb2 import DaemonLogRecord, ErrorReport, Handshake
 MAX_WAITING: Final = 8 * 512
 MAX_WAITING_BYTES: Final = 8 * 1024 * 1024
 """Well above the window a daemon keeps to, and bounded all the same."""
+_PACED_RECORDS: Final = 2 * 512
+_PACED_BYTES: Final = MAX_WAITING_BYTES // 4
 REPORTS_PER_MINUTE: Final = 60
 _PER_COMMIT: Final = 500
 _RETRY_SECONDS: Final = 1.0
@@ -75,6 +77,7 @@ class Intake:
         self._waiting: deque[DaemonMessage] = deque()
         self._waiting_bytes = 0
         self._wake = asyncio.Event()
+        self._stored = asyncio.Event()
         self._reports = RateLimit(per_minute=REPORTS_PER_MINUTE, clock=clock)
         self._suppressed = 0
         self._unknown: set[str] = set()
@@ -96,6 +99,12 @@ class Intake:
         self._waiting.append(message)
         self._wake.set()
 
+    async def room(self) -> None:
+        """Wait until a peer that cannot know a window may send more: its stream is read more slowly instead."""
+        while len(self._waiting) >= _PACED_RECORDS or self._waiting_bytes >= _PACED_BYTES:
+            self._stored.clear()
+            await self._stored.wait()
+
     async def run(self) -> None:
         """Store what arrives until cancelled. A store that is down delays it and loses nothing."""
         await self._persist(self._open)
@@ -112,6 +121,7 @@ class Intake:
             for message in batch:
                 self._waiting.popleft()
                 self._waiting_bytes -= message.ByteSize()
+            self._stored.set()
 
     def _is_caught_up(self) -> bool:
         """Is everything taken in that the node's spool held at its handshake? Numbers of records that it gave up

@@ -161,7 +161,10 @@ class Session:
             await context.write(frame)
 
     async def _read(self, context: Any) -> None:
+        paced = features.SPOOL not in self.facts.features
         while isinstance(frame := await read_frame(context), DaemonMessage):
+            if paced:  # it has no confirmations to keep to
+                await self._intake.room()
             self.live = msgspec.structs.replace(self.live, last_seen=self._clock.now())
             if frame.WhichOneof("payload") == "batch":
                 if len(frame.batch.messages) > FRAME_MESSAGES:

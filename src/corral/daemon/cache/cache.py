@@ -77,6 +77,7 @@ class NodeCache:
             "template_data": self._answered,
             "template_up_to_date": self._answered,
             "template_unavailable": self._answered,
+            "error_report": lambda _, message: self._sessions.refused(message.error_report),
             "pre_warm_cache": lambda reply, message: self._prewarming.begin(reply, message.pre_warm_cache),
             "request_cache_status": self._tell_status,
         }

@@ -25,7 +25,7 @@ from corral.daemon.modules.reports import (
 )
 from corral.daemon.modules.wanted import Wanted, WantedPackage, read_control, read_install, read_uninstall
 from corral.domain.module_records import SIGNATURE_REFUSED
-from corral.errors import CorralError
+from corral.errors import Code, CorralError, Rejected
 from corral.system.entropy import Entropy
 from corral.wire import features
 from corral.wire.v1.link_pb2 import ControllerMessage, DaemonMessage
@@ -62,6 +62,7 @@ class Reception:
         self._mended: set[str] = set()
         """Digests that were fetched again in this session: once is enough to find out."""
         self._send: Callable[[DaemonMessage], bool] = lambda _: False
+        self._fetches = False
         self._told: dict[str, str] = {}
         self._sweeping: asyncio.Task[None] | None = None
         self._sweep_again = False
@@ -76,6 +77,7 @@ class Reception:
     def on_connected(self, connection: Connection) -> None:
         """The ack holds the whole set. What it lacks goes; what differs comes with a frame of its own."""
         self._send = connection.send
+        self._fetches = features.DATA in connection.features
         self._mended.clear()
         self._incoming.on_connected(connection)
         if features.MODULES not in connection.features:
@@ -117,7 +119,22 @@ class Reception:
     # --- orders ---------------------------------------------------------------------------------
     def _install(self, reply: Reply, message: ControllerMessage) -> None:
         frame = message.module_install
-        self._order(reply, frame.module_id, lambda: read_install(frame))
+        self._order(reply, frame.module_id, lambda: self._obtainable(frame.module_id, read_install(frame)))
+
+    def _obtainable(self, id: str, wanted: Wanted) -> Wanted:
+        """An offer is of use only from a controller that has a data channel; without one it would be waited for
+        for ever."""
+        package, here = wanted.package, self._book.package(id).record
+        if package is None or package.content or self._fetches:
+            return wanted
+        if here is not None and here.sha256 == package.sha256:
+            return wanted
+        raise Rejected(
+            Code.NOT_SUPPORTED,
+            f"the archive of module '{id}' was offered, and this controller has no data channel to fetch it by",
+            hint="send it inline in jar_bytes, up to 4 MiB, or name the feature 'data'",
+            field="offer",
+        )
 
     def _uninstall(self, reply: Reply, message: ControllerMessage) -> None:
         frame = message.module_uninstall
