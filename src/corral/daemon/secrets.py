@@ -14,6 +14,7 @@ from typing import Final
 from corral.domain.file_paths import check_path
 from corral.domain.variable_checks import check_secret_reference
 from corral.errors import Code, CorralError, Rejected
+from corral.system.log_mask import HIDDEN_VALUES
 from corral.system.trees.entries import DIRECTORY, open_beneath
 
 _MAX_BYTES: Final = 64 * 1024
@@ -27,7 +28,13 @@ class Secrets:
         self._environ = os.environ if environ is None else environ
 
     def value(self, reference: str, *, name: str) -> str:
-        """SECRET_UNAVAILABLE says which secret of which variable is missing, and where it should be."""
+        """SECRET_UNAVAILABLE says which secret of which variable is missing, and where it should be. From then
+        on no log of this process shows it."""
+        found = self._look_up(reference, name)
+        HIDDEN_VALUES.add(found)
+        return found
+
+    def _look_up(self, reference: str, name: str) -> str:
         found = check_secret_reference(reference, field=f"variables/{name}")
         if found.kind == "env":
             if found.name not in self._environ:

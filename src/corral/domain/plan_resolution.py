@@ -18,6 +18,7 @@ from corral.domain.groups import GroupSpec
 from corral.domain.instance_records import PlanRecord
 from corral.domain.module_extensions import ExtensionPackage, Program, added_extensions, requested_extension
 from corral.domain.plans import Plan, PlanArtifact, PlanExtension, PlanJvm, PlanTemplate, encode_plan
+from corral.domain.secret_masks import refuse_in_command
 from corral.domain.selection import Draw, Layer, TemplateSources, select_templates
 from corral.domain.spec import invalid
 from corral.domain.templates import TemplateSettings
@@ -102,6 +103,7 @@ def resolve_plan(spec: GroupSpec, sources: PlanSources, draw: Draw) -> ResolvedP
         category=_category(spec, program),
         config_format=_config_format(spec, program),
     )
+    refuse_in_command(plan)
     return ResolvedPlan(plan=plan, record=encode_plan(plan), picks=selection.picks, passed_over=passed_over)
 
 

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import re
+import threading
+from collections import OrderedDict
 from collections.abc import Mapping
 from typing import Final
 
 MASK: Final = "***"
 MAX_VALUE: Final = 4096
+_SHORTEST: Final = 4
+_MOST_VALUES: Final = 2000
 
 _SECRET_WORDS: Final = frozenset(
     {
@@ -43,6 +47,38 @@ _TEXTS: Final = (
 _HINTS: Final = ("corral", "cw1.", "earer ", "asic ", "://", "BEARER", "BASIC", "PRIVATE KEY")
 
 
+class HiddenValues:
+    """Secrets that this process has read, by their values: whatever text they get into, no log shows them. The
+    newest are kept. Short ones are not: they would hide half of every text."""
+
+    def __init__(self) -> None:
+        self._values: OrderedDict[str, None] = OrderedDict()
+        self._changing = threading.Lock()
+        self._longest_first: tuple[str, ...] = ()
+
+    def add(self, value: str) -> None:
+        """May be called by any thread."""
+        forms = {value, *(line.strip() for line in value.splitlines())} if "\n" in value else {value}
+        with self._changing:
+            for form in forms:
+                if len(form) >= _SHORTEST:
+                    self._values[form] = None
+                    self._values.move_to_end(form)
+            while len(self._values) > _MOST_VALUES:
+                self._values.popitem(last=False)
+            self._longest_first = tuple(sorted(self._values, key=len, reverse=True))
+
+    def hide(self, text: str) -> str:
+        for value in self._longest_first:
+            if value in text:
+                text = text.replace(value, MASK)
+        return text
+
+
+HIDDEN_VALUES: Final = HiddenValues()
+"""Of the process, as its log is."""
+
+
 def is_secret_name(name: str) -> bool:
     """`join_token` and `X-Api-Secret` are secret, `token_id` and `tokens_count` are not."""
     words = [word.lower() for word in _WORDS.findall(name)]
@@ -54,7 +90,8 @@ def is_secret_name(name: str) -> bool:
 
 
 def mask_text(text: str) -> str:
-    """The text without anything that looks like a credential."""
+    """The text without anything that looks like a credential, or is a secret that was read here."""
+    text = HIDDEN_VALUES.hide(text)
     if not any(hint in text for hint in _HINTS):
         return text  # nearly all of them; five expressions on every record would cost
     for pattern, replacement in _TEXTS:

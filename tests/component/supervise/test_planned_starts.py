@@ -158,6 +158,48 @@ async def test_secrets_reach_the_workload_and_nothing_else(scratch):
         await node.clear()
 
 
+@pytest.mark.trap("T77")
+async def test_a_secret_in_the_command_line_of_a_plan_is_refused_on_the_node(node):
+    """As a controller of an earlier version, or a stored plan, would have it."""
+    (node.data / "secrets").mkdir(exist_ok=True)
+    (node.data / "secrets" / "pw").write_text("TOPSECRETVALUE")
+    secret = {
+        "variables": {"PW": "file://pw"},
+        "variable_types": {"PW": VariableSpec(type=VariableType.SECRET)},
+    }
+    ack = await node.begin("one", base_plan(("/nonexistent/%PW%",), **secret))
+    assert (ack.error_code, ack.failure_disposition) == ("SECRET_EXPOSED", PERMANENT)
+    assert stage(ack) == "VALIDATION"
+    ack = await node.begin("two", base_plan(("sleep",), args=("%PW%",), **secret))
+    assert ack.error_code == "SECRET_EXPOSED"
+
+
+@pytest.mark.trap("T77")
+@pytest.mark.parametrize("restarted", [False, True], ids=["same daemon", "next daemon"])
+async def test_last_words_that_hold_a_secret_leave_the_node_without_it(node, restarted):
+    (node.data / "secrets").mkdir(exist_ok=True)
+    (node.data / "secrets" / "pw").write_text("TOPSECRETVALUE")
+    plan = base_plan(
+        workloads.shell('read go; echo "FATAL login with $PW refused"; exit 3'),
+        env={"PW": "%PW%"},
+        variables={"PW": "file://pw"},
+        variable_types={"PW": VariableSpec(type=VariableType.SECRET)},
+    )
+    assert (await node.begin("one", plan)).accepted
+    await node.until("one", "RUNNING")
+    if restarted:
+        await node.reopen()
+    await node.command("one", "go")
+    run = await node.settled("one")
+    crash = await node.crash("one")
+    assert list(crash.log_tail) == ["FATAL login with %PW% refused"]
+    assert "TOPSECRETVALUE" in node.console("one"), "its console is its own"
+    for message in (*await node.reports(), *node.sent, *node.answers):
+        assert b"TOPSECRETVALUE" not in message.SerializeToString()
+    for path in run.files.directory.iterdir():
+        assert not path.is_file() or b"TOPSECRETVALUE" not in path.read_bytes(), path
+
+
 async def test_a_value_that_does_not_fit_its_type_is_refused_on_the_node(node):
     plan = base_plan(
         workloads.silent(),

@@ -260,3 +260,30 @@ def test_a_secret_is_in_the_plan_by_reference_only():
         }
     )
     assert plan_of(spec).variables == {"KEY": "file://key"}
+
+
+@pytest.mark.trap("T77")
+@pytest.mark.parametrize(
+    ("fields", "field"),
+    [
+        ({"command": ["serve", "--password=%KEY%"]}, "command/1"),
+        ({"args": ["a", "x%KEY%y"]}, "args/1"),
+        ({"command": [], "jvm": {"jar": "a.jar", "args": ["-Dpw=%KEY%"]}}, "jvm/args/0"),
+        ({"command": [], "jvm": {"jar": "%KEY%.jar"}}, "jvm/jar"),
+        ({"host_address": "%KEY%"}, "host_address"),
+    ],
+)
+def test_a_secret_in_the_command_line_is_refused_with_what_to_do(fields, field):
+    secret = {"variables": {"KEY": "file://key"}, "variable_types": {"KEY": {"type": "secret"}}}
+    error = refusal(parse_group({"name": "lobby", "command": ["serve"], **secret, **fields}))
+    assert (error.code, error.field) == (Code.SECRET_EXPOSED, field)
+    assert "env" in (error.hint or "")
+    plain = parse_group({"name": "lobby", "command": ["serve"], **fields, "variables": {"KEY": "x"}})
+    assert plan_of(plain)
+
+
+@pytest.mark.trap("T77")
+def test_a_secret_that_a_template_declares_is_refused_in_the_command_line_too():
+    declared = {"KEY": VariableSpec(type=VariableType.SECRET)}
+    spec = group(templates=("base",), command=("serve", "%KEY%"))
+    assert refusal(spec, template("base", variable_types=declared)).code is Code.SECRET_EXPOSED

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from corral.system.log_mask import MASK, is_secret_name, mask_field, mask_fields, mask_text
+from corral.system.log_mask import MASK, HiddenValues, is_secret_name, mask_field, mask_fields, mask_text
 
 API_TOKEN = "corral_k3V9x2Qm6X5paLr8tB0cDw"
 RUN_TOKEN = "cw1.WyJsb2JieS0xIiwxMDI0LDFd.pK3-_x9aB3"
@@ -77,3 +77,18 @@ def test_a_value_that_contains_itself_ends() -> None:
 
 def test_a_long_value_is_cut() -> None:
     assert len(mask_field("text", "x" * 100_000)) == 4096
+
+
+@pytest.mark.trap("T77")
+def test_what_was_read_as_a_secret_is_in_no_text():
+    values = HiddenValues()
+    values.add("hunter2")
+    values.add("hunter2-longer")
+    values.add("BEGIN\nMIIEvQIB\nx\nEND!")
+    values.add("abc")
+    assert values.hide("a hunter2-longer, hunter2 and MIIEvQIB") == "a ***, *** and ***"
+    assert values.hide("abc x") == "abc x"
+    for number in range(3000):
+        values.add(f"value-{number}")
+    assert values.hide("value-2999") == "***"
+    assert values.hide("hunter2") == "hunter2", "the newest are kept"

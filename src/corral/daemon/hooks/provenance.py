@@ -12,6 +12,7 @@ from typing import Final
 import msgspec
 
 from corral.domain.module_nodes import ModuleChange
+from corral.domain.secret_masks import SecretMask
 
 MOST_MODULES: Final = 64
 _MOST_SHOWN: Final = 50
@@ -43,7 +44,7 @@ def provenance(
     changes: Iterable[ModuleChange], missing: Iterable[str], secrets: Mapping[str, str]
 ) -> Provenance:
     """With the names of variables in place of values that nobody may see."""
-    hidden = sorted(((value, f"%{name}%") for name, value in secrets.items() if value), key=_by_length)
+    hidden = SecretMask(secrets)
     shown = []
     size = 0
     for change in list(changes)[:MOST_MODULES]:
@@ -52,18 +53,13 @@ def provenance(
         shown.append(short if size <= _MOST_BYTES else _counted(change, short.dropped))
     return Provenance(
         changes=tuple(shown),
-        missing=tuple(_masked(text, hidden)[:_LONGEST_REASON] for text in list(missing)[:MOST_MODULES]),
+        missing=tuple(hidden(text)[:_LONGEST_REASON] for text in list(missing)[:MOST_MODULES]),
     )
 
 
-def _by_length(pair: tuple[str, str]) -> int:
-    """Longest first: one secret may hold another."""
-    return -len(pair[0])
-
-
-def _shown(change: ModuleChange, hidden: list[tuple[str, str]]) -> ModuleChange:
+def _shown(change: ModuleChange, hidden: SecretMask) -> ModuleChange:
     lists = {field: _cut(getattr(change, field), hidden) for field in _LISTS}
-    dropped = _masked(change.dropped, hidden)[:_LONGEST_REASON]
+    dropped = hidden(change.dropped)[:_LONGEST_REASON]
     lost = tuple(
         msgspec.structs.replace(each, name=_short(each.name, hidden))
         for each in change.overridden[:_MOST_SHOWN]
@@ -81,18 +77,12 @@ def _size(change: ModuleChange) -> int:
     return len(msgspec.json.encode(change))
 
 
-def _cut(words: tuple[str, ...], hidden: list[tuple[str, str]]) -> tuple[str, ...]:
+def _cut(words: tuple[str, ...], hidden: SecretMask) -> tuple[str, ...]:
     shown = [_short(word, hidden) for word in words[:_MOST_SHOWN]]
     more = len(words) - _MOST_SHOWN
     return (*shown, f"… and {more} more") if more > 0 else tuple(shown)
 
 
-def _short(word: str, hidden: list[tuple[str, str]]) -> str:
-    word = _masked(word, hidden)
+def _short(word: str, hidden: SecretMask) -> str:
+    word = hidden(word)
     return word if len(word) <= _LONGEST_SHOWN else f"{word[:_LONGEST_SHOWN]}…"
-
-
-def _masked(text: str, hidden: list[tuple[str, str]]) -> str:
-    for value, name in hidden:
-        text = text.replace(value, name)
-    return text

@@ -33,12 +33,20 @@ from corral.daemon.prepare.start_order import StartOrder
 from corral.daemon.prepare.static_making import StaticMaker
 from corral.daemon.prepare.tree_making import TreeMaker
 from corral.daemon.prepare.users import WorkloadUser, WorkloadUsers
-from corral.daemon.prepare.values import NodeFacts, Values, probed_address, resolve_values, unresolved_error
+from corral.daemon.prepare.values import (
+    NodeFacts,
+    Values,
+    probed_address,
+    resolve_values,
+    secrets_now,
+    unresolved_error,
+)
 from corral.daemon.prepare.working_directories import WorkingDirectories
 from corral.daemon.secrets import Secrets
 from corral.domain.ids import RESTARTS_PER_START
 from corral.domain.plans import Plan
 from corral.domain.probe_checks import check_probes
+from corral.domain.secret_masks import SecretMask, refuse_in_command
 from corral.errors import Code, Rejected
 from corral.sdk.runtime import RunSpec, run_name
 
@@ -71,6 +79,8 @@ class Preparer:
         self._secrets = secrets
         self._java = java
         self._reserve_mb = reserve_mb
+        self._masks: dict[str, SecretMask] = {}
+        """By run, while it lives: what it was given. Of a run of another daemon, what it would be given now."""
 
     async def prepare(
         self,
@@ -120,6 +130,15 @@ class Preparer:
             limits=order.limits,
         )
 
+    def mask(self, order: StartOrder) -> SecretMask:
+        """Keeps the values of this run's secrets out of a text. Blocks for a moment."""
+        kept = self._masks.get(run_name(order.instance_id, order.incarnation))
+        return kept if kept is not None else secrets_now(order, self._node, self._secrets)
+
+    def forget_secrets(self, order: StartOrder) -> None:
+        """The run has ended, and everything about it is told."""
+        self._masks.pop(run_name(order.instance_id, order.incarnation), None)
+
     def probed_address(self, order: StartOrder) -> str:
         """Where probes of the network find it."""
         return probed_address(order, self._node)
@@ -134,6 +153,8 @@ class Preparer:
 
     async def _validate(self, order: StartOrder) -> tuple[WorkloadUser, str, Values]:
         check_names(order.env)
+        if order.plan is not None:
+            refuse_in_command(order.plan)
         check_probes(order.probes, {port.name for port in order.ports})
         if order.limits.memory_mb > self._node.memory_mb:
             raise Rejected(
@@ -158,7 +179,10 @@ class Preparer:
             reserve_mb=self._reserve_mb,
             wanted_mb=plan.disk_mb if plan is not None else 0,
         )
-        return user, java, resolve_values(order, self._node, self._secrets)
+        values = resolve_values(order, self._node, self._secrets)
+        if values.secret:
+            self._masks[run_name(order.instance_id, order.incarnation)] = values.mask
+        return user, java, values
 
     async def _directory(
         self,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import urllib.parse
 from collections.abc import Iterable, Mapping
 
@@ -9,11 +10,12 @@ import msgspec
 
 from corral.daemon.prepare.start_order import StartOrder
 from corral.daemon.secrets import Secrets
+from corral.domain.secret_masks import SecretMask
 from corral.domain.variable_checks import check_secret_value, check_values
 from corral.domain.variable_layers import defaults, run_variables, secrets_among
 from corral.domain.variable_types import VariableSpec
 from corral.domain.variables import InstanceFacts, built_in, substitute
-from corral.errors import Code, Rejected
+from corral.errors import Code, CorralError, Rejected
 
 
 class NodeFacts(msgspec.Struct, frozen=True, kw_only=True):
@@ -35,6 +37,10 @@ class Values(msgspec.Struct, frozen=True, kw_only=True):
         """Of these variables those that may be written down."""
         return {name: self.all[name] for name in names if name in self.all and name not in self.secret}
 
+    @property
+    def mask(self) -> SecretMask:
+        return SecretMask({name: self.all[name] for name in self.secret})
+
 
 def resolve_values(order: StartOrder, node: NodeFacts, secrets: Secrets) -> Values:
     """Blocks for the secrets. VARIABLE_INVALID, SECRET_UNAVAILABLE."""
@@ -50,6 +56,20 @@ def resolve_values(order: StartOrder, node: NodeFacts, secrets: Secrets) -> Valu
     named = {**given, **hidden, **built_in(_facts(order, node, ""))}
     address = substitute(order.plan.host_address, named).text if order.plan else ""
     return Values(all={**named, **built_in(_facts(order, node, address))}, secret=frozenset(hidden))
+
+
+def secrets_now(order: StartOrder, node: NodeFacts, secrets: Secrets) -> SecretMask:
+    """The secrets of an order as far as they can be looked up at this moment. Blocks for them."""
+    if order.plan is None:
+        return SecretMask()
+    types = order.plan.variable_types
+    planned = {**defaults(types), **order.plan.variables}
+    given = run_variables(planned, node_labels=node.labels, instance=order.variables, built_in={})
+    found = {}
+    for name, reference in secrets_among(types, given).items():
+        with contextlib.suppress(CorralError):
+            found[name] = secrets.value(reference, name=name)
+    return SecretMask(found)
 
 
 def probed_address(order: StartOrder, node: NodeFacts) -> str:

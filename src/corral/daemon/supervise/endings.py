@@ -12,6 +12,7 @@ from corral.daemon.supervise.ladder import KILL
 from corral.daemon.supervise.run_files import FailedStart, Outcome, StopOrder
 from corral.domain.instance_records import CrashClass
 from corral.domain.instance_states import InstanceState
+from corral.domain.secret_masks import SecretMask
 from corral.errors import CorralError, Rejected
 from corral.sdk.runtime import RunExit
 
@@ -138,6 +139,20 @@ def supervision_failed(
         ended_at_ms=exit.ended_at_ms or now_ms,
         failed_start=None,
         modules_hear=True,
+    )
+
+
+def without_secrets(outcome: Outcome, mask: SecretMask) -> Outcome:
+    """Its texts as they may be written down and sent."""
+    if not mask:
+        return outcome
+    failed = outcome.failed_start
+    return msgspec.structs.replace(
+        outcome,
+        summary=mask(outcome.summary),
+        reason=mask(outcome.reason),
+        signature=mask(outcome.signature),
+        failed_start=msgspec.structs.replace(failed, message=mask(failed.message)) if failed else None,
     )
 
 

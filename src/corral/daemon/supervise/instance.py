@@ -9,9 +9,9 @@ from typing import Any, Final
 import msgspec
 import structlog
 
-from corral.daemon.supervise.run import TAIL_LINES, Run
+from corral.daemon.supervise.run import Run
 from corral.daemon.supervise.run_files import Intent, Outcome, StopOrder
-from corral.daemon.supervise.services import Services, read_tail
+from corral.daemon.supervise.services import Services
 from corral.daemon.supervise.wire_forms import crash_report, status_update
 from corral.domain.instance_states import InstanceState
 from corral.errors import Bug, CorralError
@@ -101,7 +101,7 @@ class Instance:
         if follows:
             self.current = self._successor(ended, outcome)
         if reported is None:
-            ended.tail = read_tail(ended.files.console, TAIL_LINES).lines if outcome.exit else ()
+            ended.tail = ended.masked_tail().lines if outcome.exit else ()
             self._tell(ended, outcome)
         if follows:
             self._services.reporter.report(status_update(self.current))

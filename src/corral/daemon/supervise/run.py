@@ -20,19 +20,27 @@ from corral.daemon.hooks.provenance import Provenance
 from corral.daemon.prepare.stages import PROCESS_START, VALIDATION, StageFailed
 from corral.daemon.probes.players import PlayerCount
 from corral.daemon.supervise.beginning import Beginning, Interrupted
-from corral.daemon.supervise.endings import Life, judge, never_started, start_failed, supervision_failed
+from corral.daemon.supervise.endings import (
+    Life,
+    judge,
+    never_started,
+    start_failed,
+    supervision_failed,
+    without_secrets,
+)
 from corral.daemon.supervise.minding import Ending, Minding, kill_run
 from corral.daemon.supervise.readiness import ReadyWatch
 from corral.daemon.supervise.restarts import with_restart
 from corral.daemon.supervise.run_age import process_started
 from corral.daemon.supervise.run_files import Intent, Outcome, RunFiles, StopOrder
 from corral.daemon.supervise.run_modules import RunModules
-from corral.daemon.supervise.services import Services, read_tail
+from corral.daemon.supervise.services import ConsoleTail, Services, read_tail
 from corral.daemon.supervise.stage_reports import StageReports
 from corral.daemon.supervise.stop_request import StopRequest
 from corral.daemon.supervise.wire_forms import figures_update, stage_update, status_update
 from corral.domain.ids import RESTARTS_PER_START
 from corral.domain.instance_states import INSTANCE_LIFECYCLE, InstanceState, InstanceTrigger
+from corral.domain.secret_masks import secret_names
 from corral.errors import Code, CorralError, Rejected
 from corral.sdk.runtime import RunExit, RunHandle, RuntimeProvider
 
@@ -318,7 +326,7 @@ class Run:
             self._enter(_Trigger.STOP, reason)
 
     async def _judge(self, ending: Ending) -> Outcome:
-        tail = await asyncio.to_thread(read_tail, self.files.console, TAIL_LINES)
+        tail = await asyncio.to_thread(self.masked_tail)
         self.tail = tail.lines
         outcome = judge(
             Life(
@@ -337,6 +345,13 @@ class Run:
             )
         )
         return await self._end(self._followed(outcome))
+
+    def masked_tail(self) -> ConsoleTail:
+        """The workload's own last words, which leave the node and are kept in places where its console is not:
+        without its secrets."""
+        mask = self._services.preparer.mask(self.order)
+        tail = read_tail(self.files.console, TAIL_LINES)
+        return ConsoleTail(tuple(map(mask, tail.lines)), tail.offset, tail.end)
 
     def _followed(self, outcome: Outcome) -> Outcome:
         """With the run that follows here, if one does."""
@@ -366,6 +381,9 @@ class Run:
     async def _end(self, outcome: Outcome) -> Outcome:
         """Durable first. A disk that refuses is asked again: an end that is forgotten happens twice. Only
         of an order that never came to disk nothing can happen twice."""
+        if self.order.plan is not None and secret_names(self.order.plan.variable_types):
+            mask = await asyncio.to_thread(self._services.preparer.mask, self.order)
+            outcome = without_secrets(outcome, mask)
         while True:
             try:
                 await asyncio.to_thread(self._store_outcome, outcome)
@@ -382,6 +400,7 @@ class Run:
         self._services.consoles.ended(self.order.instance_id, self.order.incarnation)
         self.remember(outcome)
         self._services.ports.release(self.name)
+        self._services.preparer.forget_secrets(self.order)
         _log.info("instance.ended", run=self.name, outcome=outcome.outcome, how=outcome.summary)
         self.modules.stopped(outcome)
         self.tell_begun()
