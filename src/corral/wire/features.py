@@ -32,7 +32,28 @@ MODULES: Final = "modules"
 modules, numbered events, events from nodes, capability calls, figures of modules; else the published frames:
 archives inline, up to what a frame carries. Needs DATA."""
 
-FEATURES: Final = (BATCH, SPOOL, RENEW, LOG_LEVEL, DATA, CONSOLE, TEMPLATES, WORKLOAD, FILES, MODULES)
+TICKETS: Final = "tickets"
+"""A start brings a ticket, which the node gives back with the runs of that start: by it a controller whose store
+was put back to an earlier state knows what it had ordered. Else only what a record names is taken for ours."""
+
+PORTIONS: Final = "portions"
+"""A handshake that lists more running instances than one frame may hold goes on in HandshakePortions; else such a
+handshake is refused."""
+
+FEATURES: Final = (
+    BATCH,
+    SPOOL,
+    RENEW,
+    LOG_LEVEL,
+    DATA,
+    CONSOLE,
+    TEMPLATES,
+    WORKLOAD,
+    FILES,
+    MODULES,
+    TICKETS,
+    PORTIONS,
+)
 
 
 def common(theirs: Iterable[str]) -> frozenset[str]:

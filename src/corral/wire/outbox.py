@@ -81,8 +81,13 @@ class Outbox(Generic[M]):
         return self._written >= count
 
     def replace(self, key: str, message: M) -> bool:
-        """Queue state: an older value under the same key that was not sent yet is superseded."""
+        """Queue state: an older value under the same key that was not sent yet is superseded. So many keys
+        wait, and then the stream is over as in `send`: a peer may choose them."""
         if self._closed:
+            return False
+        if key not in self._latest and len(self._latest) >= self._max_messages:
+            self.overflowed = True
+            self.close()
             return False
         self._latest[key] = message
         self._wake.set()

@@ -23,6 +23,7 @@ from corral.version import PROTOCOL_VERSION
 from corral.wire import features
 from corral.wire.channels import channel_options
 from corral.wire.frames import DecodingChannel, read_frame
+from corral.wire.handshake_portions import portions_of
 from corral.wire.outbox import Outbox
 from corral.wire.status import from_rpc
 from corral.wire.v1.link_pb2 import ControllerMessage, DaemonBatch, DaemonMessage
@@ -85,7 +86,10 @@ class Connection:
             async with asyncio.timeout(deadline):
                 stub = DaemonServiceStub(DecodingChannel(self._channel))  # type: ignore[no-untyped-call]  # generated
                 self._call = stub.Connect()
+                portions = portions_of(handshake)
                 await self._call.write(DaemonMessage(handshake=handshake))
+                for portion in portions:
+                    await self._call.write(DaemonMessage(handshake_portion=portion))
                 first = await read_frame(self._call)
         except TimeoutError:
             raise Retryable(Code.TIMEOUT, f"{self.address} did not answer within {deadline:g} s") from None

@@ -89,6 +89,8 @@ class StartOrder(msgspec.Struct, frozen=True, kw_only=True):
     api_url: str = ""
     token: str = ""
     """A secret: it goes into the environment and this file, and nowhere else."""
+    ticket: str = ""
+    """What the controller wants back with every run of this start, as it gave it."""
     runtime: str = "process"
     probes: tuple[ProbeSpec, ...] = ()
     plan: Plan | None = None
@@ -175,6 +177,7 @@ def _of_the_run(message: StartInstance) -> StartOrder:
         decision=message.decision_id,
         api_url=message.api_url,
         token=message.plugin_token,
+        ticket=message.ticket,
     )
 
 

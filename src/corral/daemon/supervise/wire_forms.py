@@ -113,6 +113,7 @@ def crash_report(run: RunView, outcome: Outcome, tail: Sequence[str]) -> DaemonM
             restart_in_ms=int(outcome.restart_delay_seconds * 1000),
             pid=outcome.pid,
             started_at_ms=outcome.started_at_ms,
+            ticket=run.order.ticket,
         )
     )
 
@@ -162,6 +163,7 @@ def running_instance(run: RunView) -> RunningInstance:
         reason=cut(run.reason),
         module_changes=module_changes(run.made_by_modules),
         modules_missing=run.made_by_modules.missing,
+        ticket=run.order.ticket,
     )
 
 

@@ -140,7 +140,7 @@ class RestartPolicy(_message.Message):
     def __init__(self, attempts: _Optional[int] = ..., interval_ms: _Optional[int] = ..., delay_ms: _Optional[int] = ..., max_delay_ms: _Optional[int] = ...) -> None: ...
 
 class RunningInstance(_message.Message):
-    __slots__ = ("instance_id", "group", "port", "state", "incarnation", "pid", "started_at_ms", "console_offset", "exit", "readiness", "plan_hash", "ports", "memory_mb", "reason", "module_changes", "modules_missing")
+    __slots__ = ("instance_id", "group", "port", "state", "incarnation", "pid", "started_at_ms", "console_offset", "exit", "readiness", "plan_hash", "ports", "memory_mb", "reason", "module_changes", "modules_missing", "ticket")
     INSTANCE_ID_FIELD_NUMBER: _ClassVar[int]
     GROUP_FIELD_NUMBER: _ClassVar[int]
     PORT_FIELD_NUMBER: _ClassVar[int]
@@ -157,6 +157,7 @@ class RunningInstance(_message.Message):
     REASON_FIELD_NUMBER: _ClassVar[int]
     MODULE_CHANGES_FIELD_NUMBER: _ClassVar[int]
     MODULES_MISSING_FIELD_NUMBER: _ClassVar[int]
+    TICKET_FIELD_NUMBER: _ClassVar[int]
     instance_id: str
     group: str
     port: int
@@ -173,7 +174,8 @@ class RunningInstance(_message.Message):
     reason: str
     module_changes: _containers.RepeatedCompositeFieldContainer[ModuleChange]
     modules_missing: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, instance_id: _Optional[str] = ..., group: _Optional[str] = ..., port: _Optional[int] = ..., state: _Optional[_Union[InstanceState, str]] = ..., incarnation: _Optional[int] = ..., pid: _Optional[int] = ..., started_at_ms: _Optional[int] = ..., console_offset: _Optional[int] = ..., exit: _Optional[_Union[ExitStatus, _Mapping]] = ..., readiness: _Optional[_Union[Readiness, str]] = ..., plan_hash: _Optional[str] = ..., ports: _Optional[_Iterable[_Union[NamedPort, _Mapping]]] = ..., memory_mb: _Optional[int] = ..., reason: _Optional[str] = ..., module_changes: _Optional[_Iterable[_Union[ModuleChange, _Mapping]]] = ..., modules_missing: _Optional[_Iterable[str]] = ...) -> None: ...
+    ticket: str
+    def __init__(self, instance_id: _Optional[str] = ..., group: _Optional[str] = ..., port: _Optional[int] = ..., state: _Optional[_Union[InstanceState, str]] = ..., incarnation: _Optional[int] = ..., pid: _Optional[int] = ..., started_at_ms: _Optional[int] = ..., console_offset: _Optional[int] = ..., exit: _Optional[_Union[ExitStatus, _Mapping]] = ..., readiness: _Optional[_Union[Readiness, str]] = ..., plan_hash: _Optional[str] = ..., ports: _Optional[_Iterable[_Union[NamedPort, _Mapping]]] = ..., memory_mb: _Optional[int] = ..., reason: _Optional[str] = ..., module_changes: _Optional[_Iterable[_Union[ModuleChange, _Mapping]]] = ..., modules_missing: _Optional[_Iterable[str]] = ..., ticket: _Optional[str] = ...) -> None: ...
 
 class ModuleChange(_message.Message):
     __slots__ = ("module_id", "version", "jvm_args_added", "jvm_args_removed", "args_added", "args_removed", "env_set", "env_removed", "dropped", "overridden")
@@ -232,7 +234,7 @@ class ExitStatus(_message.Message):
     def __init__(self, known: _Optional[bool] = ..., code: _Optional[int] = ..., signal: _Optional[int] = ..., core_dumped: _Optional[bool] = ..., outcome: _Optional[str] = ..., summary: _Optional[str] = ..., ended_at_ms: _Optional[int] = ..., rung: _Optional[str] = ..., crash_class: _Optional[str] = ...) -> None: ...
 
 class StartInstance(_message.Message):
-    __slots__ = ("instance_id", "group", "port", "memory_mb", "jvm_args", "env", "jar_file", "plugin_token", "templates", "startup_timeout_seconds", "shutdown_grace_seconds", "max_lifetime_seconds", "deployment_revision", "static_instance", "protected_paths", "category", "download_url", "platform", "platform_version", "max_players", "config_format", "composition_plan", "isolation", "resolved_variables", "incarnation", "runtime", "command", "args", "ports", "limits", "stop_ladder", "probes", "restart_policy", "run_as", "tty", "stdin", "line_buffered", "plan_hash", "decision_id", "isolate", "min_alive_ms", "crash_keep_seconds", "api_url")
+    __slots__ = ("instance_id", "group", "port", "memory_mb", "jvm_args", "env", "jar_file", "plugin_token", "templates", "startup_timeout_seconds", "shutdown_grace_seconds", "max_lifetime_seconds", "deployment_revision", "static_instance", "protected_paths", "category", "download_url", "platform", "platform_version", "max_players", "config_format", "composition_plan", "isolation", "resolved_variables", "incarnation", "runtime", "command", "args", "ports", "limits", "stop_ladder", "probes", "restart_policy", "run_as", "tty", "stdin", "line_buffered", "plan_hash", "decision_id", "isolate", "min_alive_ms", "crash_keep_seconds", "api_url", "ticket")
     class EnvEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -290,6 +292,7 @@ class StartInstance(_message.Message):
     MIN_ALIVE_MS_FIELD_NUMBER: _ClassVar[int]
     CRASH_KEEP_SECONDS_FIELD_NUMBER: _ClassVar[int]
     API_URL_FIELD_NUMBER: _ClassVar[int]
+    TICKET_FIELD_NUMBER: _ClassVar[int]
     instance_id: str
     group: str
     port: int
@@ -333,7 +336,8 @@ class StartInstance(_message.Message):
     min_alive_ms: int
     crash_keep_seconds: int
     api_url: str
-    def __init__(self, instance_id: _Optional[str] = ..., group: _Optional[str] = ..., port: _Optional[int] = ..., memory_mb: _Optional[int] = ..., jvm_args: _Optional[_Iterable[str]] = ..., env: _Optional[_Mapping[str, str]] = ..., jar_file: _Optional[str] = ..., plugin_token: _Optional[str] = ..., templates: _Optional[_Iterable[_Union[_plan_pb2.TemplateRef, _Mapping]]] = ..., startup_timeout_seconds: _Optional[int] = ..., shutdown_grace_seconds: _Optional[int] = ..., max_lifetime_seconds: _Optional[int] = ..., deployment_revision: _Optional[int] = ..., static_instance: _Optional[bool] = ..., protected_paths: _Optional[_Iterable[str]] = ..., category: _Optional[_Union[_plan_pb2.InstanceCategory, str]] = ..., download_url: _Optional[str] = ..., platform: _Optional[str] = ..., platform_version: _Optional[str] = ..., max_players: _Optional[int] = ..., config_format: _Optional[_Union[_plan_pb2.ConfigFormat, str]] = ..., composition_plan: _Optional[_Union[_plan_pb2.CompositionPlan, _Mapping]] = ..., isolation: _Optional[_Union[_plan_pb2.RuntimeIsolation, _Mapping]] = ..., resolved_variables: _Optional[_Mapping[str, str]] = ..., incarnation: _Optional[int] = ..., runtime: _Optional[str] = ..., command: _Optional[_Iterable[str]] = ..., args: _Optional[_Iterable[str]] = ..., ports: _Optional[_Iterable[_Union[NamedPort, _Mapping]]] = ..., limits: _Optional[_Union[Limits, _Mapping]] = ..., stop_ladder: _Optional[_Iterable[_Union[StopRung, _Mapping]]] = ..., probes: _Optional[_Iterable[_Union[Probe, _Mapping]]] = ..., restart_policy: _Optional[_Union[RestartPolicy, _Mapping]] = ..., run_as: _Optional[str] = ..., tty: _Optional[bool] = ..., stdin: _Optional[str] = ..., line_buffered: _Optional[bool] = ..., plan_hash: _Optional[str] = ..., decision_id: _Optional[str] = ..., isolate: _Optional[str] = ..., min_alive_ms: _Optional[int] = ..., crash_keep_seconds: _Optional[int] = ..., api_url: _Optional[str] = ...) -> None: ...
+    ticket: str
+    def __init__(self, instance_id: _Optional[str] = ..., group: _Optional[str] = ..., port: _Optional[int] = ..., memory_mb: _Optional[int] = ..., jvm_args: _Optional[_Iterable[str]] = ..., env: _Optional[_Mapping[str, str]] = ..., jar_file: _Optional[str] = ..., plugin_token: _Optional[str] = ..., templates: _Optional[_Iterable[_Union[_plan_pb2.TemplateRef, _Mapping]]] = ..., startup_timeout_seconds: _Optional[int] = ..., shutdown_grace_seconds: _Optional[int] = ..., max_lifetime_seconds: _Optional[int] = ..., deployment_revision: _Optional[int] = ..., static_instance: _Optional[bool] = ..., protected_paths: _Optional[_Iterable[str]] = ..., category: _Optional[_Union[_plan_pb2.InstanceCategory, str]] = ..., download_url: _Optional[str] = ..., platform: _Optional[str] = ..., platform_version: _Optional[str] = ..., max_players: _Optional[int] = ..., config_format: _Optional[_Union[_plan_pb2.ConfigFormat, str]] = ..., composition_plan: _Optional[_Union[_plan_pb2.CompositionPlan, _Mapping]] = ..., isolation: _Optional[_Union[_plan_pb2.RuntimeIsolation, _Mapping]] = ..., resolved_variables: _Optional[_Mapping[str, str]] = ..., incarnation: _Optional[int] = ..., runtime: _Optional[str] = ..., command: _Optional[_Iterable[str]] = ..., args: _Optional[_Iterable[str]] = ..., ports: _Optional[_Iterable[_Union[NamedPort, _Mapping]]] = ..., limits: _Optional[_Union[Limits, _Mapping]] = ..., stop_ladder: _Optional[_Iterable[_Union[StopRung, _Mapping]]] = ..., probes: _Optional[_Iterable[_Union[Probe, _Mapping]]] = ..., restart_policy: _Optional[_Union[RestartPolicy, _Mapping]] = ..., run_as: _Optional[str] = ..., tty: _Optional[bool] = ..., stdin: _Optional[str] = ..., line_buffered: _Optional[bool] = ..., plan_hash: _Optional[str] = ..., decision_id: _Optional[str] = ..., isolate: _Optional[str] = ..., min_alive_ms: _Optional[int] = ..., crash_keep_seconds: _Optional[int] = ..., api_url: _Optional[str] = ..., ticket: _Optional[str] = ...) -> None: ...
 
 class StartInstanceAck(_message.Message):
     __slots__ = ("instance_id", "accepted", "error_message", "plan_hash", "stage", "error_code", "failure_disposition", "retry_after_seconds", "incarnation", "pid", "started_at_ms", "console_offset", "exit", "readiness", "state")
@@ -468,7 +472,7 @@ class InstanceStatusUpdate(_message.Message):
     def __init__(self, instance_id: _Optional[str] = ..., state: _Optional[_Union[InstanceState, str]] = ..., port: _Optional[int] = ..., player_count: _Optional[int] = ..., uptime_ms: _Optional[int] = ..., incarnation: _Optional[int] = ..., pid: _Optional[int] = ..., started_at_ms: _Optional[int] = ..., console_offset: _Optional[int] = ..., exit: _Optional[_Union[ExitStatus, _Mapping]] = ..., readiness: _Optional[_Union[Readiness, str]] = ..., reason: _Optional[str] = ..., stage: _Optional[_Union[StartPreparationStage, str]] = ..., players_known: _Optional[bool] = ..., max_players: _Optional[int] = ..., module_changes: _Optional[_Iterable[_Union[ModuleChange, _Mapping]]] = ..., modules_missing: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class CrashReport(_message.Message):
-    __slots__ = ("instance_id", "group", "exit_code", "log_tail", "uptime_ms", "incarnation", "exit", "crash_class", "signature", "log_tail_offset", "restarted_as", "restart_in_ms", "pid", "started_at_ms")
+    __slots__ = ("instance_id", "group", "exit_code", "log_tail", "uptime_ms", "incarnation", "exit", "crash_class", "signature", "log_tail_offset", "restarted_as", "restart_in_ms", "pid", "started_at_ms", "ticket")
     INSTANCE_ID_FIELD_NUMBER: _ClassVar[int]
     GROUP_FIELD_NUMBER: _ClassVar[int]
     EXIT_CODE_FIELD_NUMBER: _ClassVar[int]
@@ -483,6 +487,7 @@ class CrashReport(_message.Message):
     RESTART_IN_MS_FIELD_NUMBER: _ClassVar[int]
     PID_FIELD_NUMBER: _ClassVar[int]
     STARTED_AT_MS_FIELD_NUMBER: _ClassVar[int]
+    TICKET_FIELD_NUMBER: _ClassVar[int]
     instance_id: str
     group: str
     exit_code: int
@@ -497,7 +502,8 @@ class CrashReport(_message.Message):
     restart_in_ms: int
     pid: int
     started_at_ms: int
-    def __init__(self, instance_id: _Optional[str] = ..., group: _Optional[str] = ..., exit_code: _Optional[int] = ..., log_tail: _Optional[_Iterable[str]] = ..., uptime_ms: _Optional[int] = ..., incarnation: _Optional[int] = ..., exit: _Optional[_Union[ExitStatus, _Mapping]] = ..., crash_class: _Optional[str] = ..., signature: _Optional[str] = ..., log_tail_offset: _Optional[int] = ..., restarted_as: _Optional[int] = ..., restart_in_ms: _Optional[int] = ..., pid: _Optional[int] = ..., started_at_ms: _Optional[int] = ...) -> None: ...
+    ticket: str
+    def __init__(self, instance_id: _Optional[str] = ..., group: _Optional[str] = ..., exit_code: _Optional[int] = ..., log_tail: _Optional[_Iterable[str]] = ..., uptime_ms: _Optional[int] = ..., incarnation: _Optional[int] = ..., exit: _Optional[_Union[ExitStatus, _Mapping]] = ..., crash_class: _Optional[str] = ..., signature: _Optional[str] = ..., log_tail_offset: _Optional[int] = ..., restarted_as: _Optional[int] = ..., restart_in_ms: _Optional[int] = ..., pid: _Optional[int] = ..., started_at_ms: _Optional[int] = ..., ticket: _Optional[str] = ...) -> None: ...
 
 class ConsoleOutput(_message.Message):
     __slots__ = ("instance_id", "line", "timestamp_ms", "incarnation", "offset")
