@@ -8,7 +8,8 @@ thrown away and made anew.
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Mapping, Sequence
+import functools
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, Protocol
 
 import msgspec
@@ -39,6 +40,7 @@ from corral.domain.instance_records import (
     InstanceRecord,
     NodeLedger,
     PlanRecord,
+    Reservation,
 )
 from corral.domain.plan_resolution import ResolvedPlan, resolve_plan
 from corral.domain.records import NodeRecord, Record
@@ -85,6 +87,10 @@ class Workspace:
         self._resolved: dict[str, tuple[GroupSpec, ResolvedPlan]] = {}
         self._events: list[Draft] = []
         self._entries: list[Append] = []
+        self._undo: list[Callable[[], object]] = []
+        """What takes back each change of a document, the latest last."""
+        self._own_ledgers: set[str] = set()
+        """Those whose runs are a copy of this workspace's own, which it changes in place."""
         self._spaces: dict[str, list[NodeRecord]] | None = None
         self._views: dict[str, list[NodeView]] = {}
         """By port space. What a change of a ledger made old is not here."""
@@ -140,25 +146,48 @@ class Workspace:
     # what is changed
 
     def put_group(self, record: GroupRecord) -> None:
-        self._overlays[GROUPS.name].changed[record.spec.name] = record
+        self._change(GROUPS.name, record.spec.name, record)
 
     def delete_group(self, name: str) -> None:
-        self._overlays[GROUPS.name].changed[name] = None
+        self._change(GROUPS.name, name, None)
 
     def put_instance(self, record: InstanceRecord) -> None:
-        self._overlays[INSTANCES.name].changed[record.id] = record
+        self._change(INSTANCES.name, record.id, record)
 
     def delete_instance(self, id: str) -> None:
-        self._overlays[INSTANCES.name].changed[id] = None
+        self._change(INSTANCES.name, id, None)
 
     def put_crash(self, record: CrashRecord) -> None:
-        self._overlays[CRASHES.name].changed[record.id] = record
+        self._change(CRASHES.name, record.id, record)
+
+    def delete_crash(self, id: str) -> None:
+        self._change(CRASHES.name, id, None)
 
     def put_ledger(self, ledger: NodeLedger) -> None:
-        self._overlays[NODE_LEDGERS.name].changed[ledger.node] = ledger
+        self._change(NODE_LEDGERS.name, ledger.node, ledger)
         stored = self.state.nodes.find(ledger.node)
         if stored is not None:
             self._views.pop(port_space(stored.record), None)
+
+    def set_reservation(self, node: str, id: str, reservation: Reservation | None) -> None:
+        """What a run holds on a node from now on. However many change, the ledger is copied once."""
+        if node not in self._own_ledgers:
+            ledger = self.ledger(node)
+            self._own_ledgers.add(node)
+            self._undo.append(functools.partial(self._own_ledgers.discard, node))
+            self.put_ledger(msgspec.structs.replace(ledger, runs=dict(ledger.runs)))
+        ledger = self.ledger(node)
+        self._undo.append(_restoring(ledger.runs, id))
+        if reservation is None:
+            ledger.runs.pop(id, None)
+        else:
+            ledger.runs[id] = reservation
+        self.put_ledger(ledger)
+
+    def _change(self, collection: str, id: str, record: Record | None) -> None:
+        changed = self._overlays[collection].changed
+        self._undo.append(_restoring(changed, id))
+        changed[id] = record
 
     def insist_on_neighbours(self, node: str) -> None:
         """Make the transaction fail when ports were leased meanwhile on a node of the same address.
@@ -172,6 +201,7 @@ class Workspace:
 
     def put_plan(self, plan: PlanRecord) -> None:
         """Written even if it is there: so nobody drops it as unused at the same time."""
+        self._undo.append(_restoring(self._plans, plan.hash))
         self._plans[plan.hash] = plan
 
     def event(self, type: EventType, subject: str, **data: Any) -> None:
@@ -241,21 +271,15 @@ class Workspace:
 
     def mark(self) -> Mark:
         """A point to go back to."""
-        return Mark(
-            changed={name: dict(overlay.changed) for name, overlay in self._overlays.items()},
-            plans=dict(self._plans),
-            events=list(self._events),
-            entries=list(self._entries),
-        )
+        return Mark(changes=len(self._undo), events=len(self._events), entries=len(self._entries))
 
     def back_to(self, mark: Mark) -> None:
         """Forget what was changed since."""
-        for name, changed in mark.changed.items():
-            self._overlays[name].changed = dict(changed)
+        while len(self._undo) > mark.changes:
+            self._undo.pop()()
         self._views.clear()
-        self._plans = dict(mark.plans)
-        self._events = list(mark.events)
-        self._entries = list(mark.entries)
+        del self._events[mark.events :]
+        del self._entries[mark.entries :]
 
     def require_node(self, id: str) -> str:
         """The id of a node that exists."""
@@ -271,12 +295,18 @@ class Workspace:
 
 
 class Mark(msgspec.Struct, frozen=True, kw_only=True):
-    """A workspace as it was."""
+    """How far a workspace was."""
 
-    changed: dict[str, dict[str, Record | None]]
-    plans: dict[str, PlanRecord]
-    events: list[Draft]
-    entries: list[Append]
+    changes: int
+    events: int
+    entries: int
+
+
+def _restoring(held: dict[str, Any], key: str) -> Callable[[], object]:
+    """Puts back what a dictionary holds under a key now."""
+    if key in held:
+        return functools.partial(held.__setitem__, key, held[key])
+    return functools.partial(held.pop, key, None)
 
 
 def _bounded(rejected: Sequence[Alternative]) -> tuple[Alternative, ...]:
