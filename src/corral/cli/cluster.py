@@ -58,6 +58,17 @@ def raise_epoch(session: Session, yes: bool) -> None:
     )
 
 
+@cluster.command("repair-sequence")
+@yes_option
+@api_command
+def repair_sequence(session: Session, yes: bool) -> None:
+    """Set the counter of starts just above the highest number in use, when it says that it is exhausted."""
+    confirm("set the counter of starts by what the records use", yes=yes)
+    found = session.client.post(f"{CLUSTER}/repair-sequence") or {}
+    next_start = int(found.get("highest_used", 0)) + 1
+    show_done(session.output, found, f"the next start has number {next_start}", name="highest_used")
+
+
 @cluster.command("admin-certificate")
 @click.argument("name")
 @click.option(

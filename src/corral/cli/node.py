@@ -18,6 +18,7 @@ from corral.cli.values import Span, age
 
 STATES: Final = ("ENROLLED", "ONLINE", "DISCONNECTED", "UNREACHABLE", "REVOKED")
 NODES: Final = "/api/v1/nodes"
+_STRAYS: Final = 5
 
 COLUMNS: Final = (
     Column("ID", "id"),
@@ -105,7 +106,15 @@ def _rows(node: Item) -> list[tuple[str, str]]:
         ("Used ports", plain(node.get("used_ports"))),
         ("Runtimes", plain(node.get("runtimes"))),
         ("Log level", plain(node.get("log_level"))),
+        ("Strays", _strays(node)),
     ]
+
+
+def _strays(node: Item) -> str:
+    """Runs there that nothing proves to be ours, the first of them by name."""
+    count = int(node.get("stray_count") or 0)
+    named = ", ".join(plain(stray.get("instance")) for stray in (node.get("strays") or [])[:_STRAYS])
+    return f"{count}: {named}" + (", ..." if count > _STRAYS else "") if count else "-"
 
 
 def _wait_for(session: Session, id: str, state: str, timeout: int) -> Any:

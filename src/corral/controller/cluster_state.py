@@ -13,7 +13,6 @@ from corral.controller.collections import (
     AUTHORITY,
     CATALOG,
     CLUSTER,
-    CRASHES,
     GROUPS,
     IDEMPOTENCY,
     JOIN_TOKENS,
@@ -26,7 +25,7 @@ from corral.controller.collections import (
     SPOOLS,
     TOKENS,
 )
-from corral.controller.fleet_mirrors import InstanceMirror, LedgerMirror
+from corral.controller.fleet_mirrors import CrashMirror, InstanceMirror, LedgerMirror
 from corral.controller.mirrors import Mirror, Stored
 from corral.controller.node_state_mirror import NodeStateMirror
 from corral.controller.template_mirror import TemplateMirror
@@ -54,7 +53,7 @@ class ClusterState:
         self.instances: Final = InstanceMirror()
         self.node_ledgers: Final = LedgerMirror()
         self.plans: Final = Mirror(PLANS, "plan")
-        self.crashes: Final = Mirror(CRASHES, "crash")
+        self.crashes: Final = CrashMirror()
         self.templates: Final = TemplateMirror()
         self.catalog: Final = Mirror(CATALOG, "catalog entry")
         self.sequences: Final = Mirror(SEQUENCES, "sequence")

@@ -95,6 +95,7 @@ class Doors:
             uploads=self._fleet.uploads,
             clock=self._mandate.clock,
             entropy=self._mandate.entropy,
+            refused=self._fleet.refused,
         )
 
     def _http(self, writer: WriterHealth, consoles: Consoles) -> Leading:
@@ -147,8 +148,10 @@ class Doors:
             state=self._ledger.state,
             workspace=lambda cause: instances.workspace(cause=cause),
             numbers=instances.numbers,
+            tickets=instances.tickets,
             dispatcher=instances.dispatcher,
             commands=instances.commands,
             vitals=self._fleet.workload.vitals,
+            refused=self._fleet.refused,
             on_judged=self._fleet.judged,
         )

@@ -8,10 +8,12 @@ import datetime as dt
 from corral.controller.distribution.service import Distribution
 from corral.controller.followers import Followers
 from corral.controller.instances.service import InstanceService
+from corral.controller.instances.tickets import ticket_keys
 from corral.controller.ledger import Ledger
 from corral.controller.mandate import Mandate
 from corral.controller.reconcile.loop import Reconciler
 from corral.controller.reconcile.observation import Observation, awaited_nodes
+from corral.controller.sessions.refused_reports import RefusedReports
 from corral.controller.sessions.registry import Sessions
 from corral.controller.sessions.uploads import Uploads
 from corral.controller.templates.library import TemplateLibrary
@@ -28,6 +30,8 @@ class Fleet:
         config, clock, metrics = mandate.config, mandate.clock, mandate.setting.metrics.registry
         self.sessions = Sessions(ledger=ledger, clock=clock, metrics=metrics)
         stack.callback(self.sessions.forget_metrics, metrics)
+        self.refused = RefusedReports(metrics=metrics, clock=clock)
+        stack.callback(self.refused.forget_metrics, metrics)
         self.uploads = stack.enter_context(Uploads(mandate.store, directory=config.data / "incoming"))
         self.templates = TemplateLibrary(
             mandate.store, config=config.templates, directory=config.data / "uploads", clock=clock
@@ -86,6 +90,7 @@ class Fleet:
             clock=mandate.clock,
             entropy=mandate.entropy,
             tokens=self.workload.tokens,
+            ticket_keys=lambda: ticket_keys(ledger.state, mandate.config.cluster_key_path),
             api_url=mandate.api_url,
             resend_seconds=mandate.config.reconcile.resend_seconds,
         )

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import functools
 from collections.abc import Iterable
 
 import msgspec
 
-from corral.controller.collections import INSTANCES, NODE_LEDGERS
+from corral.controller.collections import CRASHES, INSTANCES, NODE_LEDGERS
 from corral.controller.mirrors import Mirror, Stored
 from corral.domain.groups import PortProtocol
-from corral.domain.instance_records import InstanceRecord, NodeLedger
+from corral.domain.instance_records import CrashRecord, InstanceRecord, NodeLedger
 
 PortKey = tuple[int, PortProtocol]
 """A port of one transport: TCP or UDP, never BOTH."""
@@ -87,6 +88,38 @@ class InstanceMirror(Mirror[InstanceRecord]):
         new = self._documents.get(id)
         if new is not None:
             self._by_group.setdefault(new.record.group, set()).add(id)
+            self._by_node.setdefault(new.record.node, set()).add(id)
+
+
+class CrashMirror(Mirror[CrashRecord]):
+    """All crashes, by id and by node."""
+
+    def __init__(self) -> None:
+        super().__init__(CRASHES, "crash")
+        self._by_node: dict[str, set[str]] = {}
+
+    def nodes(self) -> list[str]:
+        """The nodes that reported some."""
+        return list(self._by_node)
+
+    def count_of(self, node: str) -> int:
+        return len(self._by_node.get(node, ()))
+
+    def of_node(self, node: str) -> list[str]:
+        """The ids of what this node reported, in the order in which it was received."""
+        return sorted(self._by_node.get(node, ()), key=self._received)
+
+    def _received(self, id: str) -> tuple[dt.datetime, str]:
+        record = self._documents[id].record
+        return record.received_at or record.at, id
+
+    def fold(self, id: str, revision: int, body: bytes | None) -> None:
+        old = self._documents.get(id)
+        if old is not None:
+            _discard(self._by_node, old.record.node, id)
+        super().fold(id, revision, body)
+        new = self._documents.get(id)
+        if new is not None:
             self._by_node.setdefault(new.record.node, set()).add(id)
 
 

@@ -61,8 +61,17 @@ others for restarts that the node makes by itself, also while it has no controll
 def first_incarnation(number: int) -> Incarnation:
     """The incarnation of the start with this number of the store's sequence (from 1)."""
     if not 0 < number <= MAX_COUNTER // RESTARTS_PER_START - 1:
-        raise Rejected(Code.CONFLICT, "the incarnation counter is exhausted")
+        raise Rejected(
+            Code.CONFLICT,
+            "the incarnation counter is exhausted",
+            hint="no cluster uses up its numbers: mend the counter with 'corral cluster repair-sequence'",
+        )
     return Incarnation(number * RESTARTS_PER_START)
+
+
+def start_number(incarnation: int) -> int:
+    """The start that a run belongs to; its restarts by the node have the same."""
+    return incarnation // RESTARTS_PER_START
 
 
 NODE_STARTS: Final = 2**52
@@ -87,4 +96,4 @@ def restart_incarnation(current: Incarnation) -> Incarnation | None:
 
 def same_start(one: Incarnation, other: Incarnation) -> bool:
     """Do two runs belong to one start, the later being a restart by the node?"""
-    return one // RESTARTS_PER_START == other // RESTARTS_PER_START
+    return start_number(one) == start_number(other)

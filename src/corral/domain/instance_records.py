@@ -134,6 +134,10 @@ class InstanceRecord(Record, frozen=True, kw_only=True):
     """What modules on the node made of its present run."""
     modules_missing: tuple[str, ...] = ()
     """Modules that were wanted on the node and not ready when it started, each with why."""
+    serial: int = 0
+    """Of its start among those that its node was given; 0: from before there were tickets."""
+    end_received_at: dt.datetime | None = None
+    """When the controller learned of its end, by its own clock; `ended_at` is by the node's."""
 
 
 class Reservation(Record, frozen=True, kw_only=True):
@@ -154,6 +158,8 @@ class NodeLedger(Record, frozen=True, kw_only=True):
     """By instance id."""
     refused_ports: dict[str, dt.datetime] = msgspec.field(default_factory=dict)
     """`PORT/PROTOCOL` that the node found in use, busy until then."""
+    serial: int = 0
+    """Of the last start that the node was given. It outlives the runs: by it an old ticket is known."""
 
 
 class PlanRecord(Record, frozen=True, kw_only=True):
@@ -181,12 +187,16 @@ class CrashRecord(Record, frozen=True, kw_only=True):
     tail: tuple[str, ...] = ()
     tail_offset: int = 0
     restarted_as: int = 0
+    received_at: dt.datetime | None = None
+    """By the controller's clock; what is kept goes by this. `at` is by the node's."""
 
 
 class SequenceRecord(Record, frozen=True, kw_only=True):
     """A counter whose numbers up to `reserved` may have been used."""
 
     reserved: int
+    epoch: int = 0
+    """Of the leader that reserved them."""
 
 
 class DecisionRecord(Decision, Record, frozen=True, kw_only=True):

@@ -13,7 +13,7 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from corral.domain.ids import ClusterId, NodeId
 from corral.domain.records import SealedAuthority
-from corral.pki.keys import ClusterKey, key_pem, load_key, new_key
+from corral.pki.keys import ClusterKey, derived, key_pem, load_key, new_key
 from corral.pki.names import PeerKind, controller_host, peer_uri, serial_text
 from corral.system.clock import Clock
 from corral.system.entropy import Entropy
@@ -84,6 +84,12 @@ class Authority:
         key = load_key(cluster_key.unseal(sealed.sealed_key, purpose=_PURPOSE))
         certificate = x509.load_pem_x509_certificate(sealed.certificate_pem.encode())
         return cls(cluster=cluster, certificate=certificate, key=key, clock=clock)
+
+    @staticmethod
+    def derived_key(sealed: SealedAuthority, *, cluster_key: ClusterKey, purpose: str) -> bytes:
+        """A secret of its own for one purpose, which belongs to this authority and is the same wherever it can
+        be unsealed; who learns it learns nothing of the authority's key."""
+        return derived(cluster_key.unseal(sealed.sealed_key, purpose=_PURPOSE), purpose)
 
     @property
     def cluster(self) -> ClusterId:

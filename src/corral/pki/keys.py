@@ -75,6 +75,12 @@ def read_csr(pem: bytes) -> ec.EllipticCurvePublicKey:
     return key
 
 
+def derived(secret: bytes, purpose: str) -> bytes:
+    """A key of its own for one purpose (HKDF-SHA256)."""
+    info = b"corral " + purpose.encode()
+    return HKDF(algorithm=hashes.SHA256(), length=32, salt=None, info=info).derive(secret)
+
+
 class _KeyFile(msgspec.Struct, frozen=True, kw_only=True):
     key: str
 
@@ -113,8 +119,7 @@ class ClusterKey:
 
     def derive(self, purpose: str) -> bytes:
         """A key of its own for one purpose (HKDF-SHA256): who learns it learns no other."""
-        info = b"corral " + purpose.encode()
-        return HKDF(algorithm=hashes.SHA256(), length=32, salt=None, info=info).derive(self._key)
+        return derived(self._key, purpose)
 
     def seal(self, secret: bytes, *, purpose: str, entropy: Entropy) -> str:
         nonce = entropy.secret(_NONCE)

@@ -187,6 +187,7 @@ def test_a_wait_that_runs_out_is_code_4(corral: Corral) -> None:
         ("node", "join-token-revoke", "j"),
         ("token", "revoke", "t"),
         ("cluster", "raise-epoch"),
+        ("cluster", "repair-sequence"),
     ],
 )
 def test_what_cannot_be_taken_back_needs_a_yes(

@@ -153,6 +153,19 @@ def test_raising_the_epoch_tells_the_new_one(corral: Corral, server: StandIn) ->
     assert corral("cluster", "raise-epoch", "--yes").stdout == "the epoch is now 4294967303\n"
 
 
+def test_a_repaired_counter_tells_the_next_number(corral: Corral, server: StandIn) -> None:
+    answer = {"before": 2**54, "highest_used": 41, "ignored": 1}
+    server.answers["POST", "/api/v1/cluster/repair-sequence"] = (200, answer)
+    assert corral("cluster", "repair-sequence", "--yes").stdout == "the next start has number 42\n"
+
+
+def test_strays_of_a_node_are_named(corral: Corral, server: StandIn) -> None:
+    strays = [{"instance": f"ghost-{n}", "group": "g", "incarnation": 1, "reason": "r"} for n in range(9)]
+    node = {"id": "web-1", "stray_count": 12, "strays": strays}
+    server.answers["GET", "/api/v1/nodes/web-1"] = (200, node)
+    assert "12: ghost-0, ghost-1, ghost-2, ghost-3, ghost-4, ..." in corral("node", "get", "web-1").stdout
+
+
 def test_an_admin_certificate_is_for_a_key_that_never_left(
     corral: Corral, server: StandIn, tmp_path: pathlib.Path
 ) -> None:

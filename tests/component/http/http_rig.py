@@ -15,6 +15,7 @@ from typing import Any
 
 import httpx
 import msgspec
+from prometheus_client import CollectorRegistry
 from stand_in_distribution import StandInDistribution
 from stand_in_node import StandInNode
 
@@ -29,10 +30,12 @@ from corral.controller.http.routes import ROUTES
 from corral.controller.http.server import HttpServer
 from corral.controller.http.setting import IssuedCertificate, LeaderView, Leading, MemberView, Setting
 from corral.controller.instances.service import InstanceService
+from corral.controller.instances.tickets import ticket_keys
 from corral.controller.ledger import Actor, Ledger
 from corral.controller.modules.parts import ModuleParts
 from corral.controller.modules.service import Modules
 from corral.controller.sessions.live import LiveNode
+from corral.controller.sessions.refused_reports import RefusedReports
 from corral.controller.templates.library import TemplateLibrary
 from corral.controller.workload.service import Workloads
 from corral.controller.workload.tokens import workload_key
@@ -372,6 +375,7 @@ async def http_rig(
             uploads=rig.uploads,
             clock=rig.clock,
             entropy=rig.entropy,
+            refused=RefusedReports(metrics=CollectorRegistry(), clock=rig.clock),
         )
         rig.modules = _modules(rig, modules)
         rig.leading = Leading(
@@ -452,6 +456,7 @@ async def _lead(rig: Rig, stack: contextlib.AsyncExitStack, *, ring_events: int,
         clock=rig.clock,
         entropy=rig.entropy,
         tokens=rig.workload.tokens,
+        ticket_keys=lambda: ticket_keys(rig.state, rig.data / "ca" / "cluster.key"),
     )
     await stack.enter_async_context(rig.writer)
     await found_cluster(

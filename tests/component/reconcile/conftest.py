@@ -8,6 +8,7 @@ import pytest
 from pretend_node import PretendNode
 
 from corral.domain.instance_records import live
+from corral.testing.start_tickets import ticketed
 from corral.testing.waiting import eventually
 
 
@@ -39,6 +40,10 @@ class Fleet:
     @property
     def state(self):
         return self.term.state
+
+    def ticketed(self, node, run, *, serial=50):
+        """A run with the ticket of a start that the store has forgotten."""
+        return ticketed(self.term.instances.tickets, run, node=node.id, serial=serial)
 
     async def group(self, name="lobby", **fields):
         document = {"name": name, "command": ["serve"], **fields}

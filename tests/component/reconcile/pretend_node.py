@@ -159,6 +159,7 @@ class PretendNode:
                 ports=order.ports,
                 memory_mb=order.memory_mb,
                 plan_hash=order.plan_hash,
+                ticket=order.ticket,
                 state=S.INSTANCE_STATE_SCHEDULED,
             )
             ack = wire.StartInstanceAck(
@@ -263,6 +264,7 @@ class PretendNode:
                     log_tail=["one", "two"],
                     uptime_ms=12,
                     restarted_as=following,
+                    ticket=run.ticket,
                 )
             )
         )

@@ -120,7 +120,7 @@ async def test_a_number_that_a_node_already_uses_is_never_given_out(fleet):
 
 async def test_two_blocks_reserved_at_once_leave_the_later_one(fleet):
     await fleet.begin()
-    numbers = Incarnations(fleet.term.ledger, block=10)
+    numbers = Incarnations(fleet.term.ledger, epoch=fleet.term.epoch, block=10)
     far = 5_000 * RESTARTS_PER_START
     await asyncio.gather(numbers.step_over(far), numbers.refill())
     assert numbers.take() > far
@@ -135,9 +135,10 @@ async def test_a_start_is_not_repeated_before_it_is_known_whether_it_has_run_alr
     await eventually(lambda: node.starts)
     order = node.starts[0]
     await node.drop()
-    node.runs["other-1"] = wire.RunningInstance(
+    run = wire.RunningInstance(
         instance_id="other-1", group="other", incarnation=900 * 1024, state=S.INSTANCE_STATE_RUNNING
     )
+    node.runs["other-1"] = fleet.ticketed(node, run)
     sent = len(node.starts)
     await node.connect(head=node._written + 1)
     await fleet.reaches("other-1", "RUNNING")

@@ -146,10 +146,11 @@ async def test_a_new_leader_starts_nothing_before_every_node_has_said_what_it_ha
     await fleet.controller.app.stop()
     for node in (one, two):
         await node.drop()
-    one.runs["lobby-7"] = wire.RunningInstance(
+    await fleet.begin()
+    run = wire.RunningInstance(
         instance_id="lobby-7", group="lobby", incarnation=900 * 1024, state=wire.INSTANCE_STATE_RUNNING
     )
-    await fleet.begin()
+    one.runs["lobby-7"] = fleet.ticketed(one, run)
     one.address = two.address = fleet.controller.grpc_address
     await two.connect(total_memory_mb=8000)
     await eventually(lambda: fleet.term.reconciler._observation.awaited == {"n1"})

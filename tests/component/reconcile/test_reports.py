@@ -250,7 +250,7 @@ async def test_a_run_that_the_store_does_not_know_is_adopted(fleet):
     node = await fleet.node("n1", connect=False)
     await fleet.group(min=1)
     number = 50_000_000 * 1024
-    node.runs["lobby-7"] = wire.RunningInstance(
+    run = wire.RunningInstance(
         instance_id="lobby-7",
         group="lobby",
         incarnation=number,
@@ -258,6 +258,7 @@ async def test_a_run_that_the_store_does_not_know_is_adopted(fleet):
         memory_mb=100,
         ports=[wire.NamedPort(name="primary", port=30000, protocol="both")],
     )
+    node.runs["lobby-7"] = fleet.ticketed(node, run)
     await node.connect()
     assert await fleet.running(1) == ["lobby-7"]
     assert node.starts == []
@@ -276,7 +277,7 @@ async def test_a_copy_on_another_node_is_stopped_with_a_reason(fleet):
     two = await fleet.node("n2", connect=False)
     copy = wire.RunningInstance()
     copy.CopyFrom(one.runs["lobby-1"])
-    copy.incarnation -= 1024
+    copy.incarnation -= 1
     two.runs["lobby-1"] = copy
     await two.connect()
     await eventually(lambda: two.stops)

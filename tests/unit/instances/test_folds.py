@@ -6,13 +6,12 @@ import datetime as dt
 
 import msgspec
 import pytest
-from world import N1, World, spec
+from world import N1, NOW, TICKETS, World, spec
 
 from corral.controller.instances.answers import fold_start_answer, fold_stop_answer
 from corral.controller.instances.commands import Commands
 from corral.controller.instances.crash_loops import end_pause, pause_of
 from corral.controller.instances.group_changes import create_group
-from corral.controller.instances.handshakes import fold_judgement, fold_opening
 from corral.controller.instances.instance_changes import (
     kill_instance,
     restart_instance,
@@ -29,9 +28,9 @@ from corral.domain.ids import NodeId
 from corral.domain.instance_records import StartFailure
 from corral.domain.instance_states import INSTANCE_LIFECYCLE, InstanceState, reported
 from corral.store.port import Put
+from corral.testing.start_tickets import ticketed
 from corral.wire.v1 import instance_pb2 as wire
 from corral.wire.v1.link_pb2 import DaemonMessage
-from corral.wire.v1.node_pb2 import Handshake
 
 S = wire.InstanceState
 
@@ -64,8 +63,10 @@ def reports(world) -> InstanceReports:
         vitals=Vitals(world.state),
         workspace=world.workspace,
         numbers=unused,
+        tickets=TICKETS,
         dispatcher=unused,
         commands=Commands(ledger=unused, sessions=unused, entropy=unused),
+        refused=unused,
         on_judged=unused,
     )
 
@@ -109,20 +110,22 @@ def test_words_about_an_earlier_run_change_nothing(world, offset):
     before = world.record("lobby-1")
     late = status(world, S.INSTANCE_STATE_CRASHED, incarnation=before.incarnation + offset)
     ws = world.workspace()
-    assert fold_report(ws, N1, report_of(late)) is None
+    assert fold_report(ws, N1, report_of(late, NOW)) is None
     assert ws.steps() == ()
 
 
 def fold_report_of(node, message):
-    return lambda ws: fold_report(ws, node, report_of(message))
+    return lambda ws: fold_report(ws, node, report_of(message, NOW))
 
 
 def test_a_live_run_of_an_earlier_start_is_a_stray_and_one_on_another_node_too(world):
     record = world.record("lobby-1")
     stale = status(world, S.INSTANCE_STATE_RUNNING, incarnation=record.incarnation - 512)
-    assert fold_report(world.workspace(), N1, report_of(stale)).incarnation == record.incarnation - 512
-    elsewhere = report_of(status(world, S.INSTANCE_STATE_RUNNING))
-    assert "n1" in fold_report(world.workspace(), NodeId("n2"), elsewhere).reason
+    assert fold_report(world.workspace(), N1, report_of(stale, NOW)).incarnation == record.incarnation - 512
+    other = NodeId("n2")
+    assert "n1" in fold_report(world.workspace(), other, report_of(stale, NOW)).reason
+    claimed = report_of(status(world, S.INSTANCE_STATE_RUNNING), NOW)
+    assert fold_report(world.workspace(), other, claimed) is None, "the present run is not that node's"
 
 
 def test_kinship_of_runs(world):
@@ -248,10 +251,6 @@ def test_exit_codes_and_signals_are_told_apart():
     assert (by_signal.code, by_signal.signal) == (None, 9)
 
 
-def handshake(*entries: wire.RunningInstance) -> Handshake:
-    return Handshake(node_id="n1", running_instances=entries)
-
-
 def listed(id, incarnation, state) -> wire.RunningInstance:
     return wire.RunningInstance(instance_id=id, group="lobby", incarnation=incarnation, state=state)
 
@@ -260,8 +259,7 @@ def test_the_end_of_an_earlier_run_does_not_stand_for_the_one_that_should_be_the
     first = world.record("lobby-1").incarnation
     world.do(lambda ws: fold_crash(ws, N1, crash(world, restarted_as=first + 1)))
     assert world.record("lobby-1").incarnation == first + 1
-    hello = handshake(listed("lobby-1", first, S.INSTANCE_STATE_CRASHED))
-    world.do(lambda ws: fold_judgement(ws, N1, hello))
+    world.judge(N1, listed("lobby-1", first, S.INSTANCE_STATE_CRASHED))
     assert world.record("lobby-1").state is InstanceState.STOPPED
     assert world.record("lobby-1").exit.outcome == "never_started"
 
@@ -278,8 +276,7 @@ def test_a_run_that_its_node_restarted_by_itself_shows_nothing_of_starts_before_
     assert world.record("lobby-1").start_failure is not None
     first = world.record("lobby-1").incarnation
     node = world.record("lobby-1").node
-    hello = handshake(listed("lobby-1", first + 1, S.INSTANCE_STATE_PREPARING))
-    world.do(lambda ws: fold_opening(ws, node, hello))
+    world.open(node, listed("lobby-1", first + 1, S.INSTANCE_STATE_PREPARING))
     record = world.record("lobby-1")
     assert (record.state, record.incarnation) == (InstanceState.PREPARING, first + 1)
     assert (record.reason, record.start_failure) == ("", None)
@@ -312,10 +309,10 @@ def test_a_start_that_waits_for_its_turn_is_over_when_it_is_stopped(world):
 
 
 def test_an_adopted_start_that_its_node_lost_is_over_for_nobody_can_send_it_again(world):
-    hello = handshake(listed("lobby-5", 900 * 1024, S.INSTANCE_STATE_SCHEDULED))
-    world.do(lambda ws: fold_opening(ws, N1, hello))
+    run = listed("lobby-5", 900 * 1024, S.INSTANCE_STATE_SCHEDULED)
+    world.open(N1, ticketed(TICKETS, run, node=N1, serial=50))
     assert world.record("lobby-5").adopted
-    world.do(lambda ws: fold_judgement(ws, N1, handshake()))
+    world.judge(N1)
     assert world.record("lobby-5").state is InstanceState.STOPPED
     assert world.record("lobby-1").state is InstanceState.SCHEDULED, "ours is sent again"
 

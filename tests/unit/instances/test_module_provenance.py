@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import pytest
-from world import N1, World, spec
+from world import N1, NOW, TICKETS, World, spec
 
 from corral.controller.instances.group_changes import create_group
-from corral.controller.instances.handshakes import fold_opening
 from corral.controller.instances.instance_changes import start_instance
 from corral.controller.instances.reports import fold_report
 from corral.controller.instances.wire_values import report_of
+from corral.testing.start_tickets import ticketed
 from corral.wire.v1 import instance_pb2 as wire
-from corral.wire.v1.node_pb2 import Handshake
 
 S = wire.InstanceState
 TUNED = wire.ModuleChange(module_id="tuner", version="1.0.0", jvm_args_added=["-Xlog:gc"], env_set=["A"])
@@ -29,7 +28,7 @@ def world() -> World:
 def fold(world: World, state: int, *, later: int = 0, **fields: object) -> None:
     incarnation = world.record("lobby-1").incarnation + later
     message = wire.InstanceStatusUpdate(instance_id="lobby-1", incarnation=incarnation, state=state, **fields)
-    report = report_of(message)
+    report = report_of(message, NOW)
     assert report is not None
     world.do(lambda ws: fold_report(ws, N1, report))
 
@@ -85,7 +84,7 @@ def test_a_run_that_nobody_knew_is_adopted_with_them(world):
         module_changes=[TUNED],
         modules_missing=["late: away"],
     )
-    world.do(lambda ws: fold_opening(ws, N1, Handshake(running_instances=[entry])))
+    world.open(N1, ticketed(TICKETS, entry, node=N1, serial=50))
     assert world.record("lobby-9").module_changes[0].module == "tuner"
     assert world.record("lobby-9").modules_missing == ("late: away",)
 

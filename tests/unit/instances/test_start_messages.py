@@ -6,7 +6,7 @@ import hashlib
 import json
 
 import pytest
-from world import NOW, World
+from world import NOW, TICKETS, World
 
 from corral.controller.instances.forgetting import forgotten
 from corral.controller.instances.group_changes import create_group
@@ -35,7 +35,13 @@ def ordered(world, document, *, labels=None, variables=None):
     record = world.do(start_instance, "lobby", variables=variables)
     stored = world.state.plans.require(record.plan_hash).record
     message = start_message(
-        record, stored, decoded(stored), labels=labels or {}, token="secret", api_url="http://c"
+        record,
+        stored,
+        decoded(stored),
+        labels=labels or {},
+        token="secret",
+        ticket=TICKETS.of(record),
+        api_url="http://c",
     )
     return message.start_instance
 

@@ -8,6 +8,9 @@ from collections.abc import Sequence
 
 from corral.controller.cluster_state import ClusterState
 from corral.controller.collections import CATALOG, NODES, TEMPLATES
+from corral.controller.instances.handshakes import Opening, add_listed, judge
+from corral.controller.instances.reports import Stray
+from corral.controller.instances.tickets import StartTickets
 from corral.controller.instances.workspace import Workspace
 from corral.controller.ledger import Step
 from corral.domain.catalog import CatalogRecord
@@ -19,7 +22,9 @@ from corral.domain.records import NodeRecord
 from corral.domain.templates import TemplateRecord, TemplateSettings, TemplateVersion
 from corral.store.port import Append, Change, Commit, Delete, Put
 from corral.system.entropy import SystemEntropy
+from corral.wire.v1.instance_pb2 import RunningInstance
 
+TICKETS = StartTickets(lambda: (b"k" * 32,))
 NOW = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
 N1 = NodeId("n1")
 
@@ -142,6 +147,22 @@ class World:
         self.apply(ws.steps())
         return answer
 
+    def open(self, node: NodeId, *entries: RunningInstance) -> list[Stray]:
+        """A node connects and lists these."""
+        ws = self.workspace()
+        opening = Opening(node, TICKETS, bar=ws.ledger(node).serial)
+        strays = [stray for runs in _listed(entries).values() for stray in opening.fold(ws, runs)]
+        self.apply(ws.steps())
+        return strays
+
+    def judge(self, node: NodeId, *entries: RunningInstance) -> None:
+        """The spool of a node that listed these is taken in."""
+        ws = self.workspace()
+        listed = _listed(entries)
+        for stored in self.state.instances.of_node(node):
+            judge(ws, node, stored.record.id, listed.get(stored.record.id, ()))
+        self.apply(ws.steps())
+
     def record(self, id: str):
         return self.state.instances.require(id).record
 
@@ -150,6 +171,12 @@ class World:
 
     def types(self) -> list[str]:
         return [event.type.value for event in self.events]
+
+
+def _listed(entries: Sequence[RunningInstance]) -> dict[str, list[RunningInstance]]:
+    listed: dict[str, list[RunningInstance]] = {}
+    add_listed(listed, entries)
+    return listed
 
 
 def spec(name: str = "lobby", **fields) -> GroupSpec:

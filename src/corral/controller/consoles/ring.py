@@ -35,9 +35,12 @@ class ConsoleRing:
         "end",
         "shared",
         "size",
+        "writer",
     )
 
-    def __init__(self, *, begin: int, capacity: int = RING_BYTES) -> None:
+    def __init__(self, *, begin: int, capacity: int = RING_BYTES, writer: str = "") -> None:
+        self.writer = writer
+        """The node that it comes from."""
         self.begin = begin
         self.end = begin
         self.size = 0

@@ -46,11 +46,11 @@ class Rings:
     def instances(self) -> list[InstanceId]:
         return list(self._runs)
 
-    def writing(self, run: Run, *, begin: int) -> ConsoleRing:
-        """The ring of a run that is being written, a new one that begins there if it has none."""
+    def writing(self, run: Run, *, begin: int, writer: str = "") -> ConsoleRing:
+        """The ring of a run that is being written, a new one of this writer that begins there if it has none."""
         ring = self._rings.get(run)
         if ring is None:
-            ring = self._rings[run] = ConsoleRing(begin=begin, capacity=self._ring_bytes)
+            ring = self._rings[run] = ConsoleRing(begin=begin, capacity=self._ring_bytes, writer=writer)
             self._runs.setdefault(run[0], []).append(run[1])
             for older in self.runs(run[0])[:-_RUNS_PER_INSTANCE]:
                 self.drop((run[0], older))

@@ -6,8 +6,6 @@ import contextlib
 from collections.abc import AsyncIterator, Callable, Iterator
 from typing import Final
 
-import structlog
-
 from corral.controller.cluster_state import ClusterState
 from corral.controller.consoles.echoes import Echoes
 from corral.controller.consoles.node_history import ANSWER_BYTES, NodeHistory
@@ -20,6 +18,8 @@ from corral.controller.consoles.stretch import EMPTY, Gap, Stretch
 from corral.controller.consoles.watchers import Watchers
 from corral.controller.events.hub import EventHub
 from corral.controller.events.wakeup import Wakeup
+from corral.controller.instances.reports import Standing, standing
+from corral.controller.sessions.refused_reports import RefusedReports
 from corral.domain.events import Cursor, Event, EventType
 from corral.domain.ids import Incarnation, InstanceId, NodeId
 from corral.domain.instance_records import InstanceRecord, live
@@ -39,12 +39,11 @@ from corral.wire.v1.instance_pb2 import (
 from corral.wire.v1.link_pb2 import ControllerMessage
 
 PAGE_BYTES: Final = 256 * 1024
+_LONGEST_ID: Final = 63
 _CHANGES: Final = frozenset(type for type in EventType if type.startswith("INSTANCE_"))
 _NOT_YET: Final = frozenset({InstanceState.SCHEDULED, InstanceState.PREPARING})
 Confirm = Callable[[ConsolePosition], None]
 """Tells a node how far its console is here; only the latest value counts."""
-
-_log = structlog.get_logger("corral.controller.consoles")
 
 
 class Consoles:
@@ -59,8 +58,10 @@ class Consoles:
         uploads: BytesUploads,
         clock: Clock,
         entropy: Entropy,
+        refused: RefusedReports,
         total_bytes: int = TOTAL_BYTES,
     ) -> None:
+        self._refused = refused
         self._state = state
         self._links = links
         self._clock = clock
@@ -68,7 +69,6 @@ class Consoles:
         self.rings: Final = Rings(is_live=self._is_live, total_bytes=total_bytes)
         self.echoes: Final = Echoes(clock=clock)
         self._watchers: Final = Watchers()
-        self._refused: set[tuple[NodeId, str]] = set()
         hub.subscribe(name="consoles", types=_CHANGES, on_event=self._on_change, on_resync=self._on_resync)
 
     # what comes from the nodes
@@ -84,12 +84,14 @@ class Consoles:
         so its length is not what it was on the node: where it begins there does not matter after the first."""
         id = InstanceId(line.instance_id)
         stored = self._state.instances.find(id)
-        if stored is None or not self._belongs(node_id, id):
+        if stored is None or not self._belongs(node_id, id, line.incarnation, kind="console_output"):
             return
         run = (id, Incarnation(line.incarnation) or stored.record.incarnation)
-        ring = self.rings.writing(run, begin=line.offset)
+        ring = self.rings.writing(run, begin=line.offset, writer=node_id)
         before = ring.memory
-        ring.append(ring.end, line.line.encode() + b"\n", times=[(ring.end, line.timestamp_ms)])
+        ring.append(
+            ring.end, line.line.encode() + b"\n", times=[(ring.end, min(line.timestamp_ms, self._now_ms()))]
+        )
         self.rings.grown(ring.memory - before)
         self._watchers.wake(id)
 
@@ -100,32 +102,36 @@ class Consoles:
         """Store a block and confirm it. One we have no use for is confirmed as well: the node keeps it."""
         id, incarnation = InstanceId(block.instance_id), Incarnation(block.incarnation)
         reached = block.offset + len(block.data)
-        known = self._belongs(node_id, id)
+        known = self._belongs(node_id, id, incarnation, kind="console_batch")
         if known:
-            ring = self.rings.writing((id, incarnation), begin=block.offset)
-            before = ring.memory
+            ring = self.rings.writing((id, incarnation), begin=block.offset, writer=node_id)
+            before, now = ring.memory, self._now_ms()
             ring.append(
                 block.offset,
                 block.data,
-                times=[(entry.offset, entry.timestamp_ms) for entry in block.times]
-                or [(block.offset, self._now_ms())],
+                times=[(entry.offset, min(entry.timestamp_ms, now)) for entry in block.times]
+                or [(block.offset, now)],
                 gaps=[Gap(gap.from_offset, gap.to_offset, gap.reason) for gap in block.gaps]
                 if block.gaps
                 else (),
             )
             reached = ring.end
             self.rings.grown(ring.memory - before)
-        confirm(self._position((id, incarnation), reached))
+        if known or len(id) <= _LONGEST_ID:
+            confirm(self._position((id, incarnation), reached))
         return id if known else None
 
-    def _belongs(self, node_id: NodeId, id: InstanceId) -> bool:
-        """A node speaks for the instances that are placed on it, and for no other."""
+    def _belongs(self, node_id: NodeId, id: InstanceId, incarnation: int, *, kind: str) -> bool:
+        """A node speaks for the starts that are placed on it, and for no other; the rest of a console that it
+        was writing when the id moved on is its own, too."""
         stored = self._state.instances.find(id)
-        if stored is not None and stored.record.node == node_id:
+        if stored is not None and standing(stored.record, node_id, incarnation) is Standing.KNOWN:
             return True
-        if (node_id, id) not in self._refused and len(self._refused) < 1000:
-            self._refused.add((node_id, id))
-            _log.info("console.not_of_this_node", node=node_id, instance=id[:80])
+        ring = self.rings.find((id, Incarnation(incarnation)))
+        if ring is not None and ring.writer == node_id:
+            return True
+        if stored is None or stored.record.node != node_id:
+            self._refused.count(node_id, kind, subject=id)
         return False
 
     def _position(self, run: Run, offset: int) -> ConsolePosition:

@@ -23,6 +23,7 @@ from corral.controller.http.open_streams import OpenStreams
 from corral.controller.http.request import BodyPace
 from corral.controller.http.tickets import Tickets
 from corral.controller.http.turns import Turns
+from corral.controller.instances.sequence import Repair
 from corral.controller.instances.workspace import Workspace
 from corral.controller.ledger import Actor, Ledger
 from corral.controller.modules.service import Modules
@@ -136,6 +137,9 @@ class InstanceControl(Protocol):
 
     async def send_command(self, id: str, line: str, actor: Actor) -> None:
         """Put a line into an instance's input; returns when it was taken, and raises when it was not."""
+
+    async def repair_numbers(self, actor: Actor) -> Repair:
+        """Set the counter of starts by what the records use; audited."""
 
     async def settled(
         self, id: str, incarnation: int, wanted: Callable[[InstanceRecord], bool], timeout: float

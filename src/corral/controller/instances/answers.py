@@ -35,7 +35,7 @@ _NUMBER: Final = re.compile(r"\d{1,5}")
 def fold_start_answer(ws: Workspace, node: NodeId, ack: wire.StartInstanceAck) -> Stray | None:
     """An accepted start is a report; a refused one is tried again, or is the end of the run."""
     if ack.accepted:
-        report = report_of(ack)
+        report = report_of(ack, ws.now)
         return fold_report(ws, node, report) if report else None
     record = ws.instance(ack.instance_id)
     if (

@@ -85,11 +85,14 @@ class Commands:
             retry_after=5.0,
         )
 
-    def answered(self, node_id: NodeId, ack: SendCommandAck) -> None:
-        """A node answered; only the one that was asked may."""
+    def answered(self, node_id: NodeId, ack: SendCommandAck) -> bool:
+        """A node answered; only the one that was asked may, and False says that it was another."""
         waiting = self._waiting.get(ack.request_id)
-        if waiting is not None and waiting[0] == node_id and not waiting[1].done():
+        if waiting is None:
+            return True  # late
+        if waiting[0] == node_id and not waiting[1].done():
             waiting[1].set_result(ack)
+        return waiting[0] == node_id
 
 
 def _check(record: InstanceRecord, line: str) -> None:

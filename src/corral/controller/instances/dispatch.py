@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import heapq
+from collections.abc import Sequence
 from typing import Final, Protocol
 
 import msgspec
@@ -26,6 +27,8 @@ from corral.controller.instances.orders import (
 from corral.controller.instances.plan_use import decoded
 from corral.controller.instances.reports import Stray
 from corral.controller.instances.start_messages import start_message
+from corral.controller.instances.tickets import StartTickets
+from corral.controller.sessions.live import StrayRun
 from corral.controller.sessions.registry import Sessions
 from corral.controller.sessions.session import Session
 from corral.domain.ids import Incarnation, InstanceId, NodeId, SessionId
@@ -35,6 +38,8 @@ from corral.system.clock import Clock
 from corral.wire.v1.link_pb2 import ControllerMessage
 
 MAX_SENDINGS: Final = 8
+STRAYS_SHOWN: Final = 100
+_LOGGED: Final = 10
 _SLOWEST: Final = 300.0
 _log = structlog.get_logger("corral.controller.dispatch")
 
@@ -69,6 +74,7 @@ class Dispatcher:
         sessions: Sessions,
         clock: Clock,
         tokens: RunTokens,
+        tickets: StartTickets,
         api_url: str,
         resend_seconds: float,
     ) -> None:
@@ -76,6 +82,7 @@ class Dispatcher:
         self._sessions = sessions
         self._clock = clock
         self._tokens = tokens
+        self._tickets = tickets
         self._api_url = api_url
         self._resend_seconds = resend_seconds
         self._sendings: dict[str, Sending] = {}
@@ -113,16 +120,18 @@ class Dispatcher:
             if sending is None or not sending.sent:
                 self._look_at(stored.record.id, again=True)
 
-    def answered(self, id: str, incarnation: int) -> None:
-        """The node has the order."""
-        sending = self._sendings.get(id)
-        if sending is not None and sending.order.incarnation == incarnation:
+    def answered(self, node_id: NodeId, id: str, incarnation: int) -> None:
+        """The node has the order, if it was the one to get it."""
+        sending, stored = self._sendings.get(id), self._state.instances.find(id)
+        asked = stored is not None and stored.record.node == node_id
+        if asked and sending is not None and sending.order.incarnation == incarnation:
             sending.answered = True
 
     def stop_stray(self, node_id: NodeId, stray: Stray, decision: str = "") -> None:
-        """Tell a node to end a run that no record wants. Its next handshake would bring it up again."""
+        """Tell a node to end a run that no record wants, once a session: its next handshake would bring it up
+        again."""
         session = self._sessions.find(node_id)
-        if session is not None:
+        if session is not None and session.first_stop_of(stray.id, stray.incarnation):
             _log.warning(
                 "instance.stray",
                 instance=stray.id,
@@ -132,6 +141,24 @@ class Dispatcher:
             )
             session.send(
                 stop_message(stray.id, stray.incarnation, force=False, reason=stray.reason, decision=decision)
+            )
+
+    def show_strays(self, node_id: NodeId, strays: Sequence[Stray]) -> None:
+        """Runs on a node that nothing proves to be ours: they are left alone, and shown."""
+        session = self._sessions.find(node_id)
+        if session is None:
+            return
+        shown = tuple(
+            StrayRun(instance=s.id, group=s.group, incarnation=s.incarnation, reason=s.reason)
+            for s in strays[:STRAYS_SHOWN]
+        )
+        session.live = msgspec.structs.replace(session.live, strays=shown, stray_count=len(strays))
+        if strays:
+            _log.warning(
+                "instance.strays_left_alone",
+                node=node_id,
+                count=len(strays),
+                instances=[stray.id for stray in strays[:_LOGGED]],
             )
 
     def _look_at(self, id: str, *, again: bool = False) -> None:
@@ -204,6 +231,7 @@ class Dispatcher:
             decoded(plan.record),
             labels=node.record.labels if node else {},
             token=sending.token,
+            ticket=self._tickets.of(record),
             api_url=self._api_url,
         )
 

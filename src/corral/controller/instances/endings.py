@@ -39,6 +39,7 @@ def end_run(
         state=state,
         exit=exit,
         ended_at=exit.ended_at if exit else ws.now,
+        end_received_at=ws.now,
         pid=0,
         readiness=Readiness.FAILED if state is InstanceState.CRASHED else record.readiness,
         reason=reason,

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import collections
 import datetime as dt
+import heapq
 import itertools
 from collections.abc import Iterator
 
@@ -38,15 +40,19 @@ def _ended_instances(
         if not live(stored.record.state):
             ended.setdefault(stored.record.group, []).append(stored)
     for group, records in ended.items():
-        records.sort(key=lambda stored: stored.record.ended_at or stored.record.created_at, reverse=True)
+        records.sort(key=lambda stored: _ended(stored.record), reverse=True)
         found = state.groups.find(group)
         known = found is not None
         if found is not None and found.record.spec.static:
             records = [stored for stored in records if not _has_a_world(state, stored.record)]
         for place, stored in enumerate(records):
-            at = stored.record.ended_at or stored.record.created_at
-            if place >= config.ended_per_group or at < oldest or not known:
+            if place >= config.ended_per_group or _ended(stored.record) < oldest or not known:
                 yield _removal(stored)
+
+
+def _ended(record: InstanceRecord) -> dt.datetime:
+    """When we learned of it: the clock of a node has no say in how long its instances are remembered."""
+    return record.end_received_at or record.ended_at or record.created_at
 
 
 def _has_a_world(state: ClusterState, record: InstanceRecord) -> bool:
@@ -71,14 +77,23 @@ def _unused_plans(state: ClusterState) -> Iterator[list[Step]]:
 
 
 def _old_crashes(state: ClusterState, config: InstanceRetentionSection) -> Iterator[list[Step]]:
+    """More than are kept: of the node that has the most of them its oldest, again and again, so that no node
+    pushes out what others have told."""
     surplus = len(state.crashes) - config.crashes
-    if surplus > 0:
-        oldest = sorted(state.crashes.items(), key=lambda item: item[1].record.at)
-        for id, stored in oldest[:surplus]:
-            yield [CRASHES.delete(id, expect=stored.revision)]
+    if surplus <= 0:
+        return
+    waiting = {node: collections.deque(state.crashes.of_node(node)) for node in state.crashes.nodes()}
+    largest = [(-len(ids), node) for node, ids in waiting.items()]
+    heapq.heapify(largest)
+    for _ in range(surplus):
+        _, node = largest[0]
+        id = waiting[node].popleft()
+        heapq.heapreplace(largest, (-len(waiting[node]), node))
+        yield [CRASHES.delete(id, expect=state.crashes.revision(id))]
 
 
 def _ledgers_of_nobody(state: ClusterState) -> Iterator[list[Step]]:
+    """But those with a serial stay: a node that is enrolled again under that id may still have its old tickets."""
     for node, stored in state.node_ledgers.items():
-        if not stored.record.runs and state.nodes.find(node) is None:
+        if not stored.record.runs and not stored.record.serial and state.nodes.find(node) is None:
             yield [NODE_LEDGERS.delete(node, expect=stored.revision)]

@@ -1,20 +1,21 @@
 """What a node has when it connects, against what the records say.
 
-In two steps. Right away: runs it lists as alive are updated or adopted, copies that lost are
-strays. Once its spool is taken in as far as it reached at the handshake: what it did not list is
-decided, for only then is everything known that the node knows.
+In two steps. Right away: runs it lists as alive are updated, adopted with a proof that they are ours, or
+strays. Once its spool is taken in as far as it reached at the handshake: what it did not list is decided,
+for only then is everything known that the node knows.
 """
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
 from corral.controller.instances.answers import end_missing
-from corral.controller.instances.reports import Kinship, Stray, announce, fold_report, kinship
+from corral.controller.instances.reports import Standing, Stray, announce, fold_report, standing
 from corral.controller.instances.starts import release, reserve
-from corral.controller.instances.wire_values import RunReport, leased_ports, report_of
+from corral.controller.instances.tickets import StartTickets, Ticket
+from corral.controller.instances.wire_values import leased_ports, report_of
 from corral.controller.instances.workspace import Workspace
 from corral.domain.decisions import DecisionKind
 from corral.domain.events import EventType
@@ -31,23 +32,19 @@ from corral.domain.instance_records import InstanceRecord, Readiness, live
 from corral.domain.instance_states import InstanceState, Wanted
 from corral.errors import Rejected
 from corral.wire.v1.instance_pb2 import RunningInstance
-from corral.wire.v1.node_pb2 import Handshake
 
-Listed = dict[str, list[tuple[RunReport, RunningInstance]]]
-
-_OURS: Final = (Kinship.SAME, Kinship.RESTARTED)
+Listed = Mapping[str, Sequence[RunningInstance]]
+"""By instance, the newest run first."""
 
 
-def listed_runs(hello: Handshake) -> Listed:
-    """What a handshake lists, by instance, newest run first; entries that make no sense are left out."""
-    listed: Listed = {}
-    for entry in hello.running_instances:
-        report = report_of(entry)
-        if report is not None and _valid(entry):
-            listed.setdefault(report.id, []).append((report, entry))
-    for runs in listed.values():
-        runs.sort(key=lambda run: -run[0].incarnation)
-    return listed
+def add_listed(listed: dict[str, list[RunningInstance]], entries: Iterable[RunningInstance]) -> None:
+    """Sort entries in by instance; those that make no sense are left out."""
+    for entry in entries:
+        if _valid(entry):
+            runs = listed.setdefault(entry.instance_id, [])
+            runs.append(entry)
+            if len(runs) > 1:
+                runs.sort(key=lambda run: -run.incarnation)
 
 
 def _valid(entry: RunningInstance) -> bool:
@@ -56,63 +53,106 @@ def _valid(entry: RunningInstance) -> bool:
         group_name(entry.group)
     except Rejected:
         return False
-    return True
+    return entry.incarnation < 2**63
 
 
-def fold_opening(ws: Workspace, node: NodeId, hello: Handshake) -> list[Stray]:
-    """Take in the runs that the node says are alive."""
-    strays: list[Stray] = []
-    for runs in listed_runs(hello).values():
-        alive = [run for run in runs if live(run[0].state)]
+class Opening:
+    """The runs that one handshake lists, taken in portion by portion.
+
+    `bar` is the serial of the last start that the store knew the node to have been given before it
+    connected: what is adopted lies above it, whatever was adopted in the portion before.
+    """
+
+    def __init__(self, node: NodeId, tickets: StartTickets, *, bar: int) -> None:
+        self._node = node
+        self._tickets = tickets
+        self._bar = bar
+        self.highest = 0
+        """Of the incarnations that were adopted."""
+
+    def fold(self, ws: Workspace, runs: Sequence[RunningInstance]) -> list[Stray]:
+        """Take in what is listed of one instance."""
+        alive = [(run, report) for run in runs if (report := report_of(run, ws.now)) and live(report.state)]
         if not alive:
-            continue
-        stray = _take(ws, node, *alive[0])
-        newest = alive[0][0].incarnation
-        strays += [stray] if stray else []
-        strays += [
-            Stray(id=r.id, incarnation=r.incarnation, group=e.group, reason=f"run {newest} of it is newer")
-            for r, e in alive[1:]
-        ]
-    return strays
+            return []
+        newest = alive[0][0]
+        found = self._take(ws, newest)
+        strays = [found] if found else []
+        for run, _ in alive[1:]:
+            known = self._proven(run) is not None or _named(ws, self._node, run)
+            reason = f"run {newest.incarnation} of it is newer"
+            strays.append(_stray(run, reason, ours=known, stop=known))
+        return strays
 
-
-def _take(ws: Workspace, node: NodeId, report: RunReport, entry: RunningInstance) -> Stray | None:
-    record = ws.instance(report.id)
-    if record is None:
-        _adopt(ws, node, report, entry)
-        return None
-    if kinship(record, report.incarnation) is Kinship.FOREIGN:
-        if live(record.state) and record.node != node:
+    def _take(self, ws: Workspace, run: RunningInstance) -> Stray | None:
+        record = ws.instance(run.instance_id)
+        report = report_of(run, ws.now)
+        where = standing(record, self._node, run.incarnation)
+        if report is None or where is Standing.KNOWN:
+            return fold_report(ws, self._node, report) if report else None
+        ticket = self._proven(run)
+        if record is not None and where is Standing.SUPERSEDED:
+            reason = f"it was superseded by run {record.incarnation} on '{record.node}'"
+            return _stray(run, reason, ours=ticket is not None, stop=True)
+        if ticket is None or ticket.serial <= self._bar:
+            reason = "its ticket was used before" if ticket else "nothing proves that it was started by us"
+            return _stray(run, reason, ours=False, stop=False)
+        if record is not None and live(record.state) and record.node != self._node:
             reason = f"run {record.incarnation} of it is on '{record.node}'"
-            return Stray(id=record.id, incarnation=report.incarnation, group=record.group, reason=reason)
-        release(ws, record)
-        _adopt(ws, node, report, entry)
+            return _stray(run, reason, ours=True, stop=True)
+        if record is not None:
+            release(ws, record)
+        self.highest = max(self.highest, run.incarnation)
+        _adopt(ws, self._node, run, ticket)
         return None
-    return fold_report(ws, node, report)
+
+    def adoptable(self, runs: Sequence[RunningInstance]) -> int:
+        """The highest incarnation here that a ticket proves to be one the store has forgotten; 0: none."""
+        proven = [(run.incarnation, self._proven(run)) for run in runs if run.ticket]
+        return max((number for number, ticket in proven if ticket and ticket.serial > self._bar), default=0)
+
+    def _proven(self, run: RunningInstance) -> Ticket | None:
+        ticket = self._tickets.proven(
+            run.ticket, node=self._node, id=run.instance_id, group=run.group, incarnation=run.incarnation
+        )
+        return ticket if ticket is not None and ticket.plan_hash == run.plan_hash else None
 
 
-def _adopt(ws: Workspace, node: NodeId, report: RunReport, entry: RunningInstance) -> None:
+def _named(ws: Workspace, node: NodeId, run: RunningInstance) -> bool:
+    return standing(ws.instance(run.instance_id), node, run.incarnation) is Standing.KNOWN
+
+
+def _stray(run: RunningInstance, reason: str, *, ours: bool, stop: bool) -> Stray:
+    return Stray(
+        id=run.instance_id, incarnation=run.incarnation, group=run.group, reason=reason, ours=ours, stop=stop
+    )
+
+
+def _adopt(ws: Workspace, node: NodeId, run: RunningInstance, ticket: Ticket) -> None:
     """A run of ours that the store does not know: it goes on, under a record made from its node's."""
-    known = ws.group(entry.group) is not None
+    report = report_of(run, ws.now)
+    assert report is not None, "only what is alive is adopted"
+    known = ws.group(run.group) is not None
     reason = f"node '{node}' runs it and there was no record" + ("" if known else "; its group is unknown")
     decision = ws.decide(
         DecisionKind.PLACE,
-        group=entry.group if known else "",
+        group=run.group if known else "",
         instance=report.id,
         reason=f"adopted: {reason}",
         inputs={"node": node, "incarnation": report.incarnation, "state": report.state.value},
     )
     record = InstanceRecord(
         id=InstanceId(report.id),
-        group=GroupName(entry.group),
+        group=GroupName(run.group),
         node=node,
         incarnation=Incarnation(report.incarnation),
+        serial=ticket.serial,
         state=report.state,
         wanted=Wanted.RUN,
         readiness=report.readiness or Readiness.WAITING,
-        ports=leased_ports(entry),
-        memory_mb=max(0, min(entry.memory_mb, 2**31)),
-        plan_hash=entry.plan_hash[:128],
+        ports=leased_ports(run),
+        memory_mb=max(0, min(run.memory_mb, 2**31)),
+        plan_hash=ticket.plan_hash,
         decision=decision,
         reason=reason,
         pid=report.pid,
@@ -122,7 +162,7 @@ def _adopt(ws: Workspace, node: NodeId, report: RunReport, entry: RunningInstanc
         adopted=True,
         module_changes=report.module_changes,
         modules_missing=report.modules_missing,
-        home=node if _static(ws, entry.group) else "",
+        home=node if _static(ws, run.group) else "",
     )
     ws.put_instance(record)
     reserve(ws, record, cpu=0.0)
@@ -141,19 +181,24 @@ def _static(ws: Workspace, group: str) -> bool:
     return found is not None and found.spec.static
 
 
-def fold_judgement(ws: Workspace, node: NodeId, hello: Handshake) -> None:
-    """The node's spool is taken in: what it did not list, and whose end it did not tell, is gone."""
-    listed = listed_runs(hello)
-    for stored in ws.state.instances.of_node(node):
-        record = ws.instance(stored.record.id)
-        if record is None or record.node != node or not live(record.state):
-            continue
-        own = [r for r, _ in listed.get(record.id, ()) if kinship(record, r.incarnation) in _OURS]
-        if own:
-            if not live(own[0].state):
-                fold_report(ws, node, own[0])
-        else:
-            _judge_missing(ws, record)
+def judge(ws: Workspace, node: NodeId, id: str, runs: Sequence[RunningInstance]) -> None:
+    """The node's spool is taken in: a run that it did not list, and whose end it did not tell, is gone."""
+    record = ws.instance(id)
+    if record is None or record.node != node or not live(record.state):
+        return
+    own = [run for run in runs if _is_present(record, run)]
+    if not own:
+        _judge_missing(ws, record)
+        return
+    report = report_of(own[0], ws.now)
+    if report is not None and not live(report.state):
+        fold_report(ws, node, report)
+
+
+def _is_present(record: InstanceRecord, run: RunningInstance) -> bool:
+    """Is it the run of the record, or one that its node made of it later?"""
+    known = standing(record, record.node, run.incarnation) is Standing.KNOWN
+    return known and (not run.incarnation or run.incarnation >= record.incarnation) and bool(run.state)
 
 
 def _judge_missing(ws: Workspace, record: InstanceRecord) -> None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Final
+import asyncio
+import collections
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from typing import Any, Final, TypeVar
 
 import structlog
 
@@ -11,20 +13,24 @@ from corral.controller.cluster_state import ClusterState
 from corral.controller.instances.answers import fold_start_answer, fold_stop_answer
 from corral.controller.instances.commands import Commands
 from corral.controller.instances.dispatch import Dispatcher
-from corral.controller.instances.handshakes import fold_judgement, fold_opening
-from corral.controller.instances.reports import Stray, fold_crash, fold_report
+from corral.controller.instances.handshakes import Opening, add_listed, judge
+from corral.controller.instances.reports import Standing, Stray, fold_crash, fold_report, standing
 from corral.controller.instances.sequence import Incarnations
+from corral.controller.instances.tickets import StartTickets
 from corral.controller.instances.wire_values import report_of, stage_name
 from corral.controller.instances.workspace import Workspace
+from corral.controller.sessions.refused_reports import RefusedReports
 from corral.controller.sessions.reporting import Reported
 from corral.controller.workload.vitals import Vitals
 from corral.domain.decisions import DecisionKind
 from corral.domain.ids import NodeId, SessionId
 from corral.store.port import StoreUnavailable
-from corral.wire.v1.instance_pb2 import InstanceStatusUpdate, SendCommandAck
+from corral.wire.v1.instance_pb2 import CrashReport, InstanceStatusUpdate, RunningInstance, SendCommandAck
 from corral.wire.v1.link_pb2 import DaemonMessage
-from corral.wire.v1.node_pb2 import Handshake
 
+T = TypeVar("T")
+PORTION: Final = 500
+"""So many instances of a handshake are taken in by one commit."""
 _LONGEST_REASON: Final = 1000
 _log = structlog.get_logger("corral.controller.reports")
 
@@ -38,55 +44,115 @@ class InstanceReports:
         state: ClusterState,
         workspace: Callable[[str], Workspace],
         numbers: Incarnations,
+        tickets: StartTickets,
         dispatcher: Dispatcher,
         commands: Commands,
         vitals: Vitals,
+        refused: RefusedReports,
         on_judged: Callable[[NodeId], None],
     ) -> None:
         self._state = state
         self._workspace = workspace
         self._numbers = numbers
+        self._tickets = tickets
         self._dispatcher = dispatcher
         self._commands = commands
         self._vitals = vitals
+        self._refused = refused
         self._on_judged = on_judged
+        self._bars = {NodeId(stored.record.node): stored.record.serial for stored in state.node_ledgers}
+        """Of each node that has not opened a session in this term: the serial that the store had for it when
+        the term began. Starts may be placed there before it is heard, and must not make a run look old that
+        a restored store has forgotten."""
 
-    async def before_opening(self, hello: Handshake) -> None:
-        await self._numbers.step_over(max((run.incarnation for run in hello.running_instances), default=0))
+    # what a node lists when it connects
 
-    def fold_opening(self, node_id: NodeId, hello: Handshake) -> Reported:
-        ws = self._workspace(f"handshake of node '{node_id}'")
-        return _reported(ws, node_id, fold_opening(ws, node_id, hello))
+    async def opening(self, node_id: NodeId, listed: Sequence[RunningInstance]) -> AsyncIterator[Reported]:
+        ledger = self._workspace("").ledger(node_id)
+        opening = Opening(node_id, self._tickets, bar=self._bars.setdefault(node_id, ledger.serial))
+        runs = list((await _by_instance(listed)).values())
+        unproven: list[Stray] = []
+        for portion in _portions(runs):
+            # What a restored store has forgotten is in use all the same: it is not given out again.
+            await self._numbers.step_over(max(map(opening.adoptable, portion)))
+            ws = self._workspace(f"handshake of node '{node_id}'")
+            strays = [s for each in portion for s in _guarded(ws, node_id, opening.fold, ws, each) or ()]
+            unproven += [stray for stray in strays if not stray.stop]
+            yield _reported(ws, node_id, [stray for stray in strays if stray.stop])
+        self._dispatcher.show_strays(node_id, unproven)
+        if unproven:
+            self._refused.count(node_id, "handshake", subject=unproven[0].id, number=len(unproven))
 
-    def fold_judgement(self, node_id: NodeId, hello: Handshake) -> Reported:
-        ws = self._workspace(f"handshake of node '{node_id}'")
-        fold_judgement(ws, node_id, hello)
-        return Reported(steps=ws.steps())
+    async def judgement(self, node_id: NodeId, listed: Sequence[RunningInstance]) -> AsyncIterator[Reported]:
+        runs = await _by_instance(listed)
+        ids = [stored.record.id for stored in self._state.instances.of_node(node_id)]
+        for portion in _portions(ids):
+            ws = self._workspace(f"handshake of node '{node_id}'")
+            for id in portion:
+                _guarded(ws, node_id, judge, ws, node_id, id, runs.get(id, ()))
+            yield Reported(steps=ws.steps())
+
+    # what it reports afterwards
 
     def fold(self, node_id: NodeId, messages: Sequence[DaemonMessage]) -> Reported:
         if not messages:
             return Reported()
         ws = self._workspace(f"report of node '{node_id}'")
         strays: list[Stray] = []
+        refused: collections.Counter[str] = collections.Counter()
         for message in messages:
-            mark = ws.mark()
-            try:
-                stray = _fold(ws, node_id, message)
-            except StoreUnavailable:
-                raise
-            except Exception:
-                # One message that we cannot take must not keep all that follow from being stored.
-                _log.exception("report.not_understood", node=node_id, kind=message.WhichOneof("payload"))
-                ws.back_to(mark)
-                continue
+            kind = message.WhichOneof("payload") or ""
+            if not self._is_its_own(ws, node_id, message):
+                refused[kind] += 1
+            stray = _guarded(ws, node_id, self._fold, ws, node_id, message)
             strays += [stray] if stray else []
-        return _reported(ws, node_id, strays)
+        return _reported(ws, node_id, strays, refused)
+
+    def _fold(self, ws: Workspace, node_id: NodeId, message: DaemonMessage) -> Stray | None:
+        match message.WhichOneof("payload"):
+            case "instance_status":
+                report = report_of(message.instance_status, ws.now)
+                return fold_report(ws, node_id, report) if report else None
+            case "crash_report":
+                fold_crash(
+                    ws, node_id, message.crash_report, proven=self._proven(node_id, message.crash_report)
+                )
+            case "start_instance_ack":
+                return fold_start_answer(ws, node_id, message.start_instance_ack)
+            case "stop_instance_ack":
+                fold_stop_answer(ws, node_id, message.stop_instance_ack)
+        return None
+
+    def _is_its_own(self, ws: Workspace, node_id: NodeId, message: DaemonMessage) -> bool:
+        """Is the report about a run of this node? Late words about an earlier start that it had are its own."""
+        about = getattr(message, message.WhichOneof("payload") or "")
+        record = ws.instance(about.instance_id)
+        if standing(record, node_id, about.incarnation) is Standing.KNOWN:
+            return not isinstance(about, CrashReport) or record is None or about.group == record.group
+        if isinstance(about, CrashReport):
+            return self._proven(node_id, about)
+        return record is not None and record.node == node_id
+
+    def _proven(self, node_id: NodeId, report: CrashReport) -> bool:
+        """Does its ticket say that the node was given this start?"""
+        return bool(report.ticket) and bool(
+            self._tickets.proven(
+                report.ticket,
+                node=node_id,
+                id=report.instance_id,
+                group=report.group,
+                incarnation=report.incarnation,
+            )
+        )
 
     def stored(self, node_id: NodeId, reported: Reported) -> None:
         for stray in reported.strays:
             self._dispatcher.stop_stray(node_id, stray)
+        for kind, number in reported.refused.items():
+            self._refused.count(node_id, kind, number=number)
 
     def opened(self, node_id: NodeId) -> None:
+        self._bars.pop(node_id, None)
         self._dispatcher.opened(node_id)
 
     def judged(self, node_id: NodeId, session_id: SessionId) -> None:
@@ -95,9 +161,10 @@ class InstanceReports:
 
     def heard(self, node_id: NodeId, update: InstanceStatusUpdate) -> None:
         stored = self._state.instances.find(update.instance_id)
-        if stored is None or stored.record.node != node_id:
+        record = stored.record if stored else None
+        if record is None or standing(record, node_id, update.incarnation) is not Standing.KNOWN:
             return
-        incarnation = update.incarnation or stored.record.incarnation
+        incarnation = update.incarnation or record.incarnation
         if update.stage:
             self._vitals.stage(
                 update.instance_id, incarnation, stage_name(update.stage), update.reason[:_LONGEST_REASON]
@@ -110,42 +177,57 @@ class InstanceReports:
                 maximum=max(0, update.max_players),
             )
 
-    def order_answered(self, message: DaemonMessage) -> None:
+    def order_answered(self, node_id: NodeId, message: DaemonMessage) -> None:
         if message.WhichOneof("payload") == "start_instance_ack":
-            self._dispatcher.answered(
-                message.start_instance_ack.instance_id, message.start_instance_ack.incarnation
-            )
+            ack = message.start_instance_ack
+            self._dispatcher.answered(node_id, ack.instance_id, ack.incarnation)
         elif message.WhichOneof("payload") == "stop_instance_ack":
-            self._dispatcher.answered(
-                message.stop_instance_ack.instance_id, message.stop_instance_ack.incarnation
-            )
+            told = message.stop_instance_ack
+            self._dispatcher.answered(node_id, told.instance_id, told.incarnation)
 
     def command_answered(self, node_id: NodeId, ack: SendCommandAck) -> None:
-        self._commands.answered(node_id, ack)
+        if not self._commands.answered(node_id, ack):
+            self._refused.count(node_id, "send_command_ack")
 
 
-def _fold(ws: Workspace, node_id: NodeId, message: DaemonMessage) -> Stray | None:
-    match message.WhichOneof("payload"):
-        case "instance_status":
-            report = report_of(message.instance_status)
-            return fold_report(ws, node_id, report) if report else None
-        case "crash_report":
-            return fold_crash(ws, node_id, message.crash_report)
-        case "start_instance_ack":
-            return fold_start_answer(ws, node_id, message.start_instance_ack)
-        case "stop_instance_ack":
-            fold_stop_answer(ws, node_id, message.stop_instance_ack)
-    return None
+async def _by_instance(listed: Sequence[RunningInstance]) -> dict[str, list[RunningInstance]]:
+    """What a handshake lists, by instance; the loop is free in between."""
+    found: dict[str, list[RunningInstance]] = {}
+    for portion in _portions(listed):
+        add_listed(found, portion)
+        await asyncio.sleep(0)
+    return found
 
 
-def _reported(ws: Workspace, node_id: NodeId, strays: Sequence[Stray]) -> Reported:
-    """With a decision for each stray: nothing is ordered that was not decided."""
+def _portions(items: Sequence[T]) -> Iterator[Sequence[T]]:
+    return (items[start : start + PORTION] for start in range(0, len(items), PORTION))
+
+
+def _guarded(ws: Workspace, node_id: NodeId, fold: Callable[..., T], *args: Any) -> T | None:
+    """One report that we cannot take must not keep all that follow from being stored."""
+    mark = ws.mark()
+    try:
+        return fold(*args)
+    except StoreUnavailable:
+        raise
+    except Exception:
+        _log.exception("report.not_understood", node=node_id)
+        ws.back_to(mark)
+        return None
+
+
+def _reported(
+    ws: Workspace, node_id: NodeId, strays: Sequence[Stray], refused: collections.Counter[str] | None = None
+) -> Reported:
+    """With a decision for each stray that was ours: nothing of ours is ended that was not decided. What a node
+    merely claims writes nothing into the journals of others."""
     for stray in strays:
-        ws.decide(
-            DecisionKind.STOP,
-            group=stray.group if ws.group(stray.group) else "",
-            instance=stray.id,
-            reason=f"the copy on node '{node_id}' is stopped: {stray.reason}",
-            inputs={"node": node_id, "incarnation": stray.incarnation},
-        )
-    return Reported(steps=ws.steps(), strays=tuple(strays))
+        if stray.ours:
+            ws.decide(
+                DecisionKind.STOP,
+                group=stray.group if ws.group(stray.group) else "",
+                instance=stray.id,
+                reason=f"the copy on node '{node_id}' is stopped: {stray.reason}",
+                inputs={"node": node_id, "incarnation": stray.incarnation},
+            )
+    return Reported(steps=ws.steps(), strays=tuple(strays), refused=dict(refused or {}))

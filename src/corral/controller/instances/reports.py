@@ -14,15 +14,19 @@ import msgspec
 
 from corral.controller.instances.endings import end_run
 from corral.controller.instances.starts import reserve, settled_home
-from corral.controller.instances.wire_values import RunReport, cut, exit_record, published_exit, tail_of
+from corral.controller.instances.wire_values import (
+    RunReport,
+    crash_record,
+    cut,
+    exit_record,
+    published_exit,
+)
 from corral.controller.instances.workspace import Workspace
 from corral.domain.events import EventType
-from corral.domain.ids import GroupName, Incarnation, InstanceId, NodeId, same_start
-from corral.domain.instance_records import CrashRecord, ExitRecord, InstanceRecord, Readiness, live
+from corral.domain.ids import Incarnation, NodeId, same_start, start_number
+from corral.domain.instance_records import ExitRecord, InstanceRecord, Readiness, live
 from corral.domain.instance_states import InstanceState, reported
 from corral.wire.v1.instance_pb2 import CrashReport
-
-_SIGNATURE: Final = 500
 
 EVENT_OF_STATE: Final = {
     InstanceState.SCHEDULED: EventType.INSTANCE_SCHEDULED,
@@ -31,6 +35,8 @@ EVENT_OF_STATE: Final = {
     InstanceState.RUNNING: EventType.INSTANCE_RUNNING,
     InstanceState.STOPPING: EventType.INSTANCE_STOPPING,
 }
+CRASHES_OF_A_NODE: Final = 1000
+"""However many are kept in all."""
 _PREPARED: Final = frozenset({InstanceState.STARTING, InstanceState.RUNNING})
 """Then its node has its directory."""
 
@@ -42,6 +48,29 @@ class Stray(msgspec.Struct, frozen=True, kw_only=True):
     incarnation: int
     group: str
     reason: str
+    ours: bool = True
+    """A record or a ticket proves that the node was told to run it: then a decision is written about it."""
+    stop: bool = True
+    """False: it is shown, and nothing else happens to it."""
+
+
+class Standing(enum.Enum):
+    """What the record says about a run that a node speaks of."""
+
+    KNOWN = "known"  # the record names this node and the same start: taken as told
+    SUPERSEDED = "superseded"  # of an earlier start than the record's
+    FOREIGN = "foreign"  # of another node, of a start that the record does not know, or without a record
+
+
+def standing(record: InstanceRecord | None, node: NodeId, incarnation: int) -> Standing:
+    """A node speaks for the starts that it was given. Incarnation 0 is the present run: published peers
+    know no numbers."""
+    if record is None:
+        return Standing.FOREIGN
+    number, present = start_number(incarnation), start_number(record.incarnation)
+    if record.node == node and (not incarnation or number == present):
+        return Standing.KNOWN
+    return Standing.SUPERSEDED if incarnation and number < present else Standing.FOREIGN
 
 
 class Kinship(enum.Enum):
@@ -64,31 +93,34 @@ def kinship(record: InstanceRecord, incarnation: int) -> Kinship:
 
 
 def fold_report(ws: Workspace, node: NodeId, report: RunReport) -> Stray | None:
-    """Take a report about one run into its record."""
+    """Take a report about one run into its record. One that is not the node's to give changes nothing."""
     record = ws.instance(report.id)
     if record is None:
         return None
+    where = standing(record, node, report.incarnation)
+    if where is Standing.SUPERSEDED:
+        reason = f"it was superseded by run {record.incarnation} on '{record.node}'"
+        return _stray(record, report, reason, ours=False)
+    if where is not Standing.KNOWN:
+        return None
     kin = kinship(record, report.incarnation)
-    if record.node != node or kin is Kinship.STALE:
-        return _stray(record, report, f"it was superseded by run {record.incarnation} on '{record.node}'")
     if kin is Kinship.RESTARTED:
         record = restarted_by_node(ws, record, report.incarnation, reason=report.reason)
-        kin = Kinship.SAME
-    if kin is not Kinship.SAME:
+    elif kin is not Kinship.SAME:
         return None
     return _advance(ws, record, report)
 
 
-def _stray(record: InstanceRecord, report: RunReport, reason: str) -> Stray | None:
+def _stray(record: InstanceRecord, report: RunReport, reason: str, *, ours: bool) -> Stray | None:
     if not live(report.state):
         return None
-    return Stray(id=record.id, incarnation=report.incarnation, group=record.group, reason=reason)
+    return Stray(id=record.id, incarnation=report.incarnation, group=record.group, reason=reason, ours=ours)
 
 
 def _advance(ws: Workspace, record: InstanceRecord, report: RunReport) -> Stray | None:
     if not live(record.state):
         if live(report.state):
-            return _stray(record, report, f"this run was given up: {record.reason}")
+            return _stray(record, report, f"this run was given up: {record.reason}", ours=True)
         crashed = record.state is InstanceState.CRASHED
         exit = exit_record(report.exit, crashed=crashed, now=ws.now)
         learn_exit(ws, record, exit, console_end=report.console_end)
@@ -158,6 +190,7 @@ def restarted_by_node(
         pid=0,
         started_at=None,
         ended_at=None,
+        end_received_at=None,
         exit=None,
         start_failure=None,
         console_end=0,
@@ -181,39 +214,42 @@ def learn_exit(ws: Workspace, record: InstanceRecord, exit: ExitRecord, *, conso
         ws.put_instance(changed)
 
 
-def fold_crash(ws: Workspace, node: NodeId, report: CrashReport) -> Stray | None:
-    """Store a crash, once, and end its run, or begin the one its node starts in its place."""
+def fold_crash(ws: Workspace, node: NodeId, report: CrashReport, *, proven: bool = False) -> None:
+    """Store a crash, once, and end its run, or begin the one its node starts in its place.
+
+    Only of a run that the record names, or, `proven` by its ticket, of an earlier start that the node was given.
+    """
     record = ws.instance(report.instance_id)
+    known = (
+        record is not None
+        and record.group == report.group
+        and standing(record, node, report.incarnation) is Standing.KNOWN
+    )
+    if not known and not proven:
+        return
     incarnation = report.incarnation or (record.incarnation if record else 0)
     id = f"{report.instance_id}.{incarnation}"
-    if not report.instance_id or not report.group or ws.crash(id) is not None:
-        return None
+    if ws.crash(id) is not None:
+        return
     status = report.exit if report.HasField("exit") else published_exit(report.exit_code)
     exit = exit_record(status, crashed=True, crash_class=report.crash_class, now=ws.now)
-    ws.put_crash(
-        CrashRecord(
-            id=id,
-            instance=InstanceId(report.instance_id),
-            incarnation=Incarnation(incarnation),
-            group=GroupName(report.group),
-            node=node,
-            at=exit.ended_at,
-            exit=exit,
-            crash_class=exit.crash_class or report.crash_class[:63],
-            signature=report.signature[:_SIGNATURE],
-            uptime_ms=max(0, report.uptime_ms),
-            tail=tail_of(report),
-            tail_offset=min(report.log_tail_offset, 2**63 - 1),
-            restarted_as=report.restarted_as,
-        )
-    )
-    if record is not None and record.node == node:
+    _make_room(ws, node)
+    ws.put_crash(crash_record(report, id=id, incarnation=incarnation, node=node, exit=exit, now=ws.now))
+    if record is not None and known:
         kin = kinship(record, incarnation)
         if kin is Kinship.SAME:
             _end_by_crash(ws, record, report, exit)
         elif kin is Kinship.EARLIER:  # of a run that its node, when it connected, had restarted already
             _announce_crash(ws, record, incarnation, exit, restarted_as=report.restarted_as)
-    return None
+
+
+def _make_room(ws: Workspace, node: NodeId) -> None:
+    """For one crash more of this node, at the cost of its own oldest one."""
+    if ws.state.crashes.count_of(node) < CRASHES_OF_A_NODE:
+        return
+    oldest = next((id for id in ws.state.crashes.of_node(node) if ws.crash(id) is not None), None)
+    if oldest is not None:
+        ws.delete_crash(oldest)
 
 
 def _end_by_crash(ws: Workspace, record: InstanceRecord, report: CrashReport, exit: ExitRecord) -> None:

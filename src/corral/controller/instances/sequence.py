@@ -1,27 +1,48 @@
 """Numbers of starts, never used twice: reserved in blocks in the store, given out from memory.
 
-A leader that ends leaves the rest of its block unused; the next one begins behind it.
+A leader that ends leaves the rest of its block unused; the next one begins behind it. Nodes have no say
+in them: only a number that was given to a node, which its ticket proves, moves the counter on, and that
+is needed when a store was put back to an earlier state.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Final
 
+import msgspec
+
+from corral.controller.cluster_state import ClusterState
 from corral.controller.collections import SEQUENCES
-from corral.controller.ledger import Ledger
-from corral.domain.ids import RESTARTS_PER_START, Incarnation, first_incarnation
+from corral.controller.ledger import Actor, Ledger, Step, audit
+from corral.domain.ids import EPOCH_LEAP, Epoch, Incarnation, first_incarnation, start_number
 from corral.domain.instance_records import SequenceRecord
 from corral.store.port import Conflict, StoreUnavailable
 
 STARTS: Final = "starts"
 BLOCK: Final = 10_000
+RESTORE_LEAP: Final = 2**20
+"""Numbers left out when the epoch was raised, as it is after a restore: runs that began after the copy was
+made may still use those that come next, and not every node can prove it."""
+PLAUSIBLE: Final = 2**40
+"""More starts than any cluster decides: a thousand a second for a lifetime."""
+
+
+class Repair(msgspec.Struct, frozen=True, kw_only=True):
+    """What a repair of the counter does."""
+
+    before: int
+    highest_used: int
+    ignored: int
+    """Records with a number that no cluster reaches; they were made from what a node claimed."""
 
 
 class Incarnations:
     """Gives the incarnations of coming starts. `refill` before the first use, and now and then."""
 
-    def __init__(self, ledger: Ledger, *, block: int = BLOCK) -> None:
+    def __init__(self, ledger: Ledger, *, epoch: Epoch, block: int = BLOCK) -> None:
         self._ledger = ledger
+        self._epoch = epoch
         self._block = block
         self._next = 1
         self._end = 1
@@ -31,17 +52,18 @@ class Incarnations:
         return self._end - self._next < self._block // 2
 
     def take(self) -> Incarnation:
-        """The next one. `StoreUnavailable` when the store has not given out a new block for too long."""
+        """The next one. `StoreUnavailable` when the store has not given out a new block for too long;
+        CONFLICT when there is none left."""
         if self._next >= self._end:
             raise StoreUnavailable("it has not reserved more start numbers yet")
-        number = self._next
+        taken = first_incarnation(self._next)
         self._next += 1
-        return first_incarnation(number)
+        return taken
 
     async def step_over(self, incarnation: int) -> None:
-        """A node has a run with this number: begin behind it, unless we are there already. The store may
-        have been put back to an earlier state, so that a node knows numbers which we have yet to give."""
-        number = incarnation // RESTARTS_PER_START
+        """A start with this number was given to a node: begin behind it, unless we are there already. The
+        store may have been put back to an earlier state, so that numbers we have yet to give are in use."""
+        number = start_number(incarnation)
         if number >= self._next:
             await self._reserve(beyond=number)
 
@@ -51,17 +73,61 @@ class Incarnations:
             await self._reserve(beyond=0)
 
     async def _reserve(self, *, beyond: int) -> None:
-        sequences = self._ledger.state.sequences
         while True:
-            stored = sequences.find(STARTS)
-            used = max(stored.record.reserved if stored else 0, beyond)
-            record = SequenceRecord(reserved=used + self._block)
+            used = max(self._used(), beyond)
             try:
-                await self._ledger.commit(
-                    SEQUENCES.put(STARTS, record, expect=sequences.revision(STARTS)),
-                )
+                await self._ledger.commit(self._put(used))
             except Conflict:
                 continue
             if used >= self._next - 1:  # else a later block came while this one was being stored
                 self._next, self._end = used + 1, used + self._block + 1
             return
+
+    def _used(self) -> int:
+        stored = self._ledger.state.sequences.find(STARTS)
+        if stored is None:
+            return 0
+        raised = self._epoch - stored.record.epoch >= EPOCH_LEAP
+        return stored.record.reserved + (RESTORE_LEAP if raised else 0)
+
+    def _put(self, used: int) -> Step:
+        record = SequenceRecord(reserved=used + self._block, epoch=self._epoch)
+        return SEQUENCES.put(STARTS, record, expect=self._ledger.state.sequences.revision(STARTS))
+
+    async def repair(self, actor: Actor) -> Repair:
+        """Set the counter just above the highest number that a record uses, or that was given out lately:
+        whoever took one may not have stored it yet. Raises what `commit` raises."""
+        while True:
+            found = self._looked_over()
+            steps = self._put(found.highest_used), _audited(found, actor)
+            try:
+                await self._ledger.commit(*steps)
+            except Conflict:
+                continue
+            self._next, self._end = found.highest_used + 1, found.highest_used + self._block + 1
+            return found
+
+    def _looked_over(self) -> Repair:
+        stored = self._ledger.state.sequences.find(STARTS)
+        numbers = list(_used_numbers(self._ledger.state))
+        used = [number for number in (*numbers, self._next - 1) if number <= PLAUSIBLE]
+        return Repair(
+            before=stored.record.reserved if stored else 0,
+            highest_used=max(used, default=0),
+            ignored=sum(number > PLAUSIBLE for number in numbers),
+        )
+
+
+def _audited(repair: Repair, actor: Actor) -> Step:
+    after: dict[str, object] = {"highest_used": repair.highest_used, "ignored": repair.ignored}
+    return audit(actor, "cluster.repair_sequence", STARTS, before={"reserved": repair.before}, after=after)
+
+
+def _used_numbers(state: ClusterState) -> Iterator[int]:
+    for stored in state.instances:
+        yield start_number(stored.record.incarnation)
+    for crash in state.crashes:
+        yield start_number(crash.record.incarnation)
+    for ledger in state.node_ledgers:
+        for run in ledger.record.runs.values():
+            yield start_number(run.incarnation)

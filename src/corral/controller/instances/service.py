@@ -8,7 +8,8 @@ from collections.abc import Callable
 
 from corral.controller.instances.commands import Commands
 from corral.controller.instances.dispatch import Dispatcher, RunTokens
-from corral.controller.instances.sequence import Incarnations
+from corral.controller.instances.sequence import Incarnations, Repair
+from corral.controller.instances.tickets import StartTickets
 from corral.controller.instances.waiting import Waiters
 from corral.controller.instances.workspace import Workspace
 from corral.controller.ledger import Actor, Ledger
@@ -33,6 +34,7 @@ class InstanceService:
         clock: Clock,
         entropy: Entropy,
         tokens: RunTokens,
+        ticket_keys: Callable[[], tuple[bytes, ...]],
         api_url: str = "",
         resend_seconds: float = 5.0,
     ) -> None:
@@ -41,13 +43,15 @@ class InstanceService:
         self._clock = clock
         self._entropy = entropy
         self._waiters = Waiters(ledger.state)
-        self.numbers = Incarnations(ledger)
+        self.numbers = Incarnations(ledger, epoch=epoch)
         self.commands = Commands(ledger=ledger, sessions=sessions, entropy=entropy)
+        self.tickets = StartTickets(ticket_keys)
         self.dispatcher = Dispatcher(
             state=ledger.state,
             sessions=sessions,
             clock=clock,
             tokens=tokens,
+            tickets=self.tickets,
             api_url=api_url,
             resend_seconds=resend_seconds,
         )
@@ -79,6 +83,10 @@ class InstanceService:
     async def send_command(self, id: str, line: str, actor: Actor) -> None:
         """One line into an instance's input; see `Commands.send`."""
         await self.commands.send(id, line, actor)
+
+    async def repair_numbers(self, actor: Actor) -> Repair:
+        """Set the counter of starts by what the records use; see `Incarnations.repair`."""
+        return await self.numbers.repair(actor)
 
     async def settled(
         self, id: str, incarnation: int, wanted: Callable[[InstanceRecord], bool], timeout: float

@@ -51,6 +51,7 @@ def start_message(
     *,
     labels: Mapping[str, str],
     token: str,
+    ticket: str,
     api_url: str,
 ) -> ControllerMessage:
     """Everything the node needs; `plan` is what `stored` holds. The token is in no plan and no log."""
@@ -86,6 +87,7 @@ def start_message(
         plan_hash=record.plan_hash,
         decision_id=record.decision,
         api_url=api_url,
+        ticket=ticket,
         **_how_it_runs(record, plan),
     )
     return ControllerMessage(start_instance=order)

@@ -100,12 +100,17 @@ def start_run(ws: Workspace, group: GroupRecord, request: StartRequest) -> Insta
     found = place(group.spec, ws.nodes(), only=only, avoid=request.avoid, prefer=request.prefer)
     if isinstance(found, Refused):
         return found.at_home(request.id, home) if home else found
+    try:
+        incarnation = ws.next_incarnation()
+    except Rejected as error:  # the counter is at its end: no reason to lose what is folded besides
+        return Refused.without_number(error)
     decision = _decide(ws, group, request, resolved, found)
     record = InstanceRecord(
         id=request.id,
         group=GroupName(group.spec.name),
         node=NodeId(found.node),
-        incarnation=ws.next_incarnation(),
+        incarnation=incarnation,
+        serial=ws.ledger(found.node).serial + 1,
         state=InstanceState.SCHEDULED,
         wanted=Wanted.RUN,
         ports=found.ports,
@@ -208,8 +213,7 @@ def passed_over(found: Placement | Refused) -> list[Alternative]:
 
 
 def reserve(ws: Workspace, record: InstanceRecord, *, cpu: float) -> None:
-    """Take memory and ports of the record's node in its name."""
-    ledger = ws.ledger(record.node)
+    """Take memory and ports of the record's node in its name; the serial of its start is used up."""
     reservation = Reservation(
         instance=record.id,
         incarnation=record.incarnation,
@@ -217,18 +221,19 @@ def reserve(ws: Workspace, record: InstanceRecord, *, cpu: float) -> None:
         cpu=cpu,
         ports=record.ports,
     )
-    ws.put_ledger(msgspec.structs.replace(ledger, runs={**ledger.runs, record.id: reservation}))
+    ws.set_reservation(record.node, record.id, reservation)
+    ledger = ws.ledger(record.node)
+    if record.serial > ledger.serial:
+        ws.put_ledger(msgspec.structs.replace(ledger, serial=record.serial))
     if record.ports:
         ws.insist_on_neighbours(record.node)
 
 
 def release(ws: Workspace, record: InstanceRecord) -> None:
     """Give back what the run holds; harmless when it holds nothing."""
-    ledger = ws.ledger(record.node)
-    held = ledger.runs.get(record.id)
+    held = ws.ledger(record.node).runs.get(record.id)
     if held is not None and same_start(held.incarnation, record.incarnation):
-        runs = {id: run for id, run in ledger.runs.items() if id != record.id}
-        ws.put_ledger(msgspec.structs.replace(ledger, runs=runs))
+        ws.set_reservation(record.node, record.id, None)
 
 
 def refuse_ports(ws: Workspace, node: NodeId, ports: tuple[LeasedPort, ...]) -> None:

@@ -10,9 +10,11 @@ from typing import Final
 import msgspec
 
 from corral.domain.groups import PortProtocol
-from corral.domain.instance_records import ExitRecord, LeasedPort, Readiness
+from corral.domain.ids import GroupName, Incarnation, InstanceId, NodeId
+from corral.domain.instance_records import CrashRecord, ExitRecord, LeasedPort, Readiness
 from corral.domain.instance_states import InstanceState
 from corral.domain.module_nodes import ModuleChange, Overridden
+from corral.domain.node_times import told_time
 from corral.wire.v1 import instance_pb2 as wire
 
 _TEXT: Final = 1000
@@ -21,6 +23,8 @@ _PORTS: Final = 64
 _MAX_PORT: Final = 65_535
 _TAIL_LINES: Final = 500
 _TAIL_LINE: Final = 2000
+_SIGNATURE: Final = 500
+CRASH_BYTES: Final = 64 * 1024
 _MODULES: Final = 64
 _WORDS: Final = 100
 _WORD: Final = 300
@@ -74,7 +78,7 @@ class RunReport(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def report_of(
-    message: wire.InstanceStatusUpdate | wire.StartInstanceAck | wire.RunningInstance,
+    message: wire.InstanceStatusUpdate | wire.StartInstanceAck | wire.RunningInstance, now: dt.datetime
 ) -> RunReport | None:
     """None when the message names no instance or no state."""
     state = _STATES.get(message.state)
@@ -85,7 +89,7 @@ def report_of(
         incarnation=message.incarnation,
         state=state,
         pid=max(0, message.pid),
-        started_at=moment(message.started_at_ms),
+        started_at=told_time(message.started_at_ms, now),
         console_end=min(message.console_offset, 2**63 - 1),
         readiness=_READINESS.get(message.readiness),
         reason=getattr(message, "reason", "")[:_TEXT],
@@ -165,7 +169,7 @@ def exit_record(
         crash_class=(status.crash_class or crash_class)[:_NAME],
         rung=status.rung[:_NAME],
         summary=status.summary[:_TEXT],
-        ended_at=moment(status.ended_at_ms) or now,
+        ended_at=told_time(status.ended_at_ms, now) or now,
     )
 
 
@@ -195,8 +199,45 @@ def stage_name(stage: int) -> str:
     return wire.StartPreparationStage.Name(stage).removeprefix(_STAGE_PREFIX) if known else ""
 
 
-def tail_of(report: wire.CrashReport) -> tuple[str, ...]:
-    return tuple(line[:_TAIL_LINE] for line in report.log_tail[-_TAIL_LINES:])
+def crash_record(
+    report: wire.CrashReport,
+    *,
+    id: str,
+    incarnation: int,
+    node: NodeId,
+    exit: ExitRecord,
+    now: dt.datetime,
+) -> CrashRecord:
+    """What is kept of a crash: at most `CRASH_BYTES`, the last lines of its console rather than the first."""
+    record = CrashRecord(
+        id=id,
+        instance=InstanceId(report.instance_id),
+        incarnation=Incarnation(incarnation),
+        group=GroupName(report.group),
+        node=node,
+        at=exit.ended_at,
+        exit=exit,
+        crash_class=exit.crash_class or report.crash_class[:_NAME],
+        signature=report.signature[:_SIGNATURE],
+        uptime_ms=max(0, report.uptime_ms),
+        tail_offset=min(report.log_tail_offset, 2**63 - 1),
+        restarted_as=min(report.restarted_as, 2**63 - 1),
+        received_at=now,
+    )
+    room = CRASH_BYTES - len(msgspec.json.encode(record))
+    return msgspec.structs.replace(record, tail=_tail_of(report, room))
+
+
+def _tail_of(report: wire.CrashReport, room: int) -> tuple[str, ...]:
+    """The last lines, as many as there is room for."""
+    taken: list[str] = []
+    for line in reversed(report.log_tail[-_TAIL_LINES:]):
+        cut_line = line[:_TAIL_LINE]
+        room -= len(msgspec.json.encode(cut_line)) + 1
+        if room < 0:
+            break
+        taken.append(cut_line)
+    return tuple(reversed(taken))
 
 
 def cut(text: str) -> str:

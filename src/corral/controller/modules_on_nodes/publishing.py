@@ -13,13 +13,13 @@ from corral.domain.events import Draft, EventType
 from corral.domain.ids import NodeId
 from corral.domain.module_manifest import ModuleHost
 from corral.domain.module_records import PackageRecord
+from corral.domain.node_times import told_time
 from corral.errors import Rejected
 from corral.modules.event_names import check_published
 from corral.modules.event_publishing import DATA_BYTES, SUBJECT_MAX, encoded_data
 from corral.wire.v1.module_pb2 import EventPublish
 
 _TEXT: Final = 80
-_AHEAD: Final = dt.timedelta(minutes=5)
 _DECODER: Final = msgspec.json.Decoder(dict[str, Any])
 _log = structlog.get_logger("corral.controller.bridge")
 
@@ -49,7 +49,7 @@ def published(
         "node": node_id,
         "type": told.event_type,
         "subject": told.subject,
-        "published_at": _time(told.published_at_ms, now).isoformat(),
+        "published_at": (told_time(told.published_at_ms, now) or now).isoformat(),
         "data": data,
     }
     subject = f"{told.module_id}/{told.event_type}"
@@ -81,12 +81,3 @@ def _data(payload: bytes) -> dict[str, Any] | None:
     except (Rejected, ValueError, RecursionError):
         return None
     return data
-
-
-def _time(milliseconds: int, now: dt.datetime) -> dt.datetime:
-    """When it was told by the node's clock; now, when that clock is ahead or says nothing."""
-    try:
-        at = dt.datetime.fromtimestamp(milliseconds / 1000, dt.UTC)
-    except (OverflowError, ValueError, OSError):
-        return now
-    return at if milliseconds > 0 and at < now + _AHEAD else now

@@ -16,6 +16,7 @@ from corral.domain.events import Draft, EventType
 from corral.domain.ids import NodeId
 from corral.domain.module_nodes import NodeModuleState, next_wish, node_module_key
 from corral.domain.module_phases import ModuleIntent, ModulePhase
+from corral.domain.node_times import told_time
 from corral.errors import Code, Rejected
 from corral.wire.v1.module_pb2 import ModuleSetEntry, ModuleStateUpdate
 from corral.wire.v1.node_pb2 import Handshake
@@ -206,7 +207,7 @@ def _said(
         recover_asked_ms=asked,
         recover_done_ms=told.recover_ms if told.HasField("recover_ms") else asked,
         reload_done_ms=told.reload_ms if told.HasField("reload_ms") else None,
-        updated_at=_time(told.updated_at_ms, now),
+        updated_at=told_time(told.updated_at_ms, now) or now,
     )
 
 
@@ -253,11 +254,3 @@ def _writes(state: ClusterState, node_id: NodeId, rows: dict[str, NodeModuleStat
         elif (stored := state.module_node_states.find(key)) is not None:
             steps.append(MODULE_NODE_STATES.delete(key, expect=stored.revision))
     return steps
-
-
-def _time(milliseconds: int, now: dt.datetime) -> dt.datetime:
-    """A clock of a node may say anything."""
-    try:
-        return dt.datetime.fromtimestamp(milliseconds / 1000, dt.UTC) if milliseconds > 0 else now
-    except (OverflowError, OSError, ValueError):
-        return now

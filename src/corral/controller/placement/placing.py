@@ -66,6 +66,11 @@ class Refused(msgspec.Struct, frozen=True, kw_only=True):
         """What the group's document names is not there, or does not fit together."""
         return cls(code=error.code, summary=error.message, cause=error)
 
+    @classmethod
+    def without_number(cls, error: Rejected) -> Refused:
+        """There is no number left for another start."""
+        return cls(code=error.code, summary=f"{error.message}; {error.hint}", cause=error)
+
     def at_home(self, id: str, home: str) -> Refused:
         """The same, of an instance whose directory is on one node: the others do not matter."""
         own = tuple(each for each in self.refusals if each.node == home)

@@ -18,11 +18,14 @@ from corral.errors import Code, Rejected
 from corral.pki.names import Peer, PeerKind
 from corral.system.addresses import parse_host
 from corral.version import PROTOCOL_VERSION
+from corral.wire.handshake_portions import MOST_RUNNING
 from corral.wire.v1.link_pb2 import DaemonMessage
-from corral.wire.v1.node_pb2 import Handshake
+from corral.wire.v1.node_pb2 import Handshake, HandshakePortion
 
 _MAX_NAMES: Final = 64
 _MAX_TEXT: Final = 256
+MOST_RUNNING_OF_A_NODE: Final = 100_000
+_MOST_MODULES: Final = 1000
 
 
 def expect_handshake(frame: DaemonMessage) -> Handshake:
@@ -54,6 +57,30 @@ def _check_sizes(handshake: Handshake) -> None:
         names = getattr(handshake, field)
         if len(names) > _MAX_NAMES or any(len(name) > _MAX_TEXT for name in names):
             raise Rejected(Code.INVALID_FIELD, f"Handshake.{field} is too large", field=field)
+    check_running(handshake, before=0)
+    if len(handshake.modules) > _MOST_MODULES:
+        raise Rejected(
+            Code.INVALID_FIELD, f"Handshake.modules lists more than {_MOST_MODULES}", field="modules"
+        )
+
+
+def check_running(frame: Handshake | HandshakePortion, *, before: int) -> None:
+    """The list of one frame is short, and what the node lists in all is bounded."""
+    listed = len(frame.running_instances)
+    name = type(frame).__name__
+    if listed > MOST_RUNNING:
+        raise Rejected(
+            Code.INVALID_FIELD,
+            f"{name}.running_instances lists {listed}, a frame holds at most {MOST_RUNNING}",
+            hint="send the others in HandshakePortions; daemons of this version do",
+            field="running_instances",
+        )
+    if before + listed > MOST_RUNNING_OF_A_NODE:
+        raise Rejected(
+            Code.INVALID_FIELD,
+            f"{name}.running_instances: a node lists at most {MOST_RUNNING_OF_A_NODE}",
+            field="running_instances",
+        )
 
 
 def host_of(handshake: Handshake) -> HostIdentity:

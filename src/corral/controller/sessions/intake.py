@@ -18,17 +18,19 @@ import structlog
 
 from corral.controller.collections import SPOOLS, node_log
 from corral.controller.ledger import Ledger, Step
+from corral.controller.sessions.handshake import check_running
 from corral.controller.sessions.live import MODULE_REPORTS, ModuleTraffic
 from corral.controller.sessions.rate_limit import RateLimit
 from corral.controller.sessions.reporting import REPORTS, NodeReports, Reported
 from corral.domain.events import Draft, EventType
 from corral.domain.ids import NodeId, SessionId
+from corral.domain.node_times import told_time
 from corral.domain.records import LogRecord, SpoolPosition
-from corral.errors import Code, Retryable
+from corral.errors import Code, Rejected, Retryable
 from corral.store.port import Conflict, StoreUnavailable
 from corral.system.clock import Clock
 from corral.wire.v1.link_pb2 import DaemonMessage
-from corral.wire.v1.node_pb2 import DaemonLogRecord, ErrorReport, Handshake
+from corral.wire.v1.node_pb2 import DaemonLogRecord, ErrorReport, Handshake, HandshakePortion
 
 MAX_WAITING: Final = 8 * 512
 MAX_WAITING_BYTES: Final = 8 * 1024 * 1024
@@ -38,6 +40,7 @@ _PACED_BYTES: Final = MAX_WAITING_BYTES // 4
 REPORTS_PER_MINUTE: Final = 60
 _PER_COMMIT: Final = 500
 _RETRY_SECONDS: Final = 1.0
+_PORTIONS_SECONDS: Final = 60.0
 _LEVELS: Final = frozenset({"TRACE", "DEBUG", "INFO", "WARN", "ERROR"})
 _MAX_MESSAGE: Final = 16 * 1024
 _MAX_THROWABLE: Final = 64 * 1024
@@ -68,6 +71,10 @@ class Intake:
         self._node_id = node_id
         self._session_id = session_id
         self._hello = hello
+        self._listed = list(hello.running_instances)
+        self._all_listed = asyncio.Event()
+        if not hello.portions_follow:
+            self._all_listed.set()
         self._spool_id = hello.spool_id
         self._instances = reports
         self._modules = modules
@@ -105,8 +112,27 @@ class Intake:
             self._stored.clear()
             await self._stored.wait()
 
+    def list_more(self, portion: HandshakePortion) -> None:
+        """More of what the handshake lists; a CorralError ends the stream."""
+        if self._all_listed.is_set():
+            raise Rejected(Code.BAD_REQUEST, "a HandshakePortion came behind the last one")
+        check_running(portion, before=len(self._listed))
+        self._listed.extend(portion.running_instances)
+        if portion.last:
+            self._all_listed.set()
+
+    async def _listed_all(self) -> None:
+        try:
+            async with asyncio.timeout(_PORTIONS_SECONDS):
+                await self._all_listed.wait()
+        except TimeoutError:
+            raise Retryable(
+                Code.TIMEOUT, f"the last HandshakePortion did not come within {_PORTIONS_SECONDS:g} s"
+            ) from None
+
     async def run(self) -> None:
         """Store what arrives until cancelled. A store that is down delays it and loses nothing."""
+        await self._listed_all()
         await self._persist(self._open)
         while True:
             if not self._judged and self._is_caught_up():
@@ -152,15 +178,18 @@ class Intake:
 
     async def _open(self) -> None:
         """Take in what the node says is alive, before anything that it reports afterwards."""
-        await self._instances.before_opening(self._hello)
-        await self._commit(self._instances.fold_opening(self._node_id, self._hello))
+        async for reported in self._instances.opening(self._node_id, self._listed):
+            await self._commit(reported)
         self._instances.opened(self._node_id)
 
     async def _judge(self) -> None:
         """Everything the node knew at its handshake is stored: what it did not list is decided now."""
-        listed = self._modules.fold_judgement(self._node_id, self._hello)
-        await self._commit(self._instances.fold_judgement(self._node_id, self._hello), *listed)
+        async for reported in self._instances.judgement(self._node_id, self._listed):
+            await self._commit(reported)
+        await self._commit(Reported(), *self._modules.fold_judgement(self._node_id, self._hello))
         self._judged = True
+        self._listed.clear()
+        self._hello.ClearField("running_instances")
         self._instances.judged(self._node_id, self._session_id)
 
     async def _commit(self, reported: Reported, *more: Step) -> None:
@@ -221,13 +250,9 @@ def _unseen(batch: list[DaemonMessage], confirmed: int) -> list[DaemonMessage]:
 
 def log_record(record: DaemonLogRecord, now: dt.datetime) -> LogRecord:
     """A daemon's log record as we keep it: bounded, and with a time that exists."""
-    try:
-        at = dt.datetime.fromtimestamp(record.timestamp_ms / 1000, dt.UTC)
-    except (OverflowError, ValueError, OSError):
-        at = now
     fields = dict(list(record.mdc.items())[:_MAX_FIELDS])
     return LogRecord(
-        at=at,
+        at=told_time(record.timestamp_ms, now) or now,
         level=record.level if record.level in _LEVELS else "INFO",
         logger=record.logger[:_MAX_FIELD],
         thread=record.thread[:_MAX_FIELD],

@@ -37,6 +37,15 @@ MODULE_FRAMES: Final = MODULE_REPORTS | {
 }
 
 
+class StrayRun(msgspec.Struct, frozen=True, kw_only=True):
+    """A run that a node has and nothing proves to be one of this cluster's."""
+
+    instance: str
+    group: str
+    incarnation: int
+    reason: str
+
+
 class LiveNode(msgspec.Struct, frozen=True, kw_only=True):
     """The node's load as of its last status, and when it was last heard."""
 
@@ -50,6 +59,9 @@ class LiveNode(msgspec.Struct, frozen=True, kw_only=True):
     total_disk_mb: int = 0
     instance_count: int = 0
     used_ports: tuple[int, ...] = ()
+    stray_count: int = 0
+    strays: tuple[StrayRun, ...] = ()
+    """The first of them."""
 
 
 def loaded(live: LiveNode, status: NodeStatus) -> LiveNode:

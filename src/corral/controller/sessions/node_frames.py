@@ -103,11 +103,14 @@ class NodeFrames:
             self._stream.report(complaint, context="instances")
         elif message.WhichOneof("payload") == "instance_status":
             self._reports.heard(self._node_id, message.instance_status)
-        self._reports.order_answered(message)
+        self._reports.order_answered(self._node_id, message)
 
     # --- the stream itself ----------------------------------------------------------------------
     def _handshake_again(self, _: DaemonMessage) -> None:
         raise Rejected(Code.BAD_REQUEST, "a stream has one Handshake")
+
+    def _portion(self, message: DaemonMessage) -> None:
+        self._intake.list_more(message.handshake_portion)
 
     def _nested_batch(self, _: DaemonMessage) -> None:
         raise Rejected(Code.BAD_REQUEST, "a batch must not hold a batch")
@@ -169,6 +172,7 @@ def _momentary(message: DaemonMessage) -> bool:
 
 _HANDLERS: Final[dict[str, Callable[[NodeFrames, DaemonMessage], None]]] = {
     "handshake": NodeFrames._handshake_again,
+    "handshake_portion": NodeFrames._portion,
     "batch": NodeFrames._nested_batch,
     "pong": NodeFrames._pong,
     "node_status": NodeFrames._node_status,

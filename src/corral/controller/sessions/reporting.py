@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
 from typing import Any, Final, Protocol
 
 import msgspec
@@ -10,9 +10,8 @@ import msgspec
 from corral.controller.ledger import Step
 from corral.domain.ids import NodeId, SessionId
 from corral.errors import Code, Rejected
-from corral.wire.v1.instance_pb2 import InstanceStatusUpdate, SendCommandAck
+from corral.wire.v1.instance_pb2 import InstanceStatusUpdate, RunningInstance, SendCommandAck
 from corral.wire.v1.link_pb2 import DaemonMessage
-from corral.wire.v1.node_pb2 import Handshake
 
 REPORTS: Final = frozenset({"instance_status", "crash_report", "start_instance_ack", "stop_instance_ack"})
 """Messages about instances. All are taken in in order, whether or not the node keeps them on disk."""
@@ -40,22 +39,23 @@ class Reported(msgspec.Struct, frozen=True, kw_only=True):
 
     steps: tuple[Step, ...] = ()
     strays: tuple[Any, ...] = ()
+    refused: dict[str, int] = {}
+    """By kind, how many were about what is not the node's."""
 
 
 class NodeReports(Protocol):
     """Understands reports. The folds are pure: they look at the state and describe a change."""
 
-    async def before_opening(self, hello: Handshake) -> None:
-        """Make sure that no number the node uses is given out again. Raises what a commit raises."""
+    def opening(self, node_id: NodeId, listed: Sequence[RunningInstance]) -> AsyncIterator[Reported]:
+        """The runs that a connecting node lists as alive, in portions: each is committed before the next is
+        asked for. Begun anew after a conflict it changes what is not changed yet. Raises what a commit raises."""
 
-    def fold_opening(self, node_id: NodeId, hello: Handshake) -> Reported:
-        """The runs that a connecting node lists as alive."""
+    def judgement(self, node_id: NodeId, listed: Sequence[RunningInstance]) -> AsyncIterator[Reported]:
+        """In portions likewise: the node's spool is taken in as far as it reached at the handshake, so that what
+        it did not list is decided."""
 
     def fold(self, node_id: NodeId, messages: Sequence[DaemonMessage]) -> Reported:
         """Reports in the order in which they came; one that makes no sense changes nothing."""
-
-    def fold_judgement(self, node_id: NodeId, hello: Handshake) -> Reported:
-        """The node's spool is taken in as far as it reached at the handshake: decide what is missing."""
 
     def stored(self, node_id: NodeId, reported: Reported) -> None:
         """What was folded is committed now."""
@@ -69,7 +69,7 @@ class NodeReports(Protocol):
     def heard(self, node_id: NodeId, update: InstanceStatusUpdate) -> None:
         """What a report says about the moment alone: stage and players. Nothing of it is stored."""
 
-    def order_answered(self, message: DaemonMessage) -> None:
+    def order_answered(self, node_id: NodeId, message: DaemonMessage) -> None:
         """A node answered an order; what it said about the run is folded apart."""
 
     def command_answered(self, node_id: NodeId, ack: SendCommandAck) -> None: ...

@@ -27,6 +27,7 @@ from corral.wire.v1.node_pb2 import ErrorReport, NodeStatus, SetLogLevel, SpoolA
 
 _CERTIFICATE_CHECK_SECONDS: Final = 30.0
 """A wall clock may step."""
+_MOST_STRAYS: Final = 1000
 
 
 def bundle(messages: list[ControllerMessage]) -> ControllerMessage:
@@ -66,6 +67,7 @@ class Session:
         self._frames = NodeFrames(
             self, listeners, intake=self._intake, heartbeat=self.heartbeat, renewal=self._renewal
         )
+        self._strays: set[tuple[str, int]] = set()
         self.over = asyncio.Event()
         self._ended: asyncio.Future[CorralError] = asyncio.get_running_loop().create_future()
 
@@ -76,6 +78,14 @@ class Session:
         if self.outbox.overflowed:
             self.close(Retryable(Code.PEER_TOO_SLOW, f"node '{self.facts.node_id}' does not read its stream"))
         return accepted
+
+    def first_stop_of(self, id: str, incarnation: int) -> bool:
+        """Was the node not told yet in this session to end this stray? So many are, and then no more: it
+        may name as many as it likes."""
+        if (id, incarnation) in self._strays or len(self._strays) >= _MOST_STRAYS:
+            return False
+        self._strays.add((id, incarnation))
+        return True
 
     def set_log_level(self, level: str) -> None:
         if features.LOG_LEVEL in self.facts.features:

@@ -1,4 +1,4 @@
-"""The cluster as a whole: who leads, what it holds, and two things only an administrator does."""
+"""The cluster as a whole: who leads, what it holds, and what only an administrator does."""
 
 from __future__ import annotations
 
@@ -36,6 +36,15 @@ class EpochShape(msgspec.Struct, frozen=True, kw_only=True):
     epoch: int
 
 
+class SequenceShape(msgspec.Struct, frozen=True, kw_only=True):
+    """`before` is how far the counter had been moved, `highest_used` the highest number of a start that a
+    record has; `ignored` records have a number that no cluster reaches."""
+
+    before: int
+    highest_used: int
+    ignored: int
+
+
 class RequestCertificate(Body, frozen=True, kw_only=True):
     name: Name
     csr_pem: Annotated[str, msgspec.Meta(min_length=1, max_length=16384)]
@@ -66,6 +75,16 @@ async def raise_epoch(leading: Leading, call: Call[None, NoQuery]) -> Mutation:
         body=EpochShape(epoch=epoch),
         before={"epoch": before},
         after={"epoch": epoch},
+    )
+
+
+async def repair_sequence(leading: Leading, call: Call[None, NoQuery]) -> Mutation:
+    repair = await leading.instances.repair_numbers(call.caller.actor)
+    return Mutation(
+        action="cluster.repair_sequence",
+        subject=leading.state.identity.id,
+        steps=(),
+        body=SequenceShape(before=repair.before, highest_used=repair.highest_used, ignored=repair.ignored),
     )
 
 
@@ -102,6 +121,15 @@ ROUTES: Final[tuple[Route, ...]] = (
         response=EpochShape,
         handler=raise_epoch,
         ends_term=True,
+    ),
+    Act(
+        method="POST",
+        path="/api/v1/cluster/repair-sequence",
+        permission=Permission.CLUSTER_MANAGE,
+        summary="Set the counter of starts just above the highest number that a record uses",
+        response=SequenceShape,
+        handler=repair_sequence,
+        audited_within=True,
     ),
     Act(
         method="POST",

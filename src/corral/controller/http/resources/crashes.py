@@ -67,8 +67,9 @@ def crash_shape(record: CrashRecord) -> CrashShape:
 
 
 def _order(record: CrashRecord) -> str:
-    """A key that sorts by time; the id tells crashes of one moment apart."""
-    return f"{record.at.astimezone(dt.UTC).isoformat(timespec='microseconds')} {record.id}"
+    """A key that sorts by when we learned of it; the id tells crashes of one moment apart."""
+    at = record.received_at or record.at
+    return f"{at.astimezone(dt.UTC).isoformat(timespec='microseconds')} {record.id}"
 
 
 async def list_crashes(leading: Leading, call: Call[None, CrashQuery]) -> Page[CrashShape]:

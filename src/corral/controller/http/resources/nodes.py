@@ -18,6 +18,7 @@ from corral.controller.http.setting import Leading
 from corral.controller.modules_on_nodes.states import forget_node
 from corral.controller.mutations import Mutation
 from corral.controller.node_changes import NodeChange
+from corral.controller.sessions.live import StrayRun
 from corral.domain.instance_records import live as is_live
 from corral.domain.node_states import Admission, NodeState
 from corral.domain.permissions import Permission
@@ -55,6 +56,9 @@ class NodeShape(msgspec.Struct, frozen=True, kw_only=True):
     machine_id: str
     enrolled_at: dt.datetime
     log_level: str
+    stray_count: int
+    strays: list[StrayRun]
+    """The first of the runs that it has and nothing proves to be this cluster's; they are left alone."""
     revision: int
 
 
@@ -95,6 +99,8 @@ def node_shape(leading: Leading, stored: Stored[NodeRecord]) -> NodeShape:
         machine_id=record.machine_id,
         enrolled_at=record.enrolled_at,
         log_level=record.log_level,
+        stray_count=live.stray_count if live else 0,
+        strays=list(live.strays) if live else [],
         revision=stored.revision,
     )
 

@@ -1,0 +1,129 @@
+"""Handshakes that list a lot: in portions, nothing missing before the last, and no commit with too much in it."""
+
+from __future__ import annotations
+
+import asyncio
+import collections
+
+import pytest
+from pretend_node import S
+
+from corral.controller.instances.node_reports import PORTION
+from corral.controller.sessions.handshake import MOST_RUNNING_OF_A_NODE
+from corral.errors import Code, CorralError
+from corral.testing.scripted_peers import ScriptedDaemon
+from corral.testing.waiting import eventually
+from corral.wire.handshake_portions import MOST_RUNNING, portions_of
+from corral.wire.v1 import instance_pb2 as wire
+from corral.wire.v1.link_pb2 import DaemonMessage
+from corral.wire.v1.node_pb2 import Handshake, HandshakePortion
+
+
+def claimed(count: int, *, group: str = "lobby") -> list[wire.RunningInstance]:
+    return [
+        wire.RunningInstance(
+            instance_id=f"{group}-{number}",
+            group=group,
+            incarnation=(number + 10_000) * 1024,
+            state=S.INSTANCE_STATE_RUNNING,
+        )
+        for number in range(10, 10 + count)
+    ]
+
+
+@pytest.mark.trap("T66")
+async def test_sixty_thousand_claims_change_nothing_and_others_are_answered_meanwhile(fleet):
+    await fleet.begin()
+    honest = await fleet.node("n1")
+    await fleet.group(min=1)
+    await fleet.running(1)
+    rogue = await fleet.node("rogue", connect=False)
+    hello = Handshake(running_instances=claimed(60_000))
+    portions = portions_of(hello)
+    assert max(len(portion.running_instances) for portion in portions) <= MOST_RUNNING
+    before = fleet.state.instances.items()
+    answered = 0
+    async with ScriptedDaemon(rogue.identity, rogue.address) as daemon:
+        await daemon.greet(portions_follow=True)
+        for portion in portions:
+            await daemon.send(DaemonMessage(handshake_portion=portion))
+        while (live := fleet.term.sessions.live("rogue")) is None or not live.stray_count:
+            await fleet.controller.call("GET", "/api/v1/groups")
+            answered += 1
+        assert live.stray_count == 60_000
+    assert answered >= 3, "others were served while it was taken in"
+    assert fleet.state.instances.items() == before
+    assert fleet.reservations().keys() == {"lobby-1"}
+    assert honest.stops == []
+
+
+@pytest.mark.trap("T66")
+async def test_what_is_adopted_is_committed_in_portions_and_the_ledger_copied_once_each(fleet):
+    await fleet.begin()
+    node = await fleet.node("n1", connect=False)
+    count = 3 * PORTION + 1
+    runs = [fleet.ticketed(node, run, serial=7 + at) for at, run in enumerate(claimed(count))]
+    node.runs = {run.instance_id: run for run in runs}
+    await node.connect()
+    await eventually(lambda: len(fleet.alive()) == count)
+    commits = collections.Counter(stored.revision for stored in fleet.state.instances)
+    assert max(commits.values()) <= PORTION
+    assert len(fleet.reservations()) == count
+    ledger = fleet.state.node_ledgers.require("n1").record
+    assert ledger.serial == 6 + count, "the highest of them"
+
+
+async def test_nothing_is_missing_before_the_last_portion(fleet):
+    await fleet.begin()
+    node = await fleet.node("n1")
+    await fleet.group(min=2)
+    await fleet.running(2)
+    one, two = node.runs.values()
+    await node.drop()
+    await fleet.reaches(one.instance_id, "OFFLINE")
+    await node.connect(running_instances=[one], portions_follow=True)
+    await eventually(lambda: fleet.controller.node_state("n1") == "ONLINE")
+    await fleet.controller.call("GET", "/api/v1/groups")
+    assert {record.state for record in fleet.alive()} == {"OFFLINE"}
+    await node.tell(DaemonMessage(handshake_portion=HandshakePortion(running_instances=[two])))
+    await asyncio.sleep(0)
+    assert {record.state for record in fleet.alive()} == {"OFFLINE"}
+    await node.tell(DaemonMessage(handshake_portion=HandshakePortion(last=True)))
+    await fleet.running(2)
+    assert len(node.starts) == 2
+    assert len(await fleet.events("INSTANCE_CRASHED")) == 0
+
+
+@pytest.mark.parametrize(
+    "portions",
+    [
+        [HandshakePortion(running_instances=claimed(MOST_RUNNING + 1))],
+        [HandshakePortion(last=True), HandshakePortion(last=True)],
+        [HandshakePortion(running_instances=claimed(MOST_RUNNING))]
+        * (MOST_RUNNING_OF_A_NODE // MOST_RUNNING + 1),
+    ],
+    ids=["too many in one", "one behind the last", "too many in all"],
+)
+async def test_portions_are_bounded(fleet, portions):
+    await fleet.begin()
+    rogue = await fleet.node("rogue", connect=False)
+    async with ScriptedDaemon(rogue.identity, rogue.address) as daemon:
+        await daemon.greet(portions_follow=True)
+        for portion in portions:
+            await daemon.send(DaemonMessage(handshake_portion=portion))
+        with pytest.raises(CorralError) as caught:
+            while True:
+                await daemon.read()
+    assert caught.value.code in (Code.INVALID_FIELD, Code.BAD_REQUEST)
+
+
+def test_a_handshake_that_fits_stays_one_frame():
+    """So that a controller which knows no portions understands it."""
+    hello = Handshake(running_instances=claimed(MOST_RUNNING))
+    assert portions_of(hello) == []
+    assert len(hello.running_instances) == MOST_RUNNING
+    large = Handshake(running_instances=claimed(MOST_RUNNING + 1))
+    portions = portions_of(large)
+    assert large.portions_follow
+    assert [portion.last for portion in portions] == [False] * (len(portions) - 1) + [True]
+    assert sum(len(portion.running_instances) for portion in portions) == MOST_RUNNING + 1

@@ -1,0 +1,155 @@
+"""Tickets of starts: good for one node, one start, one group, one plan; and what they make of a handshake."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+from world import N1, TICKETS, World, spec
+
+from corral.controller.instances.forgetting import forgotten
+from corral.controller.instances.group_changes import create_group
+from corral.controller.instances.instance_changes import start_instance
+from corral.controller.instances.tickets import StartTickets
+from corral.domain.ids import NodeId
+from corral.domain.node_times import told_time
+from corral.system.config_schema import InstanceRetentionSection
+from corral.testing.start_tickets import ticketed
+from corral.wire.v1 import instance_pb2 as wire
+
+RUNNING = wire.INSTANCE_STATE_RUNNING
+
+
+@pytest.fixture
+def world() -> World:
+    world = World()
+    world.do(create_group, spec(ports={}, memory_mb=1))
+    world.do(start_instance, "lobby")
+    return world
+
+
+def facts(record, **changed):
+    held = {"node": record.node, "id": record.id, "group": record.group, "incarnation": record.incarnation}
+    return {**held, **changed}
+
+
+def run_of(record, **fields) -> wire.RunningInstance:
+    settings = {
+        "instance_id": record.id,
+        "group": record.group,
+        "incarnation": record.incarnation,
+        "plan_hash": record.plan_hash,
+        "state": RUNNING,
+        "ticket": TICKETS.of(record),
+    }
+    return wire.RunningInstance(**{**settings, **fields})
+
+
+def test_a_ticket_holds_for_every_run_of_its_start_and_for_nothing_else(world):
+    record = world.record("lobby-1")
+    ticket = TICKETS.of(record)
+    assert TICKETS.proven(ticket, **facts(record)).serial == record.serial == 1
+    assert TICKETS.proven(ticket, **facts(record, incarnation=record.incarnation + 1023)) is not None
+    for other in (
+        {"incarnation": record.incarnation + 1024},
+        {"node": "n2"},
+        {"id": "lobby-2"},
+        {"group": "world"},
+    ):
+        assert TICKETS.proven(ticket, **facts(record, **other)) is None
+    prefix, serial, plan, code = ticket.split(".")
+    for forged in (
+        f"{prefix}.{int(serial) + 1}.{plan}.{code}",
+        f"{prefix}.{serial}.{plan[:-1]}x.{code}",
+        f"{prefix}.{serial}.{plan}.{code[:-1]}",
+        f"cw1.{serial}.{plan}.{code}",
+        f"{prefix}.\u0663.{plan}.{code}",
+        "x" * 10_000,
+        "\ud800",
+        ".",
+        "",
+    ):
+        assert TICKETS.proven(forged, **facts(record)) is None
+    assert StartTickets(lambda: (b"x" * 32,)).proven(ticket, **facts(record)) is None
+
+
+def test_tickets_of_an_authority_that_retires_still_hold(world):
+    record = world.record("lobby-1")
+    later = StartTickets(lambda: (b"n" * 32, b"k" * 32))
+    assert later.proven(TICKETS.of(record), **facts(record)) is not None
+    assert later.of(record) != TICKETS.of(record)
+
+
+def test_serials_of_a_node_only_grow_and_outlive_its_runs(world):
+    for number in (2, 3):
+        assert world.do(start_instance, "lobby").serial == number
+    ledger = world.state.node_ledgers.require(N1).record
+    assert ledger.serial == 3
+    world.apply(forgotten(world.state, config=InstanceRetentionSection(), now=world.now, limit=100))
+    assert world.state.node_ledgers.require(N1).record.serial == 3
+
+
+def test_only_a_serial_above_the_stored_one_is_adopted(world):
+    for serial, adopted in ((1, False), (2, True)):
+        run = wire.RunningInstance(
+            instance_id=f"lobby-{10 + serial}",
+            group="lobby",
+            incarnation=serial * 10**6 * 1024,
+            state=RUNNING,
+        )
+        strays = world.open(N1, ticketed(TICKETS, run, node=N1, serial=serial))
+        assert (world.state.instances.find(run.instance_id) is not None) is adopted
+        assert [stray.stop for stray in strays] == ([] if adopted else [False])
+
+
+def test_another_plan_than_the_ticket_has_is_not_adopted(world):
+    run = wire.RunningInstance(
+        instance_id="lobby-9", group="lobby", incarnation=10**6 * 1024, state=RUNNING, plan_hash="a"
+    )
+    ticketed(TICKETS, run, node=N1, serial=50)
+    run.plan_hash = "b"
+    assert [stray.ours for stray in world.open(N1, run)] == [False]
+
+
+def test_a_known_run_needs_no_ticket(world):
+    """One of a daemon from before tickets, or of a published one."""
+    record = world.record("lobby-1")
+    assert world.open(N1, run_of(record, ticket="")) == []
+    assert world.record("lobby-1").state == "RUNNING"
+
+
+def test_a_copy_that_lost_is_told_to_end_and_decided_only_where_it_is_proven(world):
+    old = world.record("lobby-1")
+    newer = msgspec.structs.replace(old, incarnation=old.incarnation + 1024, node=NodeId("n2"))
+    world.do(lambda ws: ws.put_instance(newer))
+    for ticket, ours in (("", False), (TICKETS.of(old), True)):
+        [stray] = world.open(N1, run_of(old, ticket=ticket))
+        assert (stray.stop, stray.ours) == (True, ours)
+    assert world.record("lobby-1") == newer
+
+
+def test_a_ledger_is_copied_once_a_transaction_however_much_changes(world):
+    """Else to adopt n runs of a node costs n²."""
+    ws = world.workspace()
+    stored = ws.ledger(N1).runs
+    ws.set_reservation(N1, "a", stored["lobby-1"])
+    own = ws.ledger(N1).runs
+    mark = ws.mark()
+    for number in range(1000):
+        ws.set_reservation(N1, f"i-{number}", stored["lobby-1"])
+    assert ws.ledger(N1).runs is own
+    assert own is not stored
+    assert len(own) == 1002
+    ws.back_to(mark)
+    assert ws.ledger(N1).runs.keys() == {"a", "lobby-1"}
+    assert world.state.node_ledgers.require(N1).record.runs.keys() == {"lobby-1"}
+
+
+def test_times_of_nodes_are_held_against_our_clock(world):
+    now = world.now
+    milliseconds = int(now.timestamp() * 1000)
+    assert told_time(milliseconds - 5000, now).timestamp() == now.timestamp() - 5
+    assert told_time(milliseconds + 5000, now) == now
+    for future in (253_402_300_799_000, 2**62, 2**63 - 1):
+        assert told_time(future, now) == now
+    for none in (0, -1, -(2**62), 1):
+        assert told_time(none, now) is None
