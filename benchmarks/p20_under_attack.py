@@ -95,7 +95,10 @@ async def _controller(directory: pathlib.Path) -> AsyncIterator[tuple[Target, in
     data = directory / "c"
     async with ProcessCluster(directory) as processes:
         controller = processes.start(
-            *("controller", "--data", str(data), "--http", http, "--grpc", grpc, "--bootstrap", bootstrap)
+            *("controller", "--data", str(data), "--http", http, "--grpc", grpc, "--bootstrap", bootstrap),
+            environment={
+                "CORRAL_HTTP_LIMITS_STREAMS": "50"
+            },  # as it is by default; the measuring token is not held back
         )
         await controller.ready()
         admin = (data / "admin.token").read_text().strip()

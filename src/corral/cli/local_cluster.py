@@ -30,6 +30,10 @@ _JOIN_SECONDS: Final = 600
 _DEVELOPMENT: Final = {
     "CORRAL_INSTANCES_DEVELOPMENT": "true",
     "CORRAL_DOWNLOADS_ALLOW_PRIVATE": "true",
+    "CORRAL_HTTP_LIMITS_REQUESTS_PER_SECOND": "0",
+    "CORRAL_HTTP_LIMITS_STREAMS": "0",
+    "CORRAL_HTTP_LIMITS_TICKETS": "0",
+    "CORRAL_HTTP_LIMITS_UPLOADS": "0",
 }
 _WILDCARDS: Final = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - not bound here, replaced
 

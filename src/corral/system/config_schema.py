@@ -40,6 +40,17 @@ class HttpLimitsSection(Section, frozen=True, kw_only=True):
     body_pause_seconds: Annotated[
         kind.Seconds, _says("How long a body may pause that comes with less than 1 KiB a second.")
     ] = 5
+    requests_per_second: Annotated[
+        kind.Limit, _says("Requests of one token, once its burst is used up; 0: no limit.")
+    ] = 50
+    burst: Annotated[kind.Count, _says("Requests of one token at once.")] = 200
+    streams: Annotated[
+        kind.Limit, _says("Streams, sockets, downloads and waits that one token has open; 0: no limit.")
+    ] = 50
+    all_streams: Annotated[kind.Count, _says("The same, of all tokens.")] = 2000
+    tickets: Annotated[kind.Limit, _says("Tickets of one token that are not used yet; 0: no limit.")] = 20
+    uploads: Annotated[kind.Limit, _says("Uploads that one token sends at once; 0: no limit.")] = 5
+    all_uploads: Annotated[kind.Count, _says("The same, of all tokens.")] = 200
 
 
 class HttpSection(Section, frozen=True, kw_only=True):

@@ -38,6 +38,7 @@ FAST: Final = {
     "reconcile.offline_after_seconds": 1,
     "reconcile.resend_seconds": 1,
     "shutdown.budget_seconds": 5,
+    **{f"http.limits.{name}": 0 for name in ("requests_per_second", "streams", "tickets", "uploads")},
 }
 FAST_DAEMON: Final = {
     "link.reconnect_max_seconds": 0.2,

@@ -26,6 +26,10 @@ from corral.testing.survivors import now_in_ticks
 _START_SECONDS: Final = 30.0
 _STOP_SECONDS: Final = 20.0
 _DAEMON: Final = {"CORRAL_INSTANCES_DEVELOPMENT": "true", "CORRAL_INSTANCES_CGROUPS": "none"}
+_CONTROLLER: Final = {
+    f"CORRAL_HTTP_LIMITS_{name}": "0" for name in ("REQUESTS_PER_SECOND", "STREAMS", "TICKETS", "UPLOADS")
+}
+"""One token does everything in tests."""
 
 
 class ServiceProcess:
@@ -153,7 +157,8 @@ class ProcessCluster:
     ) -> ServiceProcess:
         """Start `corral …`; `python` may be the interpreter of another version's environment."""
         # another version may not know these settings, and refuses what it does not know
-        known = _DAEMON if arguments[:1] == ("daemon",) and python == sys.executable else {}
+        by_role = {"daemon": _DAEMON, "controller": _CONTROLLER}
+        known = by_role.get(arguments[0], {}) if python == sys.executable else {}
         log = self._directory / f"process-{len(self._processes) + 1}.log"
         process = ServiceProcess(
             list(arguments),

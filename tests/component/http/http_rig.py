@@ -63,7 +63,7 @@ TOKEN_LIFE = dt.timedelta(minutes=5)
 
 
 MODULES = ModulesSection(max_archive_bytes=2 * 1024 * 1024)
-NO_LIMITS = HttpLimitsSection()
+NO_LIMITS = HttpLimitsSection(requests_per_second=0, streams=0, tickets=0, uploads=0)
 SMALL = TemplatesSection(max_bytes=4 * 1024 * 1024, max_files=200, keep_versions=5)
 
 
@@ -341,7 +341,6 @@ async def http_rig(
     modules: ModulesSection = MODULES,
     upload_idle_seconds: float = 30.0,
     scrape_networks: Sequence[str] = (),
-    max_streams: int = 2000,
     ping_seconds: float = 20.0,
     limits: HttpLimitsSection = NO_LIMITS,
     routes: Sequence[Route] = ROUTES,
@@ -394,7 +393,6 @@ async def http_rig(
             distribution=rig.distribution,
             workload=rig.workload,
             modules=rig.modules,
-            max_streams=max_streams,
         )
         api = Api(setting=rig.setting, gate=rig.gate, routes=routes)
         rig.server = HttpServer(

@@ -164,9 +164,9 @@ async def test_an_upload_that_breaks_off_leaves_the_template_as_it_was(
     body = tar_gz({"big": os.urandom(500_000)})
     async with raw_call(rig, "PUT", BASE, Content_Length=str(len(body))) as call:
         await call.send(body[:250_000])
-        await eventually(lambda: len(rig.leading.streams) == 1)
+        await eventually(lambda: len(rig.leading.uploads) == 1)
         call.drop()
-    await eventually(lambda: len(rig.leading.streams) == 0)
+    await eventually(lambda: len(rig.leading.uploads) == 0)
     assert (await client.get(BASE)).json()["hash"] == before["hash"]
     assert [path for path in (rig.data / "uploads").rglob("*") if path.is_file()] == []
 
@@ -271,7 +271,7 @@ async def test_a_change_that_comes_in_between_refuses_who_insisted_on_a_revision
     body = tar_gz({"b": os.urandom(1000)})
     async with raw_call(rig, "PUT", BASE, Content_Length=str(len(body)), If_Match=tag) as call:
         await call.send(body[:500])
-        await eventually(lambda: len(rig.leading.streams) == 1)
+        await eventually(lambda: len(rig.leading.uploads) == 1)
         await rig.template(files={"other": b"x"})
         await call.send(body[500:])
         status, _, answer = await call.answer()

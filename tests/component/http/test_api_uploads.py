@@ -21,7 +21,7 @@ from corral.controller.http.uploading import Incoming
 from corral.controller.mutations import Mutation
 from corral.domain.permissions import Permission, Role
 from corral.errors import Rejected
-from corral.system.config_schema import TemplatesSection
+from corral.system.config_schema import HttpLimitsSection, TemplatesSection
 from corral.system.entropy import SystemEntropy
 from corral.testing.failing_store import Failure
 from corral.testing.waiting import eventually
@@ -79,9 +79,9 @@ async def test_a_body_that_does_not_say_its_length_is_cut_off_at_the_limit(rig: 
 async def test_a_caller_that_hangs_up_in_the_middle_leaves_nothing(rig: Rig) -> None:
     async with raw_call(rig, "PUT", f"{JAR}?name=x", Content_Length="100000") as call:
         await call.send(b"x" * 50_000)
-        await eventually(lambda: len(rig.leading.streams) == 1)
+        await eventually(lambda: len(rig.leading.uploads) == 1)
         call.drop()
-    await eventually(lambda: len(rig.leading.streams) == 0)
+    await eventually(lambda: len(rig.leading.uploads) == 0)
     assert await stored(rig) == []
     assert len(rig.state.catalog) == 0
     assert await rig.audits("catalog.put") == []
@@ -190,7 +190,7 @@ async def test_a_token_that_is_revoked_ends_its_upload_at_once(rig: Rig) -> None
     id, operator = await rig.token(Role.OPERATOR)
     async with raw_call(rig, "PUT", f"{JAR}?name=x", token=operator, Content_Length="1000") as call:
         await call.send(b"x" * 500)
-        await eventually(lambda: len(rig.leading.streams) == 1)
+        await eventually(lambda: len(rig.leading.uploads) == 1)
         async with rig.client() as client:
             await client.delete(f"/api/v1/tokens/{id}")
         async with asyncio.timeout(1.0):
@@ -203,8 +203,8 @@ async def test_a_token_that_is_revoked_ends_its_upload_at_once(rig: Rig) -> None
 async def test_the_end_of_a_term_ends_an_upload(rig: Rig) -> None:
     async with raw_call(rig, "PUT", f"{JAR}?name=x", Content_Length="1000") as call:
         await call.send(b"x" * 500)
-        await eventually(lambda: len(rig.leading.streams) == 1)
-        rig.leading.streams.close_all("this controller no longer leads")
+        await eventually(lambda: len(rig.leading.uploads) == 1)
+        rig.leading.uploads.close_all("this controller no longer leads")
         status, headers, body = await call.answer()
     assert (status, body["error"]["code"]) == (503, "NOT_LEADER")
     assert headers["retry-after"] == "1"
@@ -272,12 +272,12 @@ async def test_uploads_side_by_side_all_arrive(data: pathlib.Path) -> None:
 
 async def test_too_many_uploads_at_once_are_told_to_come_later(data: pathlib.Path) -> None:
     async with (
-        http_rig(data, max_streams=1) as rig,
+        http_rig(data, limits=HttpLimitsSection(all_uploads=1)) as rig,
         raw_call(rig, "PUT", f"{JAR}?name=x", Content_Length="10") as call,
         rig.client() as client,
     ):
         await call.send(b"x")
-        await eventually(lambda: len(rig.leading.streams) == 1)
+        await eventually(lambda: len(rig.leading.uploads) == 1)
         assert error(await client.put(JAR, params=NAMED, content=b"y")) == (429, "RATE_LIMITED")
         await call.send(b"x" * 9)
         assert (await call.answer())[0] == 201

@@ -23,6 +23,7 @@ from corral.domain.ids import NodeId
 from corral.domain.instance_records import InstanceRecord
 from corral.domain.instance_states import InstanceState
 from corral.domain.permissions import Role
+from corral.system.config_schema import HttpLimitsSection
 from corral.testing.waiting import eventually
 
 MIB = 1024 * 1024
@@ -353,7 +354,7 @@ async def test_a_message_that_is_too_long_ends_the_socket_and_nothing_else(
 
 
 async def test_sockets_end_when_the_term_is_over_and_count_as_streams(data: pathlib.Path) -> None:
-    async with http_rig(data, max_streams=1) as rig:
+    async with http_rig(data, limits=HttpLimitsSection(all_streams=1)) as rig:
         _, _, path = await talking(rig)
         async with socket_to(rig, path) as ws:
             await eventually(lambda: len(rig.leading.streams) == 1)

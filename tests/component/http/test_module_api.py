@@ -398,7 +398,7 @@ async def test_a_caller_that_hangs_up_in_the_middle_leaves_nothing(rig: Rig) -> 
         await eventually(lambda: len(left(rig)) == 1)
         call.drop()
     await eventually(lambda: left(rig) == [])
-    await eventually(lambda: len(rig.leading.streams) == 0)
+    await eventually(lambda: len(rig.leading.uploads) == 0)
 
 
 async def test_a_caller_that_stops_sending_is_given_up(data: pathlib.Path) -> None:

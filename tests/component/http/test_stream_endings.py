@@ -12,6 +12,7 @@ from http_rig import DEADLINE, Rig, http_rig
 from sse_client import SseClient, following, stalled
 
 from corral.domain.permissions import Role
+from corral.system.config_schema import HttpLimitsSection
 from corral.testing.waiting import eventually
 
 MIB = 1024 * 1024
@@ -118,7 +119,11 @@ async def test_a_client_that_goes_is_noticed_without_any_event(client: httpx.Asy
 
 
 async def test_more_streams_than_the_limit_are_refused(data: pathlib.Path) -> None:
-    async with http_rig(data, max_streams=1) as rig, rig.client() as client, following(client):
+    async with (
+        http_rig(data, limits=HttpLimitsSection(all_streams=1)) as rig,
+        rig.client() as client,
+        following(client),
+    ):
         answer = await client.get("/api/v1/events/stream")
         assert (answer.status_code, answer.json()["error"]["code"]) == (429, "RATE_LIMITED")
         assert "retry-after" in answer.headers

@@ -30,6 +30,7 @@ from corral.domain.records import IdempotencyRecord
 from corral.errors import Code, Rejected, Retryable
 from corral.store.port import Conflict
 
+_NOT_AWAITED: Final = "the change was made, and its end is no longer waited for"
 _ATTEMPTS: Final = 20
 _REMEMBERED: Final = 100
 _AT_ONCE: Final = contextlib.nullcontext()
@@ -99,11 +100,14 @@ class Mutator:
         guard: Guard | None,
         match: Match | None,
     ) -> Answer:
-        body, answered = await self._attempts(route, leading, call, describe, guard=guard, match=match)
-        if route.settle is not None:
-            settled = await route.settle(leading, call, body)
-            answered = shaped(settled, status=answered.status, headers=_kept(answered))
-        return answered
+        if route.settle is None or getattr(call.query, "wait", None) is None:
+            return (await self._attempts(route, leading, call, describe, guard=guard, match=match))[1]
+        # A wait is one of the token's streams; whether it may have one is known before anything is changed.
+        with leading.streams.opened(call.caller.token) as stream:
+            body, answered = await self._attempts(route, leading, call, describe, guard=guard, match=match)
+            settling = route.settle(leading, call, body)
+            settled = await leading.streams.within(stream, settling, otherwise=_NOT_AWAITED)
+        return shaped(settled, status=answered.status, headers=_kept(answered))
 
     async def _attempts(
         self,

@@ -1,18 +1,22 @@
-"""The streams that are open now, and the reasons to end one: its token is revoked or expires, the
-term is over, the process ends."""
+"""What callers have open now (streams, sockets, downloads and waits in one pool, uploads in another), how much of it a
+token may have, and the reasons to end one: its token is revoked or expires, the term is over, the process ends."""
 
 from __future__ import annotations
 
 import asyncio
+import collections
 import contextlib
-from collections.abc import Iterator
-from typing import Final
+from collections.abc import Awaitable, Iterator
+from typing import Any, Final, TypeVar
 
 from corral.controller.cluster_state import Mirror
 from corral.domain.events import Cursor, Event
+from corral.domain.ids import TokenId
 from corral.domain.records import ApiTokenRecord
-from corral.errors import Code, Retryable
+from corral.errors import Code, CorralError, Rejected, Retryable
 from corral.system.clock import Clock
+
+T = TypeVar("T")
 
 _LONGEST_TIMER_SECONDS: Final = 30.0
 """Expiry is wall time and wall time may step: a timer looks again after this long at the latest."""
@@ -46,32 +50,49 @@ class OpenStream:
 
 
 class OpenStreams:
-    """All open streams of a term, bounded in number."""
+    """A pool, bounded in all and for each token: one that takes all it can get leaves the others theirs."""
 
-    def __init__(self, *, clock: Clock, tokens: Mirror[ApiTokenRecord], limit: int) -> None:
+    def __init__(
+        self, *, what: str, clock: Clock, tokens: Mirror[ApiTokenRecord], limit: int, per_token: int
+    ) -> None:
+        self._what = what
         self._clock = clock
         self._tokens = tokens
         self._limit = limit
+        self._per_token = per_token
         self._open: set[OpenStream] = set()
+        self._counts: collections.Counter[TokenId] = collections.Counter()
         self._over: str | None = None
 
     def __len__(self) -> int:
         return len(self._open)
 
-    @contextlib.contextmanager
-    def opened(self, token: ApiTokenRecord) -> Iterator[OpenStream]:
-        """Register a stream for as long as it lasts. RATE_LIMITED when too many are open."""
+    def _admit(self, token: ApiTokenRecord) -> None:
         if self._over is not None:
             raise Retryable(Code.SHUTTING_DOWN, self._over, hint="ask the leader", retry_after=1.0)
+        own = self._counts[token.id]
+        if self._per_token and own >= self._per_token:
+            raise Retryable(
+                Code.RATE_LIMITED,
+                f"the token has {own} {self._what} open already",
+                hint="close some, use another token, or try again later",
+                retry_after=5.0,
+            )
         if len(self._open) >= self._limit:
             raise Retryable(
                 Code.RATE_LIMITED,
-                f"{self._limit} streams are open already",
+                f"{self._limit} {self._what} are open already",
                 hint="close some, or try again later",
                 retry_after=5.0,
             )
+
+    @contextlib.contextmanager
+    def opened(self, token: ApiTokenRecord) -> Iterator[OpenStream]:
+        """Register one for as long as it lasts. RATE_LIMITED when too many are open."""
+        self._admit(token)
         stream = OpenStream(token)
         self._open.add(stream)
+        self._counts[token.id] += 1
         stream.watch_expiry(self._clock)
         if self._tokens.find(token.id) is None:
             stream.close("the token was revoked")  # between the check of the token and now
@@ -80,6 +101,29 @@ class OpenStreams:
         finally:
             stream.forget_expiry()
             self._open.discard(stream)
+            self._counts[token.id] -= 1
+            if not self._counts[token.id]:
+                del self._counts[token.id]
+
+    async def within(self, stream: OpenStream, work: Awaitable[T], *, otherwise: str) -> T:
+        """What `work` yields, unless the caller's token or this term ends before it does; `otherwise` says what
+        that means for what was asked."""
+        working = asyncio.ensure_future(work)
+        ends: set[asyncio.Future[Any]] = {working, stream.closing}
+        try:
+            await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+            if working.done():
+                return working.result()
+            raise self._ended(stream, otherwise)
+        finally:
+            working.cancel()
+            await asyncio.gather(working, return_exceptions=True)
+
+    def _ended(self, stream: OpenStream, otherwise: str) -> CorralError:
+        told = f"{otherwise}: {stream.closing.result()}"
+        if self._tokens.find(stream.token.id) is None:
+            return Rejected(Code.UNAUTHENTICATED, told, hint="log in again")
+        return Retryable(Code.NOT_LEADER, told, hint="ask again", retry_after=1.0)
 
     async def on_token_revoked(self, event: Event) -> None:
         for stream in list(self._open):

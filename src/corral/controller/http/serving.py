@@ -43,7 +43,7 @@ from corral.controller.http.route_table import (
 from corral.controller.http.setting import Gate, Leading, Setting
 from corral.controller.http.sockets import serve_socket, ticket_of
 from corral.controller.http.streaming import serve_download, serve_stream
-from corral.controller.http.uploading import Incoming, take_in, within
+from corral.controller.http.uploading import NOTHING_STORED, Incoming, take_in
 from corral.domain.permissions import Permission
 from corral.domain.sensitive_fields import redacted, sees_all
 from corral.errors import Bug, Code, Rejected, Retryable
@@ -102,10 +102,15 @@ class Served:
 
     def _caller(self, leading: Leading, request: Request, *, ticket: str | None) -> Caller:
         now = self._setting.clock.now()
-        if ticket is not None:
-            caller = redeem(leading, request, ticket, now=now)
-        else:
-            caller = authenticate(leading, request, now=now)
+        try:
+            if ticket is not None:
+                caller = redeem(leading, request, ticket, now=now)
+            else:
+                caller = authenticate(leading, request, now=now)
+        except Rejected:
+            leading.rates.stranger(request.address)
+            raise
+        leading.rates.admit(caller.token.id)
         assert isinstance(self._route.permission, Permission), "only probes are public"
         authorise(caller, self._route.permission)
         return caller
@@ -178,7 +183,7 @@ class Served:
         limit = route.limit(leading)
         request.refuse_declared(limit)
         incoming = Incoming(request, limit=limit, pace=self._setting.upload_pace(), digested=keyed)
-        with leading.streams.opened(call.caller.token) as stream:
+        with leading.uploads.opened(call.caller.token) as stream:
             describe = await take_in(route, leading, call, incoming=incoming, stream=stream)
         guard = _guard(request, call, incoming.digest)
         return await self._mutator.commit_upload(route, leading, call, describe, guard=guard, match=match)
@@ -205,8 +210,9 @@ class Served:
                 limit=limit,
                 small=route.small,
             )
-            with leading.streams.opened(call.caller.token) as stream:
-                form = await within(leading, stream, stack.enter_async_context(receiving))
+            with leading.uploads.opened(call.caller.token) as stream:
+                entering = stack.enter_async_context(receiving)
+                form = await leading.uploads.within(stream, entering, otherwise=NOTHING_STORED)
             guard = _guard(request, call, form.digest)
             return await self._mutator.act_on_form(route, leading, call, form, guard=guard)
 
@@ -220,11 +226,11 @@ class Served:
     async def _stream(
         self, route: Stream, leading: Leading, call: Call[Any, Any], request: Request, send: Send
     ) -> None:
-        pump = await route.handler(leading, call)
         with (
             leading.streams.opened(call.caller.token) as stream,
             self._setting.metrics.streams(route.path).track_inprogress(),
         ):
+            pump = await route.handler(leading, call)
             await serve_stream(
                 request=request,
                 send=send,
@@ -247,11 +253,11 @@ class Served:
                 f"{route.path} " + ("is no WebSocket" if request.is_socket else "speaks WebSocket only"),
                 hint="see GET /api/v1/openapi.json",
             )
-        served = await route.handler(leading, call)
         with (
             leading.streams.opened(call.caller.token) as stream,
             self._setting.metrics.streams(route.path).track_inprogress(),
         ):
+            served = await route.handler(leading, call)
             if isinstance(served, Content):
                 headers = ((b"x-request-id", request.id),)
                 await serve_download(

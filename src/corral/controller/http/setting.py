@@ -21,6 +21,7 @@ from corral.controller.http.log_sources import LogRing
 from corral.controller.http.metrics import HttpMetrics
 from corral.controller.http.open_streams import OpenStreams
 from corral.controller.http.request import BodyPace
+from corral.controller.http.request_rates import RequestRates
 from corral.controller.http.tickets import Tickets
 from corral.controller.http.turns import Turns
 from corral.controller.instances.sequence import Repair
@@ -197,7 +198,6 @@ class Leading:
         distribution: Distribution,
         workload: Workloads,
         modules: Modules,
-        max_streams: int = 2000,
     ) -> None:
         self.setting = setting
         self.state = state
@@ -216,18 +216,28 @@ class Leading:
         self.modules = modules
         self.edits = Turns()
         """Edits of one template come one after the other: each is made from the files of the one before."""
-        self.tickets = Tickets(clock=setting.clock, entropy=setting.entropy)
-        self.streams = OpenStreams(clock=setting.clock, tokens=state.tokens, limit=max_streams)
-        hub.subscribe(
-            name="http-streams",
-            types=frozenset({EventType.TOKEN_REVOKED}),
-            on_event=self.streams.on_token_revoked,
-            on_resync=self.streams.on_resync,
+        limits = setting.limits
+        self.tickets = Tickets(clock=setting.clock, entropy=setting.entropy, per_token=limits.tickets)
+        self.streams = self._pool("streams", limit=limits.all_streams, per_token=limits.streams)
+        self.uploads = self._pool("uploads", limit=limits.all_uploads, per_token=limits.uploads)
+        self.rates = RequestRates(limits, clock=setting.clock)
+
+    def _pool(self, what: str, *, limit: int, per_token: int) -> OpenStreams:
+        pool = OpenStreams(
+            what=what, clock=self.setting.clock, tokens=self.state.tokens, limit=limit, per_token=per_token
         )
+        self.hub.subscribe(
+            name=f"http-{what}",
+            types=frozenset({EventType.TOKEN_REVOKED}),
+            on_event=pool.on_token_revoked,
+            on_resync=pool.on_resync,
+        )
+        return pool
 
     async def close(self) -> None:
         """End every stream and the hub; later calls find no leader. Idempotent."""
-        self.streams.close_all("this controller no longer leads")
+        for pool in (self.streams, self.uploads):
+            pool.close_all("this controller no longer leads")
         self.consoles.close()
         await self.hub.close()
 

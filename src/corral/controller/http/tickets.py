@@ -7,6 +7,7 @@ that asked for it: it never grants more, and dies with it.
 from __future__ import annotations
 
 import base64
+import collections
 import datetime as dt
 import hashlib
 from typing import Final
@@ -30,25 +31,33 @@ class _Ticket(msgspec.Struct, frozen=True):
 class Tickets:
     """Open tickets by the digest of their text."""
 
-    def __init__(self, *, clock: Clock, entropy: Entropy) -> None:
+    def __init__(self, *, clock: Clock, entropy: Entropy, per_token: int) -> None:
         self._clock = clock
         self._entropy = entropy
+        self._per_token = per_token
         self._open: dict[str, _Ticket] = {}
+        """In the order in which they lapse."""
+        self._counts: collections.Counter[TokenId] = collections.Counter()
 
     def issue(self, token_id: TokenId) -> tuple[str, dt.datetime]:
         """A new ticket's text and when it lapses. RATE_LIMITED when too many are open."""
         self._drop_lapsed()
-        if len(self._open) >= _MAX_TICKETS:
+        own = self._counts[token_id]
+        if len(self._open) >= _MAX_TICKETS or (self._per_token and own >= self._per_token):
             raise Retryable(
-                Code.RATE_LIMITED, "too many tickets are open", hint="try again", retry_after=LIFE_SECONDS
+                Code.RATE_LIMITED,
+                f"the token has {own} tickets that are not used, and there are {len(self._open)} in all",
+                hint="use them, or try again when they have lapsed",
+                retry_after=LIFE_SECONDS,
             )
         text = base64.urlsafe_b64encode(self._entropy.secret(32)).decode().rstrip("=")
+        self._counts[token_id] += 1
         self._open[_digest(text)] = _Ticket(token_id, self._clock.monotonic() + LIFE_SECONDS)
         return text, self._clock.now() + dt.timedelta(seconds=LIFE_SECONDS)
 
     def redeem(self, text: str) -> TokenId:
         """The token behind a ticket, once."""
-        ticket = self._open.pop(_digest(text), None)
+        ticket = self._drop(_digest(text))
         if ticket is None or ticket.deadline <= self._clock.monotonic():
             raise Rejected(
                 Code.UNAUTHENTICATED,
@@ -57,10 +66,21 @@ class Tickets:
             )
         return ticket.token_id
 
+    def _drop(self, digest: str) -> _Ticket | None:
+        ticket = self._open.pop(digest, None)
+        if ticket is not None:
+            self._counts[ticket.token_id] -= 1
+            if not self._counts[ticket.token_id]:
+                del self._counts[ticket.token_id]
+        return ticket
+
     def _drop_lapsed(self) -> None:
         now = self._clock.monotonic()
-        for key in [key for key, ticket in self._open.items() if ticket.deadline <= now]:
-            del self._open[key]
+        while self._open:
+            oldest = next(iter(self._open))
+            if self._open[oldest].deadline > now:
+                return
+            self._drop(oldest)
 
 
 def _digest(text: str) -> str:

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import hashlib
-from collections.abc import AsyncGenerator, Awaitable
-from typing import Any, TypeVar
+from collections.abc import AsyncGenerator
+from typing import Any, Final
 
 from corral.controller.http.call import Call
 from corral.controller.http.open_streams import OpenStream
 from corral.controller.http.request import BodyPace, Request
 from corral.controller.http.route_table import Describe, Upload
 from corral.controller.http.setting import Leading
-from corral.errors import Code, CorralError, Rejected, Retryable
+from corral.errors import Code, Rejected
 
-T = TypeVar("T")
+NOTHING_STORED: Final = "nothing was stored"
 
 
 class Incoming:
@@ -79,25 +78,4 @@ async def take_in(
         await incoming.drain()
         return describe
 
-    return await within(leading, stream, work())
-
-
-async def within(leading: Leading, stream: OpenStream, work: Awaitable[T]) -> T:
-    """What `work` yields, unless the caller's token or this term ends before it does."""
-    working = asyncio.ensure_future(work)
-    ends: set[asyncio.Future[Any]] = {working, stream.closing}
-    try:
-        await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
-        if working.done():
-            return working.result()
-        raise _ended(leading, stream)
-    finally:
-        working.cancel()
-        await asyncio.gather(working, return_exceptions=True)
-
-
-def _ended(leading: Leading, stream: OpenStream) -> CorralError:
-    reason = stream.closing.result()
-    if leading.state.tokens.find(stream.token.id) is None:
-        return Rejected(Code.UNAUTHENTICATED, f"nothing was stored: {reason}", hint="log in again")
-    return Retryable(Code.NOT_LEADER, f"nothing was stored: {reason}", hint="send it again", retry_after=1.0)
+    return await leading.uploads.within(stream, work(), otherwise=NOTHING_STORED)

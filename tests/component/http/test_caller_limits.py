@@ -1,0 +1,135 @@
+"""What one token may have at once, and how often it may ask; others do not notice one that takes all it can get."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import pathlib
+from typing import Any
+
+import httpx
+import pytest
+from http_rig import Rig, http_rig
+from raw_client import raw_call
+from sse_client import following
+from websockets.asyncio.client import connect
+from websockets.exceptions import InvalidStatus
+
+from corral.domain.permissions import Role
+from corral.system.config_schema import HttpLimitsSection
+from corral.testing.waiting import eventually
+
+LIMITS = HttpLimitsSection(streams=2, tickets=2, uploads=1, requests_per_second=0)
+JAR = "/api/v1/catalog/paper/1.0/file"
+
+
+def limited(answer: httpx.Response) -> bool:
+    error = answer.json().get("error", {})
+    return (
+        (answer.status_code, error.get("code")) == (429, "RATE_LIMITED")
+        and int(answer.headers["retry-after"]) >= 1
+        and "the token" in error["message"]
+    )
+
+
+@pytest.mark.trap("T92")
+async def test_a_token_that_has_all_its_streams_gets_no_more_and_others_get_theirs(
+    data: pathlib.Path,
+) -> None:
+    async with http_rig(data, limits=LIMITS) as rig, rig.client() as admin:
+        _, text = await rig.token(Role.OPERATOR)
+        record = await rig.instance()
+        async with rig.client(text) as greedy, following(greedy), following(greedy):
+            for path in (
+                "/api/v1/events/stream",
+                "/api/v1/logs/stream?source=controller",
+                f"/api/v1/instances/{record.id}/console/stream",
+                f"/api/v1/instances/{record.id}/console/download",
+            ):
+                assert limited(await greedy.get(path)), path
+            url = f"{rig.url.replace('http:', 'ws:')}/api/v1/instances/{record.id}/console/ws"
+            with pytest.raises(InvalidStatus, match="429"):
+                async with connect(url, additional_headers={"Authorization": f"Bearer {text}"}, proxy=None):
+                    pass
+            assert (await greedy.put(JAR, params={"name": "x"}, content=b"x")).status_code == 201
+            async with following(admin):
+                pass
+        async with rig.client(text) as greedy, following(greedy):
+            pass  # what has ended does not count
+
+
+@pytest.mark.trap("T92")
+async def test_a_wait_is_a_stream_and_is_refused_before_anything_is_changed(data: pathlib.Path) -> None:
+    async with http_rig(data, limits=LIMITS) as rig, rig.client() as admin:
+        await rig.online()
+        await rig.group()
+        _, text = await rig.token(Role.OPERATOR)
+        ask: dict[str, Any] = {"json": {"group": "lobby"}, "params": {"wait": "running", "timeout": 60}}
+        async with rig.client(text) as greedy:
+            waiting = [asyncio.create_task(greedy.post("/api/v1/instances", **ask)) for _ in range(2)]
+            await eventually(lambda: (len(rig.leading.streams), len(rig.state.instances)) == (2, 2))
+            assert limited(await greedy.post("/api/v1/instances", **ask))
+            assert len(rig.state.instances) == 2
+            assert (await greedy.post("/api/v1/instances", json={"group": "lobby"})).status_code == 201
+            async with following(admin):
+                pass
+            id = (await greedy.get("/api/v1/auth/me")).json()["token"]["id"]
+            await admin.delete(f"/api/v1/tokens/{id}")
+            for answer in await asyncio.gather(*waiting):
+                assert (answer.status_code, answer.json()["error"]["code"]) == (401, "UNAUTHENTICATED")
+                assert "the change was made" in answer.json()["error"]["message"]
+
+
+@pytest.mark.trap("T92")
+async def test_uploads_have_places_of_their_own(data: pathlib.Path) -> None:
+    async with http_rig(data, limits=LIMITS) as rig, rig.client() as admin:
+        _, text = await rig.token(Role.OPERATOR)
+        sending = raw_call(rig, "PUT", f"{JAR}?name=x", token=text, Content_Length="10")
+        async with sending as call, rig.client(text) as greedy:
+            await call.send(b"x")
+            await eventually(lambda: len(rig.leading.uploads) == 1)
+            assert limited(await greedy.put(JAR, params={"name": "y"}, content=b"y"))
+            async with following(greedy), following(greedy):
+                assert (await admin.put(JAR, params={"name": "z"}, content=b"z")).status_code == 201
+
+
+@pytest.mark.trap("T92")
+async def test_tickets_are_counted_until_they_are_used(data: pathlib.Path) -> None:
+    async with http_rig(data, limits=LIMITS) as rig, rig.client() as admin, rig.client("") as browser:
+        _, text = await rig.token(Role.VIEWER)
+        async with rig.client(text) as greedy:
+            asked = [await greedy.post("/api/v1/events/tickets") for _ in range(3)]
+            assert [each.status_code for each in asked] == [200, 200, 429]
+            assert limited(asked[2])
+            assert (await admin.post("/api/v1/events/tickets")).status_code == 200
+            async with following(browser, params={"ticket": asked[0].json()["ticket"]}):
+                assert (await greedy.post("/api/v1/events/tickets")).status_code == 200
+                assert limited(await greedy.post("/api/v1/events/tickets"))
+
+
+@pytest.mark.trap("T92")
+async def test_a_token_that_asks_too_often_is_told_to_wait_and_others_are_not(data: pathlib.Path) -> None:
+    async with http_rig(data, limits=HttpLimitsSection(requests_per_second=1, burst=20)) as rig:
+        _, text = await rig.token(Role.VIEWER)
+        async with rig.client(text) as greedy, rig.client() as admin:
+            answers = [await greedy.get("/api/v1/auth/me") for _ in range(30)]
+            assert [each.status_code for each in answers[:20]] == [200] * 20
+            assert any(limited(each) for each in answers[20:])
+            assert (await admin.get("/api/v1/auth/me")).status_code == 200
+
+
+async def test_an_address_whose_credentials_are_no_good_is_told_to_wait(data: pathlib.Path) -> None:
+    async with http_rig(data, limits=HttpLimitsSection()) as rig, rig.client("corral_guess") as guesser:
+        answers = [(await guesser.get("/api/v1/auth/me")).status_code for _ in range(80)]
+        assert set(answers) == {401, 429}
+        async with rig.client() as admin:
+            assert (await admin.get("/api/v1/auth/me")).status_code == 200
+
+
+async def test_who_hangs_up_gives_his_places_back(rig: Rig) -> None:
+    async with contextlib.AsyncExitStack() as stack:
+        client = await stack.enter_async_context(rig.client())
+        for _ in range(3):
+            await stack.enter_async_context(following(client))
+        await eventually(lambda: len(rig.leading.streams) == 3)
+    await eventually(lambda: len(rig.leading.streams) == 0)
