@@ -1,4 +1,4 @@
-"""What a JSON Schema may cost: bounded before it is compiled, so that no settings take long to check.
+"""What a JSON Schema may cost: bounded before it is compiled, and weighed before values are checked against it.
 
 References stay within the schema, never lead back to themselves, and what they expand to is counted; words
 whose cost cannot be told beforehand are refused. Patterns are compiled by an engine that is linear in the
@@ -7,12 +7,20 @@ text (see `settings`), so they are not looked at here.
 
 from __future__ import annotations
 
+import re
 import urllib.parse
 from typing import Any, Final
 
 DEPTH_MAX: Final = 200
 COST_MAX: Final = 20_000
 """Parts of a schema, those that are referred to counted each time."""
+_TEXT_PER_PART: Final = 64
+_STATES_PER_PART: Final = 10
+_STATES_MAX: Final = 10**9
+_CLASSES: Final = re.compile(r"\\[wdspbWDSPB]|\.|\[\^")
+"""What stands for thousands of characters, and for as many as that in the compiled pattern."""
+_CLASS_STATES: Final = 500
+_REPEATS: Final = re.compile(r"\{(\d*),?(\d*)\}")
 _REFUSED: Final = (
     "$id", "$anchor", "$dynamicRef", "$dynamicAnchor", "$recursiveRef", "$recursiveAnchor",
     "unevaluatedProperties", "unevaluatedItems", "id",
@@ -34,10 +42,55 @@ class TooCostly(Exception):
         self.why = why
 
 
-def bound_schema(schema: dict[str, Any]) -> None:
-    """Raise TooCostly for what is not bounded."""
-    if _Counting(schema).cost(schema, "", 0) > COST_MAX:
+def bound_schema(schema: dict[str, Any]) -> int:
+    """How many parts it has, its references written out; TooCostly for what is not bounded."""
+    cost = _Counting(schema).cost(schema, "", 0)
+    if cost > COST_MAX:
         raise TooCostly("", f"it has more than {COST_MAX} parts, its references written out")
+    return cost
+
+
+def schema_weight(schema: dict[str, Any], cost: int) -> int:
+    """How much there is to look at for each part of a value; `cost` is what `bound_schema` found. Values and
+    patterns that stand in it count too, and as often as what refers to them."""
+    nodes, patterns = 0, 0
+    left: list[Any] = [schema]
+    while left:
+        part = left.pop()
+        nodes += 1
+        if isinstance(part, dict):
+            left.extend(part.values())
+            named = part.get("patternProperties")
+            texts = [*(named if isinstance(named, dict) else ()), part.get("pattern")]
+            patterns += sum(_pattern_weight(text) for text in texts if isinstance(text, str))
+        elif isinstance(part, list):
+            left.extend(part)
+    return cost + (nodes + patterns) * max(1, cost // nodes)
+
+
+def value_weight(value: Any) -> int:
+    """How much there is of a value, its texts included."""
+    weight = 0
+    left = [value]
+    while left:
+        part = left.pop()
+        weight += 1
+        if isinstance(part, dict):
+            left.extend(part.values())
+            weight += sum(map(len, part)) // _TEXT_PER_PART
+        elif isinstance(part, list):
+            left.extend(part)
+        elif isinstance(part, str):
+            weight += len(part) // _TEXT_PER_PART
+    return weight
+
+
+def _pattern_weight(pattern: str) -> int:
+    """About how large a pattern becomes when it is compiled, in parts of a schema."""
+    states = len(pattern) + _CLASS_STATES * len(_CLASSES.findall(pattern))
+    for low, high in _REPEATS.findall(pattern):
+        states = min(states * max(1, *(int(digits[:6] or "0") for digits in (low, high))), _STATES_MAX)
+    return 1 + states // _STATES_PER_PART
 
 
 def resolve(root: dict[str, Any], reference: object) -> Any:

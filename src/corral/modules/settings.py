@@ -1,28 +1,34 @@
 """Settings that an operator gives a module, checked against the JSON Schema in its manifest.
 
 Patterns are run by an engine that is linear in the text, nothing is ever fetched, and a refusal names the
-place but not the value: it may be a secret.
+place but not the value: it may be a secret. What schema and value could cost together is estimated first: what
+is small is checked in this process, anything else in a child with a deadline.
 """
 
 from __future__ import annotations
 
-import copy
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
-import jsonschema_rs
 import msgspec
 
+from corral.domain.nesting import MAX_DEPTH, deeper_than
 from corral.errors import Code, Rejected
-from corral.modules.schema_bounds import TooCostly, bound_schema, resolve
+from corral.modules.schema_bounds import TooCostly, bound_schema, resolve, schema_weight, value_weight
+from corral.modules.settings_child import SECONDS, TooSlow, verdict_in_child
+from corral.modules.settings_validation import Misfit, Question, Verdict, verdict
 
 SETTINGS_MAX: Final = 256 * 1024
-"""Bytes of settings as JSON."""
-_TOLD_MAX: Final = 5
+"""Bytes of settings as JSON, the defaults included."""
+SMALL: Final = 3000
+"""Parts of a schema times parts of a value up to which they are checked in this process: some 20 µs each at the
+very worst, which is a value that fits none of many alternatives."""
+_SMALL_SCHEMA: Final = 1000
+"""Parts of a schema that is compiled in this process; each takes some 7 µs."""
+_FILL_STEPS: Final = 100_000
 _CANONICAL: Final = msgspec.json.Encoder(order="sorted")
 _FILL_DEPTH: Final = 64
-_PATTERNS: Final = jsonschema_rs.RegexOptions(size_limit=1024 * 1024, dfa_size_limit=1024 * 1024)
 
 
 def settings_json(settings: dict[str, Any]) -> bytes:
@@ -37,78 +43,103 @@ def settings_digest(settings: dict[str, Any]) -> str:
 
 def check_schema(schema: dict[str, Any]) -> None:
     """Refuse what is not a JSON Schema of settings; MANIFEST_INVALID, its field the place in the schema.
-    Without a schema a module takes no settings."""
+    Without a schema a module takes no settings. Blocking."""
     if not schema:
         return
     if schema.get("type", "object") != "object":
         raise _bad_schema("type", "settings are a map; write 'type: object'")
     try:
-        bound_schema(schema)
-        _validator(schema, mask=None)
+        cost = bound_schema(schema)
+        found = _verdict(Question(schema=schema), small=schema_weight(schema, cost) <= _SMALL_SCHEMA)
     except TooCostly as refused:
         raise _bad_schema(refused.path, refused.why) from None
-    except jsonschema_rs.ValidationError as error:
-        raise _bad_schema(_dotted(error.instance_path), error.message) from None
-    except (ValueError, RecursionError) as error:
+    except TooSlow:
+        raise _bad_schema("", f"it takes longer than {SECONDS} s to understand") from None
+    except (TypeError, ValueError, RecursionError, OverflowError) as error:
         raise _bad_schema("", str(error)) from None
+    for misfit in found.misfits:
+        raise _bad_schema(misfit.path, misfit.why)
 
 
 def check_settings(schema: dict[str, Any], values: dict[str, Any]) -> dict[str, Any]:
     """The settings with the schema's defaults filled in, as a copy. SETTINGS_INVALID names each place that
-    does not fit. The schema is one that passed `check_schema`."""
+    does not fit. The schema is one that passed `check_schema`. Blocking."""
     settings = _copied(values)
     if not schema:
         if settings:
-            raise _bad_settings([("", f"the module takes no settings, but {_some(settings)} is given")])
+            raise _bad_settings(f"the module takes no settings, but {_some(settings)} is given")
         return {}
-    _fill(schema, settings, schema, 0)
     try:
-        errors = [
-            (_dotted(error.instance_path), error.message)
-            for error in _validator(schema, mask="the value").iter_errors(settings)
-        ]
-    except ValueError as error:
-        raise _bad_settings([("", str(error))]) from None
-    if errors:
-        raise _bad_settings(errors)
+        _Filling(schema).fill(schema, settings, 0)
+        settings = _copied(settings)
+        weight = schema_weight(schema, bound_schema(schema)) * value_weight(settings)
+        found = _verdict(Question(schema=schema, settings=settings), small=weight <= SMALL)
+    except (TooCostly, TooSlow):
+        raise _bad_settings(
+            f"it takes more than {SECONDS} s, or {_FILL_STEPS:,} steps, to check them against the module's schema"
+        ) from None
+    if found.misfits:
+        raise _misfitting(found.misfits, found.count)
     return settings
 
 
-def _validator(schema: dict[str, Any], *, mask: str | None) -> Any:
-    return jsonschema_rs.validator_for(
-        schema, pattern_options=_PATTERNS, offline=True, mask=mask, validate_formats=True
-    )
+def _verdict(question: Question, *, small: bool) -> Verdict:
+    return verdict(question) if small else verdict_in_child(question)
 
 
 def _copied(values: dict[str, Any]) -> dict[str, Any]:
+    """A map of plain values, neither too deep nor too large."""
+    if deeper_than(values, MAX_DEPTH):
+        raise _bad_settings(f"they are nested deeper than {MAX_DEPTH} levels")
     try:
         encoded = msgspec.json.encode(values)
-        if len(encoded) > SETTINGS_MAX:
-            raise _bad_settings([("", f"they are larger than {SETTINGS_MAX} bytes")])
-        return msgspec.json.decode(encoded, type=dict[str, Any])
-    except (msgspec.MsgspecError, TypeError, ValueError, RecursionError):
-        raise _bad_settings([("", "they are not a map of plain values")]) from None
+        copied = msgspec.json.decode(encoded, type=dict[str, Any])
+    except (msgspec.MsgspecError, TypeError, ValueError, RecursionError, OverflowError):
+        raise _bad_settings("they are not a map of plain values") from None
+    if len(encoded) > SETTINGS_MAX:
+        raise _bad_settings(f"they are larger than {SETTINGS_MAX} bytes, the defaults included")
+    return copied
 
 
-def _fill(schema: Any, value: Any, root: dict[str, Any], depth: int) -> None:
-    """Put the defaults of properties where nothing stands, also in maps and lists further down."""
-    if depth > _FILL_DEPTH or not isinstance(schema, dict):
-        return
-    if "$ref" in schema:
-        _fill(resolve(root, schema["$ref"]), value, root, depth + 1)
-    for part in _list(schema.get("allOf")):
-        _fill(part, value, root, depth + 1)
-    if isinstance(value, dict):
-        properties = schema.get("properties")
-        for name, inner in properties.items() if isinstance(properties, dict) else ():
-            found = _default(inner, root)
-            if name not in value and found is not None:
-                value[name] = copy.deepcopy(found)
-            if name in value:
-                _fill(inner, value[name], root, depth + 1)
-    elif isinstance(value, list):
-        for each in value:
-            _fill(schema.get("items"), each, root, depth + 1)
+class _Filling:
+    """Puts the defaults of properties where nothing stands, also in maps and lists further down, in a bounded
+    number of steps: each part of the schema may be looked at for each part of the value."""
+
+    def __init__(self, root: dict[str, Any]) -> None:
+        self._root = root
+        self._left = _FILL_STEPS
+
+    def fill(self, schema: Any, value: Any, depth: int) -> None:
+        """TooCostly."""
+        self._step()
+        if depth > _FILL_DEPTH or not isinstance(schema, dict):
+            return
+        if "$ref" in schema:
+            self.fill(resolve(self._root, schema["$ref"]), value, depth + 1)
+        for part in _list(schema.get("allOf")):
+            self.fill(part, value, depth + 1)
+        if isinstance(value, dict):
+            properties = schema.get("properties")
+            for name, inner in properties.items() if isinstance(properties, dict) else ():
+                self._step()
+                if name not in value:
+                    found = _default(inner, self._root)
+                    if found is not None:
+                        value[name] = self._copy(found)
+                if name in value:
+                    self.fill(inner, value[name], depth + 1)
+        elif isinstance(value, list):
+            for each in value:
+                self.fill(schema.get("items"), each, depth + 1)
+
+    def _copy(self, default: Any) -> Any:
+        self._step(value_weight(default))
+        return msgspec.json.decode(msgspec.json.encode(default))
+
+    def _step(self, steps: int = 1) -> None:
+        self._left -= steps
+        if self._left < 0:
+            raise TooCostly("", "its defaults are too many")
 
 
 def _default(schema: Any, root: dict[str, Any]) -> Any:
@@ -126,11 +157,6 @@ def _list(value: object) -> Iterable[Any]:
     return value if isinstance(value, list) else ()
 
 
-def _dotted(path: Iterable[str | int]) -> str:
-    told = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in path)
-    return told.removeprefix(".")
-
-
 def _some(settings: dict[str, Any]) -> str:
     return repr(next(iter(settings))[:80])
 
@@ -144,14 +170,18 @@ def _bad_schema(path: str, why: str) -> Rejected:
     )
 
 
-def _bad_settings(errors: list[tuple[str, str]]) -> Rejected:
-    told = [f"{path}: {why[:300]}" if path else why[:300] for path, why in errors[:_TOLD_MAX]]
-    if len(errors) > _TOLD_MAX:
-        told.append(f"and {len(errors) - _TOLD_MAX} more")
+def _misfitting(misfits: Sequence[Misfit], count: int) -> Rejected:
+    told = [f"{each.path}: {each.why}" if each.path else each.why for each in misfits]
+    if count > len(misfits):
+        told.append(f"and {count - len(misfits)} more")
+    return _bad_settings("; ".join(told), field=misfits[0].path)
+
+
+def _bad_settings(why: str, *, field: str = "") -> Rejected:
     return Rejected(
         Code.SETTINGS_INVALID,
-        f"the settings do not fit the module: {'; '.join(told)}",
+        f"the settings do not fit the module: {why}",
         hint="nothing was changed; `corral module config ID` shows what it takes once it is installed, its "
         "manifest before",
-        field=errors[0][0] or None,
+        field=field or None,
     )

@@ -37,8 +37,8 @@ class Pen:
         """One request below `/api/v1/modules`."""
         return await self._client.request(method, MODULES + path, json=body)
 
-    async def put_bytes(self, path: str, content: bytes) -> httpx.Response:
-        return await self._client.put(MODULES + path, content=content)
+    async def put_bytes(self, path: str, content: bytes, **headers: str) -> httpx.Response:
+        return await self._client.put(MODULES + path, content=content, headers=headers)
 
     async def send(
         self, archive: pathlib.Path | bytes, signature: tuple[str, bytes] | None = None, **options: Any

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import json
 import pathlib
 from collections.abc import AsyncIterator, Callable
 from typing import Any
@@ -59,7 +60,7 @@ BROKEN = {
     "a zip that was cut short": (packed()[:-40], "ARCHIVE_INVALID", ""),
     "a zip with a file that is damaged": (with_broken_content(), "ARCHIVE_INVALID", ""),
     "no manifest": (zipped({"beast.py": b""}), "ARCHIVE_INVALID", "module.yaml"),
-    "a path that leads out": (packed({"../evil.py": b""}), "PATH_REFUSED", "../evil.py"),
+    "a path that leads out": (packed({"../evil.py": b""}), "PATH_refusals", "../evil.py"),
     "an unknown key": (packed(backdoor=True), "MANIFEST_INVALID", "module.yaml:7: backdoor: unknown key"),
     "an unknown key deep inside": (
         packed(capabilities={"provides": [{"id": "a.b", "version": "1.0.0", "secret": 1}]}),
@@ -264,3 +265,39 @@ async def test_a_bundle_that_does_not_hold_is_refused(
         wrong["foreign throughout"] = ("m.cosign.bundle", form(TrustHouse(), path))
         wrong["a plain signature"] = ("m.sig", sign_keyed(path, new_key().private_pem))
         await check_signatures(made, path, wrong, ("m.cosign.bundle", form(house, path)))
+
+
+@pytest.mark.trap("T82")
+async def test_a_schema_that_takes_a_minute_holds_up_nobody(
+    cluster: LocalCluster, scratch: pathlib.Path
+) -> None:
+    """Nine hundred bytes of archive, which only had to be looked at: the whole controller stood still."""
+    alternatives = {"anyOf": [{"const": 1}] * 3000}
+    config: dict[str, Any] = {
+        "type": "object",
+        "properties": {"a": {"type": "array", "items": alternatives}},
+    }
+    config["properties"]["a"]["default"] = [0] * 20_000
+    content = zipped(
+        {"module.json": json.dumps({**GOOD, "config": config}).encode(), "beast.py": PLAIN.encode()}
+    )
+    async with pen(cluster, scratch) as made:
+        looked_at = await made.send(content, dry_run=True)
+        assert looked_at.status_code == 200
+        assert "needs settings" in " ".join(looked_at.json()["warnings"])
+        assert code_of(await made.send(content)) == "SETTINGS_INVALID"
+        assert await made.held("beast") == []
+
+
+@pytest.mark.trap("T82")
+async def test_settings_that_are_nested_too_deep_are_refused_whatever_their_depth(
+    cluster: LocalCluster, scratch: pathlib.Path
+) -> None:
+    refusals = {(422, "SETTINGS_INVALID"), (400, "INVALID_JSON")}
+    async with pen(cluster, scratch) as made:
+        await made.install(archive(made.scratch, "beast", "1.0.0", config={"type": "object"}))
+        for levels in (33, 500, *range(955, 980), 5000):
+            content = b'{"settings": {"a": ' + b"[" * levels + b"]" * levels + b"}}"
+            answer = await made.put_bytes("/beast/config", content, **{"content-type": "application/json"})
+            assert (answer.status_code, code_of(answer)) in refusals, (levels, answer.text)
+        await made.uninstall("beast")

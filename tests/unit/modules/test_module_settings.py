@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from typing import Any
 
@@ -176,3 +177,79 @@ def test_no_pattern_takes_longer_than_its_text(pattern: str) -> None:
 def test_a_pattern_that_only_trying_could_answer_is_refused(pattern: str) -> None:
     refused = refused_schema({"properties": {"a": {"type": "string", "pattern": pattern}}})
     assert refused.field == "properties.a.pattern"
+
+
+def _items(schema: dict[str, Any], values: list[Any] | None = None) -> dict[str, Any]:
+    array: dict[str, Any] = {"type": "array", "items": schema}
+    return {"type": "object", "properties": {"a": array if values is None else {**array, "default": values}}}
+
+
+COSTLY: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
+    "alternatives of which the last fits": (
+        _items({"anyOf": [*[{"const": 1}] * 9000, {"const": 0}]}, [0] * 50_000),
+        {},
+    ),
+    "alternatives of which none fits": (_items({"anyOf": [{"const": 1}] * 2000}), {"a": [0] * 1000}),
+    "parts that all fit": (_items({"allOf": [{}] * 15_000}, [0] * 50_000), {}),
+    "one of many that is contained": (_items({"contains": {"const": 1}}), {"a": [[0] * 100] * 900}),
+    "defaults in each of many": (
+        _items({"properties": {"b": {"default": [0] * 10_000}}}),
+        {"a": [{} for _ in range(20_000)]},
+    ),
+}
+
+
+@pytest.mark.trap("T82")
+@pytest.mark.parametrize(("schema", "values"), COSTLY.values(), ids=COSTLY.keys())
+def test_schema_times_value_is_bounded_and_not_paid_by_this_process(
+    schema: dict[str, Any], values: dict[str, Any]
+) -> None:
+    """Each took this process between ten seconds and minutes, in which none of its threads had a turn. What is
+    counted is the time that it computes itself, however busy the machine is."""
+    check_schema(schema)
+    before = time.process_time()
+    with contextlib.suppress(Rejected):
+        check_settings(schema, values)
+    assert time.process_time() - before < 2.0
+
+
+@pytest.mark.trap("T82")
+def test_patterns_that_take_long_to_compile_are_refused_after_a_while() -> None:
+    many = {f"p{number}": {"pattern": f".{{900}}{number}"} for number in range(2000)}
+    before = time.process_time()
+    assert "longer than" in refused_schema({"properties": many}).message
+    assert time.process_time() - before < 2.0
+
+
+def test_what_is_checked_elsewhere_is_told_alike() -> None:
+    """The same mistake in settings that are checked in this process, and in such as are not."""
+    many = {f"p{number}": {"type": "integer"} for number in range(300)}
+    for more in ({}, many):
+        schema = {"type": "object", "properties": {"key": {"minLength": 20}, **more}}
+        refused = refused_settings({"key": "hunter2", **dict.fromkeys(more, 1)}, schema)
+        assert (refused.field, "hunter2" in str(refused)) == ("key", False)
+        assert "20 characters" in refused.message
+    wrong = refused_settings(dict.fromkeys(many, "x"), {"type": "object", "properties": many})
+    assert wrong.message.endswith("and 295 more")
+    assert check_settings({"type": "object", "properties": many}, {"p7": 7}) == {"p7": 7}
+
+
+def nested(levels: int) -> dict[str, Any]:
+    value: Any = 1
+    for _ in range(levels - 1):
+        value = [value]
+    return {"a": value}
+
+
+def test_settings_are_32_levels_deep_at_most_with_their_defaults() -> None:
+    anything: dict[str, Any] = {"type": "object"}
+    assert check_settings(anything, nested(32)) == nested(32)
+    for levels in (33, 200, 973, 5000):
+        assert "deeper than 32 levels" in refused_settings(nested(levels), anything).message
+    deep = {"type": "object", "properties": {"b": {"default": nested(32)}}}
+    assert "deeper than 32 levels" in refused_settings({}, deep).message
+
+
+def test_defaults_count_as_settings() -> None:
+    large = {"type": "object", "properties": {"a": {"default": "x" * SETTINGS_MAX}}}
+    assert "larger than" in refused_settings({}, large).message

@@ -1,0 +1,91 @@
+"""Settings against their JSON Schema, as it is done by whoever has the time: a child process, or this one for
+what is small. Nothing in here is bounded, and the validator holds the interpreter until it is done.
+"""
+
+from __future__ import annotations
+
+import os
+import resource
+import signal
+import sys
+from collections.abc import Iterable
+from typing import Any, Final
+
+import jsonschema_rs
+import msgspec
+
+TOLD_MAX: Final = 5
+EXIT_MEMORY: Final = 72
+_PATTERNS: Final = jsonschema_rs.RegexOptions(size_limit=1024 * 1024, dfa_size_limit=1024 * 1024)
+_NICE: Final = 10
+_MEMORY: Final = 1024 * 1024 * 1024
+
+
+class Question(msgspec.Struct, frozen=True, kw_only=True):
+    """Without settings: whether the schema is one."""
+
+    schema: dict[str, Any]
+    settings: dict[str, Any] | None = None
+
+
+class Misfit(msgspec.Struct, frozen=True, kw_only=True):
+    """`path` is dotted, empty for the whole."""
+
+    path: str = ""
+    why: str
+
+
+class Verdict(msgspec.Struct, frozen=True, kw_only=True):
+    """The first few things that do not fit, and how many there are in all."""
+
+    misfits: tuple[Misfit, ...] = ()
+    count: int = 0
+
+
+def verdict(question: Question) -> Verdict:
+    """What of the schema, or of the settings, does not fit. Texts name the place but not the value: it may be a
+    secret."""
+    try:
+        if question.settings is None:
+            _validator(question.schema, mask=None)
+            return Verdict()
+        validator = _validator(question.schema, mask="the value")
+        if validator.is_valid(question.settings):
+            return Verdict()
+        found = [_misfit(error) for error in validator.iter_errors(question.settings)]
+    except jsonschema_rs.ValidationError as error:
+        found = [_misfit(error)]
+    except (ValueError, RecursionError) as error:
+        found = [Misfit(why=str(error)[:300])]
+    return Verdict(misfits=tuple(found[:TOLD_MAX]), count=len(found))
+
+
+def answer_one_question(seconds: int) -> None:
+    """The whole life of a child: a question on its input, the verdict on its output. It ends by itself when it
+    takes too long, or more memory than it may."""
+    signal.alarm(seconds + 1)
+    resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds))
+    resource.setrlimit(resource.RLIMIT_AS, (_MEMORY, _MEMORY))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    os.nice(_NICE)
+    question = msgspec.json.decode(sys.stdin.buffer.read(), type=Question)
+    try:
+        found = verdict(question)
+    except MemoryError:
+        sys.exit(EXIT_MEMORY)
+    sys.stdout.buffer.write(msgspec.json.encode(found))
+
+
+def _validator(schema: dict[str, Any], *, mask: str | None) -> Any:
+    return jsonschema_rs.validator_for(
+        schema, pattern_options=_PATTERNS, offline=True, mask=mask, validate_formats=True
+    )
+
+
+def _misfit(error: jsonschema_rs.ValidationError) -> Misfit:
+    return Misfit(path=_dotted(error.instance_path), why=error.message[:300])
+
+
+def _dotted(path: Iterable[str | int]) -> str:
+    told = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in path)
+    return told.removeprefix(".")
