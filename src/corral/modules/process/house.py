@@ -29,7 +29,7 @@ from corral.modules.process.values import Ending, Leak, Limits, Notice, Sample, 
 from corral.modules.process.view import make_view, sources
 from corral.modules.process.zygote_link import ZygoteLink, open_zygote
 from corral.sdk.messages import Lingering
-from corral.sdk.runner.zygote_messages import Ended, Spawn
+from corral.sdk.runner.zygote_messages import Ended, Spawn, Used
 from corral.system.clock import Clock, SystemClock
 from corral.system.entropy import Entropy, SystemEntropy
 
@@ -208,6 +208,7 @@ class ProcessHouse:
                     mark=self._mark,
                     log=self._directory / "zygote.log",
                     on_ended=self._heard_end,
+                    on_used=self._heard_use,
                     on_gone=self._lost_zygote,
                 )
                 _log.info("module.zygote.started", pid=self._zygote.pid)
@@ -242,6 +243,11 @@ class ProcessHouse:
             del self._by_pid[process.pid]
         process.ended(report)
         self._own(self._confinement.leave(_name(process)), f"modules/leave/{process.module_id}")
+
+    def _heard_use(self, report: Used) -> None:
+        process = self._by_number.get(report.number)
+        if process is not None:
+            process.memory_bytes = report.memory_bytes
 
     def _lost_zygote(self) -> None:
         zygote, self._zygote = self._zygote, None

@@ -78,6 +78,8 @@ class ModuleProcess:
         self.number = number
         self.pid = pid
         self.limits = limits
+        self.memory_bytes: int | None = None
+        """What it uses with its descendants, as its limit is watched by; None: nobody looked yet."""
         self.death: asyncio.Future[Death] = asyncio.get_running_loop().create_future()
         self._pidfd = pidfd
         self._words = words
@@ -140,7 +142,8 @@ class ModuleProcess:
     def sample(self) -> Sample | None:
         """What it uses now, its descendants included; after its death, what it had used."""
         if not self.death.done():
-            self._last = self._house.usage(self) or sample_tree(self.pid) or self._last
+            found = self._house.usage(self) or sample_tree(self.pid, memory_bytes=self.memory_bytes)
+            self._last = found or self._last
         return self._last
 
     def signal(self, number: signal.Signals) -> None:

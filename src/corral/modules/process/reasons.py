@@ -6,9 +6,8 @@ import os
 import signal
 from typing import Final
 
-from corral.sdk.runner.zygote_messages import EXIT_HOST_GONE, EXIT_MEMORY
+from corral.sdk.runner.zygote_messages import EXIT_HOST_GONE, EXIT_MEMORY, MEMORY_LIMIT
 
-MEMORY_LIMIT: Final = "memory_limit"
 FLOOD: Final = "cut_off:flood"
 NOT_READING: Final = "cut_off:not_reading"
 BAD_FRAME: Final = "cut_off:bad_frame"

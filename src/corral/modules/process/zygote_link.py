@@ -28,6 +28,7 @@ from corral.sdk.runner.zygote_messages import (
     Ready,
     Report,
     Spawn,
+    Used,
     receive,
 )
 from corral.system.threads import to_end
@@ -56,10 +57,12 @@ class ZygoteLink:
         *,
         on_ended: Callable[[Ended], None],
         on_gone: Callable[[], None],
+        on_used: Callable[[Used], None] = lambda _: None,
     ) -> None:
         self._process = process
         self._control = control
         self._on_ended = on_ended
+        self._on_used = on_used
         self._on_gone = on_gone
         self._loop = asyncio.get_running_loop()
         self._ready: asyncio.Future[None] = self._loop.create_future()
@@ -192,6 +195,8 @@ class ZygoteLink:
                 self._ready.set_result(None)
         elif isinstance(report, Ended):
             self._on_ended(report)
+        elif isinstance(report, Used):
+            self._on_used(report)
         elif isinstance(report, Born):
             self._take_born(report, descriptors)
         else:
@@ -230,6 +235,7 @@ async def open_zygote(
     log: pathlib.Path,
     on_ended: Callable[[Ended], None],
     on_gone: Callable[[], None],
+    on_used: Callable[[Used], None] = lambda _: None,
 ) -> ZygoteLink:
     """SPAWN_FAILED when it does not come up; nothing of it is left then."""
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -247,7 +253,7 @@ async def open_zygote(
     finally:
         theirs.close()
     process = started[0]
-    link = ZygoteLink(process, ours, on_ended=on_ended, on_gone=on_gone)
+    link = ZygoteLink(process, ours, on_ended=on_ended, on_gone=on_gone, on_used=on_used)
     try:
         await link.ready()
     except BaseException as error:

@@ -26,10 +26,12 @@ import msgspec
 
 from corral.sdk.runner import child
 from corral.sdk.runner.becoming import become_module, become_subreaper, set_name, stand_with
+from corral.sdk.runner.memory_watch import MemoryWatch
 from corral.sdk.runner.proc_table import children
 from corral.sdk.runner.process_watch import ProcessWatch
 from corral.sdk.runner.stray_sweep import StraySweep
 from corral.sdk.runner.zygote_messages import (
+    MEMORY_LIMIT,
     PROCESS_LIMIT,
     Born,
     End,
@@ -39,6 +41,7 @@ from corral.sdk.runner.zygote_messages import (
     Ready,
     Report,
     Spawn,
+    Used,
     receive,
 )
 
@@ -100,6 +103,7 @@ class Zygote:
         """A module died, and what it may have left is not known to be gone."""
         self._sweep = StraySweep()
         self._watch = ProcessWatch()
+        self._memory = MemoryWatch()
         self._wakeup, self._waker = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         self._poll = select.poll()
         self._poll.register(control, select.POLLIN)
@@ -130,6 +134,9 @@ class Zygote:
         self._reap()
         for pid in self._watch.over_limit():
             self._end(pid, PROCESS_LIMIT)
+        for pid in self._memory.look():
+            self._end(pid, MEMORY_LIMIT)
+        self._tell_use()
         if self._hunting:
             self._hunt()
             self._tell_ended()
@@ -171,6 +178,7 @@ class Zygote:
             become_module(order, channel, words, own, child.run)
         self._modules[pid] = _Module(order.number)
         self._watch.add(pid, order.processes)
+        self._memory.add(pid, order.memory_bytes)
         pidfd = os.pidfd_open(pid)
         try:
             socket.send_fds(self._control, [_encode(Born(order.number, pid))], [pidfd])
@@ -203,7 +211,8 @@ class Zygote:
             self._watch.remove(found.si_pid)
             self._hunting = True
             self._ended_at = time.monotonic()
-            cpu, peak = usage.ru_utime + usage.ru_stime, usage.ru_maxrss * 1024
+            cpu = usage.ru_utime + usage.ru_stime
+            peak = max(usage.ru_maxrss * 1024, self._memory.remove(found.si_pid))
             self._ended.append(Ended(module.number, status, module.reason, 0, cpu, peak))
 
     def _hunt(self) -> None:
@@ -225,6 +234,15 @@ class Zygote:
         self._ended.clear()
         if not self._hunting:
             self._sweep.met.clear()
+
+    def _tell_use(self) -> None:
+        """A host that does not listen just now hears of it later: nothing here waits for that."""
+        for pid, used in self._memory.changed():
+            try:
+                self._control.send(_encode(Used(self._modules[pid].number, used)), socket.MSG_DONTWAIT)
+            except BlockingIOError:
+                return
+            self._memory.told(pid, used)
 
     def _end_everything(self) -> None:
         ends = time.monotonic() + _LAST_SECONDS

@@ -17,6 +17,7 @@ EXIT_MEMORY: Final = 72
 EXIT_BROKEN: Final = 71
 """One that could not become a module process, or whose runner broke."""
 PROCESS_LIMIT: Final = "process_limit"
+MEMORY_LIMIT: Final = "memory_limit"
 
 
 class Spawn(msgspec.Struct, frozen=True, array_like=True, tag="spawn"):
@@ -73,8 +74,15 @@ class Ended(msgspec.Struct, frozen=True, array_like=True, tag="ended"):
     peak_bytes: int
 
 
+class Used(msgspec.Struct, frozen=True, array_like=True, tag="used"):
+    """What it uses now, with all that descends from it; told when that has changed."""
+
+    number: int
+    memory_bytes: int
+
+
 Order = Spawn | End
-Report = Ready | Born | NotBorn | Ended
+Report = Ready | Born | NotBorn | Ended | Used
 
 
 def receive(control: socket.socket) -> tuple[bytes, list[int]]:

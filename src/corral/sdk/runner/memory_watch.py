@@ -1,0 +1,116 @@
+"""How much memory each module uses with all that it started, and which one uses more than it may.
+
+Counted is what a module alone costs the machine: private pages, shared ones (`mmap` without a file, `/dev/shm`),
+and what of them was swapped out; not the pages of files, which the kernel takes back when it needs them. For one
+process that is a sum out of its status. Of several, pages that they share (after a fork, or a shared mapping) would
+count more than once, so the kernel is asked for each one's proportional share, which takes longer the more there
+is: a large tree is asked less often.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+from typing import Final
+
+from corral.sdk.runner.proc_table import content, last_pid, tree
+
+_LOOK_SECONDS: Final = 0.5
+_LONGEST_PAUSE: Final = 2.0
+_SHARE: Final = 20
+"""Times that a look took are waited until the same tree is looked at again."""
+_MOST_PROCESSES: Final = 512
+_TOLD_BYTES: Final = 256 * 1024
+"""Smaller changes are not told."""
+_KIB: Final = 1024
+_OWN: Final = (b"RssAnon:", b"RssShmem:", b"VmSwap:")
+_PROPORTIONAL: Final = (b"Pss_Anon:", b"Pss_Shmem:", b"SwapPss:")
+
+
+def memory_of(pids: Iterable[int]) -> int:
+    """Bytes that these processes use together, without the pages of files. Who ended meanwhile uses nothing."""
+    known = list(pids)
+    if len(known) == 1:
+        return _sum(f"/proc/{known[0]}/status", _OWN) or 0
+    return sum(_shared(pid) for pid in known)
+
+
+def _shared(pid: int) -> int:
+    share = _sum(f"/proc/{pid}/smaps_rollup", _PROPORTIONAL)
+    if share is None:  # a kernel that does not tell: as if nothing were shared
+        share = _sum(f"/proc/{pid}/status", _OWN)
+    return share or 0
+
+
+def _sum(path: str, names: tuple[bytes, ...]) -> int | None:
+    """None when the file has none of these."""
+    try:
+        lines = content(path).splitlines()
+    except OSError:
+        return None
+    found = [int(line.split()[1]) for line in lines if line.startswith(names)]
+    return sum(found) * _KIB if found else None
+
+
+class _Watched:
+    __slots__ = ("due", "limit", "peak", "pids", "told", "used")
+
+    def __init__(self, pid: int, limit: int) -> None:
+        self.limit = limit
+        self.pids = [pid]
+        self.used = 0
+        self.peak = 0
+        self.told = -_TOLD_BYTES
+        self.due = 0.0
+
+
+class MemoryWatch:
+    """Looks at most twice a second. Every new process takes the next number of the machine: as long as none is
+    given out, nobody has new descendants and none are looked for."""
+
+    def __init__(self) -> None:
+        self._watched: dict[int, _Watched] = {}
+        self._last = -1
+        self._looked_at = 0.0
+
+    def add(self, pid: int, limit: int) -> None:
+        self._watched[pid] = _Watched(pid, limit)
+        self._last = -1
+
+    def remove(self, pid: int) -> int:
+        """The most that was seen of it."""
+        watched = self._watched.pop(pid, None)
+        return watched.peak if watched is not None else 0
+
+    def look(self) -> list[int]:
+        """Those that use more than they may."""
+        now = time.monotonic()
+        if not self._watched or now - self._looked_at < _LOOK_SECONDS:
+            return []
+        self._looked_at = now
+        newest = last_pid()
+        same, self._last = newest == self._last, newest
+        return [pid for pid, one in self._watched.items() if self._is_over(pid, one, same=same)]
+
+    def changed(self) -> list[tuple[int, int]]:
+        """Process and bytes of those that use more, or less, than was told of them last."""
+        return [
+            (pid, one.used)
+            for pid, one in self._watched.items()
+            if one.used and abs(one.used - one.told) >= _TOLD_BYTES
+        ]
+
+    def told(self, pid: int, used: int) -> None:
+        self._watched[pid].told = used
+
+    def _is_over(self, pid: int, one: _Watched, *, same: bool) -> bool:
+        began = time.monotonic()
+        if not same:
+            one.pids = [each.pid for each in tree(pid, most=_MOST_PROCESSES)] or [pid]
+        if len(one.pids) > 1 and began < one.due:
+            return False
+        one.used = memory_of(one.pids)
+        one.peak = max(one.peak, one.used)
+        now = time.monotonic()
+        one.due = now + min((now - began) * _SHARE, _LONGEST_PAUSE)
+        return one.used > one.limit
