@@ -44,6 +44,8 @@ print(json.dumps({
     "core": resource.getrlimit(resource.RLIMIT_CORE)[0],
     "stdin": os.read(0, 1).decode(),
     "user": os.getuid(),
+    "title": open("/proc/self/cmdline").read().strip("\\0"),
+    "no_new_privileges": "NoNewPrivs:\\t1" in open("/proc/self/status").read(),
 }), flush=True)
 """
 
@@ -102,6 +104,8 @@ async def test_it_has_a_clean_environment_a_session_and_limits_of_its_own(bench,
         "core": 0,
         "stdin": "",
         "user": os.getuid(),
+        "title": "corral module bench",
+        "no_new_privileges": True,
     }
 
 

@@ -32,6 +32,9 @@ _USER_PROCESSES: Final = 16
 one only slows down what multiplies."""
 _NICEST: Final = 19
 _OOM_SCORE: Final = b"500"
+_ARGUMENTS_FROM: Final = 45
+"""Behind the name in /proc/PID/stat: where the arguments begin; the next field is where they end."""
+_TITLE_MOST: Final = 1 << 16
 
 _prctl = ctypes.CDLL(None, use_errno=True).prctl
 _prctl.argtypes = [ctypes.c_int, ctypes.c_ulong, ctypes.c_ulong, ctypes.c_ulong, ctypes.c_ulong]
@@ -55,8 +58,10 @@ def become_module(order: Spawn, channel: int, words: int, zygote: int, run: Runn
         _bound(order)
         _stand_back(order.nice, behind)
         _change_user(order)
+        _call(_SET_NO_NEW_PRIVS, 1)
         _belong_to(zygote)
         set_name(f"mod:{order.name}")
+        set_title(f"corral module {order.name}")
         run(socket.socket(fileno=channel), list(order.paths))
     except MemoryError:
         code = EXIT_MEMORY
@@ -141,7 +146,6 @@ def _change_user(order: Spawn) -> None:
     os.setgroups(order.groups)
     os.setresgid(order.gid, order.gid, order.gid)
     os.setresuid(order.uid, order.uid, order.uid)
-    _call(_SET_NO_NEW_PRIVS, 1)
     _call(_SET_DUMPABLE, 1)  # else it may not even look at its own /proc/self/fd
 
 
@@ -156,6 +160,15 @@ def _belong_to(zygote: int) -> None:
 def set_name(name: str) -> None:
     """What `ps` and `top` show."""
     _write("/proc/self/comm", name.encode()[:15])
+
+
+def set_title(title: str) -> None:
+    """What `ps` shows as the command: written over the zygote's, in this process alone, as far as it has room."""
+    fields = content("/proc/self/stat").rpartition(b")")[2].split()
+    start, end = int(fields[_ARGUMENTS_FROM]), int(fields[_ARGUMENTS_FROM + 1])
+    room = end - start
+    if start and 0 < room < _TITLE_MOST:  # a kernel that does not tell has 0
+        ctypes.memmove(start, title.encode()[: room - 1].ljust(room, b"\0"), room)
 
 
 def _write(path: str, text: bytes) -> None:
