@@ -29,6 +29,7 @@ from corral.testing.waiting import eventually
 from corral.version import PROTOCOL_VERSION, VERSION
 from corral.wire.v1.link_pb2 import ControllerMessage, DaemonMessage
 from corral.wire.v1.node_pb2 import ErrorReport, Handshake, HandshakeAck, NodeStatus, Ping, SetLogLevel
+from corral.wire.v1.plan_pb2 import PreWarmCache
 
 
 def accepted(**fields) -> ControllerMessage:
@@ -125,7 +126,7 @@ class StubbornHost:
 
 
 @contextlib.asynccontextmanager
-async def running_link(data: pathlib.Path, peer: ScriptedController, host: StubbornHost):
+async def running_link(data: pathlib.Path, peer: ScriptedController, host: StubbornHost, **options):
     """A link of its own, once it is connected."""
     entropy = SystemEntropy()
     identity = peer.enrol(data, "n1")
@@ -139,6 +140,7 @@ async def running_link(data: pathlib.Path, peer: ScriptedController, host: Stubb
         settings=daemon_config(data).link,
         clock=SystemClock(),
         entropy=entropy,
+        **options,
     )
     running = asyncio.create_task(link.run())
     try:
@@ -149,6 +151,40 @@ async def running_link(data: pathlib.Path, peer: ScriptedController, host: Stubb
         running.cancel()
         await asyncio.gather(running, return_exceptions=True)
         await spool.close()
+
+
+async def test_a_frame_that_cannot_be_dealt_with_is_told_and_passed_and_so_is_a_listener_that_fails(scratch):
+    heard: list[DaemonMessage] = []
+
+    async def script(context):
+        await context.read()
+        await context.write(accepted())
+        for number in range(50):
+            await context.write(ControllerMessage(pre_warm_cache=PreWarmCache(), epoch=1))
+            await context.write(ControllerMessage(ping=Ping(sequence=number), epoch=1))
+        while isinstance(frame := await context.read(), DaemonMessage):
+            heard.append(frame)
+
+    class Failing:
+        def on_connected(self, _):
+            raise ZeroDivisionError("connected")
+
+        def on_disconnected(self):
+            raise ZeroDivisionError("disconnected")
+
+    def order(reply, message):
+        raise ZeroDivisionError("order \ud800")
+
+    async with ScriptedController(script) as peer:
+        with structlog.testing.capture_logs() as logged:
+            options = {"orders": {"pre_warm_cache": order}, "listeners": [Failing()]}
+            async with running_link(scratch / "n1", peer, StubbornHost(), **options):
+                await eventually(lambda: any(m.pong.sequence == 49 for m in heard), state=lambda: heard)
+        assert peer.streams == 1, "the link stayed"
+    reports = [m.error_report for m in heard if m.WhichOneof("payload") == "error_report"]
+    assert (reports[0].error_code, reports[0].context) == ("INTERNAL", "frame:pre_warm_cache")
+    assert len(reports) < 10, "not one for each frame"
+    assert [line["event"] for line in logged].count("link.listener_failed") == 2
 
 
 async def test_whatever_goes_wrong_while_dialling_the_link_tries_again(scratch):

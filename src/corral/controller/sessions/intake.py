@@ -19,6 +19,14 @@ import structlog
 from corral.controller.collections import SPOOLS, node_log
 from corral.controller.ledger import Ledger, Step
 from corral.controller.sessions.handshake import check_running
+from corral.controller.sessions.intake_faults import (
+    QUICK_CONFLICTS,
+    aside_report,
+    conflict_pause,
+    described,
+    ends_session,
+    may_pass,
+)
 from corral.controller.sessions.live import MODULE_REPORTS, ModuleTraffic
 from corral.controller.sessions.rate_limit import RateLimit
 from corral.controller.sessions.reporting import REPORTS, NodeReports, Reported
@@ -27,7 +35,7 @@ from corral.domain.ids import NodeId, SessionId
 from corral.domain.node_times import told_time
 from corral.domain.records import LogRecord, SpoolPosition
 from corral.errors import Code, Rejected, Retryable
-from corral.store.port import Conflict, StoreUnavailable
+from corral.store.port import Conflict
 from corral.system.clock import Clock
 from corral.wire.v1.link_pb2 import DaemonMessage
 from corral.wire.v1.node_pb2 import DaemonLogRecord, ErrorReport, Handshake, HandshakePortion
@@ -133,17 +141,17 @@ class Intake:
     async def run(self) -> None:
         """Store what arrives until cancelled. A store that is down delays it and loses nothing."""
         await self._listed_all()
-        await self._persist(self._open)
+        await self._once(self._open, otherwise=self._opened)
         while True:
             if not self._judged and self._is_caught_up():
-                await self._persist(self._judge)
+                await self._once(self._judge, otherwise=self._reconciled)
             if not self._waiting:
                 self._wake.clear()
                 await self._wake.wait()
             batch = self._next_batch()
             if not batch:
                 continue  # judged first
-            await self._persist(functools.partial(self._store, batch))
+            await self._take_in(batch)
             for message in batch:
                 self._waiting.popleft()
                 self._waiting_bytes -= message.ByteSize()
@@ -165,21 +173,78 @@ class Intake:
         return batch
 
     async def _persist(self, attempt: Callable[[], Awaitable[None]]) -> None:
-        """Try until it is stored. After a conflict everything is judged again from the new state."""
+        """Try until it is stored. After a conflict everything is judged again from the new state; one that lasts
+        is tried ever more slowly. Raises what no other attempt would mend."""
+        conflicts = 0
         while True:
             try:
                 await attempt()
                 return
-            except StoreUnavailable as error:
+            except Conflict as error:  # an older session, a placement or an operator was faster
+                conflicts += 1
+                if conflicts == QUICK_CONFLICTS + 1:
+                    _log.warning("intake.conflict_lasts", node=self._node_id, reason=str(error))
+                await asyncio.sleep(conflict_pause(conflicts))
+            except Exception as error:
+                if not may_pass(error):
+                    raise
                 _log.warning("intake.delayed", node=self._node_id, reason=str(error))
                 await asyncio.sleep(_RETRY_SECONDS)
-            except Conflict:
-                await asyncio.sleep(0)  # an older session, a placement or an operator was faster
+
+    async def _once(self, attempt: Callable[[], Awaitable[None]], *, otherwise: Callable[[], None]) -> None:
+        """One stage of the handshake. Where it cannot be taken in for a reason of ours, that is told, and the
+        session goes on: the node's later reports say the same, and its next handshake does."""
+        try:
+            await self._persist(attempt)
+        except Exception as error:
+            if ends_session(error):
+                raise
+            _log.exception("intake.handshake_not_understood", node=self._node_id)
+            report = ErrorReport(
+                error_code=Code.INTERNAL.name, error_message=described(error), context="handshake"
+            )
+            await self._tell(report)
+            otherwise()
+
+    async def _take_in(self, batch: list[DaemonMessage]) -> None:
+        """Store a batch. If it cannot be, its halves are stored one after the other, down to the one record that
+        is to blame: that one is set aside, told and confirmed, and does not come again."""
+        try:
+            await self._persist(functools.partial(self._store, batch))
+        except Exception as error:
+            if ends_session(error):
+                raise
+            half = len(batch) // 2
+            if half:
+                await self._take_in(batch[:half])
+                await self._take_in(batch[half:])
+            else:
+                await self._set_aside(batch[0], error)
+
+    async def _set_aside(self, message: DaemonMessage, error: Exception) -> None:
+        report = aside_report(message, error)
+        _log.error(
+            "intake.record_set_aside",
+            node=self._node_id,
+            kind=message.WhichOneof("payload"),
+            sequence=message.spool_sequence,
+            bytes=message.ByteSize(),
+            reason=described(error),
+            exc_info=error,
+        )
+        stand_in = DaemonMessage(spool_sequence=message.spool_sequence, error_report=report)
+        await self._persist(functools.partial(self._store, [stand_in]))
+
+    async def _tell(self, report: ErrorReport) -> None:
+        await self._persist(functools.partial(self._store, [DaemonMessage(error_report=report)]))
 
     async def _open(self) -> None:
         """Take in what the node says is alive, before anything that it reports afterwards."""
         async for reported in self._instances.opening(self._node_id, self._listed):
             await self._commit(reported)
+        self._opened()
+
+    def _opened(self) -> None:
         self._instances.opened(self._node_id)
 
     async def _judge(self) -> None:
@@ -187,6 +252,9 @@ class Intake:
         async for reported in self._instances.judgement(self._node_id, self._listed):
             await self._commit(reported)
         await self._commit(Reported(), *self._modules.fold_judgement(self._node_id, self._hello))
+        self._reconciled()
+
+    def _reconciled(self) -> None:
         self._judged = True
         self._listed.clear()
         self._hello.ClearField("running_instances")

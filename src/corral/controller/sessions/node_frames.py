@@ -25,7 +25,9 @@ from corral.controller.sessions.live import (
 )
 from corral.controller.sessions.renewal import Renewal
 from corral.controller.sessions.reporting import REPORTS, NodeReports, missing_field, passing
-from corral.errors import Code, Rejected
+from corral.errors import Bug, Code, CorralError, Rejected
+from corral.system.clock import Clock
+from corral.system.log_quota import LogQuota
 from corral.wire.v1.instance_pb2 import ConsoleAck, ConsolePosition
 from corral.wire.v1.link_pb2 import ControllerMessage, DaemonMessage
 from corral.wire.v1.node_pb2 import NodeStatus
@@ -61,6 +63,7 @@ class NodeFrames:
         intake: Intake,
         heartbeat: Heartbeat,
         renewal: Renewal,
+        clock: Clock,
     ) -> None:
         self._stream = stream
         self._node_id = stream.facts.node_id
@@ -72,16 +75,18 @@ class NodeFrames:
         self._heartbeat = heartbeat
         self._renewal = renewal
         self._ignored: set[str] = set()
+        self._quota = LogQuota(clock=clock)
 
     def receive(self, message: DaemonMessage) -> None:
-        """A CorralError ends the stream."""
+        """A CorralError ends the stream: the node breaks a rule of the protocol. Whatever else goes wrong is about
+        this message alone."""
         kind = message.WhichOneof("payload")
         if kind in REPORTS:
-            self._report_received(message)
+            self._guarded(message, self._report_received)
             if passing(message):
                 return
         if kind in MODULE_FRAMES:
-            self._modules.received(self._stream, message)
+            self._guarded(message, lambda one: self._modules.received(self._stream, one))
             if kind not in MODULE_REPORTS or _momentary(message):
                 return
         if message.spool_sequence or kind in _TAKEN_IN:
@@ -94,7 +99,22 @@ class NodeFrames:
                 self._ignored.add(kind or "")
                 _log.info("session.frames_ignored", node=self._node_id, kind=kind or "unknown")
             return
-        handler(self, message)
+        if kind in _STREAM_RULES:
+            handler(self, message)
+        else:
+            self._guarded(message, lambda one: handler(self, one))
+
+    def _guarded(self, message: DaemonMessage, handle: Callable[[DaemonMessage], None]) -> None:
+        """One message that cannot be dealt with is told, and passed; what must not be lost of it is taken in."""
+        try:
+            handle(message)
+        except Exception as error:
+            kind = message.WhichOneof("payload") or "unknown"
+            if (unsaid := self._quota.admit(kind)) is None:
+                return
+            _log.exception("session.frame_failed", node=self._node_id, kind=kind, unsaid=unsaid)
+            told = error if isinstance(error, CorralError) else Bug(f"{kind} could not be dealt with")
+            self._stream.report(told, context=f"frame:{kind}")
 
     def _report_received(self, message: DaemonMessage) -> None:
         """What can be said at once about a report; what it means is for the intake."""
@@ -170,6 +190,8 @@ def _momentary(message: DaemonMessage) -> bool:
     )
 
 
+_STREAM_RULES: Final = frozenset({"handshake", "handshake_portion", "batch"})
+"""Frames of the stream itself: one that is out of place ends it."""
 _HANDLERS: Final[dict[str, Callable[[NodeFrames, DaemonMessage], None]]] = {
     "handshake": NodeFrames._handshake_again,
     "handshake_portion": NodeFrames._portion,

@@ -65,7 +65,12 @@ class Session:
         self._intake = intake_of(self._confirm)
         self._renewal = Renewal(facts.id, renew=renew, reply=self)
         self._frames = NodeFrames(
-            self, listeners, intake=self._intake, heartbeat=self.heartbeat, renewal=self._renewal
+            self,
+            listeners,
+            intake=self._intake,
+            heartbeat=self.heartbeat,
+            renewal=self._renewal,
+            clock=clock,
         )
         self._strays: set[tuple[str, int]] = set()
         self.over = asyncio.Event()

@@ -27,11 +27,13 @@ from corral.errors import Code, CorralError, Retryable
 from corral.system.clock import Clock
 from corral.system.config_schema import DaemonLinkSection
 from corral.system.entropy import Entropy
+from corral.system.log_quota import LogQuota
 from corral.wire import features
 from corral.wire.v1.link_pb2 import ControllerMessage, DaemonMessage
-from corral.wire.v1.node_pb2 import NodeStatus, Pong
+from corral.wire.v1.node_pb2 import ErrorReport, NodeStatus, Pong
 
 _STEADY_SECONDS: Final = 5.0
+_TOLD_MAX: Final = 500
 _log = structlog.get_logger("corral.daemon.link")
 
 
@@ -104,6 +106,7 @@ class Link:
             **{kind: self._ordered(order) for kind, order in further.items()},
         }
         self._listeners = tuple(listeners)
+        self._quota = LogQuota(clock=clock)
         self.connected = asyncio.Event()
 
     @property
@@ -179,8 +182,7 @@ class Link:
         self._current = connection
         self._sender = SpoolSender(spool=self._spool, connection=connection)
         self.connected.set()
-        for listener in self._listeners:
-            listener.on_connected(connection)
+        self._each_listener(lambda listener: listener.on_connected(connection))
         _log.info(
             "link.connected",
             address=connection.address,
@@ -216,8 +218,7 @@ class Link:
         if self._current is connection:
             self._current = None
             self.connected.clear()
-            for listener in self._listeners:
-                listener.on_disconnected()
+            self._each_listener(lambda listener: listener.on_disconnected())
         await connection.close()
         for task in tasks:
             task.cancel()
@@ -239,7 +240,32 @@ class Link:
             # Additive by design: what a newer controller may say is no reason to part.
             _log.warning("link.frame_ignored", kind=kind or "unknown", address=connection.address)
             return
-        handler(connection, message)
+        try:
+            handler(connection, message)
+        except Exception as error:
+            self._tell_failed(connection, kind, error)
+
+    def _tell_failed(self, connection: Connection, kind: str, error: Exception) -> None:
+        """One frame that cannot be dealt with is told, and passed: the link stays, and with it all the others.
+        A controller that parts for it would only send it again."""
+        if (unsaid := self._quota.admit(kind)) is None:
+            return
+        _log.error("link.frame_failed", kind=kind, address=connection.address, unsaid=unsaid, exc_info=error)
+        told = f"{kind} could not be dealt with: {type(error).__name__}: {error}"[:_TOLD_MAX]
+        report = ErrorReport(
+            error_code=error.code.name if isinstance(error, CorralError) else Code.INTERNAL.name,
+            error_message=told.encode(errors="replace").decode(),
+            context=f"frame:{kind}",
+        )
+        connection.send(DaemonMessage(error_report=report))
+
+    def _each_listener(self, call: Callable[[SessionListener], None]) -> None:
+        """One that fails keeps neither the link nor the others from going on."""
+        for listener in self._listeners:
+            try:
+                call(listener)
+            except Exception:
+                _log.exception("link.listener_failed", listener=type(listener).__name__)
 
     def _ping(self, connection: Connection, message: ControllerMessage) -> None:
         connection.send(DaemonMessage(pong=Pong(sequence=message.ping.sequence)))

@@ -1,0 +1,49 @@
+"""What keeps a record of a node from being stored: what time mends, what ends the session, and what is wrong with
+the record itself, which is set aside so that all that follow are stored."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from corral.errors import Code, CorralError, Retryable
+from corral.store.port import Conflict, Fenced
+from corral.wire.v1.link_pb2 import DaemonMessage
+from corral.wire.v1.node_pb2 import ErrorReport
+
+QUICK_CONFLICTS: Final = 10
+"""So often somebody was just faster; from then on it is tried ever more slowly."""
+_SLOWEST_SECONDS: Final = 2.0
+_TEXT: Final = 400
+
+
+def ends_session(error: Exception) -> bool:
+    """Nothing is wrong with what the node sent: this controller does not lead any more, or ends."""
+    return isinstance(error, Fenced) or (isinstance(error, CorralError) and error.code is Code.SHUTTING_DOWN)
+
+
+def may_pass(error: Exception) -> bool:
+    """Trying again may help, without anything being changed."""
+    return isinstance(error, Retryable | Conflict) and not ends_session(error)
+
+
+def conflict_pause(conflicts: int) -> float:
+    """Seconds before the next attempt, after so many conflicts one behind the other."""
+    late = conflicts - QUICK_CONFLICTS
+    return 0.0 if late <= 0 else min(0.01 * 2.0 ** min(late, 10), _SLOWEST_SECONDS)
+
+
+def described(error: Exception) -> str:
+    """As text that can be stored, whatever it says."""
+    text = f"{type(error).__name__}: {error}"[:_TEXT]
+    return text.replace("\0", "\\0").encode(errors="replace").decode()
+
+
+def aside_report(message: DaemonMessage, error: Exception) -> ErrorReport:
+    """What is told of a record that was set aside."""
+    kind = message.WhichOneof("payload") or "unknown"
+    code = error.code.name if isinstance(error, CorralError) else Code.INTERNAL.name
+    return ErrorReport(
+        error_code=code,
+        error_message=f"record {message.spool_sequence} ({kind}) was set aside: {described(error)}",
+        context="intake",
+    )
