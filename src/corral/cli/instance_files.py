@@ -96,12 +96,25 @@ def get_file(session: Session, id: str, path: str, offset: int, length: int) -> 
 )
 @click.option("--merge", is_flag=True, help="Keep the template's other files; else it holds only these.")
 @click.option("--note", metavar="TEXT", help="What is new; shown with the version.")
+@click.option(
+    "--secret-names",
+    is_flag=True,
+    help="Put %NAME% in place of the values of secrets; else a file that holds one is refused.",
+)
 @api_command
 def save(
-    session: Session, id: str, template: str, paths: tuple[str, ...], merge: bool, note: str | None
+    session: Session,
+    id: str,
+    template: str,
+    paths: tuple[str, ...],
+    merge: bool,
+    note: str | None,
+    secret_names: bool,
 ) -> None:
     """Make chosen files of an instance's directory a new version of TEMPLATE."""
     body = {"template": template, "paths": list(paths), "merge": merge, "note": note or ""}
+    if secret_names:
+        body["secret_names"] = True
     made = session.client.post(f"{INSTANCES}/{segment(id)}/save", body, timeout=SAVE_SECONDS)
     show_done(
         session.output,

@@ -23,14 +23,21 @@ class SecretMask:
         for name, value in secrets.items():
             for form in _forms(value):
                 found.setdefault(form, f"%{name}%")
-        self._hidden = sorted(found.items(), key=lambda pair: -len(pair[0]))
-        """Longest first: one secret may hold another."""
+        self.hidden: tuple[tuple[str, str], ...] = tuple(
+            sorted(found.items(), key=lambda pair: -len(pair[0]))
+        )
+        """Each with its name; longest first: one secret may hold another."""
 
     def __bool__(self) -> bool:
-        return bool(self._hidden)
+        return bool(self.hidden)
+
+    def __or__(self, other: SecretMask) -> SecretMask:
+        both = SecretMask()
+        both.hidden = tuple(sorted({*self.hidden, *other.hidden}, key=lambda pair: (-len(pair[0]), pair)))
+        return both
 
     def __call__(self, text: str) -> str:
-        for value, name in self._hidden:
+        for value, name in self.hidden:
             text = text.replace(value, name)
         return text
 

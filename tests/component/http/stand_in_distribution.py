@@ -58,7 +58,9 @@ class StandInDistribution:
         return FilePart(content=self.saved[offset : offset + length], size=len(self.saved))
 
     @contextlib.asynccontextmanager
-    async def save_files(self, id: str, paths: Sequence[str]) -> AsyncIterator[AsyncIterator[bytes]]:
+    async def save_files(
+        self, id: str, paths: Sequence[str], *, secret_names: bool = False
+    ) -> AsyncIterator[AsyncIterator[bytes]]:
         self._ask("save", (id, tuple(paths)))
         self.open_saves += 1
         try:

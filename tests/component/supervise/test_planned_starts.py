@@ -485,7 +485,7 @@ async def test_chosen_files_of_an_instance_are_packed_and_no_link_is_followed(no
     script = "mkdir -p world/region logs; echo w > world/level.dat; echo r > world/region/0; echo l > logs/x; echo up; exec sleep 3600"
     await node.begin("one", base_plan(workloads.shell(script), static=True))
     await node.says("one", "up")
-    orders = SaveOrders(node.supervision.supervisor, node.supervision.directories, entropy=SystemEntropy())
+    orders = orders_of(node)
     archive = scratch / "saved.tar.gz"
     await orders.pack(SaveFiles(instance_id="one", paths=["world/"]), archive)
     with tarfile.open(archive) as packed:
@@ -515,3 +515,65 @@ async def test_chosen_files_of_an_instance_are_packed_and_no_link_is_followed(no
     with pytest.raises(CorralError) as failed:
         await orders.pack(SaveFiles(instance_id="one", paths=["world/fifo"]), archive)
     assert failed.value.code is Code.PATH_REFUSED
+
+
+@pytest.mark.trap("T77")
+@pytest.mark.parametrize("static", [False, True], ids=["running", "static"])
+async def test_files_that_hold_secrets_are_saved_with_their_names_or_not_at_all(node, scratch, static):
+    (node.data / "secrets").mkdir(exist_ok=True)
+    (node.data / "secrets" / "pw").write_text("TOPSECRETVALUE")
+    template = node.cache.template(
+        "base", {"db.cfg": b"password=%PW%\n", "server.properties": b"a=1\n", "plain": b"x\n"}
+    )
+    plan = base_plan(
+        workloads.shell('echo "again $PW" > copied; echo up; exec sleep 3600'),
+        templates=(template,),
+        substitute=("db.cfg",),
+        patches=(PatchSpec(file="server.properties", path="rcon.password", value="%PW%"),),
+        env={"PW": "%PW%"},
+        variables={"PW": "file://pw"},
+        variable_types={"PW": VariableSpec(type=VariableType.SECRET)},
+        static=static,
+    )
+    await node.begin("one", plan)
+    await node.says("one", "up")
+    orders = orders_of(node)
+    archive = scratch / "saved.tar.gz"
+
+    async def saved(*paths: str, names: bool = False) -> dict[str, bytes]:
+        await orders.pack(SaveFiles(instance_id="one", paths=paths, secret_names=names), archive)
+        with tarfile.open(archive) as packed:
+            return {name: packed.extractfile(name).read() for name in packed.getnames()}
+
+    for path in ("db.cfg", "server.properties", "copied", "**"):
+        with pytest.raises(CorralError) as failed:
+            await saved(path)
+        assert failed.value.code is Code.SECRET_EXPOSED
+        assert "--secret-names" in (failed.value.hint or "")
+        assert "TOPSECRETVALUE" not in str(failed.value)
+    assert await saved("plain") == {"plain": b"x\n"}
+    named = {
+        "copied": b"again %PW%\n",
+        "db.cfg": b"password=%PW%\n",
+        "plain": b"x\n",
+        "server.properties": b"a=1\nrcon.password=%PW%\n",
+    }
+    assert await saved("**", names=True) == named
+
+    # The secret is another one by now, and no daemon knows what it was.
+    await node.stop("one", force=True)
+    await node.settled("one")
+    if not static:
+        return
+    (node.data / "secrets" / "pw").write_text("ANOTHERVALUE")
+    await node.reopen()
+    for names in (False, True):
+        with pytest.raises(CorralError) as failed:
+            await orders_of(node).pack(
+                SaveFiles(instance_id="one", paths=["db.cfg"], secret_names=names), archive
+            )
+        assert failed.value.code is Code.SECRET_EXPOSED
+
+
+def orders_of(node):
+    return SaveOrders(node.supervision.supervisor, node.supervision.directories, entropy=SystemEntropy())

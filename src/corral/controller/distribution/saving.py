@@ -54,18 +54,22 @@ class FileSaving:
         self._asked: dict[str, tuple[NodeId, asyncio.Future[pathlib.Path]]] = {}
 
     @contextlib.asynccontextmanager
-    async def save(self, record: InstanceRecord, paths: Sequence[str]) -> AsyncIterator[AsyncIterator[bytes]]:
+    async def save(
+        self, record: InstanceRecord, paths: Sequence[str], *, secret_names: bool = False
+    ) -> AsyncIterator[AsyncIterator[bytes]]:
         """The files of its working directory that the globs name, as a tar.gz to be read once; it is
         gone afterwards. NODE_OFFLINE, TIMEOUT, RATE_LIMITED, NOT_SUPPORTED, or the node's own code."""
         _check(paths)
-        archive = await self._fetch(record, paths)
+        archive = await self._fetch(record, paths, secret_names=secret_names)
         try:
             async with contextlib.aclosing(_blocks(archive)) as blocks:
                 yield blocks
         finally:
             archive.unlink(missing_ok=True)
 
-    async def _fetch(self, record: InstanceRecord, paths: Sequence[str]) -> pathlib.Path:
+    async def _fetch(
+        self, record: InstanceRecord, paths: Sequence[str], *, secret_names: bool
+    ) -> pathlib.Path:
         link = self._link(record.node)
         request = SaveFiles(
             request_id=new_id("save", self._entropy),
@@ -74,6 +78,7 @@ class FileSaving:
             paths=paths,
             max_bytes=self._limits.max_bytes,
             max_files=self._limits.max_files,
+            secret_names=secret_names,
         )
         limit = self._limits.max_bytes + self._limits.max_files * _PER_FILE
         answer = self._uploads.expect_file(request.request_id, node_id=record.node, max_bytes=limit)

@@ -170,10 +170,12 @@ class Distribution:
         return await self._each([node.id for node in nodes], lambda node: self._synced(node, needs[node]))
 
     @contextlib.asynccontextmanager
-    async def save_files(self, id: str, paths: Sequence[str]) -> AsyncIterator[AsyncIterator[bytes]]:
+    async def save_files(
+        self, id: str, paths: Sequence[str], *, secret_names: bool = False
+    ) -> AsyncIterator[AsyncIterator[bytes]]:
         """Files of an instance's working directory as a tar.gz; see `FileSaving.save`."""
         record = self._state.instances.require(id).record
-        async with self._saving.save(record, paths) as blocks:
+        async with self._saving.save(record, paths, secret_names=secret_names) as blocks:
             yield blocks
 
     async def walk_files(self, id: str, path: str, *, limit: int) -> FileListing:

@@ -165,10 +165,10 @@ class Distribution(Protocol):
         """The same on every connected node."""
 
     def save_files(
-        self, id: str, paths: Sequence[str]
+        self, id: str, paths: Sequence[str], *, secret_names: bool = False
     ) -> contextlib.AbstractAsyncContextManager[AsyncIterator[bytes]]:
         """Chosen files of an instance's working directory as a tar.gz. NODE_OFFLINE, TIMEOUT, NOT_FOUND,
-        PATH_REFUSED, ARCHIVE_TOO_LARGE."""
+        PATH_REFUSED, ARCHIVE_TOO_LARGE, SECRET_EXPOSED unless names are put in place of secrets."""
 
     async def walk_files(self, id: str, path: str, *, limit: int) -> FileListing:
         """What lies in an instance's directory. NODE_OFFLINE, TIMEOUT, NOT_FOUND, PATH_REFUSED."""

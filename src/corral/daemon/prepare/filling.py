@@ -17,6 +17,7 @@ from corral.daemon.prepare.copying import Copier
 from corral.daemon.prepare.ingredients import Ingredients
 from corral.daemon.prepare.layout import Layout
 from corral.daemon.prepare.materialise import make_directory, materialise
+from corral.daemon.prepare.secret_files import patched_with_secrets
 from corral.daemon.prepare.stages import (
     BOOTSTRAP_WARMUP,
     CONFIG_PATCH,
@@ -73,6 +74,7 @@ class Filling(msgspec.Struct, frozen=True, kw_only=True):
         with self.progress.stage(VARIABLE_SUBSTITUTION):
             paths = sorted(path for path in texts if chosen.matches(path))
             rendered = substitute_files(self.staged, paths, values, abort=abort, owner=self.owner)
+            self.progress.secret_files |= rendered.hidden
             if self.plan.strict_variables:
                 strictly(rendered.missing)
             elif rendered.missing:
@@ -82,5 +84,6 @@ class Filling(msgspec.Struct, frozen=True, kw_only=True):
 
     def patch(self, values: Values) -> None:
         if self.plan.patches:
+            self.progress.secret_files |= patched_with_secrets(self.plan)
             with self.progress.stage(CONFIG_PATCH):
                 apply_patches(self.staged, self.plan.patches, values=values.all)

@@ -16,6 +16,7 @@ from typing import Final
 import msgspec
 
 from corral.daemon.prepare.abort import Abort
+from corral.daemon.prepare.secret_files import SecretGuard
 from corral.domain.file_paths import Globs, check_path
 from corral.errors import Code, Rejected, Retryable
 from corral.system.trees.entries import DIRECTORY
@@ -33,10 +34,17 @@ class Packed(msgspec.Struct, frozen=True):
 
 
 def pack(
-    root: pathlib.Path, chosen: Globs, target: pathlib.Path, *, max_bytes: int, max_files: int, abort: Abort
+    root: pathlib.Path,
+    chosen: Globs,
+    target: pathlib.Path,
+    *,
+    max_bytes: int,
+    max_files: int,
+    abort: Abort,
+    guard: SecretGuard,
 ) -> Packed:
-    """Everything that `chosen` matches. PATH_REFUSED for a link or a device among it, ARCHIVE_TOO_LARGE
-    above the limits (0: ours alone), NOT_FOUND when nothing matches. Blocks."""
+    """Everything that `chosen` matches. PATH_REFUSED for a link or a device among it, SECRET_EXPOSED as `guard`
+    says, ARCHIVE_TOO_LARGE above the limits (0: ours alone), NOT_FOUND when nothing matches. Blocks."""
     files = size = 0
     with tarfile.open(target, "w:gz", compresslevel=_LEVEL, format=tarfile.PAX_FORMAT) as archive:
         top = os.open(root, DIRECTORY)
@@ -44,7 +52,7 @@ def pack(
             for path, name, parent in _walk(top, "", chosen):
                 abort.check()
                 files += 1
-                size += _add(archive, path, name, parent, abort)
+                size += _add(archive, path, name, parent, abort, guard)
                 if files > min(max_files or MAX_FILES, MAX_FILES) or (max_bytes and size > max_bytes):
                     raise Rejected(
                         Code.ARCHIVE_TOO_LARGE,
@@ -89,7 +97,9 @@ def _walk(here: int, prefix: str, chosen: Globs) -> Iterator[tuple[str, str, int
             yield check_path(path, field="paths"), name, here
 
 
-def _add(archive: tarfile.TarFile, path: str, name: str, parent: int, abort: Abort) -> int:
+def _add(
+    archive: tarfile.TarFile, path: str, name: str, parent: int, abort: Abort, guard: SecretGuard
+) -> int:
     try:
         descriptor = os.open(name, _READ, dir_fd=parent)
     except FileNotFoundError:
@@ -101,18 +111,18 @@ def _add(archive: tarfile.TarFile, path: str, name: str, parent: int, abort: Abo
         if not stat.S_ISREG(found.st_mode):
             raise _refused(path)
         entry = tarfile.TarInfo(path)
-        entry.size = found.st_size
+        content, entry.size = guard.content(path, file, found.st_size)
         entry.mode = 0o755 if found.st_mode & _EXECUTABLE else 0o644
         abort.check()
         try:
-            archive.addfile(entry, file)
+            archive.addfile(entry, content)
         except OSError as error:
             if error.errno is not None:
                 raise
             raise Retryable(  # of tarfile: the file has fewer bytes than it had a moment ago
                 Code.FILE_UNREADABLE, f"'{path}' became shorter while it was read", hint="try again"
             ) from error
-        return found.st_size
+        return entry.size
 
 
 def _refused(path: str) -> Rejected:

@@ -22,6 +22,7 @@ from corral.daemon.ports.held import HeldPorts
 from corral.daemon.ports.probe import check_free
 from corral.daemon.prepare.command_line import CommandLine, Tune, command_line, tuned
 from corral.daemon.prepare.environment import build_environment, check_names
+from corral.daemon.prepare.secret_files import SecretGuard, read_filled, write_filled
 from corral.daemon.prepare.stages import (
     PROCESS_START,
     TEMPLATE_APPLY,
@@ -99,6 +100,11 @@ class Preparer:
             user, java, values = await self._validate(order)
         directory = await self._directory(order, user, values, run_directory, progress, anew=anew)
         with progress.stage(VARIABLE_SUBSTITUTION):
+            if values.secret:
+                first = order.incarnation % RESTARTS_PER_START == 0
+                await asyncio.to_thread(
+                    write_filled, run_directory, progress.secret_files, earlier=order.static or not first
+                )
             line = self._substitute(order, java, values)
         with progress.stage(PROCESS_START):
             if tune is not None:
@@ -134,6 +140,11 @@ class Preparer:
         """Keeps the values of this run's secrets out of a text. Blocks for a moment."""
         kept = self._masks.get(run_name(order.instance_id, order.incarnation))
         return kept if kept is not None else secrets_now(order, self._node, self._secrets)
+
+    def guard(self, order: StartOrder, run_directory: pathlib.Path, *, put_names: bool) -> SecretGuard:
+        """Keeps this run's secrets out of what is saved of its files. Blocks for a moment."""
+        mask = self.mask(order) | secrets_now(order, self._node, self._secrets)
+        return SecretGuard(mask, read_filled(run_directory), put_names=put_names)
 
     def forget_secrets(self, order: StartOrder) -> None:
         """The run has ended, and everything about it is told."""

@@ -45,6 +45,8 @@ class Progress:
         self._loop = asyncio.get_running_loop() if entered is not None else None
         self._thread = threading.get_ident()
         self.took_ms: dict[str, float] = {}
+        self.secret_files: set[str] = set()
+        """The paths into which secrets were filled."""
 
     def _enter(self, name: str) -> None:
         if self._entered is None or self._loop is None:

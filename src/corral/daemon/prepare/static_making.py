@@ -10,6 +10,7 @@ from corral.daemon.prepare.abort import Abort, in_thread
 from corral.daemon.prepare.cache_port import FileCache
 from corral.daemon.prepare.ingredients import bootstrap_key, fetch
 from corral.daemon.prepare.materialise import make_directory
+from corral.daemon.prepare.secret_files import patched_with_secrets
 from corral.daemon.prepare.stages import CONFIG_PATCH, PROCESS_START, TEMPLATE_APPLY, Progress
 from corral.daemon.prepare.start_order import StartOrder
 from corral.daemon.prepare.static_trees import Seed, StaticTree, merged_rendering, own_tree, seed_of
@@ -97,6 +98,7 @@ class StaticMaker:
             with progress.stage(TEMPLATE_APPLY):
                 make_directory(staged, owner_of(user))
         if plan.patches:
+            progress.secret_files |= patched_with_secrets(plan)
             with progress.stage(CONFIG_PATCH):
                 await in_thread(lambda abort: self._patch_static(tree, plan, staged, user, values, abort))
         with progress.stage(PROCESS_START):

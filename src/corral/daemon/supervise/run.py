@@ -17,6 +17,7 @@ import msgspec
 import structlog
 
 from corral.daemon.hooks.provenance import Provenance
+from corral.daemon.prepare.secret_files import SecretGuard
 from corral.daemon.prepare.stages import PROCESS_START, VALIDATION, StageFailed
 from corral.daemon.probes.players import PlayerCount
 from corral.daemon.supervise.beginning import Beginning, Interrupted
@@ -345,6 +346,10 @@ class Run:
             )
         )
         return await self._end(self._followed(outcome))
+
+    def secret_guard(self, *, put_names: bool) -> SecretGuard:
+        """For whoever saves its files. Blocks."""
+        return self._services.preparer.guard(self.order, self.files.directory, put_names=put_names)
 
     def masked_tail(self) -> ConsoleTail:
         """The workload's own last words, which leave the node and are kept in places where its console is not:

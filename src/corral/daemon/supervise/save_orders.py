@@ -94,6 +94,7 @@ class SaveOrders:
         if not directory.exists():
             raise Rejected(Code.NOT_FOUND, f"the files of '{wanted.instance_id}' are gone")
         chosen = globs(tuple(wanted.paths))
+        guard = await asyncio.to_thread(run.secret_guard, put_names=wanted.secret_names)
         await in_thread(
             lambda abort: pack(
                 directory,
@@ -102,6 +103,7 @@ class SaveOrders:
                 max_bytes=wanted.max_bytes,
                 max_files=wanted.max_files,
                 abort=abort,
+                guard=guard,
             )
         )
 

@@ -640,20 +640,22 @@ class WorkloadReport(_message.Message):
     def __init__(self, instance_id: _Optional[str] = ..., incarnation: _Optional[int] = ..., ready: _Optional[bool] = ..., players_known: _Optional[bool] = ..., player_count: _Optional[int] = ..., max_players: _Optional[int] = ...) -> None: ...
 
 class SaveFiles(_message.Message):
-    __slots__ = ("request_id", "instance_id", "incarnation", "paths", "max_bytes", "max_files")
+    __slots__ = ("request_id", "instance_id", "incarnation", "paths", "max_bytes", "max_files", "secret_names")
     REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
     INSTANCE_ID_FIELD_NUMBER: _ClassVar[int]
     INCARNATION_FIELD_NUMBER: _ClassVar[int]
     PATHS_FIELD_NUMBER: _ClassVar[int]
     MAX_BYTES_FIELD_NUMBER: _ClassVar[int]
     MAX_FILES_FIELD_NUMBER: _ClassVar[int]
+    SECRET_NAMES_FIELD_NUMBER: _ClassVar[int]
     request_id: str
     instance_id: str
     incarnation: int
     paths: _containers.RepeatedScalarFieldContainer[str]
     max_bytes: int
     max_files: int
-    def __init__(self, request_id: _Optional[str] = ..., instance_id: _Optional[str] = ..., incarnation: _Optional[int] = ..., paths: _Optional[_Iterable[str]] = ..., max_bytes: _Optional[int] = ..., max_files: _Optional[int] = ...) -> None: ...
+    secret_names: bool
+    def __init__(self, request_id: _Optional[str] = ..., instance_id: _Optional[str] = ..., incarnation: _Optional[int] = ..., paths: _Optional[_Iterable[str]] = ..., max_bytes: _Optional[int] = ..., max_files: _Optional[int] = ..., secret_names: _Optional[bool] = ...) -> None: ...
 
 class SaveFilesFailed(_message.Message):
     __slots__ = ("request_id", "error_code", "error_message")

@@ -46,6 +46,12 @@ class Save(Body, frozen=True, kw_only=True):
     ]
     note: Text = ""
     merge: Annotated[bool, msgspec.Meta(description="Lay them over the template's files.")] = False
+    secret_names: Annotated[
+        bool,
+        msgspec.Meta(
+            description="Put %NAME% in place of the values of secrets; else such files are refused."
+        ),
+    ] = False
 
 
 class InstanceFilesQuery(Query, frozen=True, kw_only=True):
@@ -108,7 +114,7 @@ async def save_instance(leading: Leading, call: Call[Save, NoQuery]) -> Describe
     template_name(asked.template)
     for number, path in enumerate(asked.paths):
         check_glob(path, field=f"paths/{number}")
-    async with leading.distribution.save_files(id, asked.paths) as archive:
+    async with leading.distribution.save_files(id, asked.paths, secret_names=asked.secret_names) as archive:
         saved = await leading.templates.intake_archive(archive)
 
     async def describe() -> Mutation:
