@@ -18,13 +18,11 @@ from corral.domain.file_paths import check_path
 from corral.errors import Rejected
 from corral.modules.archive_refusals import damaged, entry_damaged, entry_refused, shown, too_large
 from corral.modules.zip_ending import count_entries
+from corral.system.archive_ratio import RATIO_MAX, unpacked_most
 
 ENTRIES_MAX: Final = 50_000
 UNPACKED_FACTOR: Final = 4
 """An archive may unpack to this many times the largest archive."""
-RATIO_MAX: Final = 100
-RATIO_FREE: Final = 16 * 1024 * 1024
-"""Up to here nobody asks how well something was packed."""
 NAME_MAX: Final = 1024
 DEPTH_MAX: Final = 64
 _LOCAL: Final = struct.Struct("<4s5H3L2H")
@@ -164,7 +162,7 @@ def _refuse_sizes(infos: Iterable[zipfile.ZipInfo], max_bytes: int) -> None:
     limit = UNPACKED_FACTOR * max_bytes
     if total > limit:
         raise too_large("the module's archive unpacks to too much", f"{limit} bytes")
-    if total > RATIO_FREE and total > RATIO_MAX * max(packed, 1):
+    if total > unpacked_most(packed):
         raise too_large(
             f"the module's archive unpacks to {total // max(packed, 1)} times its size", f"{RATIO_MAX} times"
         )

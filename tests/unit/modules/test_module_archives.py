@@ -24,6 +24,7 @@ from corral.modules import zip_directory
 from corral.modules.archive_reading import ArchiveFacts, inspect_archive
 from corral.modules.manifest_reading import MANIFEST_MAX
 from corral.modules.unpacking import is_intact, unpack
+from corral.system.archive_ratio import RATIO_FREE
 from corral.system.trees.removal import remove_tree
 
 MAX = 64 * 1024 * 1024
@@ -237,7 +238,7 @@ def test_entries_that_only_the_records_of_large_archives_tell_are_counted(tmp_pa
 
 
 def test_a_bomb_is_refused_by_its_ratio_before_it_is_unpacked(tmp_path: Path) -> None:
-    data = zipped({**FILES, "zeros": bytes(zip_directory.RATIO_FREE + 1)})
+    data = zipped({**FILES, "zeros": bytes(RATIO_FREE + 1)})
     assert "times its size" in refusal(tmp_path, data, Code.ARCHIVE_TOO_LARGE)
 
 

@@ -17,6 +17,7 @@ from corral.controller.templates.archive_entries import Limits
 from corral.controller.templates.unpacking import Unpacking, kept_mode
 from corral.domain.templates import PIECE, Manifest
 from corral.errors import Code, CorralError, Rejected
+from corral.system.archive_ratio import RATIO_FREE
 from corral.testing.archives import tar_gz, zipped
 
 LIMITS = Limits(max_bytes=50_000_000, max_files=1000)
@@ -157,13 +158,42 @@ def test_a_bomb_is_refused_while_it_unpacks(pack) -> None:
 
 
 @pytest.mark.trap("T26")
+@pytest.mark.parametrize("pack", [tar_gz, zipped])
+def test_what_unpacks_to_far_more_than_it_is_is_refused_before_much_was_unpacked(pack) -> None:
+    large = {"zeros": bytes(RATIO_FREE + 1)}
+    with pytest.raises(Rejected) as refused:
+        unpack(pack(large))
+    assert refused.value.code is Code.ARCHIVE_TOO_LARGE
+    assert "more than 100 times its size" in refused.value.message
+    assert tree(pack({"zeros": bytes(RATIO_FREE - 20_000)}))  # what is small may be anything
+    dense = random.Random(1).randbytes(300_000)
+    assert tree(pack({**large, "dense": dense}))["dense"] == dense
+
+
+def test_a_zip_that_unpacks_too_far_is_refused_by_its_directory_alone() -> None:
+    unpacking = Unpacking(io.BytesIO(zipped({"a": b"first", "zeros": bytes(RATIO_FREE + 1)})), LIMITS)
+    with pytest.raises(Rejected, match="times its size"):
+        unpacking.next()
+    assert unpacking.manifest().files == ()
+
+
+def test_what_a_daemon_packed_and_a_plain_tar_may_be_mostly_empty() -> None:
+    large = {"zeros": bytes(RATIO_FREE + 1)}
+    assert tree(tar_gz(large, form="w:")) == large
+    unpacking = Unpacking(io.BytesIO(tar_gz(large)), LIMITS, any_ratio=True)
+    while unpacking.next():
+        pass
+    assert unpacking.manifest().files[0].size == RATIO_FREE + 1
+
+
+@pytest.mark.trap("T26")
 def test_zeros_without_end_behind_a_tar_are_refused() -> None:
     limits = Limits(max_bytes=1_000_000, max_files=10)
     with pytest.raises(Rejected) as refused:
         unpack(gzip.compress(raw_tar((b"a", b"x")) + bytes(5_000_000)), limits)
     assert refused.value.code is Code.ARCHIVE_TOO_LARGE
     with pytest.raises(Rejected) as refused:
-        unpack(gzip.compress(raw_tar((b"a", b"x")) + bytes(20_000_000), 1))
+        unpack(raw_tar((b"a", b"x")) + bytes(20_000_000))
     assert "follows its end mark" in refused.value.message
 
 
@@ -182,7 +212,7 @@ def test_headers_without_end_are_refused() -> None:
 def test_a_step_is_short_also_when_all_contents_are_equal() -> None:
     limits = Limits(max_bytes=200 * PIECE, max_files=10_000)
     for files in ({"zeros": bytes(20 * PIECE)}, {str(number): b"same" for number in range(5000)}):
-        unpacking = Unpacking(io.BytesIO(tar_gz(files)), limits)
+        unpacking = Unpacking(io.BytesIO(tar_gz(files)), limits, any_ratio=True)
         steps = 0
         while unpacking.next():
             steps += 1

@@ -8,7 +8,7 @@ from typing import Final, Protocol
 
 import msgspec
 
-from corral.controller.templates.refusals import entry_refused, too_large
+from corral.controller.templates.refusals import entry_refused, too_large, unpacks_too_far
 
 BLOCK: Final = 256 * 1024
 """Contents are read in blocks of this size."""
@@ -53,20 +53,24 @@ class Readable(Protocol):
 
 
 class Metered:
-    """A stream that is refused when more comes out of it than a tree within the limits can need."""
+    """A stream that is refused when more comes out of it than a tree within the limits can need, or than `most`,
+    which is what an archive of its size may unpack to."""
 
-    def __init__(self, source: Readable, limits: Limits) -> None:
+    def __init__(self, source: Readable, limits: Limits, *, most: int | None = None) -> None:
         self._source = source
         self._limits = limits
-        self._left = limits.stream_bytes
+        self._most = most
+        self._read = 0
 
     def read(self, size: int, /) -> bytes:
         block = self._source.read(size)
-        self._left -= len(block)
-        if self._left < 0:
+        self._read += len(block)
+        if self._read > self._limits.stream_bytes:
             raise too_large(
                 "the archive unpacks to more than a template may have", f"{self._limits.max_bytes} bytes"
             )
+        if self._most is not None and self._read > self._most:
+            raise unpacks_too_far()
         return block
 
 

@@ -52,9 +52,10 @@ class TemplateLibrary:
     # in
 
     async def intake_archive(
-        self, source: AsyncIterator[bytes], *, known: Iterable[TemplateVersion] = ()
+        self, source: AsyncIterator[bytes], *, known: Iterable[TemplateVersion] = (), any_ratio: bool = False
     ) -> Intake:
-        """A tar.gz, tar or zip, told by its content. `known` versions of it are not hashed again.
+        """A tar.gz, tar or zip, told by its content. `known` versions of it are not hashed again. `any_ratio` is
+        for what a daemon packed: a world may be mostly empty, and nobody can pack it otherwise.
 
         Raises ARCHIVE_INVALID, ARCHIVE_TOO_LARGE and PATH_REFUSED; then no version can come of it.
         """
@@ -64,7 +65,7 @@ class TemplateLibrary:
             limit=self._limits.stream_bytes,
             check=archive_kind,
         ) as file:
-            unpacking = Unpacking(file, self._limits)
+            unpacking = Unpacking(file, self._limits, any_ratio=any_ratio)
             await store_contents(self._blobs, unpacking, clock=self._clock)
         manifest = await to_end(unpacking.manifest)
         return await self._complete(manifest, known)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from corral.errors import Code, Rejected, Retryable
+from corral.system.archive_ratio import RATIO_MAX
 
 _SHOWN = 160
 
@@ -36,6 +37,14 @@ def too_large(what: str, limit: str) -> Rejected:
         Code.ARCHIVE_TOO_LARGE,
         f"{what}; the limit is {limit}",
         hint="nothing was stored; make it smaller, or raise templates.max_bytes or templates.max_files",
+    )
+
+
+def unpacks_too_far() -> Rejected:
+    return Rejected(
+        Code.ARCHIVE_TOO_LARGE,
+        f"the archive unpacks to more than {RATIO_MAX} times its size",
+        hint="nothing was stored; leave out what is empty, or send a plain tar",
     )
 
 

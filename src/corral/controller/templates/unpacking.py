@@ -15,6 +15,7 @@ from corral.controller.templates.tar_reading import read_tar
 from corral.controller.templates.tree_building import TreeBuilder
 from corral.controller.templates.zip_reading import read_zip
 from corral.domain.templates import PIECE, Manifest, TemplateFile
+from corral.system.archive_ratio import unpacked_most
 
 _MAGIC: Final = 263
 """So much of an archive tells what it is."""
@@ -68,10 +69,12 @@ def archive_kind(start: bytes) -> ArchiveKind:
 
 
 class Unpacking(Batches):
-    """An archive, told by its first bytes: tar.gz, tar or zip. The tree is known when all batches are."""
+    """An archive, told by its first bytes: tar.gz, tar or zip. The tree is known when all batches are. With
+    `any_ratio` it may be as small as it likes: limits of what it unpacks to are all that there is."""
 
-    def __init__(self, file: IO[bytes], limits: Limits) -> None:
+    def __init__(self, file: IO[bytes], limits: Limits, *, any_ratio: bool = False) -> None:
         self._file = file
+        self._most = None if any_ratio else unpacked_most(file.seek(0, 2))
         self._limits = limits
         self._tree = TreeBuilder(limits)
         super().__init__(self._unpack())
@@ -99,9 +102,9 @@ class Unpacking(Batches):
         self._file.seek(0)
         match kind:
             case ArchiveKind.TAR_GZ:
-                return read_tar(Metered(gzip.GzipFile(fileobj=self._file), self._limits))
+                return read_tar(Metered(gzip.GzipFile(fileobj=self._file), self._limits, most=self._most))
             case ArchiveKind.ZIP:
-                return read_zip(self._file, self._limits)
+                return read_zip(self._file, self._limits, most=self._most)
             case ArchiveKind.TAR:
                 return read_tar(Metered(self._file, self._limits))
 

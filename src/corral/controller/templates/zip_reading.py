@@ -16,6 +16,7 @@ from corral.controller.templates.refusals import (
     entry_refused,
     too_large,
     too_many_entries,
+    unpacks_too_far,
 )
 from corral.system.zip_ends import ZipDamaged, ZipDirectoryTooLong, ZipTooManyEntries, count_entries
 
@@ -34,8 +35,9 @@ _DAMAGE: Final = (
 """What Python's reader raises for archives that are not as they should be."""
 
 
-def read_zip(file: IO[bytes], limits: Limits) -> Entries:
-    """Entries in the order of the archive's directory."""
+def read_zip(file: IO[bytes], limits: Limits, *, most: int | None = None) -> Entries:
+    """Entries in the order of the archive's directory. What they say that they unpack to is compared with `most`
+    before the first of them is read: none of them can give more than it says."""
     _count(file, limits)
     try:
         archive = zipfile.ZipFile(file)
@@ -43,11 +45,19 @@ def read_zip(file: IO[bytes], limits: Limits) -> Entries:
         raise damaged(str(error)) from error
     end = file.seek(0, 2)
     with archive:
+        _refuse_sizes(sum(info.file_size for info in archive.infolist()), limits, most)
         for info in archive.infolist():
             entry = _entry(info)
             if not 0 <= info.header_offset < end:
                 raise entry_damaged(entry.name, "its place is not in the archive")
             yield entry, iter(()) if entry.directory else _content(archive, info, entry.name)
+
+
+def _refuse_sizes(total: int, limits: Limits, most: int | None) -> None:
+    if total > limits.max_bytes:
+        raise too_large("the archive unpacks to more than a template may have", f"{limits.max_bytes} bytes")
+    if most is not None and total > most:
+        raise unpacks_too_far()
 
 
 def _entry(info: zipfile.ZipInfo) -> Entry:

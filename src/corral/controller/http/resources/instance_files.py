@@ -115,7 +115,7 @@ async def save_instance(leading: Leading, call: Call[Save, NoQuery]) -> Describe
     for number, path in enumerate(asked.paths):
         check_glob(path, field=f"paths/{number}")
     async with leading.distribution.save_files(id, asked.paths, secret_names=asked.secret_names) as archive:
-        saved = await leading.templates.intake_archive(archive)
+        saved = await leading.templates.intake_archive(archive, any_ratio=True)
 
     async def describe() -> Mutation:
         intake, stored = saved, leading.state.templates.find(asked.template)
