@@ -55,18 +55,34 @@ def test_patches_are_made_in_their_order_with_their_variables(scratch):
     assert sorted(path.name for path in scratch.iterdir()) == ["conf", "plain.conf", "server.properties"]
 
 
-def test_mode_and_owner_of_a_file_stay_and_another_name_of_it_keeps_the_old_content(scratch):
+def test_mode_and_owner_of_a_file_stay(scratch):
     file = scratch / "a.json"
     file.write_text("{}")
     file.chmod(0o604)
     if os.geteuid() == 0:
         os.chown(file, 12345, 54321)
-    os.link(file, scratch / "shared")
     before = file.stat()
     patch(scratch, PatchSpec(file="a.json", path="x", value=1))
     after = file.stat()
     assert (after.st_mode, after.st_uid, after.st_gid) == (before.st_mode, before.st_uid, before.st_gid)
-    assert (scratch / "shared").read_text() == "{}"
+
+
+def test_a_file_that_is_linked_into_the_cache_keeps_its_content_there(scratch):
+    file = scratch / "a.json"
+    file.write_text("{}")
+    file.chmod(0o444)
+    os.link(file, scratch / "cached")
+    patch(scratch, PatchSpec(file="a.json", path="x", value=1))
+    assert ((scratch / "cached").read_text(), "x" in file.read_text()) == ("{}", True)
+
+
+def test_a_file_with_a_name_elsewhere_is_not_patched(scratch):
+    file = scratch / "a.json"
+    file.write_text("{}")
+    os.link(file, scratch / "elsewhere")
+    with pytest.raises(Rejected, match="more than one name"):
+        patch(scratch, PatchSpec(file="a.json", path="x", value=1))
+    assert file.read_text() == "{}"
 
 
 def test_a_new_file_and_its_directories_belong_to_whom_the_directory_belongs(scratch):

@@ -14,45 +14,44 @@ from typing import Final
 from corral.daemon.config_files.faults import MAX_BYTES
 from corral.domain.file_paths import check_path
 from corral.errors import Code, Rejected, Retryable
+from corral.system.trees.entries import NEW_FILE, open_beneath, open_tree, parent_of
 
-_DIRECTORY: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-_READ: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-_WRITE: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _NEW_FILE: Final = 0o640
-_NEW_DIRECTORY: Final = 0o750
 
 
 def read_beneath(root: pathlib.Path, path: str) -> bytes | None:
     """The content of a regular file; None when there is none. PATH_REFUSED for anything else on the way."""
-    with _refusals(path), contextlib.ExitStack() as stack:
-        folder, name = _open_folder(stack, root, path, make=False)
-        if folder < 0:
-            return None
+    check_path(path, field="file")
+    with _refusals(path), open_tree(root) as top:
         try:
-            descriptor = os.open(name, _READ, dir_fd=folder)
+            with open_beneath(top, path) as descriptor:
+                return _content(descriptor, path)
         except FileNotFoundError:
             return None
-        stack.callback(os.close, descriptor)
-        status = os.fstat(descriptor)
-        if not stat.S_ISREG(status.st_mode):
-            raise _refused(path, "it is not a regular file")
-        if status.st_size > MAX_BYTES:
-            raise Rejected(
-                Code.CONFIG_FILE_INVALID,
-                f"{path} has {status.st_size} bytes; a configuration file has {MAX_BYTES} at most",
-                hint="take it out of the patches",
-            )
-        with os.fdopen(descriptor, "rb", closefd=False) as file:
-            return file.read(MAX_BYTES)
+
+
+def _content(descriptor: int, path: str) -> bytes:
+    size = os.fstat(descriptor).st_size
+    if size > MAX_BYTES:
+        raise Rejected(
+            Code.CONFIG_FILE_INVALID,
+            f"{path} has {size} bytes; a configuration file has {MAX_BYTES} at most",
+            hint="take it out of the patches",
+        )
+    with os.fdopen(descriptor, "rb", closefd=False) as file:
+        return file.read(MAX_BYTES)
 
 
 def replace_beneath(root: pathlib.Path, path: str, content: bytes) -> None:
     """Write it aside and put it in place: whoever looks finds the old content or the new one. Mode and owner
     stay; a new file belongs to the owner of its directory. Not flushed: who keeps the directory does that."""
-    with _refusals(path), contextlib.ExitStack() as stack:
-        folder, name = _open_folder(stack, root, path, make=True)
+    name = check_path(path, field="file").rpartition("/")[2]
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(_refusals(path))
+        top = stack.enter_context(open_tree(root))
+        folder = stack.enter_context(parent_of(top, path, make=True, owner=_owner(top)))
         aside = f".{name[:200]}.{secrets.token_hex(6)}.corral"
-        descriptor = os.open(aside, _WRITE, 0o600, dir_fd=folder)
+        descriptor = os.open(aside, NEW_FILE, 0o600, dir_fd=folder)
         try:
             with os.fdopen(descriptor, "wb") as file:
                 file.write(content)
@@ -65,25 +64,10 @@ def replace_beneath(root: pathlib.Path, path: str, content: bytes) -> None:
             raise
 
 
-def _open_folder(
-    stack: contextlib.ExitStack, root: pathlib.Path, path: str, *, make: bool
-) -> tuple[int, str]:
-    """The directory that holds the file, -1 when it is missing and not to be made; and the file's name."""
-    *folders, name = check_path(path, field="file").split("/")
-    folder = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    stack.callback(os.close, folder)
-    for part in folders:
-        try:
-            inner = os.open(part, _DIRECTORY, dir_fd=folder)
-        except FileNotFoundError:
-            if not make:
-                return -1, name
-            os.mkdir(part, _NEW_DIRECTORY, dir_fd=folder)
-            inner = os.open(part, _DIRECTORY, dir_fd=folder)
-            _own_as(os.fstat(folder), inner)
-        stack.callback(os.close, inner)
-        folder = inner
-    return folder, name
+def _owner(top: int) -> tuple[int, int] | None:
+    """Whose new directories are: only root gives them away."""
+    found = os.fstat(top)
+    return (found.st_uid, found.st_gid) if os.geteuid() == 0 else None
 
 
 def _take_after(folder: int, name: str, descriptor: int) -> None:

@@ -30,6 +30,7 @@ from corral.sdk.instance_messages import (
     WriteFile,
 )
 from corral.system.clock import Clock
+from corral.system.trees.entries import is_tree
 from corral.wire.v1.instance_pb2 import FileEntry as WireEntry
 
 AT_ONCE: Final = 4
@@ -110,7 +111,7 @@ class ModuleFiles:
                 f"there is no instance '{instance_id[:80]}' on this node",
                 field="instance_id",
             )
-        if not root.is_dir():
+        if not is_tree(root):
             raise Rejected(
                 Code.NOT_FOUND,
                 f"instance '{instance_id}' has no files on this node",

@@ -8,9 +8,7 @@ from __future__ import annotations
 
 import os
 import pathlib
-import stat
 import tarfile
-from collections.abc import Iterator
 from typing import Final
 
 import msgspec
@@ -18,13 +16,12 @@ import msgspec
 from corral.daemon.prepare.abort import Abort
 from corral.daemon.prepare.secret_files import SecretGuard
 from corral.domain.file_paths import Globs, check_path
-from corral.errors import Code, Rejected, Retryable
-from corral.system.trees.entries import DIRECTORY
+from corral.errors import Code, CorralError, Rejected, Retryable
+from corral.system.trees.entries import open_regular, open_tree
+from corral.system.trees.walk import Found, walk
 
-_READ: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _EXECUTABLE: Final = 0o111
 _LEVEL: Final = 1
-_DEEPEST: Final = 200
 MAX_FILES: Final = 100_000
 
 
@@ -46,22 +43,23 @@ def pack(
     """Everything that `chosen` matches. PATH_REFUSED for a link or a device among it, SECRET_EXPOSED as `guard`
     says, ARCHIVE_TOO_LARGE above the limits (0: ours alone), NOT_FOUND when nothing matches. Blocks."""
     files = size = 0
-    with tarfile.open(target, "w:gz", compresslevel=_LEVEL, format=tarfile.PAX_FORMAT) as archive:
-        top = os.open(root, DIRECTORY)
-        try:
-            for path, name, parent in _walk(top, "", chosen):
-                abort.check()
-                files += 1
-                size += _add(archive, path, name, parent, abort, guard)
-                if files > min(max_files or MAX_FILES, MAX_FILES) or (max_bytes and size > max_bytes):
-                    raise Rejected(
-                        Code.ARCHIVE_TOO_LARGE,
-                        f"the chosen files are more than {max_files or MAX_FILES} or {max_bytes} bytes",
-                        hint="choose fewer paths, or raise templates.max_bytes",
-                        field="paths",
-                    )
-        finally:
-            os.close(top)
+    with (
+        tarfile.open(target, "w:gz", compresslevel=_LEVEL, format=tarfile.PAX_FORMAT) as archive,
+        open_tree(root) as top,
+    ):
+        for found in walk(top):
+            abort.check()
+            if found.is_directory or not chosen.matches(path := found.path):
+                continue
+            files += 1
+            size += _add(archive, check_path(path, field="paths"), found, abort, guard)
+            if files > min(max_files or MAX_FILES, MAX_FILES) or (max_bytes and size > max_bytes):
+                raise Rejected(
+                    Code.ARCHIVE_TOO_LARGE,
+                    f"the chosen files are more than {max_files or MAX_FILES} or {max_bytes} bytes",
+                    hint="choose fewer paths, or raise templates.max_bytes",
+                    field="paths",
+                )
     if not files:
         raise Rejected(
             Code.NOT_FOUND, "no file matches these paths", hint="look at the instance's files", field="paths"
@@ -69,50 +67,18 @@ def pack(
     return Packed(files, size)
 
 
-def _walk(here: int, prefix: str, chosen: Globs) -> Iterator[tuple[str, str, int]]:
-    """Path, name and open directory of every chosen entry that is no directory."""
-    if prefix.count("/") > _DEEPEST:
-        raise Rejected(
-            Code.PATH_REFUSED,
-            f"'{prefix[:80]}…' is nested deeper than {_DEEPEST} directories",
-            hint="remove it, or save the files while it is not there",
-            field="paths",
-        )
-    for name in sorted(os.listdir(here)):
-        path = f"{prefix}{name}"
-        try:
-            mode = os.stat(name, dir_fd=here, follow_symlinks=False).st_mode
-        except FileNotFoundError:
-            continue  # the workload lives on
-        if stat.S_ISDIR(mode):
-            try:
-                below = os.open(name, DIRECTORY, dir_fd=here)
-            except OSError:
-                continue  # gone, or swapped for something that is no directory
-            try:
-                yield from _walk(below, f"{path}/", chosen)
-            finally:
-                os.close(below)
-        elif chosen.matches(path):
-            yield check_path(path, field="paths"), name, here
-
-
-def _add(
-    archive: tarfile.TarFile, path: str, name: str, parent: int, abort: Abort, guard: SecretGuard
-) -> int:
+def _add(archive: tarfile.TarFile, path: str, found: Found, abort: Abort, guard: SecretGuard) -> int:
     try:
-        descriptor = os.open(name, _READ, dir_fd=parent)
+        descriptor = open_regular(found.here, found.name, shown=path)
     except FileNotFoundError:
-        return 0
-    except OSError as error:
+        return 0  # the workload lives on
+    except CorralError as error:
         raise _refused(path) from error
     with os.fdopen(descriptor, "rb") as file:
-        found = os.fstat(file.fileno())
-        if not stat.S_ISREG(found.st_mode):
-            raise _refused(path)
+        status = os.fstat(file.fileno())
         entry = tarfile.TarInfo(path)
-        content, entry.size = guard.content(path, file, found.st_size)
-        entry.mode = 0o755 if found.st_mode & _EXECUTABLE else 0o644
+        content, entry.size = guard.content(path, file, status.st_size)
+        entry.mode = 0o755 if status.st_mode & _EXECUTABLE else 0o644
         abort.check()
         try:
             archive.addfile(entry, content)
@@ -128,7 +94,7 @@ def _add(
 def _refused(path: str) -> Rejected:
     return Rejected(
         Code.PATH_REFUSED,
-        f"'{path}' is a link or no regular file",
+        f"'{path}' is a link, no regular file, or has more than one name",
         hint="templates hold regular files only; leave it out of the paths",
         field="paths",
     )

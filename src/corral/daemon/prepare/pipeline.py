@@ -50,6 +50,7 @@ from corral.domain.probe_checks import check_probes
 from corral.domain.secret_masks import SecretMask, refuse_in_command
 from corral.errors import Code, Rejected
 from corral.sdk.runtime import RunSpec, run_name
+from corral.system.trees.entries import is_tree
 
 _STDBUF: Final = ("stdbuf", "-oL", "-eL")
 _log = structlog.get_logger("corral.daemon.prepare")
@@ -208,7 +209,7 @@ class Preparer:
         """A first run gets its directory made; a restart by the node goes on where it was, if it can."""
         path = self._directories.path(order.instance_id, static=order.static)
         first = order.incarnation % RESTARTS_PER_START == 0
-        if not first and path.exists() and (order.static or not anew):
+        if not first and is_tree(path) and (order.static or not anew):
             self._directories.hold(order.instance_id, order.incarnation)
             return path
         if order.plan is not None and has_files(order.plan):

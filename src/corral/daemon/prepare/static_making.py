@@ -13,7 +13,7 @@ from corral.daemon.prepare.materialise import make_directory
 from corral.daemon.prepare.secret_files import patched_with_secrets
 from corral.daemon.prepare.stages import CONFIG_PATCH, PROCESS_START, TEMPLATE_APPLY, Progress
 from corral.daemon.prepare.start_order import StartOrder
-from corral.daemon.prepare.static_trees import Seed, StaticTree, merged_rendering, own_tree, seed_of
+from corral.daemon.prepare.static_trees import Seed, StaticTree, merged_rendering, own_static, seed_of
 from corral.daemon.prepare.substitution import Rendered
 from corral.daemon.prepare.tree_making import TreeMaker
 from corral.daemon.prepare.users import WorkloadUser
@@ -146,8 +146,8 @@ class StaticMaker:
     def _settle(self, tree: StaticTree, staged: pathlib.Path, user: WorkloadUser, seed: Seed) -> None:
         owner = owner_of(user)
         tree.move_in(staged, owner)
-        if owner is not None and tree.path.stat().st_uid != owner[0]:
-            own_tree(tree.path, owner)  # its group changed its user
+        if owner is not None:
+            own_static(tree.path, owner)
         give(tree.path, user)
         if seed != tree.seed():
             tree.write_seed(seed)  # last: until it is there, the next start does all of this again

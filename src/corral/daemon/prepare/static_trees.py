@@ -30,11 +30,15 @@ from corral.domain.file_paths import Globs, globs
 from corral.domain.plans import Plan
 from corral.errors import Code, CorralError, Rejected
 from corral.system.files import read_versioned, sync_directory
-from corral.system.trees.entries import DIRECTORY, open_beneath, parent_of
+from corral.system.trees.entries import NEW_FILE, is_missing, open_beneath, open_tree, parent_of
+from corral.system.trees.owners import HandOver, hand_over
+from corral.system.trees.walk import walk
 
 _SEEDS: Final = ".seeds"
 _FORMAT: Final = "corral-static-seed"
 _VERSION: Final = 1
+_OWNERS: Final = "corral-static-owners"
+_HAND_OVERS: Final = 20
 _FLUSH_ALL: Final = 32
 _BLOCK: Final = 1 << 16
 _libc: Final = ctypes.CDLL(None, use_errno=True)
@@ -81,7 +85,7 @@ class StaticTree:
 
     @property
     def exists(self) -> bool:
-        return self.path.exists()
+        return os.path.lexists(self.path)
 
     def seed(self) -> Seed | None:
         """None when nobody knows: then everything is laid again, as far as it is not protected."""
@@ -107,20 +111,20 @@ class StaticTree:
             for path, used in before.rendered.items()
             if any(values.all.get(name) != value for name, value in used.items())
         }
-        found |= {
-            file
-            for file, digest in now.placed.items()
-            if before.placed.get(file) != digest or not (self.path / file).exists()
-        }
+        with open_tree(self.path) as root:
+            found |= {
+                file
+                for file, digest in now.placed.items()
+                if before.placed.get(file) != digest or is_missing(root, file)
+            }
         return self.open_to_change(found)
 
     def open_to_change(self, paths: Iterable[str]) -> frozenset[str]:
         """Without those that are protected and there."""
-        return frozenset(
-            path
-            for path in paths
-            if not self._protected.matches(path) or not os.path.lexists(self.path / path)
-        )
+        with open_tree(self.path) as root:
+            return frozenset(
+                path for path in paths if not self._protected.matches(path) or is_missing(root, path)
+            )
 
     def bring(
         self, staged: pathlib.Path, paths: Iterable[str], owner: tuple[int, int] | None, abort: Abort
@@ -128,9 +132,8 @@ class StaticTree:
         """Copies of files of the world that are to be patched, where no newer form is staged. Directories
         are the workload's, too: a file that a patch makes anew takes after the one it is made in."""
         with contextlib.ExitStack() as stack:
-            root, aside = os.open(self.path, DIRECTORY), os.open(staged, DIRECTORY)
-            stack.callback(os.close, root)
-            stack.callback(os.close, aside)
+            root = stack.enter_context(open_tree(self.path))
+            aside = stack.enter_context(open_tree(staged))
             for path in paths:
                 abort.check()
                 if (staged / path).exists():
@@ -144,8 +147,7 @@ class StaticTree:
     def move_in(self, staged: pathlib.Path, owner: tuple[int, int] | None) -> int:
         """Every staged file that differs takes its place, durably; returns how many did. PATH_REFUSED, with
         nothing moved, when the workload has put a link or a directory where one of them goes."""
-        root = os.open(self.path, DIRECTORY)
-        try:
+        with open_tree(self.path) as root:
             changed = [path for path in files_beneath(staged) if not self._same(root, staged, path)]
             for path in changed:
                 _check_way(root, path)
@@ -155,8 +157,6 @@ class StaticTree:
                     os.rename(staged / path, path.rpartition("/")[2], dst_dir_fd=parent)
             flush_folders(root, changed)
             return len(changed)
-        finally:
-            os.close(root)
 
     def _same(self, root: int, staged: pathlib.Path, path: str) -> bool:
         """Whether the world has this very file already."""
@@ -176,22 +176,40 @@ class StaticTree:
         """The first seeding: the whole tree at once, durably."""
         files = files_beneath(staged)
         flush(staged, files)
-        root = os.open(staged, DIRECTORY)
-        try:
+        with open_tree(staged) as root:
             flush_folders(root, files)
-        finally:
-            os.close(root)
         staged.rename(self.path)
         sync_directory(self._root)
 
 
+class _Owners(msgspec.Struct, frozen=True, kw_only=True):
+    handed_over: tuple[HandOver, ...] = ()
+    """The last ones, the newest at the end."""
+
+
+def own_static(path: pathlib.Path, owner: tuple[int, int]) -> None:
+    """A static tree to the user of its instance, before the start: its group changed its user, or the way in
+    which users are chosen changed. What the former owner did not own stays as it is. Said and written down;
+    OSError, and FILE_UNREADABLE when somebody moves directories in it meanwhile. Blocks."""
+    with open_tree(path) as root:
+        if os.fstat(root).st_uid == owner[0]:
+            return
+        result = hand_over(root, owner)
+    _log.warning("instances.static_handed_over", path=str(path), **msgspec.structs.asdict(result))
+    record = path.parent / _SEEDS / f"{path.name}.owners.json"
+    record.parent.mkdir(mode=0o700, exist_ok=True)
+    try:
+        before = read_versioned(record, _Owners, name=_OWNERS, version=_VERSION) or _Owners()
+    except CorralError:  # it only tells what was
+        before = _Owners()
+    kept = (*before.handed_over, result)[-_HAND_OVERS:]
+    store(record, _Owners(handed_over=kept), name=_OWNERS, version=_VERSION)
+
+
 def files_beneath(root: pathlib.Path) -> list[str]:
-    """Relative paths of all regular files, sorted."""
-    found = []
-    for directory, _, names in os.walk(root):
-        prefix = os.path.relpath(directory, root)
-        found += [name if prefix == "." else f"{prefix}/{name}" for name in names]
-    return sorted(found)
+    """Relative paths of everything that is no directory, sorted."""
+    with open_tree(root) as top:
+        return sorted(found.path for found in walk(top) if not found.is_directory)
 
 
 def _check_way(root: int, path: str) -> None:
@@ -208,16 +226,13 @@ def _check_way(root: int, path: str) -> None:
 
 def flush(root: pathlib.Path, paths: list[str]) -> None:
     """These files are on disk afterwards; many are flushed with everything else of the file system."""
-    descriptor = os.open(root, DIRECTORY)
-    try:
+    with open_tree(root) as descriptor:
         if len(paths) > _FLUSH_ALL:
             _flush_all(descriptor)
             return
         for path in paths:
             with open_beneath(descriptor, path) as file:
                 os.fsync(file)
-    finally:
-        os.close(descriptor)
 
 
 def flush_folders(root: int, paths: list[str]) -> None:
@@ -239,7 +254,7 @@ def _flush_all(descriptor: int) -> None:
 
 def _copy(reading: int, target: pathlib.Path, abort: Abort) -> None:
     found = os.fstat(reading)
-    writing = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    writing = os.open(target, NEW_FILE, 0o600)
     try:
         copy_content(reading, writing, abort)
         if os.geteuid() == 0:
@@ -247,17 +262,6 @@ def _copy(reading: int, target: pathlib.Path, abort: Abort) -> None:
         os.fchmod(writing, found.st_mode & 0o777)
     finally:
         os.close(writing)
-
-
-def own_tree(root: pathlib.Path, owner: tuple[int, int]) -> None:
-    """Everything in it to this user, links themselves and not what they point to. A file with several
-    names is left alone: another of them may lie elsewhere."""
-    for _, directories, files, here in os.fwalk(root, follow_symlinks=False):
-        for name in (*directories, *files):
-            found = os.stat(name, dir_fd=here, follow_symlinks=False)
-            if (found.st_uid, found.st_gid) != owner and (stat.S_ISDIR(found.st_mode) or found.st_nlink == 1):
-                os.chown(name, *owner, dir_fd=here, follow_symlinks=False)
-    os.chown(root, *owner)
 
 
 def merged_rendering(tree: StaticTree, fresh: Rendered, laid: frozenset[str] | None) -> Rendered:

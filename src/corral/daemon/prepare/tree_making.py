@@ -29,6 +29,8 @@ from corral.daemon.prepare.working_directories import WorkingDirectories, give, 
 from corral.domain.plans import Plan
 from corral.errors import CorralError
 from corral.sdk.runtime import run_name
+from corral.system.trees.entries import open_tree
+from corral.system.trees.owners import hand_over
 
 _AT_ONCE: Final = 3
 _ENCODER: Final = msgspec.json.Encoder(order="sorted")
@@ -108,7 +110,8 @@ class TreeMaker:
                 filling.lay(found.layout, found, abort)
                 filling.lay_first_run(results, abort)
             elif owner is not None:
-                give_tree(staged, owner, abort)
+                with open_tree(staged) as root:
+                    hand_over(root, owner)  # what is linked into the cache stays the daemon's
             if values is None:
                 return Rendered()
             rendered = filling.render(found.texts, values, abort)
@@ -189,14 +192,3 @@ def tree_key(plan: Plan, first_run: BootstrapKey | None, *, links: bool) -> str:
 def may_link(owner: tuple[int, int] | None) -> bool:
     """Whether files that stay the daemon's are safe from this user."""
     return owner is not None and owner[0] != os.geteuid()
-
-
-def give_tree(root: pathlib.Path, owner: tuple[int, int], abort: Abort) -> None:
-    """A tree that the daemon made, and nobody else can reach yet, to its user. What is linked into the cache
-    stays the daemon's. Blocks."""
-    for _, _, files, here in os.fwalk(root):
-        abort.check()
-        for name in files:
-            if os.stat(name, dir_fd=here, follow_symlinks=False).st_nlink == 1:
-                os.chown(name, *owner, dir_fd=here, follow_symlinks=False)
-        os.fchown(here, *owner)

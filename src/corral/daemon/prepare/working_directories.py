@@ -17,10 +17,12 @@ from typing import Final
 import structlog
 
 from corral.daemon.prepare.former_static import was_static
+from corral.daemon.prepare.static_trees import own_static
 from corral.daemon.prepare.users import WorkloadUser
 from corral.domain.ids import RESTARTS_PER_START
 from corral.errors import Code, Retryable
 from corral.system.entropy import Entropy, new_id
+from corral.system.trees.entries import open_tree
 from corral.system.trees.removal import remove
 
 STAGING: Final = ".staging"
@@ -99,7 +101,11 @@ class WorkingDirectories:
         """One that is kept, without anything of ours in it. Blocks for a moment."""
         self.take_over(instance_id, run_directory)
         path = self.static / instance_id
-        path.mkdir(mode=_MODE, exist_ok=True)
+        try:
+            path.mkdir(mode=_MODE)
+        except FileExistsError:
+            if (owner := owner_of(user)) is not None:
+                own_static(path, owner)
         give(path, user)
         return path
 
@@ -180,9 +186,10 @@ class WorkingDirectories:
 
 def give(path: pathlib.Path, user: WorkloadUser) -> None:
     """A directory to the user whose workload runs in it."""
-    path.chmod(_MODE)  # the umask had its say in mkdir
-    if os.geteuid() == 0:
-        os.chown(path, user.uid, user.gid)
+    with open_tree(path) as directory:
+        os.fchmod(directory, _MODE)  # the umask had its say in mkdir
+        if os.geteuid() == 0:
+            os.fchown(directory, user.uid, user.gid)
 
 
 def owner_of(user: WorkloadUser) -> tuple[int, int] | None:

@@ -18,6 +18,7 @@ from corral.daemon.supervise.supervisor import Supervisor
 from corral.daemon.supervise.wire_forms import cut
 from corral.errors import Bug, Code, CorralError, Rejected
 from corral.system.clock import Clock
+from corral.system.trees.entries import is_tree
 from corral.wire.v1.instance_pb2 import (
     InstanceFileContent,
     InstanceFileTree,
@@ -142,7 +143,7 @@ class FileOrders:
                 f"instance '{order.instance_id}' is of group '{order.group}', not '{asked.group[:80]}'",
             )
         directory = self._directories.path(order.instance_id, static=order.static)
-        if not directory.exists():
+        if not is_tree(directory):
             raise Rejected(
                 Code.NOT_FOUND,
                 f"instance '{order.instance_id}' has no files on this node",

@@ -20,6 +20,7 @@ from corral.daemon.supervise.wire_forms import cut
 from corral.domain.file_paths import check_glob, globs
 from corral.errors import Bug, Code, CorralError, Rejected, Retryable
 from corral.system.entropy import Entropy, new_id
+from corral.system.trees.entries import is_tree
 from corral.wire import features
 from corral.wire.v1.instance_pb2 import SaveFiles, SaveFilesFailed
 from corral.wire.v1.link_pb2 import ControllerMessage, DaemonMessage
@@ -91,7 +92,7 @@ class SaveOrders:
         if not wanted.paths:
             raise Rejected(Code.MISSING_FIELD, "SaveFiles lacks 'paths'", field="paths")
         directory = self._directories.path(wanted.instance_id, static=run.order.static)
-        if not directory.exists():
+        if not is_tree(directory):
             raise Rejected(Code.NOT_FOUND, f"the files of '{wanted.instance_id}' are gone")
         chosen = globs(tuple(wanted.paths))
         guard = await asyncio.to_thread(run.secret_guard, put_names=wanted.secret_names)

@@ -10,6 +10,7 @@ from typing import Final
 from corral.errors import Code, CorralError, Rejected, Retryable
 from corral.runtimes.process.run_files import Failure
 from corral.runtimes.process.workload import STAGE_DIRECTORY, STAGE_EXEC, STAGE_USER
+from corral.system.trees.entries import entry_at, open_tree
 
 _EXEC_CODES: Final = {
     errno.ENOENT: Code.COMMAND_NOT_FOUND,
@@ -51,11 +52,25 @@ def start_failure(failure: Failure, *, user: str, directory: str, command: str) 
     return Retryable(code, f"the workload could not be started, step '{failure.stage}': {reason}{where}")
 
 
+def _is_there(directory: str, path: str) -> bool:
+    """Whether something lies where the command is. Beneath the working directory, which its workload can
+    change, no link is followed. A path that the kernel refuses (a name of more than 255 bytes, a directory that
+    is closed) leads to nothing."""
+    inner = os.path.relpath(path, directory) if path.startswith("/") else os.path.normpath(path)
+    if inner.startswith("../"):
+        return os.path.lexists(path) if path.startswith("/") else False
+    try:
+        with open_tree(pathlib.Path(directory)) as root:
+            return entry_at(root, inner) is not None
+    except OSError:
+        return False
+
+
 def _exec_failure(failure: Failure, *, user: str, directory: str, command: str) -> Rejected:
     code = _EXEC_CODES[failure.errno]
     path = failure.path
     if code is Code.COMMAND_NOT_FOUND:
-        if "/" in path and _is_there(pathlib.Path(directory, path)):
+        if "/" in path and _is_there(directory, path):
             return Rejected(
                 code,
                 f"{path} is there, but not the interpreter that it names",
@@ -87,13 +102,3 @@ def _exec_failure(failure: Failure, *, user: str, directory: str, command: str) 
         f"the arguments and environment of '{command}' are too long for the kernel",
         hint="one argument or value may have 128 KiB, all of them about 2 MiB",
     )
-
-
-def _is_there(path: pathlib.Path) -> bool:
-    """A path that the kernel refuses (a name of more than 255 bytes, a directory that is closed) leads to
-    nothing."""
-    try:
-        path.stat()
-    except (OSError, ValueError):
-        return False
-    return True

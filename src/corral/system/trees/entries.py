@@ -137,6 +137,18 @@ def entry_at(root: int, path: str) -> os.stat_result | None:
         return None
 
 
+def is_missing(root: int, path: str) -> bool:
+    """Whether nothing lies at a relative path. A link on the way, which is not followed, is something."""
+    try:
+        with parent_of(root, path) as here:
+            os.stat(path.rpartition("/")[2], dir_fd=here, follow_symlinks=False)
+    except FileNotFoundError:
+        return True
+    except (OSError, Rejected):
+        return False
+    return False
+
+
 def write_whole(descriptor: int, content: bytes) -> None:
     rest = memoryview(content)
     while rest:

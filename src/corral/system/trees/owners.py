@@ -1,0 +1,58 @@
+"""A tree from one user to another: each entry by its own descriptor, and only what is the former user's."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import stat
+from typing import Final
+
+import msgspec
+
+from corral.system.trees.entries import look_at
+from corral.system.trees.walk import walk
+
+_DEEPEST: Final = 1_000_000
+_MOST: Final = 1_000_000_000
+_AT_EMPTY_PATH: Final = 0x1000
+_libc: Final = ctypes.CDLL(None, use_errno=True)
+
+
+class HandOver(msgspec.Struct, frozen=True, kw_only=True):
+    """What came of it."""
+
+    former: int
+    owner: int
+    changed: int
+    left: int
+    """Entries of others, and files with more than one name: they may lie elsewhere as well."""
+
+
+def hand_over(root: int, owner: tuple[int, int]) -> HandOver:
+    """Everything in an open directory, and at last the directory itself, to this user; links themselves and
+    not what they point to. Interrupted, the directory is still the former owner's, and the next call does the
+    rest. Errors as for `walk`; OSError. Blocks."""
+    former = os.fstat(root).st_uid
+    changed = left = 0
+    for found in walk(root, deepest=_DEEPEST, most=_MOST):
+        if found.status.st_uid == owner[0] and found.status.st_uid != former:
+            continue  # given before
+        given = found.status.st_uid == former and _give(found.here, found.name, former, owner)
+        changed, left = changed + given, left + (not given)
+    os.fchown(root, *owner)
+    return HandOver(former=former, owner=owner[0], changed=changed, left=left)
+
+
+def _give(here: int, name: str, former: int, owner: tuple[int, int]) -> bool:
+    try:
+        with look_at(here, name) as looked:
+            found = os.fstat(looked)  # what was looked at by its name may be another by now
+            alone = stat.S_ISDIR(found.st_mode) or found.st_nlink == 1
+            if found.st_uid != former or not alone:
+                return False
+            if _libc.fchownat(looked, b"", *owner, _AT_EMPTY_PATH) != 0:
+                number = ctypes.get_errno()
+                raise OSError(number, os.strerror(number), name)
+            return True
+    except FileNotFoundError:
+        return False
