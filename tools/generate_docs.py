@@ -174,8 +174,7 @@ def lifecycles() -> str:
     }
     intro = """
 Each lifecycle is a table in the code, and these diagrams are drawn from the tables. A step that is
-not drawn is refused with `ILLEGAL_TRANSITION`. The tables of instances and modules are complete,
-but nothing walks them yet.
+not drawn is refused with `ILLEGAL_TRANSITION`. Controller and daemons walk them.
 """
     blocks = [f"## {title}\n\n```mermaid\n{lifecycle.mermaid()}\n```" for title, lifecycle in tables.items()]
     return page("Lifecycles", "src/corral/domain/", intro, *blocks)

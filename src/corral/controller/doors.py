@@ -125,7 +125,7 @@ class Doors:
             ledger=self._ledger,
             sessions=fleet.sessions,
             enrolment=self._enrolment(),
-            fetches=Fetches(self._mandate.store),
+            fetches=Fetches(self._mandate.store, access=fleet.distribution),
             uploads=fleet.uploads,
             reports=self._reports(),
             consoles=consoles,

@@ -10,14 +10,18 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import pathlib
+from collections.abc import AsyncIterator
 from typing import Any, Final, Self
 
 import msgspec
 
 from corral.controller.app import ControllerApp
+from corral.controller.distribution.needs import Needs
 from corral.daemon.app import DaemonApp
+from corral.domain.group_files import ConfigFormat
 from corral.domain.ids import NodeId
 from corral.domain.node_states import NodeState
+from corral.domain.plans import PlanArtifact
 from corral.system.clock import Clock
 from corral.system.config import load_controller, load_daemon
 from corral.system.config_schema import ControllerConfig, DaemonConfig
@@ -48,6 +52,8 @@ FAST_DAEMON: Final = {
     "shutdown.budget_seconds": 5,
 }
 
+_BLOB_CHUNK: Final = 1024 * 1024
+
 
 def controller_config(data: pathlib.Path, **flags: Any) -> ControllerConfig:
     """A configuration for tests; keys as in the file, with `__` for the dot."""
@@ -71,6 +77,7 @@ class LocalController:
         self.app = app
         self.data = data
         self.log = log
+        self._grants = contextlib.ExitStack()
 
     @property
     def url(self) -> str:
@@ -91,6 +98,20 @@ class LocalController:
     async def call(self, method: str, path: str, body: dict[str, Any] | None = None) -> Any:
         """One request as the administrator, the way the CLI makes it."""
         return await call(self.url, self.admin_token, method, path, body)
+
+    async def put_blob(self, content: bytes, *, node: str) -> str:
+        """A blob in the store that this node may read; its digest."""
+
+        async def chunks() -> AsyncIterator[bytes]:
+            for start in range(0, len(content), _BLOB_CHUNK):
+                yield content[start : start + _BLOB_CHUNK]
+
+        assert self.app.place.term is not None
+        digest = (await self.app._store.put_blob(chunks())).digest
+        artifact = PlanArtifact(file="blob", sha256=digest)
+        needs = Needs(artifacts=frozenset({(artifact, ConfigFormat.NONE)}))
+        self._grants.enter_context(self.app.place.term.distribution.access.granted(NodeId(node), needs))
+        return digest
 
     async def join_token(self, node_id: str | None = None, **more: Any) -> str:
         body = {**({"node_id": node_id} if node_id else {}), **more}

@@ -20,7 +20,7 @@ from corral.wire.v1.data_pb2 import (
 )
 from corral.wire.v1.data_pb2_grpc import DataServiceStub
 from corral.wire.v1.link_pb2 import DaemonMessage
-from corral.wire.v1.plan_pb2 import TemplateRequest
+from corral.wire.v1.plan_pb2 import CacheStatus, TemplateRequest
 
 
 def packed(files: dict[str, bytes]) -> bytes:
@@ -60,6 +60,9 @@ class Talker(ScriptedDaemon):
     async def ask(self, name: str, kind: str = "template_data", **hashes: str):
         await self.request(name, **hashes)
         return getattr(await self.read_until(kind), kind)
+
+    async def tell_cache(self, request_id: str) -> None:
+        await self.send(DaemonMessage(cache_status=CacheStatus(request_id=request_id)))
 
     async def fetch(self, *, stop_after: int | None = None, **opening) -> bytes:
         """Bytes by the data channel; cut off after so many when asked to."""
@@ -124,6 +127,13 @@ class Depot:
         change = new_version(self.state, name, intake, now=SystemClock().now(), keep=20, **settings)
         await self.term.ledger.commit(*change.steps)
         return self.state.templates.require(name).record.version()
+
+    async def upload_used(self, name: str, files: dict[str, bytes], **settings):
+        """As `upload`, and a group that may run anywhere needs it."""
+        version = await self.upload(name, files, **settings)
+        if self.state.groups.find(f"uses-{name}") is None:
+            await self.group(f"uses-{name}", templates=[name])
+        return version
 
     async def identity(self, name: str):
         token = await self.controller.join_token(name)

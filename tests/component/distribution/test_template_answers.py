@@ -10,7 +10,9 @@ import grpc
 import pytest
 from depot import unpacked
 
+from corral.controller.distribution.needs import Needs
 from corral.controller.distribution.offers import Offers
+from corral.domain.ids import NodeId
 from corral.domain.template_delta import apply_delta
 from corral.domain.templates import decode_manifest, manifest_digest
 from corral.testing.waiting import eventually
@@ -23,7 +25,7 @@ LARGE = {f"world/r.{n}.mca": os.urandom(40 * KILOBYTE) for n in range(4)}
 
 async def test_a_small_template_comes_whole_and_its_hash_is_that_of_its_bytes(depot):
     await depot.begin()
-    version = await depot.upload("base", {"server.properties": b"motd=hi\n"})
+    version = await depot.upload_used("base", {"server.properties": b"motd=hi\n"})
     talker = await depot.talker()
     data = await talker.ask("base", wanted=version.hash)
     assert data.hash == version.hash == hashlib.sha256(data.tar_gz).hexdigest()
@@ -33,7 +35,7 @@ async def test_a_small_template_comes_whole_and_its_hash_is_that_of_its_bytes(de
 
 async def test_who_has_the_wanted_version_is_told_so_and_gets_nothing(depot):
     await depot.begin()
-    version = await depot.upload("base", {"a": b"1"})
+    version = await depot.upload_used("base", {"a": b"1"})
     talker = await depot.talker()
     for wanted in (version.hash, ""):
         answer = await talker.ask("base", "template_up_to_date", known=version.hash, wanted=wanted)
@@ -42,7 +44,7 @@ async def test_who_has_the_wanted_version_is_told_so_and_gets_nothing(depot):
 
 async def test_a_large_template_is_an_offer_whose_manifest_and_contents_are_fetched_by_digest(depot):
     await depot.begin()
-    version = await depot.upload("world", LARGE)
+    version = await depot.upload_used("world", LARGE)
     talker = await depot.talker()
     data = await talker.ask("world", wanted=version.hash)
     assert data.tar_gz == b""
@@ -57,8 +59,8 @@ async def test_a_large_template_is_an_offer_whose_manifest_and_contents_are_fetc
 async def test_a_changed_template_comes_as_the_difference_to_the_known_one(depot):
     await depot.begin()
     files = {**LARGE, **{f"plugins/{n}/config.yml": b"x%d" % n for n in range(200)}}
-    first = await depot.upload("world", files)
-    second = await depot.upload("world", {**files, "plugins/7/config.yml": b"changed"})
+    first = await depot.upload_used("world", files)
+    second = await depot.upload_used("world", {**files, "plugins/7/config.yml": b"changed"})
     talker = await depot.talker()
     data = await talker.ask("world", known=first.hash, wanted=second.hash)
     assert 0 < len(data.delta) < data.offer.size_bytes / 10
@@ -66,14 +68,17 @@ async def test_a_changed_template_comes_as_the_difference_to_the_known_one(depot
     assert manifest_digest(apply_delta(old, data.delta)) == data.offer.digest
     strange = await talker.ask("world", known="0" * 64, wanted=second.hash)
     assert strange.delta == b""
-    earlier = await talker.ask("world", known=second.hash, wanted=first.hash)
+    with depot.term.distribution.access.granted(
+        NodeId("n1"), Needs(templates=frozenset({("world", first.hash)}))
+    ):
+        earlier = await talker.ask("world", known=second.hash, wanted=first.hash)
     assert earlier.hash == first.hash
 
 
 async def test_a_published_daemon_gets_whole_archives_and_an_error_report_for_what_is_too_large(depot):
     await depot.begin()
-    version = await depot.upload("world", LARGE)
-    await depot.upload("huge", {"a": os.urandom(5 * 1024 * KILOBYTE)})
+    version = await depot.upload_used("world", LARGE)
+    await depot.upload_used("huge", {"a": os.urandom(5 * 1024 * KILOBYTE)})
     talker = await depot.talker(features=[])
     data = await talker.ask("world")
     assert unpacked(data.tar_gz) == LARGE
@@ -85,7 +90,7 @@ async def test_a_published_daemon_gets_whole_archives_and_an_error_report_for_wh
 
 async def test_what_is_not_there_is_answered_and_not_left_to_a_timeout(depot):
     await depot.begin()
-    await depot.upload("base", {"a": b"1"})
+    await depot.upload_used("base", {"a": b"1"})
     talker = await depot.talker()
     for name, wanted in (("nothing", "f" * 64), ("base", "f" * 64)):
         answer = await talker.ask(name, "template_unavailable", wanted=wanted)
@@ -98,7 +103,7 @@ async def test_what_is_not_there_is_answered_and_not_left_to_a_timeout(depot):
 
 async def test_contents_that_are_lost_are_unavailable_and_not_final(depot):
     await depot.begin()
-    version = await depot.upload("world", LARGE)
+    version = await depot.upload_used("world", LARGE)
     depot.term.templates._remembered.clear()
     await depot.controller.app._store.delete_blob(version.manifest)
     talker = await depot.talker()
@@ -108,7 +113,7 @@ async def test_contents_that_are_lost_are_unavailable_and_not_final(depot):
 
 async def test_a_bundle_goes_on_at_any_offset_over_all_its_blobs(depot):
     await depot.begin()
-    await depot.upload("world", LARGE)
+    await depot.upload_used("world", LARGE)
     manifest = await depot.term.templates.tree_of(depot.state.templates.require("world").record.version())
     digests = [file.digest for file in manifest.files]
     whole = b"".join(LARGE[file.path] for file in manifest.files)
@@ -144,7 +149,7 @@ async def test_what_cannot_be_sent_is_refused_before_the_first_byte(depot, openi
 @pytest.mark.trap("T29")
 async def test_a_node_that_floods_requests_and_does_not_read_keeps_its_session_and_nobody_waits(depot):
     await depot.begin(link__heartbeat_seconds=30)
-    await depot.upload("base", {"a": os.urandom(50 * KILOBYTE)})
+    await depot.upload_used("base", {"a": os.urandom(50 * KILOBYTE)})
     flooding, other = await depot.talker("n1"), await depot.talker("n2")
     for n in range(2000):
         await flooding.request("base", wanted="" if n % 2 else f"{n:064x}")
@@ -159,7 +164,7 @@ async def test_a_node_that_floods_requests_and_does_not_read_keeps_its_session_a
 
 async def test_a_request_that_was_under_way_is_answered_in_the_nodes_next_session(depot):
     await depot.begin()
-    version = await depot.upload("world", LARGE)
+    version = await depot.upload_used("world", LARGE)
     identity = await depot.identity("n1")
     first = await depot.talker(identity=identity)
     await first.request("world", wanted=version.hash)
@@ -183,8 +188,8 @@ class CountingVersions:
 
 async def test_what_many_nodes_ask_for_after_a_change_is_worked_out_once(depot):
     await depot.begin()
-    first = await depot.upload("world", LARGE)
-    second = await depot.upload("world", {**LARGE, "new.txt": b"1"})
+    first = await depot.upload_used("world", LARGE)
+    second = await depot.upload_used("world", {**LARGE, "new.txt": b"1"})
     library = CountingVersions(depot.term.templates)
     offers = Offers(library)
     answers = await asyncio.gather(*(offers.offer("world", second, known=first) for _ in range(20)))

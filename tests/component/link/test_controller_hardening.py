@@ -135,15 +135,8 @@ def fetch_call(daemon, session_id: str, epoch: int = 1):
     return DataServiceStub(daemon._channel).Fetch(metadata=metadata)
 
 
-async def stored_blob(controller, size: int) -> str:
-    async def chunks():
-        yield os.urandom(size)
-
-    return (await controller.app._store.put_blob(chunks())).digest
-
-
 async def test_revoking_a_node_ends_its_transfers(controller, identity):
-    digest = await stored_blob(controller, 2_000_000)
+    digest = await controller.put_blob(os.urandom(2_000_000), node="raw")
     async with ScriptedDaemon(identity, controller.grpc_address) as daemon:
         session_id = (await daemon.greet()).handshake_ack.session_id
         fetching = fetch_call(daemon, session_id)
@@ -154,7 +147,7 @@ async def test_revoking_a_node_ends_its_transfers(controller, identity):
 
 
 async def test_a_node_has_only_so_many_transfers_at_once(controller, identity):
-    digest = await stored_blob(controller, 200_000)
+    digest = await controller.put_blob(os.urandom(200_000), node="raw")
     async with ScriptedDaemon(identity, controller.grpc_address) as daemon:
         session_id = (await daemon.greet()).handshake_ack.session_id
         held = [fetch_call(daemon, session_id) for _ in range(MAX_TRANSFERS)]
@@ -169,7 +162,7 @@ async def test_a_node_has_only_so_many_transfers_at_once(controller, identity):
 
 
 async def test_a_grant_out_of_bounds_is_named(controller, identity):
-    digest = await stored_blob(controller, 200_000)
+    digest = await controller.put_blob(os.urandom(200_000), node="raw")
     async with ScriptedDaemon(identity, controller.grpc_address) as daemon:
         session_id = (await daemon.greet()).handshake_ack.session_id
         fetching = fetch_call(daemon, session_id)

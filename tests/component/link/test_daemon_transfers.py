@@ -10,14 +10,6 @@ import pytest
 from corral.errors import Code, CorralError
 
 
-async def put_blob(controller, content: bytes) -> str:
-    async def chunks():
-        yield content
-
-    info = await controller.app._store.put_blob(chunks())
-    return info.digest
-
-
 def part_of(target, digest: str):
     return target.with_name(f"{target.name}.{digest[:16]}.part")
 
@@ -34,7 +26,7 @@ def left_beside(target) -> list[str]:
 async def test_a_leftover_that_is_no_beginning_of_the_blob_is_thrown_away(cluster, scratch, leftover):
     controller = await cluster.controller()
     daemon = await cluster.daemon("n1", controller)
-    digest = await put_blob(controller, b"right" * 1000)
+    digest = await controller.put_blob(b"right" * 1000, node="n1")
     part_of(scratch / "got", digest).write_bytes(leftover)
     async with daemon.app.link.data_channel() as channel:
         assert await channel.fetch(digest, scratch / "got") == 5000
@@ -46,7 +38,7 @@ async def test_a_leftover_of_another_blob_is_not_taken_for_this_one(cluster, scr
     controller = await cluster.controller()
     daemon = await cluster.daemon("n1", controller)
     old, new = os.urandom(100_000), os.urandom(1000)
-    digest = await put_blob(controller, new)
+    digest = await controller.put_blob(new, node="n1")
     left = part_of(scratch / "got", hashlib.sha256(old).hexdigest())
     left.write_bytes(old[:50_000])
     (scratch / "got.part").write_bytes(old)
@@ -59,7 +51,7 @@ async def test_a_whole_leftover_is_verified_and_used(cluster, scratch):
     controller = await cluster.controller()
     daemon = await cluster.daemon("n1", controller)
     content = os.urandom(100_000)
-    digest = await put_blob(controller, content)
+    digest = await controller.put_blob(content, node="n1")
     part_of(scratch / "got", digest).write_bytes(content)
     async with daemon.app.link.data_channel() as channel:
         assert await channel.fetch(digest, scratch / "got") == len(content)

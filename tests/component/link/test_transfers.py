@@ -16,15 +16,6 @@ from corral.testing.waiting import eventually
 MEGABYTE = 1024 * 1024
 
 
-async def put_blob(controller, content: bytes) -> str:
-    async def chunks():
-        for start in range(0, len(content), MEGABYTE):
-            yield content[start : start + MEGABYTE]
-
-    info = await controller.app._store.put_blob(chunks())
-    return info.digest
-
-
 async def refusal_of(coroutine) -> CorralError:
     with pytest.raises(CorralError) as caught:
         await coroutine
@@ -36,7 +27,7 @@ async def test_a_blob_is_fetched_and_verified(cluster, scratch):
     daemon = await cluster.daemon("n1", controller)
     for size in (0, 1, 65536, 65537, 3 * MEGABYTE + 17):
         content = os.urandom(size)
-        digest = await put_blob(controller, content)
+        digest = await controller.put_blob(content, node="n1")
         async with daemon.app.link.data_channel() as channel:
             assert await channel.fetch(digest, scratch / "got") == size
         assert (scratch / "got").read_bytes() == content
@@ -47,7 +38,7 @@ async def test_a_cut_transfer_goes_on_where_it_stopped(cluster, scratch):
     async with FaultProxy() as proxy:
         controller = await cluster.controller(via=proxy)
         content = os.urandom(4 * MEGABYTE)
-        digest = await put_blob(controller, content)
+        digest = await controller.put_blob(content, node="n1")
         daemon = await cluster.daemon("n1", controller)
         first = daemon.app.link.session_id
         proxy.throttle(8 * MEGABYTE)
@@ -134,7 +125,7 @@ async def test_an_upload_that_nobody_expects_or_that_is_too_large_is_refused(clu
 async def test_a_data_channel_of_an_ended_session_is_refused(cluster, scratch):
     controller = await cluster.controller()
     daemon = await cluster.daemon("n1", controller)
-    digest = await put_blob(controller, b"x")
+    digest = await controller.put_blob(b"x", node="n1")
     async with daemon.app.link.data_channel() as channel:
         await daemon.app.stop()
         await eventually(lambda: controller.app.place.term.sessions.find(NodeId("n1")) is None)
@@ -149,7 +140,7 @@ async def test_pings_pass_a_bulk_transfer_on_a_slow_line(cluster, scratch):
         controller = await cluster.controller(
             link__heartbeat_seconds=0.05, link__missed_pongs=1000, via=proxy
         )
-        digest = await put_blob(controller, os.urandom(64 * MEGABYTE))
+        digest = await controller.put_blob(os.urandom(64 * MEGABYTE), node="n1")
         daemon = await cluster.daemon("n1", controller)
         proxy.throttle(10_000_000 / 8)
         histogram = controller.app.place.term.sessions.round_trips

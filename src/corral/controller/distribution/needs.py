@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Final
 
 import msgspec
@@ -113,13 +114,17 @@ class GroupNeeds:
         """What those of all groups need that may run on this node."""
         templates: set[tuple[str, str]] = set()
         artifacts: set[tuple[PlanArtifact, ConfigFormat]] = set()
+        for needs in self.each_of_node(node):
+            templates |= needs.templates
+            artifacts |= needs.artifacts
+        return Needs(templates=frozenset(templates), artifacts=frozenset(artifacts))
+
+    def each_of_node(self, node: NodeRecord) -> Iterator[Needs]:
+        """As `of_node`, group by group."""
         for stored in self._state.groups:
             spec = stored.record.spec
             if unsuited(spec, node.id, labels=node.labels, runtimes=node.runtimes) is None:
-                needs = self._remembered(spec)
-                templates |= needs.templates
-                artifacts |= needs.artifacts
-        return Needs(templates=frozenset(templates), artifacts=frozenset(artifacts))
+                yield self._remembered(spec)
 
     def of_group(self, spec: GroupSpec) -> Needs:
         """What this group needs wherever it runs, whatever is drawn for its starts. Raises what keeps it

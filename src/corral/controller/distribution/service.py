@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Sequence
 from typing import Any, Final
 
 import structlog
 
 from corral.controller.cluster_state import ClusterState
+from corral.controller.distribution.access import NodeAccess
 from corral.controller.distribution.instance_files import FileListing, FilePart, InstanceFileQuestions
 from corral.controller.distribution.needs import GroupNeeds, Needs, warm_message
 from corral.controller.distribution.ports import FileUploads, NodeLinks, Versions
@@ -55,11 +56,14 @@ class Distribution:
         self._state = state
         self._links = links
         self._entropy = entropy
-        self._desk = TemplateDesk(templates=state.templates, library=library, links=links, clock=clock)
+        self._needs = GroupNeeds(state)
+        self.access = NodeAccess(state, needs=self._needs, library=library)
+        self._desk = TemplateDesk(
+            templates=state.templates, library=library, links=links, access=self.access, clock=clock
+        )
         self._questions = CacheQuestions(links=links, entropy=entropy)
         self._saving = FileSaving(links=links, uploads=uploads, limits=limits, entropy=entropy)
         self._files = InstanceFileQuestions(links=links, entropy=entropy)
-        self._needs = GroupNeeds(state)
         self._joined: dict[NodeId, None] = {}
         self._warming: dict[NodeId, str] = {}
         """The request under which a node that joined is being warmed."""
@@ -69,6 +73,10 @@ class Distribution:
 
     def template_requested(self, node_id: NodeId, request: TemplateRequest) -> None:
         self._desk.ask(node_id, request)
+
+    async def readable(self, node_id: NodeId, digests: Collection[str]) -> frozenset[str]:
+        """Those of these blobs that the node may read; see `NodeAccess`."""
+        return await self.access.readable(node_id, digests)
 
     def cache_told(self, node_id: NodeId, status: CacheStatus) -> None:
         if self._questions.told(node_id, status) or not status.request_id:
@@ -245,13 +253,14 @@ class Distribution:
             # A published daemon does not answer this order: it is given, then asked what it has.
             link.send(ControllerMessage(pre_warm_cache=warm_message(needs, request_id="", known=known)))
             return await self.cache_status(node)
-        return await self._asked(
-            node,
-            lambda asked: ControllerMessage(
-                pre_warm_cache=warm_message(needs, request_id=asked, known=known)
-            ),
-            timeout=WARM_SECONDS,
-        )
+        with self.access.granted(node, needs):
+            return await self._asked(
+                node,
+                lambda asked: ControllerMessage(
+                    pre_warm_cache=warm_message(needs, request_id=asked, known=known)
+                ),
+                timeout=WARM_SECONDS,
+            )
 
     async def _asked(
         self, node: NodeId, message_of: Callable[[str], ControllerMessage], *, timeout: float

@@ -11,6 +11,7 @@ from typing import Final
 
 import structlog
 
+from corral.controller.distribution.access import NodeAccess
 from corral.controller.distribution.offers import Offers
 from corral.controller.distribution.ports import NodeLink, NodeLinks, Versions
 from corral.controller.sessions.rate_limit import RateLimit
@@ -50,9 +51,16 @@ class TemplateDesk:
     """`ask` returns at once; the answer follows. `close` when the term is over."""
 
     def __init__(
-        self, *, templates: TemplateMirror, library: Versions, links: NodeLinks, clock: Clock
+        self,
+        *,
+        templates: TemplateMirror,
+        library: Versions,
+        links: NodeLinks,
+        access: NodeAccess,
+        clock: Clock,
     ) -> None:
         self._templates = templates
+        self._access = access
         self._library = library
         self._offers = Offers(library)
         self._links = links
@@ -100,7 +108,7 @@ class TemplateDesk:
 
     async def _answer(self, node_id: NodeId, link: NodeLink, request: TemplateRequest) -> None:
         try:
-            message = await self._message(link, request)
+            message = await self._message(node_id, link, request)
         except CorralError as error:
             self._refuse(node_id, request, error)
             return
@@ -114,9 +122,9 @@ class TemplateDesk:
             await _room(present)
             present.send(message)
 
-    async def _message(self, link: NodeLink, request: TemplateRequest) -> ControllerMessage:
+    async def _message(self, node_id: NodeId, link: NodeLink, request: TemplateRequest) -> ControllerMessage:
         name = request.template_name
-        version = self._version(name, request.wanted_hash)
+        version = self._version(node_id, name, request.wanted_hash)
         if request.known_hash == version.hash:
             return ControllerMessage(
                 template_up_to_date=TemplateUpToDate(template_name=name, hash=version.hash)
@@ -136,11 +144,17 @@ class TemplateDesk:
         known = self._templates.version_of(name, request.known_hash)
         return ControllerMessage(template_data=await self._offers.offer(name, version, known=known))
 
-    def _version(self, name: str, wanted: str) -> TemplateVersion:
-        found = self._templates.find(name)
-        if found is None:
+    def _version(self, node_id: NodeId, name: str, wanted: str) -> TemplateVersion:
+        """The version that is wanted; who cannot name one gets the current one or, where that is not for him, the
+        one that his plans name. What a node has no use for does not exist for it."""
+        found, allowed = self._templates.find(name), self._access.versions(node_id, name)
+        if found is None or not allowed:
             raise Rejected(Code.TEMPLATE_NOT_FOUND, f"template '{name[:127]}' does not exist")
-        version = found.record.by_hash(wanted) if wanted else found.record.version()
+        if not wanted:
+            current = found.record.version().hash
+            named = [version.hash for version in found.record.versions if version.hash in allowed]
+            wanted = current if current in allowed or not named else named[-1]
+        version = found.record.by_hash(wanted) if wanted in allowed else None
         if version is None:
             raise Rejected(
                 Code.TEMPLATE_NOT_FOUND, f"template '{name}' has no version {wanted[:64]} any more"

@@ -32,7 +32,7 @@ class DataService(DataServiceServicer):
     async def Fetch(self, _: Any, context: Any) -> None:  # noqa: N802 - the name of the RPC
         async with translated(context, "Fetch"):
             leading, session = self._admitted(context)
-            await self._run(session, leading.fetches.fetch(context))
+            await self._run(session, leading.fetches.fetch(context, session.facts.node_id))
 
     async def Push(self, _: Any, context: Any) -> None:  # noqa: N802 - the name of the RPC
         async with translated(context, "Push"):

@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import re
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Mapping
-from typing import Any, Final, TypeVar
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Collection, Mapping
+from typing import Any, Final, Protocol, TypeVar
 
 import msgspec
 
+from corral.domain.ids import NodeId
 from corral.errors import Code, Rejected, Retryable
 from corral.store.port import BlobEngine
 from corral.wire.frames import read_frame
@@ -48,19 +49,27 @@ class Wanted(msgspec.Struct, frozen=True, kw_only=True):
         return (), 0
 
 
+class BlobAccess(Protocol):
+    """Who may read what."""
+
+    async def readable(self, node_id: NodeId, digests: Collection[str], /) -> frozenset[str]:
+        """Those of these blobs that the node may read."""
+
+
 class Fetches:
-    """Serves the store's blobs, one or a bundle of them."""
+    """Serves the store's blobs, one or a bundle of them, to nodes that may read them."""
 
-    def __init__(self, blobs: BlobEngine) -> None:
+    def __init__(self, blobs: BlobEngine, *, access: BlobAccess) -> None:
         self._blobs = blobs
+        self._access = access
 
-    async def fetch(self, context: Any) -> None:
+    async def fetch(self, context: Any, node_id: NodeId) -> None:
         """Send what was asked for from an offset, never more under way than the daemon granted."""
         first = await within(read_frame(context))
         if not isinstance(first, FetchMessage) or first.WhichOneof("payload") != "open":
             raise Rejected(Code.BAD_REQUEST, "a fetch begins with FetchOpen")
         request = first.open
-        wanted = await self._find(request)
+        wanted = await self._find(node_id, request)
         if not 0 <= request.offset <= wanted.size:
             raise Rejected(
                 Code.INVALID_FIELD,
@@ -79,10 +88,12 @@ class Fetches:
             reader.cancel()
             await asyncio.gather(reader, return_exceptions=True)
 
-    async def _find(self, request: FetchOpen) -> Wanted:
-        """What is asked for, all of it there. A part of a bundle is no use to anybody."""
+    async def _find(self, node_id: NodeId, request: FetchOpen) -> Wanted:
+        """What is asked for, all of it there. A part of a bundle is no use to anybody; what is none of the
+        node's business is not there."""
         digests = _digests(request)
-        sizes = await within(self._blobs.blob_sizes(set(digests)))
+        readable = await within(self._access.readable(node_id, digests))
+        sizes = await within(self._blobs.blob_sizes(set(readable)))
         missing = next((digest for digest in digests if digest not in sizes), None)
         if missing is not None:
             raise Rejected(Code.NOT_FOUND, f"there is no blob '{missing[:80]}'")
