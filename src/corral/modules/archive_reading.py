@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import io
 import zipfile
@@ -15,7 +16,7 @@ from corral.domain.module_manifest import Manifest
 from corral.errors import Code, Rejected
 from corral.modules.archive_refusals import damaged, entry_damaged, too_large
 from corral.modules.manifest_reading import MANIFEST_MAX, manifest_refused, read_manifest
-from corral.modules.zip_directory import DAMAGE, ZipEntry, checked_entries, open_zip
+from corral.modules.zip_directory import DAMAGE, ZipEntry, checked_entries, is_empty, open_zip
 from corral.system.digests import sha256_of
 from corral.system.threads import check_wanted
 
@@ -49,23 +50,43 @@ class ArchiveFacts(msgspec.Struct, frozen=True, kw_only=True):
     """What lies beneath `frontend/`, with paths relative to it."""
 
 
-def inspect_archive(path: Path, *, max_bytes: int) -> ArchiveFacts:
-    """Everything about an archive. Each file is read to its end, so damage anywhere is found here.
+def file_digest(path: Path, *, max_bytes: int) -> str:
+    """The SHA-256 of an archive, of which nothing else is looked at. ARCHIVE_TOO_LARGE. Blocking."""
+    with _opened(path, max_bytes) as file:
+        return digest(file)
 
-    Raises ARCHIVE_INVALID, ARCHIVE_TOO_LARGE, PATH_REFUSED and MANIFEST_INVALID. Blocking."""
+
+def inspect_archive(path: Path, *, max_bytes: int, expect: str = "") -> ArchiveFacts:
+    """Everything about an archive. Each file is read to its end, so damage anywhere is found here. `expect` is the
+    digest by which its signature was verified.
+
+    Raises ARCHIVE_INVALID, ARCHIVE_TOO_LARGE, PATH_REFUSED, MANIFEST_INVALID and DIGEST_MISMATCH. Blocking."""
+    with _opened(path, max_bytes) as file:
+        sha256 = digest(file)
+        if expect not in ("", sha256):
+            raise Rejected(
+                Code.DIGEST_MISMATCH,
+                f"the module's archive changed while it was looked at, from {expect} to {sha256}",
+                hint="nothing was stored; send it again",
+            )
+        return _inspected(file, sha256, max_bytes)
+
+
+@contextlib.contextmanager
+def _opened(path: Path, max_bytes: int) -> Iterator[io.BufferedReader]:
     try:
         with path.open("rb") as file:
-            return _inspected(file, max_bytes)
+            size = file.seek(0, 2)
+            if size > max_bytes:
+                raise too_large(f"the module's archive has {size} bytes", f"{max_bytes} bytes")
+            yield file
     except OSError as error:
         raise Rejected(
             Code.FILE_UNREADABLE, f"{path} cannot be read: {error.strerror}", hint="check the path"
         ) from error
 
 
-def _inspected(file: io.BufferedReader, max_bytes: int) -> ArchiveFacts:
-    size = file.seek(0, 2)
-    if size > max_bytes:
-        raise too_large(f"the module's archive has {size} bytes", f"{max_bytes} bytes")
+def _inspected(file: io.BufferedReader, sha256: str, max_bytes: int) -> ArchiveFacts:
     with open_zip(file) as archive:
         entries = checked_entries(archive, file, max_bytes=max_bytes)
         entry = _manifest_entry(entries)
@@ -77,8 +98,8 @@ def _inspected(file: io.BufferedReader, max_bytes: int) -> ArchiveFacts:
         manifest=manifest,
         manifest_text=text,
         manifest_name=entry.path,
-        sha256=digest(file),
-        size=size,
+        sha256=sha256,
+        size=file.seek(0, 2),
         unpacked_bytes=sum(each.size for each in files),
         files=files,
         frontend=tuple(
@@ -194,8 +215,9 @@ def _manifest_text(archive: zipfile.ZipFile, entry: ZipEntry) -> str:
 
 
 def _read(archive: zipfile.ZipFile, entry: ZipEntry) -> ArchiveFile:
+    """An empty file is not opened: an archive may have tens of thousands of them."""
     hashed, size = hashlib.sha256(), 0
-    for block in contents(archive, entry):
+    for block in contents(archive, entry) if not is_empty(entry.info) else ():
         hashed.update(block)
         size += len(block)
     return ArchiveFile(path=entry.path, size=size, sha256=hashed.hexdigest(), executable=entry.executable)

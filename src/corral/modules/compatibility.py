@@ -76,16 +76,15 @@ def report(
     *,
     sdk_version: str,
     signature: SignatureFacts | None = None,
-    signature_problem: CorralError | None = None,
     signature_sha256: str = "",
     replace: bool = False,
     allow_downgrade: bool = False,
     built_in: Collection[str] = (),
 ) -> CompatibilityReport:
-    """Judge a good archive by what is installed. `built_in` are the capabilities of the host itself,
+    """Judge a good archive whose signature holds by what is installed. `built_in` are the capabilities of the host itself,
     `signature_sha256` is the digest of the sidecar that came with the archive.
 
-    The order of the problems is that in which they matter: signature, interface, version, graph, settings.
+    The order of the problems is that in which they matter: interface, version, graph, settings.
     Blocking for as long as the settings take to check."""
     manifest = facts.manifest
     current = next((record for record in installed if record.id == manifest.id), None)
@@ -98,9 +97,8 @@ def report(
         replace=replace,
         allow_downgrade=allow_downgrade,
     )
-    problems = [] if signature_problem is None else [_finding(signature_problem)]
-    if case.would not in (Outcome.NOTHING, Outcome.RESIGN):
-        problems += _problems(case, sdk_version)
+    unchanged = case.would in (Outcome.NOTHING, Outcome.RESIGN)
+    problems = [] if unchanged else list(_problems(case, sdk_version))
     requires = tuple(_views(case))
     return CompatibilityReport(
         ok=not problems,
@@ -250,7 +248,11 @@ def _warnings(
     case: _Case, requires: Sequence[RequirementView], signature: SignatureFacts | None
 ) -> Iterator[str]:
     manifest = case.manifest
-    if signature is not None and signature.legacy:
+    if signature is None:
+        yield "it is not signed: whether somebody changed it on its way cannot be told"
+    elif not (signature.identity or signature.key_sha256):
+        yield "its signature is not verified: this controller has no key for it (modules.signing)"
+    elif signature.legacy:
         yield "it is signed the old way (.sig); sign it with a cosign bundle"
     if (manifest.storage.documents or manifest.storage.key_value) and manifest.hosts == (ModuleHost.DAEMON,):
         yield "it asks for storage, which there is on the controller only"

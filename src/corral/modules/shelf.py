@@ -104,11 +104,11 @@ class ArchiveShelf:
     async def unpacked(self, sha256: str, *, judge: Callable[[Path], object] | None = None) -> Path:
         """The archive's tree, read-only and exactly as in the archive; made, or made again, when it is not
         there or not as it should be. NOT_FOUND without the archive, DIGEST_MISMATCH when that was changed.
-        `judge` is given the archive when it is what the digest says, in the same thread: what it raises is
-        raised."""
+        `judge` is given the archive when it is what the digest says, in the same thread, and before anything
+        of it is read: what it raises is raised."""
         async with self._turn(sha256):
             with disk_faults():
-                return await to_end(self._judged_tree, sha256, judge)
+                return await to_end(self._ensure_tree, sha256, judge)
 
     async def forget(self, sha256: str) -> None:
         """Remove the archive, its signature and its tree; fine when there is nothing."""
@@ -171,7 +171,7 @@ class ArchiveShelf:
                 _discard(part)
             archive.unlink(missing_ok=True)
 
-    def _ensure_tree(self, sha256: str) -> Path:
+    def _ensure_tree(self, sha256: str, judge: Callable[[Path], object] | None) -> Path:
         """Digest, contents and tree are those of one open file: whatever takes its place meanwhile."""
         tree = self._trees / sha256
         try:
@@ -184,18 +184,14 @@ class ArchiveShelf:
             found = digest(file)
             if found != sha256:
                 raise _other_digest(sha256, found)
+            if judge is not None:
+                judge(self.path(sha256))
             files = self._files.get(sha256)
             if files is None and tree.is_dir():
                 files = read_files(file, max_bytes=self._max_bytes)
             if files is None or not is_intact(tree, files):
                 files = self._make_tree(file, tree)
         self._files[sha256] = files
-        return tree
-
-    def _judged_tree(self, sha256: str, judge: Callable[[Path], object] | None) -> Path:
-        tree = self._ensure_tree(sha256)
-        if judge is not None:
-            judge(self.path(sha256))
         return tree
 
     def _make_tree(self, archive: IO[bytes], tree: Path) -> tuple[ArchiveFile, ...]:

@@ -73,6 +73,11 @@ def checked_entries(archive: zipfile.ZipFile, file: IO[bytes], *, max_bytes: int
     return entries
 
 
+def is_empty(info: zipfile.ZipInfo) -> bool:
+    """Whether there is nothing to unpack, which is all that its checksum could say."""
+    return not (info.file_size or info.compress_size or info.CRC)
+
+
 def _entry(info: zipfile.ZipInfo) -> ZipEntry | None:
     name = _named(info)
     mode = info.external_attr >> 16 if info.create_system == _UNIX else 0

@@ -60,7 +60,7 @@ BROKEN = {
     "a zip that was cut short": (packed()[:-40], "ARCHIVE_INVALID", ""),
     "a zip with a file that is damaged": (with_broken_content(), "ARCHIVE_INVALID", ""),
     "no manifest": (zipped({"beast.py": b""}), "ARCHIVE_INVALID", "module.yaml"),
-    "a path that leads out": (packed({"../evil.py": b""}), "PATH_refusals", "../evil.py"),
+    "a path that leads out": (packed({"../evil.py": b""}), "PATH_REFUSED", "../evil.py"),
     "an unknown key": (packed(backdoor=True), "MANIFEST_INVALID", "module.yaml:7: backdoor: unknown key"),
     "an unknown key deep inside": (
         packed(capabilities={"provides": [{"id": "a.b", "version": "1.0.0", "secret": 1}]}),
@@ -235,7 +235,17 @@ async def test_an_archive_without_the_signature_of_a_trusted_key_is_refused(
             "changed": ("m.sig", good[:8] + (b"B" if good[8:9] == b"A" else b"A") + good[9:]),
             "no bundle": ("m.cosign.bundle", b"{}"),
         }
+        await refused_unread(made, path, ("m.sig", good))
         await check_signatures(made, path, wrong, ("m.sig", good))
+
+
+async def refused_unread(made: Pen, path: pathlib.Path, signature: Signature) -> None:
+    """What does not carry its signature is not looked into: nobody says what else is wrong with it."""
+    content = path.read_bytes()
+    for changed in (b"PK\x03\x04 and nothing else", content[:-40], content[:60] + b"\xff" + content[61:]):
+        for dry_run in (True, False):
+            answer = await made.send(changed, signature, dry_run=dry_run)
+            assert (answer.status_code, code_of(answer)) == (422, "SIGNATURE_VERIFICATION_FAILED")
 
 
 @pytest.mark.parametrize("form", [TrustHouse.classic, TrustHouse.newer], ids=["classic", "newer"])

@@ -10,7 +10,7 @@ import pytest
 from corral.domain.module_manifest import Manifest
 from corral.domain.module_phases import ModuleIntent, ModulePhase
 from corral.domain.module_records import PackageRecord, SignatureFacts
-from corral.errors import Code, Rejected
+from corral.errors import Code
 from corral.modules.archive_reading import ArchiveFacts
 from corral.modules.compatibility import CompatibilityReport, Outcome, RequirementState, refusal, report
 from corral.modules.manifest_reading import read_manifest
@@ -50,8 +50,12 @@ def installed(manifest: Manifest, sha256: str = "b" * 64, **fields: Any) -> Pack
     )
 
 
+PROVEN = SignatureFacts(kind="cosign-bundle", key_sha256="0" * 64)
+
+
 def judged(manifest: Manifest, *others: PackageRecord, **options: Any) -> CompatibilityReport:
-    return report(facts(manifest), others, **({"sdk_version": "1.0.0"} | options))
+    usual = {"sdk_version": "1.0.0", "signature": PROVEN}
+    return report(facts(manifest), others, **(usual | options))
 
 
 @pytest.mark.parametrize(
@@ -104,13 +108,11 @@ def test_a_module_for_another_interface_is_refused() -> None:
     assert "corral.sdk >=2, this host has 1.0.0" in found.problems[0].message
 
 
-def test_a_bad_signature_comes_first() -> None:
-    bad = Rejected(Code.SIGNATURE_VERIFICATION_FAILED, "nobody signed it", hint="sign it")
-    found = judged(module(api=">=2"), signature_problem=bad)
-    refused = refusal(found)
-    assert refused is not None
-    assert (refused.code, refused.hint) == (Code.SIGNATURE_VERIFICATION_FAILED, "sign it")
-    assert len(found.problems) == 2
+def test_an_archive_that_nobody_signed_or_whose_signature_nobody_checked_is_told() -> None:
+    assert "it is not signed" in judged(module(), signature=None).warnings[0]
+    unchecked = judged(module(), signature=SignatureFacts(kind="sig"))
+    assert "not verified" in unchecked.warnings[0]
+    assert judged(module()).warnings == ()
 
 
 def test_conflicts_and_cycles_are_problems() -> None:
@@ -183,6 +185,6 @@ def test_users_of_what_changes_are_warned_of() -> None:
 
 
 def test_an_old_signature_is_warned_of() -> None:
-    found = judged(module(), signature=SignatureFacts(kind="sig", legacy=True))
+    found = judged(module(), signature=SignatureFacts(kind="sig", key_sha256="0" * 64, legacy=True))
     assert "sign it with a cosign bundle" in found.warnings[0]
     assert found.ok

@@ -106,7 +106,9 @@ async def test_what_came_in_with_another_digest_stays_where_it_is(
     assert names(place) == ["unpacked"]
 
 
-async def test_who_judges_an_archive_sees_it_proven_and_has_the_last_word(shelf: ArchiveShelf) -> None:
+async def test_who_judges_an_archive_sees_it_proven_and_before_it_is_unpacked(
+    shelf: ArchiveShelf, place: Path
+) -> None:
     await shelf.put(blocks(DATA), expect=SHA)
     seen: list[bytes] = []
 
@@ -118,6 +120,7 @@ async def test_who_judges_an_archive_sees_it_proven_and_has_the_last_word(shelf:
         await shelf.unpacked(SHA, judge=judge)
     assert refused.value.code is Code.SIGNATURE_VERIFICATION_FAILED
     assert seen == [DATA]
+    assert list((place / "unpacked").iterdir()) == []
     shelf.path(SHA).chmod(0o600)
     shelf.path(SHA).write_bytes(DATA + b"x")
     with pytest.raises(Rejected) as refused:

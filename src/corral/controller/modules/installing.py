@@ -23,8 +23,8 @@ from corral.controller.modules.supply import StoredArchives
 from corral.domain.module_extensions import ExtensionPackage
 from corral.domain.module_phases import ModuleIntent, ModulePhase
 from corral.domain.module_records import PackageRecord, SignatureFacts
-from corral.errors import Code, CorralError, Rejected
-from corral.modules.archive_reading import ArchiveFacts, inspect_archive
+from corral.errors import Code, Rejected
+from corral.modules.archive_reading import ArchiveFacts, file_digest, inspect_archive
 from corral.modules.compatibility import CompatibilityReport, Outcome, refusal, report
 from corral.modules.engine import ModuleEngine
 from corral.modules.settings import check_settings
@@ -52,8 +52,6 @@ class Candidate(msgspec.Struct, frozen=True, kw_only=True):
     facts: ArchiveFacts
     sidecar: Sidecar | None
     signature: SignatureFacts | None
-    problem: CorralError | None
-    """Why its signature is refused."""
 
 
 class Installing:
@@ -87,7 +85,8 @@ class Installing:
         self, archive: Path, *, sidecar: Sidecar | None, options: InstallOptions
     ) -> CompatibilityReport:
         """What an install would do, with everything that stands against it; nothing is stored. Raises only
-        what makes the archive none: ARCHIVE_INVALID, ARCHIVE_TOO_LARGE, MANIFEST_INVALID, PATH_REFUSED."""
+        what keeps the archive from being looked into: SIGNATURE_VERIFICATION_FAILED, ARCHIVE_INVALID,
+        ARCHIVE_TOO_LARGE, MANIFEST_INVALID, PATH_REFUSED."""
         return await self._judged(await self._looked_at(archive, sidecar), options)
 
     async def install(
@@ -120,15 +119,15 @@ class Installing:
                 return await self._carry_out(candidate, judged, current, options, actor)
 
     async def _looked_at(self, archive: Path, sidecar: Sidecar | None) -> Candidate:
-        work = functools.partial(inspect_archive, archive, max_bytes=self._max_archive_bytes)
-        facts = await to_end(work)
-        problem: CorralError | None = None
-        signature: SignatureFacts | None = None
-        try:
-            signature = await self._supply.verify(archive, facts, sidecar)
-        except CorralError as error:
-            problem = error
-        return Candidate(path=archive, facts=facts, sidecar=sidecar, signature=signature, problem=problem)
+        """Its signature first: of what is not proven, nothing is read but its digest."""
+        work = functools.partial(file_digest, archive, max_bytes=self._max_archive_bytes)
+        sha256 = await to_end(work)
+        signature = await self._supply.verify(archive, sha256, sidecar)
+        inspect = functools.partial(
+            inspect_archive, archive, max_bytes=self._max_archive_bytes, expect=sha256
+        )
+        facts = await to_end(inspect)
+        return Candidate(path=archive, facts=facts, sidecar=sidecar, signature=signature)
 
     async def _judged(self, candidate: Candidate, options: InstallOptions) -> CompatibilityReport:
         work = functools.partial(
@@ -137,7 +136,6 @@ class Installing:
             _with_settings(self._book.all(), candidate.facts.manifest.id, options.settings),
             sdk_version=SDK_VERSION,
             signature=candidate.signature,
-            signature_problem=candidate.problem,
             signature_sha256=sidecar_digest(candidate.sidecar),
             replace=options.replace,
             allow_downgrade=options.allow_downgrade,

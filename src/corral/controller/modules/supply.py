@@ -57,12 +57,10 @@ class StoredArchives:
 
     # in
 
-    async def verify(
-        self, archive: Path, facts: ArchiveFacts, sidecar: Sidecar | None
-    ) -> SignatureFacts | None:
+    async def verify(self, archive: Path, sha256: str, sidecar: Sidecar | None) -> SignatureFacts | None:
         """How it is proven. One that is carried but that this controller has no keys for is kept as it
         is, with neither identity nor key: nodes may know better. SIGNATURE_VERIFICATION_FAILED."""
-        work = functools.partial(self._verifier().verify, archive, sha256=facts.sha256, sidecar=sidecar)
+        work = functools.partial(self._verifier().verify, archive, sha256=sha256, sidecar=sidecar)
         proven = await to_end(work)
         if proven is None and sidecar is not None:
             return SignatureFacts(kind=sidecar.kind)
