@@ -55,6 +55,17 @@ class ProcessGone(Retryable):
         self.death = death
 
 
+class ZygoteGone(Retryable):
+    """What module processes are forked from ended while one was being started."""
+
+    def __init__(self, why: str) -> None:
+        super().__init__(
+            Code.SPAWN_FAILED,
+            f"a module process could not be started: {why}",
+            hint="it is tried again by itself",
+        )
+
+
 class ModuleBusy(Retryable):
     """As many calls are under way as may be."""
 

@@ -23,7 +23,6 @@ from corral.domain.module_records import PackageRecord
 from corral.modules.breaker import CallCounts
 from corral.modules.generations import drop_generation
 from corral.modules.kit import Kit
-from corral.modules.process.reasons import ZYGOTE_LOST
 from corral.modules.run import ModuleRun
 from corral.modules.trouble import Trouble, death_trouble, failure_story
 
@@ -87,7 +86,7 @@ class ModuleLife:
             try:
                 await self._act(decision.todo, record, decision.reason)
             except Trouble as trouble:
-                self.doomed = self.doomed or trouble
+                self._mind_trouble(trouble)
         self.nudge()
         return self.kit.book.find(self.id)
 
@@ -252,22 +251,27 @@ class ModuleLife:
         self.kit.capabilities.release(self.id)
         await self.run.discard()
         self._lost = trouble.reason
-        if record.intent is not ModuleIntent.ACTIVE:
-            return
+        if record.intent is ModuleIntent.ACTIVE:
+            self._back_off(trouble)
+
+    def _back_off(self, trouble: Trouble) -> None:
+        """When it is started again after its process was lost, if at all."""
         now = self.kit.clock.monotonic()
-        innocent = trouble.reason == ZYGOTE_LOST
-        deaths = self._bereavements if innocent else self._deaths
+        deaths = self._bereavements if trouble.blameless else self._deaths
         deaths.append(now)
-        delay = decisions.restart_delay(
-            deaths,
-            now=now,
-            mended=len(deaths) if innocent else self.kit.config.deaths_before_failed,
-            steps=self.kit.pace.restarts,
-        )
-        if delay is None:
+        mended = len(deaths) if trouble.blameless else self.kit.config.deaths_before_failed
+        delay = decisions.restart_delay(deaths, now=now, mended=mended, steps=self.kit.pace.restarts)
+        if delay is None or (trouble.death is not None and trouble.death.blamed):
             self.doomed = self.doomed or trouble
         else:
-            self.resume_at = now + delay
+            self.resume_at = now + delay + (trouble.death.held_seconds if trouble.death is not None else 0.0)
+
+    def _mind_trouble(self, trouble: Trouble) -> None:
+        """Something went wrong while it was brought up: it is given up, unless it could not help it."""
+        if not trouble.blameless:
+            self.doomed = self.doomed or trouble
+        elif self.run.scope is None:  # it had no more than begun; else its death is minded next
+            self._back_off(trouble)
 
     def _mind_open_breaker(self, run: ModuleRun, what: str) -> None:
         if run is self.run and self.doomed is None:

@@ -7,7 +7,8 @@ from typing import Final
 
 from corral.domain.module_records import SIGNATURE_REFUSED, FailureStory
 from corral.errors import Code, CorralError
-from corral.modules.failures import CallOverrun, ModuleRaised, ProcessGone, failure_reason
+from corral.modules.failures import CallOverrun, ModuleRaised, ProcessGone, ZygoteGone, failure_reason
+from corral.modules.process.reasons import ZYGOTE_LOST
 from corral.modules.process.values import Death, Sample
 from corral.modules.registrations import BadRegistration
 from corral.modules.scope import Scope
@@ -33,6 +34,7 @@ class Trouble(Exception):
         traceback: str = "",
         sample: Sample | None = None,
         log: tuple[str, ...] = (),
+        death: Death | None = None,
     ) -> None:
         super().__init__(f"{reason}: {message}" if message else reason)
         self.reason = reason
@@ -40,6 +42,13 @@ class Trouble(Exception):
         self.traceback = traceback
         self.sample = sample
         self.log = log
+        self.death = death
+        """Of its process, where that is what it is about."""
+
+    @property
+    def blameless(self) -> bool:
+        """What all modules are forked from was lost, and not by this one's doing: it is tried again."""
+        return self.reason == ZYGOTE_LOST and not (self.death is not None and self.death.blamed)
 
 
 def hook_trouble(error: CorralError | BadRegistration, hook: str) -> Trouble:
@@ -61,6 +70,8 @@ def construct_trouble(error: CorralError) -> Trouble:
 
 def supply_trouble(error: CorralError) -> Trouble:
     """What getting the archive, or a process, ended with."""
+    if isinstance(error, ZygoteGone):
+        return Trouble(ZYGOTE_LOST, str(error))
     return Trouble(_SUPPLY.get(error.code, f"cannot_load:{error.code.name.lower()}"), str(error))
 
 
@@ -72,6 +83,7 @@ def death_trouble(death: Death, scope: Scope) -> Trouble:
         traceback=death.last_words,
         sample=death.sample,
         log=tuple(scope.log_tail),
+        death=death,
     )
 
 
@@ -80,7 +92,9 @@ def _described(reason: str, error: CorralError) -> Trouble:
         case ModuleRaised():
             return Trouble(reason, f"{error.kind}: {error.detail}", traceback=error.traceback)
         case ProcessGone():
-            return Trouble(reason, error.message, traceback=error.death.last_words, sample=error.death.sample)
+            death = error.death
+            said = f"{error.message}: {death.why}" if death.why else error.message
+            return Trouble(reason, said, traceback=death.last_words, sample=death.sample, death=death)
         case CallOverrun():
             return Trouble(reason, error.message)
         case _:

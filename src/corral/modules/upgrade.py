@@ -112,7 +112,11 @@ class Upgrade:
                 raise Trouble(f"capability_conflict:{rival}", "another active module provides it")
         except Trouble as trouble:
             self._say(f"{self._version} could not be prepared ({told_trouble(trouble)}).")
-            self._say(f"{old.version} served all the time and still does.")
+            self._say(
+                f"{old.version} ended with it and is started again."
+                if trouble.blameless
+                else f"{old.version} served all the time and still does."
+            )
             raise UpgradeFailed(old, self._version, trouble, tuple(self._lines)) from None
         self._say(f"{self._version} was verified, imported and constructed while {old.version} served.")
 
@@ -204,7 +208,7 @@ class Upgrade:
         await new.discard()
         if tried != old.generation:
             drop_generation(life.kit, life.id, tried)
-        if self._rollback:
+        if self._rollback or trouble.blameless:
             record = await self._roll_back(trouble, old)
         else:
             record = await self._stay_failed(trouble, story, old)

@@ -33,6 +33,8 @@ class UpgradeFailed(Rejected):
         )
         self.record = record
         self.reason = trouble.reason
+        self.blameless = trouble.blameless
+        """The new version could not help it: it may come up when it is tried again."""
         self.trouble = told_trouble(trouble)
         """The reason, what was said, and where, in one line."""
         self.lines = lines

@@ -41,12 +41,17 @@ class RealEngine:
     """`async with RealEngine(tmp_path) as bench`."""
 
     def __init__(
-        self, directory: Path, *, config: ModulesSection | None = None, operations: tuple[Operation, ...] = ()
+        self,
+        directory: Path,
+        *,
+        config: ModulesSection | None = None,
+        operations: tuple[Operation, ...] = (),
+        probation: float = 10.0,
     ) -> None:
         self.root = directory / "archives"
         self.root.mkdir(parents=True)
         self.book = MemoryBook()
-        self.house = ProcessHouse(directory=directory / "house")
+        self.house = ProcessHouse(directory=directory / "house", probation=probation)
         self.engine = ModuleEngine(
             host=ModuleHost.CONTROLLER,
             book=self.book,

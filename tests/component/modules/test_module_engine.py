@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 from pathlib import Path
@@ -143,8 +144,8 @@ async def test_a_killed_provider_comes_back_and_so_does_its_consumer(tmp_path: P
         assert (await routed(bench, "user", "/greet"))["said"] == "hello you from VERSION"
 
 
-async def test_a_zygote_that_keeps_dying_is_held_against_no_module(tmp_path: Path) -> None:
-    async with RealEngine(tmp_path) as bench:
+async def test_a_zygote_that_keeps_dying_long_after_a_start_is_held_against_no_module(tmp_path: Path) -> None:
+    async with RealEngine(tmp_path, probation=-1.0) as bench:
         await bench.install(manifest("base", provides={"demo.greeting": "1.0.0"}), PROVIDER)
         for count in range(1, 6):
             zygote = bench.house.zygote_pid
@@ -379,3 +380,83 @@ async def test_a_module_that_spins_with_nobody_calling_it_is_failed(tmp_path: Pa
         assert record.reason == "hook_overrun:health_check"
         assert record.failure is not None
         await eventually(lambda: not bench.house.processes)
+
+
+KILLER = """
+import asyncio, os
+
+class Demo(PlatformModule):
+    async def on_start(self, ctx):
+        asyncio.get_running_loop().call_later(0.05, os.kill, os.getppid(), 9)
+"""
+PLAIN = "class Demo(PlatformModule):\n    pass\n"
+
+
+@pytest.mark.trap("T84")
+async def test_who_kills_the_zygote_again_and_again_fails_and_its_neighbours_do_not(tmp_path: Path) -> None:
+    async with RealEngine(tmp_path, probation=2.0) as bench:
+        for id in ("before", "neighbour"):
+            await bench.install(manifest(id), PLAIN)
+        await bench.install(manifest("killer"), KILLER)
+        record = await bench.until("killer", ModulePhase.FAILED)
+        assert record.reason == "zygote_lost"
+        assert record.failure is not None
+        assert "again and again" in record.failure.message
+        for id in ("before", "neighbour"):
+            innocent = await bench.until(id, ModulePhase.ACTIVE)
+            assert ModulePhase.FAILED not in {step.to_phase for step in innocent.story}
+
+
+WAITING = """
+import asyncio, pathlib
+
+class Demo(PlatformModule):
+    async def HOOK(self, ctx):
+        PLACE.joinpath("begun").touch()
+        while not PLACE.joinpath("go").exists():
+            await asyncio.sleep(0.01)
+"""
+
+
+@pytest.mark.trap("T84")
+@pytest.mark.parametrize("hook", ["on_load", "on_start", "import"])
+async def test_a_zygote_lost_while_a_module_starts_is_a_retry(tmp_path: Path, hook: str) -> None:
+    async with RealEngine(tmp_path) as bench:
+        code = f"import pathlib\nPLACE = pathlib.Path({str(tmp_path)!r})\n"
+        if hook == "import":
+            code += "import time\nPLACE.joinpath('begun').touch()\n"
+            code += "while not PLACE.joinpath('go').exists(): time.sleep(0.01)\n" + PLAIN
+        else:
+            code += WAITING.replace("HOOK", hook)
+        installing = asyncio.ensure_future(bench.install(manifest("slow"), code))
+        await eventually((tmp_path / "begun").exists)
+        zygote = bench.house.zygote_pid
+        assert zygote is not None
+        os.kill(zygote, signal.SIGKILL)
+        record = await installing
+        assert record.phase is not ModulePhase.FAILED
+        (tmp_path / "go").touch()
+        record = await bench.until("slow", ModulePhase.ACTIVE)
+        assert ModulePhase.FAILED not in {step.to_phase for step in record.story}
+
+
+@pytest.mark.trap("T84")
+@pytest.mark.parametrize("rollback", [True, False])
+async def test_a_zygote_lost_in_an_upgrade_leaves_the_old_version_to_come_back(
+    tmp_path: Path, rollback: bool
+) -> None:
+    async with RealEngine(tmp_path) as bench:
+        await bench.install(manifest("slow"), PLAIN)
+        code = f"import pathlib\nPLACE = pathlib.Path({str(tmp_path)!r})\n" + WAITING.replace(
+            "HOOK", "on_start"
+        )
+        record = bench.written(manifest("slow", "2.0.0"), code)
+        upgrading = asyncio.ensure_future(bench.engine.upgrade(record, rollback=rollback))
+        await eventually((tmp_path / "begun").exists)
+        zygote = bench.house.zygote_pid
+        assert zygote is not None
+        os.kill(zygote, signal.SIGKILL)
+        with pytest.raises(UpgradeFailed) as failed:
+            await upgrading
+        assert (failed.value.reason, failed.value.blameless) == ("zygote_lost", True)
+        assert (await bench.until("slow", ModulePhase.ACTIVE)).version == "1.0.0"

@@ -188,7 +188,7 @@ class Converging:
         _log.error(
             "module.refused", module=id, sha256=package.sha256, code=error.code.name, reason=str(error)
         )
-        if isinstance(error, UpgradeFailed) and error.reason.startswith(_PASSING):
+        if isinstance(error, UpgradeFailed) and (error.blameless or error.reason.startswith(_PASSING)):
             raise Retryable(error.code, error.message, hint=error.hint) from error
         if error.code in _FOR_GOOD and not package.mends:
             refusal = Refusal(

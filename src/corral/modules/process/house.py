@@ -19,6 +19,7 @@ from typing import Any, Final, Self
 import structlog
 
 from corral.errors import Code, Retryable
+from corral.modules.failures import ZygoteGone
 from corral.modules.process.confinement import Confinement, NoConfinement
 from corral.modules.process.leak_book import LeakBook
 from corral.modules.process.leftovers import end_leftovers, house_mark
@@ -28,6 +29,7 @@ from corral.modules.process.run_user import RunUser, check_readable, let_pass, l
 from corral.modules.process.values import Ending, Leak, Limits, Notice, Sample, Serve
 from corral.modules.process.view import make_view, sources
 from corral.modules.process.zygote_link import ZygoteLink, open_zygote
+from corral.modules.process.zygote_losses import NOBODY, PROBATION_SECONDS, Verdict, ZygoteLosses
 from corral.sdk.messages import Lingering
 from corral.sdk.runner.zygote_messages import Ended, Spawn, Used
 from corral.system.clock import Clock, SystemClock
@@ -51,7 +53,9 @@ class ProcessHouse:
         clock: Clock | None = None,
         entropy: Entropy | None = None,
         confinement: Confinement | None = None,
+        probation: float = PROBATION_SECONDS,
     ) -> None:
+        """`probation`: seconds after its start in which a module is suspected of what happens to the zygote."""
         self._directory = directory.absolute()
         self._within = (within or directory).absolute()
         self._confinement = confinement or NoConfinement()
@@ -64,7 +68,11 @@ class ProcessHouse:
         self._entropy = entropy or SystemEntropy()
         self._mark = ""
         """Of what the zygote of now has below it; another one has another."""
-        self._leaks = LeakBook(clock or SystemClock())
+        self._clock = clock or SystemClock()
+        self._leaks = LeakBook(self._clock)
+        self._losses = ZygoteLosses(probation=probation)
+        self._started: dict[int, float] = {}
+        """When each process was last started, by its number."""
         self._tasks: set[asyncio.Task[None]] = set()
         self._closed = False
 
@@ -121,6 +129,7 @@ class ProcessHouse:
             house=self,
         )
         self._by_number[order.number] = self._by_pid[pid] = process
+        self.starts(process)
         await self._settle_in(process, zygote)
         return process
 
@@ -182,6 +191,10 @@ class ProcessHouse:
         deaf = asyncio.get_running_loop().call_later(_DEAF_SECONDS, zygote.kill)
         process.death.add_done_callback(lambda _: deaf.cancel())
 
+    def starts(self, process: ModuleProcess) -> None:
+        """Part of `Keeping`."""
+        self._started[process.number] = self._clock.monotonic()
+
     def usage(self, process: ModuleProcess) -> Sample | None:
         """Part of `Keeping`."""
         return self._confinement.usage(_name(process))
@@ -224,9 +237,7 @@ class ProcessHouse:
     async def _settle_in(self, process: ModuleProcess, zygote: ZygoteLink) -> None:
         try:
             if self._zygote is not zygote or self._closed:
-                raise Retryable(
-                    Code.SPAWN_FAILED, f"the process of module '{process.module_id}' ended at once"
-                )
+                raise ZygoteGone(f"that of module '{process.module_id}' ended at once")
             await self._confinement.enter(_name(process), process.pid, process.limits)
         except BaseException:
             zygote.end(process.number)
@@ -235,13 +246,14 @@ class ProcessHouse:
                 self._heard_end(_killed(process))
             raise
 
-    def _heard_end(self, report: Ended) -> None:
+    def _heard_end(self, report: Ended, verdict: Verdict = NOBODY) -> None:
         process = self._by_number.pop(report.number, None)
         if process is None:
             return  # nobody waited for it to be born
+        self._started.pop(report.number, None)
         if self._by_pid.get(process.pid) is process:
             del self._by_pid[process.pid]
-        process.ended(report)
+        process.ended(report, verdict)
         self._own(self._confinement.leave(_name(process)), f"modules/leave/{process.module_id}")
 
     def _heard_use(self, report: Used) -> None:
@@ -257,9 +269,22 @@ class ProcessHouse:
         orphans = list(self._by_number.values())
         for process in orphans:
             process.signal(signal.SIGKILL)  # the kernel did, unless it was just born
-        self._own(self._bury(zygote, self._mark, orphans), "modules/bury")
+        verdict = self._judge_loss(orphans)
+        self._own(self._bury(zygote, self._mark, orphans, verdict), "modules/bury")
 
-    async def _bury(self, zygote: ZygoteLink, mark: str, orphans: list[ModuleProcess]) -> None:
+    def _judge_loss(self, orphans: list[ModuleProcess]) -> Verdict:
+        started: dict[str, float] = {}
+        for process in orphans:
+            at = self._started.get(process.number, float("-inf"))
+            started[process.module_id] = max(at, started.get(process.module_id, at))
+        verdict = self._losses.lost(started, now=self._clock.monotonic())
+        if verdict.blamed or verdict.held:
+            _log.error("module.zygote.suspected", blamed=verdict.blamed, held=sorted(verdict.held))
+        return verdict
+
+    async def _bury(
+        self, zygote: ZygoteLink, mark: str, orphans: list[ModuleProcess], verdict: Verdict
+    ) -> None:
         """Under the lock: the next zygote comes when the processes of this one are gone. Unless somebody
         was before us at the lock; its mark is another one."""
         async with self._opening:
@@ -269,7 +294,7 @@ class ProcessHouse:
                 await asyncio.to_thread(end_leftovers, mark, sessions)
             finally:
                 for process in orphans:
-                    self._heard_end(_killed(process))
+                    self._heard_end(_killed(process), verdict)
 
     def _own(self, work: Coroutine[Any, Any, None], name: str) -> None:
         task = asyncio.get_running_loop().create_task(work, name=name)

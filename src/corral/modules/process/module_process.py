@@ -24,9 +24,10 @@ from corral.modules.process.reasons import BAD_FRAME, FLOOD, SOCKET_CLOSED, deat
 from corral.modules.process.sampling import sample_tree
 from corral.modules.process.serving import Serving
 from corral.modules.process.values import Death, Ending, Limits, Notice, OverLimit, Sample, Serve
+from corral.modules.process.zygote_losses import NOBODY, Verdict
 from corral.sdk.frame_limits import FrameLimit, limit_of, shown
 from corral.sdk.framing import FrameTooLarge, encode_body
-from corral.sdk.messages import FINISH, Lingering, Nothing
+from corral.sdk.messages import FINISH, HOOK_PREFIX, Lingering, Nothing
 from corral.sdk.protocol import Answer, Call, Cancel, Chunk, Credit, Failure, Message
 from corral.sdk.protocol import Notice as NoticeFrame
 from corral.sdk.runner.zygote_messages import Ended
@@ -38,6 +39,8 @@ T = TypeVar("T")
 _CLOSED_SECONDS: Final = 1.0
 """A process that closed its end of the socket has so long to end; one that died is reported sooner."""
 _WORDS_BYTES: Final = 16 * 1024
+_START: Final = f"{HOOK_PREFIX}on_start"
+_HARMFUL: Final = "what all modules are forked from was lost again and again, each time soon after its start"
 _REFUSED_AT_ONCE: Final = 8.0
 _REFUSED_PER_SECOND: Final = 0.1
 """How much of what a module sends may be over a limit before it is cut off: the SDK refuses all of it itself."""
@@ -48,6 +51,9 @@ class Keeping(Protocol):
 
     def end(self, process: ModuleProcess) -> None:
         """Have it killed with all its descendants; its death follows."""
+
+    def starts(self, process: ModuleProcess) -> None:
+        """Its `on_start` is called."""
 
     def usage(self, process: ModuleProcess) -> Sample | None: ...
 
@@ -102,6 +108,8 @@ class ModuleProcess:
 
     async def call(self, method: str, body: object, *, answer: type[T], deadline: float) -> T:
         """CallOverrun, ModuleRaised, ProcessGone or ModuleBusy, and nothing else."""
+        if method == _START:
+            self._house.starts(self)
         return await self._calls.call(method, body, answer=answer, deadline=deadline)
 
     def stream(
@@ -152,8 +160,9 @@ class ModuleProcess:
             with contextlib.suppress(OSError):  # it ended, or we lack the right to: others end it too
                 signal.pidfd_send_signal(self._pidfd, number)
 
-    def ended(self, report: Ended) -> None:
-        """The house heard that nothing is left. What the process had said before is taken in first."""
+    def ended(self, report: Ended, verdict: Verdict = NOBODY) -> None:
+        """The house heard that nothing is left. What the process had said before is taken in first. `verdict`: on
+        the loss of the zygote that it died of."""
         if self.death.done():
             return
         self._serving.end()
@@ -177,8 +186,10 @@ class ModuleProcess:
             status=report.status,
             sample=self._last,
             strays=report.strays,
-            why=self._why,
+            why=_HARMFUL if verdict.blamed == self.module_id else self._why,
             last_words=words,
+            blamed=verdict.blamed == self.module_id,
+            held_seconds=verdict.held.get(self.module_id, 0.0),
         )
         self._close(death)
 

@@ -13,7 +13,7 @@ NOT_READING: Final = "cut_off:not_reading"
 BAD_FRAME: Final = "cut_off:bad_frame"
 SOCKET_CLOSED: Final = "cut_off:socket_closed"
 ZYGOTE_LOST: Final = "zygote_lost"
-"""What all modules are forked from is gone, and they with it: whose doing that was cannot be known."""
+"""What all modules are forked from is gone, and they with it. Nobody is to blame, unless `Death.blamed` says so."""
 
 _EXITS: Final = {EXIT_MEMORY: MEMORY_LIMIT, EXIT_HOST_GONE: SOCKET_CLOSED}
 _STARVED: Final = (signal.SIGKILL, signal.SIGSEGV, signal.SIGABRT, signal.SIGBUS)

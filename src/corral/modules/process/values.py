@@ -58,6 +58,11 @@ class Death(msgspec.Struct, frozen=True, kw_only=True):
     """What it did to be cut off, where there is more to say than the reason."""
     last_words: str = ""
     """Where its threads were when it crashed."""
+    blamed: bool = False
+    """It died with the zygote, and that was its own doing."""
+    held_seconds: float = 0.0
+    """It died with the zygote, and is to be started so much later than others: whose doing it was is being found
+    out."""
 
 
 class Ending(msgspec.Struct, frozen=True, kw_only=True):

@@ -17,6 +17,7 @@ from typing import Final
 import msgspec
 
 from corral.errors import Code, Retryable
+from corral.modules.failures import ZygoteGone
 from corral.modules.process.leftovers import MARK
 from corral.sdk.runner.zygote_messages import (
     MAX_PACKET,
@@ -93,7 +94,7 @@ class ZygoteLink:
         except TimeoutError:
             self._give_up(order.number, birth)
             self._process.kill()  # a zygote that does not fork is of no use to anybody
-            raise _not_started(f"no answer for {_FORK_SECONDS:g} s") from None
+            raise ZygoteGone(f"no answer for {_FORK_SECONDS:g} s") from None
         except asyncio.CancelledError:
             self._give_up(order.number, birth)
             raise
@@ -133,7 +134,7 @@ class ZygoteLink:
         self._loop.remove_reader(self._control)
         self._loop.remove_writer(self._control)
         self._control.close()
-        failure = _not_started("the process that modules are forked from has ended")
+        failure = ZygoteGone("the process that modules are forked from has ended")
         if not self._ready.done():
             self._ready.set_exception(failure)
         for birth in self._births.values():
@@ -145,12 +146,12 @@ class ZygoteLink:
     def _send_with(self, order: Order, descriptors: Sequence[int]) -> None:
         """Descriptors cannot wait in a queue: their owner closes them."""
         if not self._open or self._unsent:
-            raise _not_started("the process that modules are forked from does not answer")
+            raise ZygoteGone("the process that modules are forked from does not answer")
         rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", descriptors))]
         try:
             self._control.sendmsg([_encode(order)], rights)
         except OSError as error:
-            raise _not_started(str(error)) from error
+            raise ZygoteGone(str(error)) from error
 
     def _send(self, packet: bytes) -> None:
         if not self._open:
