@@ -32,6 +32,7 @@ NUMBERS = [0, 1, 1024, 1025, 2048, 2**40, 2**53, 2**63 - 1, 2**64 - 1]
 NAMES = [VICTIM, "world-1", "ghost-1", "../../x", "a\0b", "x" * 20_000, ""]
 LARGE = "y" * 20_000
 PORTION = 50
+YEAR_9999 = 253_402_300_799_000
 
 
 @dataclasses.dataclass
@@ -89,7 +90,7 @@ async def site(fleet) -> Site:
 
 
 def exit_of(code: int = 99) -> wire.ExitStatus:
-    return wire.ExitStatus(known=True, code=code, outcome="crashed", summary="forged", ended_at_ms=2**62)
+    return wire.ExitStatus(known=True, code=code, outcome="crashed", summary="forged", ended_at_ms=YEAR_9999)
 
 
 def statuses() -> list[DaemonMessage]:
@@ -104,7 +105,7 @@ def statuses() -> list[DaemonMessage]:
                 player_count=500,
                 stage=stage,
                 reason=LARGE if number == 1 else "forged",
-                started_at_ms=2**62,
+                started_at_ms=YEAR_9999,
             )
         )
         for id in NAMES
@@ -303,6 +304,17 @@ async def test_the_true_crash_is_stored_after_a_forged_one(site):
 
 
 @pytest.mark.trap("T65")
+async def test_a_crash_of_its_own_instance_in_the_name_of_another_group_is_refused(site):
+    before = site.documents()
+    own = site.fleet.record("mine-1")
+    report = wire.CrashReport(instance_id="mine-1", group="lobby", incarnation=own.incarnation, exit_code=1)
+    await site.rogue.spool(DaemonMessage(crash_report=report))
+    await site.taken_in()
+    assert site.documents() == before
+    assert site.refused("crash_report") == 1
+
+
+@pytest.mark.trap("T65")
 async def test_a_crash_of_a_start_that_was_superseded_is_stored_with_its_ticket(site):
     """An outage: the node tells it when the id runs elsewhere already."""
     run = site.rogue.runs["mine-1"]
@@ -364,7 +376,7 @@ async def test_crashes_are_small_have_the_time_of_their_receipt_and_a_share_a_no
 
 
 def forged(id: str, group: str, number: int, **fields: Any) -> wire.RunningInstance:
-    settings = {"state": S.INSTANCE_STATE_RUNNING, "memory_mb": 2**40, "started_at_ms": 2**62, **fields}
+    settings = {"state": S.INSTANCE_STATE_RUNNING, "memory_mb": 2**40, "started_at_ms": YEAR_9999, **fields}
     return wire.RunningInstance(instance_id=id, group=group, incarnation=number, **settings)
 
 
@@ -383,7 +395,7 @@ async def test_a_handshake_adopts_nothing_without_a_proof_and_moves_no_counter(s
         forged("lobby-50", "lobby", 4096, ticket=theirs.ticket, plan_hash=theirs.plan_hash),
         forged(VICTIM, "lobby", theirs.incarnation, ticket=theirs.ticket, plan_hash=theirs.plan_hash),
     ]
-    await site.rogue.connect(running_instances=[run for run in listed if "\0" not in run.instance_id])
+    await site.rogue.connect(running_instances=listed)
     await site.taken_in()
     await eventually(lambda: site.fleet.term.sessions.live("rogue").stray_count)
     after = site.documents()

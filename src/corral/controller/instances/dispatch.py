@@ -143,21 +143,21 @@ class Dispatcher:
                 stop_message(stray.id, stray.incarnation, force=False, reason=stray.reason, decision=decision)
             )
 
-    def show_strays(self, node_id: NodeId, strays: Sequence[Stray]) -> None:
-        """Runs on a node that nothing proves to be ours: they are left alone, and shown."""
+    def show_strays(self, node_id: NodeId, strays: Sequence[Stray], *, count: int) -> None:
+        """So many runs on a node that nothing proves to be ours, with the first of them: they are left alone, and
+        shown."""
         session = self._sessions.find(node_id)
         if session is None:
             return
         shown = tuple(
-            StrayRun(instance=s.id, group=s.group, incarnation=s.incarnation, reason=s.reason)
-            for s in strays[:STRAYS_SHOWN]
+            StrayRun(instance=s.id, group=s.group, incarnation=s.incarnation, reason=s.reason) for s in strays
         )
-        session.live = msgspec.structs.replace(session.live, strays=shown, stray_count=len(strays))
+        session.live = msgspec.structs.replace(session.live, strays=shown, stray_count=count)
         if strays:
             _log.warning(
                 "instance.strays_left_alone",
                 node=node_id,
-                count=len(strays),
+                count=count,
                 instances=[stray.id for stray in strays[:_LOGGED]],
             )
 

@@ -12,7 +12,7 @@ import structlog
 from corral.controller.cluster_state import ClusterState
 from corral.controller.instances.answers import fold_start_answer, fold_stop_answer
 from corral.controller.instances.commands import Commands
-from corral.controller.instances.dispatch import Dispatcher
+from corral.controller.instances.dispatch import STRAYS_SHOWN, Dispatcher
 from corral.controller.instances.handshakes import Opening, add_listed, judge
 from corral.controller.instances.reports import Standing, Stray, fold_crash, fold_report, standing
 from corral.controller.instances.sequence import Incarnations
@@ -72,16 +72,19 @@ class InstanceReports:
         opening = Opening(node_id, self._tickets, bar=self._bars.setdefault(node_id, ledger.serial))
         runs = list((await _by_instance(listed)).values())
         unproven: list[Stray] = []
+        count = 0
         for portion in _portions(runs):
             # What a restored store has forgotten is in use all the same: it is not given out again.
             await self._numbers.step_over(max(map(opening.adoptable, portion)))
             ws = self._workspace(f"handshake of node '{node_id}'")
             strays = [s for each in portion for s in _guarded(ws, node_id, opening.fold, ws, each) or ()]
-            unproven += [stray for stray in strays if not stray.stop]
+            left_alone = [stray for stray in strays if not stray.stop]
+            count += len(left_alone)
+            unproven += left_alone[: STRAYS_SHOWN - len(unproven)]
             yield _reported(ws, node_id, [stray for stray in strays if stray.stop])
-        self._dispatcher.show_strays(node_id, unproven)
-        if unproven:
-            self._refused.count(node_id, "handshake", subject=unproven[0].id, number=len(unproven))
+        self._dispatcher.show_strays(node_id, unproven, count=count)
+        if count:
+            self._refused.count(node_id, "handshake", subject=unproven[0].id, number=count)
 
     async def judgement(self, node_id: NodeId, listed: Sequence[RunningInstance]) -> AsyncIterator[Reported]:
         runs = await _by_instance(listed)
