@@ -82,6 +82,7 @@ class InstanceReports:
             count += len(left_alone)
             unproven += left_alone[: STRAYS_SHOWN - len(unproven)]
             yield _reported(ws, node_id, [stray for stray in strays if stray.stop])
+            await asyncio.sleep(0)  # there may have been nothing to commit
         self._dispatcher.show_strays(node_id, unproven, count=count)
         if count:
             self._refused.count(node_id, "handshake", subject=unproven[0].id, number=count)
@@ -94,6 +95,7 @@ class InstanceReports:
             for id in portion:
                 _guarded(ws, node_id, judge, ws, node_id, id, runs.get(id, ()))
             yield Reported(steps=ws.steps())
+            await asyncio.sleep(0)
 
     # what it reports afterwards
 
