@@ -11,6 +11,7 @@ import structlog
 from corral.daemon import host
 from corral.daemon.cache.cache import NodeCache
 from corral.daemon.console.consoles import Consoles
+from corral.daemon.data_directory import DAEMON_ROLE, make_data_directory
 from corral.daemon.downloads.downloads import Downloads
 from corral.daemon.host_facts import HostFacts, advertised_address
 from corral.daemon.identifying import identify
@@ -28,7 +29,7 @@ from corral.domain.ids import NodeId
 from corral.system.clock import Clock, SystemClock
 from corral.system.config_schema import DaemonConfig
 from corral.system.entropy import Entropy, SystemEntropy
-from corral.system.files import DirectoryLock, make_directory
+from corral.system.files import DirectoryLock
 from corral.system.log_port import LogPort
 from corral.system.logs import start_logging
 from corral.system.loop_watch import LoopWatch
@@ -38,7 +39,6 @@ from corral.version import VERSION
 from corral.wire.v1.link_pb2 import DaemonMessage
 
 _log = structlog.get_logger("corral.daemon")
-DAEMON_ROLE: Final = "daemon"
 _MODULES_SHARE: Final = 0.25
 """Of the time for the daemon's end: within their stage they end themselves, and are killed by name."""
 
@@ -94,7 +94,7 @@ class DaemonApp:
     async def start(self) -> None:
         """Lock the data directory, take over what runs, enrol if asked to, and begin to connect."""
         data = self._config.data
-        make_directory(data)
+        make_data_directory(data)
         self._stack.enter_context(DirectoryLock(data, DAEMON_ROLE))
         try:
             await self._stack.enter_async_context(LoopWatch())
@@ -268,7 +268,7 @@ def open_cache(config: DaemonConfig, clock: Clock, entropy: Entropy) -> NodeCach
 
 def run_daemon(config: DaemonConfig, *, join: str | None = None, parent_fd: int | None = None) -> int:
     """Run a daemon until it is told to stop; returns the exit code."""
-    make_directory(config.data)
+    make_data_directory(config.data)
     with start_logging(
         role=DAEMON_ROLE, directory=config.data / "logs", level=config.log.level, format=config.log.format
     ) as logs:

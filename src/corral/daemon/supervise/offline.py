@@ -11,8 +11,9 @@ import contextlib
 
 import structlog
 
-from corral.daemon.app import DAEMON_ROLE, open_cache, open_spool
+from corral.daemon.app import open_cache, open_spool
 from corral.daemon.console.consoles import Consoles
+from corral.daemon.data_directory import DAEMON_ROLE, make_data_directory
 from corral.daemon.identity import load_identity
 from corral.daemon.supervise.run import Run
 from corral.daemon.supervise.run_files import RunDirectories, RunFiles, StopOrder
@@ -33,6 +34,7 @@ async def stop_everything(config: DaemonConfig, *, force: bool) -> list[Run]:
     clock, entropy, data = SystemClock(), SystemEntropy(), config.data
     order = StopOrder(reason="a local order to stop everything", force=force)
     async with contextlib.AsyncExitStack() as stack:
+        make_data_directory(data)
         stack.enter_context(DirectoryLock(data, DAEMON_ROLE))
         await asyncio.to_thread(_order_all, RunDirectories(data), order)
         runtime = await NodeRuntime.open(data, config.instances)

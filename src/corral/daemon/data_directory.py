@@ -1,0 +1,57 @@
+"""The data directory of a daemon: one that is somebody else's is not taken.
+
+A daemon that is root closes everything in its data directory to other users. In a directory that was meant for
+something else (`--data /srv`) that would take away what others live on.
+"""
+
+from __future__ import annotations
+
+import os
+import pathlib
+from typing import Final
+
+from corral.errors import Code, Rejected
+from corral.system.files import make_directory
+
+DAEMON_ROLE: Final = "daemon"
+_LOCK: Final = f"{DAEMON_ROLE}.lock"
+OURS: Final = frozenset(
+    (
+        *(
+            ".discarded",
+            "cache",
+            "keeper",
+            "logs",
+            "modules",
+            "running",
+            "runs",
+            "secrets",
+            "spool",
+            "static",
+        ),
+        *("daemon.sock", "enrolment.json", "identity.json", "link.json", "machine-id", "renewal.json"),
+        *("uids.json", _LOCK),
+        "lost+found",  # of a file system that is mounted for us
+    )
+)
+"""What a daemon makes there, and what may be put there before its first start."""
+_SHOWN: Final = 5
+
+
+def make_data_directory(path: pathlib.Path) -> None:
+    """Make it, or find one that a daemon has used before, or that holds nothing but what a daemon's holds.
+    INVALID_CONFIG for any other, when we are root; then nothing in it was touched."""
+    make_directory(path)
+    if os.geteuid() != 0:
+        return
+    names = {entry.name for entry in path.iterdir()}
+    foreign = sorted(names - OURS)
+    if foreign and _LOCK not in names:
+        more = f" and {len(foreign) - _SHOWN} more" if len(foreign) > _SHOWN else ""
+        raise Rejected(
+            Code.INVALID_CONFIG,
+            f"the directory {path} is not a daemon's: it holds {', '.join(map(repr, foreign[:_SHOWN]))}{more}, "
+            "and a daemon that is root closes its data directory to all other users",
+            hint="choose an empty directory, or one that does not exist yet, with --data",
+            field="data",
+        )
