@@ -36,6 +36,7 @@ from corral.store.port import Adapter
 from corral.system.addresses import Address, parse_address
 from corral.system.clock import Clock, SystemClock
 from corral.system.config_schema import ControllerConfig
+from corral.system.connection_shares import raise_descriptors
 from corral.system.entropy import Entropy, SystemEntropy, new_id
 from corral.system.files import DirectoryLock, make_directory
 from corral.system.log_port import LogPort
@@ -231,6 +232,7 @@ def _end_process(error: BaseException) -> None:
 def run_controller(config: ControllerConfig, *, parent_fd: int | None = None) -> int:
     """Run a controller until it is told to stop; returns the exit code."""
     make_directory(config.data)
+    raise_descriptors()
     with start_logging(
         role=_ROLE,
         directory=config.data / "logs",

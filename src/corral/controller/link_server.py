@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Final
 
 import grpc
 
+from corral.controller.sessions.address_guard import AddressGuard, Bound
 from corral.controller.sessions.admin_service import AdminService
 from corral.controller.sessions.bootstrap_service import BootstrapService
 from corral.controller.sessions.daemon_service import DaemonService
@@ -15,13 +17,17 @@ from corral.controller.sessions.server import ServerCertificates, bind
 from corral.controller.standing import Place
 from corral.system.clock import Clock
 from corral.system.config_schema import ControllerConfig
+from corral.system.connection_shares import affordable
 from corral.system.entropy import Entropy
+from corral.wire.channels import server_options
 from corral.wire.v1.admin_pb2_grpc import add_AdminServiceServicer_to_server
 from corral.wire.v1.bootstrap_pb2_grpc import add_BootstrapServiceServicer_to_server
 from corral.wire.v1.data_pb2_grpc import add_DataServiceServicer_to_server
 from corral.wire.v1.link_pb2_grpc import add_DaemonServiceServicer_to_server
 
 _DRAIN_SECONDS: Final = 1.0
+_JOIN_IDLE_SECONDS: Final = 30.0
+"""Who has exchanged his token has nothing more to say here."""
 
 
 class LinkServer:
@@ -38,8 +44,12 @@ class LinkServer:
         entropy: Entropy,
     ) -> None:
         self._servers: list[grpc.aio.Server] = []
+        self._watching: asyncio.Task[None] | None = None
         self.bootstrap_port = 0
-        control, self.port = bind(config.grpc.listen, certificates.mutual())
+        most = affordable(config.grpc.connections, part=4)
+        options = server_options(connections=most, handshake_seconds=config.grpc.handshake_seconds)
+        control, self.port = bind(config.grpc.listen, certificates.mutual(), options)
+        bounds = {self.port: Bound(config.grpc.connections_per_address, most)}
         self._servers.append(control)
         daemon = DaemonService(standing=place, settings=config.link, clock=clock, entropy=entropy)
         admin = AdminService(
@@ -50,16 +60,30 @@ class LinkServer:
         add_AdminServiceServicer_to_server(admin, control)  # type: ignore[no-untyped-call]
         if config.bootstrap.enabled:
             limit = RateLimit(per_minute=config.bootstrap.rate_per_minute, clock=clock)
-            joining, self.bootstrap_port = bind(str(config.bootstrap_address), certificates.one_sided())
+            most = affordable(config.bootstrap.connections, part=8)
+            options = server_options(
+                connections=most,
+                handshake_seconds=config.grpc.handshake_seconds,
+                idle_seconds=_JOIN_IDLE_SECONDS,
+            )
+            joining, self.bootstrap_port = bind(
+                str(config.bootstrap_address), certificates.one_sided(), options
+            )
+            bounds[self.bootstrap_port] = Bound(config.bootstrap.connections_per_address, most)
             self._servers.append(joining)
             service = BootstrapService(standing=place, limit=limit)
             add_BootstrapServiceServicer_to_server(service, joining)  # type: ignore[no-untyped-call]
+        self._guard = AddressGuard(bounds)
 
     async def start(self) -> None:
         """Listen on both ports."""
         for server in self._servers:
             await server.start()
+        self._watching = asyncio.create_task(self._guard.run(), name="link/guard-addresses")
 
     async def stop(self) -> None:
+        if self._watching is not None:
+            self._watching.cancel()
+            await asyncio.gather(self._watching, return_exceptions=True)
         for server in self._servers:
             await server.stop(_DRAIN_SECONDS)

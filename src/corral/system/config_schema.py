@@ -68,6 +68,15 @@ class GrpcSection(Section, frozen=True, kw_only=True):
     advertise: Annotated[
         kind.OptionalAddress, _says("HOST:PORT daemons are told to use; empty: as listened.")
     ] = ""
+    connections: Annotated[
+        kind.Limit, _says("Connections in all; at most a quarter of the file descriptors. 0: no limit.")
+    ] = 8192
+    connections_per_address: Annotated[
+        kind.Limit, _says("Connections of one address, or IPv6 /64; a node has up to four. 0: no limit.")
+    ] = 512
+    handshake_seconds: Annotated[
+        kind.Seconds, _says("How long a peer may take for its handshake, here and for join tokens.")
+    ] = 10
 
 
 class BootstrapSection(Section, frozen=True, kw_only=True):
@@ -76,6 +85,10 @@ class BootstrapSection(Section, frozen=True, kw_only=True):
         kind.OptionalListen, _says("Address for join tokens alone; empty: the gRPC port + 1.")
     ] = ""
     rate_per_minute: Annotated[kind.Count, _says("Exchanges a single peer may try in a minute.")] = 30
+    connections: Annotated[kind.Limit, _says("Connections in all; 0: no limit.")] = 256
+    connections_per_address: Annotated[
+        kind.Limit, _says("Connections of one address, or IPv6 /64; 0: no limit.")
+    ] = 32
 
 
 class StoreSection(Section, frozen=True, kw_only=True):

@@ -14,8 +14,18 @@ _SERVER_MINIMUM_MS: Final = 5_000
 Options = list[tuple[str, Any]]
 
 
-def server_options() -> Options:
+def server_options(
+    *, connections: int = 0, handshake_seconds: float = 10.0, idle_seconds: float | None = None
+) -> Options:
+    """`connections` bounds how many there are (0: does not); a peer that takes longer than `handshake_seconds` until
+    it speaks HTTP/2 is cut, and one that had no call for `idle_seconds` is told to go."""
+    bounds: Options = [("grpc.server_handshake_timeout_ms", round(handshake_seconds * 1000))]
+    if connections:
+        bounds.append(("grpc.max_allowed_incoming_connections", connections))
+    if idle_seconds is not None:
+        bounds.append(("grpc.max_connection_idle_ms", round(idle_seconds * 1000)))
     return [
+        *bounds,
         ("grpc.max_receive_message_length", CONTROL_LIMIT),
         ("grpc.max_send_message_length", CONTROL_LIMIT),
         ("grpc.keepalive_time_ms", _KEEPALIVE_MS),

@@ -5,17 +5,15 @@ from __future__ import annotations
 
 import asyncio
 import collections
-import ipaddress
-import resource
 from typing import Final
 
 import structlog
 
 from corral.system.config_schema import HttpLimitsSection
+from corral.system.connection_shares import affordable, counted_as, share_of
 
 log = structlog.get_logger(__name__)
 
-_LOOPBACK: Final = "loopback"
 _TOLD_SECONDS: Final = 10.0
 
 
@@ -33,7 +31,7 @@ class OpenConnections:
         """How many were cut because they took too long."""
         self.refused = 0
         self.displaced = 0
-        self._most = _affordable(limits.connections)
+        self._most = affordable(limits.connections, part=2)
         self._addresses: dict[asyncio.Transport, str] = {}
         self._counts: collections.Counter[str] = collections.Counter()
         self._waiting: dict[str, dict[asyncio.Transport, None]] = {}
@@ -45,8 +43,8 @@ class OpenConnections:
 
     def enter(self, transport: asyncio.Transport) -> bool:
         """Register a connection; False when there is no place for it."""
-        address = _counted_as(transport)
-        own = self._of_one(address)
+        address = _address_of(transport)
+        own = share_of(address, per_address=self.limits.connections_per_address, most=self._most)
         if own and self._counts[address] >= own and not self._displace(address):
             return self._refuse(address)
         if self._most and len(self) >= self._most and not self._displace_any():
@@ -83,12 +81,6 @@ class OpenConnections:
             if not waiting:
                 del self._waiting[address]
 
-    def _of_one(self, address: str) -> int:
-        limit = self.limits.connections_per_address
-        if limit and address == _LOOPBACK:
-            return max(limit, self._most // 2)
-        return limit
-
     def _displace(self, address: str) -> bool:
         waiting = self._waiting.get(address)
         if not waiting:
@@ -114,24 +106,6 @@ class OpenConnections:
         return False
 
 
-def _affordable(wanted: int) -> int:
-    """Half of the file descriptors that the process may have: the store, nodes and modules need some, too."""
-    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if soft == resource.RLIM_INFINITY:
-        return wanted
-    return min(wanted, soft // 2) if wanted else 0
-
-
-def _counted_as(transport: asyncio.Transport) -> str:
-    """The peer's address; of IPv6 its network, for a host has as many addresses there as it likes."""
+def _address_of(transport: asyncio.Transport) -> str:
     peer = transport.get_extra_info("peername")
-    try:
-        address = ipaddress.ip_address(str(peer[0]).partition("%")[0])
-    except (TypeError, IndexError, ValueError):
-        return ""
-    if isinstance(address, ipaddress.IPv6Address):
-        if address.ipv4_mapped is None:
-            network = ipaddress.ip_network((address, 64), strict=False)
-            return _LOOPBACK if address.is_loopback else str(network)
-        address = address.ipv4_mapped
-    return _LOOPBACK if address.is_loopback else str(address)
+    return counted_as(str(peer[0])) if isinstance(peer, tuple) and peer else ""

@@ -11,7 +11,7 @@ import grpc
 from corral.errors import Code, Rejected
 from corral.pki.authority import Authority, ServerIdentity
 from corral.system.clock import Clock
-from corral.wire.channels import server_options
+from corral.wire.channels import Options, server_options
 
 _LIFE: Final = dt.timedelta(days=30)
 
@@ -67,9 +67,11 @@ class ServerCertificates:
         return grpc.ssl_server_certificate_configuration([pair], root_certificates=self._trusted)
 
 
-def bind(listen: str, credentials: grpc.ServerCredentials) -> tuple[grpc.aio.Server, int]:
+def bind(
+    listen: str, credentials: grpc.ServerCredentials, options: Options | None = None
+) -> tuple[grpc.aio.Server, int]:
     """A server on an address of ours; the port it really got."""
-    server = grpc.aio.server(options=server_options())
+    server = grpc.aio.server(options=server_options() if options is None else options)
     try:
         port = server.add_secure_port(listen, credentials)
     except RuntimeError:

@@ -1,0 +1,109 @@
+"""How many connections one address has to the gRPC ports, which gRPC itself does not bound.
+
+gRPC accepts in threads of its own and tells nobody; but its sockets are descriptors of this process. They are looked
+at once a second, and what an address has beyond its share is shut down, the newest first: gRPC then sees the end
+of the connection. Limits of all connections and the deadline of handshakes are gRPC's own (`server_options`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import collections
+import contextlib
+import os
+import socket
+import stat
+from collections.abc import Iterator, Mapping
+from typing import Final, NamedTuple
+
+import structlog
+
+from corral.system.connection_shares import counted_as, share_of
+
+log = structlog.get_logger(__name__)
+
+SWEEP_SECONDS: Final = 1.0
+
+
+class Bound(NamedTuple):
+    """What a port allows."""
+
+    per_address: int
+    most: int
+
+
+class _Peer(NamedTuple):
+    port: int
+    address: str
+
+
+_OTHER: Final = _Peer(0, "")
+"""A descriptor that is no connection to one of our ports."""
+
+
+class AddressGuard:
+    """Watches ports of this process. `sweep` blocks shortly and may run in any thread, one at a time."""
+
+    def __init__(self, ports: Mapping[int, Bound]) -> None:
+        self._ports = ports
+        self._known: dict[tuple[int, int], _Peer] = {}
+        """By descriptor and inode, in the order in which they were first seen."""
+
+    async def run(self) -> None:
+        """Until it is cancelled."""
+        while True:
+            await asyncio.sleep(SWEEP_SECONDS)
+            await asyncio.to_thread(self.sweep)
+
+    def sweep(self) -> int:
+        """Shut down what is too much; how many those were."""
+        self._look()
+        counts: collections.Counter[_Peer] = collections.Counter()
+        cut: collections.Counter[_Peer] = collections.Counter()
+        for key, peer in self._known.items():
+            if peer is _OTHER:
+                continue
+            bound = self._ports[peer.port]
+            share = share_of(peer.address, per_address=bound.per_address, most=bound.most)
+            counts[peer] += 1
+            if share and counts[peer] > share and _shut(*key):
+                cut[peer] += 1
+        for peer, number in cut.items():
+            log.warning("link.connections_refused", address=peer.address, port=peer.port, refused=number)
+        return cut.total()
+
+    def _look(self) -> None:
+        """Bring what is known up to date. Sockets have inodes of their own: a number that was used again is seen."""
+        present: dict[tuple[int, int], None] = {}
+        for name in os.listdir("/proc/self/fd"):  # noqa: PTH208 - thousands, each second
+            with contextlib.suppress(OSError):  # closed meanwhile
+                found = os.fstat(int(name))
+                if stat.S_ISSOCK(found.st_mode):
+                    present[int(name), found.st_ino] = None
+        self._known = {key: peer for key, peer in self._known.items() if key in present}
+        for key in present:
+            if key not in self._known:
+                self._known[key] = self._peer(*key)
+
+    def _peer(self, descriptor: int, inode: int) -> _Peer:
+        with contextlib.suppress(OSError), _held(descriptor, inode) as connection:
+            if connection is not None and connection.family in (socket.AF_INET, socket.AF_INET6):
+                port = connection.getsockname()[1]
+                if port in self._ports:
+                    return _Peer(port, counted_as(connection.getpeername()[0]))
+        return _OTHER
+
+
+@contextlib.contextmanager
+def _held(descriptor: int, inode: int) -> Iterator[socket.socket | None]:
+    """The socket under a name of its own, so that nobody closes it meanwhile; None when it is another one by now."""
+    with socket.socket(fileno=os.dup(descriptor)) as copy:
+        yield copy if os.fstat(copy.fileno()).st_ino == inode else None
+
+
+def _shut(descriptor: int, inode: int) -> bool:
+    with contextlib.suppress(OSError), _held(descriptor, inode) as connection:
+        if connection is not None:
+            connection.shutdown(socket.SHUT_RDWR)
+            return True
+    return False

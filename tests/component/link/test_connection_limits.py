@@ -1,0 +1,128 @@
+"""Strangers at the gRPC ports: silent ones are cut in time, and there are not more of them than allowed."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import socket
+
+import pytest
+
+from corral.controller.sessions.address_guard import AddressGuard, Bound
+from corral.domain.node_states import NodeState
+from corral.system.connection_shares import LOOPBACK, counted_as, share_of
+
+DEADLINE = 20.0
+
+
+@contextlib.asynccontextmanager
+async def strangers(address: str, count: int):
+    """Connections that say nothing, in the order in which they were made."""
+    host, _, port = address.rpartition(":")
+    made = [await asyncio.open_connection(host, int(port)) for _ in range(count)]
+    try:
+        yield [reader for reader, _ in made]
+    finally:
+        for _, writer in made:
+            writer.transport.abort()
+
+
+async def cut(reader: asyncio.StreamReader) -> None:
+    with contextlib.suppress(ConnectionError):
+        async with asyncio.timeout(DEADLINE):
+            await reader.read()
+
+
+async def cut_first(readers: list[asyncio.StreamReader], count: int) -> int:
+    """Wait until so many of them were cut; how many those are then."""
+    waiting = [asyncio.create_task(cut(reader)) for reader in readers]
+    try:
+        async with asyncio.timeout(DEADLINE):
+            while sum(task.done() for task in waiting) < count:
+                await asyncio.wait(
+                    [each for each in waiting if not each.done()], return_when="FIRST_COMPLETED"
+                )
+        return sum(task.done() for task in waiting)
+    finally:
+        for task in waiting:
+            task.cancel()
+        await asyncio.gather(*waiting, return_exceptions=True)
+
+
+@pytest.mark.trap("T64")
+@pytest.mark.parametrize("port", ["grpc_address", "bootstrap_address"])
+async def test_a_stranger_that_says_nothing_is_cut_in_time(cluster, port):
+    controller = await cluster.controller(grpc__handshake_seconds=0.3)
+    async with strangers(getattr(controller, port), 3) as readers:
+        assert await cut_first(readers, 3) == 3
+    daemon = await cluster.daemon("n1", controller)  # who has a handshake to make is in time
+    assert controller.node_state(daemon.node_id) is NodeState.ONLINE
+
+
+@pytest.mark.trap("T64")
+@pytest.mark.parametrize("port", ["grpc", "bootstrap"])
+async def test_there_are_not_more_connections_than_allowed_and_nodes_that_are_there_stay(cluster, port):
+    limits = {f"{port}__connections": 6, f"{port}__connections_per_address": 0}
+    controller = await cluster.controller(**limits, grpc__handshake_seconds=600)
+    await cluster.daemon("n1", controller)
+    async with strangers(getattr(controller, f"{port}_address"), 12) as readers:
+        assert 6 <= await cut_first(readers, 6) < 12
+        assert controller.node_state("n1") is NodeState.ONLINE
+
+
+@pytest.mark.trap("T64")
+@pytest.mark.parametrize("port", ["grpc", "bootstrap"])
+async def test_one_address_has_its_share_and_the_newest_beyond_it_go(cluster, port):
+    limits = {f"{port}__connections": 16, f"{port}__connections_per_address": 2}  # the host itself has half
+    controller = await cluster.controller(**limits, grpc__handshake_seconds=600)
+    await cluster.daemon("n1", controller)
+    async with strangers(getattr(controller, f"{port}_address"), 14) as readers:
+        assert await cut_first(readers, 6) <= 10
+        assert controller.node_state("n1") is NodeState.ONLINE
+
+
+def test_a_guard_shuts_what_is_too_much_and_nothing_else():
+    with contextlib.ExitStack() as stack:
+        listeners = [stack.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(2)]
+        guarded, other = (listener.getsockname() for listener in listeners)
+        guard = AddressGuard({guarded[1]: Bound(per_address=2, most=4)})
+        pairs = []
+        for listener, address in [(listeners[0], guarded)] * 4 + [(listeners[1], other)] * 4:
+            calling = stack.enter_context(socket.create_connection(address))
+            pairs.append((calling, stack.enter_context(listener.accept()[0])))
+            guard.sweep() if len(pairs) <= 2 else None
+        before = len(os.listdir("/proc/self/fd"))
+        assert guard.sweep() == 2
+        assert len(os.listdir("/proc/self/fd")) == before
+        for calling, _ in pairs:
+            calling.setblocking(False)
+        for number, (calling, _) in enumerate(pairs):
+            if number in (2, 3):
+                assert calling.recv(1) == b""
+            else:
+                with pytest.raises(BlockingIOError):
+                    calling.recv(1)
+
+
+@pytest.mark.parametrize(
+    ("host", "counted"),
+    [
+        ("192.0.2.7", "192.0.2.7"),
+        ("::ffff:192.0.2.7", "192.0.2.7"),
+        ("2001:db8:1:2:3::4", "2001:db8:1:2::/64"),
+        ("fe80::1%eth0", "fe80::/64"),
+        ("127.8.9.1", LOOPBACK),
+        ("::1", LOOPBACK),
+        ("::ffff:127.0.0.1", LOOPBACK),
+        ("/run/socket", ""),
+    ],
+)
+def test_an_address_is_counted_as_what_one_peer_can_have(host: str, counted: str) -> None:
+    assert counted_as(host) == counted
+
+
+def test_the_host_itself_has_half_of_all() -> None:
+    assert share_of("192.0.2.7", per_address=2, most=100) == 2
+    assert share_of(LOOPBACK, per_address=2, most=100) == 50
+    assert share_of(LOOPBACK, per_address=0, most=100) == 0
