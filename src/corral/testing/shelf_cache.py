@@ -31,6 +31,8 @@ class ShelfCache:
         self.uses = 0
         self.asked: list[str] = []
         self.kept: list[tuple[BootstrapKey, pathlib.Path, int]] = []
+        self.left_out: list[frozenset[str]] = []
+        """What each call of `keep_bootstrap` was to leave out."""
 
     def template(self, name: str, files: Mapping[str, File], *, override: bool = True) -> PlanTemplate:
         entries = []
@@ -63,8 +65,11 @@ class ShelfCache:
         finally:
             self.uses -= 1
 
-    async def keep_bootstrap(self, key: BootstrapKey, root: pathlib.Path, *, owner: int) -> int:
+    async def keep_bootstrap(
+        self, key: BootstrapKey, root: pathlib.Path, *, owner: int, without: frozenset[str] = frozenset()
+    ) -> int:
         self.kept.append((key, root, owner))
+        self.left_out.append(without)
         return 0
 
     def put_bootstrap(self, key: BootstrapKey, tree: pathlib.Path) -> None:

@@ -432,6 +432,30 @@ async def test_first_run_results_are_kept_of_a_user_of_its_own_once_it_has_ended
         "1.21",
     )
     assert not root.exists(), "it went afterwards"
+    assert node.cache.left_out == [frozenset()]
+
+
+@pytest.mark.trap("T77")
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root gives users away")
+async def test_files_that_hold_secrets_are_no_first_run_results(node, scratch):
+    scratch.chmod(0o755)
+    (node.data / "secrets").mkdir(exist_ok=True)
+    (node.data / "secrets" / "pw").write_text("TOPSECRETVALUE")
+    plan = base_plan(
+        workloads.silent(),
+        artifact=node.cache.artifact("server.jar", b"jar", version="1.21"),
+        templates=(node.cache.template("base", {"db.cfg": b"%PW%", "plain": b"x"}),),
+        substitute=("**",),
+        variables={"PW": "file://pw"},
+        variable_types={"PW": VariableSpec(type=VariableType.SECRET)},
+        warm_paths=("**",),
+        isolate="uid",
+    )
+    await node.begin("one", plan)
+    await node.until("one", "RUNNING")
+    await node.stop("one")
+    await node.settled("one")
+    assert node.cache.left_out == [frozenset({"db.cfg"})]
 
 
 @pytest.mark.trap("T76")

@@ -241,6 +241,13 @@ def test_a_first_run_is_kept_whole_or_not_at_all(scratch):
     shelves = scanned(scratch / "cache")
     assert shelves.bootstraps.copy_aside(KEY, world, Globs(("cache/",)), owner=os.geteuid(), limit=1000) == 30
     assert scanned(scratch / "cache").bootstraps.all() == [], "a daemon that dies here has kept nothing"
+    without = frozenset({"cache/a.jar"})
+    assert (
+        shelves.bootstraps.copy_aside(
+            KEY, world, Globs(("cache/",)), owner=os.geteuid(), limit=1000, without=without
+        )
+        == 20
+    )
     shelves.bootstraps.copy_aside(KEY, world, Globs(("cache/",)), owner=os.geteuid(), limit=1000)
     shelves.bootstraps.put(KEY, now_ms=7000)
     for one in (shelves, scanned(scratch / "cache")):

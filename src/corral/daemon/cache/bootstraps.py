@@ -90,7 +90,14 @@ class BootstrapShelf:
         note_use(self._root / key.name / _NOTE, now_ms)
 
     def copy_aside(
-        self, key: BootstrapKey, source: pathlib.Path, globs: Globs, *, owner: int, limit: int
+        self,
+        key: BootstrapKey,
+        source: pathlib.Path,
+        globs: Globs,
+        *,
+        owner: int,
+        limit: int,
+        without: frozenset[str] = frozenset(),
     ) -> int:
         """Copy the regular files that match to a place where nobody looks; their size in all. A workload
         wrote them: only what belongs to its own user and has no other name is copied, no link is followed
@@ -106,6 +113,8 @@ class BootstrapShelf:
             (aside / _TREE).mkdir(mode=0o700)
             for found in walk(root):
                 if not stat.S_ISREG(found.status.st_mode) or not globs.matches(path := found.path):
+                    continue
+                if path in without:
                     continue
                 copied = _copy(
                     found, aside / _TREE / check_path(path, field="warm_paths"), owner, limit - size

@@ -112,21 +112,33 @@ class NodeCache:
     def status(self, request_id: str = "", failures: list[CacheFailure] | None = None) -> CacheStatus:
         return cache_status(self._shelves, self._room, request_id=request_id, failures=failures or ())
 
-    async def keep_bootstrap(self, key: BootstrapKey, root: pathlib.Path, *, owner: int) -> int:
-        """Keep the files of a run that has ended which the key chooses; returns their size. All of them are
-        this owner's, and nobody else is. It is an optimisation: when they cannot be kept, that is logged,
-        and 0."""
+    async def keep_bootstrap(
+        self, key: BootstrapKey, root: pathlib.Path, *, owner: int, without: frozenset[str]
+    ) -> int:
+        """Keep the files of a run that has ended which the key chooses, `without` apart; returns their size. All
+        of them are this owner's, and nobody else is. It is an optimisation: when they cannot be kept, that is
+        logged, and 0."""
         if self._shelves.bootstraps.find(key) is not None or not key.paths:
             return 0
         return await self._keeping.run(
-            key, lambda: self._keep_bootstrap(key, root, owner), name=f"cache/bootstrap/{key.version}"
+            key,
+            lambda: self._keep_bootstrap(key, root, owner, without),
+            name=f"cache/bootstrap/{key.version}",
         )
 
-    async def _keep_bootstrap(self, key: BootstrapKey, root: pathlib.Path, owner: int) -> int:
+    async def _keep_bootstrap(
+        self, key: BootstrapKey, root: pathlib.Path, owner: int, without: frozenset[str]
+    ) -> int:
         shelf = self._shelves.bootstraps
         try:
             size = await to_end(
-                shelf.copy_aside, key, root, Globs(key.paths), owner=owner, limit=self._room.quota
+                shelf.copy_aside,
+                key,
+                root,
+                Globs(key.paths),
+                owner=owner,
+                without=without,
+                limit=self._room.quota,
             )
             async with self._room.reserving(size, subject="a first run") as reservation:
                 await to_end(shelf.put, key, now_ms=self._supply.now_ms())

@@ -15,7 +15,7 @@ import structlog
 
 from corral.daemon.hooks.merging import Change, difference, merge, told
 from corral.daemon.hooks.overriding import overridden
-from corral.daemon.hooks.start_values import Proposal, StartRules, StartValues, Tuning, values_of
+from corral.daemon.hooks.start_values import Proposal, StartValues, Tuning, values_of
 from corral.daemon.hooks.validation import BadChange, check_change, read_answer
 from corral.domain.module_nodes import ModuleChange
 from corral.errors import CorralError
@@ -61,7 +61,7 @@ async def ask(scopes: Sequence[Scope], proposal: Proposal, patience: Patience) -
     async with asyncio.TaskGroup() as group:
         asked = {
             scope: group.create_task(
-                _asked(scope, question, original, proposal.rules, patience),
+                _asked(scope, question, original, proposal, patience),
                 name=f"hooks/starting/{proposal.spec.instance_id}/{scope.module_id}",
             )
             for scope in scopes
@@ -97,7 +97,7 @@ def _merged(original: StartValues, answers: dict[Scope, _Answer]) -> Tuning:
 
 
 async def _asked(
-    scope: Scope, question: HookArguments, original: StartValues, rules: StartRules, patience: Patience
+    scope: Scope, question: HookArguments, original: StartValues, proposal: Proposal, patience: Patience
 ) -> _Answer:
     seconds, limit = patience.limit(scope)
     try:
@@ -112,7 +112,7 @@ async def _asked(
             blame=patience.full or scope.hook_deadline <= seconds,
         )
         change = difference(original, read_answer(answer.value, original))
-        check_change(change, rules)
+        check_change(change, proposal.rules, proposal.secrets)
     except BadChange as bad:
         return _dropped(scope, str(bad))
     except CorralError as error:

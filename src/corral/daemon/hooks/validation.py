@@ -68,9 +68,12 @@ def read_answer(answer: object, original: StartValues) -> StartValues:
     )
 
 
-def check_change(change: Change, rules: StartRules) -> None:
-    """BadChange unless all of it may be taken."""
+def check_change(change: Change, rules: StartRules, secrets: Mapping[str, str] = {}) -> None:
+    """BadChange unless all of it may be taken. `secrets`: values by their variables."""
     _check_texts(change)
+    for name, value in secrets.items():
+        if value and any(value in word for word in (*change.jvm_args.words, *change.args.words)):
+            raise BadChange(f"it put the secret %{name}% into the command line, which every user can read")
     if change.jvm_args and not rules.takes_jvm_args:
         raise BadChange("it changed jvm_args of a workload that is no Java")
     for _, unit in change.jvm_args.added:

@@ -155,13 +155,14 @@ class Preparer:
         """Where probes of the network find it."""
         return probed_address(order, self._node)
 
-    async def keep_first_run(self, order: StartOrder) -> None:
+    async def keep_first_run(self, order: StartOrder, run_directory: pathlib.Path) -> None:
         """It was ready and has ended: what it made may serve others."""
         if order.plan is not None and order.plan.warm_paths:
             user = await asyncio.to_thread(
                 self._users.choose, order.instance_id, run_as=order.run_as, isolate=order.isolate
             )
-            await self._trees.keep_first_run(order, user)
+            filled = await asyncio.to_thread(read_filled, run_directory)
+            await self._trees.keep_first_run(order, user, filled)
 
     async def _validate(self, order: StartOrder) -> tuple[WorkloadUser, str, Values]:
         check_names(order.env)

@@ -165,10 +165,12 @@ class TreeMaker:
             self._clones[place] = await asyncio.to_thread(clones_work, self._cache_root, place)
         return self._clones[place]
 
-    async def keep_first_run(self, order: StartOrder, user: WorkloadUser) -> None:
+    async def keep_first_run(
+        self, order: StartOrder, user: WorkloadUser, secret_files: frozenset[str]
+    ) -> None:
         """What this run made, which has ended and had been ready, is there for the next ones of its group,
         where the group says so. Only of a user that nobody else has: another workload with the same one
-        could write into the directory even now."""
+        could write into the directory even now. Files with secrets are filled in anew at each start."""
         key = bootstrap_key(order.plan, user) if order.plan is not None else None
         if key is None or order.static:
             return
@@ -180,7 +182,7 @@ class TreeMaker:
             if use.bootstrap(key) is not None:
                 return
         directory = self._directories.path(order.instance_id, static=order.static)
-        await self._cache.keep_bootstrap(key, directory, owner=user.uid)
+        await self._cache.keep_bootstrap(key, directory, owner=user.uid, without=secret_files)
 
 
 def tree_key(plan: Plan, first_run: BootstrapKey | None, *, links: bool) -> str:

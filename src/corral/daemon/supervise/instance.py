@@ -229,7 +229,7 @@ class Instance:
         if run.state is not InstanceState.STOPPED or not run.was_ready:
             return
         try:
-            await self._services.preparer.keep_first_run(run.order)
+            await self._services.preparer.keep_first_run(run.order, run.files.directory)
         except (CorralError, OSError) as error:
             _log.warning("instance.first_run_not_kept", run=run.name, reason=str(error))
 

@@ -208,3 +208,14 @@ def test_nothing_gets_between_an_option_of_the_plan_and_its_value():
         words.insert(words.index(value), "-Xlog:gc")
         with pytest.raises(BadChange):
             judge(jvm_args=words)
+
+
+@pytest.mark.trap("T77")
+@pytest.mark.parametrize("field", ["args", "jvm_args"])
+def test_a_module_puts_no_secret_into_the_command_line(field):
+    answer = {field: [*getattr(PLAN, field), "-Dpassword=hunter2"]}
+    with pytest.raises(BadChange, match="%PW%") as bad:
+        check_change(difference(PLAN, read_answer(answer, PLAN)), StartRules(), {"PW": "hunter2", "NONE": ""})
+    assert "hunter2" not in str(bad.value)
+    in_env = {"env": {**PLAN.env, "PASSWORD": "hunter2"}}
+    check_change(difference(PLAN, read_answer(in_env, PLAN)), StartRules(), {"PW": "hunter2"})
