@@ -28,7 +28,7 @@ from corral.domain.file_bounds import (
 from corral.domain.file_paths import check_path
 from corral.errors import Code, Rejected, Retryable
 from corral.system.clock import Clock
-from corral.system.trees.entries import DIRECTORY, directory_beneath, open_beneath
+from corral.system.trees.entries import DIRECTORY, directory_beneath, open_beneath, open_tree
 from corral.wire.v1.instance_pb2 import FileEntry, InstanceFileContent, InstanceFileTree
 
 WALK_SECONDS: Final = 3.0
@@ -73,15 +73,12 @@ class Walk:
         the time did not even do for the first entry."""
         if path:
             check_path(path, field="path")
-        top = os.open(root, DIRECTORY)
         try:
-            with directory_beneath(top, path) as here:
+            with open_tree(root) as top, directory_beneath(top, path) as here:
                 prefix = f"{path}/".encode() if path else b""
                 self._descend(here, prefix, b"", _parts(after), depth=1)
         except _Enough:
             self._break_off(path)
-        finally:
-            os.close(top)
         return self._tree
 
     def _break_off(self, path: str) -> None:
@@ -170,14 +167,10 @@ def read_part(
             Code.INVALID_FIELD, f"offset {offset} is negative", hint="count from 0", field="offset"
         )
     wanted = bounded(length, default=DEFAULT_BYTES, most=MOST_BYTES)
-    top = os.open(root, DIRECTORY)
-    try:
-        with open_beneath(top, path) as file:
-            size = os.fstat(file).st_size
-            begin = max(size - wanted, 0) if tail else offset
-            content = _bytes(file, begin, wanted) if begin < size else b""
-    finally:
-        os.close(top)
+    with open_tree(root) as top, open_beneath(top, path) as file:
+        size = os.fstat(file).st_size
+        begin = max(size - wanted, 0) if tail else offset
+        content = _bytes(file, begin, wanted) if begin < size else b""
     end = begin + len(content)
     return InstanceFileContent(
         content=content,

@@ -19,7 +19,7 @@ from typing import Final, NamedTuple
 from corral.daemon.prepare.working_directories import staging_beside
 from corral.domain.file_paths import check_path
 from corral.errors import Code, Rejected
-from corral.system.trees.entries import DIRECTORY, NEW_FILE, parent_of, write_whole
+from corral.system.trees.entries import NEW_FILE, open_tree, parent_of, write_whole
 
 _MODE: Final = 0o644
 _MORE: Final = os.O_WRONLY | os.O_APPEND | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
@@ -40,28 +40,22 @@ def write_file(root: pathlib.Path, path: str, content: bytes, *, append: bool = 
     """Replace a regular file or make it, or add to its end. PATH_REFUSED for anything else that lies there
     or on the way; OSError, then nothing was written."""
     check_path(path, field="path")
-    top = os.open(root, DIRECTORY)
-    try:
-        owner = _owner(top)
-        with parent_of(top, path, make=True, owner=owner) as here:
-            name = path.rpartition("/")[2]
-            present = _regular(here, name, path)
-            if append and present is not None:
-                _append(here, name, path, content, owner)
-            else:
-                mode = _MODE if present is None else stat.S_IMODE(present.st_mode) & 0o777
-                _replace(root, here, path, _Draft(content, owner, mode))
-    finally:
-        os.close(top)
+    with open_tree(root) as top, parent_of(top, path, make=True, owner=(owner := _owner(top))) as here:
+        name = path.rpartition("/")[2]
+        present = _regular(here, name, path)
+        if append and present is not None:
+            _append(here, name, path, content, owner)
+        else:
+            mode = _MODE if present is None else stat.S_IMODE(present.st_mode) & 0o777
+            _replace(root, here, path, _Draft(content, owner, mode))
 
 
 def remove_file(root: pathlib.Path, path: str) -> bool:
     """A file or link, or a directory that is empty; False when there was none. PATH_REFUSED for a directory
     that is not, and for what leads out; OSError."""
     check_path(path, field="path")
-    top = os.open(root, DIRECTORY)
     try:
-        with parent_of(top, path) as here:
+        with open_tree(root) as top, parent_of(top, path) as here:
             name = path.rpartition("/")[2]
             if stat.S_ISDIR(os.stat(name, dir_fd=here, follow_symlinks=False).st_mode):
                 os.rmdir(name, dir_fd=here)
@@ -77,8 +71,6 @@ def remove_file(root: pathlib.Path, path: str) -> bool:
                 hint="remove what is in it first",
             ) from error
         raise
-    finally:
-        os.close(top)
     return True
 
 
@@ -102,12 +94,9 @@ def _regular(here: int, name: str, path: str) -> os.stat_result | None:
 def _replace(root: pathlib.Path, here: int, path: str, draft: _Draft) -> None:
     name = path.rpartition("/")[2]
     try:
-        aside = os.open(staging_beside(root), DIRECTORY)
-        try:
+        with open_tree(staging_beside(root)) as aside:
             if os.fstat(aside).st_dev == os.fstat(here).st_dev and _moved(aside, here, name, draft):
                 return
-        finally:
-            os.close(aside)
         _moved(here, here, name, draft)  # another file system is mounted there: only beside its place
     except OSError as error:
         if error.errno in _TAKEN:

@@ -15,7 +15,7 @@ from corral.domain.file_paths import check_path
 from corral.domain.variable_checks import check_secret_reference
 from corral.errors import Code, CorralError, Rejected
 from corral.system.log_mask import HIDDEN_VALUES
-from corral.system.trees.entries import DIRECTORY, open_beneath
+from corral.system.trees.entries import open_beneath, open_tree
 
 _MAX_BYTES: Final = 64 * 1024
 
@@ -46,12 +46,8 @@ class Secrets:
         where = f"{self._directory}/{path}"
         try:
             checked = check_path(path, field=f"variables/{name}")
-            root = os.open(self._directory, DIRECTORY)
-            try:
-                with open_beneath(root, checked) as descriptor:
-                    raw = os.read(descriptor, _MAX_BYTES + 1)
-            finally:
-                os.close(root)
+            with open_tree(self._directory) as root, open_beneath(root, checked) as descriptor:
+                raw = os.read(descriptor, _MAX_BYTES + 1)
             if len(raw) > _MAX_BYTES:
                 raise _unavailable(name, f"{where} is longer than 64 KiB", "secrets are short")
             return raw.decode().removesuffix("\n").removesuffix("\r")
