@@ -13,6 +13,7 @@ from corral.cli.output import Column, show_done, show_list
 from corral.cli.session import Session, api_command
 from corral.cli.values import Span, age
 
+_VALUE: Final = "KEY=VALUE"
 TOKENS: Final = "/api/v1/nodes/join-tokens"
 
 COLUMNS: Final = (
@@ -25,14 +26,27 @@ COLUMNS: Final = (
 )
 
 
+def label(text: str) -> tuple[str, str]:
+    """KEY=VALUE, read."""
+    key, equals, value = text.partition("=")
+    if not key or not equals:
+        raise click.BadParameter(f"'{text}' is not {_VALUE}")
+    return key, value
+
+
 @click.command("join-token")
 @click.option("--node-id", metavar="ID", help="Let only this node id use it.")
 @click.option("--ttl", type=Span(), default="1h", show_default=True, help="How long it can be used.")
 @click.option("--replace", is_flag=True, help="Let it take over the id of a node that exists.")
+@click.option("--label", "labels", metavar="K=V", multiple=True, help="Label for the node; may be repeated.")
 @api_command
-def join_token(session: Session, node_id: str | None, ttl: int, replace: bool) -> None:
+def join_token(
+    session: Session, node_id: str | None, ttl: int, replace: bool, labels: tuple[str, ...]
+) -> None:
     """Make a join token and print the one command to run on the new host."""
     body: dict[str, object] = {"ttl_seconds": ttl, "replace": replace}
+    if labels:
+        body["labels"] = dict(map(label, labels))
     if node_id:
         body["node_id"] = node_id
     made = session.client.post(TOKENS, body)

@@ -9,7 +9,7 @@ import click
 from corral.cli.client import segment
 from corral.cli.confirm import confirm, yes_option
 from corral.cli.failure import Refused, WaitRanOut
-from corral.cli.join_token import join_token, join_token_revoke, join_tokens
+from corral.cli.join_token import join_token, join_token_revoke, join_tokens, label
 from corral.cli.node_cache import cache, prewarm
 from corral.cli.noun import Noun
 from corral.cli.output import Column, Item, list_table, plain, show_done, show_list, show_one, state_column
@@ -99,6 +99,7 @@ def _rows(node: Item) -> list[tuple[str, str]]:
         ("Machine", plain(node.get("machine_id"))),
         ("Host", plain(node.get("host"))),
         ("Labels", plain(node.get("labels"))),
+        ("Set by operators", plain(node.get("settings"))),
         ("Instances", str(node.get("instances", 0))),
         ("Memory", _memory(node)),
         ("CPU", _cpu(node)),
@@ -160,6 +161,46 @@ def cordon(session: Session, id: str, reason: str | None) -> None:
 def uncordon(session: Session, id: str) -> None:
     """Let a node take new instances again."""
     _change(session, id, "uncordon", None, f"node '{id}' takes new instances")
+
+
+@node.command("label")
+@click.argument("id")
+@click.argument("changes", metavar="KEY=VALUE|KEY-...", nargs=-1)
+@click.option("--as-claimed", metavar="KEY", multiple=True, help="Leave this label to the node again.")
+@api_command
+def set_labels(session: Session, id: str, changes: tuple[str, ...], as_claimed: tuple[str, ...]) -> None:
+    """Set labels of a node, or take them off (KEY-); they count before what the node says of itself."""
+    if not changes and not as_claimed:
+        raise click.UsageError("name at least one KEY=VALUE, KEY- or --as-claimed KEY")
+    values = dict((change[:-1], None) if change.endswith("-") else label(change) for change in changes)
+    changed = _configure(session, id, {"labels": values, "as_claimed": as_claimed})
+    show_done(session.output, changed, f"labels of node '{id}': {plain(changed.get('labels'))}")
+
+
+@node.command()
+@click.argument("id")
+@click.option("--memory-mb", type=click.IntRange(min=0), help="At most so much counts; 0: as the node says.")
+@click.option("--cpus", type=click.IntRange(min=0), help="At most so many count; 0: as the node says.")
+@click.option("--runtimes", metavar="A,B", help="Only these count; empty: all that the node has.")
+@api_command
+def cap(session: Session, id: str, memory_mb: int | None, cpus: int | None, runtimes: str | None) -> None:
+    """Limit what counts of a node's memory, CPUs and runtimes, whatever it says of itself."""
+    body: dict[str, Any] = {}
+    if memory_mb is not None:
+        body["memory_mb"] = memory_mb or None
+    if cpus is not None:
+        body["cpus"] = cpus or None
+    if runtimes is not None:
+        body["runtimes"] = [name for name in runtimes.split(",") if name] or None
+    if not body:
+        raise click.UsageError("name at least one of --memory-mb, --cpus and --runtimes")
+    changed = _configure(session, id, body)
+    counts = f"{changed.get('memory_mb')} MB, {changed.get('cpus')} CPUs, {plain(changed.get('runtimes'))}"
+    show_done(session.output, changed, f"of node '{id}' count {counts}")
+
+
+def _configure(session: Session, id: str, body: dict[str, Any]) -> Any:
+    return session.client.patch(f"{NODES}/{segment(id)}", body)
 
 
 @node.command("modules")

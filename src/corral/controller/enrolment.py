@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import datetime as dt
 import secrets
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 import msgspec
@@ -22,8 +22,9 @@ from corral.controller.ledger import Actor, Ledger, Step, audit
 from corral.domain.events import Draft, EventType
 from corral.domain.ids import JoinTokenId, NodeId
 from corral.domain.ids import node_id as checked_node_id
+from corral.domain.labels import check_labels
 from corral.domain.node_states import NODE_LIFECYCLE, NodeState, NodeTrigger
-from corral.domain.records import JoinTokenRecord, NodeRecord, Renewal
+from corral.domain.records import JoinTokenRecord, NodeRecord, Renewal, with_claims
 from corral.errors import Code, Rejected, Retryable
 from corral.pki.authority import Authority, Issued
 from corral.pki.join_token import JoinToken, secret_digest, secret_matches
@@ -65,6 +66,7 @@ def new_join_token(
     now: dt.datetime,
     entropy: Entropy,
     bootstrap_addresses: Sequence[str],
+    labels: Mapping[str, str] | None = None,
 ) -> tuple[JoinTokenRecord, str]:
     """A token's record to be stored, and its text to be shown once."""
     wanted = usable_node_id(node_id) if node_id else None
@@ -85,7 +87,9 @@ def new_join_token(
         created_at=now,
         expires_at=now + dt.timedelta(seconds=ttl_seconds),
         created_by=created_by,
+        labels=dict(labels or {}),
     )
+    check_labels(record.labels)
     certificate = x509.load_pem_x509_certificate(state.authorities.active.certificate_pem.encode())
     token = JoinToken(
         id=record.id,
@@ -207,7 +211,7 @@ class Enrolment:
             JOIN_TOKENS.put(token.id, token, expect=stored.revision),
             NODES.put(
                 name,
-                _enrolled(name, known, issued, machine_id, now),
+                _with_labels(_enrolled(name, known, issued, machine_id, now), stored.record.labels),
                 expect=known.revision if known else ABSENT,
             ),
             SPOOLS.delete(name, expect=None),
@@ -261,11 +265,21 @@ class Enrolment:
         return stored.record.renewal.certificate_pem.encode()
 
 
+def _with_labels(record: NodeRecord, labels: Mapping[str, str]) -> NodeRecord:
+    """The operator who made the token has set these."""
+    settings = msgspec.structs.replace(
+        record.settings,
+        labels={**record.settings.labels, **labels},
+        withheld=tuple(key for key in record.settings.withheld if key not in labels),
+    )
+    return with_claims(record, record.claimed, settings)
+
+
 def _enrolled(
     name: NodeId, known: Stored[NodeRecord] | None, issued: Issued, machine_id: str, now: dt.datetime
 ) -> NodeRecord:
     """The record of a node that just joined. Of an earlier holder of the id only what an operator
-    set survives: its admission and log level."""
+    set survives: its admission, log level, labels and limits."""
     if known is None:
         state = NODE_LIFECYCLE.initial
         return NodeRecord(
@@ -289,4 +303,5 @@ def _enrolled(
         admission=known.record.admission,
         admission_reason=known.record.admission_reason,
         log_level=known.record.log_level,
+        settings=known.record.settings,
     )

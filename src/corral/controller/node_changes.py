@@ -14,6 +14,8 @@ from corral.controller.cluster_state import Stored
 from corral.controller.collections import NODES, SPOOLS
 from corral.controller.ledger import Step
 from corral.domain.events import Draft, EventType
+from corral.domain.labels import check_labels
+from corral.domain.node_claims import NodeSettings
 from corral.domain.node_states import (
     ADMISSION_LIFECYCLE,
     NODE_LIFECYCLE,
@@ -21,7 +23,7 @@ from corral.domain.node_states import (
     NodeState,
     NodeTrigger,
 )
-from corral.domain.records import NodeRecord
+from corral.domain.records import NodeRecord, with_claims
 from corral.errors import Code, Rejected
 
 
@@ -63,6 +65,36 @@ def revoke(stored: Stored[NodeRecord], *, reason: str, now: dt.datetime) -> Node
         record, state=state, state_since=now, reason=reason or "revoked", serials=()
     )
     event = Draft(type=EventType.NODE_REVOKED, subject=record.id, data={"reason": changed.reason})
+    return _changed(stored, changed, event)
+
+
+class LabelWishes(msgspec.Struct, frozen=True, kw_only=True):
+    """What an operator wants of labels: a value; None, so that the node has none whatever it claims; or what the node
+    claims."""
+
+    values: dict[str, str | None] = {}
+    as_claimed: tuple[str, ...] = ()
+
+
+def relabelled(settings: NodeSettings, wishes: LabelWishes) -> NodeSettings:
+    """The settings with these wishes; labels that are not named stay as they are."""
+    named = {*wishes.values, *wishes.as_claimed}
+    given = {key: value for key, value in wishes.values.items() if value is not None}
+    labels = {key: value for key, value in settings.labels.items() if key not in named} | given
+    withheld = {key for key in settings.withheld if key not in named}
+    withheld |= {key for key, value in wishes.values.items() if value is None}
+    check_labels(labels)
+    check_labels(dict.fromkeys((*withheld, *wishes.as_claimed), ""))
+    return msgspec.structs.replace(settings, labels=labels, withheld=tuple(sorted(withheld)))
+
+
+def configure(stored: Stored[NodeRecord], settings: NodeSettings) -> NodeChange:
+    """What an operator says of a node counts before what it says of itself."""
+    record = stored.record
+    if record.settings == settings:
+        return NodeChange(record=record, steps=())
+    changed = with_claims(record, record.claimed, settings)
+    event = Draft(type=EventType.NODE_CONFIGURED, subject=record.id, data=msgspec.to_builtins(settings))
     return _changed(stored, changed, event)
 
 

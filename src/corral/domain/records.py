@@ -11,6 +11,7 @@ import datetime as dt
 import msgspec
 
 from corral.domain.ids import ClusterId, JoinTokenId, NodeId, TokenId
+from corral.domain.node_claims import NodeClaims, NodeSettings, in_force
 from corral.domain.node_states import Admission, NodeState
 from corral.domain.permissions import Role
 
@@ -68,15 +69,41 @@ class NodeRecord(Record, frozen=True, kw_only=True):
     version: str = ""
     address: str = ""
     labels: dict[str, str] = {}
+    """These, memory, CPUs and runtimes are what counts: the claims, as far as the settings let them."""
     memory_mb: int = 0
     cpus: int = 0
     runtimes: tuple[str, ...] = ()
+    claims: NodeClaims | None = None
+    """Of its last handshake; None: it had none since claims are kept apart, and what counts is what it claimed."""
+    settings: NodeSettings = NodeSettings()
     capabilities: tuple[str, ...] = ()
     """What its daemon has proven to hold there, such as `cgroup-kill`."""
     host_info: dict[str, str | int] = {}
     log_level: str = ""
     renewal: Renewal | None = None
     """The last renewal: the same key is answered with the same certificate, for answers get lost."""
+
+    @property
+    def claimed(self) -> NodeClaims:
+        if self.claims is not None:
+            return self.claims
+        return NodeClaims(
+            labels=self.labels, memory_mb=self.memory_mb, cpus=self.cpus, runtimes=self.runtimes
+        )
+
+
+def with_claims(record: NodeRecord, claims: NodeClaims, settings: NodeSettings) -> NodeRecord:
+    """The node with these claims and settings, and what counts of them."""
+    found = in_force(claims, settings)
+    return msgspec.structs.replace(
+        record,
+        claims=claims,
+        settings=settings,
+        labels=found.labels,
+        memory_mb=found.memory_mb,
+        cpus=found.cpus,
+        runtimes=found.runtimes,
+    )
 
 
 class SpoolPosition(Record, frozen=True, kw_only=True):
@@ -96,6 +123,8 @@ class JoinTokenRecord(Record, frozen=True, kw_only=True):
     created_at: dt.datetime
     expires_at: dt.datetime
     created_by: str
+    labels: dict[str, str] = {}
+    """That the node gets from the operator who made it."""
     used_at: dt.datetime | None = None
     used_by: NodeId | None = None
     used_key_sha256: str = ""

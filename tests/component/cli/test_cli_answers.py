@@ -157,6 +157,17 @@ def test_every_change_carries_its_own_idempotency_key(corral: Corral, server: St
     assert server.requests[0].body == {"reason": "disk"}
 
 
+def test_labels_and_limits_of_a_node_are_one_change(corral: Corral, server: StandIn) -> None:
+    server.answers["PATCH", "/api/v1/nodes/web-1"] = (200, {**NODE, "labels": {"zone": "eu"}})
+    done = corral("node", "label", "web-1", "zone=eu", "disk-", "--as-claimed", "team")
+    assert done.stdout == "labels of node 'web-1': zone=eu\n"
+    assert server.requests[0].body == {"labels": {"zone": "eu", "disk": None}, "as_claimed": ["team"]}
+    assert corral("node", "cap", "web-1", "--memory-mb", "0", "--cpus", "4", "--runtimes", "").returncode == 0
+    assert server.requests[1].body == {"memory_mb": None, "cpus": 4, "runtimes": None}
+    for incomplete in (["label", "web-1"], ["label", "web-1", "zone"], ["cap", "web-1"]):
+        assert corral("node", *incomplete).returncode == 2
+
+
 def test_an_id_is_one_part_of_the_path_whatever_is_in_it(corral: Corral, server: StandIn) -> None:
     corral("node", "info", "../tokens?x")
     assert server.requests[0].path == "/api/v1/nodes/..%2Ftokens%3Fx"

@@ -17,6 +17,7 @@ from corral.controller.sessions.node_frames import Listeners
 from corral.controller.sessions.session import Session
 from corral.controller.sessions.session_facts import SessionFacts
 from corral.domain.ids import NodeId, SessionId
+from corral.domain.node_claims import TRUSTED
 from corral.domain.records import NodeRecord
 from corral.errors import Code, CorralError, Rejected, Retryable
 from corral.pki.names import Peer, PeerKind
@@ -111,6 +112,7 @@ class DaemonService(DaemonServiceServicer):
             await self._open(leading, session, hello)
             await context.write(self._welcome(leading, session))
             if not session.closing:
+                self._tell_refused_labels(session, hello)
                 leading.modules.joined(session, hello)
             reason = await session.run(context)
         except CorralError as error:
@@ -119,6 +121,19 @@ class DaemonService(DaemonServiceServicer):
             leading.modules.left(session)
             leading.sessions.leave(session, reason)
         return reason
+
+    @staticmethod
+    def _tell_refused_labels(session: Session, hello: Handshake) -> None:
+        _, refused = greeting.claims_of(hello)
+        if refused:
+            error = Rejected(
+                Code.INVALID_FIELD,
+                f"labels that begin with '{TRUSTED}' are set by operators alone; not taken: {', '.join(refused)}",
+                hint=f"corral node label {session.facts.node_id} {refused[0]}=VALUE",
+                field="labels",
+            )
+            _log.warning("session.labels_refused", node=session.facts.node_id, labels=refused)
+            session.report(error, context="handshake")
 
     def _session(self, leading: LinkTerm, peer: Peer, hello: Handshake, node_id: NodeId) -> Session:
         facts = SessionFacts(

@@ -12,8 +12,9 @@ from corral.controller.sessions.session_facts import HostIdentity
 from corral.domain.events import Draft, EventType
 from corral.domain.ids import NodeId, SessionId
 from corral.domain.labels import check_labels
+from corral.domain.node_claims import NodeClaims, checked_claims, differences
 from corral.domain.node_states import NODE_LIFECYCLE, NodeState, NodeTrigger
-from corral.domain.records import NodeRecord
+from corral.domain.records import NodeRecord, with_claims
 from corral.errors import Code, Rejected
 from corral.pki.names import Peer, PeerKind
 from corral.system.addresses import parse_host
@@ -168,20 +169,31 @@ def opened(
         boot_id=handshake.boot_id,
         version=handshake.version,
         address=handshake.advertise_address,
-        labels=dict(handshake.labels),
-        memory_mb=max(0, handshake.total_memory_mb),
-        cpus=max(0, handshake.available_cpus),
-        runtimes=_runtimes(handshake),
         capabilities=tuple(sorted(handshake.capabilities)),
         host_info=_host_info(handshake),
     )
+    claims, _ = claims_of(handshake)
+    record = with_claims(record, claims, old.settings)
     rebooted = bool(old.boot_id) and old.boot_id != handshake.boot_id
     event = Draft(
         type=EventType.NODE_ONLINE,
         subject=old.id,
         data={"session": session, "version": record.version, "from": old.state, "rebooted": rebooted},
     )
-    return record, [event]
+    changed = differences(old.claimed, claims) if old.version else {}
+    if not changed:
+        return record, [event]
+    return record, [event, Draft(type=EventType.NODE_CLAIMS_CHANGED, subject=old.id, data=changed)]
+
+
+def claims_of(handshake: Handshake) -> tuple[NodeClaims, tuple[str, ...]]:
+    """What the node says of itself, and the labels that it may not claim."""
+    return checked_claims(
+        handshake.labels,
+        memory_mb=handshake.total_memory_mb,
+        cpus=handshake.available_cpus,
+        runtimes=_runtimes(handshake),
+    )
 
 
 def _host_info(handshake: Handshake) -> dict[str, str | int]:

@@ -37,6 +37,7 @@ class JoinTokenShape(msgspec.Struct, frozen=True, kw_only=True):
     node_id: str | None
     state: JoinTokenState
     replace: bool
+    labels: dict[str, str]
     created_at: dt.datetime
     created_by: str
     expires_at: dt.datetime
@@ -77,6 +78,8 @@ class CreateJoinToken(Body, frozen=True, kw_only=True):
     ) = None
     ttl_seconds: Annotated[int, msgspec.Meta(ge=60, le=604_800)] = 3600
     replace: bool = False
+    labels: dict[str, str] = msgspec.field(default_factory=dict)
+    """That the node gets; they count before what it says of itself, and may begin with `trusted.`."""
 
 
 async def list_join_tokens(leading: Leading, call: Call[None, PageQuery]) -> Page[JoinTokenShape]:
@@ -100,6 +103,7 @@ def _shape(stored: Stored[JoinTokenRecord], now: dt.datetime) -> JoinTokenShape:
         node_id=record.node_id,
         state=state,
         replace=record.replace,
+        labels=record.labels,
         created_at=record.created_at,
         created_by=record.created_by,
         expires_at=record.expires_at,
@@ -120,8 +124,9 @@ def create_join_token(leading: Leading, call: Call[CreateJoinToken, NoQuery]) ->
         now=call.now,
         entropy=leading.setting.entropy,
         bootstrap_addresses=leading.cluster.bootstrap_addresses(),
+        labels=asked.labels,
     )
-    facts = {"node_id": record.node_id, "replace": record.replace}
+    facts = {"node_id": record.node_id, "replace": record.replace, "labels": record.labels}
     return Mutation(
         action="join_tokens.create",
         subject=record.id,

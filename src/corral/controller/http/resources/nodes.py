@@ -1,4 +1,4 @@
-"""Nodes: look, cordon, revoke, forget."""
+"""Nodes: look, label, limit, cordon, revoke, forget."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Annotated, Final
 
 import msgspec
+from msgspec import UNSET, UnsetType
 
 from corral.controller import node_changes
 from corral.controller.cluster_state import ClusterState, Stored
@@ -17,9 +18,10 @@ from corral.controller.http.route_table import Mutate, Read, Route
 from corral.controller.http.setting import Leading
 from corral.controller.modules_on_nodes.states import forget_node
 from corral.controller.mutations import Mutation
-from corral.controller.node_changes import NodeChange
-from corral.controller.sessions.live import StrayRun
+from corral.controller.node_changes import LabelWishes, NodeChange
+from corral.controller.sessions.live import LiveNode, StrayRun
 from corral.domain.instance_records import live as is_live
+from corral.domain.node_claims import MOST_CPUS, MOST_MEMORY_MB, NodeClaims, NodeSettings, in_force
 from corral.domain.node_states import Admission, NodeState
 from corral.domain.permissions import Permission
 from corral.domain.records import NodeRecord
@@ -56,10 +58,36 @@ class NodeShape(msgspec.Struct, frozen=True, kw_only=True):
     machine_id: str
     enrolled_at: dt.datetime
     log_level: str
+    claims: NodeClaims
+    """What the node says of itself; `labels`, `memory_mb`, `cpus` and `runtimes` above are what counts."""
+    settings: NodeSettings
+    """What operators decided about it."""
     stray_count: int
     strays: list[StrayRun]
     """The first of the runs that it has and nothing proves to be this cluster's; they are left alone."""
     revision: int
+
+
+Label = Annotated[str, msgspec.Meta(max_length=255)]
+
+
+class NodePatch(Body, frozen=True, kw_only=True):
+    """What an operator decides about a node; what is not named stays as it is. It counts before what the node says of
+    itself."""
+
+    labels: dict[str, Label | None] = msgspec.field(default_factory=dict)
+    """By key: the value; null: the node has no such label, whatever it claims."""
+    as_claimed: Annotated[tuple[str, ...], msgspec.Meta(max_length=64)] = ()
+    """Keys of labels that are up to the node again."""
+    memory_mb: Annotated[int, msgspec.Meta(ge=1, le=MOST_MEMORY_MB)] | UnsetType | None = UNSET
+    """At most so much counts; null: as claimed."""
+    cpus: Annotated[int, msgspec.Meta(ge=1, le=MOST_CPUS)] | UnsetType | None = UNSET
+    runtimes: (
+        Annotated[tuple[Annotated[str, msgspec.Meta(max_length=63)], ...], msgspec.Meta(max_length=16)]
+        | UnsetType
+        | None
+    ) = UNSET
+    """Only these count; null: all that are claimed."""
 
 
 class NodeQuery(PageQuery, frozen=True, kw_only=True):
@@ -84,7 +112,7 @@ def node_shape(leading: Leading, stored: Stored[NodeRecord]) -> NodeShape:
         admission_reason=record.admission_reason,
         labels=record.labels,
         address=record.address,
-        memory_mb=(live.memory_mb if live else 0) or record.memory_mb,
+        memory_mb=in_force(_as_of_now(record, live), record.settings).memory_mb,
         used_memory_mb=live.used_memory_mb if live else 0,
         cpus=record.cpus,
         cpu_usage=live.cpu_usage if live else 0.0,
@@ -99,10 +127,17 @@ def node_shape(leading: Leading, stored: Stored[NodeRecord]) -> NodeShape:
         machine_id=record.machine_id,
         enrolled_at=record.enrolled_at,
         log_level=record.log_level,
+        claims=record.claimed,
+        settings=record.settings,
         stray_count=live.stray_count if live else 0,
         strays=list(live.strays) if live else [],
         revision=stored.revision,
     )
+
+
+def _as_of_now(record: NodeRecord, live: LiveNode | None) -> NodeClaims:
+    memory_mb = live.memory_mb if live else 0
+    return msgspec.structs.replace(record.claimed, memory_mb=memory_mb or record.claimed.memory_mb)
 
 
 def _labels(filters: tuple[str, ...]) -> list[tuple[str, str]]:
@@ -181,6 +216,31 @@ def uncordon_node(leading: Leading, call: Call[Reason, NoQuery]) -> Mutation:
     return _changing(leading, call, "nodes.uncordon", lambda node: node_changes.uncordon(node, reason=reason))
 
 
+def patch_node(leading: Leading, call: Call[NodePatch, NoQuery]) -> Mutation:
+    asked, stored = call.body, leading.state.nodes.require(call.path["id"])
+    settings = node_changes.relabelled(
+        stored.record.settings, LabelWishes(values=asked.labels, as_claimed=asked.as_claimed)
+    )
+    limits = {
+        name: value or default
+        for name, value, default in (
+            ("memory_mb", asked.memory_mb, 0),
+            ("cpus", asked.cpus, 0),
+            ("runtimes", asked.runtimes, ()),
+        )
+        if value is not UNSET
+    }
+    changed = node_changes.configure(stored, msgspec.structs.replace(settings, **limits))
+    return Mutation(
+        action="nodes.configure",
+        subject=stored.record.id,
+        steps=changed.steps,
+        body=node_shape(leading, Stored(stored.revision, changed.record)),
+        before=msgspec.to_builtins(stored.record.settings),
+        after=msgspec.to_builtins(changed.record.settings),
+    )
+
+
 def revoke_node(leading: Leading, call: Call[Reason, NoQuery]) -> Mutation:
     reason, now = call.body.reason, call.now
     forgotten = forget_node(leading.state, call.path["id"])
@@ -238,6 +298,16 @@ ROUTES: Final[tuple[Route, ...]] = (
         summary="Show a node",
         response=NodeShape,
         handler=get_node,
+    ),
+    Mutate(
+        method="PATCH",
+        path="/api/v1/nodes/{id}",
+        permission=Permission.NODES_MANAGE,
+        summary="Set labels and limits of a node, which count before what it says of itself",
+        body=NodePatch,
+        response=NodeShape,
+        handler=patch_node,
+        revises=the_node,
     ),
     _operation("cordon", "No new instances on a node", cordon_node),
     _operation("uncordon", "New instances on a node again", uncordon_node),

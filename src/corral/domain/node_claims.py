@@ -1,0 +1,70 @@
+"""What a node says of itself, and what operators decide about it: where both speak, the operator's word counts.
+
+Labels, memory, CPUs and runtimes in a handshake are claims. Whoever holds a node's certificate may claim anything, so
+what must not be claimed has label keys that begin with `trusted.`: only operators set those.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+import msgspec
+
+TRUSTED: Final = "trusted."
+MOST_MEMORY_MB: Final = 2**30
+MOST_CPUS: Final = 2**16
+
+
+class NodeClaims(msgspec.Struct, frozen=True, kw_only=True):
+    """Of one handshake."""
+
+    labels: dict[str, str] = {}
+    memory_mb: int = 0
+    cpus: int = 0
+    runtimes: tuple[str, ...] = ()
+
+
+class NodeSettings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Of operators; everything empty: the node's claims count."""
+
+    labels: dict[str, str] = {}
+    withheld: tuple[str, ...] = ()
+    """Keys of labels that the node does not have, whatever it claims."""
+    memory_mb: int = 0
+    """At most so much counts; 0: as claimed."""
+    cpus: int = 0
+    runtimes: tuple[str, ...] = ()
+    """Only these count; empty: all that are claimed."""
+
+
+def checked_claims(
+    labels: Mapping[str, str], *, memory_mb: int, cpus: int, runtimes: tuple[str, ...]
+) -> tuple[NodeClaims, tuple[str, ...]]:
+    """The claims as far as a node may make them, and the keys of those labels that it may not."""
+    refused = tuple(sorted(key for key in labels if key.startswith(TRUSTED)))
+    claims = NodeClaims(
+        labels={key: value for key, value in labels.items() if key not in refused},
+        memory_mb=min(max(0, memory_mb), MOST_MEMORY_MB),
+        cpus=min(max(0, cpus), MOST_CPUS),
+        runtimes=runtimes,
+    )
+    return claims, refused
+
+
+def in_force(claims: NodeClaims, settings: NodeSettings) -> NodeClaims:
+    """What counts of both."""
+    claimed = {key: value for key, value in claims.labels.items() if key not in settings.withheld}
+    allowed = settings.runtimes or claims.runtimes
+    return NodeClaims(
+        labels={**claimed, **settings.labels},
+        memory_mb=min(claims.memory_mb, settings.memory_mb) if settings.memory_mb else claims.memory_mb,
+        cpus=min(claims.cpus, settings.cpus) if settings.cpus else claims.cpus,
+        runtimes=tuple(name for name in claims.runtimes if name in allowed),
+    )
+
+
+def differences(old: NodeClaims, new: NodeClaims) -> dict[str, Any]:
+    """By field, what was claimed before and is claimed now; empty when that is the same."""
+    before, after = msgspec.to_builtins(old), msgspec.to_builtins(new)
+    return {field: [before[field], after[field]] for field in after if before[field] != after[field]}

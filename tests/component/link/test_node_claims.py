@@ -1,0 +1,121 @@
+"""What a node says of itself are claims; what an operator says counts before them."""
+
+from __future__ import annotations
+
+import pytest
+
+from corral.cli.failure import Refused
+from corral.testing.scripted_peers import ScriptedDaemon, enrolled_identity
+
+NODE = "/api/v1/nodes/raw"
+CLAIMED = {
+    "labels": {"team": "a", "zone": "eu"},
+    "total_memory_mb": 1 << 40,
+    "available_cpus": 64,
+    "runtimes": ["process", "tmux"],
+}
+
+
+@pytest.fixture
+async def controller(cluster):
+    return await cluster.controller()
+
+
+@pytest.fixture
+async def identity(controller, scratch):
+    return await enrolled_identity(scratch / "raw", token=await controller.join_token("raw"), node_id="raw")
+
+
+async def events(controller, type: str) -> list[dict]:
+    return [each["data"] for each in (await controller.call("GET", f"/api/v1/events?types={type}"))["items"]]
+
+
+async def test_a_node_without_settings_has_what_it_claims(controller, identity):
+    async with ScriptedDaemon(identity, controller.grpc_address) as daemon:
+        await daemon.greet(**{**CLAIMED, "total_memory_mb": 4096})
+        node = await controller.call("GET", NODE)
+    assert (node["labels"], node["memory_mb"], node["cpus"]) == ({"team": "a", "zone": "eu"}, 4096, 64)
+    assert node["runtimes"] == ["process", "tmux"]
+    assert node["settings"] == {}
+    assert await events(controller, "NODE_CLAIMS_CHANGED") == []
+
+
+async def test_what_an_operator_set_counts_before_every_claim_and_over_sessions(controller, identity):
+    limits = {"memory_mb": 2048, "cpus": 2, "runtimes": ["process"]}
+    await controller.call(
+        "PATCH", NODE, {"labels": {"team": "b", "zone": None, "trusted.eu": "yes"}, **limits}
+    )
+    for _ in range(2):
+        async with ScriptedDaemon(identity, controller.grpc_address) as daemon:
+            await daemon.greet(**CLAIMED)
+            node = await controller.call("GET", NODE)
+        assert node["labels"] == {"team": "b", "trusted.eu": "yes"}
+        assert (node["memory_mb"], node["cpus"], node["runtimes"]) == (2048, 2, ["process"])
+        assert node["claims"]["labels"] == CLAIMED["labels"]
+    assert (await events(controller, "NODE_CONFIGURED"))[0]["labels"] == {"team": "b", "trusted.eu": "yes"}
+
+
+async def test_settings_that_are_taken_back_leave_it_to_the_node_again(controller, identity):
+    async with ScriptedDaemon(identity, controller.grpc_address) as daemon:
+        await daemon.greet(**{**CLAIMED, "total_memory_mb": 4096})
+        await controller.call("PATCH", NODE, {"labels": {"team": "b", "zone": None}, "memory_mb": 1024})
+        node = await controller.call("PATCH", NODE, {"as_claimed": ["zone"], "memory_mb": None})
+        assert (node["labels"], node["memory_mb"]) == ({"team": "b", "zone": "eu"}, 4096)
+        node = await controller.call("PATCH", NODE, {"as_claimed": ["team"]})
+        assert (node["labels"], node["settings"]) == (CLAIMED["labels"], {})
+
+
+async def test_a_claim_of_a_trusted_label_is_dropped_and_told(controller, identity):
+    async with ScriptedDaemon(identity, controller.grpc_address) as daemon:
+        await daemon.greet(labels={"zone": "eu", "trusted.team": "a"})
+        report = (await daemon.read_until("error_report")).error_report
+        node = await controller.call("GET", NODE)
+    assert (report.error_code, report.context) == ("INVALID_FIELD", "handshake")
+    assert "trusted.team" in report.error_message
+    assert node["labels"] == node["claims"]["labels"] == {"zone": "eu"}
+
+
+async def test_a_group_that_asks_for_a_trusted_label_runs_only_where_an_operator_set_it(controller, identity):
+    group = {"name": "game", "command": ["serve"], "node_labels": {"trusted.team": "a"}}
+    await controller.call("POST", "/api/v1/groups", group)
+    async with ScriptedDaemon(identity, controller.grpc_address) as daemon:
+        await daemon.greet(**{**CLAIMED, "labels": {"trusted.team": "a"}})
+        with pytest.raises(Refused) as refused:
+            await controller.call("POST", "/api/v1/instances", {"group": "game"})
+        assert refused.value.code == "NO_CAPACITY"
+        await controller.call("PATCH", NODE, {"labels": {"trusted.team": "a"}})
+        await controller.call("POST", "/api/v1/instances", {"group": "game"})
+        assert (await daemon.read_until("start_instance")).start_instance.group == "game"
+
+
+async def test_a_changed_claim_is_an_event(controller, identity):
+    for claimed in (CLAIMED, {**CLAIMED, "labels": {"team": "b"}, "available_cpus": 8}):
+        async with ScriptedDaemon(identity, controller.grpc_address) as daemon:
+            await daemon.greet(**claimed)
+    (changed,) = await events(controller, "NODE_CLAIMS_CHANGED")
+    assert changed == {"labels": [{"team": "a", "zone": "eu"}, {"team": "b"}], "cpus": [64, 8]}
+
+
+async def test_labels_of_a_join_token_are_an_operators(controller, scratch):
+    token = await controller.join_token("raw", labels={"trusted.team": "a", "zone": "us"})
+    identity = await enrolled_identity(scratch / "raw", token=token, node_id="raw")
+    async with ScriptedDaemon(identity, controller.grpc_address) as daemon:
+        await daemon.greet(**CLAIMED)
+        node = await controller.call("GET", NODE)
+    assert node["labels"] == {"team": "a", "zone": "us", "trusted.team": "a"}
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {"labels": {"no space": "x"}},
+        {"labels": {"a": "x" * 256}},
+        {"memory_mb": 0},
+        {"cpus": -1},
+        {"as_claimed": [""]},
+    ],
+)
+async def test_settings_that_cannot_be_are_refused(controller, identity, body):
+    with pytest.raises(Refused) as refused:
+        await controller.call("PATCH", NODE, body)
+    assert refused.value.code == "INVALID_FIELD"
