@@ -3,11 +3,17 @@ as deep as the stack it is called from leaves room for."""
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Mapping
-from typing import Final
+from typing import Any, Final
 
 MAX_DEPTH: Final = 32
 """Maps and lists inside each other, for every free value that comes from outside."""
+
+_STRINGS: Final = re.compile(rb'"(?:[^"\\]++|\\.)*+"', re.DOTALL)
+_ALIKE: Final = bytes.maketrans(b"{}", b"[]")
+_REST: Final = bytes(set(range(256)) - set(b"{}[]"))
 
 
 def deeper_than(value: object, levels: int) -> bool:
@@ -26,3 +32,29 @@ def _children(value: object) -> list[object]:
     if isinstance(value, Mapping):
         return list(value.values())
     return list(value) if isinstance(value, list | tuple) else []
+
+
+def json_deeper_than(raw: bytes, levels: int) -> bool:
+    """The same of a whole JSON text, which was found to be one: without building anything of it."""
+    if raw.count(b"{") + raw.count(b"[") <= levels:
+        return False
+    left = _STRINGS.sub(b"", raw).translate(_ALIKE, _REST)
+    for _ in range(levels):
+        if not left:
+            return False
+        left = left.replace(b"[]", b"")
+    return bool(left)
+
+
+def repeated_key(raw: bytes) -> str | None:
+    """A key that stands twice in one object of a JSON text, which was found to be one and not to be deep. Readers do
+    not agree which of the two counts."""
+    found: list[str] = []
+
+    def unique(pairs: list[tuple[str, Any]]) -> None:
+        if len({name for name, _ in pairs}) != len(pairs):
+            names = [name for name, _ in pairs]
+            found.append(next(name for name in names if names.count(name) > 1))
+
+    json.loads(raw, object_pairs_hook=unique, parse_int=str, parse_float=str)
+    return found[0] if found else None

@@ -89,6 +89,50 @@ async def test_a_body_that_is_no_object_is_refused(client: httpx.AsyncClient) ->
     await refused(await post(client, b"[" * 100_000), 400, "INVALID_FIELD")
 
 
+@pytest.mark.parametrize("opening", ['{"env":', "["], ids=["objects", "lists"])
+@pytest.mark.parametrize("depth", [65, 970, 974, 10_000])
+async def test_a_body_that_is_nested_deeply_is_refused(
+    rig: Rig, client: httpx.AsyncClient, depth: int, opening: str
+) -> None:
+    await rig.group()
+    closing = "}" if opening.startswith("{") else "]"
+    value = f'{{"patches": [{{"file": "a", "path": "b", "value": {opening * depth}1{closing * depth}}}]}}'
+    answer = await client.patch(
+        "/api/v1/groups/lobby", content=value, headers={"Content-Type": "application/json"}
+    )
+    error = await refused(answer, 400, "INVALID_JSON")
+    assert "nested deeper than 64 levels" in error["message"]
+
+
+@pytest.mark.parametrize(
+    ("body", "name"),
+    [
+        (b'{"name": "t", "role": "VIEWER", "role": "ADMIN"}', "role"),
+        (b'{"name": "t", "role": "VIEWER", "n\\u0061me": "u"}', "name"),
+    ],
+)
+async def test_a_key_that_stands_twice_is_refused(client: httpx.AsyncClient, body: bytes, name: str) -> None:
+    error = await refused(await post(client, body), 400, "INVALID_JSON")
+    assert f"'{name}' stands twice" in error["message"]
+
+
+@pytest.mark.parametrize("letter", ["\u202e", "\u2066", "\u0085", "\u200b", "\u2028", "\x7f"])
+async def test_a_name_that_could_look_like_another_is_refused(client: httpx.AsyncClient, letter: str) -> None:
+    error = await refused(
+        await client.post(TOKENS, json={"name": f"a{letter}b", "role": "VIEWER"}), 400, "INVALID_FIELD"
+    )
+    assert error["field"] == "name"
+    assert (await client.post(TOKENS, json={"name": "Zoë 日本 👩‍🚀", "role": "VIEWER"})).status_code == 201
+
+
+async def test_a_merge_patch_may_say_that_it_is_one(rig: Rig, client: httpx.AsyncClient) -> None:
+    await rig.group()
+    header = {"Content-Type": "application/merge-patch+json"}
+    answer = await client.patch("/api/v1/groups/lobby", content=b'{"max": 3}', headers=header)
+    assert (answer.status_code, answer.json()["max"]) == (200, 3)
+    await refused(await post(client, b"{}", **header), 415, "UNSUPPORTED_MEDIA_TYPE")
+
+
 @pytest.mark.parametrize(
     "content_type",
     ["text/plain", "application/x-www-form-urlencoded", "application/json; charset=latin-1", ""],

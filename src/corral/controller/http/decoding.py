@@ -12,9 +12,13 @@ from typing import Any, Final, TypeVar
 import msgspec
 from msgspec import inspect
 
+from corral.domain.nesting import MAX_DEPTH, json_deeper_than, repeated_key
 from corral.errors import Code, Rejected, nearest, unknown_choice
 
 T = TypeVar("T")
+
+BODY_DEPTH: Final = 2 * MAX_DEPTH
+"""Objects and lists inside each other in a body: free values have half of it, and are checked where they go."""
 
 _MAX_PARAMETERS: Final = 100
 _NO_FIELDS: Final = b"{}"
@@ -44,7 +48,7 @@ class BodyDecoder:
 
     def decode(self, raw: bytes) -> Any:
         try:
-            return self._decoder.decode(raw)
+            decoded = self._decoder.decode(raw)
         except msgspec.ValidationError as error:
             raise _invalid(str(error), self._type, where="body") from None
         except UnicodeDecodeError as error:
@@ -54,7 +58,20 @@ class BodyDecoder:
         except msgspec.DecodeError as error:
             raise Rejected(Code.INVALID_JSON, f"the body is not JSON: {_position(str(error), raw)}") from None
         except RecursionError:
-            raise Rejected(Code.INVALID_JSON, "the body is nested too deeply") from None
+            raise _too_deep() from None
+        if json_deeper_than(raw, BODY_DEPTH):
+            raise _too_deep()
+        if (name := repeated_key(raw)) is not None:
+            raise Rejected(
+                Code.INVALID_JSON,
+                f"the key '{name[:80]}' stands twice in one object of the body",
+                hint="leave one of them out",
+            )
+        return decoded
+
+
+def _too_deep() -> Rejected:
+    return Rejected(Code.INVALID_JSON, f"the body is nested deeper than {BODY_DEPTH} levels")
 
 
 class QueryDecoder:

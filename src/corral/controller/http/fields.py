@@ -9,7 +9,10 @@ import msgspec
 NAME_MAX = 64
 TEXT_MAX = 500
 
-_PRINTABLE = r"[^\x00-\x1f\x7f]"
+_PRINTABLE = (
+    r"[^\x00-\x1f\x7f-\x9f\u061c\u200b\u200e\u200f\u2028\u2029\u202a-\u202e\u2060\u2066-\u2069\ufeff]"
+)
+"""Neither control characters nor what turns, breaks or hides the text around it: one name must not look like another."""
 
 Name = Annotated[
     str,

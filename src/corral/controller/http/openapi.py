@@ -10,6 +10,7 @@ import msgspec
 from corral.controller.http.answers import Answer, ErrorShape, encode
 from corral.controller.http.call import NoQuery
 from corral.controller.http.form_spooling import FILE, RAW_TYPES
+from corral.controller.http.request import PATCH_TYPE
 from corral.controller.http.route_table import (
     PUBLIC,
     WORKLOAD,
@@ -126,10 +127,9 @@ def _operation(route: Route, by_type: dict[int, Any], components: dict[str, Any]
         optional = isinstance(route.body, type) and not any(
             field.required for field in msgspec.structs.fields(route.body)
         )
-        operation["requestBody"] = {
-            "required": not optional,
-            "content": {_JSON: {"schema": by_type[id(route.body)]}},
-        }
+        media = (_JSON, PATCH_TYPE) if route.method == "PATCH" else (_JSON,)
+        content = {each: {"schema": by_type[id(route.body)]} for each in media}
+        operation["requestBody"] = {"required": not optional, "content": content}
     return operation
 
 

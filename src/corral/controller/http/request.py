@@ -19,7 +19,9 @@ AsgiApp = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 _BODY_SECONDS: Final = 30.0
 _REQUEST_ID: Final = re.compile(rb"[!-~]{1,128}")
-_JSON_TYPES: Final = frozenset({"application/json"})
+JSON_TYPE: Final = "application/json"
+PATCH_TYPE: Final = "application/merge-patch+json"
+"""RFC 7396, which every PATCH here is."""
 _CHARSETS: Final = frozenset({"", "utf-8", "utf8"})
 
 
@@ -176,7 +178,8 @@ class Request:
             name.strip().lower(): value.strip().strip('"').lower()
             for name, _, value in (part.partition("=") for part in rest.split(";"))
         }
-        if kind.strip().lower() in _JSON_TYPES and parameters.get("charset", "") in _CHARSETS:
+        known = (JSON_TYPE, PATCH_TYPE) if self.method == "PATCH" else (JSON_TYPE,)
+        if kind.strip().lower() in known and parameters.get("charset", "") in _CHARSETS:
             return
         raise Rejected(
             Code.UNSUPPORTED_MEDIA_TYPE,
