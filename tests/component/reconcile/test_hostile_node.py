@@ -529,3 +529,21 @@ async def test_a_restored_store_adopts_what_it_ordered_and_forgot(site):
     assert (record.adopted, record.incarnation, record.plan_hash) == (True, run.incarnation, run.plan_hash)
     assert site.fleet.term.instances.numbers.take() > run.incarnation, "its number is not given out again"
     assert node.stops == []
+
+
+@pytest.mark.trap("T65")
+async def test_a_stray_that_comes_again_with_each_handshake_is_decided_once(site):
+    """A run that was given up, which its node never ends."""
+    run = wire.RunningInstance.FromString(site.rogue.runs["mine-1"].SerializeToString())
+    await site.fleet.controller.call("POST", "/api/v1/instances/mine-1/kill", {})
+    await eventually(lambda: site.fleet.record("mine-1").state == "STOPPED")
+    site.rogue.deaf = True
+    for _ in range(3):
+        await site.rogue.drop()
+        stops = len(site.rogue.stops)
+        await site.rogue.connect(running_instances=[run])
+        await eventually(lambda stops=stops: len(site.rogue.stops) > stops)
+    journal = instance_decisions("mine-1")
+    entries = await site.fleet.controller.app._store.entries(journal.name, limit=100)
+    reasons = [journal.decode(entry.body).reason for entry in entries]
+    assert len([reason for reason in reasons if reason.startswith("the copy")]) == 1, reasons

@@ -15,7 +15,7 @@ from corral.controller.instances.answers import end_missing
 from corral.controller.instances.reports import Standing, Stray, announce, fold_report, standing
 from corral.controller.instances.starts import release, reserve
 from corral.controller.instances.tickets import StartTickets, Ticket
-from corral.controller.instances.wire_values import leased_ports, report_of
+from corral.controller.instances.wire_values import RunReport, leased_ports, report_of
 from corral.controller.instances.workspace import Workspace
 from corral.domain.decisions import DecisionKind
 from corral.domain.events import EventType
@@ -67,16 +67,14 @@ class Opening:
         self._node = node
         self._tickets = tickets
         self._bar = bar
-        self.highest = 0
-        """Of the incarnations that were adopted."""
 
     def fold(self, ws: Workspace, runs: Sequence[RunningInstance]) -> list[Stray]:
         """Take in what is listed of one instance."""
         alive = [(run, report) for run in runs if (report := report_of(run, ws.now)) and live(report.state)]
         if not alive:
             return []
-        newest = alive[0][0]
-        found = self._take(ws, newest)
+        newest, report = alive[0]
+        found = self._take(ws, newest, report)
         strays = [found] if found else []
         for run, _ in alive[1:]:
             known = self._proven(run) is not None or _named(ws, self._node, run)
@@ -84,12 +82,11 @@ class Opening:
             strays.append(_stray(run, reason, ours=known, stop=known))
         return strays
 
-    def _take(self, ws: Workspace, run: RunningInstance) -> Stray | None:
+    def _take(self, ws: Workspace, run: RunningInstance, report: RunReport) -> Stray | None:
         record = ws.instance(run.instance_id)
-        report = report_of(run, ws.now)
         where = standing(record, self._node, run.incarnation)
-        if report is None or where is Standing.KNOWN:
-            return fold_report(ws, self._node, report) if report else None
+        if where is Standing.KNOWN:
+            return fold_report(ws, self._node, report)
         ticket = self._proven(run)
         if record is not None and where is Standing.SUPERSEDED:
             reason = f"it was superseded by run {record.incarnation} on '{record.node}'"
@@ -102,8 +99,7 @@ class Opening:
             return _stray(run, reason, ours=True, stop=True)
         if record is not None:
             release(ws, record)
-        self.highest = max(self.highest, run.incarnation)
-        _adopt(ws, self._node, run, ticket)
+        _adopt(ws, self._node, run, report, ticket)
         return None
 
     def adoptable(self, runs: Sequence[RunningInstance]) -> int:
@@ -128,10 +124,8 @@ def _stray(run: RunningInstance, reason: str, *, ours: bool, stop: bool) -> Stra
     )
 
 
-def _adopt(ws: Workspace, node: NodeId, run: RunningInstance, ticket: Ticket) -> None:
+def _adopt(ws: Workspace, node: NodeId, run: RunningInstance, report: RunReport, ticket: Ticket) -> None:
     """A run of ours that the store does not know: it goes on, under a record made from its node's."""
-    report = report_of(run, ws.now)
-    assert report is not None, "only what is alive is adopted"
     known = ws.group(run.group) is not None
     reason = f"node '{node}' runs it and there was no record" + ("" if known else "; its group is unknown")
     decision = ws.decide(

@@ -32,6 +32,7 @@ T = TypeVar("T")
 PORTION: Final = 500
 """So many instances of a handshake are taken in by one commit."""
 _LONGEST_REASON: Final = 1000
+_MOST_DECIDED: Final = 10_000
 _log = structlog.get_logger("corral.controller.reports")
 
 
@@ -60,6 +61,8 @@ class InstanceReports:
         self._vitals = vitals
         self._refused = refused
         self._on_judged = on_judged
+        self._decided: set[tuple[NodeId, str, int]] = set()
+        """Strays whose end was decided in this term: they come again with each handshake until they are gone."""
         self._bars = {NodeId(stored.record.node): stored.record.serial for stored in state.node_ledgers}
         """Of each node that has not opened a session in this term: the serial that the store had for it when
         the term began. Starts may be placed there before it is heard, and must not make a run look old that
@@ -81,7 +84,7 @@ class InstanceReports:
             left_alone = [stray for stray in strays if not stray.stop]
             count += len(left_alone)
             unproven += left_alone[: STRAYS_SHOWN - len(unproven)]
-            yield _reported(ws, node_id, [stray for stray in strays if stray.stop])
+            yield self._reported(ws, node_id, [stray for stray in strays if stray.stop])
             await asyncio.sleep(0)  # there may have been nothing to commit
         self._dispatcher.show_strays(node_id, unproven, count=count)
         if count:
@@ -111,7 +114,7 @@ class InstanceReports:
                 refused[kind] += 1
             stray = _guarded(ws, node_id, self._fold, ws, node_id, message)
             strays += [stray] if stray else []
-        return _reported(ws, node_id, strays, refused)
+        return self._reported(ws, node_id, strays, refused)
 
     def _fold(self, ws: Workspace, node_id: NodeId, message: DaemonMessage) -> Stray | None:
         match message.WhichOneof("payload"):
@@ -150,9 +153,31 @@ class InstanceReports:
             )
         )
 
+    def _reported(
+        self,
+        ws: Workspace,
+        node_id: NodeId,
+        strays: Sequence[Stray],
+        refused: collections.Counter[str] | None = None,
+    ) -> Reported:
+        """With a decision for each stray that was ours, once a term: nothing of ours is ended that was not decided.
+        What a node merely claims writes nothing into the journals of others."""
+        for stray in strays:
+            if stray.ours and (node_id, stray.id, stray.incarnation) not in self._decided:
+                ws.decide(
+                    DecisionKind.STOP,
+                    group=stray.group if ws.group(stray.group) else "",
+                    instance=stray.id,
+                    reason=f"the copy on node '{node_id}' is stopped: {stray.reason}",
+                    inputs={"node": node_id, "incarnation": stray.incarnation},
+                )
+        return Reported(steps=ws.steps(), strays=tuple(strays), refused=dict(refused or {}))
+
     def stored(self, node_id: NodeId, reported: Reported) -> None:
         for stray in reported.strays:
             self._dispatcher.stop_stray(node_id, stray)
+            if stray.ours and len(self._decided) < _MOST_DECIDED:
+                self._decided.add((node_id, stray.id, stray.incarnation))
         for kind, number in reported.refused.items():
             self._refused.count(node_id, kind, number=number)
 
@@ -219,20 +244,3 @@ def _guarded(ws: Workspace, node_id: NodeId, fold: Callable[..., T], *args: Any)
         _log.exception("report.not_understood", node=node_id)
         ws.back_to(mark)
         return None
-
-
-def _reported(
-    ws: Workspace, node_id: NodeId, strays: Sequence[Stray], refused: collections.Counter[str] | None = None
-) -> Reported:
-    """With a decision for each stray that was ours: nothing of ours is ended that was not decided. What a node
-    merely claims writes nothing into the journals of others."""
-    for stray in strays:
-        if stray.ours:
-            ws.decide(
-                DecisionKind.STOP,
-                group=stray.group if ws.group(stray.group) else "",
-                instance=stray.id,
-                reason=f"the copy on node '{node_id}' is stopped: {stray.reason}",
-                inputs={"node": node_id, "incarnation": stray.incarnation},
-            )
-    return Reported(steps=ws.steps(), strays=tuple(strays), refused=dict(refused or {}))
