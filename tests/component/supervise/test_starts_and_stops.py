@@ -325,16 +325,22 @@ async def test_isolated_instances_have_users_of_their_own_that_stay_the_same(scr
     await node.open()
     try:
         for id in ("one", "two"):
-            ack = await node.start(id, TELLING_ITS_USER, isolate="uid")
+            ack = await node.start(id, TELLING_ITS_USER, isolate="uid", static_instance=id == "two")
             assert ack.accepted, ack.error_message
             await node.says(id, "uid")
         users = {id: node.console(id) for id in ("one", "two")}
         assert users == {"one": "uid 210000\n", "two": "uid 210001\n"}
-        assert (node.data / "running" / "two").stat().st_uid == 210_001
-        await node.stop("two", force=True)
-        await node.settled("two")
+        assert (node.data / "static" / "two").stat().st_uid == 210_001
+        for id in ("one", "two"):
+            await node.stop(id, force=True)
+            await node.settled(id)
+        await node.supervision.housekeeping.tidy()
         await node.reopen()
-        await node.start("two", TELLING_ITS_USER, isolate="uid", incarnation=FIRST + 1024)
+        await node.start(
+            "two", TELLING_ITS_USER, isolate="uid", incarnation=FIRST + 1024, static_instance=True
+        )
         await node.says("two", users["two"])
+        await node.start("one", TELLING_ITS_USER, isolate="uid", incarnation=FIRST + 1024)
+        await node.says("one", "uid 210002")  # nothing of it was left: it is as good as another instance
     finally:
         await node.clear()

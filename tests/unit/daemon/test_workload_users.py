@@ -181,7 +181,7 @@ def uid(data: pathlib.Path, id: str) -> int:
 
 
 def forget(data: pathlib.Path, id: str) -> None:
-    IsolatedUids(1_900_000_000, 1_900_000_002, data=data).forget(id)
+    IsolatedUids(1_900_000_000, 1_900_000_002, data=data).release(lambda known: known == id)
 
 
 def _member_of_another_group() -> tuple[str, int]:

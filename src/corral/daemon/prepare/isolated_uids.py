@@ -1,6 +1,6 @@
 """The user ids of `isolate: uid`: a range of the node from which each instance gets one of its own.
 
-An instance keeps its uid until nothing of it is left. A freed uid goes to the end of the queue: it is given
+An instance keeps its uid as long as it runs or its directory is there. A freed uid goes to the end of the queue: it is given
 to another instance only after the whole range was used once, also across restarts, for what the last owner
 left in /tmp, /dev/shm or the kernel's IPC would belong to the next one. Ids that belong to somebody else
 (/etc/subuid and /etc/subgid, accounts and groups of the host, ids that this user namespace does not have)
@@ -12,7 +12,7 @@ from __future__ import annotations
 import grp
 import pathlib
 import pwd
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Final, NamedTuple
 
 import msgspec
@@ -75,10 +75,10 @@ class IsolatedUids:
             self._store({**self._uids, instance_id: uid}, newest=uid)
         return uid
 
-    def forget(self, instance_id: str) -> None:
-        """Nothing of this instance is left here."""
-        if instance_id in self._uids:
-            left = {id: uid for id, uid in self._uids.items() if id != instance_id}
+    def release(self, is_gone: Callable[[str], bool]) -> None:
+        """The uids of instances of which nothing is left here."""
+        left = {id: uid for id, uid in self._uids.items() if not is_gone(id)}
+        if len(left) < len(self._uids):
             self._store(left, newest=self._newest)
 
     def _next(self) -> int:

@@ -12,6 +12,7 @@ import os
 import pathlib
 import pwd
 import threading
+from collections.abc import Callable
 from typing import Final
 
 import msgspec
@@ -185,10 +186,11 @@ class WorkloadUsers:
             )
         return msgspec.structs.replace(own, run_as="")
 
-    def forget(self, instance_id: str) -> None:
-        """Nothing of this instance is left here: its uid may go to another."""
+    def release(self, is_gone: Callable[[str], bool]) -> None:
+        """The uids of instances that have ended and left nothing here may go to others. `is_gone` is asked while
+        nobody can get a user: a start that begins meanwhile has its instance known already, or gets a new uid."""
         with self._choosing:
-            self._isolated.forget(instance_id)
+            self._isolated.release(is_gone)
 
 
 def _is_number(text: str) -> bool:

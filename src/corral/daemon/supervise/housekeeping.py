@@ -66,6 +66,7 @@ class Housekeeping:
     async def tidy(self) -> None:
         self.put_away_directories()
         await self._remove_old_runs()
+        await asyncio.to_thread(self._services.release_uids, self._is_gone)
         await self._services.directories.empty_bin()
         await self._end_orphans()
 
@@ -94,8 +95,12 @@ class Housekeeping:
         self._supervisor.forget(gone.instance_id)
         if not last.order.static:
             self._services.directories.discard(gone.instance_id, gone.incarnation)
-        if not self._services.directories.present(gone.instance_id):
-            await asyncio.to_thread(self._services.forget_uid, gone.instance_id)
+
+    def _is_gone(self, instance_id: str) -> bool:
+        """Nothing runs under this id, and it has no directory. Any thread may ask."""
+        return not self._supervisor.is_active(instance_id) and not self._services.directories.present(
+            instance_id
+        )
 
     async def _end_orphans(self) -> None:
         """Control groups of runs without a directory: somebody deleted it, or another node's disk was put

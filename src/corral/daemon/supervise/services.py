@@ -77,7 +77,8 @@ class Services(msgspec.Struct, frozen=True, kw_only=True):
     boot_id: str
     send: Callable[[DaemonMessage], bool] = lambda _: False
     """To the controller that is there now; what nobody needs to hear later."""
-    forget_uid: Callable[[str], None] = lambda _: None
+    release_uids: Callable[[Callable[[str], bool]], None] = lambda _: None
+    """Of the instances of which nothing is left, as the argument says of each id. Blocks."""
     hooks: InstanceHooks | None = None
     """None: no daemon runs, and no module either."""
 

@@ -115,7 +115,7 @@ class Supervision:
             growth=self._growth,
             boot_id=host.boot_id(),
             send=send,
-            forget_uid=self._preparation.users.forget,
+            release_uids=self._preparation.users.release,
             hooks=hooks,
         )
         self.supervisor = Supervisor(self.services)

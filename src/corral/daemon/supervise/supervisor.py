@@ -65,6 +65,13 @@ class Supervisor:
     def instances(self) -> list[Instance]:
         return list(self._instances.values())
 
+    def is_active(self, instance_id: str) -> bool:
+        """Whether something runs under this id, or is about to."""
+        found = self._instances.get(instance_id)
+        return (found is not None and found.active) or any(
+            stray.active and stray.id == instance_id for stray in list(self._strays)
+        )
+
     def live_count(self) -> int:
         return sum(live(run.state) for run in self.runs())
 
