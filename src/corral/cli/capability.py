@@ -6,6 +6,7 @@ from typing import Final
 
 import click
 
+from corral.cli.module_standing import named
 from corral.cli.noun import Noun
 from corral.cli.output import Column, show_list
 from corral.cli.session import Session, api_command
@@ -26,6 +27,7 @@ UNRESOLVED_COLUMNS: Final = (
     Column("NEEDS", "id"),
     Column("RANGE", "version_range"),
     Column("OPTIONAL", "optional"),
+    Column("NODES", lambda found: named(found.get("nodes") or ()) or "-"),
     Column("REASON", "reason"),
 )
 

@@ -27,6 +27,7 @@ from corral.cli.module_shapes import (
     info_rows,
     module_path,
     refuse_failed,
+    refuse_idle,
     taken_rows,
     told,
 )
@@ -111,6 +112,8 @@ def _show_done(session: Session, found: Item, text: str, wait: float, *, runs: b
     refuse_failed(found)
     if wait and runs:
         refuse_failed_nodes(found)
+    if runs:
+        refuse_idle(found)
 
 
 _wait = wait_option("How long to wait for connected nodes to follow; 0: not.")
@@ -175,6 +178,8 @@ def recover(session: Session, id: str, node: str | None, wait: float) -> None:
         refuse_failed(found)
     if wait:
         refuse_failed_nodes(found, only=only)
+    if node is None:
+        refuse_idle(found)
 
 
 @module.command("reload")

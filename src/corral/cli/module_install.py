@@ -10,7 +10,7 @@ import click
 
 from corral.cli.failure import Refused, WrongUsage, note, printable
 from corral.cli.module_nodes import refuse_failed_nodes, show_outcome, wait_for_nodes, wait_option
-from corral.cli.module_shapes import MODULES, module_path, refuse_failed, told
+from corral.cli.module_shapes import MODULES, module_path, refuse_failed, refuse_idle, told
 from corral.cli.output import Item, show_done
 from corral.cli.session import Session, api_command
 
@@ -136,6 +136,7 @@ def _show_answer(session: Session, found: Item) -> None:
         show_outcome(found)
     refuse_failed(found)
     refuse_failed_nodes(found)
+    refuse_idle(found)
 
 
 def _show_report(session: Session, found: Item) -> None:

@@ -10,7 +10,7 @@ import click
 
 from corral.cli.failure import Refused, printable
 from corral.cli.module_shapes import module_path
-from corral.cli.module_standing import named
+from corral.cli.module_standing import named, waits
 from corral.cli.output import Column, Item, list_table, plain, state_column
 from corral.cli.progress_line import ProgressLine
 from corral.cli.session import Session
@@ -159,6 +159,17 @@ def refuse_failed_nodes(found: Item, *, only: Collection[str] | None = None) -> 
             f"'{found.get('id')}' {found.get('version')} did not come up on {named(bad)}",
             hint=f"'corral module info {found.get('id')}' tells why; then 'corral module recover {found.get('id')}'",
             code="MODULE_FAILED",
+        )
+    waiting = [
+        str(each.get("node"))
+        for each in nodes
+        if found.get("intent") == "active" and each.get("connected") and waits(each)
+    ]
+    if waiting:
+        raise Refused(
+            f"'{found.get('id')}' {found.get('version')} does not run yet on {named(waiting)}: it waits for a capability",
+            hint="it starts there by itself; 'corral capability list --unresolved' has what is missing",
+            code="MODULE_NOT_ACTIVE",
         )
     if without:
         raise Refused(

@@ -71,6 +71,17 @@ def refuse_failed(found: Item) -> None:
         )
 
 
+def refuse_idle(found: Item) -> None:
+    """It shall run, and nothing failed, but it does not: a script has to notice that, too."""
+    if found.get("intent") == "active" and found.get("phase") in ("WAITING", "INSTALLED"):
+        why = f" ({found['reason']})" if found.get("reason") else ""
+        raise Refused(
+            f"'{found.get('id')}' {found.get('version')} does not run yet: it is {found.get('phase')}{why}",
+            hint="it starts by itself as soon as it can; 'corral capability list --unresolved' has what is missing",
+            code="MODULE_NOT_ACTIVE",
+        )
+
+
 def info_rows(found: Item, schema: Item | None = None) -> list[tuple[str, str]]:
     """`schema`: what settings it takes, for those who may know."""
     live = found.get("live") or {}
@@ -87,6 +98,7 @@ def info_rows(found: Item, schema: Item | None = None) -> list[tuple[str, str]]:
         ("Provides", _capabilities(found.get("provides"), "version")),
         ("Requires", _capabilities(found.get("requires"), "version_range")),
         *extension_rows(found.get("extensions") or ()),
+        *([("Page", plain(found["frontend"].get("title")))] if found.get("frontend") else []),
         ("SHA-256", plain(found.get("sha256"))),
         ("Size", size_text(found.get("size"))),
         ("Signature", _signature(found.get("signature"))),
@@ -106,6 +118,9 @@ def info_rows(found: Item, schema: Item | None = None) -> list[tuple[str, str]]:
                 f"{live.get('calls', 0)}, {live.get('failures', 0)} failed, {live.get('overruns', 0)} late",
             ),
             *(("Route", route) for route in live.get("routes") or ()),
+            *(("Command", command) for command in live.get("commands") or ()),
+            *(("Task", task) for task in live.get("tasks") or ()),
+            *(("Subscription", type) for type in live.get("subscriptions") or ()),
             *(("Its log", line) for line in (live.get("log") or ())[-8:]),
         ]
     failure = found.get("failure") or {}

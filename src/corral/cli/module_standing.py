@@ -47,12 +47,15 @@ def paint_nodes(text: str) -> str:
 
 def reason_of(found: Item) -> str:
     """Why the package stands where it stands, and where among the nodes it does not run."""
-    return plain("; ".join(part for part in (str(found.get("reason") or ""), nodes_trouble(found)) if part))
+    reason = str(found.get("reason") or "")
+    if reason == "paused" and found.get("paused_reason"):
+        reason = f"paused: {found['paused_reason']}"
+    return plain("; ".join(part for part in (reason, nodes_trouble(found)) if part))
 
 
 def nodes_trouble(found: Item) -> str:
-    """`failed on n1, n2; refused on n3; without what it was given on n4; not on n5 yet`; of a list, which names no
-    nodes, how many there are. Empty: it runs wherever it shall."""
+    """`failed on n1, n2; refused on n3; without what it was given on n4; waiting on n5; not on n6 yet`; of a list,
+    which names no nodes, how many there are. Empty: it runs wherever it shall."""
     if not has_node_part(found):
         return ""
     nodes = found.get("nodes")
@@ -66,10 +69,12 @@ def nodes_trouble(found: Item) -> str:
         if found.get("intent") == "active" and each not in refused and each not in failed and _missing(each)
     ]
     declined = [each for each in nodes if each.get("declined") and each not in refused + failed]
+    waiting = [each for each in nodes if waits(each) and each not in [*refused, *failed, *declined, *missing]]
     told = (
         ("failed on {}", failed),
         ("refused on {}", refused),
         ("without what it was given on {}", declined),
+        ("waiting on {}", waiting),
         ("not on {} yet", missing),
     )
     return "; ".join(
@@ -99,7 +104,12 @@ def _missing(each: Item) -> bool:
     return each.get("phase") is None or not each.get("current")
 
 
+def waits(each: Item) -> bool:
+    """For a capability, there or at the controller."""
+    return each.get("phase") == "WAITING" and str(each.get("reason") or "").startswith("waiting_for_")
+
+
 def _counted(found: Item) -> str:
     counts = found.get("on_nodes") or {}
-    bad = int(counts.get("troubled") or 0)
-    return f"troubled on {bad} node{'' if bad == 1 else 's'}" if bad else ""
+    numbers = ((word, int(counts.get(word) or 0)) for word in ("troubled", "waiting"))
+    return "; ".join(f"{word} on {n} node{'' if n == 1 else 's'}" for word, n in numbers if n)

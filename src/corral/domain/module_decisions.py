@@ -21,6 +21,8 @@ DEATHS_WINDOW: Final = 600.0
 """Seconds within which deaths of a process are counted."""
 _HELD_BACK: Final = {ModuleIntent.PAUSED: "paused", ModuleIntent.INACTIVE: "deactivated"}
 """What an operator who holds a module back leaves as the reason."""
+WAITING_FOR: Final = "waiting_for_capability:"
+"""What the reason of a module begins with that waits for a capability; its id follows."""
 _TOLD_STEPS: Final = 5
 """Steps of the story that a refusal shows."""
 MODULES_DISABLED: Final = "modules_disabled"
@@ -173,7 +175,7 @@ _IN_PHASE = {
 
 
 def _waiting(view: View) -> str:
-    return f"waiting_for_capability:{view.unresolved[0]}" if view.unresolved else ""
+    return f"{WAITING_FOR}{view.unresolved[0]}" if view.unresolved else ""
 
 
 def _wish(view: View) -> str:

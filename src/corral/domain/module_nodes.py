@@ -6,6 +6,7 @@ import datetime as dt
 from typing import Final
 
 from corral.domain.ids import NodeId
+from corral.domain.module_decisions import WAITING_FOR
 from corral.domain.module_phases import ModuleIntent, ModulePhase
 from corral.domain.records import Record
 
@@ -37,6 +38,12 @@ class NodeModuleState(Record, frozen=True, kw_only=True):
     def recover_owed_ms(self) -> int:
         """The wish for another try that is not carried out yet; 0: none."""
         return self.recover_asked_ms if self.recover_asked_ms > self.recover_done_ms else 0
+
+
+def awaited_capability(row: NodeModuleState) -> str:
+    """The capability that a module waits for on a node, the first of them; empty: it waits for none."""
+    waits = row.phase is ModulePhase.WAITING and row.reason.startswith(WAITING_FOR)
+    return row.reason.removeprefix(WAITING_FOR) if waits else ""
 
 
 def next_wish(now: dt.datetime, asked_ms: int, *done_ms: int) -> int:

@@ -352,3 +352,78 @@ def test_a_key_is_never_replaced(corral: Corral, archive: pathlib.Path) -> None:
 def test_a_key_needs_a_name(corral: Corral, name: str) -> None:
     said = corral("module", "sign", "--new-key", name)
     assert (said.returncode, said.stderr.startswith("error: ")) == (2, True), said.stderr
+
+
+WAITING = {**MODULE, "phase": "WAITING", "reason": "waiting_for_capability:stats.groups", "failure": None}
+
+
+@pytest.mark.parametrize("verb", ["activate", "resume", "recover"])
+def test_a_module_that_shall_run_and_waits_ends_with_code_1(
+    corral: Corral, server: StandIn, verb: str
+) -> None:
+    server.answers["POST", f"{MODULES}/guest-book/{verb}"] = (200, WAITING)
+    said = corral("module", verb, "guest-book")
+    assert said.returncode == 1
+    assert "does not run yet: it is WAITING (waiting_for_capability:stats.groups)" in said.stderr
+
+
+def test_an_install_that_ends_waiting_ends_with_code_1_and_one_that_is_held_back_does_not(
+    corral: Corral, server: StandIn, archive: pathlib.Path
+) -> None:
+    made = {"kind": "installed", "outcome": "installed", "told": []}
+    server.answers["POST", MODULES] = (200, {**WAITING, **made})
+    said = corral("module", "install", str(archive))
+    assert said.returncode == 1
+    assert "'corral capability list --unresolved'" in said.stderr
+    server.answers["POST", MODULES] = (200, {**WAITING, **made, "phase": "INSTALLED", "intent": "inactive"})
+    assert corral("module", "install", str(archive), "--no-activate").returncode == 0
+
+
+def test_what_a_module_registered_and_why_it_is_paused_are_shown(corral: Corral, server: StandIn) -> None:
+    live = {
+        "pid": 7,
+        "routes": ["GET /x"],
+        "commands": ["greet all"],
+        "tasks": ["sweep"],
+        "subscriptions": ["GROUP_CREATED"],
+    }
+    page = {"title": "Guests", "entry": "index.html"}
+    found = {**RUNNING, "live": live, "frontend": page}
+    server.answers["GET", f"{MODULES}/guest-book"] = (200, found)
+    shown = corral("module", "info", "guest-book").stdout
+    for name, value in (
+        ("Page", "Guests"),
+        ("Route", "GET /x"),
+        ("Command", "greet all"),
+        ("Task", "sweep"),
+        ("Subscription", "GROUP_CREATED"),
+    ):
+        assert re.search(f"^{name}: +{value}$", shown, re.MULTILINE), shown
+    paused = {
+        **RUNNING,
+        "phase": "INSTALLED",
+        "intent": "paused",
+        "reason": "paused",
+        "paused_reason": "burns CPU",
+    }
+    server.answers["GET", MODULES] = (200, {"items": [paused], "next": None})
+    assert corral("module", "list").stdout.splitlines()[1].endswith(" paused: burns CPU")
+
+
+def test_what_is_missing_is_listed_with_the_nodes_that_wait(corral: Corral, server: StandIn) -> None:
+    missing = {
+        "module": "disk-view",
+        "id": "node.disk",
+        "version_range": "^1",
+        "why": "missing_provider",
+        "reason": "no active module provides it",
+        "optional": False,
+        "nodes": ["n1", "n2"],
+    }
+    server.answers["GET", "/api/v1/capabilities"] = (
+        200,
+        {"items": [], "next": None, "unresolved": [missing]},
+    )
+    head, line = corral("capability", "list", "--unresolved").stdout.splitlines()
+    assert head.split() == ["MODULE", "NEEDS", "RANGE", "OPTIONAL", "NODES", "REASON"]
+    assert line.split()[:6] == ["disk-view", "node.disk", "^1", "no", "n1,", "n2"]

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import pathlib
 import textwrap
 
 import pytest
+from small_modules import archive as small_archive
 
 from corral.cli.failure import Refused
 from corral.errors import Code, Rejected
@@ -203,3 +205,28 @@ async def test_other_bytes_of_the_same_version_do_not_migrate_the_documents_agai
         assert (answer["outcome"], answer["phase"]) == ("replaced", "ACTIVE")
     shown = await new.request("GET", "/entries")
     assert shown == {"version": "2.0.0", "amounts": [2, 4, 6, 1000], "added": 99}
+
+
+async def test_an_install_beside_a_long_upgrade_is_refused_with_what_it_would_wait_for(old, scratch):
+    gate = scratch / "gate"
+    wait = f"import asyncio, pathlib\n        while not pathlib.Path({str(gate)!r}).exists(): await asyncio.sleep(0.01)"
+    new = newer(old, scratch, start=wait)
+    patient = scratch / "new" / "module.yaml"
+    patient.write_text(patient.read_text().replace(':Ledger"}', ':Ledger", hookDeadlineMs: 30000}'))
+    upgrading = asyncio.ensure_future(new.install())
+    await eventually(lambda: _phase(old) != "ACTIVE")
+    other = small_archive(scratch / "other", "other")
+    try:
+        with pytest.raises(Rejected) as refusal:
+            await old.send_archive(other)
+    finally:
+        gate.touch()
+    assert refusal.value.code is Code.CONFLICT
+    assert "the upgrade of ledger from 1.0.0 to 2.0.0 is under way" in refusal.value.message
+    assert (await upgrading)["phase"] == "ACTIVE"
+    assert (await old.send_archive(other))["phase"] == "ACTIVE"
+
+
+def _phase(house: ModuleHouse) -> str:
+    modules = house.controller.app.place.term.state.modules
+    return str(modules.find("ledger").record.phase)

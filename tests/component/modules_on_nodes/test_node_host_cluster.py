@@ -89,3 +89,69 @@ async def test_what_a_module_logs_stands_in_the_log_of_its_node_under_its_name(c
         (line,) = await eventually(lines)
         assert (line["level"], line["message"]) == ("WARN", "the disk is half full")
         assert line["fields"] == {"disk": "sda", "version": "1.0.0"}
+
+
+LEAKY = """
+import subprocess
+from corral.sdk import DaemonModule, PlatformModule
+
+class Platform(PlatformModule):
+    def on_start(self, ctx):
+        subprocess.Popen(["sleep", "3600"], start_new_session=True)
+
+class Module(DaemonModule):
+    def on_start(self, ctx):
+        subprocess.Popen(["sleep", "3600"], start_new_session=True)
+"""
+
+
+async def test_what_a_module_that_is_gone_left_is_counted_for_the_controller_and_for_each_node(
+    cluster, scratch
+):
+    controller = await cluster.controller(modules__leak_grace_seconds=1)
+    await cluster.daemon("n1", controller, modules__leak_grace_seconds=1)
+    backend = {
+        "controller": {"entrypoint": "leaky_module:Platform"},
+        "daemon": {"entrypoint": "leaky_module:Module"},
+    }
+    archive = node_archive(
+        scratch / "a", "leaky", source=LEAKY, hosts=["controller", "daemon"], backend=backend
+    )
+    await install(controller, archive)
+    await wait_at_nodes(controller, "leaky", n1=("ACTIVE", "1.0.0"))
+    await controller.call("DELETE", "/api/v1/modules/leaky")
+    metrics = controller.app.place.term.http.setting.metrics
+    shown: list[str] = []
+
+    async def counted() -> bool:
+        text = (await metrics.exposition()).decode()
+        shown[:] = [line for line in text.splitlines() if "leaked{" in line]
+        return {
+            'corral_module_leaked{module="leaky"} 1.0',
+            'corral_module_classloader_leaked{moduleId="leaky"} 1.0',
+            'corral_module_leaked{module="leaky",node="n1"} 1.0',
+        } <= set(shown)
+
+    await eventually(counted, state=lambda: shown)
+
+
+async def test_what_nodes_wait_for_is_among_the_unresolved_requirements(cluster, scratch):
+    controller = await cluster.controller()
+    await cluster.daemon("n1", controller)
+    needs = {"requires": [{"id": "node.disk", "versionRange": "^1"}]}
+    await install(controller, node_archive(scratch / "a", "disk-view", capabilities=needs))
+    await wait_at_nodes(controller, "disk-view", n1=("WAITING", "1.0.0"))
+    listed = await controller.call("GET", "/api/v1/capabilities")
+    assert listed["unresolved"] == [
+        {
+            "module": "disk-view",
+            "id": "node.disk",
+            "version_range": "^1",
+            "why": "missing_provider",
+            "reason": "no active module provides node.disk there in the version that is needed",
+            "optional": False,
+            "nodes": ["n1"],
+        }
+    ]
+    shown = await controller.call("GET", "/api/v1/modules/disk-view")
+    assert shown["on_nodes"] == {"wanted": 1, "active": 0, "troubled": 0, "waiting": 1, "away": 0}

@@ -8,8 +8,9 @@ left of bytes is collected.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import functools
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection
 from pathlib import Path
 from typing import Any, Final
 
@@ -23,7 +24,7 @@ from corral.controller.modules.supply import StoredArchives
 from corral.domain.module_extensions import ExtensionPackage
 from corral.domain.module_phases import ModuleIntent, ModulePhase
 from corral.domain.module_records import PackageRecord, SignatureFacts
-from corral.errors import Code, Rejected
+from corral.errors import Code, Rejected, Retryable
 from corral.modules.archive_reading import ArchiveFacts, file_digest, inspect_archive
 from corral.modules.compatibility import CompatibilityReport, Outcome, refusal, report
 from corral.modules.engine import ModuleEngine
@@ -42,6 +43,8 @@ _OUTCOMES: Final = {
     Outcome.NOTHING: InstallOutcome.UNCHANGED,
 }
 _REFUSED: Final = "signature_refused"
+_PATIENCE: Final = 2.0
+"""Seconds that an install waits for an upgrade of another module."""
 _log = structlog.get_logger("corral.controller.modules")
 
 
@@ -80,6 +83,8 @@ class Installing:
         self._max_archive_bytes = max_archive_bytes
         self._clock = clock
         self._lock = asyncio.Lock()
+        self._upgrading = ""
+        """What is replaced by what, while that is under way."""
 
     async def examine(
         self, archive: Path, *, sidecar: Sidecar | None, options: InstallOptions
@@ -96,10 +101,10 @@ class Installing:
         settled.
 
         Raises the first thing that stands against it, and then nothing was stored; MODULE_UPGRADE_FAILED
-        when a new version did not become active.
+        when a new version did not become active; CONFLICT while another module is being upgraded.
         """
         candidate = await self._looked_at(archive, sidecar)
-        async with self._book.turn(candidate.facts.manifest.id), self._lock:
+        async with self._book.turn(candidate.facts.manifest.id), self._turn():
             judged = await self._judged(candidate, options)
             refused = refusal(judged)
             if refused is not None:
@@ -117,6 +122,28 @@ class Installing:
             _refuse_to_hold(current, options)
             with self._supply.pinned(candidate.facts.sha256, *([current.sha256] if current else [])):
                 return await self._carry_out(candidate, judged, current, options, actor)
+
+    @contextlib.asynccontextmanager
+    async def _turn(self) -> AsyncIterator[None]:
+        """One at a time. An install is waited for; an upgrade, which may take as long as its migration does, only
+        for a moment."""
+        while True:
+            try:
+                async with asyncio.timeout(_PATIENCE):
+                    await self._lock.acquire()
+                break
+            except TimeoutError:
+                if self._upgrading:
+                    raise Retryable(
+                        Code.CONFLICT,
+                        f"{self._upgrading} is under way, and modules are installed one at a time",
+                        hint="try again when it is done; 'corral module list' shows how it stands",
+                        retry_after=_PATIENCE,
+                    ) from None
+        try:
+            yield
+        finally:
+            self._lock.release()
 
     async def _looked_at(self, archive: Path, sidecar: Sidecar | None) -> Candidate:
         """Its signature first: of what is not proven, nothing is read but its digest."""
@@ -212,7 +239,11 @@ class Installing:
                 story = [f"{record.id} {record.version} {settled.phase.value}" + _because(settled)]
             else:
                 await self._supply.stamp(current)
-                upgraded = await self._engine.upgrade(record, rollback=options.rollback)
+                self._upgrading = f"the upgrade of {record.id} from {current.version} to {record.version}"
+                try:
+                    upgraded = await self._engine.upgrade(record, rollback=options.rollback)
+                finally:
+                    self._upgrading = ""
                 settled, story = upgraded.record, list(upgraded.lines)
         _log.info("module.install", module=record.id, version=record.version, outcome=outcome.value)
         return InstallAnswer(record=settled, outcome=outcome, story=(*judged.warnings, *story))

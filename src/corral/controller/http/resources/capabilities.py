@@ -11,8 +11,11 @@ from corral.controller.http.paging import PageQuery, page_of_sorted
 from corral.controller.http.resources.module_shapes import MODULES
 from corral.controller.http.route_table import Read, Route
 from corral.controller.http.setting import Leading
+from corral.domain.module_graph import Why
+from corral.domain.module_nodes import awaited_capability
+from corral.domain.module_records import PackageRecord
 from corral.domain.permissions import Permission
-from corral.modules.capability_entries import CapabilityView, UnresolvedView
+from corral.modules.capability_entries import CapabilityView
 
 
 class CapabilityShape(msgspec.Struct, frozen=True, kw_only=True):
@@ -28,13 +31,16 @@ class CapabilityShape(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class UnresolvedShape(msgspec.Struct, frozen=True, kw_only=True):
-    """A requirement that is not met, and why."""
+    """A requirement that is not met, and why. `nodes`: where the module waits for it, as these nodes said last; empty:
+    at the controller. Of a node only the first requirement that it waits for is known, and no optional ones."""
 
     module: str
     id: str
+    version_range: str
     why: str
     reason: str
     optional: bool
+    nodes: list[str]
 
 
 class CapabilityPage(msgspec.Struct, frozen=True, kw_only=True):
@@ -57,10 +63,45 @@ def _shape(view: CapabilityView) -> CapabilityShape:
     )
 
 
-def _unresolved_shape(view: UnresolvedView) -> UnresolvedShape:
-    return UnresolvedShape(
-        module=view.module, id=view.id, why=str(view.why), reason=view.reason, optional=view.optional
-    )
+def _unresolved_here(leading: Leading) -> list[UnresolvedShape]:
+    return [
+        UnresolvedShape(
+            module=view.module,
+            id=view.id,
+            version_range=_needed(leading.modules.find(view.module), view.id),
+            why=str(view.why),
+            reason=view.reason,
+            optional=view.optional,
+            nodes=[],
+        )
+        for view in leading.modules.engine.capabilities.unresolved()
+    ]
+
+
+def _unresolved_on_nodes(leading: Leading) -> list[UnresolvedShape]:
+    waiting: dict[tuple[str, str], list[str]] = {}
+    for record in leading.modules.all():
+        for row in leading.state.module_node_states.rows_of_module(record.id):
+            if capability := awaited_capability(row):
+                waiting.setdefault((record.id, capability), []).append(row.node)
+    return [
+        UnresolvedShape(
+            module=module,
+            id=capability,
+            version_range=_needed(leading.modules.find(module), capability),
+            why=str(Why.MISSING_PROVIDER),
+            reason=f"no active module provides {capability} there in the version that is needed",
+            optional=False,
+            nodes=sorted(nodes),
+        )
+        for (module, capability), nodes in sorted(waiting.items())
+    ]
+
+
+def _needed(record: PackageRecord, capability: str) -> str:
+    """In which versions."""
+    found = (each for each in record.manifest.capabilities.requires if each.id == capability)
+    return next((each.version_range for each in found), "")
 
 
 async def list_capabilities(leading: Leading, call: Call[None, PageQuery]) -> CapabilityPage:
@@ -75,7 +116,7 @@ async def list_capabilities(leading: Leading, call: Call[None, PageQuery]) -> Ca
     return CapabilityPage(
         items=page.items,
         next=page.next,
-        unresolved=[_unresolved_shape(view) for view in registry.unresolved()],
+        unresolved=[*_unresolved_here(leading), *_unresolved_on_nodes(leading)],
     )
 
 

@@ -13,7 +13,7 @@ from corral.controller.modules_on_nodes.progress import TOO_LARGE
 from corral.controller.modules_on_nodes.states import declines, troubled
 from corral.domain.ids import NodeId
 from corral.domain.module_manifest import ModuleHost
-from corral.domain.module_nodes import NodeModuleState, node_module_key
+from corral.domain.module_nodes import NodeModuleState, awaited_capability, node_module_key
 from corral.domain.module_phases import ModuleIntent, ModulePhase
 from corral.domain.module_records import PackageRecord
 from corral.domain.node_states import NodeState
@@ -50,11 +50,13 @@ class NodeStateShape(msgspec.Struct, frozen=True, kw_only=True):
 class OnNodesShape(msgspec.Struct, frozen=True, kw_only=True):
     """On how many nodes a module shall be, is `active` with the installed archive, and is `troubled`, which is
     for an operator to look at: failed, refused, or without the settings or the signature that it shall have; as
-    they said last. `away`: so many of the `wanted` are not connected now."""
+    they said last. `waiting`: so many of the others wait for a capability. `away`: so many of the `wanted` are not
+    connected now."""
 
     wanted: int
     active: int
     troubled: int
+    waiting: int
     away: int
 
 
@@ -83,15 +85,17 @@ def modules_of(leading: Leading, node: str) -> list[str]:
 
 
 def on_nodes_shape(leading: Leading, record: PackageRecord) -> OnNodesShape:
-    wanted = away = active = bad = 0
+    wanted = away = active = bad = waiting = 0
     for each in leading.state.nodes if ModuleHost.DAEMON in record.manifest.hosts else ():
         if each.record.state is not NodeState.REVOKED:
             wanted += 1
             away += leading.nodes.live(each.record.id) is None
     for row in leading.state.module_node_states.rows_of_module(record.id):
         active += row.phase is ModulePhase.ACTIVE and row.sha256 == record.sha256
-        bad += troubled(row, record.sha256) or declines(row)
-    return OnNodesShape(wanted=wanted, active=active, troubled=bad, away=away)
+        amiss = troubled(row, record.sha256) or declines(row)
+        bad += amiss
+        waiting += bool(not amiss and awaited_capability(row))
+    return OnNodesShape(wanted=wanted, active=active, troubled=bad, waiting=waiting, away=away)
 
 
 def node_state_shapes(leading: Leading, call: Call[Any, Any], record: PackageRecord) -> list[NodeStateShape]:
