@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any, Final
 
 import msgspec
@@ -10,10 +11,40 @@ from corral.domain.module_manifest import EventsPart
 from corral.domain.nesting import MAX_DEPTH, deeper_than
 from corral.errors import Code, Rejected
 from corral.modules.event_names import check_published
+from corral.modules.process.rate import Allowance
 from corral.sdk.messages import Publish
+from corral.system.clock import Clock
 
 DATA_BYTES: Final = 65_536
 SUBJECT_MAX: Final = 200
+BYTES_PER_SECOND: Final = 1024 * 1024
+BURST_SECONDS: Final = 5
+"""Of its rate a module may spend so much at once."""
+
+
+class EventPace:
+    """How fast each module may publish: some at once, then so many and so many bytes a second. Whoever is faster
+    waits, and is not refused: its own calls are all that it holds up."""
+
+    def __init__(self, *, per_second: float, clock: Clock) -> None:
+        self._per_second = per_second
+        self._clock = clock
+        self._modules: dict[str, tuple[Allowance, Allowance]] = {}
+
+    async def turn(self, module_id: str, size: int) -> None:
+        """Returns when the module may publish an event of this size."""
+        events, bytes = self._modules.get(module_id) or self._new(module_id)
+        while (pause := max(events.wait(now := self._clock.monotonic()), bytes.wait(now))) > 0:
+            await asyncio.sleep(pause)
+        events.spend(1)
+        bytes.spend(size)
+
+    def _new(self, module_id: str) -> tuple[Allowance, Allowance]:
+        now = self._clock.monotonic()
+        events = Allowance(rate=self._per_second, burst=BURST_SECONDS * self._per_second, now=now)
+        bytes = Allowance(rate=BYTES_PER_SECOND, burst=BURST_SECONDS * BYTES_PER_SECOND, now=now)
+        pair = self._modules[module_id] = events, bytes
+        return pair
 
 
 def published_data(asked: Publish, allowed: EventsPart) -> bytes:

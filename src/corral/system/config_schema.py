@@ -236,6 +236,9 @@ class ModuleHostSection(Section, frozen=True, kw_only=True):
     deaths_before_failed: Annotated[
         int, Meta(ge=0, le=100), _says("Deaths of its process within ten minutes that are mended.")
     ] = 3
+    events_per_second: Annotated[
+        int, Meta(ge=1, le=100_000), _says("Events that one module may publish; faster ones wait.")
+    ] = 200
     activation: ActivationSection = ActivationSection()
     signing: SigningSection = SigningSection()
 

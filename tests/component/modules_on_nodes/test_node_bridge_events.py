@@ -20,6 +20,7 @@ from corral.domain.module_manifest import EventsPart
 from corral.errors import Code, CorralError
 from corral.modules.event_handover import MAX_SUBSCRIPTIONS, event_body
 from corral.modules.event_names import EVENTS_MISSED, MAX_NODE_TYPES
+from corral.modules.event_publishing import BURST_SECONDS, BYTES_PER_SECOND, EventPace
 from corral.modules.failures import ModuleRaised
 from corral.modules.scope import Scope
 from corral.sdk.messages import Nothing, Publish
@@ -28,6 +29,14 @@ from corral.testing.waiting import eventually
 from corral.wire import features
 from corral.wire.v1.link_pb2 import DaemonMessage
 from corral.wire.v1.module_pb2 import ModuleEvent
+
+
+class LeapingClock(SystemClock):
+    leap = 0.0
+
+    def monotonic(self) -> float:
+        return super().monotonic() + self.leap
+
 
 NOON = dt.datetime(2026, 1, 1, 12, tzinfo=dt.UTC)
 
@@ -486,17 +495,26 @@ async def test_what_may_not_be_told_is_refused_and_nothing_is_kept(
 
 async def test_a_spool_that_is_full_refuses_and_takes_again_when_there_is_room(scratch: Any) -> None:
     speaks = EventsPart(publishes=("SCORE",))
-    async with event_bench(scratch, max_bytes=1000) as bench, playing(events=speaks) as (scope, _):
-        await bench.publish(scope, "SCORE", {"x": "y" * 800})
-        assert (await refused(bench.publish(scope, "SCORE", {"x": "y" * 800}))).code is Code.STORE_UNAVAILABLE
-        await bench.spool.take(0, limit=1)
-        bench.spool.confirm(1)
+    async with event_bench(scratch, max_bytes=400_000) as bench, playing(events=speaks) as (scope, _):
+
+        async def fill() -> None:
+            for _ in range(400):
+                await bench.publish(scope, "SCORE", {"x": "y" * 800})
+
+        assert (await refused(fill())).code is Code.STORE_UNAVAILABLE
+        await bench.spool.take(0, limit=500)
+        bench.spool.confirm(bench.spool.head)
         await bench.publish(scope, "SCORE", {"x": "y" * 800})
 
 
 async def test_one_module_cannot_fill_the_spool_that_others_report_through(bench: EventBench) -> None:
     speaks = EventsPart(publishes=("SCORE",))
-    publishing = Publishing(bench.spool, clock=SystemClock(), module_bytes=500_000)
+    publishing = Publishing(
+        bench.spool,
+        pace=EventPace(per_second=100_000, clock=SystemClock()),
+        clock=SystemClock(),
+        module_bytes=500_000,
+    )
     async with playing("loud", events=speaks) as (loud, _), playing("calm", events=speaks) as (calm, _):
         event = Publish(type="SCORE", data={"x": "y" * 60_000})
         for _ in range(8):
@@ -504,6 +522,28 @@ async def test_one_module_cannot_fill_the_spool_that_others_report_through(bench
         error = await refused(publishing.publish(loud, event))
         assert (error.code, error.retry_after) == (Code.STORE_UNAVAILABLE, 1.0)
         await publishing.publish(calm, event)
-        await bench.spool.take(0, limit=9)
-        bench.spool.confirm(8)
+        first = await bench.spool.take(0, limit=9)
+        bench.spool.confirm(first[-1].sequence)
+        await bench.spool.put(b"")  # the confirmation is on disk with it
         await publishing.publish(loud, event)
+
+
+@pytest.mark.trap("T85")
+async def test_a_module_that_publishes_too_fast_waits_and_no_other_does() -> None:
+    clock = LeapingClock()
+    pace = EventPace(per_second=10, clock=clock)
+    for _ in range(10 * BURST_SECONDS + 1):
+        await pace.turn("loud", 100)
+    waiting = asyncio.create_task(pace.turn("loud", 100))
+    await pace.turn("calm", 100)
+    await asyncio.sleep(0)
+    assert not waiting.done()
+    clock.leap += 1.0
+    await waiting
+    for _ in range(6):
+        await pace.turn("large", BYTES_PER_SECOND)
+    waiting = asyncio.create_task(pace.turn("large", 1))
+    await asyncio.sleep(0)
+    assert not waiting.done()
+    clock.leap += 2.0
+    await waiting

@@ -12,7 +12,7 @@ import pytest
 
 from corral.daemon.link.spool import Spool
 from corral.daemon.link.spool_file import open_table
-from corral.daemon.link.spool_table import Kind, SpoolTable
+from corral.daemon.link.spool_table import BACKGROUND_BYTES, BACKGROUND_RECORDS, Kind, SpoolTable
 from corral.errors import Code, CorralError, Rejected
 from corral.system.entropy import SystemEntropy
 from corral.testing.waiting import eventually
@@ -265,3 +265,80 @@ async def test_whatever_was_acknowledged_survives_a_kill(tmp_path):
     assert bodies == list(range(len(bodies)))
     assert len(bodies) > acknowledged
     await spool.close()
+
+
+# --- what may wait ----------------------------------------------------------------------------------------
+
+
+async def drained(spool: Spool, *, after: int = 0) -> list[bytes]:
+    """All there is, taken and confirmed as a controller does it."""
+    found: list[bytes] = []
+    while spool.head > after or spool._table.committed.background_bytes:
+        await eventually(lambda past=after: spool.head > past)
+        records = await spool.take(after, limit=50)
+        found += [record.body for record in records]
+        after = records[-1].sequence
+        spool.confirm(after)
+    return found
+
+
+@pytest.mark.trap("T85")
+@pytest.mark.parametrize("size", [10, 2_000, 60_000])
+async def test_a_report_waits_behind_little_of_what_may_wait(tmp_path, size):
+    spool = open_spool(tmp_path, max_bytes=40_000_000)
+    events = [b"event %06d" % number + b"x" * size for number in range(300 if size < 100 else 100)]
+    for event in events:
+        await spool.put_background(event)
+    report = await spool.put(b"ended")
+    before = [record for record in await spool.take(0, limit=5000) if record.sequence < report]
+    assert len(before) <= BACKGROUND_RECORDS
+    assert sum(len(record.body) for record in before) < BACKGROUND_BYTES + max(map(len, events))
+    spool.confirm(before[-1].sequence)
+    second = await spool.put(b"running")  # also while they go on
+    assert second - report <= BACKGROUND_RECORDS + 1
+    bodies = [record.body for record in before] + await drained(spool, after=before[-1].sequence)
+    assert [body for body in bodies if body.startswith(b"event")] == events
+    assert [body for body in bodies if not body.startswith(b"event")] == [b"ended", b"running"]
+    await spool.close()
+
+
+@pytest.mark.trap("T85")
+async def test_what_waits_survives_restarts_in_order_and_once_and_goes_on_by_itself(tmp_path):
+    spool = open_spool(tmp_path, max_bytes=10_000_000)
+    events = [b"event %d" % number for number in range(300)]
+    ids = [await spool.put_background(event) for event in events]
+    first = await spool.take(0, limit=10_000)
+    assert not spool.background_confirmed(ids[0])
+    spool.confirm(first[-1].sequence)
+    await eventually(lambda: spool.background_confirmed(ids[len(first) - 1]))
+    assert not spool.background_confirmed(ids[len(first)])
+    await spool.close()
+    again = open_spool(tmp_path)
+    rest = await drained(again)
+    assert [record.body for record in first] + rest == events
+    assert await again.take(0, limit=10) == []
+    await again.close()
+
+
+async def test_what_may_wait_is_bounded_and_takes_nothing_from_reports(tmp_path):
+    spool = open_spool(tmp_path, max_bytes=400_000)
+    with pytest.raises(CorralError) as refused:
+        for _ in range(1_000):
+            await spool.put_background(b"x" * 1_000)
+    assert refused.value.code is Code.STORE_UNAVAILABLE
+    for _ in range(300):
+        await spool.put(b"y" * 1_000)
+    await spool.close()
+
+
+async def test_a_spool_of_an_earlier_version_gets_what_it_lacks(tmp_path):
+    spool = open_spool(tmp_path)
+    await spool.put(b"old")
+    await spool.close()
+    with sqlite3.connect(tmp_path / "spool.db") as database:
+        database.execute("drop table background")
+    database.close()
+    again = open_spool(tmp_path)
+    await again.put_background(b"new")
+    assert await drained(again) == [b"old", b"new"]
+    await again.close()

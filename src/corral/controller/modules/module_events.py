@@ -15,7 +15,7 @@ from corral.domain.module_cursors import ModuleCursor
 from corral.errors import Code, Rejected
 from corral.modules.event_handover import SUBSCRIPTION, check_room
 from corral.modules.event_names import wanted_filter
-from corral.modules.event_publishing import published_data
+from corral.modules.event_publishing import EventPace, published_data
 from corral.modules.operations import Operation
 from corral.modules.scope import Owned, Scope
 from corral.sdk.messages import (
@@ -29,6 +29,7 @@ from corral.sdk.messages import (
     Unsubscribe,
 )
 from corral.system.clock import Clock
+from corral.system.config_schema import ModuleHostSection
 
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 
@@ -36,11 +37,14 @@ _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 class ModuleEvents:
     """The subscriptions of all modules of a term, each owned by the scope that asked for it."""
 
-    def __init__(self, *, hub: EventHub, log: EventLog, ledger: Ledger, clock: Clock) -> None:
+    def __init__(
+        self, *, hub: EventHub, log: EventLog, ledger: Ledger, clock: Clock, pace: EventPace | None = None
+    ) -> None:
         self._hub = hub
         self._log = log
         self._ledger = ledger
         self._clock = clock
+        self._pace = pace or EventPace(per_second=ModuleHostSection().events_per_second, clock=clock)
         self._open: dict[tuple[int, int], tuple[Deliveries, Owned, str]] = {}
 
     def operations(self) -> list[Operation]:
@@ -143,7 +147,8 @@ class ModuleEvents:
 
     async def _publish(self, scope: Scope, asked: Publish) -> Published:
         """Into the log as `MODULE_EVENT`; answered when it is stored. UNKNOWN_EVENT_TYPE, INVALID_FIELD."""
-        published_data(asked, scope.manifest.events)
+        encoded = published_data(asked, scope.manifest.events)
+        await self._pace.turn(scope.module_id, len(encoded))
         data = {
             "module": scope.module_id,
             "type": asked.type,

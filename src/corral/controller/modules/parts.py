@@ -27,6 +27,7 @@ from corral.controller.modules_on_nodes.node_figures import NodeFigures
 from corral.domain.ids import Epoch
 from corral.domain.module_manifest import ModuleHost
 from corral.modules.engine import ModuleEngine
+from corral.modules.event_publishing import EventPace
 from corral.modules.host_figures import host_figures
 from corral.modules.module_log import ModuleLogs
 from corral.modules.module_metrics import ModuleMetrics
@@ -123,7 +124,13 @@ class ModuleParts:
             house=self.house,
             supply=self.supply,
             operations=[
-                *ModuleEvents(hub=hub, log=store, ledger=ledger, clock=clock).operations(),
+                *ModuleEvents(
+                    hub=hub,
+                    log=store,
+                    ledger=ledger,
+                    clock=clock,
+                    pace=EventPace(per_second=config.events_per_second, clock=clock),
+                ).operations(),
                 *ModuleSchedules(clock=clock).operations(),
                 *self.data.operations(),
             ],

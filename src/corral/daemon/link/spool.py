@@ -2,7 +2,8 @@
 
 Records are numbered once and for ever, sent in order, and dropped when confirmed. Two bounds hold
 it in: log records make room for newer ones (each survivor knows how many were given up before it);
-everything else is refused when full, which its caller must handle.
+everything else is refused when full, which its caller must handle. What may wait (events of modules) lies in
+the background, without numbers, and becomes records a little at a time: so reports never wait behind much of it.
 
 The spool is a small SQLite database (`spool_file`, `spool_table`) behind one thread that commits in
 groups (`spool_worker`). Only what must not be lost makes it commit at once: log records, and the
@@ -85,6 +86,16 @@ class Spool:
         """Keep a record that must not be lost; returns its number once it is on disk."""
         number: int = await self._ask(lambda table: table.add_state(body))
         return number
+
+    async def put_background(self, body: bytes) -> int:
+        """Keep what must not be lost, and may wait: order among these is kept, and everything else goes before
+        them but for a little. Returns its id among these once it is on disk."""
+        id: int = await self._ask(lambda table: table.add_background(body))
+        return id
+
+    def background_confirmed(self, id: int) -> bool:
+        """Has the controller stored what `put_background` answered with this id? A moment late."""
+        return id <= self._table.committed.background_confirmed
 
     async def take(self, after: int, *, limit: int) -> list[Spooled]:
         """The oldest records on disk after this number that are not confirmed, to be sent."""

@@ -35,6 +35,8 @@ create index record_kind on record (kind, sequence);
 """
 _SENT: Final = "create table sent (one integer primary key check (one = 1), through integer not null)"
 """How far records were ever sent. It came later: a spool without it gets it, older programs pass it by."""
+_BACKGROUND: Final = "create table background (id integer primary key autoincrement, body blob not null)"
+"""What waits for a number until little else does. It came later, too."""
 
 
 def open_table(directory: pathlib.Path, *, entropy: Entropy, log_bytes: int, max_bytes: int) -> SpoolTable:
@@ -107,7 +109,8 @@ def _prepare(connection: sqlite3.Connection, path: pathlib.Path, entropy: Entrop
 def _complete(connection: sqlite3.Connection, version: int, entropy: Entropy) -> None:
     """Make what is missing, in one transaction: a spool is never without an id."""
     present = {name for (name,) in connection.execute("select name from sqlite_schema where type = 'table'")}
-    if version and "sent" in present and connection.execute("select 1 from meta").fetchone():
+    whole = {"sent", "background"} <= present
+    if version and whole and connection.execute("select 1 from meta").fetchone():
         return
     connection.execute("begin immediate")
     if version == 0:
@@ -117,6 +120,8 @@ def _complete(connection: sqlite3.Connection, version: int, entropy: Entropy) ->
         connection.execute(_SENT)
         highest = "select coalesce(max(seq), 0) from sqlite_sequence where name = 'record'"
         connection.execute(f"insert into sent select 1, ({highest})")
+    if "background" not in present:
+        connection.execute(_BACKGROUND)
     connection.execute("insert or ignore into meta values (1, ?)", (new_id("spool", entropy),))
     connection.execute(f"pragma user_version = {FORMAT_VERSION}")
     connection.execute("commit")

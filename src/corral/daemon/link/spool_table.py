@@ -18,6 +18,11 @@ import msgspec
 
 from corral.errors import Code, Rejected
 
+BACKGROUND_RECORDS: Final = 128
+BACKGROUND_BYTES: Final = 65_536
+"""So much of what may wait is numbered and unconfirmed at a time: the most that another record waits behind."""
+BACKGROUND_PART: Final = 4
+"""What may wait has this part of the spool's bytes, besides."""
 MAX_NUMBER: Final = 2**63 - 1
 """The largest number SQLite gives to a record."""
 
@@ -50,6 +55,12 @@ class Tally(msgspec.Struct, frozen=True, kw_only=True):
     """Everything up to this number was confirmed and dropped."""
     lost: int = 0
     """Log records that were given up and that no stored record counts yet."""
+    background_bytes: int = 0
+    """Of what has no number yet."""
+    numbered: tuple[tuple[int, int, int], ...] = ()
+    """What came from the background and is not confirmed: its id there, its number, its size."""
+    background_confirmed: int = 0
+    """The last id of the background that was confirmed since this spool was opened."""
 
 
 class SpoolTable:
@@ -63,6 +74,8 @@ class SpoolTable:
         self._now = self.committed
         self.streaming = False
         """Somebody takes each record as soon as it is added."""
+        if self.committed.background_bytes:
+            self._begin_background()
 
     def begin(self) -> None:
         if self._db.in_transaction:  # a rollback failed when the disk did
@@ -102,6 +115,46 @@ class SpoolTable:
             )
         return self._insert(Kind.STATE, body, dropped=0)
 
+    def add_background(self, body: bytes) -> int:
+        """Keep what must not be lost and may wait: it gets its number only when little of its kind is under way,
+        so that no other record ever waits behind much of it. Returns its id among those that may wait."""
+        most = self._max_bytes // BACKGROUND_PART
+        if self._now.background_bytes + len(body) > most:
+            raise Rejected(
+                Code.STORE_UNAVAILABLE,
+                f"the node's spool holds {most} bytes of events that wait for the controller",
+                hint="reconnect the controller, or raise spool.max_bytes",
+            )
+        added = self._db.execute("insert into background (body) values (?)", (body,))
+        self._change(background_bytes=self._now.background_bytes + len(body))
+        self._number_background()
+        return int(added.lastrowid or 0)
+
+    def _begin_background(self) -> None:
+        """What the last daemon left there goes on. A disk that refuses delays it until it takes something."""
+        try:
+            self.begin()
+            self._number_background()
+            self.commit()
+        except sqlite3.Error:
+            self.rollback()
+
+    def _number_background(self) -> None:
+        """Make records of what waits there, the oldest first, as far as its window goes."""
+        numbered = list(self._now.numbered)
+        held = sum(size for _, _, size in numbered)
+        while self._now.background_bytes and held < BACKGROUND_BYTES and len(numbered) < BACKGROUND_RECORDS:
+            row = self._db.execute("select id, body from background order by id limit 1").fetchone()
+            if row is None:
+                self._change(background_bytes=0)
+                break
+            id, body = row
+            self._db.execute("delete from background where id = ?", (id,))
+            numbered.append((id, self._insert(Kind.STATE, body, dropped=0), len(body)))
+            held += len(body)
+            self._change(background_bytes=self._now.background_bytes - len(body))
+        self._change(numbered=tuple(numbered))
+
     def add_log(self, body: bytes) -> int:
         """Keep a log record; older ones make room for it."""
         lost = self._now.lost
@@ -134,6 +187,11 @@ class SpoolTable:
             log_bytes=self._now.log_bytes - int(logs),
             forgotten=last,
         )
+        left = tuple(each for each in self._now.numbered if each[1] > last)
+        gone = self._now.numbered[: len(self._now.numbered) - len(left)]
+        if gone:
+            self._change(numbered=left, background_confirmed=gone[-1][0])
+        self._number_background()
 
     def rename(self, spool_id: str, *, confirmed: int) -> None:
         """Go on under another id after this disk was put back to an earlier state.
@@ -175,7 +233,7 @@ class SpoolTable:
         )
         self._change(log_bytes=held, lost=self._now.lost + (0 if counting.rowcount else lost))
 
-    def _change(self, **fields: int | str) -> None:
+    def _change(self, **fields: int | str | tuple[tuple[int, int, int], ...]) -> None:
         self._now = msgspec.structs.replace(self._now, **fields)
 
 
@@ -198,4 +256,5 @@ def _measure(db: sqlite3.Connection) -> Tally:
         highest=highest[0] if highest else 0,
         forgotten=oldest - 1 if oldest else (highest[0] if highest else 0),
         sent=db.execute("select through from sent").fetchone()[0],
+        background_bytes=db.execute("select coalesce(sum(length(body)), 0) from background").fetchone()[0],
     )

@@ -121,7 +121,8 @@ class SpoolWorker:
         with self._changed:
             if through > self.dropping:
                 self.dropping = through
-                self._linger(time.monotonic() + _DROP_SECONDS)
+                waits = self._table.committed.background_bytes  # for the room that this makes
+                self._linger(time.monotonic() + (0.0 if waits else _DROP_SECONDS))
 
     def close(self) -> None:
         """Take nothing more, do what waits, then end; blocks until then. Idempotent."""

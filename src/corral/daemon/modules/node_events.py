@@ -24,10 +24,12 @@ from corral.domain.events import START, Cursor, Event
 from corral.errors import Code, Rejected
 from corral.modules.event_handover import SUBSCRIPTION, check_room
 from corral.modules.event_names import name_of, wanted_filter
+from corral.modules.event_publishing import EventPace
 from corral.modules.operations import Operation
 from corral.modules.scope import Owned, Scope
 from corral.sdk.messages import PUBLISH, SUBSCRIBE, UNSUBSCRIBE, Nothing, Publish, Subscribe, Unsubscribe
 from corral.system.clock import Clock
+from corral.system.config_schema import ModuleHostSection
 from corral.wire import features
 from corral.wire.v1.link_pb2 import ControllerMessage, DaemonMessage
 from corral.wire.v1.module_pb2 import ModuleEvent
@@ -48,11 +50,13 @@ class NodeEvents:
         spool: EventSpool,
         send: Callable[[DaemonMessage], bool],
         clock: Clock,
+        pace: EventPace | None = None,
         ring: EventRing | None = None,
     ) -> None:
         self._node_id = node_id
         self._clock = clock
-        self._publishing = Publishing(spool, clock=clock)
+        pace = pace or EventPace(per_second=ModuleHostSection().events_per_second, clock=clock)
+        self._publishing = Publishing(spool, pace=pace, clock=clock)
         self._ring = EventRing() if ring is None else ring
         self._interests = Interests()
         self._told = TypesTold(wanted=self._interests.all, send=send, clock=clock)

@@ -6,24 +6,24 @@ import collections
 from typing import Final, Protocol
 
 from corral.errors import Code, Retryable
-from corral.modules.event_publishing import published_data
+from corral.modules.event_publishing import EventPace, published_data
 from corral.modules.scope import Scope
 from corral.sdk.messages import Publish, Published
 from corral.system.clock import Clock
 from corral.wire.v1.link_pb2 import DaemonMessage
 from corral.wire.v1.module_pb2 import EventPublish
 
-MODULE_BYTES: Final = 16 * 1024 * 1024
-"""So much of one module may wait for the controller; the rest of the spool is for those that must report."""
+MODULE_BYTES: Final = 1024 * 1024
+"""So much of one module may wait for the controller."""
 _STRETCH_BYTES: Final = 65_536
 
 
 class EventSpool(Protocol):
-    async def put(self, body: bytes) -> int:
-        """Keep a record; returns its number once it is on disk."""
+    async def put_background(self, body: bytes) -> int:
+        """Keep an event behind everything that must be reported; returns its id once it is on disk."""
 
-    def confirmed(self, number: int) -> bool:
-        """Has the controller stored the record of this number?"""
+    def background_confirmed(self, id: int) -> bool:
+        """Has the controller stored the event of this id?"""
 
 
 class _Waiting:
@@ -43,8 +43,11 @@ class _Waiting:
 class Publishing:
     """Answers `events.publish`."""
 
-    def __init__(self, spool: EventSpool, *, clock: Clock, module_bytes: int = MODULE_BYTES) -> None:
+    def __init__(
+        self, spool: EventSpool, *, pace: EventPace, clock: Clock, module_bytes: int = MODULE_BYTES
+    ) -> None:
         self._spool = spool
+        self._pace = pace
         self._clock = clock
         self._module_bytes = module_bytes
         self._waiting: dict[str, _Waiting] = {}
@@ -53,6 +56,7 @@ class Publishing:
         """Answered when it is on this node's disk; its cursor is not known here. UNKNOWN_EVENT_TYPE,
         INVALID_FIELD, STORE_UNAVAILABLE when the disk refuses or too much waits for the controller."""
         data = published_data(asked, scope.manifest.events)
+        await self._pace.turn(scope.module_id, len(data))
         event = EventPublish(
             event_type=asked.type,
             payload_json=data,
@@ -64,7 +68,7 @@ class Publishing:
         waiting = self._room(scope.module_id, len(body))
         waiting.bytes += len(body)
         try:
-            waiting.kept(await self._spool.put(body), len(body))
+            waiting.kept(await self._spool.put_background(body), len(body))
         except BaseException:
             waiting.bytes -= len(body)
             raise
@@ -72,7 +76,7 @@ class Publishing:
 
     def _room(self, module_id: str, size: int) -> _Waiting:
         waiting = self._waiting.setdefault(module_id, _Waiting())
-        while waiting.stretches and self._spool.confirmed(waiting.stretches[0][0]):
+        while waiting.stretches and self._spool.background_confirmed(waiting.stretches[0][0]):
             waiting.bytes -= waiting.stretches.popleft()[1]
         if waiting.bytes + size > self._module_bytes:
             raise Retryable(

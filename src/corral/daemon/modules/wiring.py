@@ -19,6 +19,7 @@ from corral.daemon.modules.metrics_shipping import MetricsShipping
 from corral.daemon.modules.node_events import NodeEvents
 from corral.daemon.modules.process_operations import ModuleProcesses
 from corral.daemon.supervise.supervision import Supervision
+from corral.modules.event_publishing import EventPace
 from corral.system.clock import Clock
 from corral.system.config_schema import DaemonConfig
 from corral.system.entropy import Entropy
@@ -42,7 +43,8 @@ class ModuleParts:
         clock: Clock,
         entropy: Entropy,
     ) -> None:
-        self._events = NodeEvents(node_id=node_id, spool=spool, send=send, clock=clock)
+        pace = EventPace(per_second=config.modules.events_per_second, clock=clock)
+        self._events = NodeEvents(node_id=node_id, spool=spool, send=send, clock=clock, pace=pace)
         self._capabilities = ControllerCapabilities(
             path=config.data / "modules" / "offers.json", send=send, entropy=entropy
         )
