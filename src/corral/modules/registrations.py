@@ -9,7 +9,9 @@ from corral.domain.module_graph import provisions_on
 from corral.domain.module_manifest import Manifest, ModuleHost
 from corral.domain.permissions import Permission
 from corral.modules.path_patterns import PathPattern
+from corral.sdk.commands import MAX_COMMANDS
 from corral.sdk.messages import CommandDeclaration, Registrations, RouteDeclaration
+from corral.sdk.routes import MAX_ROUTES
 
 RESERVED_SEGMENTS: Final = frozenset(
     {
@@ -31,8 +33,6 @@ RESERVED_SEGMENTS: Final = frozenset(
 )
 """First segments below a module's path that are the host's own."""
 METHODS: Final = frozenset({"GET", "POST", "PUT", "PATCH", "DELETE"})
-MAX_ROUTES: Final = 200
-MAX_COMMANDS: Final = 50
 MAX_ROUTE_DEADLINE_MS: Final = 300_000
 MAX_ROUTE_BODY: Final = 3 * 1024 * 1024
 """A request reaches the module in one frame."""

@@ -12,7 +12,7 @@ from corral.sdk.http_messages import Caller
 from corral.sdk.invocation import Invoke
 from corral.sdk.messages import CommandAnswer, CommandDeclaration, CommandRequest, Parameter
 
-MAX_COMMANDS: Final = 128
+MAX_COMMANDS: Final = 50
 _MAX_LINES: Final = 10_000
 
 

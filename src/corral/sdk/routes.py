@@ -17,7 +17,7 @@ from corral.sdk.runner.streams import Streamed
 
 RouteHandler: TypeAlias = Callable[[Request], object]
 """`def` or `async def`; returns a Response, a value that becomes JSON, or None (204)."""
-MAX_ROUTES: Final = 256
+MAX_ROUTES: Final = 200
 _SEGMENT: Final = re.compile(r"[A-Za-z0-9._~-]+|\{[a-z_][a-z0-9_]*(:path)?\}")
 
 
