@@ -45,10 +45,32 @@ BLOCKED_NAMES: Final = frozenset(
         "LUA_INIT",
         "GCONV_PATH",
         "GLIBC_TUNABLES",
+        "PATH",
+        "IFS",
+        "DOTNET_STARTUP_HOOKS",
+        "DOTNET_ADDITIONAL_DEPS",
+        "DOTNET_SHARED_STORE",
+        "MONO_PATH",
+        "OPENSSL_CONF",
+        "OPENSSL_ENGINES",
+        "OPENSSL_MODULES",
+        "PYTHONUSERBASE",
+        "PYTHONEXECUTABLE",
+        "PERLLIB",
+        "GEM_HOME",
+        "GEM_PATH",
+        "BUNDLE_GEMFILE",
+        "PHPRC",
+        "PHP_INI_SCAN_DIR",
+        "ERL_FLAGS",
+        "ERL_LIBS",
     }
 )
-"""They have an interpreter or a virtual machine load what its command does not name."""
-BLOCKED_BEGINNINGS: Final = ("LD_", "DYLD_", "BASH_FUNC_", "LUA_INIT_")
+"""They have a program, an interpreter or a virtual machine load what its command does not name, or choose which
+program that is. Those that are known: `HOME` is not among them, though some programs look there for what to load."""
+BLOCKED_BEGINNINGS: Final = (
+    "LD_", "DYLD_", "BASH_FUNC_", "LUA_INIT_", "LUA_PATH", "LUA_CPATH", "CORECLR_", "COR_",
+)  # fmt: skip
 _FIELDS: Final = ("jvm_args", "args", "env")
 
 
