@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import signal
 from pathlib import Path
 from typing import Any
@@ -228,6 +229,15 @@ async def test_what_a_module_does_to_itself_ends_in_failed_with_its_reason(
         assert record.failure is not None
         assert record.failure.message
         await eventually(lambda: len(bench.house.processes) == 0)
+
+
+async def test_a_syntax_error_is_told_with_the_line_of_its_author(tmp_path: Path) -> None:
+    async with RealEngine(tmp_path) as bench:
+        record = await bench.install(manifest("bad"), "x = 1\ndef (:\n")
+        assert record.failure is not None
+        *_, (path, line) = re.findall(r'File "([^"]+)", line ([0-9]+)', record.failure.traceback)
+        assert Path(path).read_text().splitlines()[int(line) - 1] == "def (:"
+        assert "CallRefused" not in record.failure.traceback
 
 
 async def test_the_story_of_a_failure_has_the_last_log_lines_and_the_traceback(tmp_path: Path) -> None:

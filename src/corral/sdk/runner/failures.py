@@ -46,7 +46,9 @@ def failure_message(number: int, failure: BaseException) -> Failure:
         code = failure.code if isinstance(failure, CallRefused) else type(failure).__name__
         hint = failure.hint if isinstance(failure, HostError | CallRefused) else ""
         message = _cut(failure.message, MAX_MESSAGE) if isinstance(failure, HostError) else told(failure)
-        return Failure(number, _cut(code, 200), message, _cut(hint, MAX_MESSAGE), traceback_of(failure))
+        cause = failure.__cause__ if isinstance(failure, CallRefused) else None
+        story = traceback_of(cause or failure)  # what a module did, not how it was told of
+        return Failure(number, _cut(code, 200), message, _cut(hint, MAX_MESSAGE), story)
     except BaseException:
         return Failure(number, "Exception", "an exception that cannot be told of")
 

@@ -193,9 +193,7 @@ def _check_kind(kind: type, host: Host, entrypoint: str) -> None:
 
 
 def _as(code: str, error: BaseException) -> CallRefused:
-    refusal = CallRefused(code, f"{type(error).__name__}: {told(error)}")
-    refusal.__traceback__ = error.__traceback__
-    return refusal
+    return CallRefused(code, f"{type(error).__name__}: {told(error)}")
 
 
 def _changes(spec: InstanceSpec) -> dict[str, Any]:
