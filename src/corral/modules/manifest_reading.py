@@ -39,15 +39,29 @@ def read_manifest(text: str, *, name: str = "module.yaml") -> Manifest:
         raise _refused(name, [Problem(line=error.line, path="", why=error.why)]) from None
     shape = ShapeCheck()
     values = shape.check(root)
-    if shape.problems:
-        raise _refused(name, shape.problems)
     try:
         manifest = msgspec.convert(values, Manifest)
     except msgspec.ValidationError as error:
-        raise _refused(name, [Problem(line=root.line, path="", why=str(error))]) from None
-    if findings := list(itertools.islice(check_manifest(manifest), _FINDINGS_MAX)):
-        raise _refused(name, [_placed(root, finding) for finding in findings])
+        found = shape.problems or [Problem(line=root.line, path="", why=str(error))]
+        raise _refused(name, found) from None
+    problems = list(shape.problems)
+    for finding in itertools.islice(check_manifest(manifest), _FINDINGS_MAX):
+        if not _follows(finding.path, shape.problems):
+            problems.append(_placed(root, finding))
+    if problems:
+        raise _refused(name, problems)
     return manifest
+
+
+def _follows(path: str, problems: list[Problem]) -> bool:
+    """Whether a finding is about something that stands in for what is wrong already, or may come of it: which
+    hosts there are decides what else there has to be."""
+    for problem in problems:
+        if path.startswith(problem.path) or problem.path.startswith(path):
+            return True
+        if problem.path.startswith("hosts") and path.startswith("backend"):
+            return True
+    return False
 
 
 def manifest_refused(name: str, path: str, why: str, *, line: int = 0) -> Rejected:

@@ -33,7 +33,7 @@ class ShapeCheck:
         self.problems: list[Problem] = []
 
     def check(self, root: Node) -> Any:
-        """Plain values, of the right kinds where no problem was found."""
+        """Plain values, all of the right kinds: where a problem was found, something stands that is."""
         return self._value(root, _manifest_type(), "")
 
     def _value(self, node: Node, kind: kinds.Type, path: str) -> Any:
@@ -46,19 +46,19 @@ class ShapeCheck:
             case kinds.VarTupleType():
                 return self._list(node, kind, path)
             case kinds.DictType():
-                return plain(node) if self._is(node, dict, "a map", path) else {}
+                return plain(node) if self._is(node, dict, "a map", path) else _stand_in(kind)
             case kinds.EnumType():
                 return self._choice(node, [each.value for each in kind.cls], path)
             case kinds.BoolType():
                 return self._is(node, bool, "true or false", path) and node.value
             case kinds.IntType():
-                return node.value if self._is(node, int, "a whole number", path) else 0
+                return node.value if self._is(node, int, "a whole number", path) else _stand_in(kind)
             case _:
                 return self._text(node, path)
 
     def _struct(self, node: Node, kind: kinds.StructType, path: str) -> dict[str, Any]:
         if not self._is(node, dict, "a map", path):
-            return {}
+            return dict(_stand_in(kind))
         fields = {field.encode_name: field for field in kind.fields}
         found = {}
         for key, value in node.value.items():
@@ -71,6 +71,7 @@ class ShapeCheck:
             if field.required and name not in found:
                 place = f"{path}.{name}" if path else name
                 self._add(node.line, place, "it is missing")
+                found[name] = _stand_in(field.type)
         return found
 
     def _list(self, node: Node, kind: kinds.VarTupleType, path: str) -> list[Any]:
@@ -93,9 +94,11 @@ class ShapeCheck:
 
     def _choice(self, node: Node, choices: list[str], path: str) -> str:
         value = self._text(node, path)
-        if value and value not in choices:
+        if value in choices:
+            return value
+        if value:
             self._add(node.line, path, f"unknown value {value[:80]!r}; {self._way(value, choices)}")
-        return value
+        return choices[0]
 
     def _is(self, node: Node, wanted: type, called: str, path: str) -> bool:
         if isinstance(node.value, wanted) and (wanted is bool or not isinstance(node.value, bool)):
@@ -112,6 +115,27 @@ class ShapeCheck:
 
     def _add(self, line: int, path: str, why: str) -> None:
         self.problems.append(Problem(line=line, path=path, why=why))
+
+
+def _stand_in(kind: kinds.Type) -> Any:
+    """Something of this kind."""
+    match kind:
+        case kinds.StructType():
+            return {each.encode_name: _stand_in(each.type) for each in kind.fields if each.required}
+        case kinds.UnionType():
+            return None
+        case kinds.DictType():
+            return {}
+        case kinds.VarTupleType():
+            return []
+        case kinds.EnumType():
+            return next(iter(kind.cls)).value
+        case kinds.BoolType():
+            return False
+        case kinds.IntType():
+            return 0
+        case _:
+            return ""
 
 
 @functools.cache

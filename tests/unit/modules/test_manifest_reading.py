@@ -209,6 +209,35 @@ def test_all_problems_are_told_at_once_in_the_order_of_their_lines() -> None:
     assert message.index("module.yaml:3: version") < message.index("module.yaml:7: backend")
 
 
+def test_a_value_of_the_wrong_kind_hides_nothing_else() -> None:
+    text = """\
+manifestVersion: 9
+id: Bad Id
+version: one
+hosts: [controller, moon]
+backend: {controller: {entrypoint: "stats.main:Stats", hookDeadlineMs: soon}}
+capabilities: {provides: [{id: "x y", version: 1.0.0}, {id: ok.too, version: new}]}
+events: {publishes: [lower]}
+storage: {documents: perhaps}
+titel: Statistics
+"""
+    with pytest.raises(Rejected) as refused:
+        read_manifest(text)
+    told = refused.value.message
+    first_eight = (
+        "manifestVersion",
+        "id: ",
+        "version: ",
+        "hosts[1]",
+        "hookDeadlineMs",
+        "provides[0]",
+        "provides[1]",
+    )
+    assert [word for word in first_eight if word not in told] == []
+    assert told.endswith("and 2 more")
+    assert "backend.daemon" not in told, "what would follow from a host that is none is not told"
+
+
 def test_the_field_of_a_refusal_is_the_first_path() -> None:
     assert refusal(MANIFEST.replace("1.0.0", "1")).field == "version"
 
