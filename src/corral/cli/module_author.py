@@ -13,7 +13,7 @@ import click
 
 from corral.cli.failure import Refused, WrongUsage, note
 from corral.cli.module_extensions import extension_items, extension_rows
-from corral.cli.module_files import build_source, inspect, refusals
+from corral.cli.module_files import build_source, check_sources_of, inspect, refusals
 from corral.cli.module_shapes import needed_how
 from corral.cli.output import output_option, plain, show_done, show_one
 from corral.cli.session import Session, api_command
@@ -100,6 +100,7 @@ def doctor(archive: str, output: str) -> None:
     """Look at an archive as a host would, without running any of it."""
     path = pathlib.Path(archive).expanduser()
     facts = inspect(path)
+    check_sources_of(path, facts)
     from corral.sdk import SDK_VERSION
     from corral.signing import sidecar_beside
 

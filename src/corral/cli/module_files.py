@@ -41,6 +41,14 @@ def inspect(path: pathlib.Path) -> ArchiveFacts:
         return inspect_archive(path, max_bytes=LARGEST)
 
 
+def check_sources_of(path: pathlib.Path, facts: ArchiveFacts) -> None:
+    """`Refused` for sources of an inspected archive that Python cannot read, or that lack its class."""
+    from corral.modules.archive_reading import check_archive_sources
+
+    with refusals():
+        check_archive_sources(path, facts)
+
+
 def build_source(source: pathlib.Path, out: pathlib.Path | None = None) -> Built:
     """The archive of a source directory, made reproducibly."""
     from corral.modules.building import build_module

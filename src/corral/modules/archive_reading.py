@@ -16,6 +16,7 @@ from corral.domain.module_manifest import Manifest
 from corral.errors import Code, Rejected
 from corral.modules.archive_refusals import damaged, entry_damaged, too_large
 from corral.modules.manifest_reading import MANIFEST_MAX, manifest_refused, read_manifest
+from corral.modules.source_checks import check_sources
 from corral.modules.zip_directory import DAMAGE, ZipEntry, checked_entries, is_empty, open_zip
 from corral.system.digests import sha256_of
 from corral.system.threads import check_wanted
@@ -114,6 +115,12 @@ def read_files(file: IO[bytes], *, max_bytes: int) -> tuple[ArchiveFile, ...]:
     """Each file of an archive, read to its end. Raises as `inspect_archive`. Blocking."""
     with open_zip(file) as archive:
         return tuple(_read(archive, each) for each in checked_entries(archive, file, max_bytes=max_bytes))
+
+
+def check_archive_sources(path: Path, facts: ArchiveFacts) -> None:
+    """Of an archive that was inspected, what Python says about its sources: ARCHIVE_INVALID. Blocking."""
+    with zipfile.ZipFile(path) as archive:
+        check_sources(facts.manifest, [each.path for each in facts.files], archive.read)
 
 
 def digest(file: io.BufferedReader) -> str:

@@ -20,6 +20,7 @@ from corral.domain.module_manifest import Manifest
 from corral.errors import Code, Rejected
 from corral.modules.archive_reading import MANIFEST_NAMES, inspect_archive
 from corral.modules.manifest_reading import read_manifest
+from corral.modules.source_checks import check_sources
 from corral.modules.source_tree import packed_files
 
 OUTPUT: Final = "dist"
@@ -51,6 +52,7 @@ def build_module(source: Path, out: Path | None = None) -> Built:
         files = packed_files(source, name, manifest)
         target = out or source / OUTPUT / f"{manifest.id}-{manifest.version}{SUFFIX}"
         target.parent.mkdir(parents=True, exist_ok=True)
+        check_sources(manifest, files.keys(), lambda path: files[path].read_bytes())
         return _built(files, target)
     except OSError as error:
         where = error.filename2 or error.filename or source

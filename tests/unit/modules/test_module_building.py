@@ -199,3 +199,43 @@ def test_a_place_that_cannot_be_written_is_told_by_its_own_name(source: Path, tm
     with pytest.raises(Rejected, match=r"cannot be built: \S*/taken: Is a directory"):
         build_module(source, tmp_path / "taken")
     assert not list(tmp_path.glob(".taken*"))
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "told"),
+    [
+        ("stats/main.py", b"class Stats: ...\n\ndef (:\n", "stats/main.py:3: "),
+        ("single.py", b"x = 'open\n", "single.py:1: "),
+        ("single.py", b"x = 1\x00", "single.py:1: "),
+        ("stats/main.py", b"class Statistics: ...\n", "stats/main.py has no class 'Stats'"),
+        ("stats/main.py", b"", "stats/main.py has no class 'Stats'"),
+    ],
+)
+def test_what_python_cannot_load_is_found_without_running_it(
+    source: Path, name: str, content: bytes, told: str
+) -> None:
+    (source / name).write_bytes(content)
+    assert told in refusal(source, Code.ARCHIVE_INVALID)
+    assert list((source / "dist").glob("stats*.cmod")) == []
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"from stats.other import Stats\n",
+        b"from stats.other import *\n",
+        b"from stats import other as Stats\n",
+        b"try:\n    from fast import Stats\nexcept ImportError:\n    Stats = None\n",
+        b"def __getattr__(name): ...\n",
+        b"globals()['Stats'] = type('Stats', (), {})\n",
+        b"raise SystemExit('was run')\nclass Stats: ...\n",
+    ],
+)
+def test_a_class_that_may_be_there_is_taken(source: Path, content: bytes) -> None:
+    (source / "stats/main.py").write_bytes(content)
+    assert build_module(source).manifest.id
+
+
+def test_what_others_wrote_is_not_looked_at(source: Path) -> None:
+    (source / "vendor/dep/__init__.py").write_bytes(b"print 'of another Python'\n")
+    assert build_module(source).manifest.id
