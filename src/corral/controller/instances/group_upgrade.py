@@ -7,6 +7,7 @@ from typing import Final
 import msgspec
 import structlog
 
+from corral.controller.cluster_state import Stored
 from corral.controller.collections import CLUSTER, GROUPS, ONLY
 from corral.controller.ledger import SYSTEM, Ledger, Step, audit
 from corral.domain.events import Draft, EventType
@@ -19,28 +20,29 @@ _log = structlog.get_logger("corral.controller.instances")
 
 
 async def upgrade_groups(ledger: Ledger) -> None:
-    """One transaction with the mark that it was done: what an operator writes afterwards stays."""
+    """One by one, and the mark that it was done last: what an operator writes afterwards stays. Nobody is served
+    before this has returned; interrupted, it is done again."""
     stored = ledger.state.cluster.require(ONLY)
     if stored.record.group_format >= GROUP_FORMAT:
         return
-    marked = msgspec.structs.replace(stored.record, group_format=GROUP_FORMAT)
-    steps: list[Step] = [CLUSTER.put(ONLY, marked, expect=stored.revision)]
     for group in ledger.state.groups:
-        if group.record.spec.isolate is not Isolation.SHARED:
-            continue
-        name = group.record.spec.name
-        if _has_worlds(ledger, group.record):
-            _log.warning(
-                "group.isolation_kept", group=name, isolate="shared", hint=isolation_hint(group.record)
-            )
-            continue
-        steps += [
-            GROUPS.put(name, isolated_by_node(group.record), expect=group.revision),
-            Draft(type=EventType.GROUP_UPDATED, subject=name, data={"changed": ["isolate"]}),
-            audit(SYSTEM, "groups.update", name, before={"isolate": "shared"}, after={"isolate": "auto"}),
-        ]
-        _log.info("group.isolation_changed", group=name, before="shared", isolate="auto")
-    await ledger.commit(*steps)
+        if group.record.spec.isolate is Isolation.SHARED and (steps := _upgraded(ledger, group)):
+            await ledger.commit(*steps)
+    marked = msgspec.structs.replace(stored.record, group_format=GROUP_FORMAT)
+    await ledger.commit(CLUSTER.put(ONLY, marked, expect=stored.revision))
+
+
+def _upgraded(ledger: Ledger, group: Stored[GroupRecord]) -> list[Step]:
+    name = group.record.spec.name
+    if _has_worlds(ledger, group.record):
+        _log.warning("group.isolation_kept", group=name, isolate="shared", hint=isolation_hint(group.record))
+        return []
+    _log.info("group.isolation_changed", group=name, before="shared", isolate="auto")
+    return [
+        GROUPS.put(name, isolated_by_node(group.record), expect=group.revision),
+        Draft(type=EventType.GROUP_UPDATED, subject=name, data={"changed": ["isolate"]}),
+        audit(SYSTEM, "groups.update", name, before={"isolate": "shared"}, after={"isolate": "auto"}),
+    ]
 
 
 def isolated_by_node(record: GroupRecord) -> GroupRecord:

@@ -64,7 +64,7 @@ class IsolatedUids:
     @property
     def usable(self) -> int:
         """How many ids of the range can be given out, apart from accounts of the host."""
-        return sum(1 for _ in self._candidates(self._first, self._last))
+        return self._last - self._first + 1 - sum(span.last - span.first + 1 for span in self.foreign)
 
     def of(self, instance_id: str) -> int:
         """The same uid for the same instance, always: its static files belong to it. RUN_AS_REFUSED when the
@@ -119,12 +119,14 @@ def describe(spans: Iterable[Span]) -> str:
 
 
 def _overlapping(first: int, last: int, etc: pathlib.Path) -> Iterator[Span]:
-    """What of the range is somebody else's, cut to the range."""
+    """What of the range is somebody else's, in order, each id once."""
     spans = [*_subordinate(etc / "subuid"), *_subordinate(etc / "subgid"), *_unmapped()]
+    seen = first - 1
     for span in sorted(spans):
-        low, high = max(first, span.first), min(last, span.last)
+        low, high = max(seen + 1, span.first), min(last, span.last)
         if low <= high:
             yield Span(low, high, span.owner)
+            seen = high
 
 
 def _subordinate(path: pathlib.Path) -> Iterator[Span]:

@@ -126,7 +126,7 @@ def supervision_failed(
     was asked to stop has stopped."""
     failed = start_failed(PROCESS_START, error, now_ms=now_ms)
     if exit is None:
-        return failed
+        return never_started(stop, now_ms=now_ms) if stop is not None else failed
     return msgspec.structs.replace(
         failed,
         state=InstanceState.STOPPED if stop is not None else InstanceState.CRASHED,

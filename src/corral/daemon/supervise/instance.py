@@ -153,6 +153,7 @@ class Instance:
         if run.outcome is not None:
             return await self._go_on(run.outcome)
         self.current = run.begun_anew()
+        self.current.reason = faults.error.message
         return await (self._recovered(faults) if faults.too_many else self._adopted(None))
 
     async def _recovered(self, faults: Faults) -> Outcome:

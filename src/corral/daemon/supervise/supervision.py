@@ -132,7 +132,7 @@ class Supervision:
         """On return every run that a daemon before us left is minded again."""
         self.directories.open()
         self._open.enter_context(self._growth)
-        self._preparation.users.warn()
+        await asyncio.to_thread(self._preparation.users.warn)
         self._tasks.append(asyncio.create_task(self.services.reporter.run(), name="supervise/report"))
         await self._tell_old_ends()
         await self.supervisor.adopt()
