@@ -52,3 +52,18 @@ async def test_what_would_not_fit_is_not_begun(small_disk, scratch, make_plan):
     with pytest.raises(StageFailed, match="MB of files"):
         await bench.make(make_plan(templates=(large,)))
     assert not list((bench.data / "running").glob(".staging/*/large"))
+
+
+async def test_what_lies_on_another_disk_goes_in_one_rename_too(small_disk, scratch):
+    """Deleting a large tree takes long, and whoever drops it may be the event loop."""
+    bench = Bench(scratch / "data")
+    bench.directories.static.rmdir()
+    bench.directories.static.symlink_to(small_disk)
+    staged = bench.directories.staging("one.1024", static=True)
+    (staged / "inner").mkdir(parents=True)
+    inode = (staged / "inner").stat().st_ino
+    bench.directories.drop(staged)
+    [gone] = (small_disk / ".discarded").iterdir()
+    assert (staged.exists(), (gone / "inner").stat().st_ino) == (False, inode)
+    await bench.directories.empty_bin()
+    assert not list((small_disk / ".discarded").iterdir())

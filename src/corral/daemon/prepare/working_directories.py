@@ -154,34 +154,48 @@ class WorkingDirectories:
         return gone
 
     def drop(self, path: pathlib.Path) -> None:
-        """Something that was being made, or has ended, and is not wanted any more: gone in one rename."""
+        """Something that was being made, or has ended, and is not wanted any more: gone in one rename. What can
+        be moved nowhere is deleted where it is, which takes as long as it takes."""
         try:
-            path.rename(self._unused())
+            self._move_away(path)
         except FileNotFoundError:
             pass
         except OSError as error:
             _log.warning("instances.directory_not_put_away", path=str(path), reason=str(error))
-            remove(path)  # on another disk than the bin
+            remove(path)
 
     def _put_away(self, instance_id: str) -> bool:
         path = self.running / instance_id
         if not path.exists():
             return False
-        path.rename(self._unused())
+        self._move_away(path)
         return True
+
+    def _move_away(self, path: pathlib.Path) -> None:
+        """To the bin, or to one on its own disk where that is another."""
+        try:
+            path.rename(self._unused(self._bin))
+        except OSError as error:
+            place = next((each for each in (self.running, self.static) if path.is_relative_to(each)), None)
+            if error.errno != errno.EXDEV or place is None:
+                raise
+            beside = place / _DISCARDED
+            beside.mkdir(mode=0o700, exist_ok=True)
+            path.rename(self._unused(beside))
 
     async def empty_bin(self) -> None:
         """Delete what was put away; what cannot be deleted is said and tried again the next time."""
         await asyncio.to_thread(self._delete_discarded)
 
     def _delete_discarded(self) -> None:
-        for entry in list(self._bin.iterdir()):
-            if reason := remove(entry):
-                _log.warning("instances.directory_not_deleted", path=str(entry), reason=reason)
+        for bin in (self._bin, self.running / _DISCARDED, self.static / _DISCARDED):
+            for entry in list(bin.iterdir()) if bin.is_dir() else ():
+                if reason := remove(entry):
+                    _log.warning("instances.directory_not_deleted", path=str(entry), reason=reason)
 
-    def _unused(self) -> pathlib.Path:
-        """A name in the bin that nothing has."""
-        return self._bin / new_id("gone", self._entropy)
+    def _unused(self, bin: pathlib.Path) -> pathlib.Path:
+        """A name in it that nothing has."""
+        return bin / new_id("gone", self._entropy)
 
 
 def give(path: pathlib.Path, user: WorkloadUser) -> None:

@@ -63,8 +63,8 @@ def parent_of(
                 raise _refused(path, part, error) from error
             os.close(here)
             here = below
-            if made and owner is not None:
-                os.fchown(here, *owner)
+            if made and owner is not None and os.fstat(here).st_uid == os.geteuid():
+                os.fchown(here, *owner)  # the one that we made, and none that was put in its place
         yield here
     finally:
         os.close(here)

@@ -247,7 +247,11 @@ def _open_within(here: int, name: str) -> int:
     """By `openat2`, which tells what is mounted there; where a kernel or sandbox has none, without that."""
     while True:
         descriptor: int = _libc.syscall(
-            _OPENAT2, here, os.fsencode(name), ctypes.byref(_HOW), ctypes.sizeof(_HOW)
+            ctypes.c_long(_OPENAT2),
+            ctypes.c_long(here),
+            os.fsencode(name),
+            ctypes.byref(_HOW),
+            ctypes.c_size_t(ctypes.sizeof(_HOW)),
         )
         if descriptor >= 0:
             return descriptor
