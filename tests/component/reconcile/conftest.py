@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 
 import pytest
+from hostile_site import Site
 from pretend_node import PretendNode
 
 from corral.domain.instance_records import live
@@ -92,3 +93,21 @@ class Fleet:
 async def fleet(cluster, scratch):
     async with contextlib.AsyncExitStack() as stack:
         yield Fleet(cluster, scratch, stack)
+
+
+@pytest.fixture
+async def site(fleet) -> Site:
+    await fleet.begin()
+    honest = await fleet.node("n1")
+    await fleet.group(min=1)
+    await fleet.group("world", static=True)
+    await fleet.running(1)
+    await fleet.controller.call("POST", "/api/v1/instances", {"group": "world"})
+    await fleet.reaches("world-1", "RUNNING")
+    await fleet.controller.call("POST", "/api/v1/instances/world-1/stop", {})
+    await fleet.reaches("world-1", "STOPPED")
+    rogue = await fleet.node("rogue")
+    await fleet.group("mine", nodes=["rogue"], min=1)
+    await fleet.running(1, "mine")
+    await eventually(lambda: not honest._spool and not rogue._spool)
+    return Site(fleet, honest, rogue)

@@ -47,6 +47,8 @@ class PretendNode:
         self.starts: list[wire.StartInstance] = []
         self.stops: list[wire.StopInstance] = []
         self.commands: list[wire.SendCommand] = []
+        self.asked: list[ControllerMessage] = []
+        """What it does not answer by itself."""
         self.on_start: Callable[[wire.StartInstance], wire.StartInstanceAck | None] | None = None
         self.deaf = False
         self.slow_stops = False
@@ -141,6 +143,8 @@ class PretendNode:
                 self.commands.append(message.send_command)
                 if self.acknowledges:
                     await self._command(message.send_command)
+            case _:
+                self.asked.append(message)
 
     # orders
 

@@ -1,0 +1,195 @@
+"""Handshakes of a hostile node: nothing is adopted without a proof, no counter moves, lists are bounded."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+from hostile_site import NAMES, NUMBERS, VICTIM, YEAR_9999
+from pretend_node import S
+
+from corral.cli.failure import Refused
+from corral.controller.collections import INSTANCES, NODE_LEDGERS, SEQUENCES, instance_decisions
+from corral.controller.instances.sequence import RESTORE_LEAP
+from corral.domain.instance_records import SequenceRecord
+from corral.errors import Code, CorralError
+from corral.testing.scripted_peers import ScriptedDaemon
+from corral.testing.waiting import eventually
+from corral.wire.handshake_portions import MOST_RUNNING
+from corral.wire.v1 import instance_pb2 as wire
+from corral.wire.v1 import module_pb2 as modules
+
+
+def forged(id: str, group: str, number: int, **fields: Any) -> wire.RunningInstance:
+    settings = {"state": S.INSTANCE_STATE_RUNNING, "memory_mb": 2**40, "started_at_ms": YEAR_9999, **fields}
+    return wire.RunningInstance(instance_id=id, group=group, incarnation=number, **settings)
+
+
+@pytest.mark.trap("T65")
+async def test_a_handshake_adopts_nothing_without_a_proof_and_moves_no_counter(site):
+    """Groups it never got, a world that is stopped, ids that are none, numbers beyond all."""
+    await site.rogue.drop()
+    await eventually(lambda: site.fleet.controller.node_state("rogue") == "DISCONNECTED")
+    before = site.documents()
+    theirs = wire.RunningInstance.FromString(site.honest.runs[VICTIM].SerializeToString())
+    listed = [
+        *site.rogue.runs.values(),
+        theirs,
+        *(forged(id, "lobby", number) for id in NAMES for number in NUMBERS),
+        *(forged(f"lobby-{n}", "lobby", 2**40 + n * 1024) for n in range(40, 43)),
+        forged("lobby-50", "lobby", 4096, ticket=theirs.ticket, plan_hash=theirs.plan_hash),
+        forged(VICTIM, "lobby", theirs.incarnation, ticket=theirs.ticket, plan_hash=theirs.plan_hash),
+    ]
+    await site.rogue.connect(running_instances=listed)
+    await site.taken_in()
+    await eventually(lambda: site.fleet.term.sessions.live("rogue").stray_count)
+    after = site.documents()
+    changed = {key for key in before.keys() | after.keys() if before.get(key) != after.get(key)}
+    assert changed <= {("nodes", "rogue")}, changed
+    shown = await site.fleet.controller.call("GET", "/api/v1/nodes/rogue")
+    assert shown["stray_count"] >= 5
+    assert len(shown["strays"]) <= 100
+    assert {"lobby-40", "ghost-1"} <= {stray["instance"] for stray in shown["strays"]}
+    assert {stop.instance_id for stop in site.rogue.stops} <= {VICTIM, "world-1"}, (
+        "what nobody knows is left alone; only copies that lost are told to end"
+    )
+    await site.fleet.controller.call("POST", "/api/v1/instances", {"group": "lobby"})
+    await site.fleet.running(2)
+
+
+@pytest.mark.trap("T65")
+async def test_a_ticket_is_good_for_its_node_its_start_and_once(site):
+    """A replay after the record was forgotten, the ticket of another node, of another start."""
+    run = site.rogue.runs["mine-1"]
+    await site.fleet.controller.call("DELETE", "/api/v1/groups/mine?cascade=true")
+    await eventually(
+        lambda: site.fleet.record("mine-1") is None or site.fleet.record("mine-1").state == "STOPPED"
+    )
+    stored = site.fleet.state.instances.find("mine-1")
+    if stored is not None:
+        await site.fleet.term.ledger.commit(INSTANCES.delete("mine-1", expect=stored.revision))
+    await site.rogue.drop()
+    ghost = wire.RunningInstance.FromString(run.SerializeToString())
+    ghost.state = S.INSTANCE_STATE_RUNNING
+    later = wire.RunningInstance.FromString(ghost.SerializeToString())
+    later.instance_id, later.incarnation = "mine-2", later.incarnation + 1024
+    await site.rogue.connect(running_instances=[ghost, later])
+    await eventually(lambda: (live := site.fleet.term.sessions.live("rogue")) and live.stray_count == 2)
+    assert site.fleet.record("mine-1") is None
+    assert site.fleet.record("mine-2") is None
+    assert "used before" in site.fleet.term.sessions.live("rogue").strays[0].reason
+
+
+@pytest.mark.trap("T65")
+async def test_lists_in_a_handshake_are_bounded(site):
+    many = [forged(f"g-{n}", "g", n * 1024) for n in range(MOST_RUNNING + 1)]
+    for field, value in {
+        "running_instances": many,
+        "modules": [modules.ModuleSetEntry(module_id=f"m{n}") for n in range(1001)],
+    }.items():
+        async with ScriptedDaemon(site.rogue.identity, site.rogue.address) as daemon:
+            with pytest.raises(CorralError) as caught:
+                await daemon.greet(**{field: value})
+        assert caught.value.code is Code.INVALID_FIELD
+        assert field in str(caught.value)
+
+
+@pytest.mark.trap("T65")
+async def test_numbers_beyond_all_end_no_session_and_a_poisoned_counter_is_mended(site):
+    """The counter as an older version left it, after a node had claimed the highest number there is."""
+    highest = max(stored.record.incarnation for stored in site.fleet.state.instances) // 1024
+    poisoned = SequenceRecord(reserved=2**54)
+    await site.fleet.term.ledger.commit(SEQUENCES.put("starts", poisoned, expect=None))
+    await site.fleet.controller.app.stop()
+    await site.fleet.begin()
+    for node in (site.honest, site.rogue):
+        await node.drop()
+        node.address = site.fleet.controller.grpc_address
+        await node.connect()
+    await site.fleet.running(1)
+    await site.fleet.controller.call("POST", f"/api/v1/instances/{VICTIM}/restart", {})
+    ended = await site.fleet.reaches(VICTIM, "STOPPED")
+    assert "repair-sequence" in ended.reason
+    await eventually(lambda: "repair-sequence" in site.fleet.group_record().reason)
+    assert site.fleet.controller.node_state("n1") == "ONLINE"
+    with pytest.raises(Refused, match="counter is exhausted"):
+        await site.fleet.controller.call("POST", "/api/v1/instances", {"group": "mine"})
+    answer = await site.fleet.controller.call("POST", "/api/v1/cluster/repair-sequence")
+    assert (answer["before"] >= 2**54, answer["highest_used"], answer["ignored"]) == (True, highest, 0)
+    await site.fleet.controller.call("POST", "/api/v1/instances", {"group": "mine"})
+    await site.fleet.running(1)
+    audit = await site.fleet.controller.call("GET", "/api/v1/audit?limit=100")
+    entries = [entry for entry in audit["items"] if entry["action"] == "cluster.repair_sequence"]
+    assert [entry["after"]["highest_used"] for entry in entries] == [highest]
+
+
+async def test_a_record_with_a_number_that_no_cluster_reaches_does_not_count_for_the_repair(site):
+    record = msgspec.structs.replace(
+        site.fleet.record("world-1"), id="ghost-1", incarnation=2**62, adopted=True, home=""
+    )
+    await site.fleet.term.ledger.commit(INSTANCES.put("ghost-1", record, expect=None))
+    numbers = site.fleet.term.instances.numbers
+    coming = numbers.take()
+    answer = await site.fleet.controller.call("POST", "/api/v1/cluster/repair-sequence")
+    assert (answer["highest_used"], answer["ignored"]) == (coming // 1024, 1)
+    assert numbers.take() == coming + 1024, "what was given out and not stored yet is not given out again"
+
+
+async def test_after_the_epoch_was_raised_numbers_are_left_out(site):
+    """A restored store: nodes without tickets may run what comes next, and cannot prove it."""
+    before = site.fleet.state.sequences.require("starts").record.reserved
+    epoch = (await site.fleet.controller.call("POST", "/api/v1/cluster/raise-epoch"))["epoch"]
+    await eventually(lambda: getattr(site.fleet.term, "epoch", 0) == epoch)
+    await eventually(lambda: site.fleet.state.sequences.require("starts").record.epoch == epoch)
+    assert site.fleet.state.sequences.require("starts").record.reserved >= before + RESTORE_LEAP
+
+
+@pytest.mark.trap("T65")
+async def test_a_restored_store_adopts_what_it_ordered_and_forgot(site):
+    """With the ticket of each start; also when something was placed on the node before it was heard."""
+    node = site.rogue
+    run = node.runs["mine-1"]
+    stored, ledger = (
+        site.fleet.state.instances.require("mine-1"),
+        site.fleet.state.node_ledgers.require("rogue"),
+    )
+    await node.drop()
+    older = msgspec.structs.replace(ledger.record, runs={}, serial=0)
+    sequence = site.fleet.state.sequences.revision("starts")
+    await site.fleet.term.ledger.commit(
+        INSTANCES.delete("mine-1", expect=stored.revision),
+        NODE_LEDGERS.put("rogue", older, expect=ledger.revision),
+        SEQUENCES.put("starts", SequenceRecord(reserved=2), expect=sequence),
+    )
+    await site.fleet.controller.app.stop()
+    await site.fleet.begin()
+    later = site.fleet.term.instances.workspace(cause="test")
+    group = msgspec.structs.replace(later.require_group("mine"), target=0)
+    later.put_ledger(msgspec.structs.replace(older, serial=5))
+    later.put_group(group)
+    await site.fleet.term.ledger.commit(*later.steps())
+    node.address = site.fleet.controller.grpc_address
+    await node.connect(running_instances=[run])
+    record = await site.fleet.reaches("mine-1", "RUNNING")
+    assert (record.adopted, record.incarnation, record.plan_hash) == (True, run.incarnation, run.plan_hash)
+    assert site.fleet.term.instances.numbers.take() > run.incarnation, "its number is not given out again"
+    assert node.stops == []
+
+
+@pytest.mark.trap("T65")
+async def test_a_stray_that_comes_again_with_each_handshake_is_decided_once(site):
+    """A run that was given up, which its node never ends."""
+    run = wire.RunningInstance.FromString(site.rogue.runs["mine-1"].SerializeToString())
+    await site.fleet.controller.call("POST", "/api/v1/instances/mine-1/kill", {})
+    await eventually(lambda: site.fleet.record("mine-1").state == "STOPPED")
+    site.rogue.deaf = True
+    for _ in range(3):
+        await site.rogue.drop()
+        stops = len(site.rogue.stops)
+        await site.rogue.connect(running_instances=[run])
+        await eventually(lambda stops=stops: len(site.rogue.stops) > stops)
+    journal = instance_decisions("mine-1")
+    entries = await site.fleet.controller.app._store.entries(journal.name, limit=100)
+    reasons = [journal.decode(entry.body).reason for entry in entries]
+    assert len([reason for reason in reasons if reason.startswith("the copy")]) == 1, reasons
