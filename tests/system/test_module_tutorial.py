@@ -41,7 +41,7 @@ async def test_a_module_follows_the_editor(processes, scratch):
     up = processes.start("up", "--data", str(scratch / "data"), "--http", http, "--grpc", grpc, "--no-demo")
     await up.ready()
     reader = Reader(scratch, http)
-    reader.type(f'corral login http://{http} --token "$(cat data/admin.token)"')
+    reader.type(f"corral login http://{http} --token-file data/admin.token")
     reader.type("corral module new guest-book\ncorral module dev guest-book --once")
     reader.type("sed -i 's/, {name}!/, dear {name}!/' guest-book/guest_book/module.py")
     assert "ACTIVE" in reader.type("corral module dev guest-book --once")

@@ -10,6 +10,7 @@ import click
 from corral.cli import contexts
 from corral.cli.client import Client
 from corral.cli.output import Column, output_option, show_done, show_list, show_one
+from corral.cli.token_file import given_token, token_options, warn_of_command_line
 
 COLUMNS: Final = (
     Column("CURRENT", lambda context: "*" if context["current"] else ""),
@@ -79,16 +80,18 @@ def use(name: str, output: str) -> None:
 @context.command()
 @click.argument("name")
 @click.argument("url")
-@click.option("--token", default="", metavar="TOKEN", help="API token; not checked here, 'login' does.")
+@token_options
 @click.option("--ca-file", default="", metavar="FILE", help="Authority that vouches for an https address.")
 @output_option
-def add(name: str, url: str, token: str, ca_file: str, output: str) -> None:
-    """Remember a controller, or change what is remembered."""
-    checked = Client(url=url, token=token or None)
+def add(name: str, url: str, token: str | None, token_file: str | None, ca_file: str, output: str) -> None:
+    """Remember a controller, or change what is remembered. The token is not checked, as 'login' does."""
+    warn_of_command_line(token)
+    text = given_token(token, token_file) or ""
+    checked = Client(url=url, token=text or None)
     known = _load()
     known.known[name] = contexts.Context(
         url=checked.url,
-        token=token.strip(),
+        token=text.strip(),
         ca_file=os.path.abspath(ca_file) if ca_file else "",  # noqa: PTH100
     )
     known.current = known.current or name

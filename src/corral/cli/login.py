@@ -11,21 +11,32 @@ from corral.cli import contexts
 from corral.cli.client import Client
 from corral.cli.failure import Unreachable, WrongUsage
 from corral.cli.output import output_option, show_done
+from corral.cli.token_file import given_token, token_options, warn_of_command_line
 
 
 @click.command()
 @click.argument("url")
-@click.option("--token", metavar="TOKEN", help="API token; otherwise CORRAL_TOKEN, otherwise you are asked.")
+@token_options
 @click.option("--name", metavar="NAME", help="Name to remember it by; the host and port if left out.")
 @click.option("--ca-file", default="", metavar="FILE", help="Authority that vouches for an https address.")
 @output_option
 @click.pass_context
 def login(
-    ctx: click.Context, url: str, token: str | None, name: str | None, ca_file: str, output: str
+    ctx: click.Context,
+    url: str,
+    token: str | None,
+    token_file: str | None,
+    name: str | None,
+    ca_file: str,
+    output: str,
 ) -> None:
-    """Check a token with the controller at URL and remember both."""
+    """Check a token with the controller at URL and remember both.
+
+    Without --token-file it is taken from CORRAL_TOKEN; otherwise you are asked for it.
+    """
     above = (ctx.obj or {}).get("token")
-    text = token or above or os.environ.get("CORRAL_TOKEN") or _ask()
+    warn_of_command_line(token)
+    text = given_token(token, token_file) or above or os.environ.get("CORRAL_TOKEN") or _ask()
     authority = os.path.abspath(ca_file) if ca_file else ""  # noqa: PTH100
     client = Client(url=url, token=text, ca_file=authority or None)
     me = _who(client)
@@ -53,7 +64,7 @@ def _who(client: Client) -> dict[str, str]:
 def _ask() -> str:
     if not sys.stdin.isatty():
         raise WrongUsage(
-            "no token was given", hint="use --token or CORRAL_TOKEN; there is no terminal to ask on"
+            "no token was given", hint="use --token-file or CORRAL_TOKEN; there is no terminal to ask on"
         )
     text: str = click.prompt("API token", hide_input=True, err=True)
     return text

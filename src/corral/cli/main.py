@@ -9,6 +9,7 @@ import click
 
 from corral.cli.failure import Failure, report
 from corral.cli.lazy import LazyGroup
+from corral.cli.token_file import given_token, token_options
 
 NOUNS: Final = {
     "group": ("corral.cli.group:group", "What shall run, and how many: create, change, scale, delete."),
@@ -49,12 +50,14 @@ INTERRUPTED: Final = 130
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 @click.option("--url", metavar="URL", help="Controller to talk to (CORRAL_URL).")
-@click.option("--token", metavar="TOKEN", help="API token to use (CORRAL_TOKEN).")
+@token_options
 @click.option("--context", metavar="NAME", help="Remembered controller to use (CORRAL_CONTEXT).")
 @click.pass_context
-def cli(ctx: click.Context, url: str | None, token: str | None, context: str | None) -> None:
+def cli(
+    ctx: click.Context, url: str | None, token: str | None, token_file: str | None, context: str | None
+) -> None:
     """Corral: fleets of game servers and other long-running processes."""
-    ctx.obj = {"url": url, "token": token, "context": context}
+    ctx.obj = {"url": url, "token": given_token(token, token_file), "context": context}
 
 
 def main(args: list[str] | None = None) -> NoReturn:

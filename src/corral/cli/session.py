@@ -17,6 +17,7 @@ from corral.cli import contexts
 from corral.cli.client import Client
 from corral.cli.failure import WrongUsage
 from corral.cli.output import output_option
+from corral.cli.token_file import given_token, token_options
 
 R = TypeVar("R")
 
@@ -30,16 +31,22 @@ class Session:
 
 
 def api_command(command: Callable[..., R]) -> Callable[..., R]:
-    """Give a command `-o`, `--url`, `--token`, `--context`, and a `Session` as first argument."""
+    """Give a command `-o`, `--url`, `--token-file`, `--context`, and a `Session` as first argument."""
 
     @functools.wraps(command)
     def call(
-        *args: Any, url: str | None, token: str | None, context: str | None, output: str, **kwargs: Any
+        *args: Any,
+        url: str | None,
+        token: str | None,
+        token_file: str | None,
+        context: str | None,
+        output: str,
+        **kwargs: Any,
     ) -> R:
         above: Mapping[str, str | None] = click.get_current_context().obj or {}
         client = connect(
             url=url or above.get("url"),
-            token=token or above.get("token"),
+            token=given_token(token, token_file) or above.get("token"),
             context=context or above.get("context"),
             environment=os.environ,
         )
@@ -50,7 +57,7 @@ def api_command(command: Callable[..., R]) -> Callable[..., R]:
 
     for option in (
         click.option("--context", metavar="NAME", help="Remembered controller to use."),
-        click.option("--token", metavar="TOKEN", help="API token to use."),
+        token_options,
         click.option("--url", metavar="URL", help="Controller to talk to."),
         output_option,
     ):

@@ -52,6 +52,8 @@ def create(session: Session, name: str, role: str, expires: int | None) -> None:
         body["expires_in_seconds"] = expires
     made = session.client.post(TOKENS, body)
     if session.output == "table":
+        if warning := made.get("warning"):
+            note(f"warning: {warning}")
         note(f"token {made.get('id')} for '{name}' ({role}); it is shown this once:")
     show_done(session.output, made, str(made.get("token")))
 

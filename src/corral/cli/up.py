@@ -88,7 +88,7 @@ def _supervise(cluster: LocalCluster, *, demo: tuple[int, int] | None) -> int:
     try:
         cluster.start()
         token = shlex.quote(str(cluster.token_path))
-        click.echo(f"login: corral login {cluster.url} --token $(cat {token})")
+        click.echo(f"login: corral login {cluster.url} --token-file {token}")
         if demo is not None:
             module = _demo_module(cluster)
             click.echo(f"demo: {_demo(cluster, demo)}")

@@ -107,6 +107,7 @@ class ControllerApp:
             body_limit=self._config.http.body_limit_bytes,
             limits=self._config.http.limits,
             templates=self._config.templates,
+            instances_are_root=self._config.instances.development and os.geteuid() == 0,
         )
 
     def _show_lag(self, watch: LoopWatch) -> None:

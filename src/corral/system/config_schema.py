@@ -271,6 +271,9 @@ class InstanceRetentionSection(Section, frozen=True, kw_only=True):
     decisions_per_subject: Annotated[
         int, Meta(ge=1, le=100_000), _says("How many decisions are kept about each instance and group.")
     ] = 100
+    development: Annotated[
+        bool, _says("The node here runs instances as this controller's user, as 'corral up' does.")
+    ] = False
 
 
 class ControllerConfig(Section, frozen=True, kw_only=True):

@@ -43,7 +43,7 @@ def pointed(home: dict[str, str], server: StandIn) -> dict[str, str]:
 def corral(pointed: dict[str, str]) -> Corral:
     """Run a command to its end; `env=None` values take variables away."""
 
-    def run(*arguments: str, **env: Any) -> subprocess.CompletedProcess[str]:
+    def run(*arguments: str, input: str | None = None, **env: Any) -> subprocess.CompletedProcess[str]:
         merged = {name: value for name, value in {**pointed, **env}.items() if value is not None}
         return subprocess.run(
             [*PROGRAM, *arguments],
@@ -51,7 +51,7 @@ def corral(pointed: dict[str, str]) -> Corral:
             capture_output=True,
             text=True,
             timeout=60,
-            stdin=subprocess.DEVNULL,
+            **({"stdin": subprocess.DEVNULL} if input is None else {"input": input}),
         )
 
     return run

@@ -44,7 +44,7 @@ def test_a_token_that_is_refused_is_not_remembered(
 ) -> None:
     server.answers["GET", "/api/v1/auth/me"] = refused(401, "UNAUTHENTICATED", "the token is not valid")
     done = corral("login", server.url, "--token", "corral_abc", **ALONE)
-    assert (done.returncode, done.stderr) == (1, "error: the token is not valid\n")
+    assert (done.returncode, done.stderr.splitlines()[-1]) == (1, "error: the token is not valid")
     assert not file.exists()
 
 
@@ -54,6 +54,37 @@ def test_login_takes_the_token_from_the_environment_and_asks_nobody_without_a_te
     assert corral("login", server.url, CORRAL_URL=None, CORRAL_TOKEN="corral_env").returncode == 0
     assert server.requests[0].headers["Authorization"] == "Bearer corral_env"
     assert corral("login", server.url, **ALONE).returncode == 2
+
+
+@pytest.mark.parametrize("kind", ["file", "standard input"])
+def test_a_token_is_read_from_a_file_or_standard_input_and_is_on_no_command_line(
+    corral: Corral, server: StandIn, tmp_path: pathlib.Path, me: None, kind: str
+) -> None:
+    source = tmp_path / "token"
+    source.write_text("corral_filed\n")
+    given = str(source) if kind == "file" else "-"
+    done = corral("login", server.url, "--token-file", given, input="corral_filed\n", **ALONE)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert corral("node", "list", "--url", server.url, "--token-file", str(source), **ALONE).returncode == 0
+    assert corral("--url", server.url, "--token-file", str(source), "node", "list", **ALONE).returncode == 0
+    assert {request.headers["Authorization"] for request in server.requests} == {"Bearer corral_filed"}
+
+
+def test_a_token_on_a_command_line_is_taken_with_a_word_of_warning(
+    corral: Corral, server: StandIn, me: None
+) -> None:
+    done = corral("login", server.url, "--token", "corral_abc", **ALONE)
+    assert (done.returncode, "use --token-file" in done.stderr) == (0, True)
+
+
+@pytest.mark.parametrize("content", [None, "", "\n"], ids=["missing", "empty", "blank"])
+def test_a_file_without_a_token_is_wrong_usage(
+    corral: Corral, server: StandIn, tmp_path: pathlib.Path, content: str | None
+) -> None:
+    if content is not None:
+        (tmp_path / "token").write_text(content)
+    done = corral("login", server.url, "--token-file", str(tmp_path / "token"), **ALONE)
+    assert (done.returncode, server.requests) == (2, [])
 
 
 def test_logout_forgets_the_one_in_use(corral: Corral, server: StandIn, file: pathlib.Path, me: None) -> None:

@@ -84,7 +84,7 @@ async def test_a_whole_cluster_comes_up_survives_deaths_and_goes_down(
     data = tmp_path / "d"
     first = up()
     token = data / "admin.token"
-    assert first.printed["login"] == f"corral login {first.url} --token $(cat {token})"
+    assert first.printed["login"] == f"corral login {first.url} --token-file {token}"
     assert token.stat().st_mode & 0o777 == 0o600
     at = access(first)
     node = corral("node", "list", "-o", "name", **at).stdout.strip()

@@ -342,6 +342,7 @@ async def http_rig(
     upload_idle_seconds: float = 30.0,
     scrape_networks: Sequence[str] = (),
     ping_seconds: float = 20.0,
+    instances_are_root: bool = False,
     limits: HttpLimitsSection = NO_LIMITS,
     routes: Sequence[Route] = ROUTES,
 ) -> AsyncIterator[Rig]:
@@ -360,6 +361,7 @@ async def http_rig(
             heartbeat_seconds=heartbeat_seconds,
             body_limit=body_limit,
             limits=limits,
+            instances_are_root=instances_are_root,
             templates=templates,
             upload_idle_seconds=upload_idle_seconds,
         )

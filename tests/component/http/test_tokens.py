@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import datetime as dt
+import pathlib
 
 import httpx
 import pytest
-from http_rig import Rig
+from http_rig import Rig, http_rig
 
 from corral.domain.permissions import GRANTS, Role
 
@@ -89,3 +90,15 @@ async def test_a_token_that_does_not_exist_is_answered_with_the_nearest_one(
     answer = await client.get(f"/api/v1/tokens/{id[:-1]}")
     assert error(answer) == (404, "NOT_FOUND")
     assert f"did you mean '{id}'?" in answer.json()["error"]["hint"]
+
+
+@pytest.mark.parametrize(
+    ("root", "role", "warned"),
+    [(True, "OPERATOR", True), (True, "VIEWER", False), (False, "OPERATOR", False)],
+)
+async def test_an_operator_where_instances_are_root_is_told_to_be_an_administrator(
+    data: pathlib.Path, root: bool, role: str, warned: bool
+) -> None:
+    async with http_rig(data, instances_are_root=root) as rig, rig.client() as client:
+        made = (await client.post("/api/v1/tokens", json={"name": "t", "role": role})).json()
+    assert ("as much as an ADMIN's" in made["warning"]) is warned

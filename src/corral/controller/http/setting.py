@@ -62,6 +62,8 @@ class Setting:
     """How long an upload may pause that has come fast so far."""
     templates: TemplatesSection = field(default_factory=TemplatesSection)
     heartbeat_seconds: float = 15.0
+    instances_are_root: bool = False
+    """Instances on this host run as root: whoever may start one can read everything that we keep."""
     version: str = VERSION
 
     def upload_pace(self) -> BodyPace:

@@ -35,9 +35,10 @@ class TokenShape(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class NewTokenShape(TokenShape, frozen=True, kw_only=True):
-    """A token with its text, which is shown this once."""
+    """A token with its text, which is shown this once. `warning` says when it is worth more than its role."""
 
     token: str
+    warning: str = ""
 
 
 class MeShape(msgspec.Struct, frozen=True, kw_only=True):
@@ -94,10 +95,21 @@ def create_token(leading: Leading, call: Call[CreateToken, NoQuery]) -> Mutation
         action="tokens.create",
         subject=record.id,
         steps=creation(record),
-        body=NewTokenShape(**msgspec.structs.asdict(shape), token=text),
+        body=NewTokenShape(
+            **msgspec.structs.asdict(shape), token=text, warning=_warning(leading, record.role)
+        ),
         status=201,
         after={"name": record.name, "role": record.role.value},
     )
+
+
+def _warning(leading: Leading, role: Role) -> str:
+    if role is Role.OPERATOR and leading.setting.instances_are_root:
+        return (
+            "instances run as root on this host: an OPERATOR can start one that reads the administrator's token "
+            "and everything else here, so this token is worth as much as an ADMIN's"
+        )
+    return ""
 
 
 def delete_token(leading: Leading, call: Call[None, NoQuery]) -> Mutation:

@@ -1,0 +1,59 @@
+"""Tokens from files: on a command line everybody on the host could read them, and the shell remembers it."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from typing import Any, Final, TypeVar
+
+import click
+
+from corral.cli.failure import WrongUsage, note
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+_MOST: Final = 4096
+
+
+def token_options(command: F) -> F:
+    """Give a command `token_file`, and `token` for those who must."""
+    command = click.option(
+        "--token", metavar="TOKEN", help="API token; others on this host can see it there: use --token-file."
+    )(command)
+    return click.option(
+        "--token-file", metavar="FILE", help="File with the API token; - for standard input."
+    )(command)
+
+
+def given_token(token: str | None, token_file: str | None) -> str | None:
+    """The token of either option; None when neither was given."""
+    if token_file is None:
+        return token or None
+    if token:
+        raise WrongUsage("--token and --token-file say the same", hint="leave --token out")
+    text = _read(token_file).strip()
+    if not text:
+        raise WrongUsage(f"there is no token in {_named(token_file)}")
+    return text
+
+
+def warn_of_command_line(token: str | None) -> None:
+    if token:
+        note(
+            "others on this host can see a token on a command line: use --token-file, or let yourself be asked"
+        )
+
+
+def _read(path: str) -> str:
+    try:
+        if path == "-":
+            return sys.stdin.read(_MOST)
+        with open(path, encoding="utf-8") as file:  # noqa: PTH123 - pathlib costs every command its import
+            return file.read(_MOST)
+    except (OSError, UnicodeError) as error:
+        why = error.strerror if isinstance(error, OSError) else "it is not text"
+        raise WrongUsage(f"cannot read {_named(path)}: {why}") from None
+
+
+def _named(path: str) -> str:
+    return "standard input" if path == "-" else f"'{path}'"
