@@ -317,6 +317,39 @@ async def test_nobody_can_name_the_user_of_an_isolated_instance(scratch):
         await node.clear()
 
 
+SPY = r"""
+read -r pid directory
+for path in /proc/$pid/environ /proc/$pid/cwd/world "$directory" "$directory/world"; do
+  cat "$path" >/dev/null 2>&1 && echo "read $path"
+  ls "$path/" >/dev/null 2>&1 && echo "listed $path"
+  (echo x >> "$path") 2>/dev/null && echo "wrote $path"
+done
+kill -0 $pid 2>/dev/null && echo "may signal"
+ls /proc/$pid/fd >/dev/null 2>&1 && echo "looked into it"
+echo spied; exec sleep 3600
+"""
+
+
+@pytest.mark.trap("T63")
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
+async def test_by_default_an_instance_can_do_nothing_to_its_neighbour(scratch):
+    settings = with_settings(development=False, run_as="nobody")
+    node = SupervisedNode(scratch / "node", settings=settings)
+    scratch.chmod(0o711)
+    await node.open()
+    try:
+        victim = workloads.shell("echo precious > world; chmod 644 world; echo up; exec sleep 3600")
+        assert (await node.start("one", victim, env={"PASSWORD": "hunter2"}, plugin_token="tok")).accepted
+        await node.says("one", "up")
+        for id, isolate in (("two", ""), ("three", "shared")):
+            assert (await node.start(id, workloads.shell(SPY), isolate=isolate)).accepted
+            await node.command(id, f"{node.run('one').pid} {node.data / 'running' / 'one'}")
+            await node.says(id, "spied")
+            assert node.console(id) == "spied\n"
+    finally:
+        await node.clear()
+
+
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
 async def test_isolated_instances_have_users_of_their_own_that_stay_the_same(scratch):
     settings = with_settings(development=False, first_uid=210_000, last_uid=210_010)

@@ -66,6 +66,13 @@ def test_what_makes_no_sense_is_refused(fields):
     assert refused.value.code is Code.INVALID_FIELD
 
 
+@pytest.mark.parametrize(
+    ("said", "read"), [("", "auto"), ("auto", "auto"), ("uid", "uid"), ("shared", "shared")]
+)
+def test_an_order_that_says_nothing_about_users_leaves_it_to_the_node(said, read):
+    assert read_start(message(isolate=said)).isolate == read
+
+
 def test_a_published_peer_needs_no_field_of_ours():
     order = read_start(
         StartInstance(

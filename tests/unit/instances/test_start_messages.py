@@ -127,3 +127,12 @@ def test_the_record_of_a_world_stays_as_long_as_its_group_and_its_node(world):
     world.apply(ws.steps())
     steps = forgotten(world.state, config=config, now=later, limit=100)
     assert any(getattr(step, "id", "") == "lobby-1" for step in steps)
+
+
+@pytest.mark.parametrize(
+    ("written", "sent"), [({}, ""), ({"isolate": "shared"}, "shared"), ({"isolate": "uid"}, "uid")]
+)
+def test_auto_is_said_by_silence_which_a_daemon_of_an_earlier_version_takes_as_well(world, written, sent):
+    order = ordered(world, {"command": ["serve"], **written})
+    assert order.isolate == sent
+    assert json.loads(order.composition_plan.canonical_json)["isolate"] == (sent or "auto")
