@@ -8,18 +8,22 @@ source. What the code cannot say about a name (an event, an error code, a permis
 from __future__ import annotations
 
 import argparse
+import ast
+import inspect
 import json
 import pathlib
 import sys
 import tempfile
+import textwrap
 import tomllib
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import click
 from google.protobuf import descriptor_pb2
 from grpc_tools import protoc
 
+import corral.sdk
 from corral.cli.main import cli
 from corral.controller.http.openapi import describe
 from corral.controller.http.routes import ROUTES
@@ -440,6 +444,97 @@ def stream(streaming: bool, type: str) -> str:
     return f"stream of {name}" if streaming else name
 
 
+# SDK
+
+SDK_FIRST = ("PlatformModule", "DaemonModule", "ModuleContext")
+SDK_INTRO = """
+All that a module may use, as `corral.sdk` exports it: every name, every member, with its signature. What
+[the concept](../concepts/sdk.md) explains is not repeated here. Methods marked `async` are awaited; a hook may be `def` or
+`async def`. Members that a class inherits from another one of the SDK stand with it."""
+
+
+class Member(NamedTuple):
+    name: str
+    signature: str
+    text: str
+
+
+def sdk() -> str:
+    names = [*SDK_FIRST, *sorted(set(corral.sdk.__all__) - set(SDK_FIRST), key=str.lower)]
+    index = " · ".join(f"[{name}](#{anchor(name)})" for name in names)
+    blocks = [sdk_block(name, getattr(corral.sdk, name)) for name in names]
+    return page("SDK", "`src/corral/sdk`", SDK_INTRO, index, *blocks)
+
+
+def sdk_block(name: str, value: object) -> str:
+    if isinstance(value, str):
+        return f"## {name}\n\nA constant: `{value!r}`."
+    if not inspect.isclass(value):
+        value = type(value)
+    bases = [base.__name__ for base in value.__bases__ if base.__name__ in corral.sdk.__all__]
+    parts = [f"## {name}", inspect.getdoc(value) or ""]
+    parts += [f"Derives from {', '.join(f'[{base}](#{anchor(base)})' for base in bases)}."] if bases else []
+    parts += [f"`{member.signature}`\n\n{member.text}".strip() for member in sdk_members(value)]
+    return "\n\n".join(part for part in parts if part)
+
+
+def sdk_members(kind: type) -> list[Member]:
+    """The public ones, as its source has them, those of its bases in the SDK last; each once."""
+    found: dict[str, Member] = {}
+    for each in kind.__mro__:
+        if each.__module__.startswith("corral.sdk."):
+            for member in source_members(each):
+                found.setdefault(member.name, member)
+    bases = {each.__name__ for each in kind.__mro__[1:]} - set(vars(kind))
+    return [member for name, member in found.items() if name not in bases and name != "Field"]
+
+
+def source_members(kind: type) -> Iterator[Member]:
+    (tree,) = ast.parse(textwrap.dedent(inspect.getsource(kind))).body
+    assert isinstance(tree, ast.ClassDef)
+    for place, item in enumerate(tree.body):
+        if isinstance(item, ast.FunctionDef) and made_by_authors(item):
+            made = signature_of(item).removeprefix("__init__").removesuffix(" -> None")
+            yield Member(kind.__name__, kind.__name__ + made, "")
+        elif isinstance(item, ast.FunctionDef | ast.AsyncFunctionDef) and public(item):
+            yield Member(item.name, signature_of(item), ast.get_docstring(item) or "")
+        elif isinstance(item, ast.AnnAssign | ast.Assign):
+            target = item.target if isinstance(item, ast.AnnAssign) else item.targets[0]
+            after = tree.body[place + 1] if place + 1 < len(tree.body) else None
+            if isinstance(target, ast.Name) and not target.id.startswith("_"):
+                yield Member(target.id, ast.unparse(item), attribute_text(after))
+
+
+def made_by_authors(item: ast.FunctionDef) -> bool:
+    """A constructor that asks for nothing only the host has."""
+    given = {each.arg for each in (*item.args.args, *item.args.kwonlyargs)}
+    hosts = {"link", "construct", "invoke", "later", "owner", "scheduler", "bus", "root"}
+    return item.name == "__init__" and given != {"self"} and not given & hosts
+
+
+def public(item: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
+    decorators = {ast.unparse(each) for each in item.decorator_list}
+    return not item.name.startswith("_") and not decorators & {"overload", f"{item.name}.setter"}
+
+
+def signature_of(item: ast.FunctionDef | ast.AsyncFunctionDef) -> str:
+    returns = ast.unparse(item.returns) if item.returns else "None"
+    if "property" in {ast.unparse(each) for each in item.decorator_list}:
+        return f"{item.name}: {returns}"
+    arguments = item.args
+    if arguments.args and arguments.args[0].arg in ("self", "cls"):
+        del arguments.args[0]
+    given = "async " if isinstance(item, ast.AsyncFunctionDef) else ""
+    return f"{given}{item.name}({ast.unparse(arguments)}) -> {returns}"
+
+
+def attribute_text(after: ast.stmt | None) -> str:
+    """The text that stands beneath an attribute."""
+    if isinstance(after, ast.Expr) and isinstance(after.value, ast.Constant):
+        return inspect.cleandoc(str(after.value.value))
+    return ""
+
+
 # all of them
 
 PAGES: dict[str, Callable[[], str]] = {
@@ -450,6 +545,7 @@ PAGES: dict[str, Callable[[], str]] = {
     "events.md": events,
     "lifecycles.md": lifecycles,
     "permissions.md": permissions,
+    "sdk.md": sdk,
     "wire.md": wire,
 }
 

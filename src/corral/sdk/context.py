@@ -60,7 +60,9 @@ class ModuleContext:
     """
 
     manifest: Manifest
+    """What the archive says the module is."""
     host: Host
+    """Where this process runs."""
     node_id: str
     """On a daemon, the node's."""
     previous_version: str
@@ -72,11 +74,17 @@ class ModuleContext:
     logger: logging.Logger
     """`module:ID`; what is logged here, or with any other logger, is in the module's log."""
     events: EventBus
+    """Hear what happens, and publish events of its own."""
     scheduler: Scheduler
+    """Tasks that the host starts: once, every so many seconds, or by a cron line."""
     capabilities: Capabilities
+    """What other modules provide."""
     http: HttpClient
+    """For requests to the world outside, with deadlines and limits."""
     metrics: Metrics
+    """Counters, gauges and histograms, which appear at the controller's `/metrics`."""
     resources: Resources
+    """Files of the module's own archive."""
     files: Files
     """Of the instances on this node."""
     processes: Processes

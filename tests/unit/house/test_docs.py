@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import importlib.util
+import inspect
 import pathlib
 import re
 import shlex
 from collections.abc import Iterator
+from types import MemberDescriptorType as Slot
 from types import ModuleType
 
 import click
 import pytest
 
+import corral.sdk
 from corral.cli.main import cli
+from corral.sdk import ModuleContext
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 DOCS = ROOT / "docs"
@@ -47,6 +51,33 @@ def test_the_reference_pages_say_what_the_code_says(generator: ModuleType) -> No
 def test_the_index_of_the_reference_names_every_page(generator: ModuleType) -> None:
     named = set(LINK.findall((DOCS / "reference" / "README.md").read_text()))
     assert named == set(generator.PAGES)
+
+
+def test_the_page_of_the_sdk_has_every_name_and_every_member_of_it() -> None:
+    text = (DOCS / "reference" / "sdk.md").read_text()
+    sections = {
+        block.partition("\n")[0]: block for block in re.split(r"^## ", FENCE.sub("", text), flags=re.M)[1:]
+    }
+    assert set(sections) == set(corral.sdk.__all__)
+    for name, block in sections.items():
+        value = getattr(corral.sdk, name)
+        told = set(re.findall(r"^`(?:async )?(\w+)", block, flags=re.M))
+        if inspect.isclass(value):
+            assert public_members(value) <= told, f"{name} lacks {sorted(public_members(value) - told)}"
+
+
+def test_every_member_of_a_module_s_context_is_explained(generator: ModuleType) -> None:
+    members = generator.sdk_members(ModuleContext)
+    assert {member.name for member in members} == public_members(ModuleContext)
+    assert [member.name for member in members if not member.text] == []
+
+
+def public_members(kind: type) -> set[str]:
+    """What a class of the SDK has, by what it is and not by how it is written down."""
+    own = [each for each in kind.__mro__ if each.__module__.startswith("corral.sdk.")]
+    said = {name for each in own for name in getattr(each, "__annotations__", {})}
+    had = {name for each in own for name, value in vars(each).items() if not isinstance(value, Slot)}
+    return {name for name in said | had if not name.startswith("_")}
 
 
 @pytest.mark.parametrize("path", PAGES, ids=name_of)
