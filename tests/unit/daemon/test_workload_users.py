@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import concurrent.futures
 import grp
 import os
 import pathlib
@@ -12,7 +13,7 @@ import pytest
 
 from corral.daemon.prepare.isolated_uids import IsolatedUids
 from corral.daemon.prepare.users import WorkloadUsers
-from corral.errors import Code, Rejected
+from corral.errors import Code, Rejected, Retryable
 from corral.system.config_schema import InstancesSection
 from corral.system.files import write_versioned
 
@@ -147,6 +148,27 @@ def test_what_an_earlier_version_stored_is_gone_on_from(tmp_path):
         version=1,
     )
     assert [uid(tmp_path, id) for id in ("old", "a", "b")] == [200_000, 1_900_000_000, 1_900_000_001]
+
+
+def test_a_burst_of_instances_gets_a_uid_each_that_is_on_disk(tmp_path):
+    uids = IsolatedUids(1_900_000_000, 1_900_000_099, data=tmp_path)
+    with concurrent.futures.ThreadPoolExecutor(32) as pool:
+        found = list(pool.map(uids.of, [f"i{number % 100}" for number in range(200)]))
+    assert found[:100] == found[100:]
+    assert sorted(found[:100]) == list(range(1_900_000_000, 1_900_000_100))
+    again = IsolatedUids(1_900_000_000, 1_900_000_099, data=tmp_path)
+    assert [again.of(f"i{number}") for number in range(100)] == found[:100]
+
+
+def test_a_uid_that_could_not_be_written_down_is_not_given(tmp_path):
+    data = tmp_path / "data"
+    uids = IsolatedUids(1_900_000_000, 1_900_000_002, data=data)
+    for _ in range(2):
+        with pytest.raises(Retryable):
+            uids.of("a")
+    data.mkdir()
+    assert uids.of("a") == 1_900_000_000
+    assert uid(data, "a") == 1_900_000_000
 
 
 @pytest.mark.parametrize("file", ["subuid", "subgid"])

@@ -12,6 +12,7 @@ from __future__ import annotations
 import grp
 import pathlib
 import pwd
+import threading
 from collections.abc import Callable, Iterable, Iterator
 from typing import Final, NamedTuple
 
@@ -45,7 +46,8 @@ class _Given(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class IsolatedUids:
-    """Gives them out. Every method may block for the disk; the caller lets in one thread at a time."""
+    """Gives them out. Methods block for the disk and for whoever knows the accounts; any thread may call them.
+    Those that come together are written down together: a burst of starts costs a few writes, not one each."""
 
     def __init__(self, first: int, last: int, *, data: pathlib.Path, etc: pathlib.Path = _ETC) -> None:
         self._first = first
@@ -54,12 +56,17 @@ class IsolatedUids:
         given = read_versioned(self._path, _Given, name=_FORMAT, version=_VERSION) or _Given()
         self._uids = dict(given.uids)
         self._newest = given.last if given.last is not None else max(self._uids.values(), default=first - 1)
+        self._unwritten: set[str] = set()
+        self._changes = self._written = 0
+        self._changing = threading.Lock()
+        self._writing = threading.Lock()
         self.foreign: Final = tuple(_overlapping(first, last, etc))
         """The parts of the range that belong to somebody else."""
 
     def __contains__(self, uid: int) -> bool:
         """Whether this uid is, or may become, an instance's own."""
-        return self._first <= uid <= self._last or uid in self._uids.values()
+        with self._changing:
+            return self._first <= uid <= self._last or uid in self._uids.values()
 
     @property
     def usable(self) -> int:
@@ -68,18 +75,29 @@ class IsolatedUids:
 
     def of(self, instance_id: str) -> int:
         """The same uid for the same instance, always: its static files belong to it. RUN_AS_REFUSED when the
-        range is used up."""
-        uid = self._uids.get(instance_id)
-        if uid is None:
-            uid = self._next()
-            self._store({**self._uids, instance_id: uid}, newest=uid)
+        range is used up, Retryable when the disk refuses."""
+        with self._changing:
+            uid = self._uids.get(instance_id)
+            if uid is None:
+                uid = self._newest = self._next()
+                self._uids[instance_id] = uid
+                self._unwritten.add(instance_id)
+                self._changes += 1
+            change = self._changes if instance_id in self._unwritten else 0
+        self._write(change)
         return uid
 
     def release(self, is_gone: Callable[[str], bool]) -> None:
-        """The uids of instances of which nothing is left here."""
-        left = {id: uid for id, uid in self._uids.items() if not is_gone(id)}
-        if len(left) < len(self._uids):
-            self._store(left, newest=self._newest)
+        """The uids of instances of which nothing is left here. `is_gone` is asked while nobody can get a uid: a
+        start that begins meanwhile has its instance known already, or gets another one."""
+        with self._changing:
+            gone = [id for id in self._uids if is_gone(id)]
+            for id in gone:
+                del self._uids[id]
+                self._unwritten.discard(id)
+            self._changes += bool(gone)
+            change = self._changes if gone else 0
+        self._write(change)
 
     def _next(self) -> int:
         """The first free one after the one that was given last, round and round."""
@@ -108,10 +126,19 @@ class IsolatedUids:
             yield uid
             uid += 1
 
-    def _store(self, uids: dict[str, int], *, newest: int) -> None:
-        """On disk first: a uid is given to nobody before that, and to nobody else after."""
-        store(self._path, _Given(uids=uids, last=newest), name=_FORMAT, version=_VERSION)
-        self._uids, self._newest = uids, newest
+    def _write(self, change: int) -> None:
+        """On return this change is on disk: a uid is given to nobody before that. What waits here while another
+        writes is written by the next one, all of it."""
+        with self._writing:
+            if self._written >= change:
+                return
+            with self._changing:
+                given, newest = _Given(uids=dict(self._uids), last=self._newest), self._changes
+                pending = set(self._unwritten)
+            store(self._path, given, name=_FORMAT, version=_VERSION)
+            with self._changing:
+                self._unwritten -= pending
+            self._written = newest
 
 
 def describe(spans: Iterable[Span]) -> str:

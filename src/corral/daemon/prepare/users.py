@@ -11,7 +11,6 @@ import grp
 import os
 import pathlib
 import pwd
-import threading
 from collections.abc import Callable
 from typing import Final
 
@@ -52,7 +51,6 @@ class WorkloadUsers:
     def __init__(self, settings: InstancesSection, *, data: pathlib.Path) -> None:
         self._settings = settings
         self._own = os.geteuid()
-        self._choosing = threading.Lock()
         self._isolated = IsolatedUids(settings.first_uid, settings.last_uid, data=data)
 
     def warn(self) -> None:
@@ -104,10 +102,6 @@ class WorkloadUsers:
                 "`isolate: uid` gives each instance a user of its own, so `run_as` has no meaning",
                 "leave one of them out",
             )
-        with self._choosing:
-            return self._choose(instance_id, run_as=run_as, isolate=isolate)
-
-    def _choose(self, instance_id: str, *, run_as: str, isolate: str) -> WorkloadUser:
         isolates = isolate == UID or (isolate == AUTO and self._isolates_by_itself(run_as))
         if self._own or (self._settings.development and not run_as and not isolates):
             return self._own_user(run_as, isolates=isolates)
@@ -187,10 +181,8 @@ class WorkloadUsers:
         return msgspec.structs.replace(own, run_as="")
 
     def release(self, is_gone: Callable[[str], bool]) -> None:
-        """The uids of instances that have ended and left nothing here may go to others. `is_gone` is asked while
-        nobody can get a user: a start that begins meanwhile has its instance known already, or gets a new uid."""
-        with self._choosing:
-            self._isolated.release(is_gone)
+        """The uids of instances that have ended and left nothing here may go to others."""
+        self._isolated.release(is_gone)
 
 
 def _is_number(text: str) -> bool:
