@@ -13,12 +13,29 @@ pytestmark = pytest.mark.system
 
 
 class Editor:
-    """Puts what the guide shows where it says: the route into `register_routes`, the method below it."""
+    """Puts what the guide shows where it says."""
 
     def __init__(self, directory: pathlib.Path) -> None:
         self._file = directory / "guest-book" / "guest_book" / "module.py"
+        self._tests = directory / "guest-book" / "tests" / "test_module.py"
 
     def edit(self, addition: str) -> None:
+        if "def test_" in addition:
+            self._tests.write_text(f"{self._tests.read_text()}\n\n{addition}")
+        elif addition.startswith("class "):
+            self._put_above("class GuestBook(", f"{addition}\n\n")
+        elif "on_upgrade" in addition:
+            self._put_above("    async def on_start(", f"{addition}\n")
+        else:
+            self._add_route(addition)
+
+    def _put_above(self, line: str, addition: str) -> None:
+        text = self._file.read_text()
+        assert text.count(line) == 1
+        self._file.write_text(text.replace(line, addition + line))
+
+    def _add_route(self, addition: str) -> None:
+        """The route into `register_routes`, the method below it."""
         text = self._file.read_text()
         route, method = addition.split("\n\n", 1)
         first = next(line for line in text.splitlines() if "routes.get(" in line)
