@@ -184,6 +184,36 @@ async def test_first_run_results_lie_beneath_everything(bench, make_plan, scratc
     assert "BOOTSTRAP_WARMUP" in bench.progress.took_ms
 
 
+@pytest.mark.trap("T76")
+@pytest.mark.parametrize(
+    "other",
+    [{"group": "other"}, {"warm_paths": ("libraries/", "planted")}, {"config_format": ConfigFormat.VELOCITY}],
+    ids=lambda other: next(iter(other)),
+)
+async def test_first_run_results_are_laid_for_the_same_group_and_files_alone(
+    bench, make_plan, scratch, other
+):
+    artifact = bench.cache.artifact("server.jar", b"jar", version="1.21")
+    kept = scratch / "kept"
+    kept.mkdir()
+    (kept / "planted").write_bytes(b"by the first group")
+    fields = {"artifact": artifact, "warm_paths": ("planted",), "config_format": ConfigFormat.PAPER}
+    bench.cache.put_bootstrap(bootstrap_key(make_plan(**fields), bench.user), kept)
+    assert (await bench.make(make_plan(**fields)) / "planted").exists()
+    made = await bench.make(make_plan(**{**fields, **other}), id="two")
+    assert not (made / "planted").exists()
+
+
+@pytest.mark.trap("T76")
+async def test_first_run_results_are_laid_for_the_same_user_alone(bench, make_plan, scratch):
+    artifact = bench.cache.artifact("server.jar", b"jar", version="1.21")
+    plan = make_plan(artifact=artifact, warm_paths=("planted",))
+    (scratch / "planted").write_bytes(b"of an account that the node lends")
+    bench.cache.put_bootstrap(bootstrap_key(plan, bench.user), scratch)
+    bench.user = msgspec.structs.replace(bench.user, isolated=True)
+    assert not (await bench.make(plan) / "planted").exists()
+
+
 async def test_the_next_start_takes_a_tree_that_was_made_ahead(scratch, make_plan, tree):
     bench = Bench(scratch / "warm", warm=1)
     try:

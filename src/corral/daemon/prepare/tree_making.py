@@ -111,7 +111,9 @@ class TreeMaker:
                 filling.lay_first_run(results, abort)
             elif owner is not None:
                 with open_tree(staged) as root:
-                    hand_over(root, owner)  # what is linked into the cache stays the daemon's
+                    hand_over(
+                        root, owner, check=abort.check
+                    )  # what is linked into the cache stays the daemon's
             if values is None:
                 return Rendered()
             rendered = filling.render(found.texts, values, abort)

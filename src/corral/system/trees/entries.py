@@ -23,6 +23,9 @@ NEW_FILE: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CL
 READ: Final = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 LINKED_MODE: Final = 0o444
 """Of read-only files that we link out of the cache instead of copying them."""
+_UNREAD: Final = (
+    "nothing was read; put a file of its own there (`cp F F.new && mv F.new F` makes one of a link)"
+)
 _LOOK: Final = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC
 _LINKS: Final = frozenset({errno.ELOOP, errno.ENOTDIR})
 
@@ -93,7 +96,7 @@ def open_regular(here: int, name: str, *, shown: str) -> int:
     """Like `open_beneath`, in a directory that is open; the caller closes it."""
     with look_at(here, name) as looked:
         if refused := unreadable(os.fstat(looked)):
-            raise Rejected(Code.PATH_REFUSED, f"'{shown}' {refused}", hint="nothing was read")
+            raise Rejected(Code.PATH_REFUSED, f"'{shown}' {refused}", hint=_UNREAD)
         return os.open(itself(looked), READ)
 
 

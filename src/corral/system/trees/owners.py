@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import os
 import stat
+from collections.abc import Callable
 from typing import Final
 
 import msgspec
@@ -18,6 +19,10 @@ _AT_EMPTY_PATH: Final = 0x1000
 _libc: Final = ctypes.CDLL(None, use_errno=True)
 
 
+def _go_on() -> None:
+    """Nobody wants it to end early."""
+
+
 class HandOver(msgspec.Struct, frozen=True, kw_only=True):
     """What came of it."""
 
@@ -28,13 +33,14 @@ class HandOver(msgspec.Struct, frozen=True, kw_only=True):
     """Entries of others, and files with more than one name: they may lie elsewhere as well."""
 
 
-def hand_over(root: int, owner: tuple[int, int]) -> HandOver:
+def hand_over(root: int, owner: tuple[int, int], *, check: Callable[[], None] = _go_on) -> HandOver:
     """Everything in an open directory, and at last the directory itself, to this user; links themselves and
-    not what they point to. Interrupted, the directory is still the former owner's, and the next call does the
-    rest. Errors as for `walk`; OSError. Blocks."""
+    not what they point to. `check` is called for each, and may raise; interrupted, the directory is still the
+    former owner's, and the next call does the rest. Errors as for `walk`; OSError. Blocks."""
     former = os.fstat(root).st_uid
     changed = left = 0
     for found in walk(root, deepest=_DEEPEST, most=_MOST):
+        check()
         if found.status.st_uid == owner[0] and found.status.st_uid != former:
             continue  # given before
         given = found.status.st_uid == former and _give(found.here, found.name, former, owner)
