@@ -133,6 +133,7 @@ class ControllerApp:
         origins = self._config.http.cors.origins
         app = CrossOrigin(api, origins=origins) if origins else api
         server = HttpServer(app, host=host, port=port, limits=self._config.http.limits)
+        self._setting.metrics.watch_connections(server.connections)
         await server.start()
         self._stack.push_async_callback(server.stop)
         # gRPC ports must be known before we lead: the lease carries them to the other controllers.

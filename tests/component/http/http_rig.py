@@ -400,6 +400,7 @@ async def http_rig(
         rig.server = HttpServer(
             api, host="127.0.0.1", port=0, stop_seconds=1, ping_seconds=ping_seconds, limits=limits
         )
+        rig.setting.metrics.watch_connections(rig.server.connections)
         await rig.server.start()
         stack.push_async_callback(rig.server.stop)
         stack.push_async_callback(rig.leading.close)

@@ -14,6 +14,7 @@ from raw_client import raw_call
 from websockets.asyncio.client import connect
 
 from corral.controller.http.connection import HEAD_LIMIT
+from corral.controller.http.open_connections import Cut
 from corral.controller.http.request import BodyPace
 from corral.system.config_schema import HttpLimitsSection
 from corral.testing.waiting import eventually
@@ -156,7 +157,7 @@ async def test_a_head_that_comes_byte_by_byte_has_one_deadline(data: pathlib.Pat
                 writer.write(b"a")
                 await writer.drain()
             await asyncio.wait({gone}, timeout=0.02)
-        assert rig.server.connections.expired == 1
+        assert rig.server.connections.cut == {Cut.EXPIRED: 1}
 
 
 @pytest.mark.trap("T64")
@@ -218,7 +219,7 @@ async def test_connections_are_bounded_and_the_one_that_waits_longest_makes_room
             assert (await client.get("/health")).status_code == 200
             await cut(silent[0][0])
             assert not silent[1][0].at_eof()
-            assert (len(rig.server.connections), rig.server.connections.displaced) == (4, 1)
+            assert (len(rig.server.connections), rig.server.connections.cut[Cut.DISPLACED]) == (4, 1)
 
 
 @pytest.mark.trap("T64")
@@ -235,5 +236,23 @@ async def test_connections_at_work_are_not_pushed_out(data: pathlib.Path) -> Non
         async with connected(rig) as (reader, _):
             await cut(reader)
         assert all(stream.status_code == 200 for stream in streams)
-        assert rig.server.connections.refused == 1
+        assert rig.server.connections.cut[Cut.REFUSED] == 1
     assert len(rig.server.connections) == 0
+
+
+async def test_what_strangers_do_wrong_is_counted_and_not_logged(
+    rig: Rig, caplog: pytest.LogCaptureFixture
+) -> None:
+    for begin in (
+        b"\x16\x03\x01 no HTTP\r\n\r\n",
+        b"GET / HTTP/1.1\r\nUpgrade: x\r\nConnection: upgrade\r\n\r\n",
+    ):
+        async with connected(rig) as (_, writer):
+            writer.write(begin)
+            await writer.drain()
+    await eventually(lambda: rig.server.connections.cut[Cut.MALFORMED] >= 1)
+    assert [record for record in caplog.records if record.name.startswith("uvicorn")] == []
+    async with rig.client() as client:
+        shown = (await client.get("/metrics")).text
+    assert 'corral_http_connections_cut_total{reason="malformed"} 1.0' in shown
+    assert "corral_http_connections 1.0" in shown

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import enum
+import logging
 from collections.abc import Callable
 from typing import Any, Final, Protocol
 
@@ -13,13 +14,17 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResp
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 from websockets.http11 import Request as UpgradeRequest
 
-from corral.controller.http.open_connections import OpenConnections
+from corral.controller.http.open_connections import Cut, OpenConnections
 
 ABORT: Final = "corral.abort"
 """In a request's scope: a function that drops the connection and what is buffered for it."""
 
 HEAD_LIMIT: Final = 64 * 1024
 """Of everything that is not the content of a body: the head, trailers, lengths and extensions of chunks."""
+
+_LOG: Final = logging.getLogger("uvicorn.error.peers")
+_LOG.setLevel(logging.ERROR)
+"""What strangers do wrong is counted, not logged a line each: they would push out everything else."""
 
 _OVERLONG: Final = "The head of the request is too large."
 
@@ -71,6 +76,7 @@ class Connection(HttpToolsProtocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn has it
         super().connection_made(transport)
+        self.logger = _LOG
         self._bounds = _register(self)
         if self._bounds.enter(transport):
             self._arm(self._bounds.limits.head_seconds)
@@ -106,6 +112,7 @@ class Connection(HttpToolsProtocol):
         return cycle is not None and not cycle.response_complete
 
     def send_400_response(self, msg: str) -> None:
+        self._bounds.cut[Cut.MALFORMED] += 1
         if self._phase is _Phase.BODY or self._answering:
             self.transport.abort()  # an answer is on its way, or was given
         else:
@@ -163,7 +170,7 @@ class Connection(HttpToolsProtocol):
         self._bounds.works(self.transport)
 
     def _expire(self) -> None:
-        self._bounds.expired += 1
+        self._bounds.cut[Cut.EXPIRED] += 1
         self.transport.abort()
 
 

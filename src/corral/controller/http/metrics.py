@@ -13,6 +13,7 @@ from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4, generate_late
 from prometheus_client.registry import Collector
 
 from corral.controller.events.hub import EventHub
+from corral.controller.http.open_connections import Cut, OpenConnections
 
 _BUCKETS: Final = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0)
 
@@ -69,6 +70,10 @@ class HttpMetrics:
         """Show what the present term's hub has published."""
         self.registry.register(_HubCollector(hub))
 
+    def watch_connections(self, connections: OpenConnections) -> None:
+        """Show how many there are, and how many were cut and why."""
+        self.registry.register(_ConnectionsCollector(connections))
+
     def watch_players(self, players: Callable[[], Iterable[Players]]) -> None:
         """Show how many play on the instances of the present term that have said so."""
         self.registry.register(_PlayersCollector(players))
@@ -114,6 +119,21 @@ class _PlayersCollector(Collector):
         return GaugeMetricFamily(
             "corral_instance_players", "Players of an instance that says so.", labels=["group", "instance"]
         )
+
+
+class _ConnectionsCollector(Collector):
+    def __init__(self, connections: OpenConnections) -> None:
+        self._connections = connections
+
+    def collect(self) -> Iterable[Metric]:
+        there = GaugeMetricFamily("corral_http_connections", "Open connections to the API.")
+        there.add_metric([], len(self._connections))
+        gone = CounterMetricFamily(
+            "corral_http_connections_cut", "Connections that were cut, and why.", labels=["reason"]
+        )
+        for reason in Cut:
+            gone.add_metric([reason.value], self._connections.cut[reason])
+        return [there, gone]
 
 
 class _HubCollector(Collector):

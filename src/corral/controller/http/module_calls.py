@@ -59,7 +59,7 @@ async def relay(leading: Leading, caller: Caller, request: Request, send: Send) 
     """Answer a request with what a module says; None when it was sent in pieces.
 
     NOT_FOUND, METHOD_NOT_ALLOWED, FORBIDDEN, BODY_TOO_LARGE, MODULE_NOT_ACTIVE, MODULE_TIMEOUT,
-    MODULE_FAILED, MODULE_BUSY.
+    MODULE_FAILED, MODULE_BUSY, RATE_LIMITED.
     """
     names = request.scope["path_params"]
     module_id, path = str(names["id"]), f"/{names['path']}"
@@ -68,16 +68,16 @@ async def relay(leading: Leading, caller: Caller, request: Request, send: Send) 
     method = "GET" if request.method == "HEAD" else request.method
     match = leading.modules.engine.routes.find(module_id, method, path)
     authorise(caller, declared_permission(match))
-    asked = await _asked(leading, match, caller, request, path)
-    if method not in _READING:
-        await leading.ledger.commit(
-            audit(caller.actor, ACTION, module_id, after={"method": method, "path": path})
-        )
-    call = _ModuleCall(leading, match, asked, request, send)
-    if not match.declaration.streams:
+    with leading.streams.opened(caller.token) as stream:  # modules take their time
+        asked = await _asked(leading, match, caller, request, path)
+        if method not in _READING:
+            await leading.ledger.commit(
+                audit(caller.actor, ACTION, module_id, after={"method": method, "path": path})
+            )
+        call = _ModuleCall(leading, match, asked, request, send)
+        if match.declaration.streams:
+            return await call.guarded(call.in_pieces(), stream)
         return await call.guarded(call.whole())
-    with leading.streams.opened(caller.token) as stream:
-        return await call.guarded(call.in_pieces(), stream)
 
 
 def declared_permission(match: RouteMatch) -> Permission:

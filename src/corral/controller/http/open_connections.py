@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import collections
+import enum
 from typing import Final
 
 import structlog
@@ -17,6 +18,19 @@ log = structlog.get_logger(__name__)
 _TOLD_SECONDS: Final = 10.0
 
 
+class Cut(enum.StrEnum):
+    """Why a connection was cut."""
+
+    EXPIRED = "expired"
+    """It took too long for a head, or for the rest of a body that was answered."""
+    DISPLACED = "displaced"
+    """It waited for a request, and another one needed the place."""
+    REFUSED = "refused"
+    """There was no place for it."""
+    MALFORMED = "malformed"
+    """What it sent is no HTTP, or more than may come beside a body."""
+
+
 class OpenConnections:
     """A register of transports.
 
@@ -27,10 +41,8 @@ class OpenConnections:
 
     def __init__(self, limits: HttpLimitsSection) -> None:
         self.limits = limits
-        self.expired = 0
-        """How many were cut because they took too long."""
-        self.refused = 0
-        self.displaced = 0
+        self.cut: collections.Counter[Cut] = collections.Counter()
+        """How many were cut, and why."""
         self._most = affordable(limits.connections, part=2)
         self._addresses: dict[asyncio.Transport, str] = {}
         self._counts: collections.Counter[str] = collections.Counter()
@@ -88,7 +100,7 @@ class OpenConnections:
         transport = next(iter(waiting))
         self.leave(transport)
         transport.abort()
-        self.displaced += 1
+        self.cut[Cut.DISPLACED] += 1
         return True
 
     def _displace_any(self) -> bool:
@@ -98,11 +110,13 @@ class OpenConnections:
         return self._displace(max(self._waiting, key=lambda address: self._counts[address]))
 
     def _refuse(self, address: str) -> bool:
-        self.refused += 1
+        self.cut[Cut.REFUSED] += 1
         now = asyncio.get_running_loop().time()
         if now - self._told >= _TOLD_SECONDS:
             self._told = now
-            log.warning("http.connections_refused", address=address, open=len(self), refused=self.refused)
+            log.warning(
+                "http.connections_refused", address=address, open=len(self), refused=self.cut[Cut.REFUSED]
+            )
         return False
 
 
