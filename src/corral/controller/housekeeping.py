@@ -58,6 +58,8 @@ class Housekeeping:
         self._keep_versions = config.templates.keep_versions
         policy = RetentionPolicy(
             events=config.retention.events,
+            module_events=max(1, config.retention.events * config.retention.module_events_percent // 100),
+            module_event_bytes=config.retention.module_event_bytes,
             journals={
                 AUDIT.name: config.retention.audit,
                 NODE_LOG_PREFIX: config.retention.node_log,

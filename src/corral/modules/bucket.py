@@ -15,12 +15,12 @@ class Bucket:
         self._left = self._burst
         self._since = clock.monotonic()
 
-    def take(self) -> bool:
+    def take(self, cost: int = 1) -> bool:
         """Once more, if that is allowed now."""
         now = self._clock.monotonic()
         self._left = min(self._burst, self._left + (now - self._since) * self._per_second)
         self._since = now
-        if self._left < 1:
+        if self._left < cost:
             return False
-        self._left -= 1
+        self._left -= cost
         return True

@@ -99,13 +99,15 @@ class Handover:
             return True
 
     def _failed(self, batch: list[EventBody], error: Exception) -> bool:
-        _log.warning(
-            "module.event_failed",
-            module=self._scope.module_id,
-            type=batch[0].type,
-            events=len(batch),
-            reason=(str(error) or repr(error))[:500],
-        )
+        if (unsaid := self._scope.quota.admit("event_failed")) is not None:
+            _log.warning(
+                "module.event_failed",
+                module=self._scope.module_id,
+                type=batch[0].type,
+                events=len(batch),
+                reason=(str(error) or repr(error))[:500],
+                unsaid=unsaid,
+            )
         return False
 
 

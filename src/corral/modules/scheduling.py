@@ -102,7 +102,11 @@ class ModuleSchedules:
                 deadline=wanted.deadline_ms / 1000,
             )
         except CorralError as error:
-            _log.warning("module.task_failed", module=scope.module_id, task=name, reason=str(error)[:500])
+            if (unsaid := scope.quota.admit("task_failed")) is not None:
+                reason = str(error)[:500]
+                _log.warning(
+                    "module.task_failed", module=scope.module_id, task=name, reason=reason, unsaid=unsaid
+                )
             raise _Over from error
 
     def _waiting(self, wanted: Schedule) -> Pace:

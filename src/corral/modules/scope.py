@@ -24,6 +24,7 @@ from corral.modules.failures import CallOverrun, ModuleRaised
 from corral.modules.process_port import RunningModule
 from corral.sdk.messages import HEALTH, HealthAnswer, Nothing
 from corral.system.clock import Clock
+from corral.system.log_quota import LogQuota
 
 T = TypeVar("T")
 
@@ -33,7 +34,6 @@ HEALTH_CHECK: Final = "health_check"
 LOG_TAIL: Final = 20
 """Log lines that are kept for the story of a failure."""
 UNDO_SECONDS: Final = 5.0
-_SAY_SECONDS: Final = 1.0
 
 _log = structlog.get_logger("corral.modules.scope")
 
@@ -85,8 +85,8 @@ class Scope:
         self._started: list[Owned] | None = None
         self._serving = asyncio.Event()
         self._watching: asyncio.Task[None] | None = None
-        self._quiet_until = float("-inf")
-        self._unsaid = 0
+        self.quota = LogQuota(clock=clock)
+        """What the host itself says about this module, of each kind once a second."""
         self.closed = False
 
     @property
@@ -267,9 +267,7 @@ class Scope:
 
     def _note_failure(self, what: str, error: ModuleRaised) -> None:
         """Into the log with its traceback, at most once a second: a module may fail at every event."""
-        now = self._clock.monotonic()
-        if now < self._quiet_until:
-            self._unsaid += 1
+        if (unsaid := self.quota.admit("call_failed")) is None:
             return
         _log.warning(
             "module.call_failed",
@@ -277,8 +275,7 @@ class Scope:
             call=what,
             error=f"{error.kind}: {error.detail}"[:1000],
             traceback=error.traceback[-8000:],
-            unsaid=self._unsaid,
+            unsaid=unsaid,
         )
         self.log_tail.append(f"{what} failed: {error.kind}: {error.detail}"[:500])
         self.log_tail.extend(error.traceback.strip().splitlines()[-6:])
-        self._quiet_until, self._unsaid = now + _SAY_SECONDS, 0

@@ -16,6 +16,7 @@ from corral.store.port import (
     CommitEngine,
     Document,
     Entry,
+    EventBounds,
     Head,
     LeaseEngine,
     LeaseRow,
@@ -73,6 +74,9 @@ class ComposedStore:
             journals=journals,
         )
 
+    async def drop_module_events(self, *, epoch: Epoch, through: int) -> int:
+        return await self._commits.drop_module_events(epoch=epoch, through=through)
+
     # reading
 
     async def head(self) -> Head:
@@ -103,6 +107,9 @@ class ComposedStore:
 
     async def events(self, after: Cursor, *, limit: int) -> list[Event]:
         return await self._reads.events(after, limit=limit)
+
+    async def event_bounds(self, *, events: int, of_modules: int, module_bytes: int) -> EventBounds:
+        return await self._reads.event_bounds(events=events, of_modules=of_modules, module_bytes=module_bytes)
 
     async def cursor_at(self, sequence: int) -> Cursor:
         return await self._reads.cursor_at(sequence)

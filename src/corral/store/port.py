@@ -137,6 +137,13 @@ class Refusal(msgspec.Struct, frozen=True, kw_only=True):
     found: int
 
 
+class EventBounds(msgspec.Struct, frozen=True, kw_only=True):
+    """Up to which sequence events are too old, or too many; 0: none."""
+
+    through: int
+    module_events_through: int
+
+
 class LeaseRow(msgspec.Struct, frozen=True, kw_only=True):
     """A lease as it lies in the store. Two equal rows mean: nobody renewed in between."""
 
@@ -244,6 +251,12 @@ class CommitEngine(Protocol):
         rows a call; returns how many, 0 when all is done. Fenced, idempotent, safe beside commits.
         """
 
+    async def drop_module_events(self, *, epoch: Epoch, through: int) -> int:
+        """Drop events that modules published, up to this sequence, from among the others, which stay; at most
+        some hundred a call. Cursors stay good, also those of what was dropped: the log has holes then, and a
+        reader sees them by the numbers. Returns how many, 0 when all is done. Fenced, idempotent.
+        """
+
 
 class ReadEngine(Protocol):
     """The reading side. Every answer is committed state; failures are `StoreUnavailable`."""
@@ -277,6 +290,10 @@ class ReadEngine(Protocol):
 
     async def events(self, after: Cursor, *, limit: int) -> list[Event]:
         """Events after a cursor. RESYNC_REQUIRED when the cursor is not of this log, or too old."""
+
+    async def event_bounds(self, *, events: int, of_modules: int, module_bytes: int) -> EventBounds:
+        """What is too much in the log, if so many events are kept in all, and of those that modules published
+        so many, with so many bytes of data."""
 
     async def cursor_at(self, sequence: int) -> Cursor:
         """A cursor that `events` accepts: of the event with this number, else of the last dropped

@@ -10,7 +10,7 @@ import msgspec
 import structlog
 
 from corral.domain.ids import Epoch
-from corral.store.port import CommitEngine, Fenced, Head, ReadEngine, StoreUnavailable
+from corral.store.port import CommitEngine, EventBounds, Fenced, Head, ReadEngine, StoreUnavailable
 
 log = structlog.get_logger(__name__)
 
@@ -23,12 +23,12 @@ class RetentionPolicy(msgspec.Struct, frozen=True, kw_only=True):
     """Rows to keep. Tombstones are kept for so many commits: that is how far a follower may lag."""
 
     events: int = 100_000
+    module_events: int = 20_000
+    """Of these, at most so many that modules published, with at most so many bytes of data."""
+    module_event_bytes: int = 67_108_864
     tombstone_commits: int = 100_000
     journals: Mapping[str, int] = {}
     other_journals: int = 100_000
-
-    def events_through(self, head: Head) -> int:
-        return max(0, head.sequence - self.events)
 
     def tombstones_through(self, head: Head) -> int:
         return max(0, head.commit - self.tombstone_commits)
@@ -74,11 +74,27 @@ class Retention:
     async def apply(self) -> int:
         """Drop everything the policy does not keep; returns how many rows. Raises `Fenced`."""
         head = await self._store.head()
-        dropped = await self._trim(
-            events=self._policy.events_through(head), tombstones=self._policy.tombstones_through(head)
+        dropped = await self._drop_module_events()
+        dropped += await self._trim(
+            events=(await self._bounds()).through, tombstones=self._policy.tombstones_through(head)
         )
         for journal, rows in self._policy.excess(await self._store.journals()):
             dropped += await self._shorten(journal, rows)
+        return dropped
+
+    async def _bounds(self) -> EventBounds:
+        return await self._store.event_bounds(
+            events=self._policy.events,
+            of_modules=self._policy.module_events,
+            module_bytes=self._policy.module_event_bytes,
+        )
+
+    async def _drop_module_events(self) -> int:
+        """First of all, so that what modules published beyond their share pushes nobody's history out."""
+        through, dropped = (await self._bounds()).module_events_through, 0
+        while step := await self._store.drop_module_events(epoch=self._epoch, through=through):
+            dropped += step
+            await asyncio.sleep(_BREATH)
         return dropped
 
     async def _shorten(self, journal: str, rows: int) -> int:

@@ -136,6 +136,12 @@ class MetricsSection(Section, frozen=True, kw_only=True):
 
 class RetentionSection(Section, frozen=True, kw_only=True):
     events: Annotated[kind.Count, _says("Events kept; older ones are dropped.")] = 100_000
+    module_events_percent: Annotated[
+        int, Meta(ge=1, le=100), _says("Of these, how many may be events that modules published.")
+    ] = 20
+    module_event_bytes: Annotated[
+        kind.Bytes, _says("And how much data these may have; the oldest of them are dropped.")
+    ] = 67_108_864
     audit: Annotated[kind.Count, _says("Audit entries kept.")] = 100_000
     node_log: Annotated[kind.Count, _says("Log records kept of each node.")] = 10_000
 

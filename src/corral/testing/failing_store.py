@@ -123,3 +123,6 @@ class _FailingCommits:
             tombstones_through=tombstones_through,
             journals=journals,
         )
+
+    async def drop_module_events(self, *, epoch: Epoch, through: int) -> int:
+        return await self._inner.drop_module_events(epoch=epoch, through=through)

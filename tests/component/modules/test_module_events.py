@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from event_bench import EventBench, delivered, event_bench, subjects, term_on
 from scripted_module import played_scope
+from structlog.testing import capture_logs
 
 from corral.domain.events import LEFT_OFF, Draft, EventType
 from corral.domain.module_manifest import EventsPart
@@ -21,6 +22,7 @@ from corral.sdk.messages import Nothing
 from corral.store.commits import commits_of
 from corral.store.opening import open_store
 from corral.store.port import Commit, Fenced, Transaction
+from corral.store.retention import Retention, RetentionPolicy
 from corral.system.clock import SystemClock
 from corral.testing.waiting import eventually
 
@@ -444,6 +446,43 @@ async def test_a_durable_subscription_is_told_when_the_log_has_moved_on_too(scra
             await again.close()
     finally:
         await store.close()
+
+
+@pytest.mark.trap("T85")
+async def test_a_durable_subscription_is_told_of_module_events_that_were_dropped(scratch: Any) -> None:
+    speaks = EventsPart(publishes=("SCORE",))
+    async with event_bench(scratch, ring_events=2) as bench:
+        async with playing() as (scope, _):
+            await bench.subscribe(scope, "GROUP_CREATED", "speaker/SCORE", durable="mine")
+        async with playing("speaker", events=speaks) as (speaker, _):
+            await bench.tell("a")
+            for _ in range(4):
+                await bench.publish(speaker, "SCORE")
+        await bench.tell("b", "c", "d")
+        policy = RetentionPolicy(module_events=1)
+        await Retention(bench.store, epoch=bench.epoch, policy=policy).apply()
+        async with playing() as (again, process):
+            await bench.subscribe(again, "GROUP_CREATED", "speaker/SCORE", durable="mine")
+            await eventually(lambda: subjects(process.calls)[-1:] == ["d"])
+            types = [event.type for event in delivered(process.calls)]
+            assert types == ["GROUP_CREATED", EVENTS_MISSED, "speaker/SCORE", *["GROUP_CREATED"] * 3]
+
+
+async def test_a_module_that_fails_at_every_event_is_said_once_a_second(bench: EventBench) -> None:
+    async with playing() as (scope, process):
+
+        async def refuse(method: str, body: Any) -> Nothing:
+            raise ModuleRaised("played", method, kind="ValueError", message="no")
+
+        process.answering = refuse
+        await bench.subscribe(scope, "GROUP_CREATED")
+        with capture_logs() as logs:
+            for number in range(100):
+                await bench.tell(str(number))
+                await eventually(lambda seen=number: str(seen) in subjects(process.calls))
+        said = [log["event"] for log in logs]
+        assert 1 <= said.count("module.event_failed") < 50
+        assert 1 <= said.count("module.call_failed") < 50
 
 
 async def test_a_durable_event_that_always_fails_is_given_up_and_the_next_one_comes(

@@ -17,6 +17,7 @@ from corral.errors import Code
 from corral.modules.event_names import EVENTS_MISSED
 from corral.store.opening import open_store
 from corral.store.port import Adapter
+from corral.store.retention import Retention, RetentionPolicy
 from corral.system.clock import SystemClock
 from corral.testing.waiting import eventually
 from corral.wire import features
@@ -124,6 +125,29 @@ async def test_a_new_subscription_misses_nothing_that_is_published_in_its_own_st
             bench.tell("left", type=EventType.NODE_ONLINE),
         )
         await arrived(link, "gone", "made", "gone too")
+
+
+@pytest.mark.trap("T85")
+async def test_what_was_dropped_from_among_others_is_told_to_those_who_wanted_it_and_to_nobody_else(scratch):
+    async with bridge_bench(scratch, ring_events=2) as bench:
+        before = bench.hub.head
+        await bench.tell("a")
+        for n in range(4):
+            await bench.ledger.commit(module_event("shop/SOLD", n=n))
+        await bench.tell("b")
+        await bench.ledger.commit(module_event("shop/SOLD", n=4))
+        await bench.tell("c", "d", "e")
+        policy = RetentionPolicy(module_events=2)
+        await Retention(bench.store, epoch=bench.epoch, policy=policy).apply()
+        plain, keen = bench.join(HeldLink("plain")), bench.join(HeldLink("keen"))
+        bench.subscribe(plain, "GROUP_CREATED", after=before)
+        bench.subscribe(keen, "GROUP_CREATED", "shop/SOLD", after=before)
+        for link in (plain, keen):
+            await eventually(lambda link=link: link.subjects()[-1:] == ["e"], state=link.subjects)
+        assert [event.event_type for event in plain.events()] == ["GROUP_CREATED"] * 5
+        assert keen.subjects() == ["a", "lobby-1", "b", "lobby-1", "c", "d", "e"]
+        assert [event.missed for event in keen.events()][:3] == [False, True, False]
+        assert sum(event.missed for event in keen.events()) == 1
 
 
 class DamagedLog:

@@ -14,10 +14,16 @@ from bridge_bench import HeldLink, bridge_bench, payload
 from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import generate_latest
 from prometheus_client.parser import text_string_to_metric_families
+from structlog.testing import capture_logs
 
 from corral.controller.modules.exposition import ModuleFigures
 from corral.controller.modules_on_nodes.node_figures import FRAME_BYTES, NODE_SAMPLES, NodeFigures
-from corral.controller.modules_on_nodes.publishing import published
+from corral.controller.modules_on_nodes.publishing import (
+    BURST_SECONDS,
+    PER_SECOND,
+    NodePublishing,
+    published,
+)
 from corral.domain.events import Draft, EventType
 from corral.domain.ids import NodeId
 from corral.domain.module_manifest import EventsPart, Manifest, ModuleHost
@@ -25,6 +31,7 @@ from corral.domain.module_records import PackageRecord
 from corral.domain.nesting import MAX_DEPTH
 from corral.modules.event_publishing import DATA_BYTES, SUBJECT_MAX
 from corral.modules.module_metrics import BUCKETS, MAX_NAMES, MAX_SERIES, Family
+from corral.system.clock import SystemClock
 from corral.testing.waiting import eventually
 from corral.wire.v1.module_pb2 import EventPublish, ModuleMetricFamily, ModuleMetrics, ModuleMetricSample
 
@@ -368,3 +375,21 @@ def test_a_node_that_floods_costs_no_more_than_one_that_does_not():
         figures.received(link, metrics(family("Bad", sample(n))))
     assert told_families(figures) == []
     assert figures.dropped() == {("north", "name"): 1}
+
+
+class StoppedClock(SystemClock):
+    def monotonic(self) -> float:
+        return 1.0
+
+
+@pytest.mark.trap("T85")
+def test_a_node_that_publishes_without_end_is_bounded_said_once_a_second_and_costs_no_other_its_events():
+    publishing = NodePublishing(clock=StoppedClock())
+    flood = [len(publishing.steps(NORTH, told(), guard())) for _ in range(PER_SECOND * BURST_SECONDS + 20)]
+    with capture_logs() as logs:
+        assert sum(flood) == PER_SECOND * BURST_SECONDS
+        refused = [publishing.steps(NORTH, told(module_id="other"), None) for _ in range(500)]
+        refused += [publishing.steps(NodeId("south"), told(module_id="other"), None) for _ in range(500)]
+    assert not any(refused)
+    assert len([log for log in logs if log["event"] == "bridge.event_refused"]) < 20
+    assert publishing.steps(NodeId("south"), told(), guard())

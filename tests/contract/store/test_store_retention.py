@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import pytest
 from store_cases import Desk, at_work, drop, happened, put
 
-from corral.domain.events import START
+from corral.domain.events import START, Cursor, Draft, EventType
 from corral.domain.ids import Epoch
 from corral.errors import Code, Rejected
 from corral.store.composed import ComposedStore
@@ -135,7 +135,67 @@ async def test_retention_ends_when_another_controller_leads(desk: Desk) -> None:
 def test_a_policy_keeps_what_is_short_enough() -> None:
     head = Head(commit=10, sequence=50, entry=0, epoch=Epoch(1), batch="")
     policy = RetentionPolicy(events=60, tombstone_commits=4, journals={"a": 3, "ab": 1}, other_journals=9)
-    assert policy.events_through(head) == 0
     assert policy.tombstones_through(head) == 6
     rows = {"a": (1, 3), "abc": (1, 3), "ac": (1, 4), "z": (1, 9)}
     assert list(policy.excess(rows)) == [("abc", 2), ("ac", 1)]
+
+
+def _told_by_module(number: int, size: int = 10) -> Draft:
+    return Draft(type=EventType.MODULE_EVENT, subject="loud/X", data={"n": number, "x": "y" * size})
+
+
+@pytest.mark.trap("T85")
+@pytest.mark.parametrize(
+    ("size", "policy"),
+    [
+        (10, RetentionPolicy(events=50, module_events=10)),
+        (1_000, RetentionPolicy(events=50, module_events=40, module_event_bytes=10_600)),
+    ],
+    ids=["count", "bytes"],
+)
+async def test_events_of_modules_beyond_their_share_go_and_the_history_of_others_stays(
+    desk: Desk, size: int, policy: RetentionPolicy
+) -> None:
+    others = []
+    for number in range(40):
+        others += (await desk.commit(happened(f"s{number}"))).events
+        for loud in range(5):
+            await desk.commit(_told_by_module(number * 5 + loud, size))
+    retention = Retention(desk.store, epoch=desk.epoch, policy=policy)
+    assert await retention.apply() == 190
+    assert await retention.apply() == 0
+    kept = await desk.store.events(START, limit=1000)
+    assert [event for event in kept if event.type is not EventType.MODULE_EVENT] == others
+    told = [event.data["n"] for event in kept if event.type is EventType.MODULE_EVENT]
+    assert told == list(range(190, 200)), "the newest ones"
+
+
+@pytest.mark.trap("T85")
+async def test_cursors_of_events_that_were_dropped_from_among_others_stay_good(desk: Desk) -> None:
+    told = (await desk.commit(happened("first"), *map(_told_by_module, range(5)), happened("second"))).events
+    async with at_work(desk.store) as successor:
+        late = (await successor.commit(_told_by_module(6), happened("third"), _told_by_module(7))).events
+        policy = RetentionPolicy(module_events=1)
+        assert await Retention(desk.store, epoch=successor.epoch, policy=policy).apply() == 6
+        for cursor in [event.cursor for event in told]:
+            rest = [event.subject for event in await desk.store.events(cursor, limit=10)]
+            place = [event.cursor for event in told].index(cursor)
+            assert rest == [*["second"] * (place < 6), "third", "loud/X"]
+        assert [e.subject for e in await desk.store.events(late[0].cursor, limit=10)] == ["third", "loud/X"]
+        for sequence in range(1, 10):
+            assert await desk.store.events(await desk.store.cursor_at(sequence), limit=20) is not None
+        with pytest.raises(Rejected) as refused:
+            await desk.store.events(Cursor(told[2].cursor.epoch + 7, told[2].cursor.sequence), limit=10)
+        assert refused.value.code is Code.RESYNC_REQUIRED
+        assert (await successor.commit(happened("fourth"))).events[0].cursor.sequence == 11
+
+
+async def test_the_whole_log_is_as_long_as_it_may_be_though_some_were_dropped(desk: Desk) -> None:
+    for number in range(30):
+        await desk.commit(happened(f"s{number}"), _told_by_module(number))
+    policy = RetentionPolicy(events=20, module_events=5)
+    await Retention(desk.store, epoch=desk.epoch, policy=policy).apply()
+    oldest = await desk.store.cursor_at(0)
+    kept = await desk.store.events(oldest, limit=100)
+    assert len(kept) == 20
+    assert sum(event.type is EventType.MODULE_EVENT for event in kept) == 5

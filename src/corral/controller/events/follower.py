@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final, Protocol
 
 from corral.controller.events.frames import framed, resync_frame
@@ -18,6 +19,14 @@ class EventLog(Protocol):
 
     async def events(self, after: Cursor, *, limit: int) -> list[Event]:
         """Events after a cursor; RESYNC_REQUIRED when the cursor is not of this log, or too old."""
+
+
+def first_hole(after: Cursor, events: Sequence[Event]) -> int:
+    """The place of the first of these events before which some were dropped; how many they are if there is none."""
+    for place, event in enumerate(events):
+        if event.cursor.sequence != after.sequence + 1 + place:
+            return place
+    return len(events)
 
 
 class Follower:
@@ -54,12 +63,15 @@ class Follower:
                 raise
             return self._resync()
         self._recognised = True
+        told = b""
+        if self._wanted.of_modules and first_hole(self.cursor, events) < len(events):
+            told = resync_frame(head=self.cursor, lost=self.cursor, at=self._clock.now())
         if events:
             self.cursor = events[-1].cursor
         elif self.cursor.sequence < self._ring.floor.sequence:
             return self._resync()  # the log has nothing after it, yet the ring begins later
         wanted = self._wanted
-        return b"".join(framed(wanted.shown(event))[1] for event in events if wanted.accepts(event))
+        return told + b"".join(framed(wanted.shown(event))[1] for event in events if wanted.accepts(event))
 
     def _resync(self) -> bytes:
         lost, self.cursor = self.cursor, self._ring.head

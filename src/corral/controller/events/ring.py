@@ -24,6 +24,12 @@ class Wanted(msgspec.Struct, frozen=True, kw_only=True):
     redacted: bool = False
 
     @property
+    def of_modules(self) -> bool:
+        """Whether it may let through what modules publish: of that alone the log may have holes."""
+        wanted = self.types is None or EventType.MODULE_EVENT in self.types
+        return wanted and EventType.MODULE_EVENT not in self.unseen
+
+    @property
     def everything(self) -> bool:
         return self.all_seen and not self.unseen
 

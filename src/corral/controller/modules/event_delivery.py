@@ -13,7 +13,7 @@ from typing import Final
 
 import structlog
 
-from corral.controller.events.follower import EventLog
+from corral.controller.events.follower import EventLog, first_hole
 from corral.controller.events.hub import EventHub
 from corral.controller.events.ring import Wanted
 from corral.domain.events import Cursor
@@ -122,14 +122,19 @@ class Deliveries:
             self._recognised = True
             if not page:
                 return self.cursor.sequence < ring.floor.sequence and await self._missed()
+            if self._coarse.of_modules:
+                hole = first_hole(self.cursor, page)
+                if not hole:  # older events of modules made room
+                    return await self._missed(Cursor(page[0].cursor.epoch, page[0].cursor.sequence - 1))
+                page = page[:hole]
             events, cursor = page, page[-1].cursor
         await self._handover.deliver(event_body(event) for event in events if self._wanted.accepts(event))
         self.cursor = cursor
         await self._keep()
         return True
 
-    async def _missed(self) -> bool:
-        lost, head = self.cursor, self._hub.head
+    async def _missed(self, until: Cursor | None = None) -> bool:
+        lost, head = self.cursor, until or self._hub.head
         _log.warning("module.events_missed", module=self.scope.module_id, after=str(lost), until=str(head))
         await self._handover.deliver([missed_body(after=str(lost), until=str(head), at=self._clock.now())])
         self._recognised = True

@@ -178,9 +178,9 @@ class EventForwarder:
             reader = self._main
             try:
                 await self._forward(reader, self._wanted, until=None)
-            except Missed:
+            except Missed as missed:
                 if reader is self._main:
-                    self._main = self._reader(self._hub.head)
+                    self._main = self._reader(missed.until or self._hub.head)
                     self._tell_missed(reader.cursor, self._main.cursor)
         self._tell_place()
         return self._main.cursor.sequence < self._hub.head.sequence
@@ -190,9 +190,11 @@ class EventForwarder:
         done, until = not len(replay.names), self._main.cursor
         try:
             done = done or await self._forward(replay.reader, replay.names, until=until)
-        except Missed:
-            self._tell_missed(replay.reader.cursor, until)
-            done = True
+        except Missed as missed:
+            behind = missed.until if missed.until and missed.until.sequence < until.sequence else until
+            self._tell_missed(replay.reader.cursor, behind)
+            replay.reader.cursor = behind
+            done = behind == until
         if done:
             self._caught_up(until)
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, NoReturn
 
-from corral.controller.events.follower import EventLog
+from corral.controller.events.follower import EventLog, first_hole
 from corral.controller.events.hub import EventHub
 from corral.controller.events.ring import Wanted
 from corral.domain.events import Cursor, Event
@@ -15,7 +15,12 @@ PAGE_EVENTS: Final = 256
 
 
 class Missed(Exception):
-    """What comes after the reader's place is in the ring no more, nor in the store's log."""
+    """What comes after the reader's place is in the ring no more, nor in the store's log; up to `until`, or up to
+    the head."""
+
+    def __init__(self, until: Cursor | None = None) -> None:
+        super().__init__(until)
+        self.until = until
 
 
 class LogReader:
@@ -55,4 +60,10 @@ class LogReader:
             if place.sequence < floor.sequence:
                 raise Missed
             return [], place
+        if wanted.of_modules:
+            shown = shown[: first_hole(place, shown)] or _behind_hole(shown[0].cursor)
         return [event for event in shown if wanted.accepts(event)], shown[-1].cursor
+
+
+def _behind_hole(next: Cursor) -> NoReturn:
+    raise Missed(until=Cursor(next.epoch, next.sequence - 1))

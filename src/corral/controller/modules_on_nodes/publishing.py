@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+from collections.abc import Callable
 from typing import Any, Final
 
 import msgspec
@@ -15,19 +16,67 @@ from corral.domain.module_manifest import ModuleHost
 from corral.domain.module_records import PackageRecord
 from corral.domain.node_times import told_time
 from corral.errors import Rejected
+from corral.modules.bucket import Bucket
 from corral.modules.event_names import check_published
 from corral.modules.event_publishing import DATA_BYTES, SUBJECT_MAX, encoded_data
+from corral.system.clock import Clock
+from corral.system.log_quota import LogQuota
 from corral.wire.v1.module_pb2 import EventPublish
 
 _TEXT: Final = 80
+PER_SECOND: Final = 2_000
+KIB_PER_SECOND: Final = 4_096
+BURST_SECONDS: Final = 30
+"""Of all modules of a node together, with what they published while it was away."""
 _DECODER: Final = msgspec.json.Decoder(dict[str, Any])
 _log = structlog.get_logger("corral.controller.bridge")
 
 
+class NodePublishing:
+    """What nodes tell for their modules, as far as they may and not faster than they may: a node can speak for any
+    module that it has, so the bound is the node's. What is refused is said once a second for each module."""
+
+    def __init__(self, *, clock: Clock) -> None:
+        self._clock = clock
+        self._quota = LogQuota(clock=clock)
+        self._nodes: dict[NodeId, tuple[Bucket, Bucket]] = {}
+
+    def steps(self, node_id: NodeId, told: EventPublish, record: PackageRecord | None) -> list[Step]:
+        def refuse(why: str) -> None:
+            unsaid = self._quota.admit(node_id, told.module_id[:_TEXT])
+            if unsaid is not None:
+                _log.warning(
+                    "bridge.event_refused",
+                    node=node_id,
+                    module=told.module_id[:_TEXT],
+                    type=told.event_type[:_TEXT],
+                    reason=why,
+                    unsaid=unsaid,
+                )
+
+        if not self._in_time(node_id, len(told.payload_json)):
+            refuse(f"the node publishes more than {PER_SECOND} events, or {KIB_PER_SECOND} KiB, a second")
+            return []
+        return published(node_id, told, record, self._clock.now(), refuse)
+
+    def _in_time(self, node_id: NodeId, size: int) -> bool:
+        if node_id not in self._nodes:
+            self._nodes[node_id] = (
+                Bucket(burst=PER_SECOND * BURST_SECONDS, per_second=PER_SECOND, clock=self._clock),
+                Bucket(burst=KIB_PER_SECOND * BURST_SECONDS, per_second=KIB_PER_SECOND, clock=self._clock),
+            )
+        events, kib = self._nodes[node_id]
+        return events.take() and kib.take(1 + size // 1024)
+
+
 def published(
-    node_id: NodeId, told: EventPublish, record: PackageRecord | None, now: dt.datetime
+    node_id: NodeId,
+    told: EventPublish,
+    record: PackageRecord | None,
+    now: dt.datetime,
+    refuse: Callable[[str], None] = lambda _: None,
 ) -> list[Step]:
-    """The event of what a module on a node told; nothing, and a word in the log, for what it may not tell.
+    """The event of what a module on a node told; nothing for what it may not tell, and `refuse` hears why.
 
     `record` is that of the module it names. The node has checked all this; here it is not believed.
     """
@@ -36,13 +85,7 @@ def published(
         "its payload is no JSON object, or too large or too deep" if data is None else ""
     )
     if why:
-        _log.warning(
-            "bridge.event_refused",
-            node=node_id,
-            module=told.module_id[:_TEXT],
-            type=told.event_type[:_TEXT],
-            reason=why,
-        )
+        refuse(why)
         return []
     stamped = {
         "module": told.module_id,

@@ -18,7 +18,7 @@ from corral.controller.modules_on_nodes.node_figures import NodeFigures
 from corral.controller.modules_on_nodes.offers import CapabilityOffering
 from corral.controller.modules_on_nodes.ports import ModuleLink
 from corral.controller.modules_on_nodes.progress import Progress
-from corral.controller.modules_on_nodes.publishing import published
+from corral.controller.modules_on_nodes.publishing import NodePublishing
 from corral.controller.modules_on_nodes.states import StateFold
 from corral.domain.ids import NodeId
 from corral.domain.module_records import PackageRecord
@@ -55,6 +55,7 @@ class NodeModuleTraffic:
         self._offering: Final = CapabilityOffering(registry)
         self._desk: Final = CapabilityDesk(registry=registry, records=self._record, clock=clock)
         self._figures: Final = figures
+        self._publishing: Final = NodePublishing(clock=clock)
 
     def _record(self, id: str) -> PackageRecord | None:
         stored = self._state.modules.find(id)
@@ -125,7 +126,7 @@ class NodeModuleTraffic:
                     events += fold.take(message.module_state_update)
                 case "event_publish":
                     told = message.event_publish
-                    events += published(node_id, told, self._record(told.module_id), now)
+                    events += self._publishing.steps(node_id, told, self._record(told.module_id))
         return fold.writes() + events
 
     def fold_judgement(self, node_id: NodeId, hello: Handshake) -> list[Step]:

@@ -68,6 +68,12 @@ class PostgresCommits:
         )
         return dropped
 
+    async def drop_module_events(self, *, epoch: Epoch, through: int) -> int:
+        dropped: int = await self._trims.call(
+            epoch, "select corral_drop_module_events($1, $2, $3)", epoch, through, ROWS_A_TRIM
+        )
+        return dropped
+
     async def close(self) -> None:
         await self._batches.close()
         await self._trims.close()

@@ -9,7 +9,7 @@ from typing import Any, Final
 from corral.domain.events import Cursor, Event
 from corral.domain.ids import Epoch
 from corral.store.event_rows import read_event
-from corral.store.port import Change, Document, Entry, Head, Snapshot
+from corral.store.port import Change, Document, Entry, EventBounds, Head, Snapshot
 from corral.store.positions import check_commit, check_cursor
 from corral.store.postgres.faults import translated
 
@@ -102,12 +102,14 @@ class PostgresReads:
 
     async def events(self, after: Cursor, *, limit: int) -> list[Event]:
         async with self._one_snapshot() as connection:
-            trimmed, trimmed_epoch, last, epoch = await connection.fetchrow(
+            trimmed, trimmed_epoch, last, before, behind = await connection.fetchrow(
                 """select sequence, event_epoch, (select sequence from head),
-                    (select epoch from event where sequence = $1) from trimmed""",
+                    (select epoch from event where sequence <= $1 order by sequence desc limit 1),
+                    (select epoch from event where sequence >= $1 order by sequence limit 1) from trimmed""",
                 after.sequence,
             )
-            check_cursor(after, trimmed=Cursor(trimmed_epoch, trimmed), last=last, epoch_at_cursor=epoch)
+            oldest = Cursor(trimmed_epoch, trimmed)
+            check_cursor(after, trimmed=oldest, last=last, epoch_before=before, epoch_behind=behind)
             rows = await connection.fetch(
                 """select sequence, epoch, type, subject, at, data from event
                 where sequence > $1 order by sequence limit $2""",
@@ -124,9 +126,26 @@ class PostgresReads:
             place = min(max(sequence, trimmed), last)
             if place == trimmed:
                 return Cursor(trimmed_epoch, trimmed)
-            return Cursor(
-                await connection.fetchval("select epoch from event where sequence = $1", place), place
+            epoch = await connection.fetchval(
+                "select epoch from event where sequence <= $1 order by sequence desc limit 1", place
             )
+            return Cursor(trimmed_epoch if epoch is None else epoch, place)
+
+    async def event_bounds(self, *, events: int, of_modules: int, module_bytes: int) -> EventBounds:
+        with translated():
+            through, by_count, by_bytes = await self._pool.fetchrow(
+                """select
+                (select sequence from event order by sequence desc limit 1 offset $1),
+                (select sequence from event where type = 'MODULE_EVENT'
+                    order by sequence desc limit 1 offset $2),
+                (select max(sequence) from (
+                    select sequence, sum(length(data)) over (order by sequence desc) as held
+                    from event where type = 'MODULE_EVENT') as sums where held > $3)""",
+                events,
+                of_modules,
+                module_bytes,
+            )
+        return EventBounds(through=through or 0, module_events_through=max(by_count or 0, by_bytes or 0))
 
     async def entries(
         self,

@@ -28,7 +28,7 @@ from corral.store.sqlite.many_rows import ManyRows
 from corral.store.sqlite.reading import read_head
 from corral.store.sqlite.stamps import to_microseconds
 from corral.store.sqlite.threads import DatabaseThread
-from corral.store.sqlite.trimming import trim
+from corral.store.sqlite.trimming import drop_module_events, trim
 
 _ENCODE: Final = msgspec.json.Encoder().encode
 
@@ -82,6 +82,14 @@ class SqliteCommits:
             with translated(), immediate(db):
                 check_fence(db, epoch)
                 return trim(db, events_through, tombstones_through, journals)
+
+        return await self._thread.call(work)
+
+    async def drop_module_events(self, *, epoch: Epoch, through: int) -> int:
+        def work(db: sqlite3.Connection) -> int:
+            with translated(), immediate(db):
+                check_fence(db, epoch)
+                return drop_module_events(db, through)
 
         return await self._thread.call(work)
 

@@ -12,7 +12,7 @@ import msgspec
 from corral.domain.events import Cursor, Event
 from corral.domain.ids import Epoch
 from corral.store.event_rows import read_event
-from corral.store.port import Change, Document, Entry, Head, Snapshot
+from corral.store.port import Change, Document, Entry, EventBounds, Head, Snapshot
 from corral.store.positions import check_commit, check_cursor
 from corral.store.sqlite.faults import translated
 from corral.store.sqlite.stamps import from_microseconds
@@ -125,12 +125,14 @@ class SqliteReads:
 
     async def events(self, after: Cursor, *, limit: int) -> list[Event]:
         def work(db: sqlite3.Connection) -> list[Event]:
-            trimmed, trimmed_epoch, last, epoch = db.execute(
+            trimmed, trimmed_epoch, last, before, behind = db.execute(
                 """SELECT sequence, event_epoch, (SELECT sequence FROM head),
-                    (SELECT epoch FROM event WHERE sequence = ?) FROM trimmed""",
+                    (SELECT epoch FROM event WHERE sequence <= ?1 ORDER BY sequence DESC LIMIT 1),
+                    (SELECT epoch FROM event WHERE sequence >= ?1 ORDER BY sequence LIMIT 1) FROM trimmed""",
                 (after.sequence,),
             ).fetchone()
-            check_cursor(after, trimmed=Cursor(trimmed_epoch, trimmed), last=last, epoch_at_cursor=epoch)
+            oldest = Cursor(trimmed_epoch, trimmed)
+            check_cursor(after, trimmed=oldest, last=last, epoch_before=before, epoch_behind=behind)
             rows = db.execute(
                 """SELECT sequence, epoch, type, subject, at, data FROM event
                 WHERE sequence > ? ORDER BY sequence LIMIT ?""",
@@ -148,8 +150,26 @@ class SqliteReads:
             place = min(max(sequence, trimmed), last)
             if place == trimmed:
                 return Cursor(trimmed_epoch, trimmed)
-            found = db.execute("SELECT epoch FROM event WHERE sequence = ?", (place,)).fetchone()
+            found = db.execute(
+                "SELECT epoch FROM event WHERE sequence <= ? ORDER BY sequence DESC LIMIT 1", (place,)
+            ).fetchone()
             return Cursor(found[0] if found else last_epoch, place)
+
+        return await self._read(work)
+
+    async def event_bounds(self, *, events: int, of_modules: int, module_bytes: int) -> EventBounds:
+        def work(db: sqlite3.Connection) -> EventBounds:
+            through, by_count, by_bytes = db.execute(
+                """SELECT
+                (SELECT sequence FROM event ORDER BY sequence DESC LIMIT 1 OFFSET ?1),
+                (SELECT sequence FROM event WHERE type = 'MODULE_EVENT'
+                    ORDER BY sequence DESC LIMIT 1 OFFSET ?2),
+                (SELECT max(sequence) FROM (
+                    SELECT sequence, sum(length(data)) OVER (ORDER BY sequence DESC) AS held
+                    FROM event WHERE type = 'MODULE_EVENT') WHERE held > ?3)""",
+                (events, of_modules, module_bytes),
+            ).fetchone()
+            return EventBounds(through=through or 0, module_events_through=max(by_count or 0, by_bytes or 0))
 
         return await self._read(work)
 

@@ -29,6 +29,16 @@ def trim(
     return dropped
 
 
+def drop_module_events(db: sqlite3.Connection, through: int) -> int:
+    """The oldest first, at most ROWS_A_CALL; runs inside a transaction."""
+    return db.execute(
+        """DELETE FROM event WHERE sequence IN (
+            SELECT sequence FROM event WHERE type = 'MODULE_EVENT' AND sequence <= ?
+            ORDER BY sequence LIMIT ?)""",
+        (through, ROWS_A_CALL),
+    ).rowcount
+
+
 def _trim_events(db: sqlite3.Connection, through: int, limit: int) -> int:
     last = db.execute(
         """SELECT sequence, epoch FROM event WHERE sequence = (SELECT max(sequence) FROM (
