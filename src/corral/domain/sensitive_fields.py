@@ -85,6 +85,9 @@ EVENT_PERMISSIONS: Final[Mapping[EventType, Permission]] = {
 }
 """Types that are about something which needs a permission of its own; who lacks it never gets them."""
 
+NEVER_ON_NODES: Final = frozenset(EVENT_PERMISSIONS) | {EventType.INSTANCE_COMMAND}
+"""Types that no node gets, whatever its modules ask for: credentials, and what people type."""
+
 
 def sees_all(role: Role) -> bool:
     """Whether nothing is hidden from this role in what it may read."""

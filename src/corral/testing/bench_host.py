@@ -143,6 +143,8 @@ class BenchHost:
         if self.node is not None and body.durable:
             raise Rejected(Code.NOT_SUPPORTED, "a subscription on a node cannot be durable")
         allowed = self._manifest.events.subscribes
+        if self.node is not None and not allowed:
+            raise Rejected(Code.FORBIDDEN, "events.subscribes of the manifest lists nothing")
         for type in body.types:
             if allowed and type not in allowed:
                 raise Rejected(Code.FORBIDDEN, f"'{type}' is not in events.subscribes of the manifest")

@@ -30,6 +30,13 @@ from corral.wire.v1.link_pb2 import ControllerMessage
 from corral.wire.v1.module_pb2 import EventCursor, EventSubscribe, EventUnsubscribe, ModuleEvent
 
 
+class AllNames:
+    """As if some module for nodes declared everything."""
+
+    def __contains__(self, _: object) -> bool:
+        return True
+
+
 class Facts(msgspec.Struct, frozen=True, kw_only=True):
     id: SessionId
     node_id: NodeId
@@ -112,7 +119,7 @@ class BridgeBench:
             on_fatal=lambda error: None,
         )
         self.ledger = Ledger(self.writer, self.state)
-        self.forwarding = EventForwarding(hub=self.hub, log=self.store, clock=clock)
+        self.forwarding = EventForwarding(hub=self.hub, log=self.store, clock=clock, declared=AllNames)
 
     def _fold(self, commit: Commit) -> None:
         self.state.apply(commit)

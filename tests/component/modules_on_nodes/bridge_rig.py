@@ -8,7 +8,7 @@ import datetime as dt
 import pathlib
 import textwrap
 from collections.abc import AsyncIterator, Awaitable, Callable
-from typing import Any, cast
+from typing import Any, Final, cast
 
 import msgspec
 
@@ -20,6 +20,7 @@ from corral.daemon.modules.controller_capabilities import ControllerCapabilities
 from corral.daemon.modules.event_ring import EventRing
 from corral.daemon.modules.metrics_shipping import MetricsShipping
 from corral.daemon.modules.node_events import NodeEvents
+from corral.domain.events import EventType
 from corral.domain.module_manifest import (
     Backends,
     CapabilitiesPart,
@@ -32,8 +33,10 @@ from corral.domain.module_manifest import (
 )
 from corral.domain.module_phases import ModulePhase
 from corral.domain.module_records import PackageRecord
+from corral.domain.sensitive_fields import NEVER_ON_NODES
 from corral.modules.breaker import Breaker, CallCounts
 from corral.modules.engine import ModuleEngine
+from corral.modules.event_names import MAX_NODE_TYPES
 from corral.modules.failures import CallOverrun
 from corral.modules.kit import Pace
 from corral.modules.module_metrics import ModuleMetrics
@@ -119,6 +122,18 @@ def played(
     return scope, process
 
 
+LISTED: Final = (
+    *sorted(type.value for type in EventType if type not in NEVER_ON_NODES),
+    *("shop/SOLD", "speaker/SCORE", "speaker/OTHER", "echo/ASKED"),
+    *(f"speaker/T{number}" for number in range(MAX_NODE_TYPES + 1)),
+)
+
+
+def _declaring(events: EventsPart) -> EventsPart:
+    """All that the tests subscribe to, unless something is listed."""
+    return events if events.subscribes else msgspec.structs.replace(events, subscribes=LISTED)
+
+
 def node_manifest(
     id: str, *, events: EventsPart | None = None, requires: str = "", version_range: str = ">=1.0"
 ) -> Manifest:
@@ -129,7 +144,7 @@ def node_manifest(
         version="1.0.0",
         hosts=(ModuleHost.DAEMON,),
         backend=Backends(daemon=HostBackend(entrypoint="demo:Demo", hook_deadline_ms=2000)),
-        events=events or EventsPart(),
+        events=_declaring(events or EventsPart()),
         capabilities=CapabilitiesPart(requires=(needed,) if requires else ()),
     )
 

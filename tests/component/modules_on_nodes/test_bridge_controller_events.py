@@ -7,7 +7,7 @@ import contextlib
 
 import msgspec
 import pytest
-from bridge_bench import BridgeBench, HeldLink, bridge_bench, payload, term_on
+from bridge_bench import AllNames, BridgeBench, HeldLink, bridge_bench, payload, term_on
 
 from corral.controller.modules_on_nodes.forwarder import MAX_TYPES, POSITION_EVENTS, POSITION_SECONDS
 from corral.controller.modules_on_nodes.forwarding import EventForwarding
@@ -176,7 +176,7 @@ async def test_an_event_that_cannot_be_told_is_passed_with_a_marker_and_the_othe
         before = bench.hub.head
         told = [(await bench.tell(str(n)))[0].cursor for n in range(6)]
         log = DamagedLog(bench.store, untold=told[2].sequence)
-        forwarding = EventForwarding(hub=bench.hub, log=log, clock=SystemClock())
+        forwarding = EventForwarding(hub=bench.hub, log=log, clock=SystemClock(), declared=AllNames)
         link = HeldLink()
         forwarding.joined(link)
         place = EventCursor(epoch=before.epoch, sequence=before.sequence)
@@ -199,7 +199,7 @@ async def test_a_log_that_cannot_be_read_is_given_up_with_a_marker_instead_of_tr
             await bench.tell(str(n))
         head = bench.hub.head
         log = DamagedLog(bench.store, unreadable=head.sequence)
-        forwarding = EventForwarding(hub=bench.hub, log=log, clock=SystemClock())
+        forwarding = EventForwarding(hub=bench.hub, log=log, clock=SystemClock(), declared=AllNames)
         link = HeldLink()
         forwarding.joined(link)
         place = EventCursor(epoch=before.epoch, sequence=before.sequence)
@@ -435,7 +435,7 @@ async def test_what_is_subscribed_while_the_store_is_read_misses_nothing(scratch
         start = bench.hub.head
         await bench.tell(*(f"c{n}" for n in range(6)))
         held = HeldLog(bench.store)
-        bench.forwarding = EventForwarding(hub=bench.hub, log=held, clock=SystemClock())
+        bench.forwarding = EventForwarding(hub=bench.hub, log=held, clock=SystemClock(), declared=AllNames)
         link = bench.join()
         bench.subscribe(link, "GROUP_CREATED")
         await caught_up(bench, link)
@@ -453,7 +453,7 @@ async def test_what_is_subscribed_while_the_store_is_read_misses_nothing(scratch
 async def test_what_others_want_costs_a_quiet_subscription_no_look_at_the_store(scratch):
     async with bridge_bench(scratch, ring_events=16) as bench:
         held = HeldLog(bench.store)
-        bench.forwarding = EventForwarding(hub=bench.hub, log=held, clock=SystemClock())
+        bench.forwarding = EventForwarding(hub=bench.hub, log=held, clock=SystemClock(), declared=AllNames)
         link = bench.join()
         bench.subscribe(link, "GROUP_DELETED")
         await caught_up(bench, link)
@@ -467,7 +467,7 @@ async def test_what_others_want_costs_a_quiet_subscription_no_look_at_the_store(
 async def test_a_place_at_the_head_is_not_lost_by_what_happens_while_the_store_is_asked_about_it(scratch):
     async with bridge_bench(scratch, ring_events=4) as bench:
         held = HeldLog(bench.store)
-        bench.forwarding = EventForwarding(hub=bench.hub, log=held, clock=SystemClock())
+        bench.forwarding = EventForwarding(hub=bench.hub, log=held, clock=SystemClock(), declared=AllNames)
         link = bench.join()
         bench.subscribe(link, "GROUP_CREATED", after=bench.hub.head)
         await held.asked.wait()

@@ -144,7 +144,13 @@ async def install_shop(controller: LocalController, scratch: Any) -> None:
 
 async def install_guard(controller: LocalController, scratch: Any) -> None:
     guard = node_archive(
-        scratch / "a", "guard", capabilities={"requires": [NEED]}, events={"publishes": ["SEEN"]}
+        scratch / "a",
+        "guard",
+        capabilities={"requires": [NEED]},
+        events={
+            "publishes": ["SEEN"],
+            "subscribes": ["guard/SEEN", "GROUP_CREATED", "CATALOG_UPDATED", "INSTANCE_COMMAND"],
+        },
     )
     await install(controller, guard)
 
@@ -158,8 +164,9 @@ def scrape(controller: LocalController) -> str:
 
 @pytest.mark.trap("T10", "T40")
 async def test_a_new_stream_gets_what_was_missed_and_keeps_it_when_the_old_one_closes_late(
-    controller, identity
+    controller, identity, scratch
 ):
+    await install_guard(controller, scratch)
     async with Node(identity, controller) as old:
         await old.subscribe("GROUP_CREATED")
         await tell(controller, "a", "b")
@@ -234,3 +241,45 @@ async def test_a_controller_that_ends_and_starts_withdraws_nothing(cluster, cont
         await eventually(lambda: bool(node.offered()))
         assert node.offered() == [whole]
         await eventually(lambda: node.subjects() == ["b"], state=node.subjects)
+
+
+async def test_a_node_subscribes_only_to_what_an_installed_module_for_nodes_declares(
+    controller, identity, scratch
+):
+    never = ["INSTANCE_COMMAND", "TOKEN_CREATED", "JOIN_TOKEN_CREATED"]
+    async with Node(identity, controller) as node:
+        await node.say(event_subscribe=EventSubscribe(event_types=["GROUP_CREATED", *never]))
+        await eventually(lambda: node.of("error_report"))
+        report = node.of("error_report")[0]
+        assert (report.error_code, report.context) == ("FORBIDDEN", "events")
+        assert "events.subscribes" in report.error_message
+        await install_guard(controller, scratch)
+        await node.subscribe("GROUP_CREATED", "CATALOG_UPDATED", "NODE_ONLINE", *never)
+        await eventually(lambda: len(node.of("error_report")) == 2)
+        told = node.of("error_report")[1].error_message
+        assert all(name in told for name in ("NODE_ONLINE", *never))
+        line = Draft(type=EventType.INSTANCE_COMMAND, subject="lobby-1", data={"line": "login hunter2"})
+        url = {"url": "https://bob:hunter2@files.example/server.jar"}
+        added = Draft(type=EventType.CATALOG_UPDATED, subject="paper/1", data=url)
+        await controller.app.place.term.ledger.commit(line, added)
+        await controller.join_token("other")
+        await tell(controller, "a")
+        await eventually(lambda: node.subjects() == ["paper/1", "a"], state=node.subjects)
+        assert not [e for e in node.of("module_event") if b"hunter2" in e.payload_json]
+
+
+async def test_what_no_module_declares_any_more_is_not_told_any_more(controller, identity, scratch):
+    await install_guard(controller, scratch)
+    async with Node(identity, controller) as node:
+        await node.subscribe("GROUP_CREATED")
+        await tell(controller, "before")
+        await eventually(lambda: node.subjects() == ["before"], state=node.subjects)
+        await controller.call("DELETE", "/api/v1/modules/guard")
+        await tell(controller, "after")
+        forwarding = controller.app.place.term.node_modules._forwarding
+        await eventually(lambda: [len(each) for each in forwarding._forwarders.values()] == [0])
+        await install_guard(controller, scratch)
+        await node.subscribe("GROUP_CREATED")
+        await tell(controller, "again")
+        await eventually(lambda: node.subjects()[-1:] == ["again"], state=node.subjects)
+        assert node.subjects() == ["before", "again"]

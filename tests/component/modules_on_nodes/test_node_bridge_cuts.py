@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Sequence
 import msgspec
 import pytest
 from bridge_rig import PlayedProcess, played
+from node_archives import install, node_archive
 
 from corral.domain.events import Draft, EventType
 from corral.modules.event_names import EVENTS_MISSED
@@ -87,6 +88,8 @@ async def cut_bridge(cluster: LocalCluster) -> AsyncIterator[CutBridge]:
     scope, process = played()
     async with FaultProxy() as proxy:
         controller = await cluster.controller(via=proxy)
+        declaring = node_archive(controller.data / "archives", "declaring", events={"subscribes": [TYPE]})
+        await install(controller, declaring, activate=False)
         daemon = await cluster.daemon("n1", controller)
         try:
             yield CutBridge(proxy, controller, daemon, scope, process)

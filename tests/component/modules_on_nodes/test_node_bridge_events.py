@@ -437,7 +437,6 @@ async def test_what_a_node_cannot_give_is_refused(bench: EventBench) -> None:
         assert (
             await refused(bench.subscribe(scope, "GROUP_CREATED", durable="x"))
         ).code is Code.NOT_SUPPORTED
-        assert (await refused(bench.subscribe(scope))).code is Code.INVALID_FIELD
         assert (await refused(bench.subscribe(scope, "GROUP_CREATE"))).code is Code.UNKNOWN_EVENT_TYPE
         assert scope.registrations() == []
         await bench.subscribe(scope, "GROUP_CREATED")
@@ -464,6 +463,24 @@ async def test_the_manifest_s_list_is_all_that_may_be_subscribed_to(bench: Event
         assert (await refused(bench.subscribe(scope, "NODE_ONLINE"))).code is Code.FORBIDDEN
         await bench.subscribe(scope)  # all that it may
         assert bench.told() == [("subscribe", ["GROUP_CREATED", "speaker/SCORE"], None)]
+
+
+async def test_who_lists_nothing_or_what_never_travels_is_told_which_key_of_the_manifest_it_is(
+    bench: EventBench,
+) -> None:
+    bench.connect()
+    never = EventsPart(subscribes=("GROUP_CREATED", "INSTANCE_COMMAND", "TOKEN_CREATED"))
+    async with playing(events=never) as (scope, _):
+        for types in (("INSTANCE_COMMAND",), ("TOKEN_CREATED",), ()):
+            error = await refused(bench.subscribe(scope, *types))
+            assert error.code is Code.FORBIDDEN
+            assert "events.subscribes" in str(error)
+        await bench.subscribe(scope, "GROUP_CREATED")
+    async with playing() as (scope, _):
+        scope.manifest = msgspec.structs.replace(scope.manifest, events=EventsPart())
+        error = await refused(bench.subscribe(scope, "GROUP_CREATED"))
+        assert error.code is Code.FORBIDDEN
+        assert "events.subscribes" in str(error)
 
 
 # --- what is told -----------------------------------------------------------------------------------------

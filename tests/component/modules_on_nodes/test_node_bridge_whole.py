@@ -71,7 +71,7 @@ async def test_events_and_calls_go_round_and_survive_a_lost_connection(
             "controller": {"entrypoint": "paired_module:Central"},
             "daemon": {"entrypoint": "paired_module:Module"},
         },
-        events={"publishes": ["ASKED", "COUNTED"]},
+        events={"publishes": ["ASKED", "COUNTED"], "subscribes": ["paired/ASKED", "paired/COUNTED"]},
         capabilities={
             "provides": [{"id": "acme.counting", "version": "1.0.0"}],
             "requires": [{"id": "acme.counting", "versionRange": ">=1.0", "from": "controller"}],

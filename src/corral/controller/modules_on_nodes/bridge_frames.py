@@ -1,4 +1,5 @@
-"""Events as frames for nodes. What is told is what a module on the controller sees of the same event."""
+"""Events as frames for nodes. What is told is what a module on the controller sees of the same event, without its
+sensitive fields."""
 
 from __future__ import annotations
 
@@ -8,6 +9,7 @@ from typing import Final
 import msgspec
 
 from corral.domain.events import LEFT_OFF, Cursor, Event
+from corral.domain.sensitive_fields import redacted_event
 from corral.modules.event_handover import BATCH_BYTES, event_body, missed_body
 from corral.modules.event_names import EVENTS_MISSED, name_of
 from corral.wire.v1.link_pb2 import ControllerMessage
@@ -42,7 +44,7 @@ class EventFrames:
 
 
 def _payload(event: Event) -> bytes:
-    body, _ = event_body(event)
+    body, _ = event_body(redacted_event(event))  # a node sees no more than who may not see all
     payload = _ENCODER.encode(body)
     if len(payload) <= BATCH_BYTES:
         return payload

@@ -86,6 +86,10 @@ class EventForwarder:
     def __contains__(self, name: str) -> bool:
         return name in self._wanted or any(name in replay.names for replay in self._replays)
 
+    def names(self) -> list[str]:
+        """Everything that is wanted."""
+        return [name for held in (self._wanted, *(replay.names for replay in self._replays)) for name in held]
+
     def want(self, names: Iterable[str], *, after: Cursor | None) -> None:
         """From now on, or from what comes after a place. What is wanted already stays as it is."""
         new = [name for name in names if name not in self]

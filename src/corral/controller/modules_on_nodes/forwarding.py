@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Container, Sequence
 from typing import Final
 
 import structlog
@@ -34,8 +34,12 @@ _log = structlog.get_logger("corral.controller.bridge")
 class EventForwarding:
     """Forwarders belong to sessions, not to nodes: a session that ends late takes nothing from the next one."""
 
-    def __init__(self, *, hub: EventHub, log: EventLog, clock: Clock) -> None:
+    def __init__(
+        self, *, hub: EventHub, log: EventLog, clock: Clock, declared: Callable[[], Container[str]]
+    ) -> None:
+        """`declared`: the names that nodes may want at present."""
         self._hub = hub
+        self._declared = declared
         self._log = log
         self._clock = clock
         self._frames = EventFrames()
@@ -80,13 +84,14 @@ class EventForwarding:
             task.add_done_callback(self._ending.discard)
 
     def subscribed(self, link: ModuleLink, asked: EventSubscribe) -> None:
-        """From now on, or from `after` on for all that is listed. Names that are none are told of, the others
-        count."""
+        """From now on, or from `after` on for all that is listed. Names that are none, or that no module for nodes
+        declares, are told of; the others count."""
         forwarder = self._forwarders.get(link)
         if forwarder is None:
             return
-        names = asked.event_types[:_LOOKED_AT]
-        known = [name for name in dict.fromkeys(names) if is_event_name(name)]
+        names, declared = asked.event_types[:_LOOKED_AT], self._declared()
+        existing = [name for name in dict.fromkeys(names) if is_event_name(name)]
+        known = [name for name in existing if name in declared]
         free = MAX_TYPES - len(forwarder)
         new = [name for name in known if name not in forwarder]
         after = Cursor(asked.after.epoch, asked.after.sequence) if asked.HasField("after") else None
@@ -97,6 +102,17 @@ class EventForwarding:
         unknown = [name for name in names if not is_event_name(name)]
         if unknown:
             _complain(link, _unknown(unknown))
+        if len(known) < len(existing):
+            _complain(link, _undeclared([name for name in existing if name not in declared]))
+
+    def modules_changed(self) -> None:
+        """What no module for nodes declares any more nobody gets any more."""
+        declared = self._declared()
+        for link, forwarder in self._forwarders.items():
+            gone = [name for name in forwarder.names() if name not in declared]
+            if gone:
+                forwarder.unwant(gone)
+                _log.info("bridge.names_dropped", node=link.facts.node_id, names=gone[:_NAMED])
 
     def unsubscribed(self, link: ModuleLink, asked: EventUnsubscribe) -> None:
         forwarder = self._forwarders.get(link)
@@ -121,6 +137,17 @@ def _too_many() -> CorralError:
         Code.RATE_LIMITED,
         f"a node subscribes to at most {MAX_TYPES} event types; the others are left out",
         hint="subscribe to MODULE_EVENT in place of many of one module",
+        field="event_types",
+    )
+
+
+def _undeclared(names: Sequence[str]) -> CorralError:
+    told = ", ".join(repr(name[:_NAME_MAX]) for name in names[:_NAMED])
+    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+    return Rejected(
+        Code.FORBIDDEN,
+        f"no module for nodes declares {told}{more}",
+        hint="list it in the module's manifest under events.subscribes; some types never go to nodes",
         field="event_types",
     )
 

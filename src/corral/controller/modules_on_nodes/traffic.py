@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from typing import Final
 
+from corral.controller.collections import MODULE_PACKAGES
 from corral.controller.events.follower import EventLog
 from corral.controller.events.hub import EventHub
 from corral.controller.ledger import Ledger, Step
 from corral.controller.modules_on_nodes import states
 from corral.controller.modules_on_nodes.bridge_frames import wire_cursor
 from corral.controller.modules_on_nodes.capability_desk import CapabilityDesk
+from corral.controller.modules_on_nodes.declared_names import DeclaredNames
 from corral.controller.modules_on_nodes.distributor import Distributor
 from corral.controller.modules_on_nodes.forwarding import EventForwarding
 from corral.controller.modules_on_nodes.frames import set_entry
@@ -51,7 +54,9 @@ class NodeModuleTraffic:
         self._clock = clock
         self._progress: Final = Progress()
         self._distributor: Final = Distributor(state=ledger.state, blobs=blobs, progress=self._progress)
-        self._forwarding: Final = EventForwarding(hub=hub, log=log, clock=clock)
+        self._forwarding: Final = EventForwarding(
+            hub=hub, log=log, clock=clock, declared=functools.partial(DeclaredNames, ledger.state)
+        )
         self._offering: Final = CapabilityOffering(registry)
         self._desk: Final = CapabilityDesk(registry=registry, records=self._record, clock=clock)
         self._figures: Final = figures
@@ -84,9 +89,12 @@ class NodeModuleTraffic:
     def follow(self, commit: Commit) -> None:
         """Right after memory has it."""
         self._distributor.follow(commit)
+        if any(change.collection == MODULE_PACKAGES.name for change in commit.changes):
+            self._forwarding.modules_changed()
 
     def resync(self) -> None:
         self._distributor.resync()
+        self._forwarding.modules_changed()
 
     def received(self, link: ModuleLink, message: DaemonMessage) -> None:
         match message.WhichOneof("payload"):

@@ -9,7 +9,7 @@ connection is lost before, nobody knows what is missing, and the node says so by
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
 import structlog
 
@@ -21,6 +21,8 @@ from corral.daemon.modules.publishing import EventSpool, Publishing
 from corral.daemon.modules.subscriptions import Interests, NodeSubscription
 from corral.daemon.modules.types_told import TypesTold
 from corral.domain.events import START, Cursor, Event
+from corral.domain.module_manifest import EventsPart
+from corral.domain.sensitive_fields import NEVER_ON_NODES
 from corral.errors import Code, Rejected
 from corral.modules.event_handover import SUBSCRIPTION, check_room
 from corral.modules.event_names import name_of, wanted_filter
@@ -91,13 +93,7 @@ class NodeEvents:
                 field="durable",
             )
         wanted = wanted_filter(asked.types, asked.subjects, scope.manifest.events)
-        if not wanted.types:
-            raise Rejected(
-                Code.INVALID_FIELD,
-                "a subscription on a node has to name its types: not every event travels to every node",
-                hint="name them, or list them in the manifest under events.subscribes",
-                field="types",
-            )
+        _check_declared(wanted.types, scope.manifest.events)
         check_room(scope, asked.subscription, self._open)
         self._interests.check_room(wanted.types)
         key = (id(scope), asked.subscription)
@@ -197,3 +193,22 @@ class NodeEvents:
         self._ring.append(content, size)
         for subscription, _ in self._open.values():
             subscription.wake()
+
+
+def _check_declared(types: Collection[str], declared: EventsPart) -> None:
+    """FORBIDDEN unless the manifest lists them: the controller tells a node only what its modules declare."""
+    if not declared.subscribes:
+        raise Rejected(
+            Code.FORBIDDEN,
+            "a module on a node subscribes to what its manifest lists, and events.subscribes lists nothing",
+            hint="list the types there: not every event travels to every node",
+            field="types",
+        )
+    never = sorted(NEVER_ON_NODES.intersection(types))
+    if never:
+        raise Rejected(
+            Code.FORBIDDEN,
+            f"events of type {', '.join(never)} never travel to nodes",
+            hint="take them out of events.subscribes, and subscribe in the module's part on the controller",
+            field="types",
+        )
