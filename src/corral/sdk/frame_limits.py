@@ -14,7 +14,7 @@ import msgspec
 from corral.sdk import messages as m
 from corral.sdk import storage_messages as s
 from corral.sdk.instance_messages import MOST_WRITTEN
-from corral.sdk.nesting import MAX_DEPTH, nesting_problem
+from corral.sdk.nesting import MAX_DEPTH, Nesting, nesting
 from corral.sdk.protocol import MAX_CHUNK, MAX_FRAME
 
 KIB: Final = 1024
@@ -27,7 +27,8 @@ FAILURE_BYTES: Final = 128 * KIB
 CHUNK_BYTES: Final = MAX_CHUNK + HEAD_BYTES
 CAPABILITY_BYTES: Final = 256 * KIB
 METRIC_SAMPLES: Final = 2000
-MAX_PARTS: Final = 50_000
+USUAL_PARTS: Final = 10_000
+MANY_PARTS: Final = 50_000
 """Values in one body, however large it may be: each costs the same to decode, whether it has a byte or a thousand."""
 _WHOLE: Final = MAX_FRAME - HEAD_BYTES
 
@@ -38,23 +39,28 @@ class FrameLimit(msgspec.Struct, frozen=True, kw_only=True):
     size: int = USUAL_BYTES
     levels: int = 4
     """Lists and maps that the body's own form has around a value of free form, which has `MAX_DEPTH` more."""
+    parts: int = USUAL_PARTS
     bytes_per_cost: int = KIB
     """How many bytes cost as much as a message: few where they have to be decoded, many where they are passed on."""
+    parts_per_cost: int = 10
+    """How many values in a body do: it is they that take time, to decode and to work with."""
 
     def size_problem(self, size: int) -> str:
         """Why a body of this size is not taken, in words that complete "it"; empty when it is."""
         return f"has {size:,} bytes, at most {self.size:,} are taken" if size > self.size else ""
 
-    def nesting_problem(self, raw: bytes) -> str:
-        """Like `size_problem`, about the msgpack that `raw` begins with; it is read no further than that goes."""
-        return nesting_problem(raw, depth=self.levels + MAX_DEPTH, parts=MAX_PARTS)
+    def nesting(self, raw: bytes) -> Nesting:
+        """How the msgpack is nested that `raw` begins with; it is read no further than the limit goes."""
+        return nesting(raw, depth=self.levels + MAX_DEPTH, parts=self.parts)
 
 
 _USUAL: Final = FrameLimit()
-_FILTERED: Final = FrameLimit(size=256 * KIB, levels=1)
-_DOCUMENTS: Final = FrameLimit(size=_WHOLE, levels=3, bytes_per_cost=4 * KIB)
+_FILTERED: Final = FrameLimit(size=256 * KIB, levels=1, parts=MANY_PARTS)
+_DOCUMENTS: Final = FrameLimit(size=_WHOLE, levels=3, parts=MANY_PARTS, bytes_per_cost=2 * KIB)
 _KEY_VALUE: Final = FrameLimit(size=2 * 1024 * KIB + 4 * KIB, bytes_per_cost=16 * KIB)
-_CAPABILITY: Final = FrameLimit(size=CAPABILITY_BYTES + KIB, levels=1, bytes_per_cost=4 * KIB)
+_CAPABILITY: Final = FrameLimit(
+    size=CAPABILITY_BYTES + KIB, levels=1, parts=MANY_PARTS, bytes_per_cost=4 * KIB
+)
 
 FROM_MODULE: Final[dict[str, FrameLimit]] = {
     # calls and notices of a module
@@ -64,7 +70,7 @@ FROM_MODULE: Final[dict[str, FrameLimit]] = {
     m.SCHEDULE: _USUAL,
     m.CANCEL_TASK: _USUAL,
     m.CALL_CAPABILITY: _CAPABILITY,
-    m.METRIC: FrameLimit(size=256 * KIB),
+    m.METRIC: FrameLimit(size=256 * KIB, parts=MANY_PARTS, parts_per_cost=30),
     m.LOG: FrameLimit(size=64 * KIB),
     m.READ_FILE: _USUAL,
     m.WRITE_FILE: FrameLimit(size=MOST_WRITTEN + 64 * KIB, bytes_per_cost=16 * KIB),
@@ -80,7 +86,7 @@ FROM_MODULE: Final[dict[str, FrameLimit]] = {
     s.GET: FrameLimit(size=1024 * KIB),
     s.FIND: _FILTERED,
     s.COUNT: _FILTERED,
-    s.UPDATE_MANY: FrameLimit(size=2 * 1024 * KIB, levels=1, bytes_per_cost=4 * KIB),
+    s.UPDATE_MANY: FrameLimit(size=2 * 1024 * KIB, levels=1, parts=MANY_PARTS, bytes_per_cost=4 * KIB),
     s.DELETE_MANY: _FILTERED,
     s.TRANSACTION: _DOCUMENTS,
     s.KV_GET: _USUAL,
@@ -93,13 +99,13 @@ FROM_MODULE: Final[dict[str, FrameLimit]] = {
     # answers of a module
     m.CONSTRUCT: _USUAL,
     m.HOOK_PREFIX: FrameLimit(levels=1),
-    m.HOOK_PREFIX + "on_instance_starting": FrameLimit(size=1280 * KIB, levels=1),
-    m.REGISTRATIONS: FrameLimit(size=1024 * KIB),
+    m.HOOK_PREFIX + "on_instance_starting": FrameLimit(size=1280 * KIB, levels=1, parts=MANY_PARTS),
+    m.REGISTRATIONS: FrameLimit(size=1024 * KIB, parts=MANY_PARTS),
     m.DELIVER: _USUAL,
     m.RUN_TASK: _USUAL,
     m.ROUTE: FrameLimit(size=_WHOLE, bytes_per_cost=16 * KIB),
     m.CAPABILITY: _CAPABILITY,
-    m.COMMAND: FrameLimit(size=1024 * KIB),
+    m.COMMAND: FrameLimit(size=1024 * KIB, parts=MANY_PARTS),
     m.HEALTH: _USUAL,
     m.FINISH: FrameLimit(size=256 * KIB),
 }
@@ -117,7 +123,7 @@ def limit_of(method: str) -> FrameLimit:
 def body_problem(method: str, raw: msgspec.Raw) -> str:
     """Why a body may not be sent under a method, in words that complete "it"; empty when it may."""
     limit = limit_of(method)
-    return limit.size_problem(len(raw)) or limit.nesting_problem(bytes(raw))
+    return limit.size_problem(len(raw)) or limit.nesting(bytes(raw)).problem
 
 
 def shown(method: str) -> str:

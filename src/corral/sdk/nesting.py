@@ -6,7 +6,7 @@ further than the bound. What is no msgpack is left to the decoder, which says wh
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, NamedTuple
 
 MAX_DEPTH: Final = 32
 """Lists and maps within each other in any value that is not of a fixed form; the hosts' own bound for decoded
@@ -30,24 +30,33 @@ _CONTAINERS: Final = {0xDC: (2, 1), 0xDD: (4, 1), 0xDE: (2, 2), 0xDF: (4, 2)}
 """Bytes of the length of lists and maps, and how many values an item of theirs is."""
 
 
-def nesting_problem(raw: bytes, *, depth: int, parts: int) -> str:
-    """Why a msgpack value may not be decoded, in words that complete "it"; empty when it may."""
+class Nesting(NamedTuple):
+    """What was found: `problem` says why a value may not be decoded, in words that complete "it", and is empty when
+    it may; `parts` is how many values there are in it, as far as they were counted."""
+
+    problem: str
+    parts: int
+
+
+def nesting(raw: bytes, *, depth: int, parts: int) -> Nesting:
+    """Of the msgpack value that `raw` begins with. What has few lists and maps is not counted: it costs no more than
+    its bytes."""
     if len(raw) <= parts and len(raw.translate(None, _NO_OPENERS)) <= depth:
-        return ""
+        return Nesting("", 0)
     try:
         return _walked(raw, depth, parts)
     except IndexError:
-        return ""  # it was cut: no msgpack
+        return Nesting("", 0)  # it was cut: no msgpack
 
 
-def _walked(raw: bytes, depth: int, parts: int) -> str:
+def _walked(raw: bytes, depth: int, parts: int) -> Nesting:
     """Containers of containers go on a list of our own; values within one are passed without."""
     above: list[int] = []
     left, position = 1, 0
-    for _ in range(parts):
+    for seen in range(parts):
         while not left:
             if not above:
-                return ""
+                return Nesting("", seen)
             left = above.pop()
         left -= 1
         code = raw[position]
@@ -63,12 +72,13 @@ def _walked(raw: bytes, depth: int, parts: int) -> str:
             position += width + more + int.from_bytes(raw[position : position + width], "big")
         else:
             if len(above) >= depth:
-                return f"is nested deeper than {depth} levels"
+                return Nesting(f"is nested deeper than {depth} levels", seen)
             if code in _EMPTY:
                 continue
             above.append(left)
             left, position = _items(raw, code, position)
-    return "" if not left and not any(above) else f"has more than {parts:,} parts"
+    problem = "" if not left and not any(above) else f"has more than {parts:,} parts"
+    return Nesting(problem, parts)
 
 
 def _items(raw: bytes, code: int, position: int) -> tuple[int, int]:

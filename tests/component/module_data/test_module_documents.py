@@ -278,6 +278,13 @@ async def test_storage_is_bounded_and_nothing_is_half_done_at_the_bound(office) 
     assert 200_000 < usage.document_bytes < 201_000
 
 
+async def test_brackets_within_texts_are_no_parts_of_a_document(one_office) -> None:
+    things = one_office.documents().collection("things", dict)
+    text = '[{"a": "\\\\"}]' * 15_000
+    await things.insert({"text": text, "many": [[]] * 19_000}, id="a")
+    assert (await things.get("a")).value["text"] == text
+
+
 async def test_what_is_too_large_or_no_document_is_refused(one_office) -> None:
     things = one_office.documents().collection("things", dict)
     with pytest.raises(Refused) as refused:
@@ -291,6 +298,7 @@ async def test_what_is_too_large_or_no_document_is_refused(one_office) -> None:
         things.insert(deep),
         listed.insert([1]),
         things.insert({"_id": "x"}),
+        things.insert({"many": [[]] * 20_001}),
         things.insert({"n": 2**64}),
         things.insert({}, id="control\x01"),
         things.insert({}, id="x" * 300),

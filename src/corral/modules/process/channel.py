@@ -28,8 +28,8 @@ from corral.sdk.protocol import MAX_FRAME, MAX_UNREAD, Call, Message
 _HEAD: Final = 4
 _READ_BYTES: Final = 256 * 1024
 _FRAMES_AT_ONCE: Final = 32
-_BYTES_AT_ONCE: Final = 128 * 1024
-"""After so many bytes the rest waits for the next turn of the loop: what is made of them is done in this one."""
+_COST_AT_ONCE: Final = 200.0
+"""After so much the rest waits for the next turn of the loop: what is made of it is done in this one."""
 _LAST_READS: Final = 8
 _LAST_FRAMES: Final = 2000
 """What is still taken in of a process that has ended: all at once, so it is bounded."""
@@ -174,12 +174,12 @@ class Channel:
     def _work(self) -> None:
         """A bounded share of what was read; the rest in the next turn, or when the rate allows."""
         self._resume = None
-        taken = 0
+        spent = 0.0
         for _ in range(_FRAMES_AT_ONCE):
             if not self._open or self._full:
                 return
-            size = self._next()
-            if not size:
+            cost = self._next()
+            if not cost:
                 self._listen()
                 return
             wait = self._allowance.wait(self._loop.time())
@@ -187,42 +187,42 @@ class Channel:
                 self._stop_listening()
                 self._resume = self._loop.call_later(wait, self._work)
                 return
-            taken += size
-            if taken > _BYTES_AT_ONCE:
+            spent += cost
+            if spent > _COST_AT_ONCE:
                 break
         self._stop_listening()
         self._resume = self._loop.call_soon(self._work)
 
-    def _next(self) -> int:
-        """Take one frame, and tell its size; 0 when none is complete."""
+    def _next(self) -> float:
+        """Take one frame, and tell what it cost; 0 when none is complete."""
         if len(self._input) < _HEAD:
-            return 0
+            return 0.0
         size = int.from_bytes(self._input[:_HEAD], "little")
         if size > MAX_FRAME:
             self._lose(BAD_FRAME)
-            return 0
+            return 0.0
         if len(self._input) < _HEAD + size:
-            return 0
+            return 0.0
         try:
-            self._take_frame(size)
+            cost = self._take_frame(size)
         except (NoFrame, msgspec.MsgspecError, ValueError, RecursionError):
             self._lose(BAD_FRAME)
-            return 0
-        return _HEAD + size
+            return 0.0
+        self._allowance.spend(cost)
+        return cost
 
-    def _take_frame(self, size: int) -> None:
-        """Raises what is raised for something that is no frame."""
+    def _take_frame(self, size: int) -> float:
+        """What it cost. Raises what is raised for something that is no frame."""
         head = read_head(bytes(self._input[_HEAD : _HEAD + min(size, HEAD_BYTES)]))
         limit = self._limit(head)
-        cost = _NOTICE_COST if head.tag == "notice" else 1.0
-        self._allowance.spend(cost + size / limit.bytes_per_cost)
+        cost = (_NOTICE_COST if head.tag == "notice" else 1.0) + size / limit.bytes_per_cost
         rest = size - head.end
         after = _DEADLINE_BYTES if head.tag == "call" else 0
         payload = bytes(memoryview(self._input)[_HEAD : _HEAD + size]) if rest <= limit.size + after else b""
         del self._input[: _HEAD + size]
-        problem = limit.size_problem(rest - after) or (
-            limit.nesting_problem(payload[head.end :]) if head.has_body else ""
-        )
+        problem, parts = limit.size_problem(rest - after), 0
+        if not problem and head.has_body:
+            problem, parts = limit.nesting(payload[head.end :])
         message = _decode(payload) if not problem else None
         if isinstance(message, Call):
             problem = limit.size_problem(len(message.body))
@@ -230,6 +230,7 @@ class Channel:
             self._refused(head, problem)
         else:
             self._take(message)
+        return cost + parts / limit.parts_per_cost
 
     def _flush(self) -> None:
         """As much as the module's socket takes."""

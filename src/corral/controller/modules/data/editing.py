@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
@@ -17,6 +18,9 @@ from corral.sdk.storage_messages import MAX_STEPS, Step
 from corral.store.port import ABSENT, Document
 
 MAX_DOCUMENT: Final = 1024 * 1024
+MAX_CONTAINERS: Final = 20_000
+"""Objects and arrays in a document: each takes as long to decode as a hundred bytes, and nothing else has a turn."""
+_TEXTS: Final = re.compile(rb'"(?:[^"\\]|\\.)*"', re.DOTALL)
 KINDS: Final = frozenset({"insert", "replace", "update", "delete", "check"})
 
 DocumentName = tuple[str, str]
@@ -91,6 +95,11 @@ def update_size(update: dict[str, Any]) -> int:
 def decode_document(body: bytes) -> dict[str, Any]:
     if len(body) > 2 * MAX_DOCUMENT:
         raise _too_large(len(body))
+    if _containers(body) > MAX_CONTAINERS:
+        raise invalid(
+            f"the document has more than {MAX_CONTAINERS} objects and arrays",
+            hint="store it in several documents",
+        )
     try:
         value = msgspec.json.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
@@ -99,6 +108,15 @@ def decode_document(body: bytes) -> dict[str, Any]:
         raise invalid("a document is an object", hint="put other values into a field of one")
     check_document(value)
     return value
+
+
+def _containers(body: bytes) -> int:
+    """How many objects and arrays a JSON text has; texts in it are only looked at when there may be too many."""
+    count = body.count(b"[") + body.count(b"{")
+    if count > MAX_CONTAINERS:
+        plain = _TEXTS.sub(b"", body)
+        count = plain.count(b"[") + plain.count(b"{")
+    return count
 
 
 def check_document(value: dict[str, Any]) -> None:
