@@ -94,14 +94,21 @@ def test_whatever_a_workload_left_is_removed(tree: HostileTree, hostility) -> No
     tree.check_outside()
 
 
-def swapped_directories(tree: HostileTree, count: int) -> list[tuple[str, str]]:
-    """Directories with files, beside links to the outside by whose names they are exchanged."""
+def swapped(tree: HostileTree, count: int) -> list[tuple[str, str]]:
+    """Directories beside links to the outside, and files beside links, FIFOs and other names of outside files:
+    pairs of names that are exchanged."""
+    precious = tree.outside / "precious"
     for number in range(count):
         tree.file(f"d{number}/precious")
         tree.file(f"d{number}/sub/precious")
         (tree.root / f"s{number}").symlink_to(tree.outside)
+    for number in range(count // 2):
+        tree.file(f"f{number}")
+        other = tree.root / f"x{number}"
+        (other.symlink_to, os.mkfifo, other.hardlink_to)[number % 3](other if number % 3 == 1 else precious)
     tree.own()
-    return [(f"d{number}", f"s{number}") for number in range(count)]
+    directories = [(f"d{number}", f"s{number}") for number in range(count)]
+    return [*directories, *((f"f{number}", f"x{number}") for number in range(count // 2))]
 
 
 @pytest.mark.parametrize("uid", [UID, 0], ids=["by its owner", "by root"])
@@ -109,7 +116,7 @@ def test_nothing_outside_is_removed_while_directories_are_swapped_for_links(tree
     for _ in range(ROUNDS):
         tree = trees()
         tree.deep(1_200)
-        pairs = swapped_directories(tree, 20)
+        pairs = swapped(tree, 20)
         with tree.swapping(*pairs, uid=uid):
             left = remove(tree.root)
         tree.check_outside()
@@ -202,7 +209,7 @@ def test_first_run_results_are_not_taken_from_a_directory_of_another_user(tree: 
 def test_no_secret_becomes_a_first_run_result_while_directories_are_swapped_for_links(trees) -> None:
     for _ in range(ROUNDS):
         tree = trees()
-        pairs = swapped_directories(tree, 60)
+        pairs = swapped(tree, 60)
         with tree.swapping(*pairs):
             _, kept = keep(tree, "**")
         assert {path.read_bytes() for path in kept.rglob("*") if path.is_file()} <= {OWN}
@@ -247,10 +254,32 @@ def test_only_files_of_the_former_owner_are_handed_over_and_it_is_written_down(t
 def test_nothing_outside_is_handed_over_while_directories_are_swapped_for_links(trees) -> None:
     for _ in range(ROUNDS):
         tree = trees()
-        pairs = swapped_directories(tree, 40)
+        pairs = swapped(tree, 40)
         with tree.swapping(*pairs):
             own_static(tree.root, (OTHER, OTHER))
         tree.check_outside()
+
+
+_WITH_FEW_DESCRIPTORS = """
+import pathlib, resource, sys
+from corral.system.trees.entries import open_tree
+from corral.system.trees.owners import hand_over
+from corral.system.trees.removal import remove
+resource.setrlimit(resource.RLIMIT_NOFILE, (16, 16))
+tree = pathlib.Path(sys.argv[1])
+with open_tree(tree) as root:
+    print(hand_over(root, (1, 1)).changed, end=" ")
+print(repr(remove(tree)))
+"""
+
+
+def test_no_level_of_a_tree_costs_a_descriptor(tree: HostileTree) -> None:
+    tree.deep(1_200)
+    tree.own()
+    ran = subprocess.run(
+        [sys.executable, "-c", _WITH_FEW_DESCRIPTORS, str(tree.root)], capture_output=True, text=True
+    )
+    assert (ran.stdout, ran.returncode) == ("1201 ''\n", 0), ran.stderr
 
 
 # what a start, an operator or a module does with single files
@@ -328,6 +357,7 @@ PATHS = (
     *("dangling", "closed/inner/file", "d/d/d", "f" * 255, "link", "self/plain/file"),
     *(f"d{number}/precious" for number in range(6)),
     *(f"s{number}/sub/precious" for number in range(6)),
+    *(f"{kind}{number}" for kind in "fx" for number in range(3)),
 )
 OPERATIONS = (pack_all, list_all, read_each, write_each, delete_each, patch_each)
 
@@ -363,7 +393,7 @@ def test_nothing_but_the_workloads_own_files_is_read_or_written(tree, hostility,
 
 @pytest.mark.parametrize("operation", OPERATIONS, ids=lambda each: each.__name__)
 def test_swaps_at_full_speed_lead_no_operation_outside(tree, operation) -> None:
-    pairs = swapped_directories(tree, 6)
+    pairs = swapped(tree, 6)
     with tree.swapping(*pairs):
         for _ in range(ROUNDS):
             assert SECRET not in operation(tree)

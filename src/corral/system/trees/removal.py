@@ -222,16 +222,13 @@ def _open_closed(here: int, name: str) -> int:
     except PermissionError:  # closed even to its owner, and we are not root
         _open_to_us(here, name)
         descriptor = _open_within(here, name)
-    try:
-        found = os.fstat(descriptor)
-        own = os.geteuid()
-        if own == 0 and found.st_uid != 0:
+    found = os.fstat(descriptor)
+    with contextlib.suppress(OSError):  # some file systems know neither owners nor modes
+        if os.geteuid() == 0 and found.st_uid != 0:
             os.fchown(descriptor, 0, 0)
+    with contextlib.suppress(OSError):
         if stat.S_IMODE(found.st_mode) != _CLOSED:
             os.fchmod(descriptor, _CLOSED)
-    except OSError:
-        os.close(descriptor)
-        raise
     return descriptor
 
 

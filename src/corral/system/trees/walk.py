@@ -6,6 +6,7 @@ directory that we came from: whoever moves a directory while we are in it ends t
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 from collections.abc import Iterator
@@ -17,6 +18,8 @@ from corral.system.trees.entries import DIRECTORY
 DEEPEST: Final = 200
 """Directories within each other, where their paths are of use."""
 MOST_ENTRIES: Final = 1_000_000
+_PASSED_BY: Final = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.EACCES})
+"""A directory that is gone, swapped for something else, or closed to us."""
 
 
 class Found(NamedTuple):
@@ -47,7 +50,7 @@ class _Level(NamedTuple):
 def walk(root: int, *, deepest: int = DEEPEST, most: int = MOST_ENTRIES) -> Iterator[Found]:
     """Everything beneath an open directory; of each directory first what lies in it. What goes away meanwhile
     or is closed to us is passed by. PATH_REFUSED beyond `deepest` directories within each other or `most`
-    entries; FILE_UNREADABLE, Retryable, when a directory is moved while we are in it. Blocks."""
+    entries; FILE_UNREADABLE, Retryable, when a directory is moved while we are in it; OSError. Blocks."""
     here = os.dup(root)
     try:
         levels = [_level("", here)]
@@ -60,8 +63,10 @@ def walk(root: int, *, deepest: int = DEEPEST, most: int = MOST_ENTRIES) -> Iter
                 name = levels[-1].waiting.pop()
                 try:
                     below = os.open(name, DIRECTORY, dir_fd=here)
-                except OSError:
-                    continue  # gone, swapped for something else, or closed to us
+                except OSError as error:
+                    if error.errno not in _PASSED_BY:
+                        raise
+                    continue
                 os.close(here)
                 here = below
                 levels.append(_level(name, here))
