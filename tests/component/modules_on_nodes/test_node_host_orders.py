@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import pathlib
+import signal
 import time
 
 import msgspec
@@ -230,3 +232,33 @@ async def test_a_module_that_is_held_back_has_no_process_on_a_node_either(scratc
         assert noted == [
             f"on_load {first}", f"on_stop {first}", f"on_unload {first}", f"on_load {rig.pid('small')}"
         ]  # fmt: skip
+
+
+SLOW = """
+import asyncio, pathlib
+from corral.sdk import DaemonModule
+
+class Module(DaemonModule):
+    async def on_start(self, ctx):
+        PLACE.joinpath("begun").touch()
+        while not PLACE.joinpath("go").exists():
+            await asyncio.sleep(0.01)
+"""
+
+
+@pytest.mark.trap("T84")
+async def test_an_upgrade_that_a_lost_zygote_cut_short_is_tried_again_by_itself(scratch):
+    async with NodeRig(scratch) as rig:
+        await rig.start()
+        await rig.install(packed(scratch))
+        source = SLOW.replace("PLACE", f"pathlib.Path({str(scratch)!r})")
+        new = packed(scratch, version="2.0.0", source=source, hook_ms=30_000)
+        rig.script.set["small"] = new.entry()
+        await rig.script.say(module_install=new.install(is_upgrade=True, previous_version="1.0.0"))
+        await eventually((scratch / "begun").exists)
+        os.kill(rig.app.modules._house.zygote_pid, signal.SIGKILL)
+        (scratch / "go").touch()
+        await eventually(
+            lambda: (rig.script.last("small").state, rig.script.last("small").version) == ("ACTIVE", "2.0.0")
+        )
+        assert rig.script.last("small").refused_sha256 == ""
