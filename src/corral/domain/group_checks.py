@@ -16,7 +16,7 @@ from corral.domain.groups import (
 )
 from corral.domain.ids import group_name, node_id
 from corral.domain.probe_checks import check_probes
-from corral.domain.sensitive_fields import HIDDEN, holds_hidden
+from corral.domain.sensitive_fields import refuse_hidden
 from corral.domain.spec import invalid
 from corral.domain.variable_checks import check_declaration, check_names, check_values
 from corral.errors import Code, unknown_choice
@@ -47,12 +47,7 @@ def check_group(spec: GroupSpec) -> GroupSpec:
     _check_variables(spec)
     check_group_files(spec)
     check_probes(spec.probes, spec.ports.keys())
-    if holds_hidden(spec):
-        raise invalid(
-            "document",
-            f"a value of the document is '{HIDDEN}', which stands for one that its reader may not see",
-            "read the group with a role that sees it, or give the value",
-        )
+    refuse_hidden(spec, field="document")
     _check_nodes(spec)
     if spec.startup_timeout_seconds and spec.min_alive_ms >= spec.startup_timeout_seconds * 1000:
         raise invalid(

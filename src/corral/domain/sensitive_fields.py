@@ -20,6 +20,7 @@ import msgspec
 from corral.domain.artifacts import shown_url
 from corral.domain.events import Event, EventType
 from corral.domain.permissions import Permission, Role, allows
+from corral.domain.spec import invalid
 
 T = TypeVar("T")
 
@@ -49,6 +50,8 @@ FIELDS: Final[Mapping[str, Mapping[str, Sensitive]]] = {
         "env": Sensitive.VALUE,
         "variables": Sensitive.VALUE,
     },
+    "TemplateSettings": {"variables": Sensitive.VALUE},
+    "SettingChange": {"old": Sensitive.VALUE, "new": Sensitive.VALUE},
     "InstanceShape": {"variables": Sensitive.VALUE},
     "JvmSpec": {"args": Sensitive.VALUE},
     "PlanJvm": {"args": Sensitive.VALUE},
@@ -114,14 +117,24 @@ def redacted_event(event: Event) -> Event:
     return msgspec.structs.replace(event, data=data)
 
 
-def holds_hidden(value: object) -> bool:
-    """Whether a document was read by somebody from whom values were hidden: it must not be written back."""
+def refuse_hidden(value: object, *, field: str) -> None:
+    """INVALID_FIELD for a document that was read by somebody from whom values were hidden: written back, the
+    values would be gone. Call it when the document is known not to be deep."""
+    if _holds_hidden(value):
+        raise invalid(
+            field,
+            f"a value is '{HIDDEN}', which stands for one that its reader may not see",
+            "read it with a role that sees it, or give the value",
+        )
+
+
+def _holds_hidden(value: object) -> bool:
     if isinstance(value, msgspec.Struct):
-        return any(holds_hidden(getattr(value, name)) for name in value.__struct_fields__)
+        return any(_holds_hidden(getattr(value, name)) for name in value.__struct_fields__)
     if isinstance(value, dict):
-        return any(holds_hidden(item) for item in value.values())
+        return any(_holds_hidden(item) for item in value.values())
     if isinstance(value, list | tuple):
-        return any(holds_hidden(item) for item in value)
+        return any(_holds_hidden(item) for item in value)
     return value == HIDDEN
 
 

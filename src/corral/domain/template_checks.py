@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from corral.domain.file_paths import check_glob
+from corral.domain.sensitive_fields import refuse_hidden
 from corral.domain.templates import TemplateSettings, template_name
 from corral.domain.variable_checks import check_declaration, check_names, check_values
 
@@ -15,6 +16,7 @@ def check_settings(settings: TemplateSettings, *, field: str = "settings") -> Te
     for name, spec in settings.variable_types.items():
         check_declaration(name, spec, field=f"{field}/variable_types/{name[:80]}")
     check_values(settings.variable_types, settings.variables, field=f"{field}/variables")
+    refuse_hidden(settings, field=field)
     for position, glob in enumerate(settings.substitute):
         check_glob(glob, field=f"{field}/substitute/{position}")
     return settings

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import datetime as dt
 import json
+import re
 from typing import Any
 
 import httpx
 import msgspec
 import pytest
 from http_rig import Rig
+from msgspec import inspect
 from sse_client import following
 
 from corral.controller.collections import CRASHES
@@ -55,6 +57,13 @@ async def plant(rig: Rig) -> str:
     """Marks wherever a caller can put something that others should not read; the id of the instance."""
     async with rig.client() as admin:
         await admin.put("/api/v1/catalog/paper/1.0", json={"url": URL, "sha256": SHA, "file": "server.jar"})
+        await rig.template("lobby")
+        for value in ("first", MARK):
+            settings = {
+                "settings": {"variables": {"RCON": value}, "variable_types": {"X": {"default": MARK}}}
+            }
+            answer = await admin.patch("/api/v1/templates/lobby", json=settings)
+            assert answer.status_code == 200, answer.text
         await rig.online()
         await rig.group("lobby", **GROUP)
         await rig.group("java", command=[], jvm={"jar": "server.jar", "args": [f"-Dpassword={MARK}"]})
@@ -153,6 +162,7 @@ async def test_a_viewer_finds_no_command_credential_or_value_in_any_answer(rig: 
     assert group["command"] == [HIDDEN, HIDDEN]
     assert group["artifact"]["url"] == plan["artifact"]["url"] == "http://files.example/server.jar"
     assert group["patches"][0]["path"] == "rcon.password"
+    assert HIDDEN in found["/api/v1/templates/lobby/-/diff"]
     assert HIDDEN in json.loads(found["stream"])[-1]["data"]["line"]
     assert (
         "TOKEN_CREATED" not in found["stream"] + found["/api/v1/events"] + found["/api/v1/events?newest=true"]
@@ -167,6 +177,9 @@ async def test_an_operator_sees_what_he_writes_and_no_tokens(rig: Rig) -> None:
         found = await everything(rig, operator, Role.OPERATOR, id)
         asked = await operator.get("/api/v1/events", params={"types": "TOKEN_CREATED"})
     for path in (
+        "/api/v1/templates/lobby",
+        "/api/v1/templates/lobby/-/diff",
+        "/api/v1/templates/lobby/-/versions",
         "/api/v1/groups/lobby",
         f"/api/v1/instances/{id}/plan",
         "/api/v1/catalog/paper/1.0",
@@ -185,6 +198,49 @@ async def test_a_document_with_hidden_values_is_not_written_back(rig: Rig, clien
     answer = await client.patch("/api/v1/groups/lobby", json={"env": {"DB_PASSWORD": HIDDEN}})
     assert (answer.status_code, answer.json()["error"]["code"]) == (400, "INVALID_FIELD")
     assert (await client.get("/api/v1/groups/lobby")).json()["env"] == {"DB_PASSWORD": MARK}
+    await rig.template("lobby")
+    settings = {"settings": {"variables": {"RCON": HIDDEN}}}
+    answer = await client.patch("/api/v1/templates/lobby", json=settings)
+    assert (answer.status_code, answer.json()["error"]["code"]) == (400, "INVALID_FIELD")
+
+
+TELLING = re.compile(
+    r"env|variables|properties|command|(jvm_)?args(_.*)?|url|line|value|default|old|new|before|after"
+)
+"""Names of fields that hold what people type, or pass on to programs."""
+OPEN = {
+    "FrontendShape.url": "where a module's page is served, by this controller",
+}
+
+
+def shown_types(info: inspect.Type, seen: dict[str, inspect.StructType]) -> None:
+    """Every structure that an answer may hold."""
+    if isinstance(info, inspect.StructType) and info.cls.__qualname__ not in seen:
+        seen[info.cls.__qualname__] = info
+        for field in info.fields:
+            shown_types(field.type, seen)
+    for part in ("type", "item_type", "value_type", "key_type"):
+        inner = getattr(info, part, None)
+        if isinstance(inner, inspect.Type):
+            shown_types(inner, seen)
+    for inner in (*getattr(info, "types", ()), *getattr(info, "item_types", ())):
+        shown_types(inner, seen)
+
+
+def test_no_field_that_a_viewer_gets_was_forgotten_in_the_table() -> None:
+    seen: dict[str, inspect.StructType] = {}
+    for route in readable(Role.VIEWER):
+        if route.response is not None:
+            shown_types(inspect.type_info(route.response), seen)
+    telling = {
+        f"{name}.{field.name}"
+        for name, info in seen.items()
+        for field in info.fields
+        if TELLING.fullmatch(field.name)
+        and not any(field.name in FIELDS.get(base.__name__, {}) for base in info.cls.__mro__)
+    }
+    assert len(seen) > 40
+    assert telling == set(OPEN)
 
 
 def subtypes(kind: type) -> set[type]:
