@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 
 import httpx
+import msgspec
 import pytest
 from http_rig import Rig
 from stand_in_node import T0, StandInNode
@@ -374,3 +375,25 @@ async def test_single_lines_of_an_old_daemon_stay_whole_whatever_they_hold(
     page = (await client.get(f"/api/v1/instances/{record.id}/console")).json()
     assert [item["line"] for item in page["items"]] == ["\ufffd\ufffd", "dos", "last"]
     assert not page["gap"]
+
+
+async def test_of_a_daemon_that_cannot_be_asked_what_is_held_is_shown_after_a_gap(
+    client: httpx.AsyncClient, rig: Rig
+) -> None:
+    record = await rig.instance()
+    node = rig.sessions.links[NodeId("node-1")]
+    node.facts = msgspec.structs.replace(node.facts, features=frozenset())
+    for number in range(3000):
+        text = f"{number:06d} " + "x" * 200
+        line = ConsoleOutput(instance_id=record.id, line=text, timestamp_ms=1, incarnation=record.incarnation)
+        rig.consoles.receive_line(NodeId("node-1"), line)
+    answer = await client.get(f"/api/v1/instances/{record.id}/console", params={"limit": 5000})
+    assert answer.status_code == 200, answer.text
+    page = answer.json()
+    assert page["gap"]
+    assert page["gaps"][0]["from_offset"] == 0
+    assert page["gaps"][0]["to_offset"] == page["items"][0]["offset"] > 0
+    after = {"limit": 5000, "after": page["next_offset"]}
+    rest = (await client.get(f"/api/v1/instances/{record.id}/console", params=after)).json()
+    numbers = [int(item["line"][:6]) for item in (*page["items"], *rest["items"])]
+    assert numbers == list(range(numbers[0], 3000)), "from there on nothing is missing"

@@ -6,6 +6,8 @@ import contextlib
 from collections.abc import AsyncIterator, Callable, Iterator
 from typing import Final
 
+import msgspec
+
 from corral.controller.cluster_state import ClusterState
 from corral.controller.consoles.echoes import Echoes
 from corral.controller.consoles.node_history import ANSWER_BYTES, NodeHistory
@@ -24,7 +26,7 @@ from corral.domain.events import Cursor, Event, EventType
 from corral.domain.ids import Incarnation, InstanceId, NodeId
 from corral.domain.instance_records import InstanceRecord, live
 from corral.domain.instance_states import InstanceState
-from corral.errors import CorralError
+from corral.errors import Code, CorralError
 from corral.system.clock import Clock
 from corral.system.entropy import Entropy
 from corral.wire.v1.instance_pb2 import (
@@ -192,13 +194,22 @@ class Consoles:
     async def stretch(
         self, record: InstanceRecord, incarnation: Incarnation, after: int, *, max_bytes: int
     ) -> Stretch:
-        """Bytes of a run from an offset: out of the ring when it reaches there, else from the node."""
+        """Bytes of a run from an offset: out of the ring when it reaches there, else from the node. Of a daemon that
+        cannot be asked what is in the ring, and before that a gap."""
         ring = self.rings.find((record.id, incarnation))
         if ring is not None and ring.reaches(after):
             return ring.stretch(after, max_bytes=max_bytes)
         if ring is None and never_ran(record, incarnation):
             return EMPTY
-        return await self.from_node(record, incarnation, after, max_bytes=max_bytes)
+        try:
+            return await self.from_node(record, incarnation, after, max_bytes=max_bytes)
+        except CorralError as error:
+            ring = self.rings.find((record.id, incarnation))
+            if error.code is not Code.NOT_SUPPORTED or ring is None or after >= ring.begin:
+                raise
+            held = ring.stretch(ring.begin, max_bytes=max_bytes)
+            gap = Gap(after, ring.begin, error.message)
+            return msgspec.structs.replace(held, gaps=(gap, *held.gaps))
 
     async def from_node(
         self, record: InstanceRecord, incarnation: Incarnation, after: int, *, max_bytes: int
