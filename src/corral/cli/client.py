@@ -192,16 +192,32 @@ class Client:
         if body is not None:
             payload = json.dumps(body).encode()
             headers["Content-Type"] = "application/json"
+        try:
+            response, content = self._ask(method, target, payload, headers)
+        except (OSError, http.client.HTTPException) as error:
+            self.close()
+            raise self._answers.unreachable(error, changed=method != "GET") from error
+        return self._answers.read(response.status, content)
+
+    def _ask(
+        self, method: str, target: str, payload: bytes | None, headers: dict[str, str]
+    ) -> tuple[http.client.HTTPResponse, bytes]:
+        """On the kept connection, if it is still there: a controller closes one that was idle for a while, perhaps
+        in this very moment. Then it is asked again, which the idempotency key makes harmless."""
+        if self._connection is not None and _hung_up(self._connection):
+            self.close()
+        kept = self._connection is not None
         if self._connection is None:
             self._connection = self._connect(self._timeout)
         try:
             self._connection.request(method, target, body=payload, headers=headers)
             response = self._connection.getresponse()
-            content = self._read(response)
-        except (OSError, http.client.HTTPException) as error:
+        except (http.client.RemoteDisconnected, ConnectionResetError, BrokenPipeError):
             self.close()
-            raise self._answers.unreachable(error, changed=method != "GET") from error
-        return self._answers.read(response.status, content)
+            if not kept:
+                raise
+            return self._ask(method, target, payload, headers)
+        return response, self._read(response)
 
     def _connect(self, timeout: float) -> http.client.HTTPConnection:
         host = self._parts.hostname or ""
@@ -230,6 +246,12 @@ class Client:
             response.close()
             self.close()
         return content
+
+
+def _hung_up(connection: http.client.HTTPConnection) -> bool:
+    """Whether something came without a question: the end, on a connection that is kept."""
+    wire = connection.sock
+    return wire is None or bool(select.select([wire], [], [], 0)[0])
 
 
 class _Answered(Exception):

@@ -13,6 +13,7 @@ from http_rig import DEADLINE, Rig, http_rig
 from raw_client import raw_call
 from websockets.asyncio.client import connect
 
+from corral.cli.client import Client
 from corral.controller.http.connection import HEAD_LIMIT
 from corral.controller.http.open_connections import Cut
 from corral.controller.http.request import BodyPace
@@ -256,3 +257,19 @@ async def test_what_strangers_do_wrong_is_counted_and_not_logged(
         shown = (await client.get("/metrics")).text
     assert 'corral_http_connections_cut_total{reason="malformed"} 1.0' in shown
     assert "corral_http_connections 1.0" in shown
+
+
+async def test_a_command_that_paused_for_longer_than_its_connection_is_kept_goes_on(
+    data: pathlib.Path,
+) -> None:
+    async with http_rig(data, limits=QUICK) as rig:
+        client = Client(url=rig.url, token=rig.admin)
+        try:
+            for name in ("first", "second"):
+                made = await asyncio.to_thread(
+                    client.post, "/api/v1/tokens", {"name": name, "role": "VIEWER"}
+                )
+                assert made["name"] == name
+                await eventually(lambda: len(rig.server.connections) == 0)
+        finally:
+            client.close()

@@ -6,6 +6,8 @@ import asyncio
 import contextlib
 import os
 import socket
+import subprocess
+import sys
 
 import pytest
 
@@ -126,3 +128,13 @@ def test_the_host_itself_has_half_of_all() -> None:
     assert share_of("192.0.2.7", per_address=2, most=100) == 2
     assert share_of(LOOPBACK, per_address=2, most=100) == 50
     assert share_of(LOOPBACK, per_address=0, most=100) == 0
+
+
+def test_a_controller_takes_as_many_descriptors_as_it_may_have() -> None:
+    program = (
+        "import resource as r; from corral.system.connection_shares import raise_descriptors as up, affordable;"
+        "r.setrlimit(r.RLIMIT_NOFILE, (256, 512)); few = affordable(4096, part=2); up();"
+        "print(few, affordable(4096, part=2), r.getrlimit(r.RLIMIT_NOFILE))"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout == "128 256 (512, 512)\n"
