@@ -1,4 +1,4 @@
-"""Attacks on the HTTP port, for P20: strangers without a token, and a token that takes all it can get."""
+"""Attacks on the ports, for P20: strangers without a token, and a token that takes all it can get."""
 
 from __future__ import annotations
 
@@ -22,8 +22,10 @@ async def _for_ever(*workers: Coroutine[Any, Any, None]) -> None:
             group.create_task(worker)
 
 
-async def _opened(target: Target) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-    host, _, port = target.http.rpartition(":")
+async def _opened(
+    target: Target, address: str | None = None
+) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    host, _, port = (address or target.http).rpartition(":")
     return await asyncio.open_connection(host, int(port))
 
 
@@ -66,6 +68,26 @@ async def idle_connections(target: Target, begun: Callable[[], None]) -> None:
     await _for_ever(*(hold() for _ in range(_IDLE)))
 
 
+async def silent_peers(target: Target, begun: Callable[[], None]) -> None:
+    """500 connections without a handshake at both gRPC ports, opened again whenever they are cut."""
+    opened = 0
+
+    async def hold(address: str) -> None:
+        nonlocal opened
+        while True:
+            with contextlib.suppress(OSError):
+                reader, _ = await _opened(target, address)
+                opened += 1
+                if opened == _IDLE:
+                    begun()
+                await reader.read()
+            await asyncio.sleep(0.1)
+
+    await _for_ever(
+        *(hold(address) for address in (target.grpc, target.bootstrap) for _ in range(_IDLE // 2))
+    )
+
+
 async def streams_of_one_token(target: Target, begun: Callable[[], None]) -> None:
     """200 event streams of one VIEWER, asked for again whenever they are refused."""
     asked = 0
@@ -93,5 +115,6 @@ async def streams_of_one_token(target: Target, begun: Callable[[], None]) -> Non
 ATTACKS: Final[Mapping[str, Attack]] = {
     "trailers without end": trailers,
     "500 half heads": idle_connections,
+    "500 silent gRPC peers": silent_peers,
     "200 streams of one token": streams_of_one_token,
 }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import datetime as dt
 import pathlib
 import signal
@@ -15,7 +16,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.serialization import Encoding
 from cryptography.x509.oid import NameOID
-from http_rig import Rig
+from http_rig import DEADLINE, Rig
 
 from corral.controller.http.api import Api
 from corral.controller.http.routes import ROUTES
@@ -24,6 +25,7 @@ from corral.controller.http.setting import Setting
 from corral.errors import Code, Rejected
 from corral.pki.keys import key_pem, new_key
 from corral.system.clock import SystemClock
+from corral.system.config_schema import HttpLimitsSection
 from corral.system.entropy import SystemEntropy
 from corral.testing.recorded_log import RecordedLog
 
@@ -56,7 +58,8 @@ async def test_the_server_leaves_signals_alone_and_its_port_is_free_after_the_en
         probe.bind(tuple(address))
 
 
-async def test_the_api_is_served_over_tls(data: pathlib.Path) -> None:
+def tls_at(data: pathlib.Path) -> tuple[ssl.SSLContext, ssl.SSLContext]:
+    """Of a server on localhost, and of a client that trusts it."""
     key, certificate = new_key(), data / "server.pem"
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "localhost")])
     now = dt.datetime.now(dt.UTC)
@@ -74,13 +77,39 @@ async def test_the_api_is_served_over_tls(data: pathlib.Path) -> None:
     certificate.write_bytes(key_pem(key) + signed.public_bytes(Encoding.PEM))
     serving = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     serving.load_cert_chain(certificate)
+    trusting = ssl.create_default_context(cadata=signed.public_bytes(Encoding.PEM).decode())
+    return serving, trusting
+
+
+async def test_the_api_is_served_over_tls(data: pathlib.Path) -> None:
+    serving, trusting = tls_at(data)
     server = HttpServer(standby_api(), host="127.0.0.1", port=0, ssl_context=serving)
     await server.start()
-    trusting = ssl.create_default_context(cadata=signed.public_bytes(Encoding.PEM).decode())
     async with httpx.AsyncClient(verify=trusting) as client:
         answer = await client.get(f"https://localhost:{server.address.port}/health")
     assert answer.json() == {"status": "ok"}
     await server.stop()
+
+
+@pytest.mark.trap("T64")
+async def test_a_handshake_of_tls_that_is_not_made_is_cut(data: pathlib.Path) -> None:
+    serving, trusting = tls_at(data)
+    limits = HttpLimitsSection(head_seconds=0.2)
+    server = HttpServer(standby_api(), host="127.0.0.1", port=0, ssl_context=serving, limits=limits)
+    await server.start()
+    try:
+        for said in (b"", b"\x16\x03\x01"):
+            reader, writer = await asyncio.open_connection(*server.address)
+            writer.write(said)
+            with contextlib.suppress(ConnectionError):
+                await asyncio.wait_for(reader.read(), DEADLINE)
+            writer.close()
+        reader, writer = await asyncio.open_connection("localhost", server.address.port, ssl=trusting)
+        with contextlib.suppress(ConnectionError):
+            await asyncio.wait_for(reader.read(), DEADLINE)  # the handshake was made, a head does not come
+        writer.close()
+    finally:
+        await server.stop()
 
 
 async def test_a_request_that_is_being_answered_is_finished_at_the_end(rig: Rig) -> None:

@@ -128,7 +128,22 @@ class _EmbeddedServer(uvicorn.Server):
         yield
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        await super().startup(sockets)
+        """As uvicorn does it for sockets that are given, and with a deadline for handshakes of TLS."""
+        config = self.config
+        assert isinstance(config, BoundedConfig)
+        deadline = config.connections.limits.head_seconds if config.ssl else None
+
+        def connection() -> asyncio.Protocol:
+            return Connection(config=config, server_state=self.server_state, app_state={})
+
+        loop = asyncio.get_running_loop()
+        self.servers = [
+            await loop.create_server(
+                connection, sock=each, ssl=config.ssl, backlog=config.backlog, ssl_handshake_timeout=deadline
+            )
+            for each in sockets or ()
+        ]
+        self.started = True
         self.listening.set()
 
     async def main_loop(self) -> None:
