@@ -31,7 +31,7 @@ _FRAMES_AT_ONCE: Final = 32
 _COST_AT_ONCE: Final = 200.0
 """After so much the rest waits for the next turn of the loop: what is made of it is done in this one."""
 _LAST_READS: Final = 8
-_LAST_FRAMES: Final = 2000
+_LAST_COST: Final = 2500.0
 """What is still taken in of a process that has ended: all at once, so it is bounded."""
 _HIGH: Final = MAX_UNREAD - MAX_FRAME
 """Above this, calls and answers wait: one more of the largest kind still fits."""
@@ -125,9 +125,9 @@ class Channel:
             if not piece:
                 break
             self._input += piece
-        for _ in range(_LAST_FRAMES):
-            if not self._open or not self._next():
-                return
+        left = _LAST_COST
+        while self._open and left > 0 and (cost := self._next()):
+            left -= cost
 
     def close(self) -> None:
         if not self._open:
