@@ -21,6 +21,7 @@ from corral.modules.process.values import Limits, OverLimit
 from corral.modules.process_port import ModuleHouse, RunningModule
 from corral.modules.scope import Scope
 from corral.modules.trouble import Trouble, construct_trouble, hook_trouble, supply_trouble
+from corral.sdk.frame_limits import shown
 from corral.sdk.messages import (
     CONSTRUCT,
     HOOK_PREFIX,
@@ -33,6 +34,7 @@ from corral.system.clock import Clock
 from corral.system.config_schema import ModuleHostSection
 
 VENDOR: Final = "vendor"
+_ERROR_LENGTH: Final = 500
 _log = structlog.get_logger("corral.modules.loading")
 
 
@@ -172,7 +174,15 @@ class Loader:
         except OverLimit:
             raise
         except Exception as error:
-            _log.warning("module.bad_notice", module=scope.module_id, method=method, error=repr(error))
+            if (unsaid := scope.quota.admit("module.bad_notice")) is not None:
+                why = repr(error)[:_ERROR_LENGTH]
+                _log.warning(
+                    "module.bad_notice",
+                    module=scope.module_id,
+                    method=shown(method),
+                    error=why,
+                    unsaid=unsaid,
+                )
 
 
 async def run_hook(scope: Scope, hook: str, **values: object) -> None:

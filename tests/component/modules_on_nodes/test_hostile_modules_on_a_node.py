@@ -44,6 +44,19 @@ def bomb():
     time.sleep(3600)
 
 
+one_at_a_time = threading.Lock()
+
+
+def huge_frames():
+    body = b"\\xdd" + (4_000_000).to_bytes(4, "big") + b"\\x90" * 4_000_000
+    frame = b"\\x95\\xa4call\\xce\\x00\\xff\\xff\\xff\\xaeevents.publish" + body + b"\\x01"
+    sock = line()
+    sock.setblocking(True)
+    with one_at_a_time:  # hooks of several instances run at once
+        for _ in range(30): sock.sendall(len(frame).to_bytes(4, "little") + frame)
+    time.sleep(3600)
+
+
 class Module(DaemonModule):
 """
 BEASTS = {
@@ -61,6 +74,7 @@ BEASTS = {
     "preload": "def on_instance_starting(self, spec):\n    spec.env['LD_PRELOAD'] = '/tmp/evil.so'",
     "flood": "def on_instance_starting(self, spec):\n    spec.env['EVIL'] = 'x' * (8 << 20)",
     "no-text": "def on_instance_starting(self, spec):\n    spec.env = {1: [2]}\n    spec.args = None",
+    "huge-frames": "def on_instance_starting(self, spec):\n    huge_frames()",
     "late-evil": "def on_instance_started(self, handle):\n    os._exit(1)",
     "stop-evil": "async def on_instance_stopping(self, handle):\n    await asyncio.Event().wait()",
 }
@@ -78,6 +92,7 @@ WHY = {
     "jar": "jvm_args",
     "preload": "LD_PRELOAD",
     "flood": "raised",
+    "huge-frames": "cut_off:flood",
     "no-text": "TypeError",
 }
 """What is told of them with a start; of the bomb whatever came first, its end or the deadline."""

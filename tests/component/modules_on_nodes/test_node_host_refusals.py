@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import shutil
 
+import pytest
 from node_host_rig import NodeRig, Package, packed
 
+from corral.testing.module_workbench import measured_lag
 from corral.testing.waiting import eventually
 from corral.wire.v1 import module_pb2 as pb
 
+CALM = 5.0
+"""Seconds, on a machine that is busy with other tests; in this process it would take a minute."""
 CHOOSY = """
 from corral.sdk import DaemonModule
 
@@ -82,6 +86,25 @@ async def test_settings_that_a_module_refuses_stand_with_its_state_and_are_not_o
         assert (
             rig.app.modules.set_entries()[0].settings_sha256 == package.entry(settings=GOOD).settings_sha256
         )
+
+
+@pytest.mark.trap("T82")
+async def test_settings_that_take_a_minute_to_check_hold_up_nobody_on_a_node(scratch):
+    """A module whose schema is small and whose settings are, too; each of them for each of the others."""
+    words = {"type": "array", "items": {"anyOf": [{"const": number} for number in range(3000)]}}
+    schema = {"type": "object", "properties": {**SCHEMA["properties"], "words": words}}
+    many = b'{"word":"good","words":[' + b",".join([b"-1"] * 10_000) + b"]}"
+    async with NodeRig(scratch) as rig:
+        await rig.start()
+        script, package = rig.script, packed(scratch, source=CHOOSY, config=schema)
+        await rig.install(package, settings=GOOD)
+        script.set["small"] = package.entry(settings=many)
+        async with measured_lag() as lag:
+            await script.say(**control(settings_json=many))
+            await eventually(lambda: "settings_refused" in script.last("small").last_error)
+        assert lag.worst < CALM
+        assert "more than 3 s" in script.last("small").last_error
+        assert script.last("small").state == "ACTIVE"
 
 
 async def test_what_a_lost_session_announced_holds_up_no_start_of_the_next_one(scratch):
