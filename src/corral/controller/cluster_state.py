@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import Final
 
+import structlog
+
 from corral.controller.collections import (
     ADMIN_CERTIFICATES,
     AUTHORITY,
@@ -28,10 +30,15 @@ from corral.controller.collections import (
 from corral.controller.fleet_mirrors import CrashMirror, InstanceMirror, LedgerMirror
 from corral.controller.mirrors import Mirror, Stored
 from corral.controller.node_state_mirror import NodeStateMirror
+from corral.controller.quarantine import Quarantine, unreadable
 from corral.controller.template_mirror import TemplateMirror
 from corral.domain.records import AuthorityRecord, ClusterRecord, Record
 from corral.errors import Bug
-from corral.store.port import Commit, Snapshot
+from corral.store.port import Commit, Document, Snapshot
+
+_ESSENTIAL: Final = frozenset({CLUSTER.name, AUTHORITY.name, SEQUENCES.name})
+"""Who we are, whom nodes trust, and which numbers were given out: a guess would be worse than no start."""
+_log = structlog.get_logger("corral.controller.state")
 
 __all__ = ["ClusterState", "Mirror", "Stored"]
 
@@ -41,6 +48,7 @@ class ClusterState:
 
     def __init__(self) -> None:
         self.number = 0
+        self.quarantine: Final = Quarantine()
         self.cluster: Final = Mirror(CLUSTER, "cluster")
         self.authority: Final = Mirror(AUTHORITY, "authority")
         self.nodes: Final = Mirror(NODES, "node")
@@ -93,8 +101,19 @@ class ClusterState:
         if self.number:
             raise Bug("a cluster state is loaded once; build a new one to start over")
         for document in snapshot.documents:
-            self._fold(document.collection, document.id, document.revision, document.body)
+            self._load(document)
         self.number = snapshot.head.commit
+
+    def _load(self, document: Document) -> None:
+        """One that cannot be read is set aside and named. Without a few of them nothing can be done: those refuse
+        the start."""
+        try:
+            self._fold(document.collection, document.id, document.revision, document.body)
+        except Exception as error:
+            found = self.quarantine.add(document.collection, document.id, document.revision, error)
+            if document.collection in _ESSENTIAL:
+                raise unreadable(found) from error
+            _log.error("store.document_unreadable", document=str(found), reason=found.reason)
 
     def apply(self, commit: Commit) -> None:
         if commit.number != self.number + 1:
@@ -107,6 +126,7 @@ class ClusterState:
         mirror = self._mirrors.get(collection)
         if mirror is not None:
             mirror.fold(id, revision, body)
+            self.quarantine.release(collection, id)
 
     @property
     def identity(self) -> ClusterRecord:

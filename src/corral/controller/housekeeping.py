@@ -99,6 +99,8 @@ class Housekeeping:
         """Apart from the sweeps: to look at every content of a large store takes its time."""
         while True:
             await asyncio.sleep(_SWEEP_SECONDS)
+            if self._ledger.state.quarantine:
+                continue  # what it cannot read may need what looks unused
             try:
                 await self._collector.collect(self._ledger.state)
             except CorralError as error:
@@ -115,8 +117,10 @@ class Housekeeping:
 
     async def forget_journals(self) -> None:
         """Drop the journals of nodes, instances and groups that are no more: a later one of that name
-        begins with its own."""
+        begins with its own. While documents cannot be read, nobody knows what is no more."""
         state = self._ledger.state
+        if state.quarantine:
+            return
         await self._forget(NODE_LOG_PREFIX, lambda name: state.nodes.find(name) is not None)
         await self._forget(INSTANCE_DECISIONS_PREFIX, lambda name: state.instances.find(name) is not None)
         await self._forget(GROUP_DECISIONS_PREFIX, lambda name: state.groups.find(name) is not None)

@@ -45,7 +45,9 @@ class Ledger:
         self.state = state
 
     async def commit(self, *steps: Step) -> Commit:
-        """All steps in one transaction. Raises `Conflict`, `StoreUnavailable`, `Fenced`."""
+        """All steps in one transaction. Raises `Conflict`, `StoreUnavailable`, `Fenced`; FORMAT_INVALID for what
+        would overwrite a document that cannot be read."""
+        self.state.quarantine.check(steps)
         return await self._writer.commit(
             Transaction(
                 writes=tuple(step for step in steps if isinstance(step, Put | Delete)),

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Final, Self
 
+import msgspec
 import structlog
 
 from corral.controller.cluster_state import ClusterState
@@ -39,6 +41,7 @@ from corral.store.port import Commit, Fenced
 from corral.store.writer import Writer, WriterTiming
 
 _RESTART_SECONDS: Final = 1.0
+_TOLD_UNREADABLE: Final = 100
 _log = structlog.get_logger("corral.controller.term")
 
 
@@ -147,7 +150,14 @@ class LeaderTerm:
             subject=self.state.identity.id,
             data={"holder": self._mandate.holder, "epoch": self.epoch},
         )
-        await self.ledger.commit(event, *self._opening)
+        await self.ledger.commit(event, *self._opening, *self._unreadable())
+
+    def _unreadable(self) -> list[Draft]:
+        """Told by each new leader anew, until it is mended; the first of many stand for all."""
+        return [
+            Draft(type=EventType.DOCUMENT_UNREADABLE, subject=str(each), data=msgspec.to_builtins(each))
+            for each in itertools.islice(self.state.quarantine, _TOLD_UNREADABLE)
+        ]
 
     def _housekeeping(self) -> Housekeeping:
         return Housekeeping(

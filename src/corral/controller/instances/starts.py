@@ -67,7 +67,9 @@ class StartRequest(msgspec.Struct, frozen=True, kw_only=True):
 
 def free_instance_ids(ws: Workspace, group: GroupName) -> Iterator[InstanceId]:
     """`GROUP-N` with the lowest N that no record has, then with the next ones."""
-    return (InstanceId(id) for n in itertools.count(1) if ws.instance(id := f"{group}-{n}") is None)
+    unreadable = ws.unreadable_of(group)
+    ids = (f"{group}-{n}" for n in itertools.count(1))
+    return (InstanceId(id) for id in ids if ws.instance(id) is None and id not in unreadable)
 
 
 def next_requests(ws: Workspace, group: GroupRecord, *, reason: str) -> Iterator[StartRequest]:
@@ -78,8 +80,11 @@ def next_requests(ws: Workspace, group: GroupRecord, *, reason: str) -> Iterator
     if not group.spec.static:
         yield from (StartRequest(id=id, reason=reason) for id in free_instance_ids(ws, GroupName(name)))
         return
+    unreadable = ws.unreadable_of(name)
     for number in itertools.count(1):
         record = ws.instance(f"{name}-{number}")
+        if f"{name}-{number}" in unreadable:
+            continue  # it may run
         if record is None:
             yield StartRequest(id=InstanceId(f"{name}-{number}"), reason=reason)
         elif live(record.state):

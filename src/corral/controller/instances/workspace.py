@@ -133,10 +133,19 @@ class Workspace:
         return usage_of(changed) if isinstance(changed, NodeLedger) else self.state.node_ledgers.usage(node)
 
     def nodes(self) -> list[NodeView]:
+        """Those that may be placed on: not those of which nobody can read what runs there."""
         for space, records in self._by_space().items():
             if space not in self._views:
                 self._views[space] = views_of_space(records, self, self.now)
-        return [view for views in self._views.values() for view in views]
+        holds = self.state.quarantine.holds
+        return [
+            view for views in self._views.values() for view in views if not holds(NODE_LEDGERS.name, view.id)
+        ]
+
+    def unreadable_of(self, group: str) -> list[str]:
+        """The ids of instances that a group seems to have and whose records cannot be read: they may run."""
+        found = self.state.quarantine.of(INSTANCES.name) if self.state.quarantine else []
+        return [each.id for each in found if each.id.rpartition("-")[0] == group]
 
     def _by_space(self) -> dict[str, list[NodeRecord]]:
         if self._spaces is None:

@@ -70,6 +70,7 @@ class ModuleParts:
         self.uploads = data / UPLOADS
         self.max_archive_bytes = config.max_archive_bytes
         self.enabled = config.enabled
+        self._state = ledger.state
         self.book = LedgerBook(ledger, clock=clock)
         self.house = ProcessHouse(directory=data / PROCESSES, clock=clock)
         self.supply = StoredArchives(
@@ -152,7 +153,10 @@ class ModuleParts:
         sweep_spool(self.uploads)
 
     async def sweep_generations(self) -> None:
-        """Data that an upgrade was working on when its controller died. Only before modules run."""
+        """Data that an upgrade was working on when its controller died. Only before modules run, and only when
+        every package can be read."""
+        if self._state.quarantine:
+            return
         await self.data.sweep({record.id: record.generation for record in self.book.all()})
 
     async def upkeep(self) -> None:

@@ -39,7 +39,12 @@ def _start(ws: Workspace, group: GroupRecord, plan: GroupPlan, budget: int) -> t
         return 0, True
     refused: Refused | None = None
     started = 0
-    for request in itertools.islice(next_requests(ws, group, reason=plan.reason), plan.missing):
+    unreadable = ws.unreadable_of(group.spec.name)
+    missing = max(0, plan.missing - len(unreadable))
+    if unreadable and not missing:
+        _say(ws, group, f"the record of {unreadable[0]} cannot be read; it counts as running")
+        return 0, False
+    for request in itertools.islice(next_requests(ws, group, reason=plan.reason), missing):
         if started == budget:
             return started, True
         found = start_run(ws, group, request)

@@ -27,6 +27,7 @@ from corral.controller.collections import (
 from corral.controller.instances.service import InstanceService
 from corral.controller.instances.workspace import Workspace
 from corral.controller.ledger import Ledger
+from corral.controller.quarantine import unreadable
 from corral.controller.reconcile.keeping import keep_group
 from corral.controller.reconcile.lost_nodes import forget_node, lose_node
 from corral.controller.reconcile.observation import Observation
@@ -149,8 +150,12 @@ class Reconciler:
             self._short.discard(name)
 
     def _note_node(self, node: str) -> None:
-        """A node that is not connected has a while to come back; one that is gone has none."""
+        """A node that is not connected has a while to come back; one that is gone has none. One whose record
+        cannot be read is not gone."""
         stored = self._ledger.state.nodes.find(node)
+        if self._ledger.state.quarantine.holds(NODES.name, node):
+            self._lost.pop(node, None)
+            return
         if stored is None:
             self._lost[node] = self._clock.monotonic()
         elif stored.record.state is NodeState.ONLINE:
@@ -257,6 +262,9 @@ class Reconciler:
             ws.cause = cause
             try:
                 started, more = keep_group(ws, name, pause_over=self._pause_over(name), budget=budget)
+                quarantine = self._ledger.state.quarantine
+                if quarantine and (found := quarantine.among(ws.steps())) is not None:
+                    raise unreadable(found)
             except StoreUnavailable:
                 raise
             except Exception:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import collections
 import datetime as dt
+import itertools
 from typing import Annotated, Final
 
 import msgspec
@@ -14,13 +15,17 @@ from corral.controller.http.fields import Name
 from corral.controller.http.route_table import Act, Read, Route
 from corral.controller.http.setting import IssuedCertificate, LeaderView, Leading, MemberView
 from corral.controller.mutations import Mutation
+from corral.controller.quarantine import Unreadable
 from corral.domain.permissions import Permission
 from corral.domain.records import AdminCertificateRecord
 from corral.store.port import ABSENT
 
+_SHOWN_UNREADABLE: Final = 1000
+
 
 class ClusterShape(msgspec.Struct, frozen=True, kw_only=True):
-    """`commit` is the number of the last change; `nodes` counts them by state."""
+    """`commit` is the number of the last change; `nodes` counts them by state. `unreadable` are documents of the
+    store that cannot be read: they are left as they are, and everything else works."""
 
     id: str
     created_at: dt.datetime
@@ -30,6 +35,7 @@ class ClusterShape(msgspec.Struct, frozen=True, kw_only=True):
     store: str
     nodes: dict[str, int]
     commit: int
+    unreadable: list[Unreadable]
 
 
 class EpochShape(msgspec.Struct, frozen=True, kw_only=True):
@@ -62,6 +68,7 @@ async def get_cluster(leading: Leading, call: Call[None, NoQuery]) -> ClusterSha
         store=leading.cluster.store,
         nodes=dict(collections.Counter(node.record.state.value for node in leading.state.nodes)),
         commit=leading.state.number,
+        unreadable=list(itertools.islice(leading.state.quarantine, _SHOWN_UNREADABLE)),
     )
 
 

@@ -64,6 +64,9 @@ def _notes(leading: Leading) -> list[str]:
     notes = []
     if not leading.modules.enabled:
         notes.append("modules are switched off: modules.enabled is false, or --no-modules was given")
+    unreadable = len(leading.state.quarantine)
+    if unreadable:
+        notes.append(f"{unreadable} documents of the store cannot be read: see `corral cluster status`")
     return notes
 
 
