@@ -16,6 +16,7 @@ from corral.domain.instance_records import SequenceRecord
 from corral.errors import Code, CorralError
 from corral.testing.scripted_peers import ScriptedDaemon
 from corral.testing.waiting import eventually
+from corral.wire import features
 from corral.wire.handshake_portions import MOST_RUNNING
 from corral.wire.v1 import instance_pb2 as wire
 from corral.wire.v1 import module_pb2 as modules
@@ -193,3 +194,23 @@ async def test_a_stray_that_comes_again_with_each_handshake_is_decided_once(site
     entries = await site.fleet.controller.app._store.entries(journal.name, limit=100)
     reasons = [journal.decode(entry.body).reason for entry in entries]
     assert len([reason for reason in reasons if reason.startswith("the copy")]) == 1, reasons
+
+
+async def test_a_daemon_without_tickets_gets_none_and_its_known_runs_go_on(fleet):
+    """One from before them, or a published one: the record is proof enough, before and after a new session."""
+    await fleet.begin()
+    older = [name for name in features.FEATURES if name not in (features.TICKETS, features.PORTIONS)]
+    node = await fleet.node("n1", features=older)
+    await fleet.group(min=1)
+    await fleet.running(1)
+    assert node.starts[0].ticket == ""
+    number = fleet.record("lobby-1").incarnation
+    await node.drop()
+    await fleet.reaches("lobby-1", "OFFLINE")
+    await node.connect()
+    await fleet.running(1)
+    assert fleet.record("lobby-1").incarnation == number
+    await node.crash("lobby-1", restart=True)
+    await eventually(lambda: fleet.record("lobby-1").incarnation == number + 1)
+    assert fleet.term.sessions.live("n1").stray_count == 0
+    assert (len(node.starts), node.stops) == (1, [])

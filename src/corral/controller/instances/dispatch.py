@@ -35,6 +35,7 @@ from corral.domain.ids import Incarnation, InstanceId, NodeId, SessionId
 from corral.domain.instance_records import InstanceRecord
 from corral.store.port import Commit
 from corral.system.clock import Clock
+from corral.wire import features
 from corral.wire.v1.link_pb2 import ControllerMessage
 
 MAX_SENDINGS: Final = 8
@@ -192,7 +193,7 @@ class Dispatcher:
         session = self._sessions.find(record.node)
         if session is None or (sending.order.kind is OrderKind.START and not self._may_start(session)):
             return
-        message = self._message(record, sending)
+        message = self._message(record, sending, session)
         if message is None or not session.send(message):
             return
         sending.sent += 1
@@ -210,7 +211,9 @@ class Dispatcher:
     def _may_start(self, session: Session) -> bool:
         return self._judged.get(session.facts.node_id) == session.facts.id
 
-    def _message(self, record: InstanceRecord, sending: Sending) -> ControllerMessage | None:
+    def _message(
+        self, record: InstanceRecord, sending: Sending, session: Session
+    ) -> ControllerMessage | None:
         if sending.order.kind is OrderKind.STOP:
             return stop_message(
                 record.id,
@@ -231,7 +234,7 @@ class Dispatcher:
             decoded(plan.record),
             labels=node.record.labels if node else {},
             token=sending.token,
-            ticket=self._tickets.of(record),
+            ticket=self._tickets.of(record) if features.TICKETS in session.facts.features else "",
             api_url=self._api_url,
         )
 

@@ -37,6 +37,7 @@ from corral.domain.records import LogRecord, SpoolPosition
 from corral.errors import Code, Rejected, Retryable
 from corral.store.port import Conflict
 from corral.system.clock import Clock
+from corral.wire import features
 from corral.wire.v1.link_pb2 import DaemonMessage
 from corral.wire.v1.node_pb2 import DaemonLogRecord, ErrorReport, Handshake, HandshakePortion
 
@@ -81,7 +82,7 @@ class Intake:
         self._hello = hello
         self._listed = list(hello.running_instances)
         self._all_listed = asyncio.Event()
-        if not hello.portions_follow:
+        if not hello.portions_follow or features.PORTIONS not in hello.features:
             self._all_listed.set()
         self._spool_id = hello.spool_id
         self._instances = reports
