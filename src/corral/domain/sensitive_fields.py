@@ -12,10 +12,12 @@ from __future__ import annotations
 
 import enum
 import functools
+import operator
 from collections.abc import Mapping
 from typing import Any, Final, TypeVar
 
 import msgspec
+from msgspec import inspect
 
 from corral.domain.artifacts import shown_url
 from corral.domain.events import Event, EventType
@@ -143,26 +145,61 @@ def _walked(value: Any) -> Any:
         return _walked_struct(value)
     if isinstance(value, list | tuple):
         items = [_walked(item) for item in value]
-        return value if all(a is b for a, b in zip(items, value, strict=True)) else type(value)(items)
+        return value if all(map(operator.is_, items, value)) else type(value)(items)
     if isinstance(value, dict):
         walked = {key: _walked(item) for key, item in value.items()}
-        return value if all(walked[key] is value[key] for key in value) else walked
+        return value if all(map(operator.is_, walked.values(), value.values())) else walked
     return value
 
 
 def _walked_struct(value: msgspec.Struct) -> msgspec.Struct:
-    rules = _rules(type(value))
     changed: dict[str, Any] = {}
-    for name in value.__struct_fields__:
+    for name, how in _steps(type(value)):
         old = getattr(value, name)
-        new = _hide(old, rules[name]) if name in rules else _walked(old)
+        new = _walked(old) if how is None else _hide(old, how)
         if new is not old:
             changed[name] = new
     return msgspec.structs.replace(value, **changed) if changed else value
 
 
 @functools.cache
-def _rules(kind: type[msgspec.Struct]) -> Mapping[str, Sensitive]:
+def _steps(kind: type[msgspec.Struct]) -> tuple[tuple[str, Sensitive | None], ...]:
+    """The fields of a type that have to be looked at: those to hide, and with None those to look into. Most have
+    neither, and a list of instances is long."""
+    rules = _rules(kind)
+    info = inspect.type_info(kind)
+    assert isinstance(info, inspect.StructType)
+    steps: list[tuple[str, Sensitive | None]] = []
+    for field in info.fields:
+        if field.name in rules:
+            steps.append((field.name, rules[field.name]))
+        elif _may_hold(field.type, frozenset({kind})):
+            steps.append((field.name, None))
+    return tuple(steps)
+
+
+def _may_hold(info: inspect.Type, above: frozenset[type]) -> bool:
+    """Whether something sensitive may lie in a value of this type; `above` are the types that it lies in."""
+    match info:
+        case inspect.StructType(cls=cls, fields=fields):
+            inner = above | {cls}
+            return cls not in above and (
+                bool(_rules(cls)) or any(_may_hold(field.type, inner) for field in fields)
+            )
+        case inspect.UnionType(types=types):
+            return any(_may_hold(each, above) for each in types)
+        case inspect.ListType(item_type=item) | inspect.VarTupleType(item_type=item):
+            return _may_hold(item, above)
+        case inspect.TupleType(item_types=items):
+            return any(_may_hold(each, above) for each in items)
+        case inspect.DictType(value_type=item) | inspect.Metadata(type=item):
+            return _may_hold(item, above)
+        case _:
+            return isinstance(info, inspect.AnyType | inspect.CustomType)
+
+
+@functools.cache
+def _rules(kind: type) -> Mapping[str, Sensitive]:
     rules: dict[str, Sensitive] = {}
     for base in kind.__mro__:
         rules = {**FIELDS.get(base.__name__, {}), **rules}
@@ -170,10 +207,12 @@ def _rules(kind: type[msgspec.Struct]) -> Mapping[str, Sensitive]:
 
 
 def _hide(value: Any, how: Sensitive) -> Any:
+    if not value and not isinstance(value, int | float):
+        return value  # nothing is nothing to hide
     if how is Sensitive.URL:
-        return shown_url(value) if value else value
+        return shown_url(value)
     if isinstance(value, dict):
         return {key: _hide(item, how) for key, item in value.items()}
     if isinstance(value, list | tuple):
         return type(value)(_hide(item, how) for item in value)
-    return value if value is None or value == "" else HIDDEN
+    return HIDDEN

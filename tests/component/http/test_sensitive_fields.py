@@ -18,6 +18,8 @@ from corral.controller.collections import CRASHES
 from corral.controller.http.route_table import Route, Stream
 from corral.controller.http.routes import ROUTES
 from corral.domain.events import Cursor, Draft, Event, EventType
+from corral.domain.group_files import PatchSpec
+from corral.domain.groups import GroupSpec
 from corral.domain.instance_records import CrashRecord, ExitRecord
 from corral.domain.module_nodes import ModuleChange, Overridden
 from corral.domain.permissions import GRANTS, Permission, Role
@@ -26,6 +28,7 @@ from corral.domain.sensitive_fields import (
     EVENT_PERMISSIONS,
     FIELDS,
     HIDDEN,
+    redacted,
     redacted_event,
 )
 from corral.store.port import ABSENT
@@ -258,6 +261,18 @@ def test_whoever_may_change_something_sees_what_he_changes() -> None:
     reading = {Permission(each) for each in GRANTS[Role.VIEWER]}
     for role, granted in GRANTS.items():
         assert Permission.INSTANCES_SENSITIVE in granted or granted <= reading, role
+
+
+def test_what_is_hidden_keeps_its_form_and_nothing_stays_nothing() -> None:
+    patches = tuple(
+        PatchSpec(file="a", path="b", value=each) for each in (0, False, 1.5, ["x", {"y": 1}], "", None)
+    )
+    shown = redacted(GroupSpec(name="g", command=("a", "b"), env={"A": "x", "B": ""}, patches=patches))
+    assert (shown.command, shown.args, shown.env) == ((HIDDEN, HIDDEN), (), {"A": HIDDEN, "B": ""})
+    values = [patch.value for patch in shown.patches]
+    assert values == [HIDDEN, HIDDEN, HIDDEN, [HIDDEN, {"y": HIDDEN}], "", None]
+    plain = GroupSpec(name="g", command=())
+    assert redacted(plain).env is plain.env
 
 
 def test_events_are_redacted_by_type_and_tokens_need_a_permission() -> None:
