@@ -10,6 +10,7 @@ import pwd
 
 import msgspec
 import pytest
+import structlog
 
 from corral.daemon.prepare.isolated_uids import IsolatedUids
 from corral.daemon.prepare.users import WorkloadUsers
@@ -148,6 +149,18 @@ def test_what_an_earlier_version_stored_is_gone_on_from(tmp_path):
         version=1,
     )
     assert [uid(tmp_path, id) for id in ("old", "a", "b")] == [200_000, 1_900_000_000, 1_900_000_001]
+
+
+@as_root
+def test_the_log_says_at_the_start_whom_a_node_lends_and_what_it_passes_over(tmp_path):
+    taken = {"run_as": "nobody", "allowed_users": ("no-such-user",), "allowed_groups": ("no-such-group",)}
+    with structlog.testing.capture_logs() as logged:
+        WorkloadUsers(InstancesSection(**taken, last_uid=4_294_967_293), data=tmp_path).warn()
+    events = {each["event"]: each for each in logged}
+    assert events["instances.users"]["lent"] == ["nobody", "no-such-user"]
+    assert events["instances.users"]["usable"] == 4_294_967_294 - 1_900_000_000
+    assert "useradd" in events["instances.user_unusable"]["reason"]
+    assert events["instances.group_unknown"]["group"] == "no-such-group"
 
 
 def test_a_burst_of_instances_gets_a_uid_each_that_is_on_disk(tmp_path):
