@@ -26,6 +26,7 @@ _OWED: Final = {"recover": "tries again", "reload": "reloads"}
 _UNDER_WAY: Final = {"recover": "another try", "reload": "reload"}
 _FIRST_PAUSE: Final = 0.05
 _LONGEST_PAUSE: Final = 0.5
+_CAPABILITY_SECONDS: Final = 3.0
 
 NODE_COLUMNS: Final = (
     Column("NODE", "node"),
@@ -116,11 +117,15 @@ def wait_for_nodes(
     session: Session, found: Item, seconds: float, *, only: Collection[str] | None = None
 ) -> dict[str, Any]:
     """The installed module with its nodes, once all that are connected have settled, or time is up. With `only`
-    these nodes are waited for, and no others."""
+    these nodes are waited for, and no others. One that waits for a capability is given a moment: what its own part at
+    the controller provides is on the way to it."""
     id, shown = str(found.get("id")), dict(found)
     began, pause = time.monotonic(), _FIRST_PAUSE
     with ProgressLine() as line:
-        while busy := _busy(among(shown.get("nodes") or (), only)):
+        while busy := _busy(
+            among(shown.get("nodes") or (), only),
+            patient=found.get("intent") == "active" and time.monotonic() - began < _CAPABILITY_SECONDS,
+        ):
             line.show(f"waiting for {busy[0].get('node')}: {_standing(busy[0])}" + _more(len(busy) - 1))
             if time.monotonic() - began + pause > seconds:
                 break
@@ -208,8 +213,10 @@ def told_again(found: Item, node: str | None = None) -> str:
     return "; ".join(told + ([f"when back: {named(later)}"] if later else []))
 
 
-def _busy(nodes: Sequence[Item]) -> list[Item]:
-    return [each for each in nodes if each.get("connected") and not each.get("settled")]
+def _busy(nodes: Sequence[Item], *, patient: bool) -> list[Item]:
+    """`patient`: also those that wait for a capability."""
+    here = (each for each in nodes if each.get("connected"))
+    return [each for each in here if not each.get("settled") or (patient and waits(each))]
 
 
 def _failed(each: Item) -> bool:
