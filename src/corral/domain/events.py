@@ -87,7 +87,8 @@ _CURSOR: Final = re.compile(r"(0|[1-9][0-9]{0,18})-(0|[1-9][0-9]{0,18})")
 
 
 class Cursor(msgspec.Struct, frozen=True, order=True):
-    """A position in the event log. Sequences grow across epochs and have no holes."""
+    """A position in the event log. Sequences grow across epochs, and are given without a hole; a hole is where an
+    event that a module published was dropped later."""
 
     epoch: int
     sequence: int

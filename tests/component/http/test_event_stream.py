@@ -16,6 +16,7 @@ from corral.domain.permissions import Role
 from corral.store.leadership import Leadership
 from corral.store.opening import open_store
 from corral.store.port import Transaction
+from corral.store.retention import Retention, RetentionPolicy
 from corral.system.clock import SystemClock
 
 STREAM = "/api/v1/events/stream"
@@ -86,6 +87,29 @@ async def trim(rig: Rig, through: int) -> None:
     epoch = rig.writer.epoch
     while await rig.store.trim(epoch=epoch, events_through=through, tombstones_through=0, journals=()):
         pass
+
+
+@pytest.mark.trap("T85")
+@pytest.mark.parametrize("types", [None, "MODULE_EVENT,NODE_ERROR_REPORTED", "NODE_ERROR_REPORTED"])
+async def test_a_reader_who_wants_events_of_modules_is_told_where_some_were_dropped(
+    data: pathlib.Path, types: str | None
+) -> None:
+    async with http_rig(data, ring_events=2) as rig, rig.client() as client:
+        first = (await rig.happen("first")).events[0].cursor
+        told = Draft(type=EventType.MODULE_EVENT, subject="loud/X", data={})
+        await rig.ledger.commit(*[told] * 5)
+        await rig.happen("second")
+        await rig.happen("third")
+        policy = RetentionPolicy(module_events=1)
+        await Retention(rig.store, epoch=rig.writer.epoch, policy=policy).apply()
+        query = {"after": str(first), **({"types": types} if types else {})}
+        async with following(client, params=query) as reader:
+            frames = await reader.events(4 if types != "NODE_ERROR_REPORTED" else 2)
+        shown = [frame.event for frame in frames]
+        if types == "NODE_ERROR_REPORTED":
+            assert shown == ["NODE_ERROR_REPORTED"] * 2
+        else:
+            assert shown == ["RESYNC_REQUIRED", "MODULE_EVENT", *["NODE_ERROR_REPORTED"] * 2]
 
 
 async def test_a_cursor_the_log_no_longer_holds_is_told_to_resync_once_and_goes_on_live(

@@ -63,7 +63,7 @@ class _Slot(msgspec.Struct, frozen=True, gc=False):  # thousands of them live lo
 
 
 class EventRing:
-    """Holds the events after `floor` up to `head`. Sequences have no holes, so a reader that is
+    """Holds the events after `floor` up to `head`. Here sequences have no holes, so a reader that is
     between the two finds everything it has not seen."""
 
     def __init__(self, *, head: Cursor, capacity: int, capacity_bytes: int) -> None:

@@ -31,6 +31,7 @@ from corral.controller.quarantine import unreadable
 from corral.controller.reconcile.keeping import keep_group
 from corral.controller.reconcile.lost_nodes import forget_node, lose_node
 from corral.controller.reconcile.observation import Observation
+from corral.controller.sessions.intake_faults import conflict_pause
 from corral.controller.sessions.registry import Sessions
 from corral.domain.ids import NodeId
 from corral.domain.node_states import NodeState
@@ -169,14 +170,18 @@ class Reconciler:
     async def run(self) -> None:
         """Observe, then keep, until this term is over."""
         losing = asyncio.create_task(self._observe(), name="reconcile/observe")
+        conflicts = 0
         try:
             while True:
                 self._wake.clear()
                 try:
                     await self._turn()
+                    conflicts = 0
                 except (StoreUnavailable, Conflict) as error:
                     _log.warning("reconcile.delayed", reason=str(error))
-                    await asyncio.sleep(_RETRY_SECONDS if isinstance(error, StoreUnavailable) else 0)
+                    conflicts += 1
+                    lasting = isinstance(error, Conflict)
+                    await asyncio.sleep(conflict_pause(conflicts) if lasting else _RETRY_SECONDS)
                     continue
                 except Fenced:
                     return
