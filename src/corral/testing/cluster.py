@@ -106,12 +106,18 @@ class LocalController:
             for start in range(0, len(content), _BLOB_CHUNK):
                 yield content[start : start + _BLOB_CHUNK]
 
-        assert self.app.place.term is not None
         digest = (await self.app._store.put_blob(chunks())).digest
         artifact = PlanArtifact(file="blob", sha256=digest)
-        needs = Needs(artifacts=frozenset({(artifact, ConfigFormat.NONE)}))
-        self._grants.enter_context(self.app.place.term.distribution.access.granted(NodeId(node), needs))
+        self._grant(node, Needs(artifacts=frozenset({(artifact, ConfigFormat.NONE)})))
         return digest
+
+    def lend_template(self, name: str, hash: str, *, node: str) -> None:
+        """This node may have this version, as if something that needs it could run there."""
+        self._grant(node, Needs(templates=frozenset({(name, hash)})))
+
+    def _grant(self, node: str, needs: Needs) -> None:
+        assert self.app.place.term is not None
+        self._grants.enter_context(self.app.place.term.distribution.access.granted(NodeId(node), needs))
 
     async def join_token(self, node_id: str | None = None, **more: Any) -> str:
         body = {**({"node_id": node_id} if node_id else {}), **more}

@@ -29,6 +29,7 @@ from corral.wire.v1.link_pb2 import ControllerMessage, DaemonMessage
 from corral.wire.v1.node_pb2 import Handshake, NodeStatus
 
 MEGABYTE = 1024 * 1024
+NODE = "n1"
 
 
 def archive(files: dict[str, bytes], *, modes: dict[str, int] | None = None) -> bytes:
@@ -44,7 +45,7 @@ def archive(files: dict[str, bytes], *, modes: dict[str, int] | None = None) -> 
 async def publish(
     controller: LocalController, name: str, files: dict[str, bytes], *, modes: dict[str, int] | None = None
 ) -> PlanTemplate:
-    """Upload a version, the way the API does; as a plan would name it."""
+    """Upload a version, the way the API does, for the node `n1`; as a plan would name it."""
     data = await asyncio.to_thread(archive, files, modes=modes)
 
     async def blocks():
@@ -57,15 +58,8 @@ async def publish(
     if change.steps:
         await term.ledger.commit(*change.steps)
     version = change.record.version()
+    controller.lend_template(name, version.hash, node=NODE)
     return PlanTemplate(name=name, version=version.number, hash=version.hash)
-
-
-async def put_blob(controller: LocalController, content: bytes) -> str:
-    async def chunks():
-        for start in range(0, len(content), MEGABYTE):
-            yield content[start : start + MEGABYTE]
-
-    return (await controller.app._store.put_blob(chunks())).digest
 
 
 class PlainHost:

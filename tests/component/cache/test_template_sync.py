@@ -7,7 +7,7 @@ import hashlib
 import os
 
 import pytest
-from cache_rig import MEGABYTE, CacheNode, publish, put_blob
+from cache_rig import MEGABYTE, NODE, CacheNode, publish
 
 from corral.domain.plans import PlanArtifact, PlanTemplate
 from corral.domain.templates import PIECE
@@ -270,7 +270,7 @@ async def test_a_cache_that_was_emptied_under_the_daemon_is_filled_again(cluster
 async def test_an_uploaded_artifact_comes_from_the_controller_by_its_digest(cluster, proxy, node):
     controller = await cluster.controller(via=proxy)
     content = os.urandom(8 * MEGABYTE)
-    digest = await put_blob(controller, content)
+    digest = await controller.put_blob(content, node=NODE)
     await node.join(controller)
     artifact = PlanArtifact(platform="paper", version="1.21", file="server.jar", sha256=digest)
     proxy.throttle(10 * MEGABYTE)
