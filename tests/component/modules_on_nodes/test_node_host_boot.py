@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import signal
 
 import pytest
 from node_host_rig import NodeRig, packed
 
+from corral.errors import CorralError, Retryable
 from corral.testing.waiting import eventually
 from corral.wire.v1 import module_pb2 as pb
 
@@ -158,3 +161,34 @@ async def test_a_daemon_without_modules_runs_none_says_so_and_goes_on_with_them_
         await rig.stop()
         await rig.start()
         await eventually(lambda: phases(rig) == {"small": "ACTIVE"}, state=lambda: reasons(rig))
+
+
+async def test_a_step_that_the_disk_does_not_take_is_told_over_the_link_once_and_again_when_it_is_stored(
+    scratch,
+):
+    """The controller must not show ACTIVE for what has stopped."""
+    async with NodeRig(scratch) as rig:
+        await rig.start()
+        await rig.install(packed(scratch))
+        record = rig.data / "modules" / "records" / "small.json"
+        kept = record.read_bytes()
+        record.unlink()
+        (record / "in the way").mkdir(parents=True)
+        with pytest.raises(CorralError) as refused:
+            await rig.app.modules.engine.deactivate("small")
+        assert isinstance(refused.value, Retryable)
+        os.kill(rig.pid("small"), signal.SIGKILL)
+
+        def direct() -> list[str]:
+            heard = [m for m in rig.script.heard if m.WhichOneof("payload") == "module_state_update"]
+            return [m.module_state_update.state for m in heard if not m.spool_sequence]
+
+        await eventually(lambda: "INSTALLED" in direct() or "STOPPING" in direct(), state=direct)
+        told = len(direct())
+        (record / "in the way").rmdir()
+        record.rmdir()
+        record.write_bytes(kept)
+        await eventually(
+            lambda: phases(rig) == {"small": "ACTIVE"} and rig.pid("small"), state=lambda: reasons(rig)
+        )
+        assert len(direct()) == told <= 4

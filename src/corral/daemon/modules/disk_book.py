@@ -81,13 +81,20 @@ Kept = Callable[[NodePackage, NodePackage, str], None]
 """Told what was and what is, after each change, and why a record went."""
 
 
+NotKept = Callable[[NodePackage, NodePackage], None]
+"""Told what is and what should be, when the disk does not take a change: it is so all the same."""
+
+
 class DiskBook:
     """The `PackageBook` of a node. `load` comes first; everything else belongs to the loop's thread."""
 
-    def __init__(self, directory: Path, *, clock: Clock, kept: Kept) -> None:
+    def __init__(
+        self, directory: Path, *, clock: Clock, kept: Kept, not_kept: NotKept = lambda _before, _after: None
+    ) -> None:
         self._directory = directory
         self._clock = clock
         self._kept = kept
+        self._not_kept = not_kept
         self._packages: dict[str, NodePackage] = {}
         self._turns: dict[str, asyncio.Lock] = {}
 
@@ -247,7 +254,11 @@ class DiskBook:
         return self._directory / f"{id}{_SUFFIX}"
 
     async def _store(self, before: NodePackage, after: NodePackage) -> None:
-        await to_end(store, self._path(after.id), after, name=FORMAT, version=VERSION)
+        try:
+            await to_end(store, self._path(after.id), after, name=FORMAT, version=VERSION)
+        except Retryable:
+            self._not_kept(before, after)
+            raise
         self._packages[after.id] = after
         self._kept(before, after, "")
 

@@ -71,10 +71,13 @@ class NodeModules:
         self._on_unwanted = on_unwanted
         self._clock = clock
         self._verifier: Verifier | None = None
+        self._send: Callable[[DaemonMessage], bool] = lambda _: False
+        self._untold: dict[str, ModulePhase] = {}
+        """Phases that the disk did not take, and that were told over the link: once is enough."""
         self._booting: asyncio.Task[None] | None = None
         self.logs: Final = ModuleLogs(clock=clock)
         self.metrics: Final = ModuleMetrics()
-        self._book = DiskBook(place / "records", clock=clock, kept=self._kept)
+        self._book = DiskBook(place / "records", clock=clock, kept=self._kept, not_kept=self._not_kept)
         self._house = ProcessHouse(directory=place / "processes", within=place, clock=clock, entropy=entropy)
         self._archives = CachedArchives(
             config.data / "cache" / "modules" / "artifacts",
@@ -180,17 +183,32 @@ class NodeModules:
         return [set_entry(package) for package in self._book.packages()]
 
     def on_connected(self, connection: Connection) -> None:
+        self._send = connection.send
         self._reception.on_connected(connection)
 
     def on_disconnected(self) -> None:
+        self._send = lambda _: False
+        self._untold.clear()  # the next session is told again
         self._reception.on_disconnected()
 
     def _kept(self, before: NodePackage, after: NodePackage, reason: str) -> None:
+        self._untold.pop(after.id, None)
         for message in state_updates(before, after, reason, self._clock.now()):
             self._report(message)
         if is_wanted(before.record) and not is_wanted(after.record):
             self._on_unwanted(after.id)
         self._reception.mend(after)
+
+    def _not_kept(self, before: NodePackage, after: NodePackage) -> None:
+        """The disk refused a step that was made all the same, as of a process that died: who is connected learns
+        of it now, once; what is stored, and told for certain, follows when the disk takes it."""
+        was = before.record.phase if before.record is not None else None
+        phase = after.record.phase if after.record is not None else None
+        if phase is None or phase is was or self._untold.get(after.id) is phase:
+            return
+        self._untold[after.id] = phase
+        for message in state_updates(before, after, "", self._clock.now()):
+            self._send(message)
 
     def installed(self) -> list[str]:
         """The ids of the modules that this node has, whether they run or not."""
