@@ -187,7 +187,7 @@ async def test_settings_that_a_module_declines_on_reload_are_seen_and_not_offere
     stands = await wishes.nothing_owed("n1")
     assert (stands["phase"], stands["declined"]) == ("ACTIVE", True)
     (listed,) = (await wishes.controller.call("GET", "/api/v1/modules"))["items"]
-    assert listed["on_nodes"] == {"wanted": 1, "active": 1, "troubled": 1, "away": 0}
+    assert listed["on_nodes"] == {"wanted": 1, "active": 1, "troubled": 1, "waiting": 0, "away": 0}
     await wishes.reconnect("n1", 5)
     await wishes.nothing_owed("n1")
     assert wishes.did("n1") == {"start": 2, "reload": 1}
