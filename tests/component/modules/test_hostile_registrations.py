@@ -193,6 +193,40 @@ async def test_who_subscribes_to_everything_and_is_slow_holds_up_nobody(
         await made.uninstall("beast")
 
 
+DEEP: Final = """
+import sys
+sys.setrecursionlimit(100_000)
+refused = []
+for levels in (33, 500, 971, 972, 973, 974, 2000):
+    deep = []
+    for _ in range(levels - 1):
+        deep = [deep]
+    try:
+        await ctx.events.publish("X", {"a": deep})
+    except BaseException as error:
+        refused.append(levels)
+await ctx.events.publish("X", {"refused": refused})
+"""
+
+
+@pytest.mark.trap("T81")
+async def test_who_publishes_what_no_encoder_can_carry_is_refused_and_the_controller_goes_on(
+    cluster: LocalCluster, scratch: pathlib.Path
+) -> None:
+    """At every start anew, as a module that is wanted active does."""
+    async with pen(cluster, scratch) as made:
+        archive = beast_archive(
+            made.scratch, "on_start", DEEP, id="beast", on_loop=True, events={"publishes": ["X"]}
+        )
+        assert (await made.install(archive))["phase"] == "ACTIVE"
+        assert await made.act("beast", "deactivate") == ("INSTALLED", "deactivated")
+        assert await made.act("beast", "activate") == ("ACTIVE", "")
+        listed = await made.controller.call("GET", "/api/v1/events?types=MODULE_EVENT")
+        told = [event["data"]["data"] for event in listed["items"]]
+        assert told == [{"refused": [33, 500, 971, 972, 973, 974, 2000]}] * 2
+        await made.uninstall("beast")
+
+
 async def test_an_answer_that_is_too_large_costs_that_answer_alone(
     cluster: LocalCluster, scratch: pathlib.Path
 ) -> None:
