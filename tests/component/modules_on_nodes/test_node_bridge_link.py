@@ -8,10 +8,13 @@ from typing import Any
 import pytest
 from bridge_rig import BridgeController, LinkedNode, bridge, cursor, event_frame, node_manifest
 
+from corral.daemon.link.spool_table import BACKGROUND_BYTES
 from corral.domain.module_manifest import EventsPart
 from corral.domain.module_phases import ModulePhase
 from corral.modules.event_names import EVENTS_MISSED
 from corral.testing.waiting import eventually
+from corral.wire.v1.instance_pb2 import InstanceStatusUpdate
+from corral.wire.v1.link_pb2 import DaemonMessage
 from corral.wire.v1.module_pb2 import ModuleEvent
 
 LISTENER = """
@@ -140,3 +143,40 @@ async def test_figures_of_modules_go_up_while_there_is_a_connection(scratch: Any
         count = len(controller.of("module_metrics"))
         await tell(controller, 1)  # a round trip later there is still nothing more to say
         assert len(controller.of("module_metrics")) == count
+
+
+FLOOD = """
+import asyncio
+
+class Demo(DaemonModule):
+    async def on_start(self, ctx):
+        self._task = asyncio.get_running_loop().create_task(self.flood(ctx))
+
+    async def flood(self, ctx):
+        while True:
+            try:
+                await ctx.events.publish("HEARD", {"subject": "x" * 2000})
+            except Exception:
+                await asyncio.sleep(0.05)
+"""
+
+
+@pytest.mark.trap("T85")
+async def test_a_report_does_not_wait_behind_the_events_of_a_module_that_floods(scratch: Any) -> None:
+    """Not even while the controller confirms nothing."""
+    async with bridge(scratch) as (node, controller):
+        await node.connected()
+        controller.acknowledges = False
+        await node.install(node_manifest("echo", events=EventsPart(publishes=("HEARD",))), FLOOD)
+        waits = node.spool._table
+        await eventually(lambda: waits.committed.background_bytes > 200_000, state=lambda: waits.committed)
+        update = InstanceStatusUpdate(instance_id="lobby-1", state=4)
+        await node.spool.put(DaemonMessage(instance_status=update).SerializeToString())
+        await eventually(lambda: controller.of("instance_status"))
+        told = sum(len(event.payload_json) for event in controller.of("event_publish"))
+        assert told < 2 * BACKGROUND_BYTES
+        assert waits.committed.background_bytes > 0
+        controller.acknowledges = True
+        controller.drop()  # what was not confirmed comes again, and the rest behind it
+        before = len(controller.of("event_publish"))
+        await eventually(lambda: len(controller.of("event_publish")) > before + 100)
