@@ -141,7 +141,7 @@ class GroupNeeds:
 
     def _remembered(self, spec: GroupSpec) -> Needs:
         known = self._known.get(spec.name)
-        if known is not None and known[0] == spec:
+        if known is not None and (known[0] is spec or known[0] == spec):
             return known[1]
         try:
             needs = self.of_group(spec)
