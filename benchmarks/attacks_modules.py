@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 import httpx
 
 from corral.testing.archives import zipped
+from corral.testing.module_workbench import LINE
 
 if TYPE_CHECKING:
     from benchmarks.p20_under_attack import Attack, Target
@@ -21,19 +22,8 @@ _ENTRIES: Final = 45_000
 _ALTERNATIVES: Final = 3000
 _ITEMS: Final = 20_000
 _SOURCE: Final = """
-import os, socket, struct, threading, time
+import threading
 from corral.sdk import PlatformModule
-
-def line():
-    for name in os.listdir("/proc/self/fd"):
-        try:
-            found = socket.socket(fileno=os.dup(int(name)))
-            creator = struct.unpack("3i", found.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))[0]
-        except OSError:
-            continue
-        if creator not in (0, os.getpid()):
-            found.setblocking(True)
-            return found
 
 def text(value):
     return bytes([0xa0 | len(value)]) + value.encode()
@@ -74,7 +64,9 @@ _INSERTED: Final = (
 
 def _hostile(id: str, method: str, body: str, *, notice: bool) -> bytes:
     """A module that sends the same frame for as long as this process lives, past the SDK."""
-    source = _SOURCE.replace("METHOD", repr(method)).replace("BODY", body).replace("NOTICE", repr(notice))
+    source = (
+        (LINE + _SOURCE).replace("METHOD", repr(method)).replace("BODY", body).replace("NOTICE", repr(notice))
+    )
     manifest = {
         "manifestVersion": 1,
         "id": id,

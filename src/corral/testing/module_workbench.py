@@ -26,9 +26,8 @@ from corral.sdk.messages import (
 
 DEADLINE: Final = 20.0
 
-_SOURCE: Final = '''
-import asyncio, json, os, socket, struct, sys, threading, time
-from corral.sdk import Health, PlatformModule, Response
+LINE: Final = '''
+import os, socket, struct
 
 def line():
     """The module's own end of the channel: the socket whose pair another process made."""
@@ -41,6 +40,12 @@ def line():
         if creator not in (0, os.getpid()):
             found.setblocking(True)
             return found
+'''
+"""Source of a function for modules that go past the SDK."""
+
+_SOURCE: Final = '''
+import asyncio, json, os, socket, struct, sys, threading, time
+from corral.sdk import Health, PlatformModule, Response
 
 class Module(PlatformModule):
     def on_load(self, ctx):
@@ -104,7 +109,7 @@ class Workbench:
         self.house = house
         self.directory = directory
         directory.mkdir(parents=True, exist_ok=True)
-        (directory / "bench_module.py").write_text(_SOURCE)
+        (directory / "bench_module.py").write_text(LINE + _SOURCE)
 
     async def start(
         self,

@@ -8,6 +8,8 @@ from typing import Any, Final
 
 from small_modules import archive
 
+from corral.testing.module_workbench import LINE
+
 PLACES: Final = (
     "import",
     "constructor",
@@ -28,19 +30,6 @@ from typing import Protocol
 from corral.sdk import CapabilityBinding, Health, PlatformModule, Response
 from corral.sdk.framing import encode_body, encode_frame
 from corral.sdk.protocol import Answer, Call, Chunk, Notice
-
-
-def line():
-    '''The module's own end of its line to the host: the socket whose pair another process made.'''
-    for name in os.listdir("/proc/self/fd"):
-        try:
-            found = socket.socket(fileno=os.dup(int(name)))
-            creator = struct.unpack("3i", found.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))[0]
-        except OSError:
-            continue
-        if creator not in (0, os.getpid()):
-            found.setblocking(True)
-            return found
 
 
 class Greeting(Protocol):
@@ -100,7 +89,9 @@ def beast(place: str, code: str, *, id: str, on_loop: bool = False, route_ms: in
     ping = _method("ping", "return {'pong': True}", awaits=False, parameters="self, request")
     body = "\n".join([*methods, ping])
     names = f"CAPABILITY = 'zoo.{id}'\nCOMMAND = 'zoo {id}'\nROUTE_MS = {route_ms}\n"
-    return f"{_HEAD}\n{names}\n{first}\n\nclass Module(PlatformModule):\n{textwrap.indent(body, '    ')}"
+    return (
+        f"{_HEAD}{LINE}\n{names}\n{first}\n\nclass Module(PlatformModule):\n{textwrap.indent(body, '    ')}"
+    )
 
 
 def _method(place: str, body: str, *, awaits: bool, parameters: str = "") -> str:

@@ -22,7 +22,8 @@ from corral.modules.failures import ModuleRaised, ProcessGone
 from corral.modules.module_metrics import ModuleMetrics
 from corral.modules.operations import Operation, OperationTable
 from corral.modules.process.frame_heads import NoFrame, read_head
-from corral.modules.process.module_process import ModuleProcess, last_words_file
+from corral.modules.process.last_words import last_words_file
+from corral.modules.process.module_process import ModuleProcess
 from corral.modules.process.values import Ending, Limits, OverLimit, Sample
 from corral.sdk import messages, storage_messages
 from corral.sdk.frame_limits import FAILURE_BYTES, FROM_MODULE, METRIC_SAMPLES, limit_of

@@ -21,9 +21,10 @@ import structlog
 from corral.errors import Code, Retryable
 from corral.modules.failures import ZygoteGone
 from corral.modules.process.confinement import Confinement, NoConfinement
+from corral.modules.process.last_words import last_words_file
 from corral.modules.process.leak_book import LeakBook
 from corral.modules.process.leftovers import end_leftovers, house_mark
-from corral.modules.process.module_process import ModuleProcess, last_words_file
+from corral.modules.process.module_process import ModuleProcess
 from corral.modules.process.reasons import ZYGOTE_LOST
 from corral.modules.process.run_user import RunUser, check_readable, let_pass, look_up
 from corral.modules.process.values import Ending, Leak, Limits, Notice, Sample, Serve

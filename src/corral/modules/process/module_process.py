@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import fcntl
 import os
 import select
 import signal
@@ -19,6 +18,7 @@ from corral.errors import CorralError
 from corral.modules.process.calls import Calls
 from corral.modules.process.channel import Channel
 from corral.modules.process.frame_heads import LATE, FrameHead
+from corral.modules.process.last_words import read_last_words
 from corral.modules.process.rate import Allowance
 from corral.modules.process.reasons import BAD_FRAME, FLOOD, SOCKET_CLOSED, death_reason
 from corral.modules.process.sampling import sample_tree
@@ -38,7 +38,6 @@ T = TypeVar("T")
 
 _CLOSED_SECONDS: Final = 1.0
 """A process that closed its end of the socket has so long to end; one that died is reported sooner."""
-_WORDS_BYTES: Final = 16 * 1024
 _START: Final = f"{HOOK_PREFIX}on_start"
 _HARMFUL: Final = "what all modules are forked from was lost again and again, each time soon after its start"
 _REFUSED_AT_ONCE: Final = 8.0
@@ -180,7 +179,7 @@ class ModuleProcess:
             processes=self._last.processes if self._last else 0,
             open_files=self._last.open_files if self._last else 0,
         )
-        words = _read(self._words)
+        words = read_last_words(self._words)
         death = Death(
             reason=reason,
             status=report.status,
@@ -300,16 +299,3 @@ def _has_ended(pidfd: int) -> bool:
     poller = select.poll()
     poller.register(pidfd, select.POLLIN)
     return bool(poller.poll(0))
-
-
-def last_words_file() -> int:
-    """In memory, for what a crashing process says; it cannot be made to hold more."""
-    words = os.memfd_create("corral-last-words", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
-    os.ftruncate(words, _WORDS_BYTES)
-    fcntl.fcntl(words, fcntl.F_ADD_SEALS, fcntl.F_SEAL_GROW | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_SEAL)
-    return words
-
-
-def _read(words: int) -> str:
-    """The file is shared with the process: its position is wherever that wrote last."""
-    return os.pread(words, _WORDS_BYTES, 0).decode(errors="replace").strip("\0").strip()
