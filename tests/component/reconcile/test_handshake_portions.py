@@ -10,7 +10,7 @@ import pytest
 from pretend_node import S
 
 from corral.controller.instances.node_reports import PORTION
-from corral.controller.sessions.handshake import MOST_RUNNING_OF_A_NODE
+from corral.controller.sessions.handshake import MOST_LISTED_BYTES, MOST_RUNNING_OF_A_NODE
 from corral.errors import Code, CorralError
 from corral.testing.scripted_peers import ScriptedDaemon
 from corral.testing.waiting import eventually
@@ -125,8 +125,10 @@ async def test_nothing_is_missing_before_the_last_portion(fleet):
         [HandshakePortion(last=True), HandshakePortion(last=True)],
         [HandshakePortion(running_instances=claimed(MOST_RUNNING))]
         * (MOST_RUNNING_OF_A_NODE // MOST_RUNNING + 1),
+        [HandshakePortion(running_instances=[wire.RunningInstance(instance_id="x" * 3_000_000)])]
+        * (1 + MOST_LISTED_BYTES // 3_000_000),
     ],
-    ids=["too many in one", "one behind the last", "too many in all"],
+    ids=["too many in one", "one behind the last", "too many in all", "too many bytes"],
 )
 async def test_portions_are_bounded(fleet, portions):
     await fleet.begin()

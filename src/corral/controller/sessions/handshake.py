@@ -26,6 +26,7 @@ from corral.wire.v1.node_pb2 import Handshake, HandshakePortion
 _MAX_NAMES: Final = 64
 _MAX_TEXT: Final = 256
 MOST_RUNNING_OF_A_NODE: Final = 100_000
+MOST_LISTED_BYTES: Final = 64 * 1024 * 1024
 _MOST_MODULES: Final = 1000
 
 
@@ -65,8 +66,8 @@ def _check_sizes(handshake: Handshake) -> None:
         )
 
 
-def check_running(frame: Handshake | HandshakePortion, *, before: int) -> None:
-    """The list of one frame is short, and what the node lists in all is bounded."""
+def check_running(frame: Handshake | HandshakePortion, *, before: int, before_bytes: int = 0) -> None:
+    """The list of one frame is short, and what the node lists in all is bounded, in number and in bytes."""
     listed = len(frame.running_instances)
     name = type(frame).__name__
     if listed > MOST_RUNNING:
@@ -76,10 +77,10 @@ def check_running(frame: Handshake | HandshakePortion, *, before: int) -> None:
             hint="send the others in HandshakePortions; daemons of this version do",
             field="running_instances",
         )
-    if before + listed > MOST_RUNNING_OF_A_NODE:
+    if before + listed > MOST_RUNNING_OF_A_NODE or before_bytes + frame.ByteSize() > MOST_LISTED_BYTES:
         raise Rejected(
             Code.INVALID_FIELD,
-            f"{name}.running_instances: a node lists at most {MOST_RUNNING_OF_A_NODE}",
+            f"{name}.running_instances: a node lists at most {MOST_RUNNING_OF_A_NODE}, and {MOST_LISTED_BYTES} bytes",
             field="running_instances",
         )
 

@@ -81,6 +81,7 @@ class Intake:
         self._session_id = session_id
         self._hello = hello
         self._listed = list(hello.running_instances)
+        self._listed_bytes = 0
         self._all_listed = asyncio.Event()
         if not hello.portions_follow or features.PORTIONS not in hello.features:
             self._all_listed.set()
@@ -125,7 +126,8 @@ class Intake:
         """More of what the handshake lists; a CorralError ends the stream."""
         if self._all_listed.is_set():
             raise Rejected(Code.BAD_REQUEST, "a HandshakePortion came behind the last one")
-        check_running(portion, before=len(self._listed))
+        check_running(portion, before=len(self._listed), before_bytes=self._listed_bytes)
+        self._listed_bytes += portion.ByteSize()
         self._listed.extend(portion.running_instances)
         if portion.last:
             self._all_listed.set()
