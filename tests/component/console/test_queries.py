@@ -5,11 +5,10 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import os
-from typing import Any, Self
+from typing import Any
 
 import pytest
 
-from corral.controller.sessions.server import ServerCertificates, bind
 from corral.daemon.console.consoles import Consoles
 from corral.daemon.console.queries import answer_to
 from corral.daemon.link.connection import Connection
@@ -24,7 +23,6 @@ from corral.wire.v1.data_pb2 import Credit, PushAccepted, PushMessage, PushReply
 from corral.wire.v1.data_pb2_grpc import DataServiceServicer, add_DataServiceServicer_to_server
 from corral.wire.v1.instance_pb2 import ConsoleQuery, ConsoleQueryResult
 from corral.wire.v1.link_pb2 import ControllerMessage, DaemonMessage
-from corral.wire.v1.link_pb2_grpc import add_DaemonServiceServicer_to_server
 from corral.wire.v1.node_pb2 import Handshake, HandshakeAck
 
 LINES = [b"line %d %s\n" % (number, b"hit" if number % 1000 == 0 else b"miss") for number in range(50_000)]
@@ -155,22 +153,10 @@ class Controller(ScriptedController):
     """Scripted, with a data service beside the script."""
 
     def __init__(self, asking: Asking) -> None:
-        super().__init__(asking.script)
         self.receiving = Receiving()
-
-    async def __aenter__(self) -> Self:
-        certificates = ServerCertificates(
-            authority=self._authority,
-            holder="scripted",
-            trusted_ca_pem=self._authority.certificate_pem,
-            clock=SystemClock(),
+        super().__init__(
+            asking.script, also=lambda server: add_DataServiceServicer_to_server(self.receiving, server)
         )
-        self._server, port = bind("127.0.0.1:0", certificates.mutual())
-        add_DaemonServiceServicer_to_server(self, self._server)
-        add_DataServiceServicer_to_server(self.receiving, self._server)
-        await self._server.start()
-        self.address = f"127.0.0.1:{port}"
-        return self
 
 
 @pytest.mark.trap("T42")
