@@ -69,7 +69,10 @@ async def test_an_upgrade_without_what_a_group_asks_for_says_so(site: Site) -> N
     await site.install_stats(b"one", activation="requested")
     await site.group("lobby", artifact=PAPER, extensions=ASKED, min=0)
     upgraded = await site.install(files={}, version="1.0.1")
-    assert "group 'lobby' could not be started any more: EXTENSION_NOT_FOUND" in upgraded["told"][0]
+    assert any(
+        "group 'lobby' could not be started any more: EXTENSION_NOT_FOUND" in line
+        for line in upgraded["told"]
+    )
 
 
 async def test_what_goes_to_every_group_lies_where_the_manifest_says_where_a_variant_fits(site: Site) -> None:
