@@ -66,6 +66,7 @@ async def publish(controller: LocalController, files: dict[str, bytes]) -> PlanT
     change = new_version(term.state, "big", intake, now=dt.datetime.now(dt.UTC), keep=20)
     await term.ledger.commit(*change.steps)
     version = change.record.version()
+    controller.lend_template("big", version.hash, node="n1")
     return PlanTemplate(name="big", version=version.number, hash=version.hash)
 
 
