@@ -126,7 +126,9 @@ async def test_a_store_that_a_newer_version_wrote_is_refused(estate, processes):
     connection = sqlite3.connect(estate.data / "corral.db")
     tables = {name for (name,) in connection.execute("select name from sqlite_master where type = 'table'")}
     assert "schema_version" in tables
-    connection.execute("update schema_version set version = 999")
+    connection.execute(
+        "update schema_version set version = 999 where version = (select max(version) from schema_version)"
+    )
     connection.commit()
     connection.close()
     again = processes.start(
