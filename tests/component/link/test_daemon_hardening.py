@@ -256,6 +256,7 @@ async def test_an_enrolment_that_could_not_store_the_addresses_begins_again(clus
     token = await controller.join_token("n1")
     in_the_way = scratch / "n1" / f".link.json.{os.getpid()}.tmp"
     in_the_way.mkdir(parents=True)
+    (scratch / "n1" / "daemon.lock").touch()  # a daemon has used the directory before
     with pytest.raises((CorralError, OSError)) as caught:
         await cluster.daemon("n1", None, join=token)
     in_the_way.rmdir()
