@@ -133,6 +133,8 @@ class DirectoryLock:
 
     def release(self) -> None:
         if self._descriptor >= 0:
+            # Closing alone would leave the lock with a child of ours that has been forked and not yet executed.
+            fcntl.flock(self._descriptor, fcntl.LOCK_UN)
             os.close(self._descriptor)
             self._descriptor = -1
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import pathlib
 import subprocess
 import sys
 
@@ -80,6 +81,25 @@ def test_the_lock_of_a_killed_owner_is_free(tmp_path):
     assert subprocess.run([sys.executable, "-c", code]).returncode == -9
     with DirectoryLock(tmp_path, "daemon"):
         pass
+
+
+def test_a_lock_is_released_though_a_child_has_a_copy_of_its_descriptor(tmp_path):
+    lock = DirectoryLock(tmp_path, "daemon")
+    lock.acquire()
+    path = str(tmp_path / "daemon.lock")
+    (held,) = (n for n in map(int, os.listdir("/proc/self/fd")) if _leads_to(n) == path)
+    with subprocess.Popen(["cat"], stdin=subprocess.PIPE, pass_fds=[held]) as child:
+        lock.release()
+        with DirectoryLock(tmp_path, "daemon"):
+            pass
+        child.stdin.close()
+
+
+def _leads_to(descriptor):
+    try:
+        return str(pathlib.Path(f"/proc/self/fd/{descriptor}").readlink())
+    except FileNotFoundError:  # the one with which they were listed
+        return ""
 
 
 def test_a_directory_that_cannot_be_made_is_named(tmp_path):
