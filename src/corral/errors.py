@@ -10,6 +10,7 @@ from __future__ import annotations
 import difflib
 import enum
 from collections.abc import Iterable
+from typing import Final
 
 
 class Code(enum.Enum):
@@ -204,8 +205,13 @@ class IllegalTransition(Rejected):
         self.trigger = trigger
 
 
+_LONGEST_TYPO: Final = 200
+
+
 def nearest(word: str, choices: Iterable[str]) -> str | None:
-    """The choice a typo most likely meant, for "did you mean" hints."""
+    """The choice a typo most likely meant, for "did you mean" hints. A long word is no typo of anything."""
+    if len(word) > _LONGEST_TYPO:
+        return None
     found = difflib.get_close_matches(word, list(choices), n=1, cutoff=0.6)
     return found[0] if found else None
 

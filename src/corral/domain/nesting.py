@@ -5,8 +5,10 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
-from typing import Any, Final
+from collections.abc import Hashable, Iterable, Mapping
+from typing import Any, Final, TypeVar
+
+K = TypeVar("K", bound=Hashable)
 
 MAX_DEPTH: Final = 32
 """Maps and lists inside each other, for every free value that comes from outside."""
@@ -46,15 +48,25 @@ def json_deeper_than(raw: bytes, levels: int) -> bool:
     return bool(left)
 
 
+def first_repeated(names: Iterable[K]) -> K | None:
+    """The first of these that stood before. Each is looked up once: the names come from outside, as many as a body
+    has room for."""
+    seen: set[K] = set()
+    for name in names:
+        if name in seen:
+            return name
+        seen.add(name)
+    return None
+
+
 def repeated_key(raw: bytes) -> str | None:
     """A key that stands twice in one object of a JSON text, which was found to be one and not to be deep. Readers do
     not agree which of the two counts."""
     found: list[str] = []
 
     def unique(pairs: list[tuple[str, Any]]) -> None:
-        if len({name for name, _ in pairs}) != len(pairs):
-            names = [name for name, _ in pairs]
-            found.append(next(name for name in names if names.count(name) > 1))
+        if not found and (name := first_repeated(name for name, _ in pairs)) is not None:
+            found.append(name)
 
     json.loads(raw, object_pairs_hook=unique, parse_int=str, parse_float=str)
     return found[0] if found else None

@@ -3,6 +3,7 @@ where and what would have been right."""
 
 from __future__ import annotations
 
+import asyncio
 import functools
 import re
 import urllib.parse
@@ -19,6 +20,9 @@ T = TypeVar("T")
 
 BODY_DEPTH: Final = 2 * MAX_DEPTH
 """Objects and lists inside each other in a body: free values have half of it, and are checked where they go."""
+
+ON_LOOP: Final = 64 * 1024
+"""Bytes of a body that are decoded where they are; more goes to a thread, so that other requests have their turn."""
 
 _MAX_PARAMETERS: Final = 100
 _NO_FIELDS: Final = b"{}"
@@ -38,6 +42,12 @@ class BodyDecoder:
     def __init__(self, type: type[Any]) -> None:
         self._type = type
         self._decoder = msgspec.json.Decoder(type)
+
+    async def received(self, raw: bytes) -> Any:
+        """`decode_request`, aside from the loop for a large body."""
+        if len(raw) <= ON_LOOP:
+            return self.decode_request(raw)
+        return await asyncio.to_thread(self.decode_request, raw)
 
     def decode_request(self, raw: bytes) -> Any:
         """A request without a body is one without any field. Where the names are the caller's own that is
@@ -134,12 +144,13 @@ def _position(message: str, raw: bytes) -> str:
 
 
 def _invalid(message: str, type: Any, *, where: str) -> Rejected:
-    """msgspec says what is wrong in one sentence; people and forms need it in pieces."""
+    """msgspec says what is wrong in one sentence; people and forms need it in pieces. Words of the caller's are in
+    it, as long as a body may be: every pattern is tried at one place only."""
     at = _AT.search(message)
     path = at["path"] if at else ""
     said = message[: at.start()] if at else message
     noun = "parameter" if where == "query" else "field"
-    if unknown := _UNKNOWN.search(said):
+    if unknown := _UNKNOWN.match(said):
         name = unknown["name"]
         known = _fields_at(inspect.type_info(type), path)
         guess = nearest(name, known)
@@ -150,12 +161,12 @@ def _invalid(message: str, type: Any, *, where: str) -> Rejected:
             field=_joined(path, name[:80]),
             hint=hint + ", ".join(known) if known else f"it takes no {noun}s",
         )
-    if missing := _MISSING.search(said):
+    if missing := _MISSING.match(said):
         field = _joined(path, missing["name"])
         return Rejected(Code.MISSING_FIELD, f"{noun} '{field}' is missing", field=field)
     field = path.removeprefix(".")
     subject = _subject(field, noun=noun, where=where, key=bool(at and at["key"]))
-    choice = _CHOICE.search(said)
+    choice = _CHOICE.match(said)
     if choice and (choices := _choices_at(inspect.type_info(type), path)):
         return unknown_choice(
             f"value of {subject}:", choice["word"][:80], choices, code=Code.INVALID_FIELD, field=field or None

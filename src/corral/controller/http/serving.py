@@ -82,7 +82,7 @@ class Served:
         call: Call[Any, Any] = Call(
             caller=caller,
             path=_path(request.scope),
-            body=self._body.decode_request(raw) if self._body else None,
+            body=await self._body.received(raw) if self._body else None,
             query=query or self._query.decode(request.query),
             now=now,
             last_event_id=request.header(b"last-event-id"),
@@ -220,7 +220,7 @@ class Served:
         run = authenticate_workload(leading, request, late=route.late)
         self._query.decode(request.query)
         raw = await self._read_body(request)
-        body = self._body.decode(raw or _EMPTY_BODY) if self._body else None
+        body = await self._body.received(raw or _EMPTY_BODY) if self._body else None
         return shaped(route.handler(leading, run, body), status=route.status)
 
     async def _stream(
