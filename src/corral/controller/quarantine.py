@@ -2,7 +2,7 @@
 
 A document may be damaged, or of a version that this one does not understand. It is not in memory then, but it is
 in the store: nothing may be written in its place, nothing that it may speak of is taken for gone, and all other
-documents work.
+documents work. What others can say again is the exception (`REPLACEABLE`): it is listed until it is replaced.
 """
 
 from __future__ import annotations
@@ -12,9 +12,13 @@ from typing import Final
 
 import msgspec
 
+from corral.controller.collections import SPOOLS
 from corral.errors import Code, Rejected
 from corral.store.port import Delete, Put
 
+REPLACEABLE: Final = frozenset({SPOOLS.name})
+"""The position of a node's spool: from an unknown one the node sends again what it still has, and what was stored
+already has no second effect on any instance."""
 _REASON: Final = 300
 
 
@@ -57,15 +61,22 @@ class Quarantine:
     def of(self, collection: str) -> list[Unreadable]:
         return [found for found in self if found.collection == collection]
 
+    def revision(self, collection: str, id: str) -> int | None:
+        """What a compare-and-set that replaces it shall expect; None: it is not one of them."""
+        found = self._documents.get((collection, id))
+        return found.revision if found is not None else None
+
     def release(self, collection: str, id: str) -> None:
         """It was replaced or removed."""
         self._documents.pop((collection, id), None)
 
     def among(self, writes: Iterable[object]) -> Unreadable | None:
-        """The first of these writes that would touch one of them."""
+        """The first of these writes that would touch one of them that must stay as it is."""
         for write in writes if self._documents else ():
-            if isinstance(write, Put | Delete) and (write.collection, write.id) in self._documents:
-                return self._documents[write.collection, write.id]
+            if isinstance(write, Put | Delete) and write.collection not in REPLACEABLE:
+                found = self._documents.get((write.collection, write.id))
+                if found is not None:
+                    return found
         return None
 
     def check(self, writes: Iterable[object]) -> None:
@@ -75,8 +86,12 @@ class Quarantine:
             raise unreadable(found)
 
 
-def unreadable(found: Unreadable) -> Rejected:
-    return Rejected(
+class NotOverwritten(Rejected):
+    """A document that cannot be read is in the way. The same write succeeds once it is repaired."""
+
+
+def unreadable(found: Unreadable) -> NotOverwritten:
+    return NotOverwritten(
         Code.FORMAT_INVALID,
         f"the document {found} in the store cannot be read ({found.reason}), and is not overwritten",
         hint="run the version of Corral that wrote it, or restore it from a backup; `corral cluster status` lists all",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import datetime as dt
 import sqlite3
 
@@ -14,6 +15,9 @@ from corral.controller.collections import GROUPS
 from corral.domain.instance_records import CrashLoop
 from corral.errors import Code, CorralError
 from corral.testing.waiting import eventually
+from corral.wire.v1 import instance_pb2 as wire
+from corral.wire.v1.link_pb2 import DaemonMessage
+from corral.wire.v1.node_pb2 import ErrorReport
 
 
 def without_a_zone(record):
@@ -150,3 +154,113 @@ async def test_without_what_nothing_can_be_done_without_the_start_is_refused_and
         await fleet.begin()
     assert refused.value.code is Code.FORMAT_INVALID
     assert f"cluster/{only}" in str(refused.value)
+
+
+async def back_with(fleet, node, *documents, body=b'{"from": "the future"') -> None:
+    """The controller begins anew upon a store that was damaged, or mended, meanwhile; the node comes back."""
+    controller = fleet.controller
+    await node.drop()
+    await controller.app.stop()
+    damage(controller, *documents, body=body)
+    await fleet.begin()
+    node.address = fleet.controller.grpc_address
+    await node.connect()
+
+
+def reported(text: str) -> DaemonMessage:
+    return DaemonMessage(error_report=ErrorReport(error_code="X", error_message=text))
+
+
+async def told(fleet, text: str) -> list[dict]:
+    events = await fleet.events("NODE_ERROR_REPORTED")
+    return [event for event in events if text in event["data"]["message"]]
+
+
+async def test_a_position_of_a_spool_that_cannot_be_read_is_replaced_and_the_node_goes_on(fleet):
+    await fleet.begin()
+    node = await fleet.node("n1")
+    await fleet.group("lobby", min=1)
+    await fleet.running(1)
+    await eventually(lambda: not node._spool)
+    await back_with(fleet, node, ("spools", "n1"))
+    await node.spool(reported("said afterwards"))
+    await eventually(lambda: not node._spool)
+    assert fleet.state.spools.require("n1").record.sequence == node.written
+    assert not fleet.state.quarantine
+    assert await told(fleet, "said afterwards")
+    assert fleet.states() == {"lobby-1": "RUNNING"}
+    await node.drop()
+    await node.connect()
+    await node.crash("lobby-1")
+    await eventually(lambda: not node._spool)
+    assert len(fleet.state.crashes) == 1
+
+
+async def test_a_node_whose_position_cannot_be_read_can_be_removed(fleet):
+    await fleet.begin()
+    node = await fleet.node("n1")
+    await node.spool(reported("something"))
+    await eventually(lambda: not node._spool)
+    await node.drop()
+    controller = fleet.controller
+    await controller.app.stop()
+    damage(controller, ("spools", "n1"))
+    await fleet.begin()
+    await eventually(lambda: fleet.state.nodes.require("n1").record.state != "ONLINE")
+    await fleet.controller.call("DELETE", "/api/v1/nodes/n1")
+    assert fleet.state.nodes.find("n1") is None
+    assert not fleet.state.quarantine
+
+
+async def test_a_report_that_a_damaged_document_keeps_out_waits_for_the_repair_and_is_not_confirmed(fleet):
+    await fleet.begin()
+    node = await fleet.node("n1")
+    await fleet.group("lobby")
+    await fleet.controller.call("POST", "/api/v1/instances", {"group": "lobby"})
+    await fleet.running(1)
+    run = wire.RunningInstance()
+    run.CopyFrom(node.runs["lobby-1"])
+    await node.crash("lobby-1")
+    await fleet.reaches("lobby-1", "CRASHED")
+    await eventually(lambda: not node._spool)
+    before = bodies(fleet.controller, "node_ledgers")["n1"]
+    await back_with(fleet, node, ("node_ledgers", "n1"))
+    await node.spool(reported("said before"))
+    run.incarnation += 1  # its node has started it again: it holds a place there, which the ledger is to say
+    node.runs["lobby-1"] = run
+    await node.report("lobby-1", wire.INSTANCE_STATE_RUNNING)
+    await wait_for_event(fleet, "wait: NotOverwritten")
+    assert await told(fleet, "said before")
+    assert fleet.term.sessions.find("n1") is not None
+    assert fleet.states() == {"lobby-1": "CRASHED"}
+    assert [message.WhichOneof("payload") for message in node._spool.values()] == ["instance_status"]
+    assert not await told(fleet, "set aside")
+    await back_with(fleet, node, ("node_ledgers", "n1"), body=before)
+    await eventually(lambda: not node._spool)
+    assert fleet.states() == {"lobby-1": "RUNNING"}
+
+
+async def test_a_crash_whose_document_cannot_be_read_is_not_stored_again_and_delays_nobody(fleet):
+    await fleet.begin()
+    node = await fleet.node("n1")
+    await fleet.group("lobby")
+    await fleet.controller.call("POST", "/api/v1/instances", {"group": "lobby"})
+    await fleet.running(1)
+    run = wire.RunningInstance()
+    run.CopyFrom(node.runs["lobby-1"])
+    await node.crash("lobby-1")
+    await eventually(lambda: not node._spool)
+    await back_with(fleet, node, ("crashes", f"lobby-1.{run.incarnation}"))
+    node.runs["lobby-1"] = run
+    await node.crash("lobby-1")
+    await node.spool(reported("said afterwards"))
+    await eventually(lambda: not node._spool)
+    assert await told(fleet, "said afterwards")
+    assert not await told(fleet, "set aside")
+    assert bodies(fleet.controller, "crashes") == {f"lobby-1.{run.incarnation}": b'{"from": "the future"'}
+
+
+async def wait_for_event(fleet, text: str) -> None:
+    async with asyncio.timeout(20):
+        while not await told(fleet, text):
+            await asyncio.sleep(0.05)

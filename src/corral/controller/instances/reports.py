@@ -229,7 +229,7 @@ def fold_crash(ws: Workspace, node: NodeId, report: CrashReport, *, proven: bool
         return
     incarnation = report.incarnation or (record.incarnation if record else 0)
     id = f"{report.instance_id}.{incarnation}"
-    if ws.crash(id) is not None:
+    if ws.has_crash(id):
         return
     status = report.exit if report.HasField("exit") else published_exit(report.exit_code)
     exit = exit_record(status, crashed=True, crash_class=report.crash_class, now=ws.now)

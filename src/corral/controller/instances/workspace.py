@@ -124,6 +124,10 @@ class Workspace:
         found: CrashRecord | None = self._overlays[CRASHES.name].get(id)
         return found
 
+    def has_crash(self, id: str) -> bool:
+        """Is it stored? One that cannot be read is, with all that it meant."""
+        return self.crash(id) is not None or self.state.quarantine.holds(CRASHES.name, id)
+
     def ledger(self, node: str) -> NodeLedger:
         found: NodeLedger | None = self._overlays[NODE_LEDGERS.name].get(node)
         return found or NodeLedger(node=NodeId(node))

@@ -18,14 +18,17 @@ import structlog
 
 from corral.controller.collections import SPOOLS, node_log
 from corral.controller.ledger import Ledger, Step
+from corral.controller.quarantine import NotOverwritten
 from corral.controller.sessions.handshake import check_running
 from corral.controller.sessions.intake_faults import (
     QUICK_CONFLICTS,
     aside_report,
+    awaits_repair,
     conflict_pause,
     described,
     ends_session,
     may_pass,
+    repair_pause,
 )
 from corral.controller.sessions.live import MODULE_REPORTS, ModuleTraffic
 from corral.controller.sessions.rate_limit import RateLimit
@@ -211,7 +214,8 @@ class Intake:
 
     async def _take_in(self, batch: list[DaemonMessage]) -> None:
         """Store a batch. If it cannot be, its halves are stored one after the other, down to the one record that
-        is to blame: that one is set aside, told and confirmed, and does not come again."""
+        is to blame: that one is set aside, told and confirmed, and does not come again. One that a document in the
+        way keeps out waits, and all behind it."""
         try:
             await self._persist(functools.partial(self._store, batch))
         except Exception as error:
@@ -221,8 +225,27 @@ class Intake:
             if half:
                 await self._take_in(batch[:half])
                 await self._take_in(batch[half:])
+            elif awaits_repair(error):
+                await self._after_repair(batch[0], error)
             else:
                 await self._set_aside(batch[0], error)
+
+    async def _after_repair(self, message: DaemonMessage, error: Exception) -> None:
+        """Try ever more slowly, as long as the session lasts. The node keeps the record, and sends it again to a
+        controller that can read its store."""
+        kind = message.WhichOneof("payload") or "unknown"
+        text = f"record {message.spool_sequence} ({kind}) and all behind it wait: {described(error)}"
+        await self._tell(
+            ErrorReport(error_code=Code.FORMAT_INVALID.name, error_message=text, context="intake")
+        )
+        for attempt in itertools.count(1):
+            _log.warning("intake.waits_for_repair", node=self._node_id, kind=kind, reason=described(error))
+            await asyncio.sleep(repair_pause(attempt))
+            try:
+                await self._persist(functools.partial(self._store, [message]))
+                return
+            except NotOverwritten as again:
+                error = again
 
     async def _set_aside(self, message: DaemonMessage, error: Exception) -> None:
         report = aside_report(message, error)
@@ -279,11 +302,16 @@ class Intake:
         steps += self._modules.fold(self._node_id, told)
         if highest > confirmed:
             position = SpoolPosition(spool_id=self._spool_id, sequence=highest)
-            revision = self._ledger.state.spools.revision(self._node_id)
-            steps.append(SPOOLS.put(self._node_id, position, expect=revision))
+            steps.append(SPOOLS.put(self._node_id, position, expect=self._position_revision()))
         await self._commit(reported, *steps)
         if highest:
             self._confirm(max(highest, confirmed))
+
+    def _position_revision(self) -> int:
+        """Of the stored position, also of one that cannot be read and is replaced."""
+        state = self._ledger.state
+        damaged = state.quarantine.revision(SPOOLS.name, self._node_id)
+        return state.spools.revision(self._node_id) if damaged is None else damaged
 
     def _effects(self, message: DaemonMessage) -> list[Step]:
         """What a record means. Kinds that only a newer daemon knows are confirmed and passed over."""

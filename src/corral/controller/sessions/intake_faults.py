@@ -1,10 +1,11 @@
-"""What keeps a record of a node from being stored: what time mends, what ends the session, and what is wrong with
-the record itself, which is set aside so that all that follow are stored."""
+"""What keeps a record of a node from being stored: what time mends, what ends the session, what waits for a
+repair of the store, and what is wrong with the record itself, which is set aside so that all that follow are stored."""
 
 from __future__ import annotations
 
 from typing import Final
 
+from corral.controller.quarantine import NotOverwritten
 from corral.errors import Code, CorralError, Retryable
 from corral.store.port import Conflict, Fenced
 from corral.wire.v1.link_pb2 import DaemonMessage
@@ -13,6 +14,7 @@ from corral.wire.v1.node_pb2 import ErrorReport
 QUICK_CONFLICTS: Final = 10
 """So often somebody was just faster; from then on it is tried ever more slowly."""
 _SLOWEST_SECONDS: Final = 2.0
+_SLOWEST_REPAIR_SECONDS: Final = 60.0
 _TEXT: Final = 400
 
 
@@ -24,6 +26,17 @@ def ends_session(error: Exception) -> bool:
 def may_pass(error: Exception) -> bool:
     """Trying again may help, without anything being changed."""
     return isinstance(error, Retryable | Conflict) and not ends_session(error)
+
+
+def awaits_repair(error: Exception) -> bool:
+    """Nothing is wrong with the record: it is stored as it is once a document of the store can be read again, and
+    must not be confirmed before that."""
+    return isinstance(error, NotOverwritten)
+
+
+def repair_pause(attempts: int) -> float:
+    """Seconds before the next attempt, after so many that met a document which cannot be read."""
+    return min(2.0 ** min(attempts, 10), _SLOWEST_REPAIR_SECONDS)
 
 
 def conflict_pause(conflicts: int) -> float:
