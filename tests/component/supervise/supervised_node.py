@@ -214,8 +214,10 @@ class SupervisedNode:
         """Start by a plan, and wait for the answer."""
         return await self.answer(plan_frame(id, plan, **fields), "start_instance_ack")
 
-    async def stop(self, id: str, *, incarnation: int = 0, force: bool = False) -> Any:
-        order = StopInstance(instance_id=id, incarnation=incarnation, force=force, reason="the test says so")
+    async def stop(
+        self, id: str, *, incarnation: int = 0, force: bool = False, reason: str = "the test says so"
+    ) -> Any:
+        order = StopInstance(instance_id=id, incarnation=incarnation, force=force, reason=reason)
         return await self.answer(ControllerMessage(stop_instance=order), "stop_instance_ack")
 
     async def command(self, id: str, line: str, *, incarnation: int = 0, request: str = "r") -> Any:

@@ -142,6 +142,17 @@ class Preparer:
         kept = self._masks.get(run_name(order.instance_id, order.incarnation))
         return kept if kept is not None else secrets_now(order, self._node, self._secrets)
 
+    def learn_secrets(self, order: StartOrder) -> None:
+        """Of a run that another daemon started, and that lives: from now on `hide` knows them. Blocks."""
+        name = run_name(order.instance_id, order.incarnation)
+        if name not in self._masks and (mask := secrets_now(order, self._node, self._secrets)):
+            self._masks[name] = mask
+
+    def hide(self, order: StartOrder, text: str) -> str:
+        """A text about this run as it may leave the node: without the values it was given. Never blocks."""
+        mask = self._masks.get(run_name(order.instance_id, order.incarnation))
+        return mask(text) if mask is not None else text
+
     def guard(self, order: StartOrder, run_directory: pathlib.Path, *, put_names: bool) -> SecretGuard:
         """Keeps this run's secrets out of what is saved of its files. Blocks for a moment."""
         mask = self.mask(order) | secrets_now(order, self._node, self._secrets)

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from typing import Final
 
+Mask = Callable[[str], str]
+"""The text without the secrets of its run."""
 _LIMIT: Final = 16 * 1024
 LOCAL: Final = "127.0.0.1"
 _LOCAL_6: Final = "::1"
@@ -15,7 +17,16 @@ _BOTH: Final = {LOCAL: (LOCAL, _LOCAL_6), _LOCAL_6: (_LOCAL_6, LOCAL)}
 
 
 class NotYet(Exception):
-    """The attempt did not succeed; the text says what was seen, for people."""
+    """The attempt did not succeed; the text says what was seen, for people. `said`: the words of the workload that
+    end it, whole. They may hold secrets, so they become text only in `told`."""
+
+    def __init__(self, text: str, *, said: bytes | str = b"", last: bool = False) -> None:
+        super().__init__(text)
+        self._said = said
+        self._last = last
+
+    def told(self, mask: Mask) -> str:
+        return f"{self} {shown(self._said, mask=mask, last=self._last)}" if self._said else str(self)
 
 
 @contextlib.asynccontextmanager
@@ -47,7 +58,10 @@ async def _open(host: str, port: int) -> tuple[asyncio.StreamReader, asyncio.Str
     raise NotYet(f"no connection to port {port} ({(first.strerror or str(first)).lower()})") from first
 
 
-def shown(data: bytes | str, limit: int = 120) -> str:
-    """Words of a workload within words of ours: short, and with nothing a terminal would obey."""
-    text = data.decode("utf-8", "replace") if isinstance(data, bytes) else data
+def shown(data: bytes | str, limit: int = 120, *, mask: Mask, last: bool = False) -> str:
+    """Words of a workload within words of ours: without its secrets, short, and with nothing a terminal would obey.
+    Cut only once they are masked, for nobody knows half a secret again. `last`: their end is shown."""
+    text = mask(data.decode("utf-8", "replace") if isinstance(data, bytes) else data)
+    if last:
+        return ("…" if len(text) > limit else "") + repr(text[-limit:])
     return repr(text[:limit]) + ("…" if len(text) > limit else "")

@@ -8,7 +8,7 @@ import functools
 from collections.abc import Callable
 from typing import Final, TypeVar
 
-from corral.daemon.probes.attempts import shown
+from corral.daemon.probes.attempts import Mask, shown
 from corral.daemon.probes.console_growth import ConsoleGrowth
 from corral.domain.patterns import compile_bytes
 from corral.runtimes.console.log import ConsoleLog
@@ -37,12 +37,11 @@ class LogProbe:
         self._lines = 0
         self._last = b""
 
-    @property
-    def seen(self) -> str:
+    def seen(self, mask: Mask) -> str:
         if not self._lines and not self._rest:
             return "there was no output at all"
         last = self._rest or self._last
-        return f"none of {self._lines} lines matched, the last one was {shown(last.strip())}"
+        return f"none of {self._lines} lines matched, the last one was {shown(last.strip(), mask=mask)}"
 
     async def until_seen(self) -> None:
         """Until a line matches. Begins again at the first byte when it is called again."""

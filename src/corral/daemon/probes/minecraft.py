@@ -11,7 +11,7 @@ from typing import Final
 
 import msgspec
 
-from corral.daemon.probes.attempts import NotYet, connected, shown
+from corral.daemon.probes.attempts import NotYet, connected
 from corral.daemon.probes.players import PlayerCount, counted
 
 MAX_STATUS: Final = 1 << 20
@@ -89,7 +89,7 @@ def players_of(body: bytes) -> PlayerCount | None:
     try:
         status = msgspec.json.decode(body, type=_Status)
     except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError):
-        raise NotYet(f"the answer is no Minecraft status: {shown(body)}") from None
+        raise NotYet("the answer is no Minecraft status:", said=body) from None
     if status.players is None:
         return None
     return counted(status.players.online, status.players.max)

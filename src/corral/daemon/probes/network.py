@@ -5,7 +5,7 @@ from __future__ import annotations
 import urllib.parse
 from typing import Final
 
-from corral.daemon.probes.attempts import NotYet, connected, shown
+from corral.daemon.probes.attempts import NotYet, connected
 from corral.domain.probes import ProbeSpec
 
 _SAFE: Final = "/?&=%:@!$'()*+,;~-._[]"
@@ -46,5 +46,5 @@ def _status(line: bytes) -> int:
     version, _, rest = line.partition(b" ")
     code = rest[:3]
     if not version.startswith(b"HTTP/1.") or not code.isdigit() or len(code) != 3:
-        raise NotYet(f"the answer is not HTTP: {shown(line.strip())}")
+        raise NotYet("the answer is not HTTP:", said=line.strip())
     return int(code)

@@ -11,7 +11,7 @@ from typing import Final
 
 import structlog
 
-from corral.daemon.probes.attempts import LOCAL, NotYet, shown
+from corral.daemon.probes.attempts import LOCAL, Mask, NotYet, shown
 from corral.daemon.probes.console_growth import ConsoleGrowth
 from corral.daemon.probes.log_probe import LogProbe
 from corral.daemon.probes.minecraft import ping
@@ -48,6 +48,7 @@ class Readiness:
         host: str = LOCAL,
         line_buffered: bool = False,
         name: str = "",
+        mask: Mask = str,
     ) -> None:
         self._ports = ports
         self._console = os.fspath(console)
@@ -56,6 +57,7 @@ class Readiness:
         self._host = _ANYWHERE.get(host, host)
         self._line_buffered = line_buffered
         self._name = name
+        self._mask = mask
         self._said_ready = asyncio.Event()
         self._counts: PlayerCount | None = None
         self._watches = [_Watch(spec, self._log_probe(spec)) for spec in probes]
@@ -68,7 +70,9 @@ class Readiness:
     def last_seen(self) -> str:
         """What is missing, in words: each probe that has not succeeded, and what it saw last."""
         return "; ".join(
-            f"{watch.title}: {self._seen(watch)}" for watch in self._watches if not watch.succeeded
+            f"{watch.title(self._mask)}: {self._seen(watch)}"
+            for watch in self._watches
+            if not watch.succeeded
         )
 
     @property
@@ -142,7 +146,7 @@ class Readiness:
             async with asyncio.timeout(seconds + margin):
                 await self._attempt(watch.spec, seconds)
         except NotYet as missing:
-            watch.seen = str(missing)
+            watch.seen = missing.told(self._mask)
         except TimeoutError:
             watch.seen = f"no answer within {seconds:g} s"
         except CorralError as error:
@@ -166,12 +170,9 @@ class Readiness:
         else:
             done = await self._execute(spec.command, seconds)
             if done.code != 0:
-                told = (
-                    f", its output ends with {shown(done.output.strip()[-120:])}"
-                    if done.output.strip()
-                    else ""
-                )
-                raise NotYet(f"the command exited with {done.code}{told}")
+                output = done.output.strip()
+                told = ", its output ends with" if output else ""
+                raise NotYet(f"the command exited with {done.code}{told}", said=output, last=True)
 
     def _port(self, spec: ProbeSpec) -> int:
         if spec.port not in self._ports:
@@ -189,8 +190,8 @@ class Readiness:
         if watch.log is None or watch.seen:
             return watch.seen or "there was no attempt yet"
         if self._line_buffered:
-            return watch.log.seen
-        return f"{watch.log.seen} (a program that buffers its output needs 'line_buffered: true')"
+            return watch.log.seen(self._mask)
+        return f"{watch.log.seen(self._mask)} (a program that buffers its output needs 'line_buffered: true')"
 
 
 class _Watch:
@@ -202,14 +203,13 @@ class _Watch:
         self.succeeded = False
         self.seen = ""
 
-    @property
-    def title(self) -> str:
+    def title(self, mask: Mask) -> str:
         """As people know it from their document."""
         spec = self.spec
         if spec.kind is ProbeKind.LOG:
-            return f"log probe {shown(spec.pattern, 80)}"
+            return f"log probe {shown(spec.pattern, 80, mask=mask)}"
         if spec.kind is ProbeKind.COMMAND:
-            return f"command probe {shown(' '.join(spec.command), 80)}"
+            return f"command probe {shown(' '.join(spec.command), 80, mask=mask)}"
         if spec.kind is ProbeKind.WORKLOAD:
             return "workload probe"
         path = f" {spec.path[:80]}" if spec.kind is ProbeKind.HTTP else ""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import msgspec
 
@@ -12,7 +12,6 @@ from corral.daemon.supervise.ladder import KILL
 from corral.daemon.supervise.run_files import FailedStart, Outcome, StopOrder
 from corral.domain.instance_records import CrashClass
 from corral.domain.instance_states import InstanceState
-from corral.domain.secret_masks import SecretMask
 from corral.errors import CorralError, Rejected
 from corral.sdk.runtime import RunExit
 
@@ -142,10 +141,8 @@ def supervision_failed(
     )
 
 
-def without_secrets(outcome: Outcome, mask: SecretMask) -> Outcome:
+def without_secrets(outcome: Outcome, mask: Callable[[str], str]) -> Outcome:
     """Its texts as they may be written down and sent."""
-    if not mask:
-        return outcome
     failed = outcome.failed_start
     return msgspec.structs.replace(
         outcome,

@@ -24,6 +24,8 @@ class ReadyUses(Protocol):
 
     def probed_address(self, order: StartOrder) -> str: ...
 
+    def hide(self, order: StartOrder, text: str) -> str: ...
+
 
 class ReadyWatch:
     """Of one run that exists. `begin`, then wait for `probed`; `close` at its end."""
@@ -52,6 +54,7 @@ class ReadyWatch:
             host=preparer.probed_address(order),
             line_buffered=order.line_buffered,
             name=handle.run_name,
+            mask=lambda text: preparer.hide(order, text),
         )
         self._name = handle.run_name
         self._order = order

@@ -69,7 +69,7 @@ class Run:
         self.files = files
         self.stop = stop or StopRequest(files)
         self.state = _State.SCHEDULED
-        self.reason = intent.reason
+        self._reason = intent.reason
         self.pid = 0
         self.started_at_ms = 0
         self.handle: RunHandle | None = None
@@ -89,6 +89,16 @@ class Run:
         self.modules = RunModules(
             self, hooks=services.hooks, directories=services.directories, waits=self._wait_for_modules
         )
+
+    @property
+    def reason(self) -> str:
+        """Why it is in its state, as everybody may read it: whatever words got into it, no secret of the run is
+        among them."""
+        return self._services.preparer.hide(self.order, self._reason)
+
+    @reason.setter
+    def reason(self, reason: str) -> None:
+        self._reason = reason
 
     @property
     def made_by_modules(self) -> Provenance:
@@ -213,6 +223,7 @@ class Run:
             return await self._end(outcome)
         except Exception:
             _log.exception("instance.outcome_not_stored", run=self.name)
+            outcome = without_secrets(outcome, lambda text: self._services.preparer.hide(self.order, text))
             self.remember(outcome)
             self.tell_begun()
             return outcome
@@ -233,6 +244,8 @@ class Run:
         """Mind a run that was taken over."""
         assert self.handle is not None
         self.tell_begun()  # a fault of ours came between its start and the answer
+        if self._has_secrets:
+            await asyncio.to_thread(self._services.preparer.learn_secrets, self.order)
         return await self._mind(self.handle)
 
     async def conclude(self, exit: RunExit, handle: RunHandle | None) -> Outcome:
@@ -259,6 +272,10 @@ class Run:
     def _is_ordered(self) -> bool:
         """Begun by an order, and not by the end of the run before."""
         return self.order.incarnation % RESTARTS_PER_START == 0
+
+    @property
+    def _has_secrets(self) -> bool:
+        return self.order.plan is not None and bool(secret_names(self.order.plan.variable_types))
 
     def _take(self, handle: RunHandle) -> None:
         self.handle = handle
@@ -386,7 +403,7 @@ class Run:
     async def _end(self, outcome: Outcome) -> Outcome:
         """Durable first. A disk that refuses is asked again: an end that is forgotten happens twice. Only
         of an order that never came to disk nothing can happen twice."""
-        if self.order.plan is not None and secret_names(self.order.plan.variable_types):
+        if self._has_secrets:
             mask = await asyncio.to_thread(self._services.preparer.mask, self.order)
             outcome = without_secrets(outcome, mask)
         while True:
@@ -427,5 +444,5 @@ class Run:
         before = self.state
         self.state = INSTANCE_LIFECYCLE.step(f"instance '{self.order.instance_id}'", before, trigger)
         self.reason = reason
-        _log.info("instance.transition", run=self.name, before=before, state=self.state, reason=reason)
+        _log.info("instance.transition", run=self.name, before=before, state=self.state, reason=self.reason)
         self._services.reporter.report(status_update(self))

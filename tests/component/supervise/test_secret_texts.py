@@ -1,0 +1,79 @@
+"""No text about a run that leaves the node holds a secret that the run was given, whole or in part."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from supervised_node import SupervisedNode, base_plan
+
+from corral.domain.plans import Plan
+from corral.domain.probes import ProbeKind, ProbeSpec
+from corral.domain.variable_types import VariableSpec, VariableType
+from corral.testing import workloads
+
+SECRET = "TOPSECRETVALUE-0123456789"
+NEVER = ProbeSpec(kind=ProbeKind.LOG, pattern="never said")
+
+
+def with_secret(node: SupervisedNode, command: tuple[str, ...], **fields: Any) -> Plan:
+    """A plan of a workload that has the secret in `PW`."""
+    keep(node, SECRET)
+    return base_plan(
+        command,
+        **{
+            "env": {"PW": "%PW%"},
+            "variables": {"PW": "file://pw"},
+            "variable_types": {"PW": VariableSpec(type=VariableType.SECRET)},
+            **fields,
+        },
+    )
+
+
+def keep(node: SupervisedNode, value: str) -> None:
+    (node.data / "secrets").mkdir(exist_ok=True)
+    (node.data / "secrets" / "pw").write_text(value)
+
+
+async def leaving(node: SupervisedNode) -> bytes:
+    """Everything that was said about runs, to be kept or not."""
+    said = [*await node.reports(), *node.sent, *node.answers]
+    return b"\n".join(message.SerializeToString() for message in said)
+
+
+def probe(command: str) -> ProbeSpec:
+    return ProbeSpec(kind=ProbeKind.COMMAND, command=("/bin/sh", "-c", command), interval_ms=200)
+
+
+@pytest.mark.parametrize(
+    ("said", "probed"),
+    [
+        pytest.param("echo connecting with $PW; exec sleep 60", NEVER, id="line"),
+        pytest.param(f"echo {'x' * 108} $PW; exec sleep 60", NEVER, id="line-cut-within-the-secret"),
+        pytest.param("exec sleep 60", probe("echo $PW; exit 1"), id="command"),
+        pytest.param(
+            "exec sleep 60", probe(f"echo $PW {'x' * 108}; exit 1"), id="command-cut-within-the-secret"
+        ),
+    ],
+)
+async def test_what_probes_saw_is_told_without_secrets(
+    node: SupervisedNode, said: str, probed: ProbeSpec
+) -> None:
+    plan = with_secret(node, workloads.shell(said), probes=(probed,), startup_timeout_seconds=1)
+    await node.begin("one", plan)
+    outcome = (await node.settled("one")).outcome
+    assert outcome is not None
+    told = await leaving(node)
+    assert b"was not ready" in told
+    for part in (SECRET[:6], SECRET[-6:]):
+        assert part.encode() not in told
+        assert part not in outcome.reason + outcome.summary
+
+
+async def test_a_reason_is_masked_whatever_words_get_into_it(node: SupervisedNode) -> None:
+    assert (await node.begin("one", with_secret(node, workloads.silent()))).accepted
+    await node.stop("one", reason=f"somebody wrote {SECRET} here")
+    await node.settled("one")
+    told = await leaving(node)
+    assert b"somebody wrote %PW% here" in told
+    assert SECRET.encode() not in told
