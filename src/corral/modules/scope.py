@@ -190,10 +190,16 @@ class Scope:
             self._watching.cancel()
             self._watching = None
 
-    async def health(self) -> HealthAnswer:
-        """What its `health_check` says; a module without one answers for its loop alone. Raises as `call`."""
+    async def health(self, *, blame: bool = False) -> HealthAnswer:
+        """What its `health_check` says; a module without one answers for its loop alone. Only the watch blames it for
+        no answer: whoever may look must not be able to fail a busy module by looking often. Raises as `call`."""
         return await self.call(
-            HEALTH_CHECK, HEALTH, Nothing(), answer=HealthAnswer, deadline=self.hook_deadline
+            HEALTH_CHECK,
+            HEALTH,
+            Nothing(),
+            answer=HealthAnswer,
+            deadline=self.hook_deadline,
+            blame=blame,
         )
 
     async def _watch_health(self, seconds: float) -> None:
@@ -202,7 +208,7 @@ class Scope:
         while True:
             await asyncio.sleep(seconds)
             try:
-                answer = await self.health()
+                answer = await self.health(blame=True)
             except CorralError:
                 continue  # counted; what is gone or busy is somebody else's to see to
             if not answer.healthy and not said_unhealthy:

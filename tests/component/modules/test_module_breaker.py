@@ -113,6 +113,23 @@ async def test_a_module_that_nobody_calls_is_asked_for_its_health_and_failed_whe
         await eventually(lambda: bench.house.alive() == [])
 
 
+async def test_callers_who_ask_for_the_health_of_a_busy_module_do_not_fail_it() -> None:
+    async with EngineBench(config=ModulesSection(health_check_seconds=3600)) as bench:
+        script = Script()
+        await bench.install(package(manifest("a", hook_deadline_ms=20)), script)
+        script.does["health"] = hanging
+        for _ in range(5):
+            with pytest.raises(CorralError) as late:
+                await bench.engine.health("a")
+            assert late.value.code is Code.MODULE_TIMEOUT
+        scope = bench.engine.scope("a")
+        assert scope is not None
+        assert not scope.breaker.open
+        del script.does["health"]
+        assert (await bench.engine.health("a")).healthy
+        assert bench.phase("a") is ModulePhase.ACTIVE
+
+
 async def test_a_module_that_does_not_serve_is_not_asked_for_its_health() -> None:
     async with EngineBench(config=ModulesSection(health_check_seconds=0.01)) as bench:
         await bench.install(package(manifest("base", provides={"demo.x": "1.0.0"})))
