@@ -73,7 +73,7 @@ class LinkServer:
             self._servers.append(joining)
             service = BootstrapService(standing=place, limit=limit)
             add_BootstrapServiceServicer_to_server(service, joining)  # type: ignore[no-untyped-call]
-        self._guard = AddressGuard(bounds)
+        self._guard = AddressGuard(bounds, clock=clock)
 
     async def start(self) -> None:
         """Listen on both ports."""

@@ -13,6 +13,7 @@ import pytest
 
 from corral.controller.sessions.address_guard import AddressGuard, Bound
 from corral.domain.node_states import NodeState
+from corral.system.clock import SystemClock
 from corral.system.connection_shares import LOOPBACK, counted_as, share_of
 
 DEADLINE = 20.0
@@ -88,7 +89,7 @@ def test_a_guard_shuts_what_is_too_much_and_nothing_else():
     with contextlib.ExitStack() as stack:
         listeners = [stack.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(2)]
         guarded, other = (listener.getsockname() for listener in listeners)
-        guard = AddressGuard({guarded[1]: Bound(per_address=2, most=4)})
+        guard = AddressGuard({guarded[1]: Bound(per_address=2, most=4)}, clock=SystemClock())
         pairs = []
         for listener, address in [(listeners[0], guarded)] * 4 + [(listeners[1], other)] * 4:
             calling = stack.enter_context(socket.create_connection(address))
@@ -105,6 +106,67 @@ def test_a_guard_shuts_what_is_too_much_and_nothing_else():
             else:
                 with pytest.raises(BlockingIOError):
                     calling.recv(1)
+
+
+def test_a_guard_asks_again_about_what_it_could_not_find_out():
+    with contextlib.ExitStack() as stack:
+        others = [stack.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(3)]
+        early = [stack.enter_context(socket.socket()) for _ in range(3)]
+        for number, each in enumerate(early):
+            each.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            each.bind(("127.0.0.1", early[0].getsockname()[1] if number else 0))
+        port = early[0].getsockname()[1]
+        guard = AddressGuard({port: Bound(per_address=2, most=4)}, clock=SystemClock())
+        assert guard.sweep() == 0  # they have no peer yet
+        for each, listener in zip(early, others, strict=True):
+            each.connect(listener.getsockname())
+        assert guard.sweep() == 1
+        for each in early:
+            each.setblocking(False)
+        for each in early[:2]:
+            with pytest.raises(BlockingIOError):
+                each.recv(1)
+        assert early[2].recv(1) == b""
+
+
+_WITHOUT_DESCRIPTORS = """
+import asyncio, os, resource, socket
+from structlog.testing import capture_logs
+from corral.controller.sessions.address_guard import AddressGuard, Bound
+from corral.system.clock import SystemClock
+from corral.testing.waiting import eventually
+
+async def main():
+    with socket.create_server(("127.0.0.1", 0)) as listener, capture_logs() as logs:
+        address = listener.getsockname()
+        guard = AddressGuard({address[1]: Bound(2, 4)}, clock=SystemClock(), every_seconds=0.01)
+        pairs = [(socket.create_connection(address), listener.accept()[0]) for _ in range(4)]
+        resource.setrlimit(resource.RLIMIT_NOFILE, (64, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
+        held = []
+        try:
+            while True:
+                held.append(os.dup(0))
+        except OSError:
+            pass
+        running = asyncio.create_task(guard.run())
+        await eventually(lambda: logs or running.done())
+        assert [(log["event"], "Too many open files" in log["error"]) for log in logs] == [("link.guard_failed", True)]
+        for each in held:
+            os.close(each)
+        await eventually(lambda: len(logs) > 1 or running.done())
+        assert (logs[1]["event"], logs[1]["refused"]) == ("link.connections_refused", 2)
+        assert not running.done()
+        running.cancel()
+
+asyncio.run(main())
+"""
+
+
+def test_a_guard_without_descriptors_says_so_and_goes_on():
+    done = subprocess.run(
+        [sys.executable, "-c", _WITHOUT_DESCRIPTORS], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
 
 
 @pytest.mark.parametrize(

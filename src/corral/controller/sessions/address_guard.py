@@ -18,11 +18,15 @@ from typing import Final, NamedTuple
 
 import structlog
 
+from corral.system.clock import Clock
 from corral.system.connection_shares import counted_as, share_of
+from corral.system.log_quota import LogQuota
 
 log = structlog.get_logger(__name__)
 
 SWEEP_SECONDS: Final = 1.0
+_QUIET_SECONDS: Final = 60.0
+"""Between two lines about sweeps that fail, which they do one after the other."""
 
 
 class Bound(NamedTuple):
@@ -44,16 +48,25 @@ _OTHER: Final = _Peer(0, "")
 class AddressGuard:
     """Watches ports of this process. `sweep` blocks shortly and may run in any thread, one at a time."""
 
-    def __init__(self, ports: Mapping[int, Bound]) -> None:
+    def __init__(
+        self, ports: Mapping[int, Bound], *, clock: Clock, every_seconds: float = SWEEP_SECONDS
+    ) -> None:
         self._ports = ports
-        self._known: dict[tuple[int, int], _Peer] = {}
-        """By descriptor and inode, in the order in which they were first seen."""
+        self._every = every_seconds
+        self._quota = LogQuota(clock=clock, seconds=_QUIET_SECONDS)
+        self._known: dict[tuple[int, int], _Peer | None] = {}
+        """By descriptor and inode, in the order in which they were first seen. None: it could not be found out yet
+        what that is, and is asked again."""
 
     async def run(self) -> None:
-        """Until it is cancelled."""
+        """Until it is cancelled. Descriptors may run out, most likely while the guard is needed most: it goes on."""
         while True:
-            await asyncio.sleep(SWEEP_SECONDS)
-            await asyncio.to_thread(self.sweep)
+            await asyncio.sleep(self._every)
+            try:
+                await asyncio.to_thread(self.sweep)
+            except Exception as error:
+                if (unsaid := self._quota.admit("link.guard_failed")) is not None:
+                    log.error("link.guard_failed", error=repr(error), unsaid=unsaid)
 
     def sweep(self) -> int:
         """Shut down what is too much; how many those were."""
@@ -61,7 +74,7 @@ class AddressGuard:
         counts: collections.Counter[_Peer] = collections.Counter()
         cut: collections.Counter[_Peer] = collections.Counter()
         for key, peer in self._known.items():
-            if peer is _OTHER:
+            if peer is None or peer is _OTHER:
                 continue
             bound = self._ports[peer.port]
             share = share_of(peer.address, per_address=bound.per_address, most=bound.most)
@@ -82,16 +95,19 @@ class AddressGuard:
                     present[int(name), found.st_ino] = None
         self._known = {key: peer for key, peer in self._known.items() if key in present}
         for key in present:
-            if key not in self._known:
+            if self._known.get(key) is None:
                 self._known[key] = self._peer(*key)
 
-    def _peer(self, descriptor: int, inode: int) -> _Peer:
+    def _peer(self, descriptor: int, inode: int) -> _Peer | None:
+        """None: not known for now, as without room for one more descriptor, or before it is connected."""
         with contextlib.suppress(OSError), _held(descriptor, inode) as connection:
-            if connection is not None and connection.family in (socket.AF_INET, socket.AF_INET6):
-                port = connection.getsockname()[1]
-                if port in self._ports:
-                    return _Peer(port, counted_as(connection.getpeername()[0]))
-        return _OTHER
+            if connection is None:
+                return None
+            if connection.family not in (socket.AF_INET, socket.AF_INET6):
+                return _OTHER
+            port = connection.getsockname()[1]
+            return _Peer(port, counted_as(connection.getpeername()[0])) if port in self._ports else _OTHER
+        return None
 
 
 @contextlib.contextmanager
