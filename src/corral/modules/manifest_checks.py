@@ -23,7 +23,7 @@ from corral.domain.module_manifest import (
 from corral.domain.permissions import Permission
 from corral.domain.semver import parse_version
 from corral.domain.version_ranges import parse_range
-from corral.errors import CorralError, Rejected, nearest
+from corral.errors import CorralError, Rejected, Retryable, nearest
 from corral.modules.settings import check_schema
 
 ID: Final = re.compile(r"[a-z][a-z0-9-]{0,62}")
@@ -224,6 +224,8 @@ def _path(path: str, text: str) -> Findings:
 def _attempt(path: str, check: Callable[[T], object], value: T) -> Findings:
     try:
         check(value)
+    except Retryable:
+        raise  # it says nothing about the manifest
     except CorralError as refused:
         inner = f"{path}.{refused.field}" if refused.field else path
         yield Finding(inner, str(refused))

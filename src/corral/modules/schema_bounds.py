@@ -15,6 +15,8 @@ DEPTH_MAX: Final = 200
 COST_MAX: Final = 20_000
 """Parts of a schema, those that are referred to counted each time."""
 _TEXT_PER_PART: Final = 64
+VALUES_PER_PART: Final = 8
+"""So many plain values to choose from are as much to look at as one part of a schema."""
 _STATES_PER_PART: Final = 10
 _STATES_MAX: Final = 10**9
 _CLASSES: Final = re.compile(r"\\[wdspbWDSPB]|\.|\[\^")
@@ -53,19 +55,25 @@ def bound_schema(schema: dict[str, Any]) -> int:
 def schema_weight(schema: dict[str, Any], cost: int) -> int:
     """How much there is to look at for each part of a value; `cost` is what `bound_schema` found. Values and
     patterns that stand in it count too, and as often as what refers to them."""
-    nodes, patterns = 0, 0
+    nodes, patterns, choices = 0, 0, 0
     left: list[Any] = [schema]
     while left:
         part = left.pop()
         nodes += 1
         if isinstance(part, dict):
-            left.extend(part.values())
+            chosen = part.get("enum")
+            if isinstance(chosen, list):
+                choices += values_weight(chosen)
+            left.extend(
+                inner for inner in part.values() if inner is not chosen or not isinstance(inner, list)
+            )
             named = part.get("patternProperties")
             texts = [*(named if isinstance(named, dict) else ()), part.get("pattern")]
-            patterns += sum(_pattern_weight(text) for text in texts if isinstance(text, str))
+            patterns += sum(pattern_weight(text) for text in texts if isinstance(text, str))
         elif isinstance(part, list):
             left.extend(part)
-    return cost + (nodes + patterns) * max(1, cost // nodes)
+    weight = nodes + patterns + choices // VALUES_PER_PART
+    return cost + weight * max(1, cost // nodes)
 
 
 def value_weight(value: Any) -> int:
@@ -85,7 +93,14 @@ def value_weight(value: Any) -> int:
     return weight
 
 
-def _pattern_weight(pattern: str) -> int:
+def values_weight(chosen: Any) -> int:
+    """How much there is of values of which one is to be chosen: as `value_weight`, but lists and maps, which take
+    far longer to compare, count as parts of a schema."""
+    each = chosen if isinstance(chosen, list) else [chosen]
+    return sum(value_weight(one) * (VALUES_PER_PART if isinstance(one, dict | list) else 1) for one in each)
+
+
+def pattern_weight(pattern: str) -> int:
     """About how large a pattern becomes when it is compiled, in parts of a schema."""
     states = len(pattern) + _CLASS_STATES * len(_CLASSES.findall(pattern))
     for low, high in _REPEATS.findall(pattern):

@@ -2,7 +2,7 @@
 
 Patterns are run by an engine that is linear in the text, nothing is ever fetched, and a refusal names the
 place but not the value: it may be a secret. What schema and value could cost together is estimated first: what
-is small is checked in this process, anything else in a child with a deadline.
+is small is checked in this process, anything else in a child whose computing time is bounded.
 """
 
 from __future__ import annotations
@@ -16,15 +16,16 @@ import msgspec
 from corral.domain.nesting import MAX_DEPTH, deeper_than
 from corral.errors import Code, Rejected
 from corral.modules.schema_bounds import TooCostly, bound_schema, resolve, schema_weight, value_weight
-from corral.modules.settings_child import SECONDS, TooSlow, verdict_in_child
+from corral.modules.schema_work import checking_weight
+from corral.modules.settings_child import CPU_SECONDS, TooSlow, verdict_in_child
 from corral.modules.settings_validation import Misfit, Question, Verdict, verdict
 
 SETTINGS_MAX: Final = 256 * 1024
 """Bytes of settings as JSON, the defaults included."""
 SMALL: Final = 3000
-"""Parts of a schema times parts of a value up to which they are checked in this process: some 20 µs each at the
-very worst, which is a value that fits none of many alternatives."""
-_SMALL_SCHEMA: Final = 1000
+"""The `checking_weight` up to which settings are checked in this process: some 20 µs each at the very worst, which
+is a value that fits none of many alternatives. Some hundreds of settings of one kind or another stay below."""
+_SMALL_SCHEMA: Final = 3000
 """Parts of a schema that is compiled in this process; each takes some 7 µs."""
 _FILL_STEPS: Final = 100_000
 _CANONICAL: Final = msgspec.json.Encoder(order="sorted")
@@ -54,7 +55,7 @@ def check_schema(schema: dict[str, Any]) -> None:
     except TooCostly as refused:
         raise _bad_schema(refused.path, refused.why) from None
     except TooSlow:
-        raise _bad_schema("", f"it takes longer than {SECONDS} s to understand") from None
+        raise _bad_schema("", f"it takes longer than {CPU_SECONDS} s of computing to understand") from None
     except (TypeError, ValueError, RecursionError, OverflowError) as error:
         raise _bad_schema("", str(error)) from None
     for misfit in found.misfits:
@@ -72,11 +73,12 @@ def check_settings(schema: dict[str, Any], values: dict[str, Any]) -> dict[str, 
     try:
         _Filling(schema).fill(schema, settings, 0)
         settings = _copied(settings)
-        weight = schema_weight(schema, bound_schema(schema)) * value_weight(settings)
+        weight = checking_weight(schema, settings, most=SMALL)
         found = _verdict(Question(schema=schema, settings=settings), small=weight <= SMALL)
     except (TooCostly, TooSlow):
         raise _bad_settings(
-            f"it takes more than {SECONDS} s, or {_FILL_STEPS:,} steps, to check them against the module's schema"
+            f"it takes more than {CPU_SECONDS} s of computing, or {_FILL_STEPS:,} steps, to check them against the "
+            "module's schema"
         ) from None
     if found.misfits:
         raise _misfitting(found.misfits, found.count)

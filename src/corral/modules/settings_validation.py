@@ -4,7 +4,6 @@ what is small. Nothing in here is bounded, and the validator holds the interpret
 
 from __future__ import annotations
 
-import os
 import resource
 import signal
 import sys
@@ -17,7 +16,6 @@ import msgspec
 TOLD_MAX: Final = 5
 EXIT_MEMORY: Final = 72
 _PATTERNS: Final = jsonschema_rs.RegexOptions(size_limit=1024 * 1024, dfa_size_limit=1024 * 1024)
-_NICE: Final = 10
 _MEMORY: Final = 1024 * 1024 * 1024
 
 
@@ -62,12 +60,12 @@ def verdict(question: Question) -> Verdict:
 
 def answer_one_question(seconds: int) -> None:
     """The whole life of a child: a question on its input, the verdict on its output. It ends by itself when it
-    takes too long, or more memory than it may."""
-    signal.alarm(seconds + 1)
-    resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds))
+    computes for longer than `seconds`, or takes more memory than it may."""
+    signal.signal(signal.SIGXCPU, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGXCPU})
+    resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds + 1))
     resource.setrlimit(resource.RLIMIT_AS, (_MEMORY, _MEMORY))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    os.nice(_NICE)
     question = msgspec.json.decode(sys.stdin.buffer.read(), type=Question)
     try:
         found = verdict(question)

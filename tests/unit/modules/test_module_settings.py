@@ -2,14 +2,28 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
+import json
+import os
+import pathlib
+import resource
+import signal
 import time
+from collections.abc import Callable
 from typing import Any
 
 import pytest
+import yaml
+from packed_modules import MANIFEST
 
-from corral.errors import Code, Rejected
+from corral.errors import Code, Rejected, Retryable
+from corral.modules.manifest_reading import read_manifest
 from corral.modules.settings import SETTINGS_MAX, check_schema, check_settings
+from corral.modules.settings_child import verdict_in_child
+from corral.modules.settings_validation import Question
+from corral.sdk.runner.proc_table import children
+from corral.testing.waiting import eventually
 
 SCHEMA: dict[str, Any] = {
     "type": "object",
@@ -213,11 +227,107 @@ def test_schema_times_value_is_bounded_and_not_paid_by_this_process(
     assert time.process_time() - before < 2.0
 
 
+ORDINARY: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
+    "twenty choices of sixty": (
+        {
+            "type": "object",
+            "properties": {
+                f"p{n}": {"type": "string", "enum": [f"value-{n}-{k}" for k in range(60)]} for n in range(20)
+            },
+        },
+        {f"p{n}": f"value-{n}-59" for n in range(20)},
+    ),
+    "two hundred numbers": (
+        {
+            "type": "object",
+            "additionalProperties": False,
+            "required": [f"p{n}" for n in range(100)],
+            "properties": {
+                f"p{n}": {"type": "integer", "minimum": 1, "default": 3, "description": "word " * 40}
+                for n in range(200)
+            },
+        },
+        {f"p{n}": n + 1 for n in range(200)},
+    ),
+    "a map of fifty servers": (
+        {
+            "type": "object",
+            "properties": {
+                "servers": {
+                    "additionalProperties": {
+                        "type": "object",
+                        "properties": {
+                            "host": {"type": "string", "format": "hostname"},
+                            "port": {"$ref": "#/$defs/port"},
+                            "mode": {"oneOf": [{"const": "tcp"}, {"const": "udp"}]},
+                        },
+                    }
+                }
+            },
+            "$defs": {"port": {"type": "integer", "minimum": 1, "maximum": 65535}},
+        },
+        {"servers": {f"s{n}": {"host": "a.example", "port": 25565, "mode": "tcp"} for n in range(50)}},
+    ),
+}
+
+
+def work_of_children() -> tuple[float, int]:
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime, used.ru_minflt
+
+
+@pytest.mark.parametrize(("schema", "values"), ORDINARY.values(), ids=ORDINARY.keys())
+def test_what_modules_usually_take_needs_no_process_of_its_own(
+    schema: dict[str, Any], values: dict[str, Any]
+) -> None:
+    before = work_of_children()
+    check_schema(schema)
+    assert check_settings(schema, values) == values
+    assert work_of_children() == before
+
+
+SLOW_SCHEMA: dict[str, Any] = {
+    "properties": {f"p{number}": {"pattern": f".{{900}}{number}"} for number in range(2000)}
+}
+
+
+def check_manifest(schema: dict[str, Any]) -> None:
+    read_manifest(json.dumps({**yaml.safe_load(MANIFEST), "config": schema}))
+
+
+@pytest.mark.parametrize("check", [check_schema, check_manifest])
+async def test_a_child_that_somebody_ended_says_nothing_about_the_schema(
+    check: Callable[[dict[str, Any]], None],
+) -> None:
+    """As when the machine is out of memory: it may be tried again, and nobody remembers a refusal."""
+    checking = asyncio.create_task(asyncio.to_thread(check, SLOW_SCHEMA))
+    found = await eventually(checkers)
+    os.kill(found[0], signal.SIGKILL)
+    with pytest.raises(Retryable) as delayed:
+        await checking
+    assert delayed.value.code is Code.SPAWN_FAILED
+
+
+def checkers() -> list[int]:
+    def command(pid: int) -> bytes:
+        with contextlib.suppress(OSError):
+            return pathlib.Path(f"/proc/{pid}/cmdline").read_bytes()
+        return b""
+
+    return [pid for pid in children(os.getpid()) if b"answer_one_question" in command(pid)]
+
+
+def test_a_machine_too_busy_for_a_verdict_says_nothing_about_the_settings() -> None:
+    schema, values = ORDINARY["twenty choices of sixty"]
+    with pytest.raises(Retryable, match="too busy"):
+        verdict_in_child(Question(schema=schema, settings=values), wall_seconds=0.0)
+    assert verdict_in_child(Question(schema=schema, settings=values)).count == 0
+
+
 @pytest.mark.trap("T82")
 def test_patterns_that_take_long_to_compile_are_refused_after_a_while() -> None:
-    many = {f"p{number}": {"pattern": f".{{900}}{number}"} for number in range(2000)}
     before = time.process_time()
-    assert "longer than" in refused_schema({"properties": many}).message
+    assert "longer than" in refused_schema(SLOW_SCHEMA).message
     assert time.process_time() - before < 2.0
 
 
