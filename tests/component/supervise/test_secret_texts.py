@@ -77,3 +77,19 @@ async def test_a_reason_is_masked_whatever_words_get_into_it(node: SupervisedNod
     told = await leaving(node)
     assert b"somebody wrote %PW% here" in told
     assert SECRET.encode() not in told
+
+
+@pytest.mark.parametrize("env", ["%PW%", "postgres://game:%PW%@%NODE_ID%/world"])
+async def test_a_secret_that_was_changed_while_no_daemon_ran_is_still_masked(
+    node: SupervisedNode, env: str
+) -> None:
+    command = workloads.shell('read go; echo "FATAL login with ${PW#*game:} refused"; echo "$PW"; exit 3')
+    assert (await node.begin("one", with_secret(node, command, env={"PW": env}))).accepted
+    await node.until("one", "RUNNING")
+    keep(node, "ROTATEDVALUE")
+    await node.reopen()
+    await node.command("one", "go")
+    await node.settled("one")
+    tail = list((await node.crash("one")).log_tail)
+    assert any("FATAL login with %PW%" in line for line in tail)
+    assert SECRET.encode() not in await leaving(node)

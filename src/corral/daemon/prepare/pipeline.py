@@ -40,6 +40,7 @@ from corral.daemon.prepare.values import (
     probed_address,
     resolve_values,
     secrets_now,
+    secrets_of_process,
     unresolved_error,
 )
 from corral.daemon.prepare.working_directories import WorkingDirectories
@@ -82,7 +83,8 @@ class Preparer:
         self._java = java
         self._reserve_mb = reserve_mb
         self._masks: dict[str, SecretMask] = {}
-        """By run, while it lives: what it was given. Of a run of another daemon, what it would be given now."""
+        """By run, while it lives: what it was given. Of a run of another daemon, what its environment holds
+        and what it would be given now."""
 
     async def prepare(
         self,
@@ -142,11 +144,13 @@ class Preparer:
         kept = self._masks.get(run_name(order.instance_id, order.incarnation))
         return kept if kept is not None else secrets_now(order, self._node, self._secrets)
 
-    def learn_secrets(self, order: StartOrder) -> None:
-        """Of a run that another daemon started, and that lives: from now on `hide` knows them. Blocks."""
+    def learn_secrets(self, order: StartOrder, pid: int) -> None:
+        """Of a run that another daemon started, and that lives: as they are now, and as its process has them. Blocks
+        for a moment."""
         name = run_name(order.instance_id, order.incarnation)
-        if name not in self._masks and (mask := secrets_now(order, self._node, self._secrets)):
-            self._masks[name] = mask
+        if name not in self._masks:
+            now = secrets_now(order, self._node, self._secrets)
+            self._masks[name] = secrets_of_process(order, self._node, pid) | now
 
     def hide(self, order: StartOrder, text: str) -> str:
         """A text about this run as it may leave the node: without the values it was given. Never blocks."""

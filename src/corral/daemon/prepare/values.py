@@ -3,19 +3,28 @@
 from __future__ import annotations
 
 import contextlib
+import pathlib
+import re
 import urllib.parse
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Set
+from typing import Final
 
 import msgspec
 
 from corral.daemon.prepare.start_order import StartOrder
 from corral.daemon.secrets import Secrets
-from corral.domain.secret_masks import SecretMask
+from corral.domain.patterns import compile_pattern
+from corral.domain.secret_masks import SecretMask, names_within
 from corral.domain.variable_checks import check_secret_value, check_values
 from corral.domain.variable_layers import defaults, run_variables, secrets_among
 from corral.domain.variable_types import VariableSpec
 from corral.domain.variables import InstanceFacts, built_in, substitute
 from corral.errors import Code, CorralError, Rejected
+from corral.system.log_mask import HIDDEN_VALUES
+
+_VARIABLE: Final = re.compile("%([A-Z][A-Z0-9_]{0,127})%")
+_MAX_ENVIRONMENT: Final = 8 * 1024 * 1024
+"""More than the kernel lets a program have."""
 
 
 class NodeFacts(msgspec.Struct, frozen=True, kw_only=True):
@@ -62,14 +71,66 @@ def secrets_now(order: StartOrder, node: NodeFacts, secrets: Secrets) -> SecretM
     """The secrets of an order as far as they can be looked up at this moment. Blocks for them."""
     if order.plan is None:
         return SecretMask()
-    types = order.plan.variable_types
-    planned = {**defaults(types), **order.plan.variables}
-    given = run_variables(planned, node_labels=node.labels, instance=order.variables, built_in={})
     found = {}
-    for name, reference in secrets_among(types, given).items():
+    for name, reference in secrets_among(order.plan.variable_types, _given(order, node)).items():
         with contextlib.suppress(CorralError):
             found[name] = secrets.value(reference, name=name)
     return SecretMask(found)
+
+
+def secrets_of_process(order: StartOrder, node: NodeFacts, pid: int) -> SecretMask:
+    """The secrets that a living run was given in its environment, though they were changed since. What cannot be
+    read there is missing. Blocks for a moment."""
+    mask = SecretMask()
+    if order.plan is None:
+        return mask
+    given = _given(order, node)
+    secret = secrets_among(order.plan.variable_types, given).keys()
+    known = {**given, **built_in(_facts(order, node, probed_address(order, node)))}
+    environment = _environment(pid)
+    for variable, text in order.env.items():
+        if variable in environment and names_within(text, secret):
+            found = filled_in(text, environment[variable], known, secret)
+            for value in found.values():
+                HIDDEN_VALUES.add(value)
+            mask |= SecretMask(found)
+    return mask
+
+
+def filled_in(text: str, result: str, known: Mapping[str, str], secret: Set[str]) -> dict[str, str]:
+    """The values of the secrets in `text`, which became `result`. Where they cannot be told apart from the rest,
+    the whole of it counts as the value of the first."""
+    names: list[str] = []
+    pattern = ""
+    for position, piece in enumerate(_VARIABLE.split(text)):
+        if position % 2 and piece in secret:
+            names.append(piece)
+            pattern += "((?s:.*?))"
+        else:
+            pattern += re.escape(known.get(piece, f"%{piece}%") if position % 2 else piece)
+    with contextlib.suppress(CorralError):  # a text as long as no pattern may be
+        match = compile_pattern(pattern).fullmatch(result)
+        if match is not None:
+            return {name: match[group] or "" for group, name in enumerate(names, start=1)}
+    return {names[0]: result}
+
+
+def _environment(pid: int) -> dict[str, str]:
+    """As its process was given it; empty when that cannot be read."""
+    try:
+        with pathlib.Path(f"/proc/{pid}/environ").open("rb") as file:
+            raw = file.read(_MAX_ENVIRONMENT)
+    except OSError:
+        return {}
+    pairs = (entry.partition("=") for entry in raw.decode(errors="replace").split("\0"))
+    return {name: value for name, _, value in pairs}
+
+
+def _given(order: StartOrder, node: NodeFacts) -> dict[str, str]:
+    """Its variables as its plan, its node and its start say; of secrets where they are."""
+    assert order.plan is not None
+    planned = {**defaults(order.plan.variable_types), **order.plan.variables}
+    return run_variables(planned, node_labels=node.labels, instance=order.variables, built_in={})
 
 
 def probed_address(order: StartOrder, node: NodeFacts) -> str:

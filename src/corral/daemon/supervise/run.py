@@ -245,7 +245,7 @@ class Run:
         assert self.handle is not None
         self.tell_begun()  # a fault of ours came between its start and the answer
         if self._has_secrets:
-            await asyncio.to_thread(self._services.preparer.learn_secrets, self.order)
+            await asyncio.to_thread(self._services.preparer.learn_secrets, self.order, self.handle.pid)
         return await self._mind(self.handle)
 
     async def conclude(self, exit: RunExit, handle: RunHandle | None) -> Outcome:
