@@ -85,8 +85,8 @@ class HostileTree:
         place.write_bytes(body)
         return place
 
-    def deep(self, levels: int, name: str = "d") -> None:
-        """That many directories within each other, and a file at the end."""
+    def deep(self, levels: int, name: str = "d") -> int:
+        """That many directories within each other, and a file at the end. The last one, open."""
         here = os.open(self.root, os.O_RDONLY)
         for _ in range(levels):
             os.mkdir(name, 0o755, dir_fd=here)
@@ -96,7 +96,7 @@ class HostileTree:
             here = below
         os.close(os.open("end", os.O_WRONLY | os.O_CREAT, 0o644, dir_fd=here))
         os.chown("end", UID, UID, dir_fd=here)
-        os.close(here)
+        return here
 
     @contextlib.contextmanager
     def swapping(self, *pairs: tuple[str, str], uid: int = UID) -> Iterator[None]:
@@ -166,15 +166,15 @@ def hard_links(tree: HostileTree) -> None:
 
 
 def deep(tree: HostileTree) -> None:
-    tree.deep(1_200)
+    os.close(tree.deep(1_200))
 
 
 def very_deep(tree: HostileTree) -> None:
-    tree.deep(20_000)
+    os.close(tree.deep(20_000))
 
 
 def long_names(tree: HostileTree) -> None:
-    tree.deep(30, "n" * 255)
+    os.close(tree.deep(30, "n" * 255))
     (tree.root / ("f" * 255)).write_bytes(OWN)
 
 

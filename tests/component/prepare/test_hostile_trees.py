@@ -10,7 +10,7 @@ import pathlib
 import subprocess
 import sys
 import tarfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import pytest
 from hostile_tree import (
@@ -44,6 +44,7 @@ from corral.domain.group_files import PatchOp, PatchSpec
 from corral.domain.secret_masks import SecretMask
 from corral.errors import CorralError, Rejected
 from corral.system.clock import SystemClock
+from corral.system.trees.entries import has_no_other_name, look_at, open_tree, unreadable
 from corral.system.trees.removal import remove
 
 pytestmark = [
@@ -115,7 +116,7 @@ def swapped(tree: HostileTree, count: int) -> list[tuple[str, str]]:
 def test_nothing_outside_is_removed_while_directories_are_swapped_for_links(trees, uid) -> None:
     for _ in range(ROUNDS):
         tree = trees()
-        tree.deep(1_200)
+        os.close(tree.deep(1_200))
         pairs = swapped(tree, 20)
         with tree.swapping(*pairs, uid=uid):
             left = remove(tree.root)
@@ -143,6 +144,15 @@ def test_a_removal_that_cannot_end_says_what_is_left(tree) -> None:
     finally:
         subprocess.run(["umount", str(kept)], check=True)
     tree.check_outside()
+
+
+def test_however_many_directories_lie_too_deep_all_are_removed(tree: HostileTree) -> None:
+    deepest = tree.deep(999)
+    for number in range(10_100):
+        os.mkdir(f"d{number}", dir_fd=deepest)
+    os.close(deepest)
+    assert remove(tree.root) == ""
+    assert not tree.root.exists()
 
 
 _AS_ANOTHER = """
@@ -251,6 +261,35 @@ def test_only_files_of_the_former_owner_are_handed_over_and_it_is_written_down(t
     assert len(json.loads((tree.place / ".seeds" / "work.owners.json").read_text())["value"]) == 1
 
 
+@contextlib.contextmanager
+def mounted(source: pathlib.Path, target: pathlib.Path) -> Iterator[None]:
+    subprocess.run(["mount", "--bind", str(source), str(target)], check=True)
+    try:
+        yield
+    finally:
+        subprocess.run(["umount", str(target)], check=True)
+
+
+def test_what_is_mounted_in_a_static_tree_is_not_handed_over_and_counted(tree: HostileTree) -> None:
+    """A directory and a file, of the very user whose files are given away."""
+    tree.file("maps/here")
+    tree.file("motd")
+    tree.file("plain")
+    tree.own()
+    shared = tree.place / "shared"
+    (shared / "sub").mkdir(parents=True)
+    (shared / "motd").write_bytes(OWN)
+    everything = [shared, *shared.rglob("*")]
+    for path in everything:
+        os.chown(path, UID, UID)
+    with mounted(shared, tree.root / "maps"), mounted(shared / "motd", tree.root / "motd"):
+        own_static(tree.root, (OTHER, OTHER))
+        assert b"maps/sub" in list_all(tree)
+    assert {path.stat().st_uid for path in everything} == {UID}
+    record = json.loads((tree.place / ".seeds" / "work.owners.json").read_text())
+    assert record["value"]["handed_over"] == [{"former": UID, "owner": OTHER, "changed": 1, "left": 2}]
+
+
 def test_nothing_outside_is_handed_over_while_directories_are_swapped_for_links(trees) -> None:
     for _ in range(ROUNDS):
         tree = trees()
@@ -274,7 +313,7 @@ print(repr(remove(tree)))
 
 
 def test_no_level_of_a_tree_costs_a_descriptor(tree: HostileTree) -> None:
-    tree.deep(1_200)
+    os.close(tree.deep(1_200))
     tree.own()
     ran = subprocess.run(
         [sys.executable, "-c", _WITH_FEW_DESCRIPTORS, str(tree.root)], capture_output=True, text=True
@@ -350,6 +389,45 @@ def patch_each(tree: HostileTree) -> bytes:
 
         refused(work)
     return b""
+
+
+def test_another_name_is_not_hidden_by_removing_the_one_that_we_came_by(tree: HostileTree) -> None:
+    """Of a file of the same user: two names when it is opened, and one when they are counted."""
+    of_another = tree.outside / "precious"
+    os.chown(of_another, UID, UID)
+    name = tree.root / "other-name"
+    name.hardlink_to(of_another)
+    tree.own()
+    with open_tree(tree.root) as here, look_at(here, "other-name") as looked:
+        name.unlink()
+        assert os.fstat(looked).st_nlink == 1
+        assert "more than one name" in unreadable(here, "other-name", looked)
+        tree.file("other-name")
+        assert not has_no_other_name(here, "other-name", looked)
+    with open_tree(tree.root) as here, look_at(here, "other-name") as looked:
+        assert has_no_other_name(here, "other-name", looked)
+
+
+@pytest.mark.parametrize("writable_by", ["its owner", "its group"])
+def test_root_reads_no_file_that_the_owner_of_its_directory_may_not(tree: HostileTree, writable_by) -> None:
+    """Whatever its count of names is: where it came from nobody knows."""
+    for path in ("plain/file", "config/precious"):
+        tree.file(path)
+    tree.own()
+    for path, body, mode in (("plain/file", SECRET, 0o640), ("config/precious", OWN, 0o644)):
+        tree.file(path, body).chmod(mode)
+        os.chown(tree.root / path, 0, 0)
+    if writable_by == "its group":
+        os.chown(tree.root / "plain", 0, UID)
+        (tree.root / "plain").chmod(0o775)
+    assert (read_each(tree), pack_all(tree)) == (OWN, OWN)
+    with pytest.raises(Rejected, match="belongs to another user"):
+        read_part(tree.root, "plain/file")
+    patch_each(tree)
+    assert (tree.root / "plain" / "file").read_bytes() == SECRET
+    if writable_by == "its group":
+        (tree.root / "plain").chmod(0o755)  # nobody but root puts names there
+        assert SECRET in read_each(tree)
 
 
 PATHS = (

@@ -129,18 +129,24 @@ class StaticTree:
     def bring(
         self, staged: pathlib.Path, paths: Iterable[str], owner: tuple[int, int] | None, abort: Abort
     ) -> None:
-        """Copies of files of the world that are to be patched, where no newer form is staged. Directories
-        are the workload's, too: a file that a patch makes anew takes after the one it is made in."""
+        """Copies of files of the world that are to be patched, where no newer form is staged. Those of its
+        owner, who may change with this start, are the workload's, and so are directories: a file that a patch
+        makes anew takes after the one it is made in."""
         with contextlib.ExitStack() as stack:
             root = stack.enter_context(open_tree(self.path))
             aside = stack.enter_context(open_tree(staged))
+            former = os.fstat(root).st_uid
             for path in paths:
                 abort.check()
                 if (staged / path).exists():
                     continue
                 try:
                     with open_beneath(root, path) as reading, parent_of(aside, path, make=True, owner=owner):
-                        _copy(reading, staged / path, abort)
+                        found = os.fstat(reading)
+                        whose = found.st_uid, found.st_gid
+                        if owner is not None and found.st_uid == former:
+                            whose = owner
+                        _copy(reading, staged / path, whose, abort)
                 except FileNotFoundError:
                     continue  # a patch that sets something makes the file
 
@@ -252,13 +258,13 @@ def _flush_all(descriptor: int) -> None:
         raise OSError(number, os.strerror(number))
 
 
-def _copy(reading: int, target: pathlib.Path, abort: Abort) -> None:
+def _copy(reading: int, target: pathlib.Path, owner: tuple[int, int], abort: Abort) -> None:
     found = os.fstat(reading)
     writing = os.open(target, NEW_FILE, 0o600)
     try:
         copy_content(reading, writing, abort)
         if os.geteuid() == 0:
-            os.fchown(writing, found.st_uid, found.st_gid)
+            os.fchown(writing, *owner)
         os.fchmod(writing, found.st_mode & 0o777)
     finally:
         os.close(writing)

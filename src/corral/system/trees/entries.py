@@ -3,12 +3,14 @@
 A path is walked part by part from an open directory, so that nobody who swaps a directory for a link
 meanwhile leads us elsewhere. What is no regular file is never opened: a FIFO would keep us waiting, and
 opening alone makes some devices act. A file with more than one name may be one that lies elsewhere: it is
-not read, and neither given away nor opened to anybody.
+not read, and neither given away nor opened to anybody. Neither is one whose other name is hidden by removing
+the one that we came by, nor, by root, one that its directory's owner may not have and everybody cannot read.
 """
 
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import errno
 import os
 import pathlib
@@ -28,6 +30,16 @@ _UNREAD: Final = (
 )
 _LOOK: Final = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC
 _LINKS: Final = frozenset({errno.ELOOP, errno.ENOTDIR})
+_LOOKS: Final = 2
+_OPENAT2: Final = 437
+_RESOLVE: Final = 0x01 | 0x02 | 0x04
+"""RESOLVE_NO_XDEV, RESOLVE_NO_MAGICLINKS, RESOLVE_NO_SYMLINKS."""
+_NO_OPENAT2: Final = frozenset({errno.ENOSYS, errno.EPERM, errno.E2BIG})
+_libc: Final = ctypes.CDLL(None, use_errno=True)
+
+
+class _OpenHow(ctypes.Structure):
+    _fields_ = (("flags", ctypes.c_uint64), ("mode", ctypes.c_uint64), ("resolve", ctypes.c_uint64))
 
 
 @contextlib.contextmanager
@@ -95,20 +107,49 @@ def open_beneath(root: int, path: str) -> Iterator[int]:
 def open_regular(here: int, name: str, *, shown: str) -> int:
     """Like `open_beneath`, in a directory that is open; the caller closes it."""
     with look_at(here, name) as looked:
-        if refused := unreadable(os.fstat(looked)):
+        if refused := unreadable(here, name, looked):
             raise Rejected(Code.PATH_REFUSED, f"'{shown}' {refused}", hint=_UNREAD)
         return os.open(itself(looked), READ)
 
 
 @contextlib.contextmanager
-def look_at(here: int, name: str) -> Iterator[int]:
+def look_at(here: int, name: str, *, mounted: bool = True) -> Iterator[int]:
     """A descriptor of whatever lies there, a link itself too, that can be looked at and not read: nothing
-    is opened by it. FileNotFoundError."""
-    descriptor = os.open(name, _LOOK, dir_fd=here)
+    is opened by it. FileNotFoundError; unless `mounted`, EXDEV for what is mounted there."""
+    descriptor = os.open(name, _LOOK, dir_fd=here) if mounted else open_within(here, name, _LOOK)
     try:
         yield descriptor
     finally:
         os.close(descriptor)
+
+
+def open_within(here: int, name: str, flags: int = DIRECTORY) -> int:
+    """By `openat2`, which tells by EXDEV what is mounted there. A kernel or sandbox that has none of it tells
+    no more than that it is another file system."""
+    how = _OpenHow(flags=flags, mode=0, resolve=_RESOLVE)
+    while True:
+        descriptor: int = _libc.syscall(
+            ctypes.c_long(_OPENAT2),
+            ctypes.c_long(here),
+            os.fsencode(name),
+            ctypes.byref(how),
+            ctypes.c_size_t(ctypes.sizeof(how)),
+        )
+        if descriptor >= 0:
+            return descriptor
+        number = ctypes.get_errno()
+        if number in _NO_OPENAT2:
+            return _open_on_one_file_system(here, name, flags)
+        if number not in (errno.EAGAIN, errno.EINTR):
+            raise OSError(number, os.strerror(number), name)
+
+
+def _open_on_one_file_system(here: int, name: str, flags: int) -> int:
+    descriptor = os.open(name, flags, dir_fd=here)
+    if os.fstat(descriptor).st_dev != os.fstat(here).st_dev:
+        os.close(descriptor)
+        raise OSError(errno.EXDEV, os.strerror(errno.EXDEV), name)
+    return descriptor
 
 
 def itself(descriptor: int) -> pathlib.Path:
@@ -116,14 +157,45 @@ def itself(descriptor: int) -> pathlib.Path:
     return pathlib.Path(f"/proc/self/fd/{descriptor}")
 
 
-def unreadable(found: os.stat_result) -> str:
-    """Why a file is not read; empty when it may be. Those that we linked out of the cache may be: everybody
-    can read them."""
+def unreadable(here: int, name: str, looked: int) -> str:
+    """Why a file that `look_at` found is not read; empty when it may be. Those that we linked out of the cache
+    may be: everybody can read them."""
+    found = os.fstat(looked)
     if not stat.S_ISREG(found.st_mode):
         return "is a link or no regular file"
-    if found.st_nlink > 1 and not _linked_by_us(found):
+    if _linked_by_us(found):
+        return ""
+    if not has_no_other_name(here, name, looked):
         return "has more than one name and may lie elsewhere as well"
+    if not _of_its_directory(here, found):
+        return "belongs to another user than its directory, and not everybody may read it"
     return ""
+
+
+def has_no_other_name(here: int, name: str, looked: int) -> bool:
+    """Whether what `look_at` found lies here and nowhere else. The count of names alone does not tell: one that
+    had two when it was opened has one as soon as this name is removed. So it must be here still, and as a call
+    looks the name up before it counts, it must be so twice."""
+    own = os.fstat(looked)
+    for _ in range(_LOOKS):
+        try:
+            found = os.stat(name, dir_fd=here, follow_symlinks=False)
+        except FileNotFoundError:
+            return False
+        if not os.path.samestat(found, own) or found.st_nlink != 1:
+            return False
+    return True
+
+
+def _of_its_directory(here: int, found: os.stat_result) -> bool:
+    """Whether root may read a file for others: whoever can put names into the directory may have put there one
+    of a file that is none of his, and that he cannot read."""
+    if os.geteuid() != 0 or found.st_mode & stat.S_IROTH:
+        return True
+    directory = os.fstat(here)
+    if directory.st_uid == 0:
+        return not directory.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
+    return found.st_uid == directory.st_uid
 
 
 def _linked_by_us(found: os.stat_result) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import errno
 import os
 import stat
 from collections.abc import Callable
@@ -10,12 +11,14 @@ from typing import Final
 
 import msgspec
 
-from corral.system.trees.entries import look_at
+from corral.system.trees.entries import has_no_other_name, look_at
 from corral.system.trees.walk import walk
 
 _DEEPEST: Final = 1_000_000
 _MOST: Final = 1_000_000_000
 _AT_EMPTY_PATH: Final = 0x1000
+_LEFT: Final = frozenset({errno.ENOENT, errno.EXDEV})
+"""What is gone, and what is mounted there."""
 _libc: Final = ctypes.CDLL(None, use_errno=True)
 
 
@@ -30,7 +33,8 @@ class HandOver(msgspec.Struct, frozen=True, kw_only=True):
     owner: int
     changed: int
     left: int
-    """Entries of others, and files with more than one name: they may lie elsewhere as well."""
+    """Entries of others, files with more than one name, as they may lie elsewhere as well, and what is mounted
+    in the tree, whoever it belongs to: each mount counts once."""
 
 
 def hand_over(root: int, owner: tuple[int, int], *, check: Callable[[], None] = _go_on) -> HandOver:
@@ -39,7 +43,7 @@ def hand_over(root: int, owner: tuple[int, int], *, check: Callable[[], None] = 
     former owner's, and the next call does the rest. Errors as for `walk`; OSError. Blocks."""
     former = os.fstat(root).st_uid
     changed = left = 0
-    for found in walk(root, deepest=_DEEPEST, most=_MOST):
+    for found in walk(root, deepest=_DEEPEST, most=_MOST, mounted=False):
         check()
         if found.status.st_uid == owner[0] and found.status.st_uid != former:
             continue  # given before
@@ -51,14 +55,16 @@ def hand_over(root: int, owner: tuple[int, int], *, check: Callable[[], None] = 
 
 def _give(here: int, name: str, former: int, owner: tuple[int, int]) -> bool:
     try:
-        with look_at(here, name) as looked:
+        with look_at(here, name, mounted=False) as looked:
             found = os.fstat(looked)  # what was looked at by its name may be another by now
-            alone = stat.S_ISDIR(found.st_mode) or found.st_nlink == 1
+            alone = stat.S_ISDIR(found.st_mode) or has_no_other_name(here, name, looked)
             if found.st_uid != former or not alone:
                 return False
             if _libc.fchownat(looked, b"", *owner, _AT_EMPTY_PATH) != 0:
                 number = ctypes.get_errno()
                 raise OSError(number, os.strerror(number), name)
             return True
-    except FileNotFoundError:
+    except OSError as error:
+        if error.errno not in _LEFT:
+            raise
         return False

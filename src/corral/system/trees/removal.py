@@ -8,7 +8,6 @@ deeper than descriptors or memory go: the way back is `..`, checked, and what is
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import errno
 import os
 import pathlib
@@ -16,27 +15,17 @@ import secrets
 import stat
 from typing import Final
 
-from corral.system.trees.entries import DIRECTORY, itself, look_at
+from corral.system.trees.entries import DIRECTORY, itself, look_at, open_within
 
 _CLOSED: Final = 0o700
 _LEVELS: Final = 1_000
 """How deep we go before what is below moves up."""
-_MOVES: Final = 1_000
+_MOVES: Final = 10_000
+"""Up, in one pass."""
 _NOTED: Final = 10_000
 """Names of directories that are held of one directory at a time."""
 _PASSES: Final = 3
 _NO_DIRECTORY: Final = frozenset({errno.ENOTDIR, errno.ELOOP})
-_OPENAT2: Final = 437
-_RESOLVE: Final = 0x01 | 0x02 | 0x04
-"""RESOLVE_NO_XDEV, RESOLVE_NO_MAGICLINKS, RESOLVE_NO_SYMLINKS."""
-_libc: Final = ctypes.CDLL(None, use_errno=True)
-
-
-class _OpenHow(ctypes.Structure):
-    _fields_ = (("flags", ctypes.c_uint64), ("mode", ctypes.c_uint64), ("resolve", ctypes.c_uint64))
-
-
-_HOW: Final = _OpenHow(flags=DIRECTORY, mode=0, resolve=_RESOLVE)
 
 
 def remove(path: pathlib.Path) -> str:
@@ -95,7 +84,7 @@ class _Removal:
             return
         try:
             for _ in range(_PASSES):
-                self._failed = None
+                self._failed, self._moved_up = None, 0
                 self._levels = [_Level(name, os.fstat(self._top))]
                 self._go_to(os.dup(self._top))
                 self._empty()
@@ -218,10 +207,10 @@ def _open_closed(here: int, name: str) -> int:
     """A directory that from now on nobody but us changes. A root daemon takes it: an owner could open it
     again. ENOTDIR or ELOOP for anything else, EXDEV when it is mounted there."""
     try:
-        descriptor = _open_within(here, name)
+        descriptor = open_within(here, name)
     except PermissionError:  # closed even to its owner, and we are not root
         _open_to_us(here, name)
-        descriptor = _open_within(here, name)
+        descriptor = open_within(here, name)
     found = os.fstat(descriptor)
     with contextlib.suppress(OSError):  # some file systems know neither owners nor modes
         if os.geteuid() == 0 and found.st_uid != 0:
@@ -234,26 +223,7 @@ def _open_closed(here: int, name: str) -> int:
 
 def _open_to_us(here: int, name: str) -> None:
     """A directory that is closed to its owner can be neither read nor moved."""
-    with look_at(here, name) as looked:
+    with look_at(here, name, mounted=False) as looked:
         found = os.fstat(looked)
         if stat.S_ISDIR(found.st_mode) and found.st_uid == os.geteuid():
             itself(looked).chmod(_CLOSED)
-
-
-def _open_within(here: int, name: str) -> int:
-    """By `openat2`, which tells what is mounted there; where a kernel or sandbox has none, without that."""
-    while True:
-        descriptor: int = _libc.syscall(
-            ctypes.c_long(_OPENAT2),
-            ctypes.c_long(here),
-            os.fsencode(name),
-            ctypes.byref(_HOW),
-            ctypes.c_size_t(ctypes.sizeof(_HOW)),
-        )
-        if descriptor >= 0:
-            return descriptor
-        number = ctypes.get_errno()
-        if number in (errno.ENOSYS, errno.EPERM, errno.E2BIG):
-            return os.open(name, DIRECTORY, dir_fd=here)
-        if number not in (errno.EAGAIN, errno.EINTR):
-            raise OSError(number, os.strerror(number), name)

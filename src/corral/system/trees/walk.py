@@ -13,13 +13,13 @@ from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 from corral.errors import Code, Rejected, Retryable
-from corral.system.trees.entries import DIRECTORY
+from corral.system.trees.entries import DIRECTORY, open_within
 
 DEEPEST: Final = 200
 """Directories within each other, where their paths are of use."""
 MOST_ENTRIES: Final = 1_000_000
-_PASSED_BY: Final = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.EACCES})
-"""A directory that is gone, swapped for something else, or closed to us."""
+_PASSED_BY: Final = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.EACCES, errno.EXDEV})
+"""A directory that is gone, swapped for something else, closed to us, or mounted where that is not wanted."""
 
 
 class Found(NamedTuple):
@@ -47,9 +47,12 @@ class _Level(NamedTuple):
     """Directories in it that are still to be gone into."""
 
 
-def walk(root: int, *, deepest: int = DEEPEST, most: int = MOST_ENTRIES) -> Iterator[Found]:
+def walk(
+    root: int, *, deepest: int = DEEPEST, most: int = MOST_ENTRIES, mounted: bool = True
+) -> Iterator[Found]:
     """Everything beneath an open directory; of each directory first what lies in it. What goes away meanwhile
-    or is closed to us is passed by. PATH_REFUSED beyond `deepest` directories within each other or `most`
+    or is closed to us is passed by, and unless `mounted` so is what lies in directories that are mounted there:
+    whoever mounts something into a tree wants it read with the tree, and not changed with it. PATH_REFUSED beyond `deepest` directories within each other or `most`
     entries; FILE_UNREADABLE, Retryable, when a directory is moved while we are in it; OSError. Blocks."""
     here = os.dup(root)
     try:
@@ -62,7 +65,7 @@ def walk(root: int, *, deepest: int = DEEPEST, most: int = MOST_ENTRIES) -> Iter
             if levels[-1].waiting:
                 name = levels[-1].waiting.pop()
                 try:
-                    below = os.open(name, DIRECTORY, dir_fd=here)
+                    below = os.open(name, DIRECTORY, dir_fd=here) if mounted else open_within(here, name)
                 except OSError as error:
                     if error.errno not in _PASSED_BY:
                         raise
@@ -131,8 +134,9 @@ def _refused(why: str) -> Rejected:
 
 
 def _moved(name: str) -> Retryable:
+    shown = name[:80].encode(errors="replace").decode()  # it may be no UTF-8
     return Retryable(
         Code.FILE_UNREADABLE,
-        f"the directory '{name[:80]}' was moved while it was walked through",
+        f"the directory '{shown}' was moved while it was walked through",
         hint="try again when nothing moves directories there",
     )
