@@ -65,6 +65,22 @@ async def test_a_template_that_no_group_uses_is_nobodys(depot):
     assert await fetch_code(talker, kind="blob", digest=version.manifest) is grpc.StatusCode.NOT_FOUND
 
 
+@pytest.mark.parametrize("lost", [True, False], ids=["lost", "broken"])
+async def test_a_template_with_a_lost_list_of_files_stands_in_no_others_way(depot, scratch, lost):
+    await depot.begin()
+    broken = await depot.upload("a-broken", {"level.dat": os.urandom(100)})
+    large = await depot.upload("world", LARGE)
+    contents = [file.digest for file in (await depot.term.templates.tree_of(large)).files]
+    await depot.group("a-broken", templates=["a-broken"])
+    await depot.group("game", templates=["world"])
+    depot.term.templates._remembered.clear()
+    [stored] = scratch.rglob(broken.manifest)
+    stored.unlink() if lost else stored.write_bytes(b"{")
+    talker = await depot.talker("n1")
+    assert len(await talker.fetch(kind="bundle", digests=contents)) == 3 * 40 * 1024
+    assert await fetch_code(talker, kind="blob", digest="0" * 64) is grpc.StatusCode.NOT_FOUND
+
+
 async def test_another_version_than_groups_use_does_not_exist(depot):
     await depot.begin()
     old = await depot.upload("base", {"password": b"old"})

@@ -12,6 +12,9 @@ from collections import OrderedDict
 from collections.abc import Collection, Iterator
 from typing import Final
 
+import msgspec
+import structlog
+
 from corral.controller.cluster_state import ClusterState
 from corral.controller.distribution.needs import GroupNeeds, Needs, needs_of
 from corral.controller.distribution.ports import Versions
@@ -20,18 +23,26 @@ from corral.domain.instance_records import live
 from corral.domain.module_manifest import ModuleHost
 from corral.domain.plans import read_plan
 from corral.domain.templates import TemplateVersion
+from corral.errors import CorralError, Retryable
+from corral.system.clock import Clock
+from corral.system.log_quota import LogQuota
 
 _REMEMBERED_PLANS: Final = 10_000
 _REMEMBERED_DIGESTS: Final = 500_000
+_QUIET_SECONDS: Final = 60.0
+"""Between two lines about the same list of files: every fetch of the node would say it again."""
+
+_log = structlog.get_logger("corral.controller.distribution")
 
 
 class NodeAccess:
     """Asked for each request of a node; nothing is stored. Who may run what is placement's own question."""
 
-    def __init__(self, state: ClusterState, *, needs: GroupNeeds, library: Versions) -> None:
+    def __init__(self, state: ClusterState, *, needs: GroupNeeds, library: Versions, clock: Clock) -> None:
         self._state = state
         self._needs = needs
         self._library = library
+        self._quota = LogQuota(clock=clock, seconds=_QUIET_SECONDS)
         self._granted: dict[NodeId, list[Needs]] = {}
         self._plans: OrderedDict[str, Needs] = OrderedDict()
         self._contents: OrderedDict[str, frozenset[str]] = OrderedDict()
@@ -54,20 +65,40 @@ class NodeAccess:
         return frozenset(hash for templates in found for each, hash in templates if each == name)
 
     async def readable(self, node_id: NodeId, digests: Collection[str]) -> frozenset[str]:
-        """Those of these blobs that the node may read."""
+        """Those of these blobs that the node may read. A version whose list of files is lost or broken stands in
+        nobody's way but its own; what cannot be told for now is no answer, and raised."""
         missing = set(digests)
         asked = frozenset(missing)
         missing -= self._archives()
         seen: set[tuple[str, str]] = set()
+        for_now: Retryable | None = None
         for needs in list(self._reasons(node_id)):
             if not missing:
                 break
             missing -= {artifact.sha256 for artifact, _ in needs.artifacts}
             for name, hash in needs.templates - seen:
                 if missing and (version := self._state.templates.version_of(name, hash)) is not None:
-                    missing -= await self._contents_of(version)
+                    try:
+                        missing -= await self._contents_of(version)
+                    except Retryable as error:
+                        for_now = error
+                    except (CorralError, msgspec.MsgspecError) as error:
+                        self._say_lost(name, version, error)
             seen |= needs.templates
+        if missing and for_now is not None:
+            raise for_now
         return asked - missing
+
+    def _say_lost(self, name: str, version: TemplateVersion, error: Exception) -> None:
+        if (unsaid := self._quota.admit("manifest_lost", version.manifest)) is not None:
+            _log.error(
+                "distribution.manifest_lost",
+                template=name,
+                version=version.number,
+                manifest=version.manifest,
+                reason=str(error)[:500],
+                unsaid=unsaid,
+            )
 
     def _reasons(self, node_id: NodeId) -> Iterator[Needs]:
         """Each thing that may run there, the likeliest first."""

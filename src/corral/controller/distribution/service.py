@@ -57,7 +57,7 @@ class Distribution:
         self._links = links
         self._entropy = entropy
         self._needs = GroupNeeds(state)
-        self.access = NodeAccess(state, needs=self._needs, library=library)
+        self.access = NodeAccess(state, needs=self._needs, library=library, clock=clock)
         self._desk = TemplateDesk(
             templates=state.templates, library=library, links=links, access=self.access, clock=clock
         )
