@@ -153,5 +153,6 @@ class Doors:
             commands=instances.commands,
             vitals=self._fleet.workload.vitals,
             refused=self._fleet.refused,
+            clock=self._mandate.clock,
             on_judged=self._fleet.judged,
         )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import functools
+from collections import OrderedDict
 from collections.abc import Iterable
 
 import msgspec
@@ -92,22 +93,33 @@ class InstanceMirror(Mirror[InstanceRecord]):
 
 
 class CrashMirror(Mirror[CrashRecord]):
-    """All crashes, by id and by node."""
+    """All crashes, by id, by node and by instance."""
 
     def __init__(self) -> None:
         super().__init__(CRASHES, "crash")
-        self._by_node: dict[str, set[str]] = {}
+        self._by_node: dict[str, OrderedDict[str, None]] = {}
+        """In the order in which they were folded, which is that of their receipt but for a snapshot's."""
+        self._unordered: set[str] = set()
+        """Nodes with some that were folded after later ones."""
+        self._newest: dict[str, str] = {}
 
     def nodes(self) -> list[str]:
         """The nodes that reported some."""
         return list(self._by_node)
 
-    def count_of(self, node: str) -> int:
-        return len(self._by_node.get(node, ()))
-
     def of_node(self, node: str) -> list[str]:
         """The ids of what this node reported, in the order in which it was received."""
-        return sorted(self._by_node.get(node, ()), key=self._received)
+        ids = self._by_node.get(node)
+        if ids is None:
+            return []
+        if node in self._unordered:
+            self._unordered.discard(node)
+            ids = self._by_node[node] = OrderedDict.fromkeys(sorted(ids, key=self._received))
+        return list(ids)
+
+    def newest_of(self, instance: str) -> str | None:
+        """The id of the crash of this instance that was received last, if it is still there."""
+        return self._newest.get(instance)
 
     def _received(self, id: str) -> tuple[dt.datetime, str]:
         record = self._documents[id].record
@@ -116,11 +128,29 @@ class CrashMirror(Mirror[CrashRecord]):
     def fold(self, id: str, revision: int, body: bytes | None) -> None:
         old = self._documents.get(id)
         if old is not None:
-            _discard(self._by_node, old.record.node, id)
+            self._leave(id, old.record)
         super().fold(id, revision, body)
         new = self._documents.get(id)
         if new is not None:
-            self._by_node.setdefault(new.record.node, set()).add(id)
+            self._enter(id, new.record)
+
+    def _enter(self, id: str, record: CrashRecord) -> None:
+        ids = self._by_node.setdefault(record.node, OrderedDict())
+        if ids and self._received(id)[0] < self._received(next(reversed(ids)))[0]:
+            self._unordered.add(record.node)
+        ids[id] = None
+        newest = self._newest.get(record.instance)
+        if newest is None or self._received(newest)[0] <= self._received(id)[0]:
+            self._newest[record.instance] = id
+
+    def _leave(self, id: str, record: CrashRecord) -> None:
+        ids = self._by_node[record.node]
+        del ids[id]
+        if not ids:
+            del self._by_node[record.node]
+            self._unordered.discard(record.node)
+        if self._newest.get(record.instance) == id:
+            del self._newest[record.instance]
 
 
 class LedgerMirror(Mirror[NodeLedger]):

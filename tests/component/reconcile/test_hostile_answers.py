@@ -190,3 +190,18 @@ async def test_crashes_are_small_have_the_time_of_their_receipt_and_a_share_a_no
     assert len(dropped) == 9
     assert all(id.startswith("mine-1.") for id in dropped), "the crash of the other node stays"
     assert dropped == [record.id for record in sorted(told, key=lambda r: r.received_at)[:9]]
+
+
+async def test_a_flood_of_crashes_is_stored_at_a_bounded_rate_and_the_newest_one_is_kept(site):
+    node, record = site.rogue, site.fleet.record("mine-1")
+    for restart in range(1, 301):
+        report = wire.CrashReport(
+            instance_id="mine-1", group="mine", incarnation=record.incarnation + restart, exit_code=1
+        )
+        await node.spool(DaemonMessage(crash_report=report))
+    await eventually(lambda: not node._spool)
+    kept = site.fleet.state.crashes.of_node("rogue")
+    surplus = int(site.refused("crash_rate"))
+    assert len(kept) + surplus == 300
+    assert surplus > 50  # but for what a slow machine earns meanwhile
+    assert kept[-1] == f"mine-1.{record.incarnation + 300}"

@@ -28,6 +28,7 @@ from corral.domain.ids import NodeId
 from corral.domain.instance_records import StartFailure
 from corral.domain.instance_states import INSTANCE_LIFECYCLE, InstanceState, reported
 from corral.store.port import Put
+from corral.system.clock import SystemClock
 from corral.testing.start_tickets import ticketed
 from corral.wire.v1 import instance_pb2 as wire
 from corral.wire.v1.link_pb2 import DaemonMessage
@@ -67,6 +68,7 @@ def reports(world) -> InstanceReports:
         dispatcher=unused,
         commands=Commands(ledger=unused, sessions=unused, entropy=unused),
         refused=unused,
+        clock=SystemClock(),
         on_judged=unused,
     )
 

@@ -19,12 +19,14 @@ from corral.controller.instances.sequence import Incarnations
 from corral.controller.instances.tickets import StartTickets
 from corral.controller.instances.wire_values import report_of, stage_name
 from corral.controller.instances.workspace import Workspace
+from corral.controller.sessions.rate_limit import RateLimit
 from corral.controller.sessions.refused_reports import RefusedReports
 from corral.controller.sessions.reporting import Reported
 from corral.controller.workload.vitals import Vitals
 from corral.domain.decisions import DecisionKind
 from corral.domain.ids import NodeId, SessionId
 from corral.store.port import StoreUnavailable
+from corral.system.clock import Clock
 from corral.wire.v1.instance_pb2 import CrashReport, InstanceStatusUpdate, RunningInstance, SendCommandAck
 from corral.wire.v1.link_pb2 import DaemonMessage
 
@@ -32,6 +34,10 @@ T = TypeVar("T")
 PORTION: Final = 500
 """So many instances of a handshake are taken in by one commit."""
 _LONGEST_REASON: Final = 1000
+CRASHES_PER_MINUTE: Final = 60
+CRASHES_AT_ONCE: Final = 200
+"""Of one node. Beyond that a crash takes the place of the one before it."""
+CRASH_RATE: Final = "crash_rate"
 _MOST_DECIDED: Final = 10_000
 _log = structlog.get_logger("corral.controller.reports")
 
@@ -50,6 +56,7 @@ class InstanceReports:
         commands: Commands,
         vitals: Vitals,
         refused: RefusedReports,
+        clock: Clock,
         on_judged: Callable[[NodeId], None],
     ) -> None:
         self._state = state
@@ -61,6 +68,7 @@ class InstanceReports:
         self._vitals = vitals
         self._refused = refused
         self._on_judged = on_judged
+        self._crash_rate = RateLimit(per_minute=CRASHES_PER_MINUTE, burst=CRASHES_AT_ONCE, clock=clock)
         self._decided: set[tuple[NodeId, str, int]] = set()
         """Strays whose end was decided in this term: they come again with each handshake until they are gone."""
         self._bars = {NodeId(stored.record.node): stored.record.serial for stored in state.node_ledgers}
@@ -112,24 +120,36 @@ class InstanceReports:
             kind = message.WhichOneof("payload") or ""
             if not self._is_its_own(ws, node_id, message):
                 refused[kind] += 1
-            stray = _guarded(ws, node_id, self._fold, ws, node_id, message)
+            stray = _guarded(ws, node_id, self._fold, ws, node_id, message, refused)
             strays += [stray] if stray else []
         return self._reported(ws, node_id, strays, refused)
 
-    def _fold(self, ws: Workspace, node_id: NodeId, message: DaemonMessage) -> Stray | None:
+    def _fold(
+        self, ws: Workspace, node_id: NodeId, message: DaemonMessage, refused: collections.Counter[str]
+    ) -> Stray | None:
         match message.WhichOneof("payload"):
             case "instance_status":
                 report = report_of(message.instance_status, ws.now)
                 return fold_report(ws, node_id, report) if report else None
             case "crash_report":
                 fold_crash(
-                    ws, node_id, message.crash_report, proven=self._proven(node_id, message.crash_report)
+                    ws,
+                    node_id,
+                    message.crash_report,
+                    proven=self._proven(node_id, message.crash_report),
+                    within_rate=lambda: self._within_rate(node_id, refused),
                 )
             case "start_instance_ack":
                 return fold_start_answer(ws, node_id, message.start_instance_ack)
             case "stop_instance_ack":
                 fold_stop_answer(ws, node_id, message.stop_instance_ack)
         return None
+
+    def _within_rate(self, node_id: NodeId, refused: collections.Counter[str]) -> bool:
+        allowed = self._crash_rate.allow(node_id)
+        if not allowed:
+            refused[CRASH_RATE] += 1
+        return allowed
 
     def _is_its_own(self, ws: Workspace, node_id: NodeId, message: DaemonMessage) -> bool:
         """Is the report about a run of this node? Late words about an earlier start that it had are its own."""

@@ -8,6 +8,7 @@ advance, and an end is final; what is learned later about an end is added to it.
 from __future__ import annotations
 
 import enum
+from collections.abc import Callable
 from typing import Final
 
 import msgspec
@@ -214,10 +215,19 @@ def learn_exit(ws: Workspace, record: InstanceRecord, exit: ExitRecord, *, conso
         ws.put_instance(changed)
 
 
-def fold_crash(ws: Workspace, node: NodeId, report: CrashReport, *, proven: bool = False) -> None:
+def fold_crash(
+    ws: Workspace,
+    node: NodeId,
+    report: CrashReport,
+    *,
+    proven: bool = False,
+    within_rate: Callable[[], bool] = lambda: True,
+) -> None:
     """Store a crash, once, and end its run, or begin the one its node starts in its place.
 
     Only of a run that the record names, or, `proven` by its ticket, of an earlier start that the node was given.
+    One that is not `within_rate` means the same for its run, but takes the place of the crash before it: of each
+    instance the newest is kept, however often it crashes.
     """
     record = ws.instance(report.instance_id)
     known = (
@@ -233,23 +243,17 @@ def fold_crash(ws: Workspace, node: NodeId, report: CrashReport, *, proven: bool
         return
     status = report.exit if report.HasField("exit") else published_exit(report.exit_code)
     exit = exit_record(status, crashed=True, crash_class=report.crash_class, now=ws.now)
-    _make_room(ws, node)
-    ws.put_crash(crash_record(report, id=id, incarnation=incarnation, node=node, exit=exit, now=ws.now))
+    surplus = not within_rate()
+    crash = crash_record(report, id=id, incarnation=incarnation, node=node, exit=exit, now=ws.now)
+    ws.put_crash(crash, most=CRASHES_OF_A_NODE, instead=surplus)
     if record is not None and known:
         kin = kinship(record, incarnation)
         if kin is Kinship.SAME:
             _end_by_crash(ws, record, report, exit)
-        elif kin is Kinship.EARLIER:  # of a run that its node, when it connected, had restarted already
+        elif (
+            kin is Kinship.EARLIER and not surplus
+        ):  # of a run that its node, when it connected, had restarted already
             _announce_crash(ws, record, incarnation, exit, restarted_as=report.restarted_as)
-
-
-def _make_room(ws: Workspace, node: NodeId) -> None:
-    """For one crash more of this node, at the cost of its own oldest one."""
-    if ws.state.crashes.count_of(node) < CRASHES_OF_A_NODE:
-        return
-    oldest = next((id for id in ws.state.crashes.of_node(node) if ws.crash(id) is not None), None)
-    if oldest is not None:
-        ws.delete_crash(oldest)
 
 
 def _end_by_crash(ws: Workspace, record: InstanceRecord, report: CrashReport, exit: ExitRecord) -> None:

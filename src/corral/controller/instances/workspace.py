@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import datetime as dt
 import functools
+from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, Protocol
 
@@ -83,6 +84,9 @@ class Workspace:
             NODE_LEDGERS.name: Overlay(state.node_ledgers),
             CRASHES.name: Overlay(state.crashes),
         }
+        self._crash_ids: dict[str, OrderedDict[str, None]] = {}
+        self._newest: dict[str, str] = {}
+        """By instance, the newest crash that this workspace adds."""
         self._plans: dict[str, PlanRecord] = {}
         self._resolved: dict[str, tuple[GroupSpec, ResolvedPlan]] = {}
         self._events: list[Draft] = []
@@ -170,11 +174,33 @@ class Workspace:
     def delete_instance(self, id: str) -> None:
         self._change(INSTANCES.name, id, None)
 
-    def put_crash(self, record: CrashRecord) -> None:
+    def put_crash(self, record: CrashRecord, *, most: int, instead: bool = False) -> None:
+        """A new crash, at the cost of its node's oldest ones where more than `most` would be kept; `instead`: in
+        place of the newest one of its instance. However many a transaction brings, each is looked at once."""
+        ids = self._crashes_of(record.node)
+        newest = self._newest_crash(record.instance) if instead else None
+        if newest is not None and ids.pop(newest, "") is None:
+            self._change(CRASHES.name, newest, None)
+        while len(ids) >= most:
+            oldest, _ = ids.popitem(last=False)
+            self._change(CRASHES.name, oldest, None)
+        ids[record.id] = None
+        self._undo.append(functools.partial(self._crash_ids.pop, record.node, None))
+        self._undo.append(_restoring(self._newest, record.instance))
+        self._newest[record.instance] = record.id
         self._change(CRASHES.name, record.id, record)
 
-    def delete_crash(self, id: str) -> None:
-        self._change(CRASHES.name, id, None)
+    def _newest_crash(self, instance: str) -> str | None:
+        return self._newest.get(instance) or self.state.crashes.newest_of(instance)
+
+    def _crashes_of(self, node: str) -> OrderedDict[str, None]:
+        """The ids of what this node reported, the oldest first, as this transaction leaves them."""
+        if node not in self._crash_ids:
+            changed = self._overlays[CRASHES.name].changed
+            ids = [id for id in self.state.crashes.of_node(node) if id not in changed]
+            ids += [id for id, new in changed.items() if isinstance(new, CrashRecord) and new.node == node]
+            self._crash_ids[node] = OrderedDict.fromkeys(ids)
+        return self._crash_ids[node]
 
     def put_ledger(self, ledger: NodeLedger) -> None:
         self._change(NODE_LEDGERS.name, ledger.node, ledger)

@@ -11,10 +11,10 @@ _MAX_CALLERS: Final = 10_000
 
 
 class RateLimit:
-    """At most `per_minute` calls a minute from one caller, all at once if it likes."""
+    """At most `per_minute` calls a minute from one caller; `burst` of them at once, else all."""
 
-    def __init__(self, *, per_minute: int, clock: Clock) -> None:
-        self._capacity = float(per_minute)
+    def __init__(self, *, per_minute: int, clock: Clock, burst: int | None = None) -> None:
+        self._capacity = float(per_minute if burst is None else burst)
         self._per_second = per_minute / 60
         self._clock = clock
         self._buckets: OrderedDict[str, tuple[float, float]] = OrderedDict()
