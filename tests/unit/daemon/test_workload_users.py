@@ -205,6 +205,54 @@ def test_accounts_of_the_host_are_passed_over(tmp_path):
     assert IsolatedUids(taken, taken + 1, data=tmp_path).of("a") == taken + 1
 
 
+@as_root
+def test_whoever_owns_a_directory_keeps_its_uid_though_the_record_is_lost(tmp_path):
+    owned = {"running/a": 1_900_000_001, "static/b": 1_900_000_000}
+    for place, owner in owned.items():
+        (tmp_path / place).mkdir(parents=True)
+        os.chown(tmp_path / place, owner, owner)
+    assert uid(tmp_path, "thief") == 1_900_000_002
+    assert [uid(tmp_path, "a"), uid(tmp_path, "b")] == list(owned.values())
+    with pytest.raises(Rejected):
+        uid(tmp_path, "d")
+
+
+@as_root
+def test_a_uid_that_owns_a_directory_is_not_given_though_it_came_after_the_start(tmp_path):
+    uids = IsolatedUids(1_900_000_000, 1_900_000_002, data=tmp_path)
+    for id in ("a", "b"):  # restored from another node: nobody knows whose this uid is
+        (tmp_path / "static" / id).mkdir(parents=True)
+        os.chown(tmp_path / "static" / id, 1_900_000_000, 1_900_000_000)
+    assert [uids.of("a"), uids.of("c")] == [1_900_000_001, 1_900_000_002]
+    with pytest.raises(Rejected):
+        uids.of("d")
+    assert uid(tmp_path, "a") == 1_900_000_001
+
+
+def test_an_instance_that_keeps_its_directory_keeps_its_uid_while_its_disk_is_away(tmp_path):
+    uids = IsolatedUids(1_900_000_000, 1_900_000_002, data=tmp_path)
+    assert uids.of("world", static=True) == 1_900_000_000
+    uids.of("lobby")
+    for _ in range(2):
+        uids.release(lambda _: True)
+        uids = IsolatedUids(1_900_000_000, 1_900_000_002, data=tmp_path)
+    assert [uids.of(id) for id in ("x", "y", "world")] == [1_900_000_002, 1_900_000_001, 1_900_000_000]
+
+
+@as_root
+def test_a_static_directory_of_an_earlier_version_keeps_its_uid_while_its_disk_is_away(tmp_path):
+    assert uid(tmp_path, "world") == 1_900_000_000
+    (tmp_path / "static" / "world").mkdir(parents=True)
+    os.chown(tmp_path / "static" / "world", 1_900_000_000, 1_900_000_000)
+    assert uid(tmp_path, "world") == 1_900_000_000
+    (tmp_path / "static").rename(tmp_path / "unmounted")
+    forget(tmp_path, "world")
+    assert [uid(tmp_path, id) for id in ("x", "y")] == [1_900_000_001, 1_900_000_002]
+    with pytest.raises(Rejected):
+        uid(tmp_path, "z")
+    assert uid(tmp_path, "world") == 1_900_000_000
+
+
 class IsolatedGiven(msgspec.Struct, kw_only=True):
     """As an earlier version wrote it."""
 

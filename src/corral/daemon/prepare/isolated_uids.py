@@ -1,6 +1,8 @@
 """The user ids of `isolate: uid`: a range of the node from which each instance gets one of its own.
 
-An instance keeps its uid as long as it runs or its directory is there. A freed uid goes to the end of the queue: it is given
+An instance keeps its uid as long as it runs or its directory is there; one that keeps its directory keeps its uid for
+good, for a directory that is not there may lie on a disk that is not mounted. A uid that owns a directory of any
+instance is never given to another one, whatever the record says: it may have been lost or be older. A freed uid goes to the end of the queue: it is given
 to another instance only after the whole range was used once, also across restarts, for what the last owner
 left in /tmp, /dev/shm or the kernel's IPC would belong to the next one. Ids that belong to somebody else
 (/etc/subuid and /etc/subgid, accounts and groups of the host, ids that this user namespace does not have)
@@ -9,7 +11,9 @@ are passed over.
 
 from __future__ import annotations
 
+import contextlib
 import grp
+import os
 import pathlib
 import pwd
 import threading
@@ -19,7 +23,7 @@ from typing import Final, NamedTuple
 import msgspec
 
 from corral.daemon.durable import store
-from corral.errors import Code, Rejected
+from corral.errors import Code, Rejected, Retryable
 from corral.system.files import read_versioned
 
 _FILE: Final = "uids.json"
@@ -43,6 +47,8 @@ class _Given(msgspec.Struct, frozen=True, kw_only=True):
     uids: dict[str, int] = {}
     last: int | None = None
     """The uid that was given last; None: a version that did not write it down."""
+    static: tuple[str, ...] = ()
+    """The instances that keep their directory, and so their uid."""
 
 
 class IsolatedUids:
@@ -53,13 +59,16 @@ class IsolatedUids:
         self._first = first
         self._last = last
         self._path = data / _FILE
+        self._running, self._kept = data / "running", data / "static"
         given = read_versioned(self._path, _Given, name=_FORMAT, version=_VERSION) or _Given()
         self._uids = dict(given.uids)
-        self._newest = given.last if given.last is not None else max(self._uids.values(), default=first - 1)
+        self._static = set(given.static)
         self._unwritten: set[str] = set()
         self._changes = self._written = 0
         self._changing = threading.Lock()
         self._writing = threading.Lock()
+        self._recover()
+        self._newest = given.last if given.last is not None else max(self._uids.values(), default=first - 1)
         self.foreign: Final = tuple(_overlapping(first, last, etc))
         """The parts of the range that belong to somebody else."""
 
@@ -73,16 +82,18 @@ class IsolatedUids:
         """How many ids of the range can be given out, apart from accounts of the host."""
         return self._last - self._first + 1 - sum(span.last - span.first + 1 for span in self.foreign)
 
-    def of(self, instance_id: str) -> int:
+    def of(self, instance_id: str, *, static: bool = False) -> int:
         """The same uid for the same instance, always: its static files belong to it. RUN_AS_REFUSED when the
-        range is used up, Retryable when the disk refuses."""
+        range is used up, Retryable when the disk refuses. `static`: it keeps its directory."""
         with self._changing:
             uid = self._uids.get(instance_id)
             if uid is None:
                 uid = self._newest = self._next()
                 self._uids[instance_id] = uid
-                self._unwritten.add(instance_id)
-                self._changes += 1
+                self._note(instance_id)
+            if static and instance_id not in self._static:
+                self._static.add(instance_id)
+                self._note(instance_id)
             change = self._changes if instance_id in self._unwritten else 0
         self._write(change)
         return uid
@@ -91,7 +102,7 @@ class IsolatedUids:
         """The uids of instances of which nothing is left here. `is_gone` is asked while nobody can get a uid: a
         start that begins meanwhile has its instance known already, or gets another one."""
         with self._changing:
-            gone = [id for id in self._uids if is_gone(id)]
+            gone = [id for id in self._uids if id not in self._static and is_gone(id)]
             for id in gone:
                 del self._uids[id]
                 self._unwritten.discard(id)
@@ -99,9 +110,43 @@ class IsolatedUids:
             change = self._changes if gone else 0
         self._write(change)
 
+    def _note(self, instance_id: str) -> None:
+        self._unwritten.add(instance_id)
+        self._changes += 1
+
+    def _recover(self) -> None:
+        """What directories tell that the record does not: it was lost, or is older than they are. A uid that several
+        own is nobody's."""
+        try:
+            kept, found = dict(_owners(self._kept)), [*_owners(self._running), *_owners(self._kept)]
+        except OSError:
+            return  # `_next` says so, when it matters
+        holders: dict[int, set[str]] = {}
+        for id, uid in (*found, *self._uids.items()):
+            holders.setdefault(uid, set()).add(id)
+        for uid, ids in holders.items():
+            id = min(ids)
+            if len(ids) == 1 and id not in self._uids and self._first <= uid <= self._last:
+                self._uids[id] = uid
+                self._note(id)
+        for id in kept.keys() & self._uids.keys() - self._static:
+            self._static.add(id)
+            self._note(id)
+
+    def _used(self) -> set[int]:
+        try:
+            owners = {uid for place in (self._running, self._kept) for _, uid in _owners(place)}
+        except OSError as error:
+            raise Retryable(
+                Code.SPAWN_FAILED,
+                f"whose the directories of instances are cannot be read: {error}",
+                hint="check the disk of the daemon's data directory",
+            ) from error
+        return owners.union(self._uids.values())
+
     def _next(self) -> int:
         """The first free one after the one that was given last, round and round."""
-        used = set(self._uids.values())
+        used = self._used()
         after = self._newest if self._first <= self._newest < self._last else self._first - 1
         for low, high in ((after + 1, self._last), (self._first, after)):
             for uid in self._candidates(low, high):
@@ -133,12 +178,23 @@ class IsolatedUids:
             if self._written >= change:
                 return
             with self._changing:
-                given, newest = _Given(uids=dict(self._uids), last=self._newest), self._changes
+                static = tuple(sorted(self._static & self._uids.keys()))
+                given = _Given(uids=dict(self._uids), last=self._newest, static=static)
+                newest = self._changes
                 pending = set(self._unwritten)
             store(self._path, given, name=_FORMAT, version=_VERSION)
             with self._changing:
                 self._unwritten -= pending
             self._written = newest
+
+
+def _owners(place: pathlib.Path) -> Iterator[tuple[str, int]]:
+    """The directories of instances in there, and whose they are. OSError."""
+    with contextlib.suppress(FileNotFoundError), os.scandir(place) as entries:
+        for entry in entries:
+            if not entry.name.startswith("."):
+                with contextlib.suppress(FileNotFoundError):  # it was put away just now
+                    yield entry.name, entry.stat().st_uid
 
 
 def describe(spans: Iterable[Span]) -> str:

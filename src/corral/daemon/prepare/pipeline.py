@@ -174,7 +174,11 @@ class Preparer:
         """It was ready and has ended: what it made may serve others."""
         if order.plan is not None and order.plan.warm_paths:
             user = await asyncio.to_thread(
-                self._users.choose, order.instance_id, run_as=order.run_as, isolate=order.isolate
+                self._users.choose,
+                order.instance_id,
+                run_as=order.run_as,
+                isolate=order.isolate,
+                static=order.static,
             )
             filled = await asyncio.to_thread(read_filled, run_directory)
             await self._trees.keep_first_run(order, user, filled)
@@ -199,7 +203,9 @@ class Preparer:
         plan, java = order.plan, ""
         if not order.command and plan is not None and plan.jvm is not None:
             java = find_java(plan.jvm.java, self._java)
-        user = self._users.choose(order.instance_id, run_as=order.run_as, isolate=order.isolate)
+        user = self._users.choose(
+            order.instance_id, run_as=order.run_as, isolate=order.isolate, static=order.static
+        )
         if order.ports:
             check_free(order.ports)
         check_room(

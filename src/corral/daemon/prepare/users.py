@@ -95,8 +95,8 @@ class WorkloadUsers:
             if _group_id(name) is None:
                 _log.warning("instances.group_unknown", group=name)
 
-    def choose(self, instance_id: str, *, run_as: str, isolate: str) -> WorkloadUser:
-        """RUN_AS_REFUSED, with what to do, when there is no such user or it may not be used."""
+    def choose(self, instance_id: str, *, run_as: str, isolate: str, static: bool = False) -> WorkloadUser:
+        """`static`: the instance keeps its directory. RUN_AS_REFUSED, with what to do, when there is no such user or it may not be used."""
         if run_as and isolate == UID:
             raise _refused(
                 "`isolate: uid` gives each instance a user of its own, so `run_as` has no meaning",
@@ -106,7 +106,7 @@ class WorkloadUsers:
         if self._own or (self._settings.development and not run_as and not isolates):
             return self._own_user(run_as, isolates=isolates)
         if isolates:
-            uid = self._isolated.of(instance_id)
+            uid = self._isolated.of(instance_id, static=static)
             return WorkloadUser(run_as=str(uid), name=str(uid), uid=uid, gid=uid, home="", isolated=True)
         return self._lent(run_as or self._settings.run_as, named_by_group=bool(run_as))
 

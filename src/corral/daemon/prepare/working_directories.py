@@ -77,8 +77,8 @@ class WorkingDirectories:
         return self.running / instance_id
 
     def present(self, instance_id: str) -> bool:
-        """Whether anything of it lies here."""
-        return (self.running / instance_id).exists() or (self.static / instance_id).exists()
+        """Whether anything of it lies here, be it a link to a disk that is not mounted."""
+        return any(os.path.lexists(place / instance_id) for place in (self.running, self.static))
 
     def make(self, instance_id: str, incarnation: int, user: WorkloadUser, *, empty: bool) -> pathlib.Path:
         """A directory with nothing in it, owned by its user; `empty`: whatever lay there is put away."""
