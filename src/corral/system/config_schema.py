@@ -37,6 +37,9 @@ class HttpLimitsSection(Section, frozen=True, kw_only=True):
     idle_seconds: Annotated[
         kind.Seconds, _says("How long a connection is kept between requests, and an answered body read on.")
     ] = 30
+    stall_seconds: Annotated[
+        kind.Seconds, _says("How long a caller may take nothing of an answer that waits for it.")
+    ] = 120
     body_pause_seconds: Annotated[
         kind.Seconds, _says("How long a body may pause that comes with less than 1 KiB a second.")
     ] = 5

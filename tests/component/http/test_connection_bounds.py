@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import pathlib
+import socket
 from collections.abc import AsyncIterator
 
 import pytest
@@ -14,7 +15,7 @@ from raw_client import raw_call
 from websockets.asyncio.client import connect
 
 from corral.cli.client import Client
-from corral.controller.http.connection import HEAD_LIMIT
+from corral.controller.http.connection import HEAD_LIMIT, MOST_PIPELINED
 from corral.controller.http.open_connections import Cut
 from corral.controller.http.request import BodyPace
 from corral.system.config_schema import HttpLimitsSection
@@ -110,6 +111,25 @@ async def test_requests_that_follow_one_another_at_once_are_no_overlong_head(rig
         one = b"GET /health HTTP/1.1\r\nHost: x\r\nX: " + b"a" * 4000 + b"\r\n\r\n"
         writer.write(one * 40 + one.replace(b"Host: x", b"Connection: close"))
         assert (await cut(reader)).count(b"HTTP/1.1 200") == 41
+
+
+@pytest.mark.trap("T64")
+async def test_requests_that_wait_behind_another_are_few(rig: Rig) -> None:
+    async with connected(rig) as (reader, writer):
+        writer.write(b"GET /health HTTP/1.1\r\nHost: x\r\n\r\n" * 5000)
+        assert (await cut(reader)).count(b"HTTP/1.1 200") <= 1 + MOST_PIPELINED
+        assert rig.server.connections.cut[Cut.MALFORMED] == 1
+        assert len(rig.server.connections) == 0
+
+
+@pytest.mark.trap("T64")
+async def test_an_answer_that_nobody_takes_ends_its_connection(data: pathlib.Path) -> None:
+    async with http_rig(data, limits=HttpLimitsSection(stall_seconds=0.2)) as rig:
+        head = f"GET /api/v1/openapi.json HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {rig.admin}\r\n\r\n"
+        with socket.create_connection(rig.server.address) as stranger:
+            stranger.sendall(head.encode() * MOST_PIPELINED)
+            await eventually(lambda: rig.server.connections.cut[Cut.EXPIRED] == 1)
+        assert len(rig.server.connections) == 0
 
 
 QUICK = HttpLimitsSection(head_seconds=0.2, idle_seconds=0.2)

@@ -22,11 +22,15 @@ ABORT: Final = "corral.abort"
 HEAD_LIMIT: Final = 64 * 1024
 """Of everything that is not the content of a body: the head, trailers, lengths and extensions of chunks."""
 
+MOST_PIPELINED: Final = 64
+"""Requests that may wait for the answer to one before them. Each read may bring thousands."""
+
 _LOG: Final = logging.getLogger("uvicorn.error.peers")
 _LOG.setLevel(logging.ERROR)
 """What strangers do wrong is counted, not logged a line each: they would push out everything else."""
 
 _OVERLONG: Final = "The head of the request is too large."
+_TOO_MANY: Final = "Too many requests were sent before their answers were read."
 
 Abort = Callable[[], None]
 
@@ -65,7 +69,9 @@ class Connection(HttpToolsProtocol):
       no callback of the parser, which keeps it all.
     - A head has to be whole in time, from the first connect or from its first byte; so has the rest of a body
       that was answered already. Between requests the server's own timer runs.
-    - A peer that has stopped reading cannot be told goodbye; its connection can be dropped.
+    - Few requests may wait behind the one that is being answered.
+    - A peer that has stopped reading cannot be told goodbye; its connection can be dropped, and is after a while.
+      Meanwhile it may have to make room.
     """
 
     _phase = _Phase.BETWEEN
@@ -73,6 +79,7 @@ class Connection(HttpToolsProtocol):
     _delivered = False
     _ended = False
     _timer: asyncio.TimerHandle | None = None
+    _stall_timer: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn has it
         super().connection_made(transport)
@@ -85,6 +92,8 @@ class Connection(HttpToolsProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._disarm()
+        self._stop_stall_timer()
+        self.pipeline.clear()
         self._bounds.leave(self.transport)
         super().connection_lost(exc)
 
@@ -129,6 +138,8 @@ class Connection(HttpToolsProtocol):
         size = len(self.url) + sum(len(name) + len(value) for name, value in self.headers)
         if size > HEAD_LIMIT:
             raise ValueError(_OVERLONG)  # the parser's caller refuses the request
+        if len(self.pipeline) >= MOST_PIPELINED:
+            raise ValueError(_TOO_MANY)
         self._phase = _Phase.BODY
         self._disarm()
         super().on_headers_complete()
@@ -151,12 +162,42 @@ class Connection(HttpToolsProtocol):
 
     def on_response_complete(self) -> None:
         super().on_response_complete()
+        if self.pipeline:
+            self.flow.pause_reading()  # each answer would let in another read full of requests
         if self._phase is _Phase.BODY and not self.pipeline:
             self._arm(
                 self._bounds.limits.idle_seconds
             )  # answered before it was whole: the rest is thrown away
-        elif self._phase is _Phase.BETWEEN:
+        elif self._phase is _Phase.BETWEEN and not self._answering:
             self._bounds.waits(self.transport)
+
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        self._bounds.waits(self.transport)
+        self._watch_stall(self.transport.get_write_buffer_size())
+
+    def resume_writing(self) -> None:
+        super().resume_writing()
+        self._stop_stall_timer()
+        if self._answering:
+            self._bounds.works(self.transport)
+
+    def _watch_stall(self, unsent: int) -> None:
+        """Look again after a while whether the peer has taken any of what is buffered for it."""
+        self._stop_stall_timer()
+        self._stall_timer = self.loop.call_later(self._bounds.limits.stall_seconds, self._end_stall, unsent)
+
+    def _end_stall(self, unsent: int) -> None:
+        left = self.transport.get_write_buffer_size()
+        if left < unsent:
+            self._watch_stall(left)
+        else:
+            self._expire()
+
+    def _stop_stall_timer(self) -> None:
+        if self._stall_timer is not None:
+            self._stall_timer.cancel()
+            self._stall_timer = None
 
     def _arm(self, seconds: float) -> None:
         self._disarm()

@@ -22,9 +22,9 @@ class Cut(enum.StrEnum):
     """Why a connection was cut."""
 
     EXPIRED = "expired"
-    """It took too long for a head, or for the rest of a body that was answered."""
+    """It took too long for a head or for the rest of a body that was answered, or took nothing of its answer."""
     DISPLACED = "displaced"
-    """It waited for a request, and another one needed the place."""
+    """It waited for a request, or did not read its answer, and another one needed the place."""
     REFUSED = "refused"
     """There was no place for it."""
     MALFORMED = "malformed"
