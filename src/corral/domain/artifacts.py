@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import posixpath
+import re
 import urllib.parse
 from typing import Final
 
@@ -15,6 +16,10 @@ from corral.errors import Code, Rejected
 
 SCHEMES: Final = ("http", "https")
 _URL_MAX: Final = 2048
+_ADDRESS: Final = re.compile(r"://((?:(?!://)\S)+)")
+_BESIDE_PATH: Final = re.compile(r"[?#]")
+_CLOSING: Final = "'\")]}>.,;:"
+"""What ends a URL in a sentence."""
 
 
 def check_url(url: str, *, field: str) -> str:
@@ -37,6 +42,25 @@ def shown_url(url: str) -> str:
         return "a URL that cannot be read"
     host = parts.netloc.rpartition("@")[2]
     return urllib.parse.urlunsplit((parts.scheme, host, parts.path, "", ""))
+
+
+def shown_text(text: str) -> str:
+    """Free text with every URL in it as `shown_url` has them: messages of programs name the addresses they failed
+    at, with all that stood in them. The same text when there is nothing to leave out."""
+    return _ADDRESS.sub(lambda found: "://" + _shown_rest(found[1]), text) if "://" in text else text
+
+
+def _shown_rest(rest: str) -> str:
+    """What follows `://`. A password may hold anything, written by people who did not quote it: a `/` in it, too."""
+    kept = _BESIDE_PATH.split(rest, maxsplit=1)[0]
+    authority, _, path = kept.partition("/")
+    port = authority.rpartition(":")[2]
+    if "@" in authority:
+        kept = authority.rpartition("@")[2] + kept[len(authority) :]
+    elif "@" in path and ":" in authority and not port.isdecimal():
+        kept = kept.rpartition("@")[2]
+    closing = rest[len(rest.rstrip(_CLOSING)) :] if not rest.endswith(kept) else ""
+    return kept + closing
 
 
 def url_file(url: str) -> str:

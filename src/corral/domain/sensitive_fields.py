@@ -19,7 +19,7 @@ from typing import Any, Final, TypeVar
 import msgspec
 from msgspec import inspect
 
-from corral.domain.artifacts import shown_url
+from corral.domain.artifacts import shown_text, shown_url
 from corral.domain.events import Event, EventType
 from corral.domain.permissions import Permission, Role, allows
 from corral.domain.spec import invalid
@@ -36,6 +36,8 @@ class Sensitive(enum.Enum):
     """Every text in it; names (of variables) and numbers of items stay."""
     URL = enum.auto()
     """User, password, query and fragment of an address; where it leads stays."""
+    TEXT = enum.auto()
+    """The same of every address in free text."""
 
 
 FIELDS: Final[Mapping[str, Mapping[str, Sensitive]]] = {
@@ -72,14 +74,37 @@ FIELDS: Final[Mapping[str, Mapping[str, Sensitive]]] = {
     },
     "Overridden": {"name": Sensitive.VALUE},
     "AuditShape": {"before": Sensitive.VALUE, "after": Sensitive.VALUE},
+    "CacheTrouble": {"subject": Sensitive.TEXT},
+    "CrashShape": {"signature": Sensitive.TEXT},
+    "DecisionShape": {"cause": Sensitive.TEXT, "inputs": Sensitive.TEXT},
 }
 """By the name of a type, its subtypes included."""
+
+TOLD: Final[Mapping[str, Sensitive]] = dict.fromkeys(
+    (
+        "admission_reason",
+        "detail",
+        "dropped",
+        "error",
+        "message",
+        "paused_reason",
+        "reason",
+        "summary",
+        "why",
+    ),
+    Sensitive.TEXT,
+)
+"""Names that hold sentences in whatever type has them: programs, modules and nodes have a say in them."""
 
 EVENT_FIELDS: Final[Mapping[EventType, Mapping[str, Sensitive]]] = {
     EventType.INSTANCE_COMMAND: {"line": Sensitive.VALUE},
     EventType.CATALOG_UPDATED: {"url": Sensitive.URL},
+    EventType.MODULE_UPGRADE_ROLLED_BACK: {"story": Sensitive.VALUE},
+    EventType.NODE_ERROR_REPORTED: {"message": Sensitive.VALUE, "context": Sensitive.TEXT},
 }
-"""In an event's `data`."""
+"""In an event's `data`, beside what is `TOLD`: what modules raised and nodes ran into is otherwise only in logs."""
+
+_TOLD_IN_EVENTS: Final = {**TOLD, "exit": Sensitive.TEXT}
 
 EVENT_PERMISSIONS: Final[Mapping[EventType, Permission]] = {
     EventType.TOKEN_CREATED: Permission.TOKENS_READ,
@@ -111,12 +136,17 @@ def redacted(value: T) -> T:
 
 
 def redacted_event(event: Event) -> Event:
-    """An event as those see it who may not see all."""
-    rules = EVENT_FIELDS.get(event.type)
-    if rules is None:
+    """An event as those see it who may not see all; the same one when nothing of it is hidden. What a module
+    publishes is its own to choose."""
+    if event.type is EventType.MODULE_EVENT:
         return event
-    data = {name: _hide(value, rules[name]) if name in rules else value for name, value in event.data.items()}
-    return msgspec.structs.replace(event, data=data)
+    rules = {**_TOLD_IN_EVENTS, **EVENT_FIELDS.get(event.type, {})}
+    changed = {
+        name: hidden
+        for name, value in event.data.items()
+        if name in rules and (hidden := _hide(value, rules[name])) is not value
+    }
+    return msgspec.structs.replace(event, data={**event.data, **changed}) if changed else event
 
 
 def refuse_hidden(value: object, *, field: str) -> None:
@@ -200,9 +230,9 @@ def _may_hold(info: inspect.Type, above: frozenset[type]) -> bool:
 
 @functools.cache
 def _rules(kind: type) -> Mapping[str, Sensitive]:
-    rules: dict[str, Sensitive] = {}
-    for base in kind.__mro__:
-        rules = {**FIELDS.get(base.__name__, {}), **rules}
+    rules = {name: TOLD[name] for name in getattr(kind, "__struct_fields__", ()) if name in TOLD}
+    for base in reversed(kind.__mro__):
+        rules |= FIELDS.get(base.__name__, {})
     return rules
 
 
@@ -211,8 +241,23 @@ def _hide(value: Any, how: Sensitive) -> Any:
         return value  # nothing is nothing to hide
     if how is Sensitive.URL:
         return shown_url(value)
+    if how is Sensitive.TEXT:
+        return _without_addresses(value)
     if isinstance(value, dict):
         return {key: _hide(item, how) for key, item in value.items()}
     if isinstance(value, list | tuple):
         return type(value)(_hide(item, how) for item in value)
     return HIDDEN
+
+
+def _without_addresses(value: Any) -> Any:
+    """Texts anywhere in it without what is secret in addresses; the same value when there is none of that."""
+    if isinstance(value, str):
+        return shown_text(value)
+    if isinstance(value, dict):
+        shown = {key: _without_addresses(item) for key, item in value.items()}
+        return value if all(map(operator.is_, shown.values(), value.values())) else shown
+    if isinstance(value, list | tuple):
+        items = [_without_addresses(item) for item in value]
+        return value if all(map(operator.is_, items, value)) else type(value)(items)
+    return _walked(value)

@@ -14,13 +14,16 @@ from http_rig import Rig
 from msgspec import inspect
 from sse_client import following
 
-from corral.controller.collections import CRASHES
+from corral.controller.collections import CRASHES, GROUPS, group_decisions, instance_decisions
 from corral.controller.http.route_table import Route, Stream
 from corral.controller.http.routes import ROUTES
+from corral.domain.artifacts import shown_text
+from corral.domain.decisions import Alternative, DecisionKind
 from corral.domain.events import Cursor, Draft, Event, EventType
 from corral.domain.group_files import PatchSpec
 from corral.domain.groups import GroupSpec
-from corral.domain.instance_records import CrashRecord, ExitRecord
+from corral.domain.ids import DecisionId
+from corral.domain.instance_records import CrashLoop, CrashRecord, DecisionRecord, ExitRecord, StartFailure
 from corral.domain.module_nodes import ModuleChange, Overridden
 from corral.domain.permissions import GRANTS, Permission, Role
 from corral.domain.sensitive_fields import (
@@ -28,6 +31,7 @@ from corral.domain.sensitive_fields import (
     EVENT_PERMISSIONS,
     FIELDS,
     HIDDEN,
+    TOLD,
     redacted,
     redacted_event,
 )
@@ -36,6 +40,20 @@ from corral.store.port import ABSENT
 MARK = "hunter2"
 URL = f"http://bob:{MARK}@files.example/server.jar?sig={MARK}#{MARK}"
 SHA = "0" * 64
+SENTENCE = f"cannot fetch '{URL}': HTTP 403 (see jdbc:mysql://db.example/x?password={MARK}), gave up"
+SHOWN_SENTENCE = (
+    "cannot fetch 'http://files.example/server.jar': HTTP 403 (see jdbc:mysql://db.example/x), gave up"
+)
+EVENTS: dict[EventType, dict[str, Any]] = {
+    EventType.MODULE_UPGRADE_ROLLED_BACK: {"story": ["on_start raised", f"KeyError: {MARK}"], "reason": "x"},
+    EventType.NODE_ERROR_REPORTED: {
+        "code": "INTERNAL",
+        "message": f"ValueError: {MARK}",
+        "context": SENTENCE,
+    },
+    EventType.INSTANCE_CRASHED: {"reason": SENTENCE, "exit": {"code": 1, "summary": SENTENCE}},
+    EventType.CRASH_LOOP_STARTED: {"reason": SENTENCE, "strikes": 1},
+}
 
 GROUP: dict[str, Any] = {
     "command": ["server", f"--password={MARK}"],
@@ -83,6 +101,7 @@ async def plant(rig: Rig) -> str:
         )
         await rig.instance("lobby", module_changes=(change,))
         await rig.report(id, state=rig.state.instances.require(id).record.state, module_changes=(change,))
+        await plant_sentences(rig, id)
         await rig.token(Role.OPERATOR)
         patched = await admin.patch("/api/v1/groups/lobby", json={"env": {"NEW": MARK}})
         assert patched.status_code == 200
@@ -100,18 +119,43 @@ async def plant(rig: Rig) -> str:
             code=1,
             signal=None,
             crashed=True,
-            summary="exit code 1",
+            summary=f"exit code 1: {SENTENCE}",
             outcome="",
             crash_class="EXIT",
             ended_at=now,
         ),
         crash_class="EXIT",
-        signature="",
+        signature=SENTENCE,
         uptime_ms=1,
         tail=(MARK,),
     )
-    await rig.ledger.commit(line, CRASHES.put(crash.id, crash, expect=ABSENT))
+    events = [Draft(type=type, subject=id, data=data) for type, data in EVENTS.items()]
+    await rig.ledger.commit(*events, line, CRASHES.put(crash.id, crash, expect=ABSENT))
     return id
+
+
+async def plant_sentences(rig: Rig, id: str) -> None:
+    """What programs and nodes say, wherever it is shown."""
+    failure = StartFailure(stage="DOWNLOAD", code="DOWNLOAD_FAILED", message=SENTENCE, permanent=False)
+    state = rig.state.instances.require(id).record.state
+    await rig.report(id, state=state, reason=SENTENCE, start_failure=failure)
+    group = rig.state.groups.require("lobby")
+    now = rig.clock.now()
+    pause = CrashLoop(since=now, until=now, strikes=1, reason=SENTENCE)
+    decision = DecisionRecord(
+        id=DecisionId("dec-1"),
+        cause="reconcile",
+        kind=DecisionKind.SKIP,
+        subject=id,
+        reason=SENTENCE,
+        epoch=1,
+        at=now,
+        inputs={"answer": SENTENCE, "count": 3},
+        rejected=(Alternative(subject="node-1", reason=SENTENCE),),
+    )
+    paused = msgspec.structs.replace(group.record, reason=SENTENCE, paused=pause)
+    journals = [journal.append(decision) for journal in (instance_decisions(id), group_decisions("lobby"))]
+    await rig.ledger.commit(GROUPS.put("lobby", paused, expect=group.revision), *journals)
 
 
 def readable(role: Role) -> list[Route]:
@@ -166,7 +210,13 @@ async def test_a_viewer_finds_no_command_credential_or_value_in_any_answer(rig: 
     assert group["artifact"]["url"] == plan["artifact"]["url"] == "http://files.example/server.jar"
     assert group["patches"][0]["path"] == "rcon.password"
     assert HIDDEN in found["/api/v1/templates/lobby/-/diff"]
-    assert HIDDEN in json.loads(found["stream"])[-1]["data"]["line"]
+    frames = json.loads(found["stream"])
+    assert HIDDEN in frames[-1]["data"]["line"]
+    told = {frame["type"]: frame["data"] for frame in frames}
+    assert told["MODULE_UPGRADE_ROLLED_BACK"]["story"] == [HIDDEN, HIDDEN]
+    assert told["INSTANCE_CRASHED"]["exit"] == {"code": 1, "summary": SHOWN_SENTENCE}
+    for path in (f"/api/v1/instances/{id}", f"/api/v1/instances/{id}/why", "/api/v1/groups/lobby/why"):
+        assert SHOWN_SENTENCE in found[path], path
     assert (
         "TOKEN_CREATED" not in found["stream"] + found["/api/v1/events"] + found["/api/v1/events?newest=true"]
     )
@@ -275,8 +325,62 @@ def test_what_is_hidden_keeps_its_form_and_nothing_stays_nothing() -> None:
     assert redacted(plain).env is plain.env
 
 
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("no address: a/b?c=d", "no address: a/b?c=d"),
+        ("GET https://files.example/a/b.jar: 404", "GET https://files.example/a/b.jar: 404"),
+        ("at https://registry.example/@scope/pkg.", "at https://registry.example/@scope/pkg."),
+        (f"at https://h.example:8443/@scope?x={MARK}", "at https://h.example:8443/@scope"),
+        (f"postgres://bob:{MARK}@db.example:5432/x", "postgres://db.example:5432/x"),
+        (f"postgres://bob:a/{MARK}@db.example/x", "postgres://db.example/x"),
+        (f"redis://:a@{MARK}@db.example", "redis://db.example"),
+        (f"(http://h.example/x#{MARK}), http://a:{MARK}@b", "(http://h.example/x), http://b"),
+        (f"http://proxy/http://a:{MARK}@b/x,http://c:{MARK}@d", "http://proxy/http://b/x,http://d"),
+        ("://" * 3, "://" * 3),
+    ],
+)
+def test_addresses_in_sentences_are_shown_without_what_is_secret(text: str, shown: str) -> None:
+    assert shown_text(text) == shown
+
+
+def test_what_holds_no_secret_is_not_made_anew() -> None:
+    event = Event(
+        cursor=Cursor(1, 1),
+        type=EventType.INSTANCE_CRASHED,
+        subject="a-1",
+        at=dt.datetime.now(dt.UTC),
+        data={"reason": "exit code 1", "exit": {"code": 1, "summary": "exit code 1"}},
+    )
+    assert redacted_event(event) is event
+    free = {"reason": URL}
+    of_module = msgspec.structs.replace(event, type=EventType.MODULE_EVENT, data=free)
+    assert redacted_event(of_module) is of_module
+
+
+SENTENCES = re.compile(r".*reason|message|summary|detail|error|why|dropped|signature|hint")
+"""Names of fields that hold sentences, in which programs and nodes have a say."""
+
+
+def test_no_sentence_that_a_viewer_gets_was_forgotten() -> None:
+    seen: dict[str, inspect.StructType] = {}
+    for route in readable(Role.VIEWER):
+        if route.response is not None:
+            shown_types(inspect.type_info(route.response), seen)
+    forgotten = {
+        f"{name}.{field.name}"
+        for name, info in seen.items()
+        for field in info.fields
+        if SENTENCES.fullmatch(field.name)
+        and field.name not in TOLD
+        and not any(field.name in FIELDS.get(base.__name__, {}) for base in info.cls.__mro__)
+    }
+    assert forgotten == {"ModuleShape.signature"}  # who signed it
+
+
 def test_events_are_redacted_by_type_and_tokens_need_a_permission() -> None:
     assert set(EVENT_FIELDS[EventType.INSTANCE_COMMAND]) == {"line"}
+    assert set(EVENT_FIELDS[EventType.MODULE_UPGRADE_ROLLED_BACK]) == {"story"}
     assert all(type in EVENT_PERMISSIONS for type in EventType if "TOKEN" in type)
     shown = redacted_event(
         Event(

@@ -8,7 +8,7 @@ import msgspec
 
 from corral.controller.events.frames import framed
 from corral.domain.events import Cursor, Event, EventType
-from corral.domain.sensitive_fields import EVENT_FIELDS, redacted_event
+from corral.domain.sensitive_fields import redacted_event
 
 _CHUNK_BYTES: Final = 65536
 _KEPT_CHUNKS: Final = 16
@@ -160,8 +160,8 @@ class EventRing:
             slot = self._slots[sequence % self._capacity]
             assert slot is not None, "every sequence between floor and head has a slot"
             if everything or wanted.accepts(slot.event):
-                hides = wanted.redacted and slot.event.type in EVENT_FIELDS
-                frames.append(framed(redacted_event(slot.event))[1] if hides else slot.frame)
+                shown = wanted.shown(slot.event)
+                frames.append(slot.frame if shown is slot.event else framed(shown)[1])
                 size += len(frames[-1])
                 if size >= _CHUNK_BYTES:
                     cursor = slot.event.cursor
