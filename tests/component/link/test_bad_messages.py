@@ -33,11 +33,12 @@ from corral.testing.scripted_peers import ScriptedDaemon, enrolled_identity
 from corral.testing.waiting import eventually
 from corral.wire.v1.instance_pb2 import CrashReport, InstanceStatusUpdate
 from corral.wire.v1.link_pb2 import DaemonBatch, DaemonMessage
-from corral.wire.v1.module_pb2 import ModuleStateUpdate
+from corral.wire.v1.module_pb2 import EventPublish, ModuleStateUpdate
 from corral.wire.v1.node_pb2 import DaemonLogRecord, Handshake, Pong
 
 NODE = NodeId("n1")
 POISON = "poison"
+FAST = "fast"
 
 
 class BadReports:
@@ -73,11 +74,20 @@ class BadReports:
 
 
 class BadModules:
-    """The same, for modules."""
+    """The same, for modules. Events of FAST come too fast."""
+
+    def __init__(self) -> None:
+        self.counted: list[int] = []
+        self.folded: set[int] = set()
+
+    def too_fast(self, node_id: NodeId, messages: Sequence[DaemonMessage]) -> list[DaemonMessage]:
+        self.counted += [message.spool_sequence for message in messages]
+        return [message for message in messages if message.event_publish.module_id == FAST]
 
     def fold(self, node_id: NodeId, messages: Sequence[DaemonMessage]) -> list[Step]:
         if any(message.module_state_update.module_id == POISON for message in messages):
             raise ZeroDivisionError(POISON)
+        self.folded |= {message.spool_sequence for message in messages}
         return []
 
     def fold_judgement(self, node_id: NodeId, hello: Handshake) -> list[Step]:
@@ -92,6 +102,7 @@ class IntakeBench:
         self.state = ledger.state
         self.confirmed: list[int] = []
         self.reports = reports
+        self.modules = BadModules()
         self.intake = Intake(
             ledger=ledger,
             clock=SystemClock(),
@@ -99,7 +110,7 @@ class IntakeBench:
             session_id=SessionId("s1"),
             hello=Handshake(spool_id="spool", spool_head=head),
             reports=cast("NodeReports", reports),
-            modules=cast("ModuleTraffic", BadModules()),
+            modules=cast("ModuleTraffic", self.modules),
             confirm=self.confirmed.append,
         )
 
@@ -208,6 +219,22 @@ async def test_a_conflict_that_lasts_is_tried_ever_more_slowly_and_then_stored(s
     assert pauses[:QUICK_CONFLICTS] == [0.0] * QUICK_CONFLICTS
     assert pauses == sorted(pauses)
     assert 1.0 <= pauses[-1] <= 5.0
+
+
+@pytest.mark.trap("T85")
+async def test_what_modules_tell_is_counted_once_however_often_it_is_tried_to_be_stored(scratch):
+    """And what comes too fast is passed over and confirmed, also as the last of a batch."""
+
+    def event(sequence: int) -> DaemonMessage:
+        told = EventPublish(module_id=FAST if sequence in (5, 20) else "guard")
+        return DaemonMessage(spool_sequence=sequence, event_publish=told)
+
+    async with intake_bench(scratch, committer=lambda writer: Contested(writer, 3)) as bench:
+        for sequence in range(1, 21):
+            bench.intake.offer(poisoned(sequence, "module") if sequence == 7 else event(sequence))
+        await eventually(lambda: bench.confirmed[-1:] == [20], state=lambda: bench.confirmed)
+        assert bench.modules.counted == list(range(1, 21))
+        assert bench.modules.folded == set(range(1, 21)) - {5, 7, 20}
 
 
 async def test_a_real_node_s_record_that_the_store_refuses_costs_it_neither_its_session_nor_the_rest(

@@ -6,6 +6,7 @@ import asyncio
 import datetime as dt
 import json
 import math
+import sqlite3
 from collections.abc import Mapping
 from typing import Any
 
@@ -20,19 +21,25 @@ from corral.controller.modules.exposition import ModuleFigures
 from corral.controller.modules_on_nodes.node_figures import FRAME_BYTES, NODE_SAMPLES, NodeFigures
 from corral.controller.modules_on_nodes.publishing import (
     BURST_SECONDS,
+    KIB_PER_SECOND,
     PER_SECOND,
     NodePublishing,
     published,
 )
+from corral.daemon.link.spool_file import open_table
+from corral.daemon.link.spool_table import SpoolTable
 from corral.domain.events import Draft, EventType
 from corral.domain.ids import NodeId
 from corral.domain.module_manifest import EventsPart, Manifest, ModuleHost
 from corral.domain.module_records import PackageRecord
 from corral.domain.nesting import MAX_DEPTH
+from corral.modules.bucket import Bucket
 from corral.modules.event_publishing import DATA_BYTES, SUBJECT_MAX
 from corral.modules.module_metrics import BUCKETS, MAX_NAMES, MAX_SERIES, Family
 from corral.system.clock import SystemClock
+from corral.system.entropy import SystemEntropy
 from corral.testing.waiting import eventually
+from corral.wire.v1.link_pb2 import DaemonMessage
 from corral.wire.v1.module_pb2 import EventPublish, ModuleMetricFamily, ModuleMetrics, ModuleMetricSample
 
 NOW = dt.datetime(2026, 3, 4, 5, 6, 7, tzinfo=dt.UTC)
@@ -378,18 +385,55 @@ def test_a_node_that_floods_costs_no_more_than_one_that_does_not():
 
 
 class StoppedClock(SystemClock):
+    """Goes on only when it is told to."""
+
+    at = 1.0
+
     def monotonic(self) -> float:
-        return 1.0
+        return self.at
 
 
 @pytest.mark.trap("T85")
 def test_a_node_that_publishes_without_end_is_bounded_said_once_a_second_and_costs_no_other_its_events():
     publishing = NodePublishing(clock=StoppedClock())
-    flood = [len(publishing.steps(NORTH, told(), guard())) for _ in range(PER_SECOND * BURST_SECONDS + 20)]
     with capture_logs() as logs:
+        flood = [publishing.admit(NORTH, told()) for _ in range(PER_SECOND * BURST_SECONDS + 20)]
         assert sum(flood) == PER_SECOND * BURST_SECONDS
         refused = [publishing.steps(NORTH, told(module_id="other"), None) for _ in range(500)]
         refused += [publishing.steps(NodeId("south"), told(module_id="other"), None) for _ in range(500)]
     assert not any(refused)
     assert len([log for log in logs if log["event"] == "bridge.event_refused"]) < 20
+    assert publishing.admit(NodeId("south"), told())
     assert publishing.steps(NodeId("south"), told(), guard())
+
+
+@pytest.mark.trap("T85")
+@pytest.mark.parametrize(("count", "size"), [(6_000, 0), (6_000, 1_500), (400, DATA_BYTES)])
+def test_what_waited_on_a_node_is_never_too_fast_for_the_controller(scratch, count, size):
+    """A backlog, and a controller that confirms at once. Nothing is too fast even for one that allows only two
+    seconds' worth at once."""
+    clock = StoppedClock()
+    events = Bucket(burst=PER_SECOND * 2, per_second=PER_SECOND, clock=clock)
+    kib = Bucket(burst=KIB_PER_SECOND * 2, per_second=KIB_PER_SECOND, clock=clock)
+    body = DaemonMessage(event_publish=told(payload_json=b"x" * size)).SerializeToString()
+    open_table(scratch, entropy=SystemEntropy(), log_bytes=1, max_bytes=1).close()
+    database = sqlite3.connect(scratch / "spool.db", isolation_level=None)
+    table = SpoolTable(database, log_bytes=1, max_bytes=2**30, monotonic=clock.monotonic)
+    table.begin()
+    for _ in range(count):
+        table.add_background(body)
+    table.commit()
+    sent = after = 0
+    while sent < count:
+        table.begin()
+        records = table.take(after, 1000)
+        for record in records:
+            assert events.take()
+            assert kib.take(1 + size // 1024)
+            sent, after = sent + 1, record.sequence
+        table.forget(after)
+        table.number_background()
+        table.commit()
+        if table.committed.highest == after and sent < count:
+            clock.at += table.background_delay() + 0.001
+    table.close()

@@ -12,7 +12,13 @@ import pytest
 
 from corral.daemon.link.spool import Spool
 from corral.daemon.link.spool_file import open_table
-from corral.daemon.link.spool_table import BACKGROUND_BYTES, BACKGROUND_RECORDS, Kind, SpoolTable
+from corral.daemon.link.spool_table import (
+    BACKGROUND_AT_ONCE,
+    BACKGROUND_BYTES,
+    BACKGROUND_RECORDS,
+    Kind,
+    SpoolTable,
+)
 from corral.errors import Code, CorralError, Rejected
 from corral.system.entropy import SystemEntropy
 from corral.testing.waiting import eventually
@@ -318,6 +324,26 @@ async def test_what_waits_survives_restarts_in_order_and_once_and_goes_on_by_its
     assert [record.body for record in first] + rest == events
     assert await again.take(0, limit=10) == []
     await again.close()
+
+
+@pytest.mark.trap("T85")
+async def test_more_than_may_become_records_at_once_goes_on_by_itself(tmp_path):
+    time = [0.0]
+    open_table(tmp_path, entropy=SystemEntropy(), log_bytes=1, max_bytes=1).close()
+    database = sqlite3.connect(tmp_path / "spool.db", isolation_level=None, check_same_thread=False)
+    table = SpoolTable(database, log_bytes=1, max_bytes=10**7, monotonic=lambda: time[0])
+    table.begin()
+    for number in range(1, BACKGROUND_AT_ONCE + 101):
+        table.add_background(b"event")
+        table.forget(number)
+    table.commit()
+    allowed = table.committed.highest
+    assert BACKGROUND_AT_ONCE <= allowed <= BACKGROUND_AT_ONCE + 1
+    spool = Spool(table, entropy=SystemEntropy())
+    assert await spool.put(b"report") == allowed + 1  # not paced
+    time[0] = 1.0
+    await eventually(lambda: spool.head == BACKGROUND_AT_ONCE + 101)  # nobody adds or confirms anything
+    await spool.close()
 
 
 async def test_what_may_wait_is_bounded_and_takes_nothing_from_reports(tmp_path):

@@ -42,22 +42,30 @@ class NodePublishing:
         self._nodes: dict[NodeId, tuple[Bucket, Bucket]] = {}
 
     def steps(self, node_id: NodeId, told: EventPublish, record: PackageRecord | None) -> list[Step]:
-        def refuse(why: str) -> None:
-            unsaid = self._quota.admit(node_id, told.module_id[:_TEXT])
-            if unsaid is not None:
-                _log.warning(
-                    "bridge.event_refused",
-                    node=node_id,
-                    module=told.module_id[:_TEXT],
-                    type=told.event_type[:_TEXT],
-                    reason=why,
-                    unsaid=unsaid,
-                )
+        return published(
+            node_id, told, record, self._clock.now(), lambda why: self._refuse(node_id, told, why)
+        )
 
-        if not self._in_time(node_id, len(told.payload_json)):
-            refuse(f"the node publishes more than {PER_SECOND} events, or {KIB_PER_SECOND} KiB, a second")
-            return []
-        return published(node_id, told, record, self._clock.now(), refuse)
+    def admit(self, node_id: NodeId, told: EventPublish) -> bool:
+        """Whether it comes as slowly as it may; counted, so to be asked once for each event, however often one
+        tries to store it. Our own daemons pace what they send and never meet this."""
+        in_time = self._in_time(node_id, len(told.payload_json))
+        if not in_time:
+            why = f"the node publishes more than {PER_SECOND} events, or {KIB_PER_SECOND} KiB, a second"
+            self._refuse(node_id, told, why)
+        return in_time
+
+    def _refuse(self, node_id: NodeId, told: EventPublish, why: str) -> None:
+        unsaid = self._quota.admit(node_id, told.module_id[:_TEXT])
+        if unsaid is not None:
+            _log.warning(
+                "bridge.event_refused",
+                node=node_id,
+                module=told.module_id[:_TEXT],
+                type=told.event_type[:_TEXT],
+                reason=why,
+                unsaid=unsaid,
+            )
 
     def _in_time(self, node_id: NodeId, size: int) -> bool:
         if node_id not in self._nodes:

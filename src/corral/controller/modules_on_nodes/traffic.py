@@ -123,6 +123,15 @@ class NodeModuleTraffic:
 
     # what is stored
 
+    def too_fast(self, node_id: NodeId, messages: Sequence[DaemonMessage]) -> list[DaemonMessage]:
+        """Those that are passed over because the node tells more than it may; each is counted by this."""
+        return [
+            message
+            for message in messages
+            if message.WhichOneof("payload") == "event_publish"
+            and not self._publishing.admit(node_id, message.event_publish)
+        ]
+
     def fold(self, node_id: NodeId, messages: Sequence[DaemonMessage]) -> list[Step]:
         """What spooled messages about modules change; pure."""
         now = self._clock.now()

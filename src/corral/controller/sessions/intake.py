@@ -157,7 +157,9 @@ class Intake:
             batch = self._next_batch()
             if not batch:
                 continue  # judged first
-            await self._take_in(batch)
+            fresh = _unseen(batch, self.confirmed)
+            passed_over = frozenset(map(id, self._modules.too_fast(self._node_id, fresh)))
+            await self._take_in(batch, passed_over)
             for message in batch:
                 self._waiting.popleft()
                 self._waiting_bytes -= message.ByteSize()
@@ -212,19 +214,19 @@ class Intake:
             await self._tell(report)
             otherwise()
 
-    async def _take_in(self, batch: list[DaemonMessage]) -> None:
-        """Store a batch. If it cannot be, its halves are stored one after the other, down to the one record that
+    async def _take_in(self, batch: list[DaemonMessage], passed_over: frozenset[int]) -> None:
+        """Store a batch; of the messages with an identity in `passed_over` only that they came. If it cannot be, its halves are stored one after the other, down to the one record that
         is to blame: that one is set aside, told and confirmed, and does not come again. One that a document in the
         way keeps out waits, and all behind it."""
         try:
-            await self._persist(functools.partial(self._store, batch))
+            await self._persist(functools.partial(self._store, batch, passed_over))
         except Exception as error:
             if ends_session(error):
                 raise
             half = len(batch) // 2
             if half:
-                await self._take_in(batch[:half])
-                await self._take_in(batch[half:])
+                await self._take_in(batch[:half], passed_over)
+                await self._take_in(batch[half:], passed_over)
             elif awaits_repair(error):
                 await self._after_repair(batch[0], error)
             else:
@@ -291,14 +293,14 @@ class Intake:
             await self._ledger.commit(*reported.steps, *more)
         self._instances.stored(self._node_id, reported)
 
-    async def _store(self, batch: list[DaemonMessage]) -> None:
+    async def _store(self, batch: list[DaemonMessage], passed_over: frozenset[int] = frozenset()) -> None:
         confirmed = self.confirmed
         fresh = _unseen(batch, confirmed)
         highest = max((m.spool_sequence for m in batch), default=0)
         reports = [m for m in fresh if m.WhichOneof("payload") in REPORTS]
         reported = self._instances.fold(self._node_id, reports)
         steps = [step for message in fresh for step in self._effects(message)]
-        told = [m for m in fresh if m.WhichOneof("payload") in MODULE_REPORTS]
+        told = [m for m in fresh if m.WhichOneof("payload") in MODULE_REPORTS and id(m) not in passed_over]
         steps += self._modules.fold(self._node_id, told)
         if highest > confirmed:
             position = SpoolPosition(spool_id=self._spool_id, sequence=highest)

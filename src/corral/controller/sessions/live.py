@@ -138,6 +138,10 @@ class ModuleTraffic(Protocol):
     def received(self, link: ModuleLink, message: DaemonMessage) -> None:
         """One of MODULE_FRAMES, as it came."""
 
+    def too_fast(self, node_id: NodeId, messages: Sequence[DaemonMessage]) -> list[DaemonMessage]:
+        """Those that are passed over because the node tells more than it may. Each is counted by this: it is
+        asked once, however often one tries to store them."""
+
     def fold(self, node_id: NodeId, messages: Sequence[DaemonMessage]) -> list[Step]:
         """What MODULE_REPORTS change, in the order in which they came; pure."""
 

@@ -6,21 +6,33 @@ takes the counts back as well.
 How far records were sent is on disk before they are: `take` marks them. While a sender streams, the
 mark comes with the record instead, and handing it out needs no write of its own. It never passes over
 a record that was added while nobody streamed: such a record counts once it is taken.
+
+What may wait is numbered no faster than a controller takes it in from one node: it refuses what is faster, and
+has confirmed it all the same.
 """
 
 from __future__ import annotations
 
 import enum
+import math
 import sqlite3
+import time
+from collections.abc import Callable, Sequence
 from typing import Final
 
 import msgspec
 
 from corral.errors import Code, Rejected
+from corral.modules.process.rate import Allowance
 
 BACKGROUND_RECORDS: Final = 128
 BACKGROUND_BYTES: Final = 65_536
 """So much of what may wait is numbered and unconfirmed at a time: the most that another record waits behind."""
+BACKGROUND_PER_SECOND: Final = 1000
+BACKGROUND_AT_ONCE: Final = 2000
+"""So many of what may wait become records; large ones count for more, so that it is 2 MiB a second at most. Each
+is about half of what a controller takes from one node, or less."""
+_KIB_PER_RECORD: Final = 2
 BACKGROUND_PART: Final = 4
 """What may wait has this part of the spool's bytes, besides."""
 MAX_NUMBER: Final = 2**63 - 1
@@ -66,12 +78,21 @@ class Tally(msgspec.Struct, frozen=True, kw_only=True):
 class SpoolTable:
     """Records in order. Any thread may read `committed` and set `streaming`; the rest is the owner's."""
 
-    def __init__(self, connection: sqlite3.Connection, *, log_bytes: int, max_bytes: int) -> None:
+    def __init__(
+        self,
+        connection: sqlite3.Connection,
+        *,
+        log_bytes: int,
+        max_bytes: int,
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
         self._db = connection
         self._log_bytes = log_bytes
         self._max_bytes = max_bytes
         self.committed = _measure(connection)
         self._now = self.committed
+        self._monotonic = monotonic
+        self._pace = Allowance(rate=BACKGROUND_PER_SECOND, burst=BACKGROUND_AT_ONCE, now=monotonic())
         self.streaming = False
         """Somebody takes each record as soon as it is added."""
         if self.committed.background_bytes:
@@ -127,23 +148,29 @@ class SpoolTable:
             )
         added = self._db.execute("insert into background (body) values (?)", (body,))
         self._change(background_bytes=self._now.background_bytes + len(body))
-        self._number_background()
+        self.number_background()
         return int(added.lastrowid or 0)
 
     def _begin_background(self) -> None:
         """What the last daemon left there goes on. A disk that refuses delays it until it takes something."""
         try:
             self.begin()
-            self._number_background()
+            self.number_background()
             self.commit()
         except sqlite3.Error:
             self.rollback()
 
-    def _number_background(self) -> None:
-        """Make records of what waits there, the oldest first, as far as its window goes."""
+    def background_delay(self) -> float:
+        """Seconds until more of what waits there may become records; infinite while none does, or while first
+        some must be confirmed."""
+        if not self.committed.background_bytes or not _has_room(self.committed.numbered):
+            return math.inf
+        return self._pace.wait(self._monotonic())
+
+    def number_background(self) -> None:
+        """Make records of what waits there, the oldest first, as far as its window and its pace go."""
         numbered = list(self._now.numbered)
-        held = sum(size for _, _, size in numbered)
-        while self._now.background_bytes and held < BACKGROUND_BYTES and len(numbered) < BACKGROUND_RECORDS:
+        while self._now.background_bytes and _has_room(numbered) and not self._pace.wait(self._monotonic()):
             row = self._db.execute("select id, body from background order by id limit 1").fetchone()
             if row is None:
                 self._change(background_bytes=0)
@@ -151,7 +178,7 @@ class SpoolTable:
             id, body = row
             self._db.execute("delete from background where id = ?", (id,))
             numbered.append((id, self._insert(Kind.STATE, body, dropped=0), len(body)))
-            held += len(body)
+            self._pace.spend(max(1.0, (1 + len(body) // 1024) / _KIB_PER_RECORD))
             self._change(background_bytes=self._now.background_bytes - len(body))
         self._change(numbered=tuple(numbered))
 
@@ -191,7 +218,7 @@ class SpoolTable:
         gone = self._now.numbered[: len(self._now.numbered) - len(left)]
         if gone:
             self._change(numbered=left, background_confirmed=gone[-1][0])
-        self._number_background()
+        self.number_background()
 
     def rename(self, spool_id: str, *, confirmed: int) -> None:
         """Go on under another id after this disk was put back to an earlier state.
@@ -235,6 +262,11 @@ class SpoolTable:
 
     def _change(self, **fields: int | str | tuple[tuple[int, int, int], ...]) -> None:
         self._now = msgspec.structs.replace(self._now, **fields)
+
+
+def _has_room(numbered: Sequence[tuple[int, int, int]]) -> bool:
+    held = sum(size for _, _, size in numbered)
+    return held < BACKGROUND_BYTES and len(numbered) < BACKGROUND_RECORDS
 
 
 def _number(value: int) -> int:

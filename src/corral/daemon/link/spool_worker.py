@@ -30,6 +30,8 @@ LINGER_SECONDS: Final = 0.05
 """So long after the last write a log record waits for company; after a quiet time it waits for none."""
 _DROP_SECONDS: Final = 1.0
 """So long confirmed records stay at most while nothing else is written."""
+_PACE_SECONDS: Final = 0.05
+"""So long at least between two commits that only number more of what may wait."""
 _ENOUGH: Final = 256
 """So many that wait are company enough."""
 _GROUP: Final = 512
@@ -50,8 +52,8 @@ class _Group(msgspec.Struct, frozen=True, kw_only=True):
     """What goes into one transaction."""
 
     jobs: list[_Job]
-    drop: int = 0
-    """Everything up to this number is dropped first."""
+    drop: int | None = None
+    """Everything up to this number is dropped first, and more of what may wait is numbered; None: it only reads."""
     last: bool = False
     """The spool is closed, and nothing else waits."""
 
@@ -155,6 +157,7 @@ class SpoolWorker:
         with self._changed:
             if self.dropping > self._table.committed.forgotten:  # for one, because the disk refused
                 self._linger(time.monotonic() + _DROP_SECONDS)
+            self._linger_for_background()
             while not self._reads and not self._is_due():
                 left = self._lingers_until - time.monotonic()
                 self._changed.wait(max(0.0, left) if math.isfinite(left) else None)
@@ -163,6 +166,13 @@ class SpoolWorker:
             unqueued, self._unqueued = self._unqueued, 0
         self._table.lose(unqueued)
         return group
+
+    def _linger_for_background(self) -> None:
+        """What may wait goes on at its pace, though nobody adds or confirms anything."""
+        delay = self._table.background_delay()
+        if math.isfinite(delay):
+            pause = _DROP_SECONDS if self._unwritable else _PACE_SECONDS
+            self._linger(time.monotonic() + max(delay, pause))
 
     def _is_due(self) -> bool:
         """There is to be a commit: somebody waits for it, enough has come together or lingered long enough, or
@@ -213,13 +223,16 @@ class SpoolWorker:
         except Exception:
             _log.exception("spool.callback_failed")
 
-    def _commit(self, jobs: list[_Job], drop: int) -> list[Any]:
+    def _commit(self, jobs: list[_Job], drop: int | None) -> list[Any]:
         """One transaction for the group. When the disk refuses, all fail and can be asked again; when
         a job fails, the others are done without it."""
         try:
             self._table.begin()
-            self._table.forget(drop)
+            if drop is not None:
+                self._table.forget(drop)
             results = [_guarded(job.work, self._table) for job in jobs]
+            if drop is not None:
+                self._table.number_background()  # behind what is reported
             self._table.commit()
         except Exception as error:
             self._roll_back()
