@@ -9,8 +9,11 @@ from world import N1, TICKETS, World, spec
 from corral.controller.instances.forgetting import forgotten
 from corral.controller.instances.group_changes import create_group
 from corral.controller.instances.instance_changes import start_instance
+from corral.controller.instances.reports import fold_report
 from corral.controller.instances.tickets import StartTickets
+from corral.controller.instances.wire_values import report_of
 from corral.domain.ids import NodeId
+from corral.domain.instance_states import InstanceState
 from corral.domain.node_times import told_time
 from corral.system.config_schema import InstanceRetentionSection
 from corral.testing.start_tickets import ticketed
@@ -153,3 +156,44 @@ def test_times_of_nodes_are_held_against_our_clock(world):
         assert told_time(future, now) == now
     for none in (0, -1, -(2**62), 1):
         assert told_time(none, now) is None
+
+
+def test_beside_a_record_that_has_ended_an_earlier_run_without_a_ticket_is_left_alone(world):
+    old = world.record("lobby-1")
+    ended = msgspec.structs.replace(old, incarnation=old.incarnation + 1024, state=InstanceState.STOPPED)
+    world.do(lambda ws: ws.put_instance(ended))
+    [stray] = world.open(N1, run_of(old, ticket=""))
+    assert (stray.stop, stray.ours) == (False, False)
+    [stray] = world.open(N1, run_of(old))
+    assert (stray.stop, stray.ours) == (True, True)
+    late = wire.InstanceStatusUpdate(instance_id=old.id, incarnation=old.incarnation, state=RUNNING)
+    assert fold_report(world.workspace(), N1, report_of(late, world.now)) is None
+
+
+def test_a_run_with_a_higher_number_that_nobody_proves_does_not_get_the_known_one_ended(world):
+    record = world.record("lobby-1")
+    forged = run_of(record, incarnation=record.incarnation + 10 * 1024)
+    [stray] = world.open(N1, forged, run_of(record, ticket=""))
+    assert (stray.incarnation, stray.stop, stray.ours) == (forged.incarnation, False, False)
+    assert world.record("lobby-1").state == "RUNNING"
+    assert world.record("lobby-1").incarnation == record.incarnation
+
+
+def test_a_newer_run_that_a_ticket_proves_ends_the_known_one(world):
+    record = world.record("lobby-1")
+    newer = ticketed(TICKETS, run_of(record, incarnation=record.incarnation + 10 * 1024), node=N1, serial=9)
+    [stray] = world.open(N1, newer, run_of(record))
+    assert (stray.incarnation, stray.stop, stray.ours) == (record.incarnation, True, True)
+    assert world.record("lobby-1").incarnation == newer.incarnation
+
+
+def test_an_earlier_run_beside_the_known_one_is_ended_with_or_without_a_ticket(world):
+    record = world.record("lobby-1")
+    older = run_of(record, incarnation=record.incarnation - 1024, ticket="")
+    [stray] = world.open(N1, run_of(record), older)
+    assert (stray.incarnation, stray.stop, stray.ours) == (older.incarnation, True, False)
+
+
+def test_a_run_that_is_listed_twice_is_not_ended(world):
+    record = world.record("lobby-1")
+    assert world.open(N1, run_of(record), run_of(record)) == []

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import heapq
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final, Protocol
 
 import msgspec
@@ -40,6 +40,8 @@ from corral.wire.v1.link_pb2 import ControllerMessage
 
 MAX_SENDINGS: Final = 8
 STRAYS_SHOWN: Final = 100
+STRAYS_HEEDED: Final = 1000
+"""Of one node: so many ids are not given out on its word."""
 _LOGGED: Final = 10
 _SLOWEST: Final = 300.0
 _log = structlog.get_logger("corral.controller.dispatch")
@@ -145,14 +147,16 @@ class Dispatcher:
             )
 
     def show_strays(self, node_id: NodeId, strays: Sequence[Stray], *, count: int) -> None:
-        """So many runs on a node that nothing proves to be ours, with the first of them: they are left alone, and
-        shown."""
+        """So many runs on a node that nothing proves to be ours, with the first of them: they are left alone, the
+        very first are shown, and the ids of all that are told here are not given out."""
         session = self._sessions.find(node_id)
         if session is None:
             return
         shown = tuple(
-            StrayRun(instance=s.id, group=s.group, incarnation=s.incarnation, reason=s.reason) for s in strays
+            StrayRun(instance=s.id, group=s.group, incarnation=s.incarnation, reason=s.reason)
+            for s in strays[:STRAYS_SHOWN]
         )
+        session.left_alone = {stray.id for stray in strays}
         session.live = msgspec.structs.replace(session.live, strays=shown, stray_count=count)
         if strays:
             _log.warning(
@@ -161,6 +165,12 @@ class Dispatcher:
                 count=count,
                 instances=[stray.id for stray in strays[:_LOGGED]],
             )
+
+    def strays_ended(self, node_id: NodeId, ids: Iterable[str]) -> None:
+        """The node says that these runs are over: their ids are free."""
+        session = self._sessions.find(node_id)
+        if session is not None:
+            session.left_alone.difference_update(ids)
 
     def _look_at(self, id: str, *, again: bool = False) -> None:
         """One order that cannot be made keeps back no other, and costs no node its session."""

@@ -8,11 +8,19 @@ for only then is everything known that the node knows.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Final
 
 import msgspec
 
 from corral.controller.instances.answers import end_missing
-from corral.controller.instances.reports import Standing, Stray, announce, fold_report, standing
+from corral.controller.instances.reports import (
+    Standing,
+    Stray,
+    announce,
+    fold_report,
+    standing,
+    superseded,
+)
 from corral.controller.instances.starts import release, reserve
 from corral.controller.instances.tickets import StartTickets, Ticket
 from corral.controller.instances.wire_values import RunReport, leased_ports, report_of
@@ -35,6 +43,7 @@ from corral.wire.v1.instance_pb2 import RunningInstance
 
 Listed = Mapping[str, Sequence[RunningInstance]]
 """By instance, the newest run first."""
+_UNPROVEN: Final = "nothing proves that it was started by us"
 
 
 def add_listed(listed: dict[str, list[RunningInstance]], entries: Iterable[RunningInstance]) -> None:
@@ -73,14 +82,26 @@ class Opening:
         alive = [(run, report) for run in runs if (report := report_of(run, ws.now)) and live(report.state)]
         if not alive:
             return []
-        newest, report = alive[0]
-        found = self._take(ws, newest, report)
-        strays = [found] if found else []
-        for run, _ in alive[1:]:
-            known = self._proven(run) is not None or _named(ws, self._node, run)
-            reason = f"run {newest.incarnation} of it is newer"
-            strays.append(_stray(run, reason, ours=known, stop=known))
-        return strays
+        chosen, report = next((each for each in alive if self._counts(ws, each[0])), alive[0])
+        beside = [run for run, _ in alive if run.incarnation != chosen.incarnation]
+        named = {run.incarnation for run in beside if _named(ws, self._node, run)}
+        found = self._take(ws, chosen, report)
+        others = [self._beside(ws, run, chosen, named=run.incarnation in named) for run in beside]
+        return [*([found] if found else []), *others]
+
+    def _counts(self, ws: Workspace, run: RunningInstance) -> bool:
+        """Is it the run of the record, or one that a ticket proves the store to have forgotten? What merely has a
+        higher number does not get either of them ended."""
+        ticket = self._proven(run)
+        return _named(ws, self._node, run) or (ticket is not None and ticket.serial > self._bar)
+
+    def _beside(self, ws: Workspace, run: RunningInstance, chosen: RunningInstance, *, named: bool) -> Stray:
+        """Another run of the same instance: an older one is ended if it is ours or was superseded."""
+        ours = named or self._proven(run) is not None
+        if run.incarnation > chosen.incarnation:
+            return _stray(run, _UNPROVEN, ours=False, stop=False)
+        stop = ours or superseded(ws.instance(run.instance_id), self._node, run.incarnation)
+        return _stray(run, f"run {chosen.incarnation} of it is newer", ours=ours, stop=stop)
 
     def _take(self, ws: Workspace, run: RunningInstance, report: RunReport) -> Stray | None:
         record = ws.instance(run.instance_id)
@@ -88,11 +109,13 @@ class Opening:
         if where is Standing.KNOWN:
             return fold_report(ws, self._node, report)
         ticket = self._proven(run)
-        if record is not None and where is Standing.SUPERSEDED:
+        if record is not None and (
+            superseded(record, self._node, run.incarnation) or (ticket and where is Standing.SUPERSEDED)
+        ):
             reason = f"it was superseded by run {record.incarnation} on '{record.node}'"
             return _stray(run, reason, ours=ticket is not None, stop=True)
         if ticket is None or ticket.serial <= self._bar:
-            reason = "its ticket was used before" if ticket else "nothing proves that it was started by us"
+            reason = "its ticket was used before" if ticket else _UNPROVEN
             return _stray(run, reason, ours=False, stop=False)
         if record is not None and live(record.state) and record.node != self._node:
             reason = f"run {record.incarnation} of it is on '{record.node}'"

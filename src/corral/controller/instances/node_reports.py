@@ -7,12 +7,13 @@ import collections
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from typing import Any, Final, TypeVar
 
+import msgspec
 import structlog
 
 from corral.controller.cluster_state import ClusterState
 from corral.controller.instances.answers import fold_start_answer, fold_stop_answer
 from corral.controller.instances.commands import Commands
-from corral.controller.instances.dispatch import STRAYS_SHOWN, Dispatcher
+from corral.controller.instances.dispatch import STRAYS_HEEDED, Dispatcher
 from corral.controller.instances.handshakes import Opening, add_listed, judge
 from corral.controller.instances.reports import Standing, Stray, fold_crash, fold_report, standing
 from corral.controller.instances.sequence import Incarnations
@@ -27,6 +28,7 @@ from corral.domain.decisions import DecisionKind
 from corral.domain.ids import NodeId, SessionId
 from corral.store.port import StoreUnavailable
 from corral.system.clock import Clock
+from corral.wire.v1 import instance_pb2 as wire
 from corral.wire.v1.instance_pb2 import CrashReport, InstanceStatusUpdate, RunningInstance, SendCommandAck
 from corral.wire.v1.link_pb2 import DaemonMessage
 
@@ -91,7 +93,7 @@ class InstanceReports:
             strays = [s for each in portion for s in _guarded(ws, node_id, opening.fold, ws, each) or ()]
             left_alone = [stray for stray in strays if not stray.stop]
             count += len(left_alone)
-            unproven += left_alone[: STRAYS_SHOWN - len(unproven)]
+            unproven += left_alone[: STRAYS_HEEDED - len(unproven)]
             yield self._reported(ws, node_id, [stray for stray in strays if stray.stop])
             await asyncio.sleep(0)  # there may have been nothing to commit
         self._dispatcher.show_strays(node_id, unproven, count=count)
@@ -116,13 +118,17 @@ class InstanceReports:
         ws = self._workspace(f"report of node '{node_id}'")
         strays: list[Stray] = []
         refused: collections.Counter[str] = collections.Counter()
+        over: list[str] = []
         for message in messages:
             kind = message.WhichOneof("payload") or ""
             if not self._is_its_own(ws, node_id, message):
                 refused[kind] += 1
+                if kind == "instance_status" and _is_over(message.instance_status):
+                    over.append(message.instance_status.instance_id)
             stray = _guarded(ws, node_id, self._fold, ws, node_id, message, refused)
             strays += [stray] if stray else []
-        return self._reported(ws, node_id, strays, refused)
+        reported = self._reported(ws, node_id, strays, refused)
+        return msgspec.structs.replace(reported, over=tuple(over)) if over else reported
 
     def _fold(
         self, ws: Workspace, node_id: NodeId, message: DaemonMessage, refused: collections.Counter[str]
@@ -198,6 +204,8 @@ class InstanceReports:
             self._dispatcher.stop_stray(node_id, stray)
             if stray.ours and len(self._decided) < _MOST_DECIDED:
                 self._decided.add((node_id, stray.id, stray.incarnation))
+        if reported.over:
+            self._dispatcher.strays_ended(node_id, reported.over)
         for kind, number in reported.refused.items():
             self._refused.count(node_id, kind, number=number)
 
@@ -238,6 +246,10 @@ class InstanceReports:
     def command_answered(self, node_id: NodeId, ack: SendCommandAck) -> None:
         if not self._commands.answered(node_id, ack):
             self._refused.count(node_id, "send_command_ack")
+
+
+def _is_over(update: InstanceStatusUpdate) -> bool:
+    return update.state in (wire.INSTANCE_STATE_STOPPED, wire.INSTANCE_STATE_CRASHED)
 
 
 async def _by_instance(listed: Sequence[RunningInstance]) -> dict[str, list[RunningInstance]]:

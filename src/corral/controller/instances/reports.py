@@ -74,6 +74,14 @@ def standing(record: InstanceRecord | None, node: NodeId, incarnation: int) -> S
     return Standing.SUPERSEDED if incarnation and number < present else Standing.FOREIGN
 
 
+def superseded(record: InstanceRecord | None, node: NodeId, incarnation: int) -> bool:
+    """Is it of an earlier start than a run that lives? Then it is ended even without a proof that it is ours: the
+    record proves that its id was given out again, and no id may run twice. Beside a record that has ended nothing
+    runs twice, and what nobody proves is left alone."""
+    earlier = standing(record, node, incarnation) is Standing.SUPERSEDED
+    return earlier and record is not None and live(record.state)
+
+
 class Kinship(enum.Enum):
     """How a run that a node names relates to the one in the record."""
 
@@ -99,7 +107,7 @@ def fold_report(ws: Workspace, node: NodeId, report: RunReport) -> Stray | None:
     if record is None:
         return None
     where = standing(record, node, report.incarnation)
-    if where is Standing.SUPERSEDED:
+    if superseded(record, node, report.incarnation):
         reason = f"it was superseded by run {record.incarnation} on '{record.node}'"
         return _stray(record, report, reason, ours=False)
     if where is not Standing.KNOWN:

@@ -39,6 +39,7 @@ class InstanceService:
         resend_seconds: float = 5.0,
     ) -> None:
         self._ledger = ledger
+        self._sessions = sessions
         self._epoch = epoch
         self._clock = clock
         self._entropy = entropy
@@ -68,6 +69,7 @@ class InstanceService:
             epoch=self._epoch,
             entropy=self._entropy,
             numbers=self.numbers,
+            left_alone=self._sessions.left_alone,
         )
 
     def follow(self, commit: Commit) -> None:

@@ -51,6 +51,8 @@ class StartRequest(msgspec.Struct, frozen=True, kw_only=True):
     """Whoever asked for it chose the node."""
     home: str = ""
     """Of a static instance that has run before: where its directory is."""
+    claimed_by: str = ""
+    """A node that seems to run it already. It is not started as long as that node says so."""
 
     @classmethod
     def after(cls, record: InstanceRecord, **facts: Any) -> StartRequest:
@@ -66,10 +68,14 @@ class StartRequest(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def free_instance_ids(ws: Workspace, group: GroupName) -> Iterator[InstanceId]:
-    """`GROUP-N` with the lowest N that no record has, then with the next ones."""
+    """`GROUP-N` with the lowest N that no record has and no node claims to run, then with the next ones."""
     unreadable = ws.unreadable_of(group)
     ids = (f"{group}-{n}" for n in itertools.count(1))
-    return (InstanceId(id) for id in ids if ws.instance(id) is None and id not in unreadable)
+    return (
+        InstanceId(id)
+        for id in ids
+        if ws.instance(id) is None and id not in unreadable and not ws.claimant(id)
+    )
 
 
 def next_requests(ws: Workspace, group: GroupRecord, *, reason: str) -> Iterator[StartRequest]:
@@ -80,6 +86,20 @@ def next_requests(ws: Workspace, group: GroupRecord, *, reason: str) -> Iterator
     if not group.spec.static:
         yield from (StartRequest(id=id, reason=reason) for id in free_instance_ids(ws, GroupName(name)))
         return
+    yield from (_unless_claimed(ws, each) for each in _ordinals(ws, group, reason=reason))
+
+
+def _unless_claimed(ws: Workspace, request: StartRequest) -> StartRequest:
+    """A node that lists a run of it holds it up where its directory may be there. One that is known to be on
+    another node is not held up: else any node could keep any world down by its word."""
+    node = ws.claimant(request.id)
+    if not node or request.home not in ("", node):
+        return request
+    return msgspec.structs.replace(request, claimed_by=node)
+
+
+def _ordinals(ws: Workspace, group: GroupRecord, *, reason: str) -> Iterator[StartRequest]:
+    name = group.spec.name
     unreadable = ws.unreadable_of(name)
     for number in itertools.count(1):
         record = ws.instance(f"{name}-{number}")
@@ -97,6 +117,8 @@ def next_requests(ws: Workspace, group: GroupRecord, *, reason: str) -> Iterator
 
 def start_run(ws: Workspace, group: GroupRecord, request: StartRequest) -> InstanceRecord | Refused:
     """Plan, place and reserve a new run. When there is no plan or no node, nothing is changed."""
+    if request.claimed_by:
+        return Refused.claimed(request.id, request.claimed_by)
     resolved = plan_run(ws, group, request.variables)
     if isinstance(resolved, Refused):
         return resolved

@@ -71,6 +71,7 @@ class Workspace:
         epoch: Epoch,
         entropy: Entropy,
         numbers: StartNumbers,
+        left_alone: Callable[[], Mapping[str, str]] = dict,
     ) -> None:
         self.state = state
         self.cause = cause
@@ -78,6 +79,8 @@ class Workspace:
         self._epoch = epoch
         self._entropy = entropy
         self._numbers = numbers
+        self._left_alone_source = left_alone
+        self._left_alone: Mapping[str, str] | None = None
         self._overlays = {
             GROUPS.name: Overlay(state.groups),
             INSTANCES.name: Overlay(state.instances),
@@ -154,6 +157,12 @@ class Workspace:
         """The ids of instances that a group seems to have and whose records cannot be read: they may run."""
         found = self.state.quarantine.of(INSTANCES.name) if self.state.quarantine else []
         return [each.id for each in found if each.id.rpartition("-")[0] == group]
+
+    def claimant(self, id: str) -> str:
+        """The connected node that lists a run of this id which nothing proves to be ours; empty: none does."""
+        if self._left_alone is None:
+            self._left_alone = self._left_alone_source()
+        return self._left_alone.get(id, "")
 
     def _by_space(self) -> dict[str, list[NodeRecord]]:
         if self._spaces is None:

@@ -71,6 +71,16 @@ class Refused(msgspec.Struct, frozen=True, kw_only=True):
         """There is no number left for another start."""
         return cls(code=error.code, summary=f"{error.message}; {error.hint}", cause=error)
 
+    @classmethod
+    def claimed(cls, id: str, node: str) -> Refused:
+        """A node lists a run of it that nothing proves to be ours: a second one is not started beside it."""
+        error = Rejected(
+            Code.CONFLICT,
+            f"node '{node}' runs '{id}' already, and nothing proves that it was started by us",
+            hint=f"end it on '{node}' and restart the daemon there, or revoke that node",
+        )
+        return cls(code=error.code, summary=error.message, cause=error)
+
     def at_home(self, id: str, home: str) -> Refused:
         """The same, of an instance whose directory is on one node: the others do not matter."""
         own = tuple(each for each in self.refusals if each.node == home)

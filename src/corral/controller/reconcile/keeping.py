@@ -52,7 +52,7 @@ def _start(ws: Workspace, group: GroupRecord, plan: GroupPlan, budget: int) -> t
             started += 1
             continue
         refused = refused or found
-        if not request.home:
+        if not request.home and not request.claimed_by:
             break  # nor will any other find a place; but one that waits for its own node holds up nobody
     if refused is None:
         _say(ws, group, "")

@@ -65,6 +65,10 @@ class Sessions:
     def find(self, node_id: NodeId) -> Session | None:
         return self._by_node.get(node_id)
 
+    def left_alone(self) -> dict[str, str]:
+        """The ids of runs on connected nodes that nothing proves to be ours, and where they are."""
+        return {id: node for node, session in self._by_node.items() for id in session.left_alone}
+
     def live(self, node_id: NodeId) -> LiveNode | None:
         session = self._by_node.get(node_id)
         return session.live if session else None

@@ -39,6 +39,8 @@ class Reported(msgspec.Struct, frozen=True, kw_only=True):
 
     steps: tuple[Step, ...] = ()
     strays: tuple[Any, ...] = ()
+    over: tuple[str, ...] = ()
+    """Ids of runs that are not the node's by any record, and that it says have ended."""
     refused: dict[str, int] = {}
     """By kind, how many were about what is not the node's."""
 

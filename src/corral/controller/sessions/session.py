@@ -73,6 +73,8 @@ class Session:
             clock=clock,
         )
         self._strays: set[tuple[str, int]] = set()
+        self.left_alone: set[str] = set()
+        """Ids of runs there that nothing proves to be ours: they are not given out while the session lasts."""
         self.over = asyncio.Event()
         self._ended: asyncio.Future[CorralError] = asyncio.get_running_loop().create_future()
 
