@@ -190,6 +190,25 @@ async def test_cursors_of_events_that_were_dropped_from_among_others_stay_good(d
         assert (await successor.commit(happened("fourth"))).events[0].cursor.sequence == 11
 
 
+@pytest.mark.trap("T85")
+@pytest.mark.parametrize("trimmed", [True, False], ids=["trimmed", "whole"])
+async def test_a_cursor_before_the_first_event_that_is_left_is_of_the_history_before_it(
+    desk: Desk, trimmed: bool
+) -> None:
+    told = (await desk.commit(happened("first"), *map(_told_by_module, range(5)))).events
+    async with at_work(desk.store) as successor:
+        (later,) = (await successor.commit(happened("later"))).events
+        if trimmed:
+            await desk.store.trim(epoch=successor.epoch, events_through=1, tombstones_through=0, journals=[])
+        assert await desk.store.drop_module_events(epoch=successor.epoch, through=6) == 5
+        left = [later] if trimmed else [told[0], later]
+        for sequence in range(1, 7):
+            cursor = await desk.store.cursor_at(sequence)
+            assert cursor == told[sequence - 1].cursor
+            assert await desk.store.events(cursor, limit=10) == [later]
+        assert await desk.store.events(await desk.store.cursor_at(0), limit=10) == left
+
+
 async def test_the_whole_log_is_as_long_as_it_may_be_though_some_were_dropped(desk: Desk) -> None:
     for number in range(30):
         await desk.commit(happened(f"s{number}"), _told_by_module(number))

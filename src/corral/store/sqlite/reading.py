@@ -144,8 +144,8 @@ class SqliteReads:
 
     async def cursor_at(self, sequence: int) -> Cursor:
         def work(db: sqlite3.Connection) -> Cursor:
-            trimmed, trimmed_epoch, last, last_epoch = db.execute(
-                """SELECT t.sequence, t.event_epoch, h.sequence, h.event_epoch FROM trimmed t, head h"""
+            trimmed, trimmed_epoch, last = db.execute(
+                "SELECT t.sequence, t.event_epoch, h.sequence FROM trimmed t, head h"
             ).fetchone()
             place = min(max(sequence, trimmed), last)
             if place == trimmed:
@@ -153,7 +153,7 @@ class SqliteReads:
             found = db.execute(
                 "SELECT epoch FROM event WHERE sequence <= ? ORDER BY sequence DESC LIMIT 1", (place,)
             ).fetchone()
-            return Cursor(found[0] if found else last_epoch, place)
+            return Cursor(found[0] if found else trimmed_epoch, place)
 
         return await self._read(work)
 
