@@ -63,14 +63,25 @@ class Followers:
                 self._wake.set()
 
     async def run(self) -> None:
-        """Until cancelled."""
-        while True:
-            self._wake.clear()
-            for name in self.stale:
-                await asyncio.sleep(self._pause(name))
-                self._mend(name)
-            if not self._stale:
+        """Until cancelled. Each waits for its own turn: one that fails for long keeps no other from being mended."""
+        mending: dict[str, asyncio.Task[None]] = {}
+        try:
+            while True:
+                self._wake.clear()
+                mending = {name: task for name, task in mending.items() if not task.done()}
+                for name in self.stale:
+                    if name not in mending:
+                        mending[name] = asyncio.create_task(self._mend_later(name), name=f"followers/{name}")
                 await self._wake.wait()
+        finally:
+            for task in mending.values():
+                task.cancel()
+            await asyncio.gather(*mending.values(), return_exceptions=True)
+
+    async def _mend_later(self, name: str) -> None:
+        while name in self._stale:
+            await asyncio.sleep(self._pause(name))
+            self._mend(name)
 
     def _pause(self, name: str) -> float:
         """Twice as long each time, until it was well for a while."""

@@ -70,6 +70,29 @@ async def test_one_that_cannot_read_anew_is_tried_again_and_the_others_are_mende
     await asyncio.gather(task, return_exceptions=True)
 
 
+async def test_one_that_waits_long_keeps_no_other_waiting() -> None:
+    followers = Followers()
+    broken = {name: Counted(refuses=frozenset({1}), refuses_to_resync=1000) for name in ("a", "b", "c")}
+    quick = Counted(refuses=frozenset({1, 2}))
+    for name, each in {**broken, "z quick": quick}.items():
+        followers.add(name, each)
+    followers.follow(commit(event(1)))
+    task = asyncio.create_task(followers.run())
+    await eventually(lambda: quick.resyncs == 1)
+
+    def waiting() -> set[str]:
+        return {each.get_name() for each in asyncio.all_tasks() if each.get_name().startswith("followers/")}
+
+    await eventually(lambda: waiting() == {f"followers/{name}" for name in broken})
+    followers.follow(commit(event(2)))
+    await eventually(lambda: "followers/z quick" in waiting())  # at once, beside those that wait
+    await eventually(lambda: quick.resyncs == 2)
+    assert followers.stale == ["a", "b", "c"]
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+    assert waiting() == set()
+
+
 async def test_whoever_joins_before_another_hears_before_it() -> None:
     followers = Followers()
     heard: list[str] = []
