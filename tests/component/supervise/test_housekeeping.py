@@ -217,3 +217,24 @@ async def test_the_group_of_a_run_without_a_directory_is_ended(node):
         if process:
             os.kill(process, 9)
             os.waitpid(process, 0)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
+async def test_the_bin_is_emptied_though_uids_cannot_be_written_down(scratch):
+    """As on a full disk, where only the bin has room to give."""
+    node = SupervisedNode(scratch / "node", settings=with_settings(development=False))
+    scratch.chmod(0o711)
+    await node.open()
+    try:
+        assert (await node.start("one", workloads.silent(), isolate="uid")).accepted
+        await node.stop("one", force=True)
+        await node.settled("one")
+        bin = node.data / ".discarded"
+        (bin / "more").mkdir()
+        record = node.data / "uids.json"
+        record.unlink()
+        (record / "in the way").mkdir(parents=True)
+        await node.supervision.housekeeping.tidy()
+        assert list(bin.iterdir()) == []
+    finally:
+        await node.clear()

@@ -377,3 +377,30 @@ async def test_isolated_instances_have_users_of_their_own_that_stay_the_same(scr
         await node.says("one", "uid 210002")  # nothing of it was left: it is as good as another instance
     finally:
         await node.clear()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
+@pytest.mark.parametrize("static", [False, True])
+async def test_a_restart_by_the_node_owns_its_directory_though_it_was_anothers(scratch, static):
+    settings = with_settings(development=False, first_uid=210_000, last_uid=210_010)
+    node = SupervisedNode(scratch / "node", settings=settings)
+    scratch.chmod(0o711)
+    await node.open()
+    try:
+        script = "test -e mark && echo kept; echo owner $(stat -c %u .); touch mark; read go; exit 3"
+        ack = await node.start(
+            "one", workloads.shell(script), isolate="uid", static_instance=static, attempts=1
+        )
+        assert ack.accepted, ack.error_message
+        await node.says("one", "owner 210000")
+        directory = node.data / ("static" if static else "running") / "one"
+        await eventually((directory / "mark").exists)
+        for path in (directory / "mark", directory):
+            os.chown(path, 65_533, 65_533)
+        await node.command("one", "go")
+        await node.until("one", "RUNNING", incarnation=FIRST + 1)
+        await node.says("one", "owner 210000")
+        assert ("kept" in node.console("one")) is static
+        assert directory.stat().st_uid == 210_000
+    finally:
+        await node.clear()

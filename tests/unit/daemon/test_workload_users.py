@@ -253,6 +253,31 @@ def test_a_static_directory_of_an_earlier_version_keeps_its_uid_while_its_disk_i
     assert uid(tmp_path, "world") == 1_900_000_000
 
 
+@as_root
+def test_the_log_says_at_the_start_whose_uid_from_before_is_somebody_elses_as_well(tmp_path):
+    etc = tmp_path / "etc"
+    etc.mkdir()
+    (etc / "subuid").write_text("alice:100000:65536\nbob:165536:65536\n")
+    stored = IsolatedGiven(uids={"world": 200_000, "lobby": 1_900_000_000})
+    write_versioned(tmp_path / "uids.json", stored, name="corral-instance-uids", version=1)
+    with structlog.testing.capture_logs() as logged:
+        WorkloadUsers(InstancesSection(), data=tmp_path, etc=etc).warn()
+    (said,) = (each for each in logged if each["event"] == "instances.uids_of_others")
+    assert said["count"] == 1
+    assert said["instances"] == f"world ({etc}/subuid: bob)"
+
+
+@as_root
+def test_a_directory_does_not_bring_a_uid_back_that_is_somebody_elses(tmp_path):
+    etc = tmp_path / "etc"
+    etc.mkdir()
+    (etc / "subuid").write_text("alice:1900000000:1\n")
+    (tmp_path / "static" / "world").mkdir(parents=True)
+    os.chown(tmp_path / "static" / "world", 1_900_000_000, 1_900_000_000)
+    uids = IsolatedUids(1_900_000_000, 1_900_000_002, data=tmp_path, etc=etc)
+    assert uids.of("world") == 1_900_000_001
+
+
 class IsolatedGiven(msgspec.Struct, kw_only=True):
     """As an earlier version wrote it."""
 

@@ -31,7 +31,7 @@ _FORMAT: Final = "corral-instance-uids"
 _VERSION: Final = 1
 _MAX_FILE: Final = 4 * 1024 * 1024
 _NO_ID: Final = 4_294_967_295
-_ETC: Final = pathlib.Path("/etc")
+ETC: Final = pathlib.Path("/etc")
 _MAPS: Final = (pathlib.Path("/proc/self/uid_map"), pathlib.Path("/proc/self/gid_map"))
 
 
@@ -55,7 +55,7 @@ class IsolatedUids:
     """Gives them out. Methods block for the disk and for whoever knows the accounts; any thread may call them.
     Those that come together are written down together: a burst of starts costs a few writes, not one each."""
 
-    def __init__(self, first: int, last: int, *, data: pathlib.Path, etc: pathlib.Path = _ETC) -> None:
+    def __init__(self, first: int, last: int, *, data: pathlib.Path, etc: pathlib.Path = ETC) -> None:
         self._first = first
         self._last = last
         self._path = data / _FILE
@@ -67,10 +67,18 @@ class IsolatedUids:
         self._changes = self._written = 0
         self._changing = threading.Lock()
         self._writing = threading.Lock()
-        self._recover()
-        self._newest = given.last if given.last is not None else max(self._uids.values(), default=first - 1)
         self.foreign: Final = tuple(_overlapping(first, last, etc))
         """The parts of the range that belong to somebody else."""
+        self._recover()
+        self._newest = given.last if given.last is not None else max(self._uids.values(), default=first - 1)
+        others = tuple(_overlapping(0, _NO_ID, etc))
+        self.contested: Final = {
+            id: span
+            for id, uid in sorted(self._uids.items())
+            for span in others
+            if span.first <= uid <= span.last
+        }
+        """Instances with a uid, from before this range or these neighbours, that belongs to somebody else as well."""
 
     def __contains__(self, uid: int) -> bool:
         """Whether this uid is, or may become, an instance's own."""
@@ -126,7 +134,7 @@ class IsolatedUids:
             holders.setdefault(uid, set()).add(id)
         for uid, ids in holders.items():
             id = min(ids)
-            if len(ids) == 1 and id not in self._uids and self._first <= uid <= self._last:
+            if len(ids) == 1 and id not in self._uids and any(self._candidates(uid, uid)):
                 self._uids[id] = uid
                 self._note(id)
         for id in kept.keys() & self._uids.keys() - self._static:
@@ -162,8 +170,9 @@ class IsolatedUids:
         )
 
     def _candidates(self, low: int, high: int) -> Iterator[int]:
-        uid = low
-        while uid <= high:
+        """What of these is the node's to give."""
+        uid = max(low, self._first)
+        while uid <= min(high, self._last):
             span = next((span for span in self.foreign if span.first <= uid <= span.last), None)
             if span is not None:
                 uid = span.last + 1

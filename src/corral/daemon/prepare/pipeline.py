@@ -32,6 +32,7 @@ from corral.daemon.prepare.stages import (
 )
 from corral.daemon.prepare.start_order import StartOrder
 from corral.daemon.prepare.static_making import StaticMaker
+from corral.daemon.prepare.static_trees import own_static
 from corral.daemon.prepare.tree_making import TreeMaker
 from corral.daemon.prepare.users import WorkloadUser, WorkloadUsers
 from corral.daemon.prepare.values import (
@@ -43,7 +44,7 @@ from corral.daemon.prepare.values import (
     secrets_of_process,
     unresolved_error,
 )
-from corral.daemon.prepare.working_directories import WorkingDirectories
+from corral.daemon.prepare.working_directories import WorkingDirectories, owner_of
 from corral.daemon.secrets import Secrets
 from corral.domain.ids import RESTARTS_PER_START
 from corral.domain.plans import Plan
@@ -231,7 +232,8 @@ class Preparer:
         """A first run gets its directory made; a restart by the node goes on where it was, if it can."""
         path = self._directories.path(order.instance_id, static=order.static)
         first = order.incarnation % RESTARTS_PER_START == 0
-        if not first and is_tree(path) and (order.static or not anew):
+        goes_on = not first and is_tree(path) and (order.static or not anew)
+        if goes_on and await self._is_owned(path, user, order, progress):
             self._directories.hold(order.instance_id, order.incarnation)
             return path
         if order.plan is not None and has_files(order.plan):
@@ -244,6 +246,19 @@ class Preparer:
                     self._directories.make_static, order.instance_id, user, run_directory
                 )
             return self._directories.make(order.instance_id, order.incarnation, user, empty=True)
+
+    async def _is_owned(
+        self, path: pathlib.Path, user: WorkloadUser, order: StartOrder, progress: Progress
+    ) -> bool:
+        """Whether the run can go on in the directory of the one before: the way users are chosen may have changed
+        since. A static one is given to its user; another is made anew, for what lies in it is somebody else's."""
+        owner = owner_of(user)
+        with progress.stage(TEMPLATE_APPLY):
+            if owner is None or path.stat().st_uid == user.uid:
+                return True
+            if order.static:
+                await asyncio.to_thread(own_static, path, owner)
+            return order.static
 
     def _substitute(self, order: StartOrder, java: str, values: Values) -> CommandLine:
         line, missing, missing_in_env = command_line(order, java, values)

@@ -8,6 +8,7 @@ once what that means.
 from __future__ import annotations
 
 import grp
+import itertools
 import os
 import pathlib
 import pwd
@@ -17,7 +18,7 @@ from typing import Final
 import msgspec
 import structlog
 
-from corral.daemon.prepare.isolated_uids import IsolatedUids, describe
+from corral.daemon.prepare.isolated_uids import ETC, IsolatedUids, describe
 from corral.errors import Code, Rejected
 from corral.system.config_schema import InstancesSection
 
@@ -48,10 +49,10 @@ class WorkloadUsers:
     """Chooses the user of each run. Methods block: who knows the users may be across a network. They may be
     called by several threads."""
 
-    def __init__(self, settings: InstancesSection, *, data: pathlib.Path) -> None:
+    def __init__(self, settings: InstancesSection, *, data: pathlib.Path, etc: pathlib.Path = ETC) -> None:
         self._settings = settings
         self._own = os.geteuid()
-        self._isolated = IsolatedUids(settings.first_uid, settings.last_uid, data=data)
+        self._isolated = IsolatedUids(settings.first_uid, settings.last_uid, data=data, etc=etc)
 
     def warn(self) -> None:
         """Once, at the start: what an operator should know about the users of workloads."""
@@ -85,6 +86,16 @@ class WorkloadUsers:
                 "instances.uids_skipped",
                 ids=describe(isolated.foreign[:_FEW]),
                 meaning="they belong to somebody else; instances.first_uid and instances.last_uid move the range",
+            )
+        if isolated.contested:
+            _log.warning(
+                "instances.uids_of_others",
+                count=len(isolated.contested),
+                instances=", ".join(
+                    f"{id} ({span.owner})" for id, span in itertools.islice(isolated.contested.items(), _FEW)
+                ),
+                meaning="their uids were given before and belong to somebody else as well, who can read their files; "
+                "stop the daemon and take them out of uids.json: they get others at their next start",
             )
         for name in lent:
             try:

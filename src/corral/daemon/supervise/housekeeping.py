@@ -66,8 +66,8 @@ class Housekeeping:
     async def tidy(self) -> None:
         self.put_away_directories()
         await self._remove_old_runs()
-        await asyncio.to_thread(self._services.release_uids, self._is_gone)
-        await self._services.directories.empty_bin()
+        await self._services.directories.empty_bin()  # needs no room, and makes some for what comes next
+        await self._release_uids()
         await self._end_orphans()
 
     def put_away_directories(self) -> None:
@@ -101,6 +101,12 @@ class Housekeeping:
         return not self._supervisor.is_active(instance_id) and not self._services.directories.present(
             instance_id
         )
+
+    async def _release_uids(self) -> None:
+        try:
+            await asyncio.to_thread(self._services.release_uids, self._is_gone)
+        except (CorralError, OSError) as error:  # they are written down with the next change
+            _log.warning("instances.uids_not_released", reason=str(error))
 
     async def _end_orphans(self) -> None:
         """Control groups of runs without a directory: somebody deleted it, or another node's disk was put
