@@ -244,6 +244,43 @@ async def test_connections_are_bounded_and_the_one_that_waits_longest_makes_room
 
 
 @pytest.mark.trap("T64")
+@pytest.mark.parametrize(
+    ("before", "behind", "at_work"),
+    [
+        ("GET /health", "", False),
+        ("GET /health", "GET /he", False),
+        ("GET /health", "GET /api/v1/events/stream", True),
+        ("GET /api/v1/events/stream", "GET /he", True),
+        ("GET /api/v1/events/stream", "GET /health", True),
+    ],
+    ids=["idle", "half a head", "next is a stream", "half a head behind a stream", "request behind a stream"],
+)
+async def test_a_connection_is_at_work_as_long_as_one_of_its_requests_is(
+    data: pathlib.Path, before: str, behind: str, at_work: bool
+) -> None:
+    limits = HttpLimitsSection(connections=4, connections_per_address=2)  # the host itself has half of all
+    rest = " HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {}\r\n\r\n"
+    async with http_rig(data, limits=limits) as rig, contextlib.AsyncExitStack() as stack:
+        head = rest.format(rig.admin)
+        sent = before + head + (behind if behind in ("", "GET /he") else behind + head)
+        awaited = b"event-stream" if at_work else b'"status"'
+        for _ in range(2):
+            reader, writer = await stack.enter_async_context(connected(rig))
+            writer.write(sent.encode())
+            async with asyncio.timeout(DEADLINE):
+                await reader.readuntil(awaited)
+        async with connected(rig) as (reader, writer):
+            if at_work:
+                await cut(reader)
+            else:
+                writer.write(f"GET /health{head}".encode())
+                async with asyncio.timeout(DEADLINE):
+                    assert b"200" in await reader.readuntil(b"\r\n")
+        cuts = rig.server.connections.cut
+        assert (cuts[Cut.REFUSED], cuts[Cut.DISPLACED]) == ((1, 0) if at_work else (0, 1))
+
+
+@pytest.mark.trap("T64")
 async def test_connections_at_work_are_not_pushed_out(data: pathlib.Path) -> None:
     limits = HttpLimitsSection(connections=4, connections_per_address=2)
     async with (

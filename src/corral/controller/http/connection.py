@@ -168,7 +168,7 @@ class Connection(HttpToolsProtocol):
             self._arm(
                 self._bounds.limits.idle_seconds
             )  # answered before it was whole: the rest is thrown away
-        elif self._phase is _Phase.BETWEEN and not self._answering:
+        elif not self._answering:
             self._bounds.waits(self.transport)
 
     def pause_writing(self) -> None:
@@ -202,7 +202,8 @@ class Connection(HttpToolsProtocol):
     def _arm(self, seconds: float) -> None:
         self._disarm()
         self._timer = self.loop.call_later(seconds, self._expire)
-        self._bounds.waits(self.transport)
+        if not self._answering:  # what begins behind a request that is worked on does not take its place away
+            self._bounds.waits(self.transport)
 
     def _disarm(self) -> None:
         if self._timer is not None:
