@@ -227,7 +227,11 @@ def delete(session: Session, name: str, cascade: bool, yes: bool, wait: bool, ti
     session.client.delete(f"{GROUPS}/{segment(name)}", {"cascade": "true"} if cascade else None)
     if wait:
         _until_gone(session, name, timeout)
-    show_done(session.output, {"name": name}, f"group '{name}' is deleted", name="name")
+    left = _instances_left(session, name) if cascade and not wait else None
+    done = f"group '{name}' is deleted"
+    if left is not None:
+        done = f"group '{name}' is being deleted: it goes when its {left} instances have ended"
+    show_done(session.output, {"name": name}, done, name="name")
 
 
 def _until_met(session: Session, name: str, timeout: int) -> Any:
@@ -266,12 +270,18 @@ def _troubles(session: Session, name: str) -> str:
 
 def _until_gone(session: Session, name: str, timeout: int) -> None:
     def look() -> tuple[bool, str]:
-        try:
-            found = session.client.get(f"{GROUPS}/{segment(name)}")
-        except Refused as refusal:
-            if refusal.code != "NOT_FOUND":
-                raise
-            return True, ""
-        return False, f"group '{name}' has {_status(found).get('instances', 0)} instances"
+        left = _instances_left(session, name)
+        return left is None, f"group '{name}' has {left} instances"
 
     wait_until(look, timeout=timeout, what=f"group '{name}' was not gone")
+
+
+def _instances_left(session: Session, name: str) -> int | None:
+    """None: the group is gone."""
+    try:
+        found = session.client.get(f"{GROUPS}/{segment(name)}")
+    except Refused as refusal:
+        if refusal.code != "NOT_FOUND":
+            raise
+        return None
+    return int(_status(found).get("instances", 0))

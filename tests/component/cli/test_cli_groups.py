@@ -145,6 +145,15 @@ def test_a_group_is_deleted_in_cascade_and_waited_for(corral: Corral, server: St
     assert server.requests[0].query == {"cascade": "true"}
 
 
+def test_a_group_whose_instances_are_still_being_stopped_is_not_called_deleted(
+    corral: Corral, server: StandIn
+) -> None:
+    server.answers["DELETE", "/api/v1/groups/lobby"] = (204, None)
+    server.answers["GET", "/api/v1/groups/lobby"] = (200, with_status(instances=2))
+    done = corral("group", "delete", "lobby", "--cascade", "--yes")
+    assert done.stdout == "group 'lobby' is being deleted: it goes when its 2 instances have ended\n"
+
+
 @pytest.mark.parametrize("verb", ["unpause", "restart"])
 def test_the_other_verbs_of_a_group(corral: Corral, server: StandIn, verb: str) -> None:
     server.answers["POST", f"/api/v1/groups/lobby/{verb}"] = (200, GROUP)

@@ -148,3 +148,11 @@ async def test_a_first_word_that_no_path_can_have_is_a_command_not_found(node, w
     assert len(ack.error_message) < 1000
     if " " in word:
         assert "words of their own" in ack.error_message
+
+
+@pytest.mark.trap("T91")
+async def test_arguments_that_stand_in_the_first_word_are_not_repeated_in_the_reason(node):
+    ack = await node.start("one", ["java -Dpassword=hunter2 -jar paper.jar"])
+    assert ack.error_code == "COMMAND_NOT_FOUND"
+    assert "command 'java…' was not found" in ack.error_message
+    assert "hunter2" not in ack.error_message

@@ -66,6 +66,14 @@ def _is_there(directory: str, path: str) -> bool:
         return False
 
 
+def _program(command: str) -> str:
+    """The command as more people may read it than its arguments: a whole command line, written as one word by
+    mistake, is cut where its arguments begin."""
+    words = command.split(maxsplit=1)
+    shown = words[0][:_SHOWN] if words else ""
+    return shown if shown == command else f"{shown}…"
+
+
 def _exec_failure(failure: Failure, *, user: str, directory: str, command: str) -> Rejected:
     code = _EXEC_CODES[failure.errno]
     path = failure.path
@@ -80,11 +88,10 @@ def _exec_failure(failure: Failure, *, user: str, directory: str, command: str) 
             f"relative to {directory}" if "/" in command and not command.startswith("/") else "in its PATH"
         )
         place = "" if command.startswith("/") else f" {where}"
-        shown = command if len(command) <= _SHOWN else f"{command[:_SHOWN]}…"
         hint = "install it, or correct `command`"
-        if " " in command:
+        if command.split() != [command]:
             hint += ": the program and each argument are words of their own in the list"
-        return Rejected(code, f"command '{shown}' was not found{place}", hint=hint)
+        return Rejected(code, f"command '{_program(command)}' was not found{place}", hint=hint)
     if code is Code.NOT_EXECUTABLE:
         return Rejected(
             code,
@@ -99,6 +106,6 @@ def _exec_failure(failure: Failure, *, user: str, directory: str, command: str) 
         )
     return Rejected(
         code,
-        f"the arguments and environment of '{command}' are too long for the kernel",
+        f"the arguments and environment of '{_program(command)}' are too long for the kernel",
         hint="one argument or value may have 128 KiB, all of them about 2 MiB",
     )
