@@ -102,6 +102,9 @@ class Sessions:
     def find(self, node_id: NodeId) -> StandInNode | None:
         return self.links.get(node_id)
 
+    def left_alone(self) -> dict[str, str]:
+        return {}
+
     def live(self, node_id: NodeId) -> LiveNode | None:
         return self.present.get(node_id)
 
