@@ -1,8 +1,8 @@
 """How many connections one address has to the gRPC ports, which gRPC itself does not bound.
 
 gRPC accepts in threads of its own and tells nobody; but its sockets are descriptors of this process. They are looked
-at once a second, and what an address has beyond its share is shut down, the newest first: gRPC then sees the end
-of the connection. Limits of all connections and the deadline of handshakes are gRPC's own (`server_options`).
+at once a second, more often while somebody has too many, and what an address has beyond its share is shut down, the
+newest first: gRPC then sees the end of the connection. Limits of all connections and the deadline of handshakes are gRPC's own (`server_options`).
 """
 
 from __future__ import annotations
@@ -25,6 +25,8 @@ from corral.system.log_quota import LogQuota
 log = structlog.get_logger(__name__)
 
 SWEEP_SECONDS: Final = 1.0
+_MORE_OFTEN: Final = 4
+"""Times as often after a sweep that found too many: whoever redials at once must not fill the port until the next."""
 _QUIET_SECONDS: Final = 60.0
 """Between two lines about sweeps that fail, which they do one after the other."""
 
@@ -60,10 +62,11 @@ class AddressGuard:
 
     async def run(self) -> None:
         """Until it is cancelled. Descriptors may run out, most likely while the guard is needed most: it goes on."""
+        shut = 0
         while True:
-            await asyncio.sleep(self._every)
+            await asyncio.sleep(self._every / _MORE_OFTEN if shut else self._every)
             try:
-                await asyncio.to_thread(self.sweep)
+                shut = await asyncio.to_thread(self.sweep)
             except Exception as error:
                 if (unsaid := self._quota.admit("link.guard_failed")) is not None:
                     log.error("link.guard_failed", error=repr(error), unsaid=unsaid)
