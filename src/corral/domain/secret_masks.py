@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping
-from typing import Final
 
 from corral.domain.plans import Plan
+from corral.domain.secret_forms import TELLING_LINE, forms, lines_of
 from corral.domain.variable_types import VariableSpec, VariableType
 from corral.errors import Code, Rejected
-
-_LINE: Final = 8
-"""Of a secret with several lines, those with fewer characters say nothing."""
 
 
 class SecretMask:
@@ -21,12 +17,17 @@ class SecretMask:
     def __init__(self, secrets: Mapping[str, str] = {}) -> None:
         found: dict[str, str] = {}
         for name, value in secrets.items():
-            for form in _forms(value):
+            for form in forms(value):
                 found.setdefault(form, f"%{name}%")
+        short = {line for value in secrets.values() for line in lines_of(value) if len(line) < TELLING_LINE}
         self.hidden: tuple[tuple[str, str], ...] = tuple(
             sorted(found.items(), key=lambda pair: -len(pair[0]))
         )
         """Each with its name; longest first: one secret may hold another."""
+        self.vague: frozenset[str] = frozenset(form for line in short for form in forms(line)).difference(
+            secrets.values()
+        )
+        """Of these the short lines of longer values: a file may hold them for any other reason."""
 
     def __bool__(self) -> bool:
         return bool(self.hidden)
@@ -34,23 +35,16 @@ class SecretMask:
     def __or__(self, other: SecretMask) -> SecretMask:
         both = SecretMask()
         both.hidden = tuple(sorted({*self.hidden, *other.hidden}, key=lambda pair: (-len(pair[0]), pair)))
+        both.vague = frozenset(
+            (self.vague | other.vague)
+            - {value for mask in (self, other) for value, _ in mask.hidden if value not in mask.vague}
+        )
         return both
 
     def __call__(self, text: str) -> str:
         for value, name in self.hidden:
             text = text.replace(value, name)
         return text
-
-
-def _forms(value: str) -> Iterable[str]:
-    if not value:
-        return
-    yield value
-    yield repr(value)[1:-1]
-    yield json.dumps(value)[1:-1]
-    lines = value.splitlines()
-    if len(lines) > 1:
-        yield from (line for line in lines if len(line.strip()) >= _LINE)
 
 
 def secret_names(types: Mapping[str, VariableSpec]) -> frozenset[str]:

@@ -8,6 +8,8 @@ from collections import OrderedDict
 from collections.abc import Mapping
 from typing import Final
 
+from corral.domain.secret_forms import forms
+
 MASK: Final = "***"
 MAX_VALUE: Final = 4096
 _SHORTEST: Final = 4
@@ -58,9 +60,9 @@ class HiddenValues:
 
     def add(self, value: str) -> None:
         """May be called by any thread."""
-        forms = {value, *(line.strip() for line in value.splitlines())} if "\n" in value else {value}
+        found = set(forms(value))
         with self._changing:
-            for form in forms:
+            for form in found:
                 if len(form) >= _SHORTEST:
                     self._values[form] = None
                     self._values.move_to_end(form)

@@ -25,6 +25,9 @@ KEY = "-----BEGIN KEY-----\nMIIEvQIBADANBg\nabc\n-----END KEY-----"
         ("got: lines of it", "got: %LINES%"),
         (KEY, "%KEY%"),
         ("read MIIEvQIBADANBg", "read %KEY%"),
+        ("read pin4711 and ab", "read %PINS% and ab"),
+        (f"""amid {"it's " + chr(34) + "it's"!r}""", 'amid %IT% "%IT%'),
+        (json.dumps('é"→', ensure_ascii=False), '"%ACCENTS%"'),
     ],
 )
 def test_names_stand_in_place_of_values(text, shown):
@@ -35,6 +38,9 @@ def test_names_stand_in_place_of_values(text, shown):
             "QUOTED": QUOTED,
             "LINES": "two\nlines of it",
             "KEY": KEY,
+            "PINS": "pin4711\n  ab\n",
+            "IT": "it's",
+            "ACCENTS": 'é"→',
             "NONE": "",
         }
     )
@@ -45,3 +51,10 @@ def test_without_secrets_there_is_nothing_to_mask():
     assert not SecretMask()
     assert not SecretMask({"EMPTY": ""})
     assert SecretMask()("as it is") == "as it is"
+
+
+def test_short_lines_of_a_value_are_not_looked_for_in_files():
+    first = SecretMask({"PINS": "pin4711\ntrue\nlonger than that"})
+    assert first.vague == {"pin4711", "true"}
+    assert (first | SecretMask({"WORD": "true"})).vague == {"pin4711"}
+    assert SecretMask({"PINS": "pin4711\ntrue", "WORD": "true"}).vague == {"pin4711"}

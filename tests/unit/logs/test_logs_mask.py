@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from corral.system.log_mask import MASK, HiddenValues, is_secret_name, mask_field, mask_fields, mask_text
@@ -88,6 +90,10 @@ def test_what_was_read_as_a_secret_is_in_no_text():
     values.add("abc")
     assert values.hide("a hunter2-longer, hunter2 and MIIEvQIB") == "a ***, *** and ***"
     assert values.hide("abc x") == "abc x"
+    quoted = "pa\\ss'w\"ord"
+    values.add(quoted)
+    for text in (repr(quoted), json.dumps(quoted), str(FileNotFoundError(2, "No such file", f"/x/{quoted}"))):
+        assert "***" in values.hide(text)
     for number in range(3000):
         values.add(f"value-{number}")
     assert values.hide("value-2999") == "***"

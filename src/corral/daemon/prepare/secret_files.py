@@ -70,7 +70,9 @@ class SecretGuard:
         self._put_names = put_names
         self._values = [
             (value, name)
-            for value, name in ((value.encode(), name) for value, name in mask.hidden)
+            for value, name in (
+                (value.encode(), name) for value, name in mask.hidden if value not in mask.vague
+            )
             if len(value) >= _SHORTEST
         ]
 
