@@ -6,6 +6,7 @@ import asyncio
 import json
 import os
 import pathlib
+import pwd
 import signal
 
 import pytest
@@ -306,7 +307,7 @@ async def test_nobody_can_name_the_user_of_an_isolated_instance(scratch):
     scratch.chmod(0o711)
     await node.open()
     try:
-        ack = await node.start("one", TELLING_ITS_USER)
+        ack = await node.start("one", TELLING_ITS_USER, ticket="t")
         assert ack.accepted, ack.error_message
         await node.says("one", "uid 210000")
         for id, user in (("two", "210000"), ("three", "games"), ("four", "9" * 5000), ("five", "4294967295")):
@@ -330,6 +331,22 @@ echo spied; exec sleep 3600
 """
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
+async def test_under_a_controller_from_before_tickets_instances_share_their_user_as_before(scratch):
+    """It says nothing where it means `shared`: a world that is there has to stay readable for its server."""
+    settings = with_settings(development=False, run_as="nobody", first_uid=210_000, last_uid=210_010)
+    node = SupervisedNode(scratch / "node", settings=settings)
+    scratch.chmod(0o711)
+    await node.open()
+    try:
+        for id, ticket, user in (("old", "", pwd.getpwnam("nobody").pw_uid), ("new", "t", 210_000)):
+            ack = await node.start(id, TELLING_ITS_USER, ticket=ticket)
+            assert ack.accepted, ack.error_message
+            await node.says(id, f"uid {user}\n")
+    finally:
+        await node.clear()
+
+
 @pytest.mark.trap("T63")
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
 async def test_by_default_an_instance_can_do_nothing_to_its_neighbour(scratch):
@@ -339,10 +356,11 @@ async def test_by_default_an_instance_can_do_nothing_to_its_neighbour(scratch):
     await node.open()
     try:
         victim = workloads.shell("echo precious > world; chmod 644 world; echo up; exec sleep 3600")
-        assert (await node.start("one", victim, env={"PASSWORD": "hunter2"}, plugin_token="tok")).accepted
+        secrets = {"env": {"PASSWORD": "hunter2"}, "plugin_token": "tok"}
+        assert (await node.start("one", victim, ticket="t", **secrets)).accepted
         await node.says("one", "up")
         for id, isolate in (("two", ""), ("three", "shared")):
-            assert (await node.start(id, workloads.shell(SPY), isolate=isolate)).accepted
+            assert (await node.start(id, workloads.shell(SPY), isolate=isolate, ticket="t")).accepted
             await node.command(id, f"{node.run('one').pid} {node.data / 'running' / 'one'}")
             await node.says(id, "spied")
             assert node.console(id) == "spied\n"

@@ -70,7 +70,18 @@ def test_what_makes_no_sense_is_refused(fields):
     ("said", "read"), [("", "auto"), ("auto", "auto"), ("uid", "uid"), ("shared", "shared")]
 )
 def test_an_order_that_says_nothing_about_users_leaves_it_to_the_node(said, read):
-    assert read_start(message(isolate=said)).isolate == read
+    assert read_start(message(isolate=said, ticket="ct1.1.x.y")).isolate == read
+
+
+@pytest.mark.parametrize(
+    ("said", "read"), [("", "shared"), ("auto", "auto"), ("uid", "uid"), ("shared", "shared")]
+)
+def test_to_a_controller_from_before_tickets_nothing_said_about_users_is_shared(said, read):
+    """It leaves `shared` out, for that was its default; so does a published one, which knows no other."""
+    order = read_start(
+        message(isolate=said, composition_plan=CompositionPlan(templates=[TemplateRef(name="t")]))
+    )
+    assert (order.isolate, order.plan.isolate) == (read, read)
 
 
 def test_a_published_peer_needs_no_field_of_ours():

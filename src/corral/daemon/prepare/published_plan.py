@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from corral.domain.group_files import Category, ConfigFormat, PatchOp, PatchSpec
-from corral.domain.groups import RestartSpec
+from corral.domain.groups import Isolation, RestartSpec
 from corral.domain.plans import Plan, PlanArtifact, PlanExtension, PlanJvm, PlanTemplate
 from corral.errors import Code, Rejected
 from corral.wire.v1 import plan_pb2 as wire
@@ -20,6 +20,12 @@ _CATEGORIES: Final = {
     wire.INSTANCE_CATEGORY_SERVER: Category.SERVER,
     wire.INSTANCE_CATEGORY_PROXY: Category.PROXY,
 }
+
+
+def unsaid_isolation(message: StartInstance) -> Isolation:
+    """What an order that does not say it means. A controller that knows tickets leaves it to the node; to one from
+    before them, and to a published one, nothing said is `shared`: its instances have to find their files as theirs."""
+    return Isolation.AUTO if message.ticket else Isolation.SHARED
 
 
 def published_plan(message: StartInstance) -> Plan | None:
@@ -57,7 +63,7 @@ def published_plan(message: StartInstance) -> Plan | None:
         console_mb=256,
         max_players=message.max_players,
         run_as=message.run_as,
-        isolate=message.isolate or "auto",
+        isolate=message.isolate or unsaid_isolation(message),
         stdin=message.stdin,
         tty=message.tty,
         line_buffered=message.line_buffered,

@@ -13,7 +13,7 @@ from typing import Final
 
 import msgspec
 
-from corral.daemon.prepare.published_plan import published_plan
+from corral.daemon.prepare.published_plan import published_plan, unsaid_isolation
 from corral.domain.groups import (
     DEFAULT_LADDER,
     PRIMARY,
@@ -118,7 +118,7 @@ def read_start(message: StartInstance) -> StartOrder:
         ),
         max_players=plan.max_players,
         run_as=plan.run_as,
-        isolate=_isolate(plan.isolate),
+        isolate=_choice("isolate", plan.isolate or unsaid_isolation(message), tuple(Isolation)),
         stdin=plan.stdin,
         tty=plan.tty,
         line_buffered=plan.line_buffered,
@@ -193,7 +193,7 @@ def _published(message: StartInstance) -> StartOrder:
         limits=_limits(message),
         max_players=message.max_players,
         run_as=message.run_as,
-        isolate=_isolate(message.isolate),
+        isolate=_choice("isolate", message.isolate or unsaid_isolation(message), tuple(Isolation)),
         stdin=_choice("stdin", message.stdin or "fifo", ("fifo", "none")),
         tty=message.tty,
         line_buffered=message.line_buffered,
@@ -219,12 +219,6 @@ def _runtime(name: str) -> str:
     wanted = _ALIASES.get(name, name)
     known = (*RUNTIMES, "docker", "kubernetes")
     return _choice("runtime", wanted, known)
-
-
-def _isolate(wanted: str) -> str:
-    """An order that says nothing leaves it to the node. What an earlier version stored without a word shared
-    its user, so that the default of the order itself stays empty."""
-    return _choice("isolate", wanted or Isolation.AUTO, tuple(Isolation))
 
 
 def _require(message: StartInstance) -> None:
