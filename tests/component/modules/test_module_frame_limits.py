@@ -57,10 +57,12 @@ class _Keeper:
 
     def __init__(self) -> None:
         self.ended = False
+        self.reason = ""
+        """What the zygote has ended it for already."""
 
     def end(self, process: ModuleProcess) -> None:
         self.ended = True
-        process.ended(Ended(process.number, 9, "", 0, 0.0, 0))
+        process.ended(Ended(process.number, 9, self.reason, 0, 0.0, 0))
 
     def usage(self, _process: ModuleProcess) -> Sample | None:
         return None
@@ -77,6 +79,9 @@ class Peer:
         self._sock = sock
         self._reader = FrameReader()
         self._got: list[Message] = []
+
+    def hang_up(self) -> None:
+        self._sock.close()
 
     async def send(self, *frames: bytes) -> None:
         for frame in frames:
@@ -148,6 +153,15 @@ def bad(message: Message, body: msgspec.Raw) -> bytes:
     encoded = encode_frame(message)[4:]
     place = encoded.index(bytes(body))
     return frame(encoded[:place] + NO_MSGPACK * len(body) + encoded[place + len(body) :])
+
+
+@pytest.mark.parametrize("reason", ["", "process_limit", "memory_limit"])
+async def test_a_socket_that_closes_long_before_the_end_hides_no_reason(rig: Rig, reason: str) -> None:
+    """Its process is there for seconds yet, as one that the zygote killed on a busy machine may be."""
+    rig.keeper.reason = reason
+    rig.peer.hang_up()
+    death = await asyncio.wait_for(asyncio.shield(rig.process.death), 20)
+    assert death.reason == (reason or "cut_off:socket_closed")
 
 
 def test_each_method_that_is_known_has_its_limit() -> None:

@@ -7,7 +7,7 @@ import signal
 import pytest
 
 from corral.modules.process.rate import Allowance
-from corral.modules.process.reasons import death_reason
+from corral.modules.process.reasons import death_reason, ended_for
 
 LIMIT = 256 << 20
 
@@ -34,6 +34,25 @@ def test_a_status_is_told_in_stable_words(status, peak, reason):
 def test_why_we_ended_it_goes_before_what_the_kernel_says():
     status = int(signal.SIGKILL)
     assert death_reason(status, told="cut_off:flood", peak_bytes=LIMIT, memory_bytes=LIMIT) == "cut_off:flood"
+
+
+@pytest.mark.parametrize(
+    ("ours", "zygotes", "status", "reason"),
+    [
+        ("cut_off:socket_closed", "process_limit", signal.SIGKILL, "process_limit"),
+        ("cut_off:socket_closed", "memory_limit", signal.SIGKILL, "memory_limit"),
+        ("cut_off:socket_closed", "", signal.SIGKILL, "cut_off:socket_closed"),
+        ("cut_off:socket_closed", "", 3 << 8, "process_exited:3"),
+        ("cut_off:socket_closed", "", 70 << 8, "cut_off:socket_closed"),
+        ("cut_off:socket_closed", "", signal.SIGSEGV, "process_died:SIGSEGV"),
+        ("cut_off:flood", "process_limit", signal.SIGKILL, "cut_off:flood"),
+        ("", "process_limit", signal.SIGKILL, "process_limit"),
+        ("", "", 3 << 8, "process_exited:3"),
+    ],
+)
+def test_a_socket_that_closed_is_no_reason_where_there_is_another(ours, zygotes, status, reason):
+    told = ended_for(ours, zygotes, int(status))
+    assert death_reason(int(status), told=told, peak_bytes=0, memory_bytes=LIMIT) == reason
 
 
 def test_an_allowance_lets_a_burst_pass_and_then_a_rate():

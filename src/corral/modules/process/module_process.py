@@ -20,7 +20,7 @@ from corral.modules.process.channel import Channel
 from corral.modules.process.frame_heads import LATE, FrameHead
 from corral.modules.process.last_words import read_last_words
 from corral.modules.process.rate import Allowance
-from corral.modules.process.reasons import BAD_FRAME, FLOOD, SOCKET_CLOSED, death_reason
+from corral.modules.process.reasons import BAD_FRAME, FLOOD, SOCKET_CLOSED, death_reason, ended_for
 from corral.modules.process.sampling import sample_tree
 from corral.modules.process.serving import Serving
 from corral.modules.process.values import Death, Ending, Limits, Notice, OverLimit, Sample, Serve
@@ -168,7 +168,7 @@ class ModuleProcess:
         self._channel.drain()
         reason = death_reason(
             report.status,
-            told=self._told or report.reason,
+            told=ended_for(self._told, report.reason, report.status),
             peak_bytes=report.peak_bytes,
             memory_bytes=self.limits.memory_mb << 20,
         )

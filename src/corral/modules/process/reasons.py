@@ -22,6 +22,16 @@ _NEAR: Final = 0.75
 """Of the limit, in memory that was really used: stacks count against it whether they are used or not."""
 
 
+def ended_for(ours: str, zygotes: str, status: int) -> str:
+    """Why a process was ended, by what this host cut it off for and what the zygote ended it for; empty when it
+    ended by itself. A socket that closed may be but the first that is seen of its end, however long the rest
+    takes on a busy machine: it counts only for what had to be killed and the zygote had not ended already."""
+    killed = os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGKILL
+    if ours == SOCKET_CLOSED and (zygotes or not killed):
+        return zygotes
+    return ours or zygotes
+
+
 def death_reason(status: int, *, told: str, peak_bytes: int, memory_bytes: int) -> str:
     """`told` is why somebody on our side ended it; it goes before what the kernel says."""
     if told:
