@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import errno
 import os
 from typing import Any
 
@@ -10,11 +12,13 @@ import structlog
 from supervised_node import FIRST, SupervisedNode, base_plan
 
 from corral.domain.probes import ProbeKind, ProbeSpec
+from corral.errors import Code, Rejected
 from corral.testing import workloads
 from corral.testing.waiting import eventually
 
 TRANSIENT, PERMANENT = 2, 1
 SECRET_WORD = "what-nobody-may-see"
+ABSENT = Rejected(Code.RUNTIME_UNAVAILABLE, "the run is of a runtime which this daemon does not have")
 
 
 class Faulty:
@@ -33,16 +37,17 @@ class Faulty:
             self._node.calls.append(name)
             if name == "start" and "after" in self._node.broken:
                 await real(*args, **options)
-            raise LookupError(SECRET_WORD)
+            raise self._node.errors.get(name, LookupError(SECRET_WORD))
 
         return call
 
 
 class FaultyRuntimes:
-    def __init__(self, given: Any, broken: set[str], calls: list[str]) -> None:
+    def __init__(self, given: Any, broken: set[str], calls: list[str], errors: dict[str, Exception]) -> None:
         self._given = given
         self.broken = broken
         self.calls = calls
+        self.errors = errors
 
     def get(self, name: str) -> Any:
         return Faulty(self._given.get(name), self)
@@ -58,7 +63,10 @@ class FaultyRuntimes:
 async def faulty(scratch):
     broken: set[str] = set()
     calls: list[str] = []
-    node = SupervisedNode(scratch / "node", runtimes=lambda given: FaultyRuntimes(given, broken, calls))
+    errors: dict[str, Exception] = {}
+    node = SupervisedNode(
+        scratch / "node", runtimes=lambda given: FaultyRuntimes(given, broken, calls, errors)
+    )
     await node.open()
     yield node
     broken.clear()
@@ -126,6 +134,63 @@ async def test_what_was_ready_runs_on_and_says_that_it_is_not_supervised(faulty)
     runtimes.broken.clear()
     await faulty.stop("one")
     assert (await faulty.settled("one")).state == "STOPPED"
+
+
+NO_ANSWER = [OSError(errno.ENAMETOOLONG, SECRET_WORD), LookupError(SECRET_WORD), ABSENT]
+
+
+@pytest.mark.trap("T97")
+@pytest.mark.parametrize("error", NO_ANSWER, ids=lambda each: type(each).__name__)
+async def test_a_start_that_raises_has_failed_though_nobody_can_say_what_came_of_it(faulty, error):
+    runtimes = faulty.runtime.runtimes
+    runtimes.broken |= {"start", "adopt"}
+    runtimes.errors["adopt"] = error
+    ack = await faulty.start("one", workloads.silent())
+    run = await faulty.settled("one")
+    assert runtimes.calls == ["start", "adopt", "adopt", "adopt"]
+    assert (ack.accepted, ack.error_code, ack.failure_disposition) == (False, "INTERNAL", TRANSIENT)
+    assert SECRET_WORD not in ack.error_message
+    assert (run.outcome.outcome, run.state) == ("start_failed", "CRASHED")
+
+
+@pytest.mark.trap("T97")
+async def test_a_stop_ends_a_start_that_raised_while_nobody_can_say_what_came_of_it(faulty):
+    runtimes = faulty.runtime.runtimes
+    runtimes.broken |= {"start", "adopt"}
+    starting = asyncio.create_task(faulty.start("one", workloads.silent()))
+    await eventually(lambda: "adopt" in runtimes.calls)
+    assert (await faulty.stop("one")).accepted
+    run = await faulty.settled("one")
+    assert not (await starting).accepted
+    assert (run.outcome.outcome, run.state) == ("never_started", "STOPPED")
+    assert runtimes.calls.count("adopt") <= 2
+
+
+@pytest.mark.trap("T97")
+@pytest.mark.parametrize("error", [ABSENT, LookupError(SECRET_WORD)], ids=["ours", "not ours"])
+async def test_what_may_be_alive_is_looked_for_until_its_runtime_can_say(faulty, error):
+    runtimes = faulty.runtime.runtimes
+    assert (await faulty.start("one", workloads.silent())).accepted
+    pid = (await faulty.until("one", "RUNNING")).pid
+    await faulty.close()
+    runtimes.broken |= {"adopt"}
+    runtimes.errors["adopt"] = error
+    with structlog.testing.capture_logs() as logged:
+        await faulty.open()
+        await eventually(lambda: len(runtimes.calls) >= 5)
+    assert "nobody can say whether it runs" in faulty.run("one").reason
+    assert ("which this daemon does not have" in faulty.run("one").reason) == (error is ABSENT)
+    assert not faulty.run("one").ended
+    assert len(tracebacks(logged)) == (error is not ABSENT)
+    told = [
+        each.instance_status.reason for each in await faulty.reports() if each.HasField("instance_status")
+    ]
+    assert sum("nobody can say" in each for each in told) == 1
+    stopping = asyncio.create_task(faulty.stop("one"))
+    runtimes.broken.clear()
+    assert (await stopping).accepted
+    run = await faulty.settled("one")
+    assert (run.state, run.outcome.pid) == ("STOPPED", pid)
 
 
 async def test_a_workload_that_was_started_before_the_fault_is_supervised(faulty):

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import os
 from collections.abc import Coroutine
 from typing import Any, Final
 
@@ -41,9 +43,9 @@ class Faults:
             self.count, self._run = 0, run.name
             self._until = run.start_deadline(now)
         self.count, self._last = self.count + 1, now
-        kind = type(error).__name__  # not its text, which may hold what nobody may see
+        kind = _kind(error)
         self.error = Bug(f"{kind} while it was supervised, {self.count} times; the node's log says where")
-        if self.count == 1:
+        if self.count == 1 and not isinstance(error, CorralError):
             _log.error("instance.supervision_failed", run=run.name, exc_info=error)
         else:
             _log.error("instance.supervision_failed", run=run.name, reason=kind, count=self.count)
@@ -58,6 +60,15 @@ class Faults:
         return min(_RETRY_SECONDS * 2.0 ** max(0, self.count - _TRIES), _LONGEST_RETRY_SECONDS)
 
 
+def _kind(error: Exception) -> str:
+    """Of an error that is not ours not its text, which may hold what nobody may see."""
+    if isinstance(error, CorralError):
+        return str(error)
+    if isinstance(error, OSError) and error.errno is not None:
+        return f"{type(error).__name__} ({os.strerror(error.errno)})"
+    return type(error).__name__
+
+
 class Instance:
     """One id. Its chain of runs is one task; between two runs there is no moment without a current one."""
 
@@ -67,6 +78,9 @@ class Instance:
         self._task: asyncio.Task[None] | None = None
         self.ended_at_number: int | None = None
         """The number in the spool under which the last end was told."""
+        self._may_live = False
+        """The current run was executed, or is of a daemon before us: only its runtime can say that it ended."""
+        self._told_unknown = False
 
     @property
     def id(self) -> str:
@@ -83,6 +97,7 @@ class Instance:
 
     def adopt(self, found: Adoption | None) -> None:
         """Go on with what a daemon before us left; None: the runtime could not say, and is asked again."""
+        self._may_live = True
         if found is not None and found.kind is AdoptionKind.ALIVE and found.handle is not None:
             self.current.take_over(found.handle)
         self._follow(self._adopted(found))
@@ -128,7 +143,8 @@ class Instance:
     async def _chain(self, work: Coroutine[Any, Any, Outcome]) -> None:
         """Run after run, until one ends that nothing follows. A fault of ours must not leave a workload
         without anybody who supervises it: it is then found again as after a death of the daemon. After a few
-        such faults the start has failed; nothing is tried for ever that never worked."""
+        such faults the start has failed; nothing is tried for ever that never worked. Only what may be alive, and
+        whose runtime cannot say so, is looked for as long as that takes."""
         faults = Faults()
         while True:
             try:
@@ -145,24 +161,42 @@ class Instance:
                 if run.outcome is not None and (run.outcome.restarted_as is None or faults.too_many):
                     self._tell_end_after_fault(run, run.outcome)
                     return
-                await asyncio.sleep(faults.pause)
+                self._may_live = self._may_live or run.handle is not None
+                await _pause(run, faults.pause)
                 work = self._resumed(run, faults)
 
     async def _resumed(self, run: Run, faults: Faults) -> Outcome:
         """After a fault of ours: on with what comes next, as a daemon does that finds this run."""
         if run.outcome is not None:
             return await self._go_on(run.outcome)
-        self.current = run.begun_anew()
-        self.current.reason = faults.error.message
-        return await (self._recovered(faults) if faults.too_many else self._adopted(None))
+        run = self.current = run.begun_anew()
+        run.reason = faults.error.message
+        try:
+            found = await self._find(run)
+        except Exception:
+            if self._may_live:
+                self._tell_unknown(run, faults)
+                raise
+            if faults.too_many or run.stop.wanted.is_set():
+                return await run.fail(faults.error, None, None)
+            raise
+        return await (self._recovered(faults, found) if faults.too_many else self._adopted(found))
 
-    async def _recovered(self, faults: Faults) -> Outcome:
+    async def _find(self, run: Run) -> Adoption:
+        directory = str(run.files.directory)
+        return await self._services.runtimes.of(directory).adopt(directory)
+
+    def _tell_unknown(self, run: Run, faults: Faults) -> None:
+        """Once, until it is found. An end that is only guessed would have it started a second time."""
+        run.reason = f"nobody can say whether it runs, it is looked for again: {faults.error.message}"
+        if not self._told_unknown:
+            self._told_unknown = True
+            self._services.reporter.report(status_update(run))
+
+    async def _recovered(self, faults: Faults, found: Adoption) -> Outcome:
         """Supervision failed several times: a start comes to its end with that reason. What was ready runs on,
         and is looked at again after a while."""
         run = self.current
-        directory = str(run.files.directory)
-        runtime = self._services.runtimes.of(directory)
-        found = await runtime.adopt(directory)
         if found.kind is not AdoptionKind.ALIVE or found.handle is None:
             return await run.fail(faults.error, found.exit, found.handle)
         run.take_over(found.handle)
@@ -170,6 +204,7 @@ class Instance:
             run.reason = f"it runs, but its supervision failed {faults.count} times: {faults.error.message}"
             self._services.reporter.report(status_update(run))
             return await run.resume()
+        runtime = run.runtime
         await runtime.kill(found.handle)
         async with asyncio.timeout(_KILL_SECONDS):
             exit = await runtime.wait_empty(found.handle)
@@ -187,23 +222,21 @@ class Instance:
         """The next run, told of and begun; from here on orders reach it and no longer the ended one."""
         ended = self.current
         self.current = self._successor(ended, outcome)
+        self._may_live = self._told_unknown = False
         self._tell(ended, outcome)
         self._services.reporter.report(status_update(self.current))
         return self.current.live()
 
     async def _adopted(self, found: Adoption | None) -> Outcome:
-        run, pause = self.current, _RETRY_SECONDS
-        while found is None:
-            try:
-                directory = str(run.files.directory)
-                found = await self._services.runtimes.of(directory).adopt(directory)
-            except (CorralError, OSError) as error:
-                _log.error("instance.not_adopted", run=run.name, reason=str(error))
-                await asyncio.sleep(pause)
-                pause = min(pause * 2, _LONGEST_RETRY_SECONDS)
+        run = self.current
+        if found is None:
+            found = await self._find(run)
         if found.kind is AdoptionKind.ALIVE and found.handle is not None:
             if run.handle is None:
                 run.take_over(found.handle)
+            if self._told_unknown:
+                self._told_unknown = False
+                self._services.reporter.report(status_update(run))
             return await run.resume()
         if found.kind is AdoptionKind.ENDED and found.exit is not None:
             return await run.conclude(found.exit, found.handle)
@@ -256,3 +289,13 @@ class Instance:
     def _told(self, run: Run, number: int) -> None:
         self.ended_at_number = number
         run.files.mark_reported(number)
+
+
+async def _pause(run: Run, seconds: float) -> None:
+    """An order to stop it ends the pause."""
+    if run.stop.wanted.is_set():
+        await asyncio.sleep(seconds)
+        return
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(seconds):
+            await run.stop.wanted.wait()

@@ -187,6 +187,7 @@ class Run:
         """Like `live`, for an intent that a daemon before us left behind without executing it. One that
         could not be read says nothing that could be started."""
         self.stop.restore()
+        self.state = _State.SCHEDULED
         if self.order.command or self.order.plan is not None:
             return await self.live()
         damaged = Rejected(Code.FORMAT_INVALID, "what was to be started cannot be read any more")
@@ -194,7 +195,10 @@ class Run:
 
     def begun_anew(self) -> Run:
         """The same run after a fault of ours in its supervision. Whoever waits for its start goes on waiting."""
-        return Run(self._services, self.files, self.intent, begun=self._begun, stop=self.stop)
+        again = Run(self._services, self.files, self.intent, begun=self._begun, stop=self.stop)
+        again.state, again.pid, again.started_at_ms = self.state, self.pid, self.started_at_ms
+        again._began_at = self._began_at  # the time of its start goes on
+        return again
 
     def start_deadline(self, now: float) -> float:
         """By the clock that nobody sets: until when it has to be executed; never, when it was."""

@@ -207,8 +207,9 @@ class Supervisor:
             return
         found = None
         async with limit:
-            # The instance asks again, and says why it had to; no run keeps the others waiting.
-            with contextlib.suppress(CorralError, OSError, TimeoutError):
+            # The instance asks again, and says why it had to; no run keeps the others waiting, nor the daemon
+            # from its start.
+            with contextlib.suppress(Exception):
                 async with asyncio.timeout(_ADOPT_SECONDS):
                     directory = str(leftover.path)
                     found = await self._services.runtimes.of(directory).adopt(directory)
