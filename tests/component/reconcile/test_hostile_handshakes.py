@@ -10,10 +10,22 @@ from hostile_site import NAMES, NUMBERS, VICTIM, YEAR_9999
 from pretend_node import S
 
 from corral.cli.failure import Refused
-from corral.controller.collections import INSTANCES, NODE_LEDGERS, SEQUENCES, instance_decisions
+from corral.controller.collections import (
+    AUTHORITY,
+    INSTANCES,
+    NODE_LEDGERS,
+    ONLY,
+    SEQUENCES,
+    instance_decisions,
+)
 from corral.controller.instances.sequence import RESTORE_LEAP
 from corral.domain.instance_records import SequenceRecord
+from corral.domain.records import AuthorityRecord
 from corral.errors import Code, CorralError
+from corral.pki.authority import Authority
+from corral.pki.keys import ClusterKey
+from corral.system.clock import SystemClock
+from corral.system.entropy import SystemEntropy
 from corral.testing.scripted_peers import ScriptedDaemon
 from corral.testing.waiting import eventually
 from corral.wire import features
@@ -214,3 +226,28 @@ async def test_a_daemon_without_tickets_gets_none_and_its_known_runs_go_on(fleet
     await eventually(lambda: fleet.record("lobby-1").incarnation == number + 1)
     assert fleet.term.sessions.live("n1").stray_count == 0
     assert (len(node.starts), node.stops) == (1, [])
+
+
+async def test_tickets_follow_the_authority_that_is_replaced(fleet):
+    """With the one before still there its tickets hold; without it they prove nothing any more."""
+    controller = await fleet.begin()
+    await fleet.node("n1")
+    await fleet.group(min=1)
+    await fleet.running(1)
+    tickets, record = fleet.term.instances.tickets, fleet.record("lobby-1")
+    facts = {"node": "n1", "id": "lobby-1", "group": "lobby", "incarnation": record.incarnation}
+    first = tickets.of(record)
+    assert tickets.proven(first, **facts)
+    key = ClusterKey.load(controller.data / "ca" / "cluster.key")
+    fresh = Authority.create(
+        cluster=fleet.state.identity.id, cluster_key=key, clock=SystemClock(), entropy=SystemEntropy()
+    )
+    before = fleet.state.authorities.active
+    for retiring in ((before,), ()):
+        after = AuthorityRecord(active=fresh, retiring=retiring)
+        await fleet.term.ledger.commit(
+            AUTHORITY.put(ONLY, after, expect=fleet.state.authority.revision(ONLY))
+        )
+        assert tickets.of(record) != first
+        assert tickets.proven(tickets.of(record), **facts)
+        assert (tickets.proven(first, **facts) is not None) is bool(retiring)

@@ -6,6 +6,7 @@ import asyncio
 import datetime as dt
 from collections.abc import Callable
 
+from corral.controller.collections import ONLY
 from corral.controller.instances.commands import Commands
 from corral.controller.instances.dispatch import Dispatcher, RunTokens
 from corral.controller.instances.sequence import Incarnations, Repair
@@ -46,7 +47,7 @@ class InstanceService:
         self._waiters = Waiters(ledger.state)
         self.numbers = Incarnations(ledger, epoch=epoch)
         self.commands = Commands(ledger=ledger, sessions=sessions, entropy=entropy)
-        self.tickets = StartTickets(ticket_keys)
+        self.tickets = StartTickets(ticket_keys, stamp=lambda: ledger.state.authority.revision(ONLY))
         self.dispatcher = Dispatcher(
             state=ledger.state,
             sessions=sessions,

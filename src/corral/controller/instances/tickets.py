@@ -55,11 +55,16 @@ def ticket_keys(state: ClusterState, path: pathlib.Path) -> tuple[bytes, ...]:
 
 
 class StartTickets:
-    """Makes and judges tickets. `keys` is asked once, when the first ticket is made or judged."""
+    """Makes and judges tickets. `keys` is asked when the first ticket is made or judged, and again when `stamp` has
+    changed since: the authorities that they come from were."""
 
-    def __init__(self, keys: Callable[[], tuple[bytes, ...]]) -> None:
+    def __init__(
+        self, keys: Callable[[], tuple[bytes, ...]], *, stamp: Callable[[], int] = lambda: 0
+    ) -> None:
         self._source = keys
+        self._stamp = stamp
         self._keys: tuple[bytes, ...] = ()
+        self._stamped = 0
 
     def of(self, record: InstanceRecord) -> str:
         """The same for each sending of a start; none for one from before there were tickets."""
@@ -83,8 +88,10 @@ class StartTickets:
         return Ticket(serial=int(serial), plan_hash=plan_hash)
 
     def _all(self) -> tuple[bytes, ...]:
-        if not self._keys:
+        stamp = self._stamp()
+        if not self._keys or stamp != self._stamped:
             self._keys = self._source()
+            self._stamped = stamp
         return self._keys
 
 
