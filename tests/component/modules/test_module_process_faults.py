@@ -245,6 +245,7 @@ async def test_more_unanswered_calls_than_allowed_cut_a_module_off(house, scratc
     with pytest.raises(ProcessGone) as gone:
         await run_hook(process)
     assert gone.value.death.reason == "cut_off:flood"
+    assert "256 are allowed" in gone.value.death.why
     await nothing_left(house)
 
 

@@ -20,11 +20,16 @@ _log = structlog.get_logger("corral.modules.process")
 
 _MOST_SECONDS: Final = 600.0
 """As long as the SDK waits for the longest: an index over all that a module has stored."""
+_MOST_UNANSWERED: Final = 2 * MAX_CALLS_FROM_MODULE
+"""Well above what the SDK allows: who gets here speaks without it."""
 
 
 class Serving:
+    """A call counts until its answer is on its way, never longer: the SDK makes the next one as soon as it has the
+    answer, so a module that uses it never has more here than it has there."""
+
     def __init__(
-        self, module_id: str, channel: Channel, serve: Serve, cut_off: Callable[[str], None]
+        self, module_id: str, channel: Channel, serve: Serve, cut_off: Callable[[str, str], None]
     ) -> None:
         self._module_id = module_id
         self._channel = channel
@@ -44,8 +49,17 @@ class Serving:
                 self._given_up.add(task)
                 task.cancel()
             return
-        if message.id in self._tasks or len(self._tasks) >= MAX_CALLS_FROM_MODULE:
-            self._cut_off(FLOOD)
+        if message.id in self._tasks:
+            self._cut_off(
+                FLOOD, f"it made a second call under the number {message.id} of one that is unanswered"
+            )
+            return
+        if len(self._tasks) >= _MOST_UNANSWERED:
+            self._cut_off(
+                FLOOD,
+                f"it had {_MOST_UNANSWERED} calls unanswered at once; {MAX_CALLS_FROM_MODULE} are allowed, "
+                "which the SDK keeps to by itself",
+            )
             return
         name = f"modules/serve/{self._module_id}/{shown(message.method)}"
         task = asyncio.get_running_loop().create_task(self._run(message), name=name)
@@ -70,18 +84,24 @@ class Serving:
         while tasks := [*self._tasks.values(), *self._given_up]:
             await asyncio.wait(tasks)
 
-    def _done(self, number: int, task: asyncio.Task[None]) -> None:
+    def _forget(self, number: int, task: asyncio.Task[None] | None) -> None:
+        """Unless the number belongs to a later call already."""
         if self._tasks.get(number) is task:
-            del self._tasks[number]
+            self._tasks.pop(number, None)
+
+    def _done(self, number: int, task: asyncio.Task[None]) -> None:
+        self._forget(number, task)
         self._given_up.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
             _log.error("module.call.unanswered", module=self._module_id, exc_info=error)
         self._pause()
 
     def _pause(self) -> None:
-        """Calls that were given up count here: a module cannot have more work done by giving up."""
+        """Calls that were given up count here: a module cannot have more work done by giving up. Only then: what
+        else it says, its answers among it, does not wait behind calls of its own."""
         if not self._over:
-            self._channel.pause(len(self._tasks) + len(self._given_up) > MAX_CALLS_FROM_MODULE)
+            under_way = len(self._tasks) + len(self._given_up)
+            self._channel.pause(bool(self._given_up) and under_way > MAX_CALLS_FROM_MODULE)
 
     async def _run(self, call: Call) -> None:
         try:
@@ -100,6 +120,7 @@ class Serving:
             reply = self._reply(call, answer)
         await self._channel.room()
         if not self._over:
+            self._forget(call.id, asyncio.current_task())
             self._send(call, reply)
 
     def _reply(self, call: Call, answer: object) -> Answer | Failure:

@@ -52,7 +52,8 @@ class Connection:
         most_calls: int = MAX_CALLS_FROM_MODULE,
         limited: bool = True,
     ) -> None:
-        """`most_calls` of ours are unanswered at once; more wait for their turn. `limited`: this is a module's
+        """`most_calls` of ours are unanswered at once; more wait for their turn, and their deadline with them: a
+        module that makes many calls at once waits for its own alone. `limited`: this is a module's
         end, which sends no more than `corral.sdk.frame_limits` allows."""
         sock.setblocking(False)
         self._sock = sock
@@ -84,7 +85,7 @@ class Connection:
         if problem := self._problem(method, raw):
             raise Refused(f"{method}: what is sent {problem}", code="BODY_TOO_LARGE")
         try:
-            async with asyncio.timeout(deadline), self._slots:
+            async with self._slots, asyncio.timeout(deadline):
                 answered = await self._exchange(next(self._numbers), method, raw, deadline)
         except TimeoutError as error:
             raise _late(method, deadline) from error
