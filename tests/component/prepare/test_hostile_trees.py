@@ -36,13 +36,14 @@ from corral.daemon.instance_writing import remove_file, write_file
 from corral.daemon.prepare.abort import Abort
 from corral.daemon.prepare.packing import pack
 from corral.daemon.prepare.secret_files import SecretGuard
-from corral.daemon.prepare.static_trees import StaticTree, own_static
+from corral.daemon.prepare.static_owners import own_static
+from corral.daemon.prepare.static_trees import StaticTree
 from corral.daemon.prepare.substitution import substitute_files
 from corral.daemon.prepare.values import Values
 from corral.domain.file_paths import Globs
 from corral.domain.group_files import PatchOp, PatchSpec
 from corral.domain.secret_masks import SecretMask
-from corral.errors import CorralError, Rejected
+from corral.errors import Code, CorralError, Rejected
 from corral.system.clock import SystemClock
 from corral.system.trees.entries import has_no_other_name, look_at, open_tree, unreadable
 from corral.system.trees.removal import remove
@@ -259,6 +260,35 @@ def test_only_files_of_the_former_owner_are_handed_over_and_it_is_written_down(t
     assert record["value"]["handed_over"] == [{"former": UID, "owner": OTHER, "changed": 2, "left": 1}]
     own_static(tree.root, (OTHER, OTHER))
     assert len(json.loads((tree.place / ".seeds" / "work.owners.json").read_text())["value"]) == 1
+
+
+def test_a_static_tree_with_hard_linked_files_is_refused_before_anything_changes(tree: HostileTree) -> None:
+    """A backup by `cp -al`: half of the world would be the former owner's, and closed to the workload."""
+    for name in ("a", "b", "c", "d"):
+        tree.file(f"world/{name}").chmod(0o600)
+    tree.file("log").chmod(0o600)
+    tree.own()
+    backup = tree.place / "backup"
+    subprocess.run(["cp", "-al", str(tree.root / "world"), str(backup)], check=True)
+    with pytest.raises(Rejected, match=r"'world/[abcd]', .* and 1 more have more than one name") as refused:
+        own_static(tree.root, (OTHER, OTHER))
+    assert (refused.value.code, refused.value.field) == (Code.RUN_AS_REFUSED, "isolate")
+    assert "--reflink=auto" in refused.value.hint
+    assert "isolate: shared" in refused.value.hint
+    assert {path.stat().st_uid for path in (tree.root, *tree.root.rglob("*"))} == {UID}
+    for path in backup.iterdir():
+        path.unlink()
+    own_static(tree.root, (OTHER, OTHER))
+    assert {path.stat().st_uid for path in (tree.root, *tree.root.rglob("*"))} == {OTHER}
+
+
+def test_files_that_everybody_reads_and_nobody_writes_may_have_other_names(tree: HostileTree) -> None:
+    """Such as those that are linked out of the cache."""
+    tree.file("shared").chmod(0o444)
+    tree.own()
+    (tree.place / "cached").hardlink_to(tree.root / "shared")
+    own_static(tree.root, (OTHER, OTHER))
+    assert (tree.root.stat().st_uid, (tree.root / "shared").stat().st_uid) == (OTHER, UID)
 
 
 @contextlib.contextmanager

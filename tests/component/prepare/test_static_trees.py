@@ -103,6 +103,25 @@ async def test_everything_in_a_static_directory_is_its_workloads(bench, plan):
     assert {path.stat().st_uid for path in (made, *made.rglob("*"))} == {43_220}, "its group has another user"
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files away")
+async def test_a_world_with_hard_links_goes_to_no_other_user_and_is_not_brought_up_to_date(bench, plan, tree):
+    bench.user = msgspec.structs.replace(bench.user, uid=43_210, gid=43_210)
+    made = await bench.make(plan({"a": b"1"}))
+    (made / "world").write_bytes(WORLD)
+    os.chown(made / "world", 43_210, 43_210)
+    (bench.data / "backup").hardlink_to(made / "world")
+    bench.user = msgspec.structs.replace(bench.user, uid=43_220, gid=43_220)
+    with pytest.raises(StageFailed) as failed:
+        await bench.make(plan({"a": b"2"}), incarnation=2048)
+    assert failed.value.error.code is Code.RUN_AS_REFUSED
+    assert "'world' has more than one name" in str(failed.value.error)
+    assert tree(made) == {"a": b"1", "world": WORLD}
+    assert {path.stat().st_uid for path in (made, *made.rglob("*"))} == {43_210}
+    (bench.data / "backup").unlink()
+    await bench.make(plan({"a": b"2"}), incarnation=3072)
+    assert {path.stat().st_uid for path in (made, *made.rglob("*"))} == {43_220}
+
+
 async def test_protected_files_are_not_patched(bench, plan):
     patch = PatchSpec(file="a.properties", path="x", value="1")
     one = plan({"a.properties": b"x=0\n"}, patches=(patch,), protected_paths=("a.properties",))

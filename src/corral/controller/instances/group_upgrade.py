@@ -58,7 +58,7 @@ def isolation_hint(record: GroupRecord) -> str:
     return (
         "its instances share the node's user with others (isolate: shared); a group.yaml with 'isolate: auto' and "
         f"'corral group update {spec.name} -f group.yaml' give each a user of its own, and its world with it, at "
-        "its next start"
+        "its next start; files with more than one name (hard-linked backups, 'cp -al') refuse it: copy these before"
     )
 
 

@@ -32,7 +32,7 @@ from corral.daemon.prepare.stages import (
 )
 from corral.daemon.prepare.start_order import StartOrder
 from corral.daemon.prepare.static_making import StaticMaker
-from corral.daemon.prepare.static_trees import own_static
+from corral.daemon.prepare.static_owners import own_static
 from corral.daemon.prepare.tree_making import TreeMaker
 from corral.daemon.prepare.users import WorkloadUser, WorkloadUsers
 from corral.daemon.prepare.values import (

@@ -13,7 +13,8 @@ from corral.daemon.prepare.materialise import make_directory
 from corral.daemon.prepare.secret_files import patched_with_secrets
 from corral.daemon.prepare.stages import CONFIG_PATCH, PROCESS_START, TEMPLATE_APPLY, Progress
 from corral.daemon.prepare.start_order import StartOrder
-from corral.daemon.prepare.static_trees import Seed, StaticTree, merged_rendering, own_static, seed_of
+from corral.daemon.prepare.static_owners import check_hand_over, own_static
+from corral.daemon.prepare.static_trees import Seed, StaticTree, merged_rendering, seed_of
 from corral.daemon.prepare.substitution import Rendered
 from corral.daemon.prepare.tree_making import TreeMaker
 from corral.daemon.prepare.users import WorkloadUser
@@ -90,6 +91,8 @@ class StaticMaker:
         progress: Progress,
     ) -> None:
         with progress.stage(TEMPLATE_APPLY):
+            if (owner := owner_of(user)) is not None:
+                await asyncio.to_thread(check_hand_over, tree.path, owner)  # before anything is changed
             stale = await asyncio.to_thread(tree.stale, values)
         rendered = Rendered()
         if stale is None or stale:

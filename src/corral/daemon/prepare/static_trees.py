@@ -31,14 +31,11 @@ from corral.domain.plans import Plan
 from corral.errors import Code, CorralError, Rejected
 from corral.system.files import read_versioned, sync_directory
 from corral.system.trees.entries import NEW_FILE, is_missing, open_beneath, open_tree, parent_of
-from corral.system.trees.owners import HandOver, hand_over
 from corral.system.trees.walk import walk
 
-_SEEDS: Final = ".seeds"
+SEEDS: Final = ".seeds"
 _FORMAT: Final = "corral-static-seed"
 _VERSION: Final = 1
-_OWNERS: Final = "corral-static-owners"
-_HAND_OVERS: Final = 20
 _FLUSH_ALL: Final = 32
 _BLOCK: Final = 1 << 16
 _libc: Final = ctypes.CDLL(None, use_errno=True)
@@ -78,7 +75,7 @@ class StaticTree:
     def __init__(self, root: pathlib.Path, instance_id: str, plan: Plan) -> None:
         self.path = root / instance_id
         self._root = root
-        self._seeds = root / _SEEDS
+        self._seeds = root / SEEDS
         self._seed_file = self._seeds / f"{instance_id}.json"
         self._plan = plan
         self._protected: Globs = globs(plan.protected_paths)
@@ -186,30 +183,6 @@ class StaticTree:
             flush_folders(root, files)
         staged.rename(self.path)
         sync_directory(self._root)
-
-
-class _Owners(msgspec.Struct, frozen=True, kw_only=True):
-    handed_over: tuple[HandOver, ...] = ()
-    """The last ones, the newest at the end."""
-
-
-def own_static(path: pathlib.Path, owner: tuple[int, int]) -> None:
-    """A static tree to the user of its instance, before the start: its group changed its user, or the way in
-    which users are chosen changed. What the former owner did not own stays as it is. Said and written down;
-    OSError, and FILE_UNREADABLE when somebody moves directories in it meanwhile. Blocks."""
-    with open_tree(path) as root:
-        if os.fstat(root).st_uid == owner[0]:
-            return
-        result = hand_over(root, owner)
-    _log.warning("instances.static_handed_over", path=str(path), **msgspec.structs.asdict(result))
-    record = path.parent / _SEEDS / f"{path.name}.owners.json"
-    record.parent.mkdir(mode=0o700, exist_ok=True)
-    try:
-        before = read_versioned(record, _Owners, name=_OWNERS, version=_VERSION) or _Owners()
-    except CorralError:  # it only tells what was
-        before = _Owners()
-    kept = (*before.handed_over, result)[-_HAND_OVERS:]
-    store(record, _Owners(handed_over=kept), name=_OWNERS, version=_VERSION)
 
 
 def files_beneath(root: pathlib.Path) -> list[str]:

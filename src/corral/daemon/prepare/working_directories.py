@@ -17,7 +17,7 @@ from typing import Final
 import structlog
 
 from corral.daemon.prepare.former_static import was_static
-from corral.daemon.prepare.static_trees import own_static
+from corral.daemon.prepare.static_owners import own_static
 from corral.daemon.prepare.users import WorkloadUser
 from corral.domain.ids import RESTARTS_PER_START
 from corral.errors import Code, Retryable
