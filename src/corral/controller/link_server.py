@@ -20,6 +20,7 @@ from corral.system.config_schema import ControllerConfig
 from corral.system.connection_shares import affordable
 from corral.system.entropy import Entropy
 from corral.wire.channels import server_options
+from corral.wire.frames import CountingServer
 from corral.wire.v1.admin_pb2_grpc import add_AdminServiceServicer_to_server
 from corral.wire.v1.bootstrap_pb2_grpc import add_BootstrapServiceServicer_to_server
 from corral.wire.v1.data_pb2_grpc import add_DataServiceServicer_to_server
@@ -55,8 +56,9 @@ class LinkServer:
         admin = AdminService(
             standing=place, clock=clock, entropy=entropy, bootstrap_addresses=place.bootstrap_addresses
         )
-        add_DaemonServiceServicer_to_server(daemon, control)  # type: ignore[no-untyped-call]  # generated
-        add_DataServiceServicer_to_server(DataService(standing=place, clock=clock), control)  # type: ignore[no-untyped-call]
+        counting = CountingServer(control)
+        add_DaemonServiceServicer_to_server(daemon, counting)  # type: ignore[no-untyped-call]  # generated
+        add_DataServiceServicer_to_server(DataService(standing=place, clock=clock), counting)  # type: ignore[no-untyped-call]
         add_AdminServiceServicer_to_server(admin, control)  # type: ignore[no-untyped-call]
         if config.bootstrap.enabled:
             limit = RateLimit(per_minute=config.bootstrap.rate_per_minute, clock=clock)

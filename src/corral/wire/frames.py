@@ -1,5 +1,5 @@
-"""Reading the frames of a stream, on either side: bytes that are no message are an error of the peer's, with a
-code, and never a traceback of ours."""
+"""Reading the frames of a stream, on either side: bytes that are no message, or one of far too many parts, are an
+error of the peer's, with a code, and never a traceback of ours."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import msgspec
 from google.protobuf.message import DecodeError
 
 from corral.errors import Code, Rejected
+from corral.wire.parts import check_parts
 
 
 class Undecodable(msgspec.Struct, frozen=True):
@@ -39,6 +40,36 @@ class DecodingChannel:
 
         stream_stream = cast(Any, self._channel).stream_stream  # the stubs lack `_registered_method`
         return stream_stream(method, response_deserializer=decode, **fields)
+
+
+class CountingServer:
+    """A server to register services at whose frames are counted before they are decoded: nobody makes us build
+    millions of objects out of one frame."""
+
+    def __init__(self, server: grpc.aio.Server) -> None:
+        self._server = server
+
+    def add_generic_rpc_handlers(self, handlers: Any) -> None:
+        """What generated code calls as well; it says the same as the method below."""
+
+    def add_registered_method_handlers(self, service: str, handlers: dict[str, Any]) -> None:
+        """What generated code calls with a service's methods."""
+        counting = {
+            name: handler._replace(request_deserializer=counted(handler.request_deserializer))
+            for name, handler in handlers.items()
+        }
+        self._server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(service, counting),))
+
+
+def counted(decode: Callable[[bytes], Any]) -> Callable[[bytes], Any]:
+    """`decode`, the `FromString` of a message, for bytes that somebody else wrote."""
+    descriptor = cast(Any, decode).__self__.DESCRIPTOR
+
+    def checked(body: bytes) -> Any:
+        check_parts(body, descriptor)
+        return decode(body)
+
+    return checked
 
 
 async def read_frame(stream: Any) -> Any:

@@ -29,8 +29,9 @@ from corral.wire.v1.admin_pb2 import ListJoinTokensRequest
 from corral.wire.v1.admin_pb2_grpc import AdminServiceStub
 from corral.wire.v1.data_pb2 import Credit, DataChunk, FetchMessage, FetchOpen
 from corral.wire.v1.data_pb2_grpc import DataServiceStub
+from corral.wire.v1.instance_pb2 import ConsoleBatch, ConsoleBlock, RunningInstance
 from corral.wire.v1.link_pb2 import DaemonBatch, DaemonMessage
-from corral.wire.v1.node_pb2 import DaemonLogRecord, ErrorReport, NodeStatus, Pong
+from corral.wire.v1.node_pb2 import DaemonLogRecord, ErrorReport, Handshake, NodeStatus, Pong
 
 
 @pytest.fixture
@@ -60,6 +61,57 @@ async def test_a_batch_of_too_many_messages_ends_the_stream(controller, identity
         await daemon.send(DaemonMessage(batch=DaemonBatch(messages=messages)))
         error = await refusal_of(daemon.read_until("handshake_ack"))
     assert error.code is Code.BAD_REQUEST
+
+
+FULL = {
+    "handshake": lambda: DaemonMessage(handshake=Handshake(running_instances=[RunningInstance()] * 500_000)),
+    "console_batch": lambda: DaemonMessage(console_batch=ConsoleBatch(blocks=[ConsoleBlock()] * 500_000)),
+    "daemon_log_record": lambda: DaemonMessage(
+        daemon_log_record=DaemonLogRecord(mdc={str(n): "" for n in range(50_000)})
+    ),
+}
+
+
+@pytest.mark.trap("T65")
+@pytest.mark.parametrize("kind", FULL)
+async def test_a_frame_of_too_many_parts_ends_the_stream_before_it_is_decoded(controller, identity, kind):
+    """Decoded, the handshake would lack fields, and the others would be dealt with."""
+    async with ScriptedDaemon(identity, controller.grpc_address) as daemon:
+        if kind != "handshake":
+            await daemon.greet()
+            await daemon.send(FULL[kind]())
+        else:
+            await daemon.open(FULL[kind]())
+        error = await refusal_of(daemon.read_until("console_ack"))
+    assert error.code is Code.BAD_REQUEST
+    assert kind in str(error)
+
+
+@pytest.mark.trap("T65")
+@pytest.mark.parametrize("kind", ["open", "chunk"])
+async def test_a_transfer_of_too_many_parts_ends_before_it_is_decoded(controller, identity, kind):
+    many = FetchMessage(open=FetchOpen(kind="bundle", digests=[""] * 500_000))
+    async with ScriptedDaemon(identity, controller.grpc_address) as daemon:
+        session_id = (await daemon.greet()).handshake_ack.session_id
+        fetching = fetch_call(daemon, session_id)
+        if kind == "chunk":
+            digest = await controller.put_blob(os.urandom(200_000), node="raw")
+            await fetching.write(FetchMessage(open=FetchOpen(kind="blob", digest=digest, credit=1)))
+            await fetching.read()
+        await fetching.write(many)
+        assert await asyncio.wait_for(fetching.code(), 10) is grpc.StatusCode.INVALID_ARGUMENT
+        assert "fields" in await fetching.details()
+
+
+@pytest.mark.trap("T65")
+async def test_a_certificate_that_is_no_longer_good_is_refused_before_anything_is_read(controller, identity):
+    """Also one that says nothing at all."""
+    await controller.call("POST", "/api/v1/nodes/raw/revoke", {})
+    for first in (None, b"\xff" * 50):
+        async with ScriptedDaemon(identity, controller.grpc_address) as daemon:
+            await daemon.open(first)
+            error = await refusal_of(daemon.read())
+        assert error.code is Code.CERTIFICATE_REFUSED
 
 
 async def test_what_waits_to_be_stored_is_bounded_by_bytes(controller, identity):

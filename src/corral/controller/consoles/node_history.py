@@ -16,6 +16,7 @@ from corral.domain.ids import NodeId
 from corral.errors import Code, CorralError, Rejected, Retryable
 from corral.system.entropy import Entropy, new_id
 from corral.wire import features
+from corral.wire.frames import counted
 from corral.wire.v1.instance_pb2 import ConsoleQuery, ConsoleQueryFailed, ConsoleQueryResult
 from corral.wire.v1.link_pb2 import ControllerMessage
 
@@ -26,6 +27,7 @@ _OVERHEAD_BYTES: Final = 2 * 1024 * 1024
 _AT_A_TIME: Final = 4
 """Fewer than a node may have transfers under way: history must not keep other things out."""
 _MAX_TEXT: Final = 500
+_decode: Final = counted(ConsoleQueryResult.FromString)
 _FINAL: Final = frozenset({Code.CONSOLE_GONE, Code.INVALID_PATTERN, Code.NOT_SUPPORTED})
 
 
@@ -130,7 +132,7 @@ def _refusal(node_id: NodeId, failure: ConsoleQueryFailed) -> CorralError:
 def _stretch(query: ConsoleQuery, raw: bytes) -> Stretch:
     """A node's answer as a stretch, trusted no further than it makes sense."""
     try:
-        result = ConsoleQueryResult.FromString(raw)
+        result = _decode(raw)
     except DecodeError:
         raise Retryable(
             Code.TRANSFER_INTERRUPTED, "the node's answer cannot be read", hint="try again"

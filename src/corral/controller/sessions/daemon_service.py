@@ -46,8 +46,9 @@ class DaemonService(DaemonServiceServicer):
     async def Connect(self, _: Any, context: Any) -> None:  # noqa: N802 - the name of the RPC
         async with translated(context, "Connect"):
             peer = authenticated(context)
-            frame = await self._first_frame(context)
-            hello = greeting.expect_handshake(frame)
+            if (leading := self._standing.leading()) is not None:  # who may not come in is not listened to
+                greeting.authorise(leading.state, peer, kind=PeerKind.NODE, now=self._clock.now())
+            hello = greeting.expect_handshake(await self._first_frame(context))
             if not greeting.compatible(hello):
                 await self._part(context, hello)
                 return

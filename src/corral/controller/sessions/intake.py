@@ -351,7 +351,7 @@ def _unseen(batch: list[DaemonMessage], confirmed: int) -> list[DaemonMessage]:
 
 def log_record(record: DaemonLogRecord, now: dt.datetime) -> LogRecord:
     """A daemon's log record as we keep it: bounded, and with a time that exists."""
-    fields = dict(list(record.mdc.items())[:_MAX_FIELDS])
+    fields = dict(itertools.islice(record.mdc.items(), _MAX_FIELDS))
     return LogRecord(
         at=told_time(record.timestamp_ms, now) or now,
         level=record.level if record.level in _LEVELS else "INFO",
