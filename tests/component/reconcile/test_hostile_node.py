@@ -9,6 +9,8 @@ from hostile_site import LARGE, NAMES, NUMBERS, PORTION, STATES, VICTIM, YEAR_99
 from pretend_node import S
 
 from corral.controller.collections import instance_decisions
+from corral.errors import Code, CorralError
+from corral.wire.parts import CONSOLE_BLOCKS
 from corral.wire.v1 import instance_pb2 as wire
 from corral.wire.v1 import module_pb2 as modules
 from corral.wire.v1 import node_pb2 as nodes
@@ -192,3 +194,46 @@ async def test_nothing_that_a_node_says_of_others_moves_anything(site, spooled, 
     assert len(journal) == 1, "the decision to start it"
     written = capsys.readouterr().out.count("reports.refused")
     assert written <= 2, "a line a minute, not one a message"
+
+
+@pytest.mark.trap("T65")
+async def test_blocks_of_consoles_are_few_a_frame_and_each_console_is_confirmed_once(site):
+    own = site.fleet.record("mine-1")
+    mine = wire.ConsoleBlock(instance_id="mine-1", incarnation=own.incarnation, data=b"x")
+    theirs = wire.ConsoleBlock(instance_id=VICTIM, incarnation=1024, data=b"x")
+    consoles = site.fleet.term.http.consoles
+    confirmed: list[wire.ConsolePosition] = []
+
+    def receive(blocks: list[wire.ConsoleBlock]) -> None:
+        consoles.receive("rogue", confirmed.append, wire.ConsoleBatch(blocks=blocks))
+
+    with pytest.raises(CorralError) as caught:
+        receive([mine] + [theirs] * CONSOLE_BLOCKS)
+    assert caught.value.code is Code.BAD_REQUEST
+    assert not confirmed
+    assert consoles.rings.find(("mine-1", own.incarnation)) is None
+    receive([mine] * 5 + [theirs] * (CONSOLE_BLOCKS - 5))
+    assert [(one.instance_id, one.offset) for one in confirmed] == [("mine-1", 1), (VICTIM, 1)]
+    assert site.refused("console_batch") == CONSOLE_BLOCKS - 5
+
+
+@pytest.mark.trap("T65")
+async def test_offsets_that_no_console_has_are_not_believed_and_the_node_comes_back(site):
+    own = site.fleet.record("mine-1")
+    fields = {"instance_id": "mine-1", "incarnation": own.incarnation}
+    gap = wire.ConsoleGap(from_offset=0, to_offset=2**64 - 1)
+    blocks = [
+        wire.ConsoleBlock(offset=2**64 - 1, data=b"xx", **fields),
+        wire.ConsoleBlock(offset=2**63, data=b"xx", **fields),
+        wire.ConsoleBlock(gaps=[gap], data=b"xx", **fields),
+    ]
+    await site.rogue.tell(DaemonMessage(console_batch=wire.ConsoleBatch(blocks=blocks)))
+    await site.rogue.tell(
+        DaemonMessage(console_output=wire.ConsoleOutput(offset=2**64 - 1, line="x", **fields))
+    )
+    await site.taken_in()
+    assert site.refused("console_batch") == len(blocks)
+    assert site.fleet.term.http.consoles.rings.find(("mine-1", own.incarnation)) is None
+    await site.rogue.drop()
+    await site.rogue.connect()
+    await site.taken_in()

@@ -26,9 +26,10 @@ from corral.domain.events import Cursor, Event, EventType
 from corral.domain.ids import Incarnation, InstanceId, NodeId
 from corral.domain.instance_records import InstanceRecord, live
 from corral.domain.instance_states import InstanceState
-from corral.errors import Code, CorralError
+from corral.errors import Code, CorralError, Rejected
 from corral.system.clock import Clock
 from corral.system.entropy import Entropy
+from corral.wire.parts import CONSOLE_BLOCKS
 from corral.wire.v1.instance_pb2 import (
     ConsoleAck,
     ConsoleBatch,
@@ -42,6 +43,8 @@ from corral.wire.v1.link_pb2 import ControllerMessage
 
 PAGE_BYTES: Final = 256 * 1024
 _LONGEST_ID: Final = 63
+_BEYOND: Final = 2**63
+"""No console has so many bytes."""
 _CHANGES: Final = frozenset(type for type in EventType if type.startswith("INSTANCE_"))
 _NOT_YET: Final = frozenset({InstanceState.SCHEDULED, InstanceState.PREPARING})
 Confirm = Callable[[ConsolePosition], None]
@@ -76,17 +79,44 @@ class Consoles:
     # what comes from the nodes
 
     def receive(self, node_id: NodeId, confirm: Confirm, batch: ConsoleBatch) -> None:
-        """Take blocks of a node's consoles, and confirm them. Never blocks; readers are woken once."""
-        for id in {self._take(node_id, confirm, block) for block in batch.blocks}:
-            if id is not None:
-                self._watchers.wake(id)
+        """Take blocks of a node's consoles, and confirm each console once. Never blocks; readers are woken once. One
+        that is not the node's is confirmed as well, since what is not uses up the node's credit for all the others."""
+        if len(batch.blocks) > CONSOLE_BLOCKS:
+            raise Rejected(
+                Code.BAD_REQUEST,
+                f"a ConsoleBatch holds at most {CONSOLE_BLOCKS} blocks, not {len(batch.blocks)}",
+            )
+        reached: dict[Run, int] = {}
+        grown: set[InstanceId] = set()
+        foreign: list[str] = []
+        for block in batch.blocks:
+            id, incarnation = block.instance_id, block.incarnation
+            if len(id) > _LONGEST_ID or not _possible(block):
+                foreign.append(id)
+                continue
+            run = (InstanceId(id), Incarnation(incarnation))
+            if self._belongs(node_id, run, foreign):
+                reached[run] = self._take(node_id, run, block)
+                grown.add(run[0])
+            else:
+                reached[run] = block.offset + len(block.data)
+        for run, offset in reached.items():
+            confirm(self._position(run, offset))
+        for grew in grown:
+            self._watchers.wake(grew)
+        if foreign:
+            self._refused.count(node_id, "console_batch", subject=foreign[0], number=len(foreign))
 
     def receive_line(self, node_id: NodeId, line: ConsoleOutput) -> None:
         """A single line of a daemon that knows no batches, and perhaps no offsets either. It comes as text,
         so its length is not what it was on the node: where it begins there does not matter after the first."""
         id = InstanceId(line.instance_id)
         stored = self._state.instances.find(id)
-        if stored is None or not self._belongs(node_id, id, line.incarnation, kind="console_output"):
+        foreign: list[str] = []
+        known = self._belongs(node_id, (id, Incarnation(line.incarnation)), foreign)
+        if foreign:
+            self._refused.count(node_id, "console_output", subject=id)
+        if stored is None or not known or line.offset >= _BEYOND:
             return
         run = (id, Incarnation(line.incarnation) or stored.record.incarnation)
         ring = self.rings.writing(run, begin=line.offset, writer=node_id)
@@ -100,40 +130,34 @@ class Consoles:
     def query_failed(self, node_id: NodeId, failed: ConsoleQueryFailed) -> None:
         self.history.failed(node_id, failed)
 
-    def _take(self, node_id: NodeId, confirm: Confirm, block: ConsoleBlock) -> InstanceId | None:
-        """Store a block and confirm it. One we have no use for is confirmed as well: the node keeps it."""
-        id, incarnation = InstanceId(block.instance_id), Incarnation(block.incarnation)
-        reached = block.offset + len(block.data)
-        known = self._belongs(node_id, id, incarnation, kind="console_batch")
-        if known:
-            ring = self.rings.writing((id, incarnation), begin=block.offset, writer=node_id)
-            before, now = ring.memory, self._now_ms()
-            ring.append(
-                block.offset,
-                block.data,
-                times=[(entry.offset, min(entry.timestamp_ms, now)) for entry in block.times]
-                or [(block.offset, now)],
-                gaps=[Gap(gap.from_offset, gap.to_offset, gap.reason) for gap in block.gaps]
-                if block.gaps
-                else (),
-            )
-            reached = ring.end
-            self.rings.grown(ring.memory - before)
-        if known or len(id) <= _LONGEST_ID:
-            confirm(self._position((id, incarnation), reached))
-        return id if known else None
+    def _take(self, node_id: NodeId, run: Run, block: ConsoleBlock) -> int:
+        """Store a block; how far the console is here."""
+        ring = self.rings.writing(run, begin=block.offset, writer=node_id)
+        before, now = ring.memory, self._now_ms()
+        ring.append(
+            block.offset,
+            block.data,
+            times=[(entry.offset, min(entry.timestamp_ms, now)) for entry in block.times]
+            or [(block.offset, now)],
+            gaps=[Gap(gap.from_offset, gap.to_offset, gap.reason) for gap in block.gaps]
+            if block.gaps
+            else (),
+        )
+        self.rings.grown(ring.memory - before)
+        return ring.end
 
-    def _belongs(self, node_id: NodeId, id: InstanceId, incarnation: int, *, kind: str) -> bool:
-        """A node speaks for the starts that are placed on it, and for no other; the rest of a console that it
-        was writing when the id moved on is its own, too."""
+    def _belongs(self, node_id: NodeId, run: Run, foreign: list[str]) -> bool:
+        """A node speaks for the starts that are placed on it, and for no other, which are noted in `foreign`; the
+        rest of a console that it was writing when the id moved on is its own, too."""
+        id, incarnation = run
         stored = self._state.instances.find(id)
         if stored is not None and standing(stored.record, node_id, incarnation) is Standing.KNOWN:
             return True
-        ring = self.rings.find((id, Incarnation(incarnation)))
+        ring = self.rings.find(run)
         if ring is not None and ring.writer == node_id:
             return True
         if stored is None or stored.record.node != node_id:
-            self._refused.count(node_id, kind, subject=id)
+            foreign.append(id)
         return False
 
     def _position(self, run: Run, offset: int) -> ConsolePosition:
@@ -307,6 +331,10 @@ class Consoles:
 
     def _now_ms(self) -> int:
         return int(self._clock.now().timestamp() * 1000)
+
+
+def _possible(block: ConsoleBlock) -> bool:
+    return block.offset < _BEYOND and all(gap.to_offset < _BEYOND for gap in block.gaps)
 
 
 def has_ended(record: InstanceRecord, incarnation: Incarnation) -> bool:

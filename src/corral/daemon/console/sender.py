@@ -18,6 +18,7 @@ from corral.daemon.console.feed import BLOCK_BYTES, Feed
 from corral.daemon.console.growth_watch import GrowthWatch
 from corral.daemon.link.connection import Connection
 from corral.system.clock import Clock
+from corral.wire.parts import CONSOLE_BLOCKS
 from corral.wire.v1.link_pb2 import DaemonMessage
 
 WATCHED_SECONDS: Final = 0.005
@@ -152,7 +153,7 @@ class BatchSender:
             if self.credit.left < share:
                 self._starved = True
                 break
-            if size + share > BATCH_BYTES:
+            if size + share > BATCH_BYTES or len(message.console_batch.blocks) >= CONSOLE_BLOCKS:
                 self._connection.send(message)
                 message, size = DaemonMessage(), 0
             feed = turns.popleft()
