@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import pathlib
+import pwd
 import signal
 
 import pytest
@@ -70,3 +73,21 @@ async def test_an_id_whose_start_failed_or_crashed_starts_again(published):
     await eventually(lambda: published.states()[-1] == "CRASHED", state=published.states)
     published.orders.put_nowait(plain_start("one", workloads.reading_commands()))
     await eventually(lambda: published.states()[-1] == "RUNNING", state=published.states)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
+async def test_under_a_controller_without_tickets_a_root_daemon_shares_its_user(scratch):
+    """What such a controller does not say was `shared` when it was made."""
+    script = OrderingController(features=())
+    settings = {"instances__development": False, "instances__run_as": "nobody"}
+    scratch.chmod(0o711)
+    async with ScriptedController(script) as controller, LocalCluster(scratch) as cluster:
+        controller.enrol(scratch / "n1", "n1")
+        daemon = await cluster.daemon("n1", None, controllers=[controller.address], **settings)
+        script.orders.put_nowait(plain_start("one", workloads.reading_commands()))
+        await eventually(lambda: "RUNNING" in script.states(), state=script.states)
+        pid = script.of("instance_status")[-1].pid
+        assert pathlib.Path(f"/proc/{pid}").stat().st_uid == pwd.getpwnam("nobody").pw_uid
+        script.orders.put_nowait(ControllerMessage(stop_instance=StopInstance(instance_id="one")))
+        await eventually(lambda: script.states()[-1] == "STOPPED", state=script.states)
+        await daemon.app.stop()
