@@ -28,6 +28,9 @@ from corral.modules.trouble import Trouble, death_trouble, failure_story
 
 _MOST_ACTS: Final = 100
 """After so many acts in one go the others get a turn."""
+BIRTHS_TRIED: Final = 10
+"""So often in a row a module may get no process, each time after a pause; then it is FAILED. One that loses the
+zygote for all of them is found out sooner."""
 _HOST_RESTARTED: Final = "host_restarted"
 _log = structlog.get_logger("corral.modules.lifecycle")
 
@@ -53,6 +56,8 @@ class ModuleLife:
         self._deaths: list[float] = []
         self._bereavements: list[float] = []
         """When it died with the zygote: that is not held against it."""
+        self._unborn = 0
+        """How often in a row it got no process at all."""
         self.untold: list[Draft] = []
         """What has happened to its capabilities, to be told with the next step that is stored."""
         self.epilogue: list[Draft] = []
@@ -150,6 +155,7 @@ class ModuleLife:
                 if self.run.scope is not None and self.run.sha256 != record.sha256:
                     await self.run.unload()  # an upgrade was stored though its answer got lost
                 await self.run.load(record)
+                self._unborn = 0
                 await self.change(lambda record: decisions.loaded(record, reason=reason, at=self.now()))
                 self._log_step(ModulePhase.WAITING, reason)
                 self._waiting_since = self.kit.clock.monotonic()
@@ -233,6 +239,7 @@ class ModuleLife:
             await self.run.discard()
         self.doomed, self._waiting_since = None, None
         self._deaths.clear()
+        self._unborn = 0
         self.epilogue.clear()
         self._log_step(ModulePhase.FAILED, trouble.reason)
         if tried is not None and tried != record.generation:
@@ -267,9 +274,14 @@ class ModuleLife:
             self.resume_at = now + delay + (trouble.death.held_seconds if trouble.death is not None else 0.0)
 
     def _mind_trouble(self, trouble: Trouble) -> None:
-        """Something went wrong while it was brought up: it is given up, unless it could not help it."""
+        """Something went wrong while it was brought up: it is given up, unless it could not help it. What never
+        gets a process, whoever is to blame, is not tried for ever."""
+        self._unborn = self._unborn + 1 if trouble.blameless and trouble.death is None else 0
         if not trouble.blameless:
             self.doomed = self.doomed or trouble
+        elif self._unborn >= BIRTHS_TRIED:
+            told = f"it got no process {self._unborn} times in a row; the last time: {trouble.message}"
+            self.doomed = self.doomed or Trouble(trouble.reason, told)
         elif self.run.scope is None:  # it had no more than begun; else its death is minded next
             self._back_off(trouble)
 

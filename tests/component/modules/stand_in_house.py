@@ -10,6 +10,7 @@ from typing import Any
 
 import msgspec
 
+from corral.errors import CorralError
 from corral.modules.failures import CallOverrun, ModuleBusy, ModuleRaised, ProcessGone
 from corral.modules.process.values import Death, Ending, Limits, Notice, Sample, Serve
 from corral.sdk.messages import (
@@ -183,10 +184,14 @@ class StandInHouse:
         self.journal: list[str] = []
         self.started: list[StandInProcess] = []
         self.pids = 1000
+        self.unborn: list[CorralError] = []
+        """What the next starts end with, the last one first."""
 
     async def start(
         self, module_id: str, *, paths: Sequence[Path], limits: Limits, serve: Serve, on_notice: Notice
     ) -> StandInProcess:
+        if self.unborn:
+            raise self.unborn.pop()
         process = StandInProcess(self, module_id, self.scripts[paths[0].name], serve)
         self.started.append(process)
         return process

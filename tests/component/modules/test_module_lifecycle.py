@@ -13,6 +13,8 @@ from corral.domain.events import EventType
 from corral.domain.module_manifest import ModuleHost
 from corral.domain.module_phases import ModuleIntent, ModulePhase
 from corral.errors import Code, CorralError, IllegalTransition
+from corral.modules.failures import ZygoteGone
+from corral.modules.life import BIRTHS_TRIED
 from corral.sdk.messages import CommandDeclaration, Registrations, RouteDeclaration
 from corral.system.config_schema import ActivationSection, ModulesSection
 from corral.testing.module_book import MemoryBook
@@ -516,3 +518,22 @@ async def test_a_host_without_modules_runs_none_obeys_verbs_and_a_later_one_goes
         phases = {record.id: record.phase.name for record in book.all()}
         assert phases == {"active": "ACTIVE", "fails": "INSTALLED", "new": "ACTIVE", "rests": "ACTIVE"}
         assert book.find("goes") is None
+
+
+@pytest.mark.trap("T84")
+@pytest.mark.parametrize("more", [-1, 0, 5])
+async def test_a_module_that_gets_no_process_is_tried_again_but_not_for_ever(more: int) -> None:
+    async with EngineBench() as bench:
+        count = BIRTHS_TRIED + more
+        bench.house.unborn = [ZygoteGone("[Errno 90] Message too long") for _ in range(count)]
+        await bench.install(package(manifest("base")))
+        if more >= 0:
+            record = await bench.until("base", ModulePhase.FAILED)
+            assert (record.reason, len(bench.house.unborn)) == ("zygote_lost", more)
+            assert record.failure is not None
+            assert "10 times in a row" in record.failure.message
+            assert "Message too long" in record.failure.message
+            await bench.engine.recover("base")  # begins to count anew
+        record = await bench.until("base", ModulePhase.ACTIVE)
+        failed = [step for step in record.story if step.to_phase is ModulePhase.FAILED]
+        assert len(failed) == (more >= 0)
