@@ -6,7 +6,7 @@ the commit and on a follower from the same log.
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, TypeVar
 
 import structlog
 
@@ -35,6 +35,8 @@ from corral.controller.template_mirror import TemplateMirror
 from corral.domain.records import AuthorityRecord, ClusterRecord, Record
 from corral.errors import Bug
 from corral.store.port import Commit, Document, Snapshot
+
+R = TypeVar("R", bound=Record)
 
 _ESSENTIAL: Final = frozenset({CLUSTER.name, AUTHORITY.name, SEQUENCES.name})
 """Who we are, whom nodes trust, and which numbers were given out: a guess would be worse than no start."""
@@ -127,6 +129,11 @@ class ClusterState:
         if mirror is not None:
             mirror.fold(id, revision, body)
             self.quarantine.release(collection, id)
+
+    def replaced_revision(self, mirror: Mirror[R], id: str) -> int:
+        """What a compare-and-set shall expect that may replace a document which cannot be read."""
+        damaged = self.quarantine.revision(mirror.collection.name, id)
+        return mirror.revision(id) if damaged is None else damaged
 
     @property
     def identity(self) -> ClusterRecord:

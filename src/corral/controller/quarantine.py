@@ -12,13 +12,13 @@ from typing import Final
 
 import msgspec
 
-from corral.controller.collections import SPOOLS
+from corral.controller.collections import MODULE_NODE_STATES, SPOOLS
 from corral.errors import Code, Rejected
 from corral.store.port import Delete, Put
 
-REPLACEABLE: Final = frozenset({SPOOLS.name})
+REPLACEABLE: Final = frozenset({SPOOLS.name, MODULE_NODE_STATES.name})
 """The position of a node's spool: from an unknown one the node sends again what it still has, and what was stored
-already has no second effect on any instance."""
+already has no second effect on any instance. And how a module stands on a node, as the node told last."""
 _REASON: Final = 300
 
 

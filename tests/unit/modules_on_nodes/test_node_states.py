@@ -218,3 +218,15 @@ def test_what_failed_for_its_signature_is_failed_and_does_not_run_without_what_i
     assert not declines(row(world))
     fold(world, update("ACTIVE", last_error="signature_refused: no key"))
     assert declines(row(world))
+
+
+def test_a_row_that_cannot_be_read_is_replaced_by_what_the_node_says(world):
+    world.state.quarantine.add("module_node_states", "n1/small", 7, ValueError("damaged"))
+    folding = StateFold(world.state, N1, now=NOW)
+    folding.take(update())
+    [write] = folding.writes()
+    assert write.expect == 7
+    world.state.quarantine.check([write])
+    world.take([write])
+    assert row(world).phase is ModulePhase.ACTIVE
+    assert not world.state.quarantine

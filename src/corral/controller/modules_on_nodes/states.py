@@ -250,7 +250,8 @@ def _writes(state: ClusterState, node_id: NodeId, rows: dict[str, NodeModuleStat
     for id, row in rows.items():
         key = node_module_key(node_id, id)
         if row is not None:
-            steps.append(MODULE_NODE_STATES.put(key, row, expect=state.module_node_states.revision(key)))
+            revision = state.replaced_revision(state.module_node_states, key)
+            steps.append(MODULE_NODE_STATES.put(key, row, expect=revision))
         elif (stored := state.module_node_states.find(key)) is not None:
             steps.append(MODULE_NODE_STATES.delete(key, expect=stored.revision))
     return steps

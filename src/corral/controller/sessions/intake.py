@@ -304,16 +304,12 @@ class Intake:
         steps += self._modules.fold(self._node_id, told)
         if highest > confirmed:
             position = SpoolPosition(spool_id=self._spool_id, sequence=highest)
-            steps.append(SPOOLS.put(self._node_id, position, expect=self._position_revision()))
+            state = self._ledger.state
+            revision = state.replaced_revision(state.spools, self._node_id)
+            steps.append(SPOOLS.put(self._node_id, position, expect=revision))
         await self._commit(reported, *steps)
         if highest:
             self._confirm(max(highest, confirmed))
-
-    def _position_revision(self) -> int:
-        """Of the stored position, also of one that cannot be read and is replaced."""
-        state = self._ledger.state
-        damaged = state.quarantine.revision(SPOOLS.name, self._node_id)
-        return state.spools.revision(self._node_id) if damaged is None else damaged
 
     def _effects(self, message: DaemonMessage) -> list[Step]:
         """What a record means. Kinds that only a newer daemon knows are confirmed and passed over."""
