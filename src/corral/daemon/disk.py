@@ -42,6 +42,7 @@ def as_ours(error: OSError, *, doing: str, otherwise: Code) -> CorralError:
     """An error of the file system, as one of ours."""
     where = f" ({error.filename})" if error.filename else ""
     why = f"{doing} failed{where}: {error.strerror or error}"
+    why = why.encode(errors="replace").decode()  # a name may be no UTF-8
     if error.errno in _FULL:
         return Retryable(Code.DISK_FULL, why, hint="make room on the node", retry_after=RETRY_SECONDS)
     return Retryable(otherwise, why, hint="check the disk and the permissions of the data directory")

@@ -19,10 +19,18 @@ from typing import Final, NamedTuple
 from corral.daemon.prepare.working_directories import staging_beside
 from corral.domain.file_paths import check_path
 from corral.errors import Code, Rejected
-from corral.system.trees.entries import NEW_FILE, open_tree, parent_of, write_whole
+from corral.system.trees.entries import (
+    NEW_FILE,
+    has_no_other_name,
+    look_at,
+    open_itself,
+    open_tree,
+    parent_of,
+    write_whole,
+)
 
 _MODE: Final = 0o644
-_MORE: Final = os.O_WRONLY | os.O_APPEND | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+_MORE: Final = os.O_WRONLY | os.O_APPEND | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 _TAKEN: Final = frozenset(
     {errno.EISDIR, errno.ENOTDIR, errno.EEXIST, errno.ENOTEMPTY, errno.ELOOP, errno.ENXIO}
 )
@@ -130,17 +138,13 @@ def _append(here: int, name: str, path: str, content: bytes, owner: tuple[int, i
     """To the very file that is there: whoever has it open sees it grow. A file with another name may be one
     that lies elsewhere, and so may one of another user, whose other name is hidden from the count of names
     by removing this one."""
-    try:
-        descriptor = os.open(name, _MORE, dir_fd=here)
-    except OSError as error:
-        if error.errno in _TAKEN:
-            raise _no_file(path) from error
-        raise
-    try:
-        found = os.fstat(descriptor)
-        strange = found.st_nlink > 1 or (owner is not None and found.st_uid != owner[0])
-        if strange or not stat.S_ISREG(found.st_mode):
+    with look_at(here, name) as looked:
+        found = os.fstat(looked)
+        alone = stat.S_ISREG(found.st_mode) and has_no_other_name(here, name, looked)
+        if not alone or (owner is not None and found.st_uid != owner[0]):
             raise _no_file(path)
+        descriptor = open_itself(looked, _MORE)
+    try:
         try:
             write_whole(descriptor, content)
         except OSError:

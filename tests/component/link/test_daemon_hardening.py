@@ -106,8 +106,9 @@ async def test_on_a_full_disk_a_daemon_waits_with_a_new_epoch_and_goes_on_when_t
 class StubbornHost:
     """A host that cannot say who it is for the first few times, and knows few log levels."""
 
-    def __init__(self, *, failures: int = 0) -> None:
+    def __init__(self, *, failures: int = 0, unmeasured: int = 0) -> None:
         self.failures = failures
+        self.unmeasured = unmeasured
         self.levels: list[str] = []
 
     def handshake(self) -> Handshake:
@@ -117,6 +118,9 @@ class StubbornHost:
         return Handshake(version=VERSION, protocol_version=PROTOCOL_VERSION)
 
     def status(self) -> NodeStatus:
+        if self.unmeasured:
+            self.unmeasured -= 1
+            raise OSError(5, "Input/output error")
         return NodeStatus()
 
     def set_log_level(self, level: str) -> None:
@@ -200,6 +204,23 @@ async def test_whatever_goes_wrong_while_dialling_the_link_tries_again(scratch):
     events = [line["event"] for line in logged]
     assert events.count("link.dial_failed") == 5
     assert "link.round_failed" not in events, "one that fails does not stop the others of its round"
+
+
+async def test_a_host_that_cannot_be_measured_is_no_reason_to_part(scratch):
+    heard: list[str] = []
+
+    async def script(context):
+        await context.read()
+        await context.write(accepted())
+        while isinstance(frame := await context.read(), DaemonMessage):
+            heard.append(frame.WhichOneof("payload") or "")
+
+    host = StubbornHost(unmeasured=1)
+    with structlog.testing.capture_logs() as logged:
+        async with ScriptedController(script) as peer, running_link(scratch / "n1", peer, host):
+            await eventually(lambda: "node_status" in heard)
+            assert peer.streams == 1
+    assert [line["event"] for line in logged].count("link.status_unknown") == 1
 
 
 async def test_a_log_level_that_only_a_newer_controller_knows_is_no_reason_to_part(scratch):

@@ -7,6 +7,7 @@ import contextlib
 import json
 import os
 import pathlib
+import select
 import subprocess
 import sys
 import tarfile
@@ -43,10 +44,11 @@ from corral.daemon.prepare.values import Values
 from corral.domain.file_paths import Globs
 from corral.domain.group_files import PatchOp, PatchSpec
 from corral.domain.secret_masks import SecretMask
-from corral.errors import Code, CorralError, Rejected
+from corral.errors import Code, CorralError, Rejected, Retryable
 from corral.system.clock import SystemClock
 from corral.system.trees.entries import has_no_other_name, look_at, open_tree, unreadable
 from corral.system.trees.removal import remove
+from corral.system.trees.walk import walk
 
 pytestmark = [
     pytest.mark.trap("T62"),
@@ -458,6 +460,32 @@ def test_root_reads_no_file_that_the_owner_of_its_directory_may_not(tree: Hostil
     if writable_by == "its group":
         (tree.root / "plain").chmod(0o755)  # nobody but root puts names there
         assert SECRET in read_each(tree)
+
+
+def test_a_fifo_that_is_swapped_in_is_not_even_opened_to_add_to_it(tree: HostileTree) -> None:
+    tree.file("log")
+    os.mkfifo(tree.root / "fifo")
+    tree.own()
+    reading = os.open(tree.root / "fifo", os.O_RDONLY | os.O_NONBLOCK)
+    writers = select.poll()
+    writers.register(reading, select.POLLHUP)  # from the moment on when somebody who opened it has left
+    try:
+        with tree.swapping(("log", "fifo")):
+            for _ in range(3_000):
+                refused(lambda: write_file(tree.root, "log", b"", append=True))
+        assert writers.poll(0) == []
+    finally:
+        os.close(reading)
+
+
+def test_a_directory_that_is_moved_while_it_is_walked_through_is_named_in_utf8(tree: HostileTree) -> None:
+    for path in ("a/b\udcff/file", "other/file"):
+        tree.file(path)
+    with pytest.raises(Retryable, match="was moved") as caught, open_tree(tree.root) as root:
+        for found in walk(root):
+            if found.path == "a/b\udcff/file":
+                (tree.root / "a" / "b\udcff").rename(tree.root / "other" / "moved")
+    assert b"'b?'" in str(caught.value).encode()
 
 
 PATHS = (

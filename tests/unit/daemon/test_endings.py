@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import errno
+import os
+
 import pytest
 
+from corral.daemon.disk import as_ours
 from corral.daemon.supervise.endings import Life, failed_start, judge
 from corral.daemon.supervise.run_files import StopOrder
 from corral.daemon.supervise.wire_forms import MAX_MESSAGE, cut, start_refused
@@ -51,3 +55,14 @@ def test_a_long_text_is_cut_and_never_the_reason_to_drop_an_answer():
     assert len(ack.error_message.encode()) <= MAX_MESSAGE
     assert ack.error_message.endswith("…")
     assert cut("short") == "short"
+
+
+def test_a_name_that_is_no_utf8_is_never_the_reason_to_drop_an_answer():
+    name = os.fsdecode(b"caf\xe9")
+    unreadable = as_ours(
+        OSError(errno.EIO, "Input/output error", name), doing="packing", otherwise=Code.FILE_UNREADABLE
+    )
+    failure = failed_start("PROCESS_START", Rejected(Code.START_FAILED, name))
+    ack = start_refused("one", 1, failure, state=InstanceState.CRASHED).start_instance_ack
+    assert "caf?" in ack.error_message
+    assert b"caf?" in str(unreadable).encode()

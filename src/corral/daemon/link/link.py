@@ -229,8 +229,12 @@ class Link:
                 _log.error("link.failed", address=connection.address, exc_info=result)
 
     async def _report_status(self, connection: Connection) -> None:
+        """A host that cannot be measured, say its disk fails, is no reason to part: everybody goes on."""
         while True:
-            connection.outbox.replace("status", DaemonMessage(node_status=self._host.status()))
+            try:
+                connection.outbox.replace("status", DaemonMessage(node_status=self._host.status()))
+            except OSError as error:
+                _log.error("link.status_unknown", address=connection.address, reason=str(error))
             await asyncio.sleep(self._settings.status_seconds)
 
     def _receive(self, connection: Connection, message: ControllerMessage) -> None:

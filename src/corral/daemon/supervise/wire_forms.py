@@ -240,10 +240,11 @@ def stop_ack(
 
 
 def cut(text: str) -> str:
-    """At most 4 KiB of UTF-8: a long text is never the reason to drop a message."""
+    """At most 4 KiB of UTF-8: neither a long text nor a name in it that is no UTF-8 is ever the reason to drop
+    a message."""
     raw = text.encode(errors="replace")
     if len(raw) <= MAX_MESSAGE:
-        return text
+        return raw.decode()
     return raw[: MAX_MESSAGE - 3].decode(errors="ignore") + "…"
 
 

@@ -109,7 +109,7 @@ def open_regular(here: int, name: str, *, shown: str) -> int:
     with look_at(here, name) as looked:
         if refused := unreadable(here, name, looked):
             raise Rejected(Code.PATH_REFUSED, f"'{shown}' {refused}", hint=_UNREAD)
-        return os.open(itself(looked), READ)
+        return open_itself(looked, READ)
 
 
 @contextlib.contextmanager
@@ -150,6 +150,11 @@ def _open_on_one_file_system(here: int, name: str, flags: int) -> int:
         os.close(descriptor)
         raise OSError(errno.EXDEV, os.strerror(errno.EXDEV), name)
     return descriptor
+
+
+def open_itself(looked: int, flags: int) -> int:
+    """The very thing that `look_at` found; what it is has been looked at before. The caller closes it."""
+    return os.open(itself(looked), flags)
 
 
 def itself(descriptor: int) -> pathlib.Path:
