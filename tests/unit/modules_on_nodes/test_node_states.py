@@ -229,4 +229,3 @@ def test_a_row_that_cannot_be_read_is_replaced_by_what_the_node_says(world):
     world.state.quarantine.check([write])
     world.take([write])
     assert row(world).phase is ModulePhase.ACTIVE
-    assert not world.state.quarantine
