@@ -8,7 +8,7 @@ import hashlib
 import pathlib
 from collections.abc import AsyncIterator, Mapping
 
-from corral.daemon.cache.bootstraps import BootstrapKey
+from corral.daemon.cache.bootstraps import BootstrapKey, FileGuard
 from corral.domain.plans import PlanArtifact, PlanTemplate
 from corral.domain.templates import Manifest, TemplateFile, manifest_digest
 from corral.errors import Code, CorralError, Rejected
@@ -31,8 +31,8 @@ class ShelfCache:
         self.uses = 0
         self.asked: list[str] = []
         self.kept: list[tuple[BootstrapKey, pathlib.Path, int]] = []
-        self.left_out: list[frozenset[str]] = []
-        """What each call of `keep_bootstrap` was to leave out."""
+        self.guards: list[FileGuard] = []
+        """What each call of `keep_bootstrap` was to leave secrets out with."""
 
     def template(self, name: str, files: Mapping[str, File], *, override: bool = True) -> PlanTemplate:
         entries = []
@@ -66,10 +66,10 @@ class ShelfCache:
             self.uses -= 1
 
     async def keep_bootstrap(
-        self, key: BootstrapKey, root: pathlib.Path, *, owner: int, without: frozenset[str] = frozenset()
+        self, key: BootstrapKey, root: pathlib.Path, *, owner: int, guard: FileGuard
     ) -> int:
         self.kept.append((key, root, owner))
-        self.left_out.append(without)
+        self.guards.append(guard)
         return 0
 
     def put_bootstrap(self, key: BootstrapKey, tree: pathlib.Path) -> None:

@@ -12,7 +12,9 @@ from cache_rig import MEGABYTE, CacheNode, publish
 from web_server import WebServer, says, serves
 
 from corral.daemon.cache.bootstraps import ISOLATED, BootstrapKey
+from corral.daemon.prepare.secret_files import SecretGuard
 from corral.domain.plans import PlanArtifact, PlanTemplate
+from corral.domain.secret_masks import SecretMask
 from corral.errors import Code, CorralError, Rejected, Retryable
 from corral.testing.waiting import eventually
 from corral.wire.v1.plan_pb2 import (
@@ -23,6 +25,7 @@ from corral.wire.v1.plan_pb2 import (
     TemplateRef,
 )
 
+NO_SECRETS = SecretGuard(SecretMask(), frozenset(), put_names=False)
 KEY = BootstrapKey(
     group="lobby",
     user=ISOLATED,
@@ -125,8 +128,7 @@ async def test_the_status_names_everything_that_is_here(cluster, scratch, web):
         (scratch / "work" / "cache").mkdir(parents=True)
         (scratch / "work" / "cache" / "patched.jar").write_bytes(b"p" * 70)
         assert (
-            await node.cache.keep_bootstrap(KEY, scratch / "work", owner=os.geteuid(), without=frozenset())
-            == 70
+            await node.cache.keep_bootstrap(KEY, scratch / "work", owner=os.geteuid(), guard=NO_SECRETS) == 70
         )
         async with node.cache.use() as use:
             assert (use.bootstrap(KEY) / "cache" / "patched.jar").read_bytes() == b"p" * 70
@@ -311,7 +313,7 @@ async def test_a_first_run_that_is_taken_while_room_is_being_made_stays(scratch,
     digest = hashlib.sha256(content).hexdigest()
     artifact = PlanArtifact(file="jar", sha256=digest, url=web.url("/jar"), size=len(content))
     async with CacheNode(scratch / "n1", quota=3 * MEGABYTE) as node:
-        assert await node.cache.keep_bootstrap(key, tree, owner=os.geteuid(), without=frozenset()) == MEGABYTE
+        assert await node.cache.keep_bootstrap(key, tree, owner=os.geteuid(), guard=NO_SECRETS) == MEGABYTE
         coming = asyncio.create_task(node.cache.warm_artifact(artifact))
         while not (node.cache._room.lock.locked() or coming.done()):
             await asyncio.sleep(0)

@@ -191,7 +191,8 @@ def keep(tree: HostileTree, *globs: str) -> tuple[Shelves, pathlib.Path]:
     )
     shelves = Shelves(tree.place / "cache")
     shelves.scan()
-    shelves.bootstraps.copy_aside(key, tree.root, Globs(globs), owner=UID, limit=1 << 30)
+    guard = SecretGuard(SecretMask(), frozenset(), put_names=False)
+    shelves.bootstraps.copy_aside(key, tree.root, Globs(globs), owner=UID, limit=1 << 30, guard=guard)
     shelves.bootstraps.put(key, now_ms=1)
     return shelves, shelves.bootstraps.tree(key)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import hashlib
+import io
 import json
 import os
 import pathlib
@@ -21,7 +22,7 @@ from corral.domain.ids import first_incarnation
 from corral.domain.plans import PlanJvm
 from corral.domain.probes import ProbeKind, ProbeSpec
 from corral.domain.variable_types import VariableSpec, VariableType
-from corral.errors import Code, CorralError, Retryable
+from corral.errors import Code, CorralError, Rejected, Retryable
 from corral.system.config_schema import DaemonConfig, DiskSection, JavaSection, NodeSection
 from corral.system.entropy import SystemEntropy
 from corral.testing import workloads
@@ -432,7 +433,6 @@ async def test_first_run_results_are_kept_of_a_user_of_its_own_once_it_has_ended
         "1.21",
     )
     assert not root.exists(), "it went afterwards"
-    assert node.cache.left_out == [frozenset()]
 
 
 @pytest.mark.trap("T77")
@@ -453,9 +453,15 @@ async def test_files_that_hold_secrets_are_no_first_run_results(node, scratch):
     )
     await node.begin("one", plan)
     await node.until("one", "RUNNING")
+    (node.data / "secrets" / "pw").write_text("ANOTHERVALUE")
     await node.stop("one")
     await node.settled("one")
-    assert node.cache.left_out == [frozenset({"db.cfg"})]
+    [guard] = node.cache.guards
+    for path, body in (("db.cfg", b""), ("own", b"x TOPSECRETVALUE"), ("own", b"ANOTHERVALUE x")):
+        with pytest.raises(Rejected) as refused:
+            guard.content(path, io.BytesIO(body), len(body))[0].read()
+        assert refused.value.code is Code.SECRET_EXPOSED
+    assert guard.content("plain", io.BytesIO(b"x"), 1)[0].read() == b"x"
 
 
 @pytest.mark.trap("T76")

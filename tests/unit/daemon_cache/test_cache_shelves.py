@@ -15,10 +15,13 @@ from corral.daemon.cache.bootstraps import FORMAT, ISOLATED, BootstrapKey
 from corral.daemon.cache.sealed_files import SEAL_NS, SealedFiles
 from corral.daemon.cache.shelves import PART_AGE_SECONDS, Shelves
 from corral.daemon.cache.template_shelf import REMEMBERED_FILES
+from corral.daemon.prepare.secret_files import SecretGuard
 from corral.domain.file_paths import Globs
+from corral.domain.secret_masks import SecretMask
 from corral.domain.templates import Manifest, TemplateFile
 from corral.errors import Code, Rejected
 
+NO_SECRETS = SecretGuard(SecretMask(), frozenset(), put_names=False)
 KEY = BootstrapKey(
     group="lobby",
     user=ISOLATED,
@@ -239,16 +242,23 @@ def test_a_first_run_is_kept_whole_or_not_at_all(scratch):
     (world / "world.dat").write_bytes(b"w")
     (world / "cache" / "link").symlink_to("/etc/passwd")
     shelves = scanned(scratch / "cache")
-    assert shelves.bootstraps.copy_aside(KEY, world, Globs(("cache/",)), owner=os.geteuid(), limit=1000) == 30
-    assert scanned(scratch / "cache").bootstraps.all() == [], "a daemon that dies here has kept nothing"
-    without = frozenset({"cache/a.jar"})
     assert (
         shelves.bootstraps.copy_aside(
-            KEY, world, Globs(("cache/",)), owner=os.geteuid(), limit=1000, without=without
+            KEY, world, Globs(("cache/",)), owner=os.geteuid(), limit=1000, guard=NO_SECRETS
+        )
+        == 30
+    )
+    assert scanned(scratch / "cache").bootstraps.all() == [], "a daemon that dies here has kept nothing"
+    guard = SecretGuard(SecretMask(), frozenset({"cache/a.jar"}), put_names=False)
+    assert (
+        shelves.bootstraps.copy_aside(
+            KEY, world, Globs(("cache/",)), owner=os.geteuid(), limit=1000, guard=guard
         )
         == 20
     )
-    shelves.bootstraps.copy_aside(KEY, world, Globs(("cache/",)), owner=os.geteuid(), limit=1000)
+    shelves.bootstraps.copy_aside(
+        KEY, world, Globs(("cache/",)), owner=os.geteuid(), limit=1000, guard=NO_SECRETS
+    )
     shelves.bootstraps.put(KEY, now_ms=7000)
     for one in (shelves, scanned(scratch / "cache")):
         (known,) = one.bootstraps.all()
@@ -257,13 +267,33 @@ def test_a_first_run_is_kept_whole_or_not_at_all(scratch):
         assert sorted(path.name for path in tree.rglob("*")) == ["a.jar", "cache", "classes.jsa"]
 
 
+@pytest.mark.trap("T77")
+def test_a_file_into_which_a_workload_wrote_a_secret_is_no_first_run_result(scratch):
+    world = scratch / "work"
+    world.mkdir()
+    (world / "plain").write_bytes(b"plain")
+    (world / "large").write_bytes(b"x" * (2 << 20) + b"TOPSECRET" + b"x" * 10)
+    shelves = scanned(scratch / "cache")
+    guard = SecretGuard(SecretMask({"PW": "TOPSECRET"}), frozenset(), put_names=False)
+    size = shelves.bootstraps.copy_aside(
+        KEY, world, Globs(("**",)), owner=os.geteuid(), limit=9 << 20, guard=guard
+    )
+    assert size == 5
+    shelves.bootstraps.put(KEY, now_ms=7000)
+    kept = [path for path in (scratch / "cache").rglob("*") if path.is_file()]
+    assert [path.name for path in kept if path.parent == shelves.bootstraps.tree(KEY)] == ["plain"]
+    assert not any(b"TOPSECRET" in path.read_bytes() for path in kept)
+
+
 def test_a_first_run_larger_than_its_limit_is_refused(scratch):
     world = scratch / "work"
     world.mkdir()
     (world / "big").write_bytes(b"a" * 1000)
     shelves = scanned(scratch / "cache")
     with pytest.raises(Rejected) as caught:
-        shelves.bootstraps.copy_aside(KEY, world, Globs(("**",)), owner=os.geteuid(), limit=999)
+        shelves.bootstraps.copy_aside(
+            KEY, world, Globs(("**",)), owner=os.geteuid(), limit=999, guard=NO_SECRETS
+        )
     assert caught.value.code is Code.CACHE_FULL
 
 
@@ -290,7 +320,9 @@ def test_first_run_results_are_for_the_same_group_user_files_and_jar_alone(scrat
     (world / "cache").mkdir(parents=True)
     (world / "cache" / "a.jar").write_bytes(b"a")
     shelves = scanned(scratch / "cache")
-    shelves.bootstraps.copy_aside(KEY, world, Globs(KEY.paths), owner=os.geteuid(), limit=1000)
+    shelves.bootstraps.copy_aside(
+        KEY, world, Globs(KEY.paths), owner=os.geteuid(), limit=1000, guard=NO_SECRETS
+    )
     shelves.bootstraps.put(KEY, now_ms=7000)
     assert shelves.bootstraps.find(KEY) is not None
     assert shelves.bootstraps.find(msgspec.structs.replace(KEY, **changed)) is None

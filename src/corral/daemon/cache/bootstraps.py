@@ -6,9 +6,10 @@ import hashlib
 import os
 import pathlib
 import stat
-from typing import Final
+from typing import IO, Final, Protocol
 
 import msgspec
+import structlog
 
 from corral.daemon.cache.disk import disk_work, note_use
 from corral.domain.file_paths import Globs, check_path
@@ -26,6 +27,14 @@ _BLOCK: Final = 1 << 20
 MOST_FILES: Final = 100_000
 ISOLATED: Final = "isolated"
 """The user in the key of instances that have one of their own each: results are copied, never shared."""
+_log = structlog.get_logger("corral.daemon.cache")
+
+
+class FileGuard(Protocol):
+    """Looks at each file before it is kept."""
+
+    def content(self, path: str, file: IO[bytes], size: int, /) -> tuple[IO[bytes], int]:
+        """What to keep of it, and its size; SECRET_EXPOSED, here or when it is read: nothing."""
 
 
 class BootstrapKey(msgspec.Struct, frozen=True, kw_only=True):
@@ -97,12 +106,12 @@ class BootstrapShelf:
         *,
         owner: int,
         limit: int,
-        without: frozenset[str] = frozenset(),
+        guard: FileGuard,
     ) -> int:
         """Copy the regular files that match to a place where nobody looks; their size in all. A workload
         wrote them: only what belongs to its own user and has no other name is copied, no link is followed
-        (PATH_REFUSED when the directory is not this user's), and more than `limit` bytes are refused
-        (CACHE_FULL)."""
+        (PATH_REFUSED when the directory is not this user's), a file that `guard` refuses is left out, and more
+        than `limit` bytes are refused (CACHE_FULL)."""
         aside = self._aside(key)
         remove_tree(aside)
         size, files, has_cds = 0, 0, False
@@ -114,11 +123,8 @@ class BootstrapShelf:
             for found in walk(root):
                 if not stat.S_ISREG(found.status.st_mode) or not globs.matches(path := found.path):
                     continue
-                if path in without:
-                    continue
-                copied = _copy(
-                    found, aside / _TREE / check_path(path, field="warm_paths"), owner, limit - size
-                )
+                target = aside / _TREE / check_path(path, field="warm_paths")
+                copied = _copy(found, target, owner, limit - size, guard)
                 size, files = size + copied, files + 1
                 if size > limit or files > MOST_FILES:
                     raise _too_large(key, limit)
@@ -158,30 +164,40 @@ class BootstrapShelf:
         return self._root / f".{key.name}.new"
 
 
-def _copy(found: Found, target: pathlib.Path, owner: int, room: int) -> int:
+def _copy(found: Found, target: pathlib.Path, owner: int, room: int, guard: FileGuard) -> int:
     """The bytes that were copied; more than there is room for are not, and counted. One that was swapped
-    for something else meanwhile is left out."""
+    for something else meanwhile is left out, and so is one with a secret."""
     try:
         reading = open_regular(found.here, found.name, shown=found.name)
     except (FileNotFoundError, CorralError):
         return 0
-    try:
+    with os.fdopen(reading, "rb") as file:
         status = os.fstat(reading)
         if status.st_uid != owner or status.st_nlink != 1:
             return 0
         target.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        writing = os.open(target, NEW_FILE, 0o600)
         try:
-            copied = 0
-            while copied <= room and (block := os.read(reading, _BLOCK)):
-                copied += len(block)
-                write_whole(writing, block)
-            os.fchmod(writing, 0o755 if status.st_mode & 0o111 else 0o644)
-            os.fsync(writing)
-        finally:
-            os.close(writing)
+            content, _ = guard.content(found.path, file, status.st_size)
+            return _write(content, target, 0o755 if status.st_mode & 0o111 else 0o644, room)
+        except CorralError as error:
+            if error.code is not Code.SECRET_EXPOSED:
+                raise
+            target.unlink(missing_ok=True)
+            _log.info("cache.first_run_file_left_out", path=found.path, reason=str(error))
+            return 0
+
+
+def _write(content: IO[bytes], target: pathlib.Path, mode: int, room: int) -> int:
+    writing = os.open(target, NEW_FILE, 0o600)
+    try:
+        copied = 0
+        while copied <= room and (block := content.read(_BLOCK)):
+            copied += len(block)
+            write_whole(writing, block)
+        os.fchmod(writing, mode)
+        os.fsync(writing)
     finally:
-        os.close(reading)
+        os.close(writing)
     return copied
 
 

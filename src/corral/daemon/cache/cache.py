@@ -10,7 +10,7 @@ from typing import Final
 import structlog
 
 from corral.daemon.cache.artifact_sync import ArtifactSync
-from corral.daemon.cache.bootstraps import BootstrapKey
+from corral.daemon.cache.bootstraps import BootstrapKey, FileGuard
 from corral.daemon.cache.joined import Joined
 from corral.daemon.cache.prewarming import Prewarming
 from corral.daemon.cache.reporting import cache_status
@@ -113,21 +113,21 @@ class NodeCache:
         return cache_status(self._shelves, self._room, request_id=request_id, failures=failures or ())
 
     async def keep_bootstrap(
-        self, key: BootstrapKey, root: pathlib.Path, *, owner: int, without: frozenset[str]
+        self, key: BootstrapKey, root: pathlib.Path, *, owner: int, guard: FileGuard
     ) -> int:
-        """Keep the files of a run that has ended which the key chooses, `without` apart; returns their size. All
+        """Keep the files of a run that has ended which the key chooses and `guard` lets pass; returns their size. All
         of them are this owner's, and nobody else is. It is an optimisation: when they cannot be kept, that is
         logged, and 0."""
         if self._shelves.bootstraps.find(key) is not None or not key.paths:
             return 0
         return await self._keeping.run(
             key,
-            lambda: self._keep_bootstrap(key, root, owner, without),
+            lambda: self._keep_bootstrap(key, root, owner, guard),
             name=f"cache/bootstrap/{key.version}",
         )
 
     async def _keep_bootstrap(
-        self, key: BootstrapKey, root: pathlib.Path, owner: int, without: frozenset[str]
+        self, key: BootstrapKey, root: pathlib.Path, owner: int, guard: FileGuard
     ) -> int:
         shelf = self._shelves.bootstraps
         try:
@@ -137,7 +137,7 @@ class NodeCache:
                 root,
                 Globs(key.paths),
                 owner=owner,
-                without=without,
+                guard=guard,
                 limit=self._room.quota,
             )
             async with self._room.reserving(size, subject="a first run") as reservation:

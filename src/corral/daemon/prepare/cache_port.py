@@ -6,7 +6,7 @@ import contextlib
 import pathlib
 from typing import Protocol
 
-from corral.daemon.cache.bootstraps import BootstrapKey
+from corral.daemon.cache.bootstraps import BootstrapKey, FileGuard
 from corral.domain.plans import PlanArtifact, PlanTemplate
 from corral.domain.templates import Manifest
 
@@ -31,5 +31,5 @@ class FileCache(Protocol):
     def use(self) -> contextlib.AbstractAsyncContextManager[FileUse]: ...
 
     async def keep_bootstrap(
-        self, key: BootstrapKey, root: pathlib.Path, *, owner: int, without: frozenset[str]
+        self, key: BootstrapKey, root: pathlib.Path, *, owner: int, guard: FileGuard
     ) -> int: ...

@@ -181,8 +181,8 @@ class Preparer:
                 isolate=order.isolate,
                 static=order.static,
             )
-            filled = await asyncio.to_thread(read_filled, run_directory)
-            await self._trees.keep_first_run(order, user, filled)
+            guard = await asyncio.to_thread(self.guard, order, run_directory, put_names=False)
+            await self._trees.keep_first_run(order, user, guard)
 
     async def _validate(self, order: StartOrder) -> tuple[WorkloadUser, str, Values]:
         check_names(order.env)

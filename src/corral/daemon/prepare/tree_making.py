@@ -12,7 +12,7 @@ from typing import Final
 import msgspec
 import structlog
 
-from corral.daemon.cache.bootstraps import BootstrapKey
+from corral.daemon.cache.bootstraps import BootstrapKey, FileGuard
 from corral.daemon.disk import check_room
 from corral.daemon.prepare.abort import Abort, in_thread
 from corral.daemon.prepare.cache_port import FileCache
@@ -167,12 +167,11 @@ class TreeMaker:
             self._clones[place] = await asyncio.to_thread(clones_work, self._cache_root, place)
         return self._clones[place]
 
-    async def keep_first_run(
-        self, order: StartOrder, user: WorkloadUser, secret_files: frozenset[str]
-    ) -> None:
+    async def keep_first_run(self, order: StartOrder, user: WorkloadUser, guard: FileGuard) -> None:
         """What this run made, which has ended and had been ready, is there for the next ones of its group,
         where the group says so. Only of a user that nobody else has: another workload with the same one
-        could write into the directory even now. Files with secrets are filled in anew at each start."""
+        could write into the directory even now. Files with secrets are none: they are filled in anew at each
+        start, and what the workload wrote of them is not ours to keep."""
         key = bootstrap_key(order.plan, user) if order.plan is not None else None
         if key is None or order.static:
             return
@@ -184,7 +183,7 @@ class TreeMaker:
             if use.bootstrap(key) is not None:
                 return
         directory = self._directories.path(order.instance_id, static=order.static)
-        await self._cache.keep_bootstrap(key, directory, owner=user.uid, without=secret_files)
+        await self._cache.keep_bootstrap(key, directory, owner=user.uid, guard=guard)
 
 
 def tree_key(plan: Plan, first_run: BootstrapKey | None, *, links: bool) -> str:

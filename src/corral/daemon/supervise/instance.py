@@ -152,6 +152,7 @@ class Instance:
                 if outcome.restarted_as is None:
                     self._tell(self.current, outcome)
                     await self._keep_first_run(self.current)
+                    self._services.preparer.forget_secrets(self.current.order)
                     self._put_away(outcome)
                     return
                 work = self._go_on(outcome)
@@ -159,6 +160,7 @@ class Instance:
                 run = self.current
                 faults.add(run, error, now=self._services.clock.boottime())
                 if run.outcome is not None and (run.outcome.restarted_as is None or faults.too_many):
+                    self._services.preparer.forget_secrets(run.order)
                     self._tell_end_after_fault(run, run.outcome)
                     return
                 self._may_live = self._may_live or run.handle is not None

@@ -426,7 +426,8 @@ class Run:
         self._services.consoles.ended(self.order.instance_id, self.order.incarnation)
         self.remember(outcome)
         self._services.ports.release(self.name)
-        self._services.preparer.forget_secrets(self.order)
+        if outcome.restarted_as is not None:  # else what is kept of its files is searched for them
+            self._services.preparer.forget_secrets(self.order)
         _log.info("instance.ended", run=self.name, outcome=outcome.outcome, how=outcome.summary)
         self.modules.stopped(outcome)
         self.tell_begun()
