@@ -12,6 +12,7 @@ from corral.controller.instances.answers import fold_start_answer, fold_stop_ans
 from corral.controller.instances.commands import Commands
 from corral.controller.instances.crash_loops import end_pause, pause_of
 from corral.controller.instances.group_changes import create_group
+from corral.controller.instances.handshakes import add_listed
 from corral.controller.instances.instance_changes import (
     kill_instance,
     restart_instance,
@@ -264,6 +265,39 @@ def test_the_end_of_an_earlier_run_does_not_stand_for_the_one_that_should_be_the
     world.judge(N1, listed("lobby-1", first, S.INSTANCE_STATE_CRASHED))
     assert world.record("lobby-1").state is InstanceState.STOPPED
     assert world.record("lobby-1").exit.outcome == "never_started"
+
+
+@pytest.mark.trap("T65")
+def test_a_start_that_was_stopped_is_not_run_again_by_its_node(world):
+    """By a report, by a handshake, and by a crash that names a run after it."""
+    first = world.record("lobby-1").incarnation
+    running, stopped = S.INSTANCE_STATE_RUNNING, S.INSTANCE_STATE_STOPPED
+
+    def tell(state, incarnation):
+        report = report_of(status(world, state, incarnation=incarnation), NOW)
+        return world.do(lambda ws: fold_report(ws, N1, report))
+
+    tell(running, first)
+    world.do(stop_instance, "lobby-1", reason="enough")
+    tell(stopped, first)
+    over = world.record("lobby-1")
+    assert over.state is InstanceState.STOPPED
+    stray = tell(running, first + 1)
+    assert (stray.incarnation, stray.stop) == (first + 1, True)
+    [stray] = world.open(N1, listed("lobby-1", first + 2, running))
+    assert (stray.incarnation, stray.stop) == (first + 2, True)
+    world.do(lambda ws: fold_crash(ws, N1, crash(world, restarted_as=first + 3)))
+    after = world.record("lobby-1")
+    assert (after.state, after.incarnation, after.restarts) == (over.state, first, over.restarts)
+
+
+@pytest.mark.trap("T65")
+def test_of_runs_that_are_listed_of_one_instance_the_newest_few_are_looked_at():
+    entries = [listed("lobby-1", number, S.INSTANCE_STATE_RUNNING) for number in (*range(1, 500), 40, 900)]
+    found: dict[str, list[wire.RunningInstance]] = {}
+    add_listed(found, entries[:300])
+    add_listed(found, entries[300:])
+    assert [run.incarnation for run in found["lobby-1"]] == [900, *range(499, 484, -1)]
 
 
 def test_a_run_that_its_node_restarted_by_itself_shows_nothing_of_starts_before_it(world):

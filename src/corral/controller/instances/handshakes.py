@@ -7,6 +7,7 @@ for only then is everything known that the node knows.
 
 from __future__ import annotations
 
+import bisect
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
@@ -43,17 +44,18 @@ from corral.wire.v1.instance_pb2 import RunningInstance
 
 Listed = Mapping[str, Sequence[RunningInstance]]
 """By instance, the newest run first."""
+_RUNS_OF_ONE: Final = 16
+"""No node has more runs of one instance alive; one that says so does not get to have them sorted."""
 _UNPROVEN: Final = "nothing proves that it was started by us"
 
 
 def add_listed(listed: dict[str, list[RunningInstance]], entries: Iterable[RunningInstance]) -> None:
-    """Sort entries in by instance; those that make no sense are left out."""
+    """Sort entries in by instance; those that make no sense are left out, and of one instance all but the newest."""
     for entry in entries:
         if _valid(entry):
             runs = listed.setdefault(entry.instance_id, [])
-            runs.append(entry)
-            if len(runs) > 1:
-                runs.sort(key=lambda run: -run.incarnation)
+            bisect.insort(runs, entry, key=lambda run: -run.incarnation)
+            del runs[_RUNS_OF_ONE:]
 
 
 def _valid(entry: RunningInstance) -> bool:

@@ -26,7 +26,7 @@ from corral.controller.instances.workspace import Workspace
 from corral.domain.events import EventType
 from corral.domain.ids import Incarnation, NodeId, same_start, start_number
 from corral.domain.instance_records import ExitRecord, InstanceRecord, Readiness, live
-from corral.domain.instance_states import InstanceState, reported
+from corral.domain.instance_states import InstanceState, Wanted, reported
 from corral.wire.v1.instance_pb2 import CrashReport
 
 EVENT_OF_STATE: Final = {
@@ -114,10 +114,17 @@ def fold_report(ws: Workspace, node: NodeId, report: RunReport) -> Stray | None:
         return None
     kin = kinship(record, report.incarnation)
     if kin is Kinship.RESTARTED:
+        if _is_over(record):
+            return _stray(record, report, f"this start was stopped: {record.reason}", ours=True)
         record = restarted_by_node(ws, record, report.incarnation, reason=report.reason)
     elif kin is not Kinship.SAME:
         return None
     return _advance(ws, record, report)
+
+
+def _is_over(record: InstanceRecord) -> bool:
+    """It was told to stop, and has: its node does not get to run it again."""
+    return record.wanted is Wanted.STOP and not live(record.state)
 
 
 def _stray(record: InstanceRecord, report: RunReport, reason: str, *, ours: bool) -> Stray | None:
@@ -267,7 +274,8 @@ def fold_crash(
 def _end_by_crash(ws: Workspace, record: InstanceRecord, report: CrashReport, exit: ExitRecord) -> None:
     reason = cut(exit.summary or "crashed")
     again = report.restarted_as
-    if again > record.incarnation and same_start(record.incarnation, Incarnation(again)):
+    restarts = again > record.incarnation and same_start(record.incarnation, Incarnation(again))
+    if restarts and not _is_over(record):
         _announce_crash(ws, record, record.incarnation, exit, restarted_as=again)
         pause = f" in {report.restart_in_ms / 1000:g} s" if report.restart_in_ms > 0 else ""
         restarted_by_node(ws, record, again, reason=f"{reason}; its node restarts it{pause}")
