@@ -129,7 +129,7 @@ async def test_what_waits_to_be_stored_is_bounded_by_bytes(controller, identity)
 
 @pytest.mark.parametrize(
     "field",
-    [{"spool_id": "x" * 300}, {"machine_id": "x" * 300}, {"runtimes": ["r"] * 65}, {"runtimes": ["r" * 300]}],
+    [{"spool_id": "x" * 300}, {"machine_id": "x" * 300}, {"runtimes": ["r"] * 65}, {"runtimes": ["r" * 65]}],
 )
 async def test_a_handshake_that_is_too_large_to_keep_is_refused(controller, identity, field):
     before = controller.app.place.term.state.number
@@ -145,7 +145,7 @@ async def test_figures_that_cannot_be_are_not_believed(controller, identity):
         used_memory_mb=-5,
         free_disk_mb=-1,
         instance_count=-3,
-        used_ports=[-1, 80, 99_999],
+        used_ports=[-1, 80, 80, 99_999, *range(100, 20_000)],
     )
     async with ScriptedDaemon(identity, controller.grpc_address) as daemon:
         await daemon.greet()
@@ -154,7 +154,7 @@ async def test_figures_that_cannot_be_are_not_believed(controller, identity):
             lambda: session_of(controller).live if session_of(controller).live.used_ports else None
         )
         assert (live.cpu_usage, live.used_memory_mb, live.free_disk_mb, live.instance_count) == (0.0, 0, 0, 0)
-        assert live.used_ports == (80,)
+        assert live.used_ports == (80, *range(100, 100 + 4095))
         assert (await controller.call("GET", "/api/v1/nodes/raw"))["cpu_usage"] == 0.0
 
 

@@ -24,6 +24,7 @@ from corral.wire.v1.link_pb2 import DaemonMessage
 from corral.wire.v1.node_pb2 import Handshake, HandshakePortion
 
 _MAX_NAMES: Final = 64
+_MAX_NAME: Final = 64
 _MAX_TEXT: Final = 256
 MOST_RUNNING_OF_A_NODE: Final = 100_000
 MOST_LISTED_BYTES: Final = 64 * 1024 * 1024
@@ -57,7 +58,7 @@ def _check_sizes(handshake: Handshake) -> None:
             )
     for field in ("runtimes", "capabilities"):
         names = getattr(handshake, field)
-        if len(names) > _MAX_NAMES or any(len(name) > _MAX_TEXT for name in names):
+        if len(names) > _MAX_NAMES or any(len(name) > _MAX_NAME for name in names):
             raise Rejected(Code.INVALID_FIELD, f"Handshake.{field} is too large", field=field)
     check_running(handshake, before=0)
     if len(handshake.modules) > _MOST_MODULES:
@@ -152,7 +153,7 @@ def _runtimes(handshake: Handshake) -> tuple[str, ...]:
     """What the node can run things with. A published daemon does not say: it starts processes."""
     if not handshake.runtimes and not handshake.features:
         return ("process",)
-    return tuple(sorted(handshake.runtimes))
+    return tuple(sorted(set(handshake.runtimes)))
 
 
 def opened(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import itertools
 import math
 from collections.abc import Callable, Sequence
 from typing import Final, Protocol
@@ -27,6 +28,7 @@ from corral.wire.v1.node_pb2 import Handshake, NodeStatus
 from corral.wire.v1.plan_pb2 import CacheStatus, TemplateRequest
 
 _MAX_PORT: Final = 65_535
+_MOST_PORTS: Final = 4096
 MODULE_REPORTS: Final = frozenset({"module_state_update", "event_publish"})
 """Messages about modules that are stored."""
 MODULE_FRAMES: Final = MODULE_REPORTS | {
@@ -74,8 +76,14 @@ def loaded(live: LiveNode, status: NodeStatus) -> LiveNode:
         free_disk_mb=max(0, status.free_disk_mb),
         total_disk_mb=max(0, status.total_disk_mb),
         instance_count=max(0, status.instance_count),
-        used_ports=tuple(port for port in status.used_ports[:_MAX_PORT] if 0 < port <= _MAX_PORT),
+        used_ports=_ports(status),
     )
+
+
+def _ports(status: NodeStatus) -> tuple[int, ...]:
+    """Each once, and no more than anybody reads: they are shown and nothing else."""
+    told = dict.fromkeys(port for port in status.used_ports[:_MAX_PORT] if 0 < port <= _MAX_PORT)
+    return tuple(itertools.islice(told, _MOST_PORTS))
 
 
 class LiveNodes(Protocol):
