@@ -46,12 +46,12 @@ class RealEngine:
         *,
         config: ModulesSection | None = None,
         operations: tuple[Operation, ...] = (),
-        probation: float = 10.0,
+        hold: float = 15.0,
     ) -> None:
         self.root = directory / "archives"
         self.root.mkdir(parents=True)
         self.book = MemoryBook()
-        self.house = ProcessHouse(directory=directory / "house", probation=probation)
+        self.house = ProcessHouse(directory=directory / "house", hold=hold)
         self.engine = ModuleEngine(
             host=ModuleHost.CONTROLLER,
             book=self.book,

@@ -18,6 +18,7 @@ from corral.domain.module_manifest import Manifest
 from corral.domain.module_phases import ModulePhase
 from corral.errors import Code, CorralError
 from corral.modules.operations import Operation
+from corral.modules.process.zygote_losses import MENDED
 from corral.modules.scope import Scope
 from corral.modules.upgrade import UpgradeFailed
 from corral.sdk.messages import (
@@ -145,10 +146,10 @@ async def test_a_killed_provider_comes_back_and_so_does_its_consumer(tmp_path: P
         assert (await routed(bench, "user", "/greet"))["said"] == "hello you from VERSION"
 
 
-async def test_a_zygote_that_keeps_dying_long_after_a_start_is_held_against_no_module(tmp_path: Path) -> None:
-    async with RealEngine(tmp_path, probation=-1.0) as bench:
+async def test_a_zygote_that_dies_a_few_times_is_held_against_no_module(tmp_path: Path) -> None:
+    async with RealEngine(tmp_path, hold=0.0) as bench:
         await bench.install(manifest("base", provides={"demo.greeting": "1.0.0"}), PROVIDER)
-        for count in range(1, 6):
+        for count in range(1, MENDED + 1):
             zygote = bench.house.zygote_pid
             assert zygote is not None
             os.kill(zygote, signal.SIGKILL)
@@ -404,7 +405,7 @@ PLAIN = "class Demo(PlatformModule):\n    pass\n"
 
 @pytest.mark.trap("T84")
 async def test_who_kills_the_zygote_again_and_again_fails_and_its_neighbours_do_not(tmp_path: Path) -> None:
-    async with RealEngine(tmp_path, probation=2.0) as bench:
+    async with RealEngine(tmp_path, hold=3.0) as bench:
         for id in ("before", "neighbour"):
             await bench.install(manifest(id), PLAIN)
         await bench.install(manifest("killer"), KILLER)

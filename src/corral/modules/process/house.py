@@ -30,7 +30,7 @@ from corral.modules.process.run_user import RunUser, check_readable, let_pass, l
 from corral.modules.process.values import Ending, Leak, Limits, Notice, Sample, Serve
 from corral.modules.process.view import make_view, sources
 from corral.modules.process.zygote_link import ZygoteLink, open_zygote
-from corral.modules.process.zygote_losses import NOBODY, PROBATION_SECONDS, Verdict, ZygoteLosses
+from corral.modules.process.zygote_losses import HOLD_SECONDS, NOBODY, Verdict, ZygoteLosses
 from corral.sdk.messages import Lingering
 from corral.sdk.runner.zygote_messages import Ended, Spawn, Used
 from corral.system.clock import Clock, SystemClock
@@ -54,9 +54,9 @@ class ProcessHouse:
         clock: Clock | None = None,
         entropy: Entropy | None = None,
         confinement: Confinement | None = None,
-        probation: float = PROBATION_SECONDS,
+        hold: float = HOLD_SECONDS,
     ) -> None:
-        """`probation`: seconds after its start in which a module is suspected of what happens to the zygote."""
+        """`hold`: seconds for which suspects of a lost zygote are held back at least."""
         self._directory = directory.absolute()
         self._within = (within or directory).absolute()
         self._confinement = confinement or NoConfinement()
@@ -71,7 +71,7 @@ class ProcessHouse:
         """Of what the zygote of now has below it; another one has another."""
         self._clock = clock or SystemClock()
         self._leaks = LeakBook(self._clock)
-        self._losses = ZygoteLosses(probation=probation)
+        self._losses = ZygoteLosses(hold=hold)
         self._started: dict[int, float] = {}
         """When each process was last started, by its number."""
         self._tasks: set[asyncio.Task[None]] = set()
@@ -279,8 +279,13 @@ class ProcessHouse:
             at = self._started.get(process.number, float("-inf"))
             started[process.module_id] = max(at, started.get(process.module_id, at))
         verdict = self._losses.lost(started, now=self._clock.monotonic())
-        if verdict.blamed or verdict.held:
-            _log.error("module.zygote.suspected", blamed=verdict.blamed, held=sorted(verdict.held))
+        if verdict.suspects:
+            _log.error(
+                "module.zygote.suspected",
+                suspects=sorted(verdict.suspects),
+                held=sorted(verdict.held),
+                blamed=verdict.blamed,
+            )
         return verdict
 
     async def _bury(

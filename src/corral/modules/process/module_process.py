@@ -39,7 +39,9 @@ T = TypeVar("T")
 _CLOSED_SECONDS: Final = 1.0
 """A process that closed its end of the socket has so long to end; one that died is reported sooner."""
 _START: Final = f"{HOOK_PREFIX}on_start"
-_HARMFUL: Final = "what all modules are forked from was lost again and again, each time soon after its start"
+_HARMFUL: Final = (
+    "what all modules are forked from was lost again and again, and no other module ran each time"
+)
 _REFUSED_AT_ONCE: Final = 8.0
 _REFUSED_PER_SECOND: Final = 0.1
 """How much of what a module sends may be over a limit before it is cut off: the SDK refuses all of it itself."""

@@ -1,9 +1,10 @@
 """Whose doing it is when the zygote is lost again and again.
 
-Nobody sees who killed it. But a module that does it does so some time after its own start, and all others are
-started again with it. So whoever was started shortly before a loss is a suspect, and only those stay suspects who
-were started shortly before each of them. As long as there are several, half of them are held back after each loss:
-the next one tells which half it was.
+Nobody sees who killed it. But whoever did was there: so all that lived at a loss are suspects, and only those stay
+suspects who lived at each of them, however long ago they were started. As long as there are several, half of them are
+held back after each loss, for longer than the last one took to come: the next one tells which half it was. Nobody is
+blamed while somebody else was there each time, too; and the last one is held back by itself before it is: a loss
+without it clears it.
 """
 
 from __future__ import annotations
@@ -13,8 +14,10 @@ from typing import Final
 
 import msgspec
 
-PROBATION_SECONDS: Final = 10.0
-"""A loss so soon after its start makes a module a suspect."""
+HOLD_SECONDS: Final = 15.0
+"""So long are the starts of some held back at least."""
+LONGEST_HOLD_SECONDS: Final = 120.0
+"""They are innocent, most of them."""
 WINDOW_SECONDS: Final = 600.0
 """Losses further apart have nothing to do with one another."""
 MENDED: Final = 3
@@ -28,37 +31,43 @@ class Verdict(msgspec.Struct, frozen=True):
     """The module whose doing it is."""
     held: Mapping[str, float] = {}
     """Modules whose next start has to wait, and for how many seconds more than that of the others."""
+    suspects: frozenset[str] = frozenset()
+    """Of losses that repeat: who was there each time."""
 
 
 NOBODY: Final = Verdict()
 
 
 class ZygoteLosses:
-    def __init__(self, *, probation: float = PROBATION_SECONDS) -> None:
-        self._probation = probation
+    def __init__(self, *, hold: float = HOLD_SECONDS) -> None:
+        self._hold = hold
         self._suspects: frozenset[str] = frozenset()
         self._count = 0
+        self._tried = False
+        """Whether the only suspect was held back, so that a loss could have come without it."""
         self._last = float("-inf")
 
     def lost(self, started: Mapping[str, float], *, now: float) -> Verdict:
-        """The zygote is lost; `started` says when each module was last started, on the same clock as `now`."""
-        recent = frozenset(id for id, at in started.items() if now - at <= self._probation)
-        if not recent:
-            return NOBODY
-        common = self._suspects & recent if now - self._last <= WINDOW_SECONDS else frozenset()
+        """The zygote is lost; `started` says when each module that lived was started, on the same clock as `now`."""
+        alive = frozenset(started)
+        common = self._suspects & alive if now - self._last <= WINDOW_SECONDS else frozenset()
         self._count = self._count + 1 if common else 1
-        self._suspects = common or recent
+        suspects = self._suspects = common or alive
         self._last = now
-        if len(self._suspects) == 1 and self._count > MENDED:
-            (blamed,) = self._suspects
-            self._suspects, self._count = frozenset(), 0
-            return Verdict(blamed)
-        return Verdict(held=dict.fromkeys(self._half(), self._probation * 1.5))
+        if self._tried and common and self._count > MENDED:
+            (blamed,) = suspects
+            self._suspects, self._count, self._tried = frozenset(), 0, False
+            return Verdict(blamed, suspects=suspects)
+        self._tried = len(suspects) == 1 and self._count > 1
+        if self._count < 2:
+            return NOBODY
+        took = now - min(started[id] for id in suspects)
+        seconds = min(max(self._hold, took * 1.5), LONGEST_HOLD_SECONDS)
+        return Verdict(held=dict.fromkeys(_half(suspects, started), seconds), suspects=suspects)
 
-    def _half(self) -> list[str]:
-        """Another one each time: who waits for what somebody held back provides starts together with that."""
-        if self._count < 2 or len(self._suspects) < 2:
-            return []
-        ordered = sorted(self._suspects)
-        middle = len(ordered) // 2
-        return ordered[:middle] if self._count % 2 else ordered[middle:]
+
+def _half(suspects: frozenset[str], started: Mapping[str, float]) -> list[str]:
+    """Those that were started first. If it was somebody who had been held back, then those are the latest now, and run
+    without the others next time."""
+    ordered = sorted(suspects, key=lambda module: (-started[module], module))
+    return ordered[(len(ordered) + 1) // 2 :] or ordered
