@@ -27,6 +27,7 @@ from corral.system.config_schema import DaemonConfig, DiskSection, JavaSection, 
 from corral.system.entropy import SystemEntropy
 from corral.testing import workloads
 from corral.testing.waiting import eventually
+from corral.wire.features import DATA
 from corral.wire.v1.instance_pb2 import SaveFiles, StartPreparationStage, WorkloadReport
 from corral.wire.v1.link_pb2 import ControllerMessage
 
@@ -545,6 +546,49 @@ async def test_chosen_files_of_an_instance_are_packed_and_no_link_is_followed(no
     with pytest.raises(CorralError) as failed:
         await orders.pack(SaveFiles(instance_id="one", paths=["world/fifo"]), archive)
     assert failed.value.code is Code.PATH_REFUSED
+
+
+@pytest.mark.timeout(60)
+async def test_a_file_of_holes_is_refused_before_it_is_read(node, scratch):
+    script = "mkdir world; truncate -s 1T world/holes; echo up; exec sleep 3600"
+    await node.begin("one", base_plan(workloads.shell(script), static=True))
+    await node.says("one", "up")
+    wanted = SaveFiles(instance_id="one", paths=["world/"], max_bytes=5000)
+    with pytest.raises(
+        Rejected, match=r"'world/holes' has 1099511627776 bytes: .* more than 5000 bytes"
+    ) as failed:
+        await orders_of(node).pack(wanted, scratch / "saved.tar.gz")
+    assert failed.value.code is Code.ARCHIVE_TOO_LARGE
+
+
+class _Connected:
+    """As much of a connection as an order looks at before it has packed."""
+
+    features = frozenset({DATA})
+
+
+@pytest.mark.timeout(60)
+async def test_packing_ends_with_the_connection_that_ordered_it(node):
+    """In the middle of a file, too: nobody waits for it."""
+    script = "mkdir world; truncate -s 1T world/holes; echo up; exec sleep 3600"
+    await node.begin("one", base_plan(workloads.shell(script), static=True))
+    await node.says("one", "up")
+    orders = orders_of(node)
+    orders.on_connected(_Connected())
+    told: list[object] = []
+    before = set(node.data.rglob("*"))
+
+    def archives() -> list[pathlib.Path]:
+        return [path for path in node.data.rglob("save*") if path not in before]
+
+    orders.handlers["save_files"](
+        told.append, ControllerMessage(save_files=SaveFiles(instance_id="one", paths=["world/"]))
+    )
+    await eventually(lambda: any(path.stat().st_size for path in archives()))
+    orders.on_disconnected()
+    await eventually(lambda: not archives())
+    await orders.close()
+    assert told == []
 
 
 @pytest.mark.trap("T77")

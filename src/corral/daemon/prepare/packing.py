@@ -6,10 +6,11 @@ for a link to something else gets it refused, not read.
 
 from __future__ import annotations
 
+import io
 import os
 import pathlib
 import tarfile
-from typing import Final
+from typing import IO, Final, cast
 
 import msgspec
 
@@ -43,6 +44,7 @@ def pack(
     """Everything that `chosen` matches. PATH_REFUSED for a link or a device among it, SECRET_EXPOSED as `guard`
     says, ARCHIVE_TOO_LARGE above the limits (0: ours alone), NOT_FOUND when nothing matches. Blocks."""
     files = size = 0
+    most = min(max_files or MAX_FILES, MAX_FILES)
     with (
         tarfile.open(target, "w:gz", compresslevel=_LEVEL, format=tarfile.PAX_FORMAT) as archive,
         open_tree(root) as top,
@@ -52,14 +54,11 @@ def pack(
             if found.is_directory or not chosen.matches(path := found.path):
                 continue
             files += 1
-            size += _add(archive, check_path(path, field="paths"), found, abort, guard)
-            if files > min(max_files or MAX_FILES, MAX_FILES) or (max_bytes and size > max_bytes):
-                raise Rejected(
-                    Code.ARCHIVE_TOO_LARGE,
-                    f"the chosen files are more than {max_files or MAX_FILES} or {max_bytes} bytes",
-                    hint="choose fewer paths, or raise templates.max_bytes",
-                    field="paths",
-                )
+            if files > most:
+                raise _too_large(f"the chosen files are more than {most}")
+            size += _add(archive, check_path(path, field="paths"), found, (size, max_bytes), abort, guard)
+            if max_bytes and size > max_bytes:
+                raise _too_large(f"the chosen files have more than {max_bytes} bytes")
     if not files:
         raise Rejected(
             Code.NOT_FOUND, "no file matches these paths", hint="look at the instance's files", field="paths"
@@ -67,7 +66,16 @@ def pack(
     return Packed(files, size)
 
 
-def _add(archive: tarfile.TarFile, path: str, found: Found, abort: Abort, guard: SecretGuard) -> int:
+def _add(
+    archive: tarfile.TarFile,
+    path: str,
+    found: Found,
+    room: tuple[int, int],
+    abort: Abort,
+    guard: SecretGuard,
+) -> int:
+    """Its size. One for which there is no room is not begun: a file of holes has any size, and costs its workload
+    nothing."""
     try:
         descriptor = open_regular(found.here, found.name, shown=path)
     except FileNotFoundError:
@@ -76,12 +84,16 @@ def _add(archive: tarfile.TarFile, path: str, found: Found, abort: Abort, guard:
         raise _refused(path) from error
     with os.fdopen(descriptor, "rb") as file:
         status = os.fstat(file.fileno())
+        taken, limit = room
+        if limit and status.st_size > limit - taken:
+            raise _too_large(
+                f"'{path}' has {status.st_size} bytes: with it the chosen files have more than {limit} bytes"
+            )
         entry = tarfile.TarInfo(path)
         content, entry.size = guard.content(path, file, status.st_size)
         entry.mode = 0o755 if status.st_mode & _EXECUTABLE else 0o644
-        abort.check()
         try:
-            archive.addfile(entry, content)
+            archive.addfile(entry, cast(IO[bytes], _Wanted(content, abort)))
         except OSError as error:
             if error.errno is not None:
                 raise
@@ -89,6 +101,27 @@ def _add(archive: tarfile.TarFile, path: str, found: Found, abort: Abort, guard:
                 Code.FILE_UNREADABLE, f"'{path}' became shorter while it was read", hint="try again"
             ) from error
         return entry.size
+
+
+class _Wanted(io.RawIOBase):
+    """A file that is read only as long as somebody waits for it."""
+
+    def __init__(self, file: IO[bytes], abort: Abort) -> None:
+        self._file = file
+        self._abort = abort
+
+    def read(self, size: int = -1) -> bytes:
+        self._abort.check()
+        return self._file.read(size)
+
+
+def _too_large(what: str) -> Rejected:
+    return Rejected(
+        Code.ARCHIVE_TOO_LARGE,
+        what,
+        hint="choose fewer paths, or raise templates.max_bytes",
+        field="paths",
+    )
 
 
 def _refused(path: str) -> Rejected:

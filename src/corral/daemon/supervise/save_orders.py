@@ -45,7 +45,10 @@ class SaveOrders:
         self._connection = connection
 
     def on_disconnected(self) -> None:
+        """Nobody waits any more for what was ordered over it."""
         self._connection = None
+        for task in self._tasks:
+            task.cancel()
 
     async def close(self) -> None:
         for task in list(self._tasks):
