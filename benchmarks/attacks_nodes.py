@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import logging
 import pathlib
@@ -12,9 +13,11 @@ from typing import TYPE_CHECKING, Any, Final
 import structlog
 
 from corral.daemon.identity import Identity
+from corral.errors import CorralError
 from corral.testing.api_call import call
 from corral.testing.scripted_peers import ScriptedDaemon, enrolled_identity
 from corral.wire.handshake_portions import portions_of
+from corral.wire.parts import CONSOLE_BLOCKS, MOST_MESSAGES
 from corral.wire.v1 import instance_pb2 as wire
 from corral.wire.v1.link_pb2 import DaemonBatch, DaemonMessage
 from corral.wire.v1.node_pb2 import Handshake
@@ -101,7 +104,29 @@ async def foreign_reports(target: Target, begun: Callable[[], None]) -> None:
                 pass
 
 
+async def frames_of_many_parts(target: Target, begun: Callable[[], None]) -> None:
+    """As many blocks of others' consoles as a frame may hold, and then a frame of ten times as many."""
+    identity = await _rogue(target, "many-parts")
+    blocks = [wire.ConsoleBlock(instance_id="ghost")] * CONSOLE_BLOCKS
+    full = [DaemonMessage(console_batch=wire.ConsoleBatch(blocks=blocks))] * (
+        MOST_MESSAGES // CONSOLE_BLOCKS - 1
+    )
+    allowed = DaemonMessage(batch=DaemonBatch(messages=full)).SerializeToString()
+    refused = DaemonMessage(console_batch=wire.ConsoleBatch(blocks=blocks * 200)).SerializeToString()
+    for number in itertools.count():
+        async with ScriptedDaemon(identity, target.grpc) as daemon:
+            await daemon.greet(run_id=f"run-{number}")
+            await daemon.send(allowed)
+            await daemon.send(refused)
+            if number == 0:
+                begun()
+            with contextlib.suppress(CorralError):
+                while True:
+                    await daemon.read()
+
+
 ATTACKS: Final[Mapping[str, Attack]] = {
     "node: 60k handshakes": long_handshakes,
     "node: reports about others": foreign_reports,
+    "node: frames of many parts": frames_of_many_parts,
 }
