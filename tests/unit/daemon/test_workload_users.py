@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import concurrent.futures
+import contextlib
 import grp
 import os
 import pathlib
 import pwd
+import subprocess
+import sys
 
 import msgspec
 import pytest
@@ -19,7 +22,8 @@ from corral.system.config_schema import InstancesSection
 from corral.system.files import write_versioned
 
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="a daemon that is not root has no choice")
-RANGE = {"first_uid": 1_900_000_000, "last_uid": 1_900_000_002}
+# apart from the ids that daemons of other tests give: ids that processes have are passed over
+RANGE = {"first_uid": 1_950_000_000, "last_uid": 1_950_000_002}
 NOBODY = str(pwd.getpwnam("nobody").pw_uid)
 
 
@@ -37,7 +41,7 @@ def chosen(tmp_path: pathlib.Path, settings: dict, run_as: str, isolate: str):
         ({"development": True}, "", "auto", ""),
         ({"development": True}, "root", "auto", "root"),
         ({"development": True, "run_as": "nobody"}, "nobody", "auto", "nobody"),
-        ({"development": True, **RANGE}, "", "uid", "1900000000"),
+        ({"development": True, **RANGE}, "", "uid", "1950000000"),
         ({"run_as": "nobody"}, "", "", "nobody"),
         ({"run_as": "nobody"}, "", "shared", "nobody"),
         ({"run_as": "nobody"}, "nobody", "auto", "nobody"),
@@ -45,8 +49,8 @@ def chosen(tmp_path: pathlib.Path, settings: dict, run_as: str, isolate: str):
         ({"run_as": "nobody", "allowed_users": ("games",)}, "games", "auto", "games"),
         ({"run_as": "nobody", "allow_root": True}, "root", "auto", "root"),
         ({"run_as": "27101"}, "", "shared", "27101"),
-        ({"run_as": "no-such-user", **RANGE}, "", "auto", "1900000000"),
-        (RANGE, "", "uid", "1900000000"),
+        ({"run_as": "no-such-user", **RANGE}, "", "auto", "1950000000"),
+        (RANGE, "", "uid", "1950000000"),
     ],
 )
 def test_who_a_workload_of_a_root_daemon_is(tmp_path, settings, run_as, isolate, result):
@@ -58,8 +62,8 @@ def test_who_a_workload_of_a_root_daemon_is(tmp_path, settings, run_as, isolate,
 @pytest.mark.parametrize(
     ("settings", "run_as", "isolate", "why"),
     [
-        ({}, "1900000000", "auto", "no account"),
-        ({}, "1900000000", "shared", "no account"),
+        ({}, "1950000000", "auto", "no account"),
+        ({}, "1950000000", "shared", "no account"),
         ({}, "27101", "auto", "no account"),
         ({"run_as": "27101"}, "27101", "auto", "no account"),
         ({}, "4294967294", "auto", "no account"),
@@ -119,12 +123,12 @@ def test_an_account_brings_no_group_but_those_that_are_listed(tmp_path):
 
 def test_each_instance_keeps_its_uid_until_it_is_forgotten(tmp_path):
     assert [uid(tmp_path, "a"), uid(tmp_path, "b"), uid(tmp_path, "a")] == [
-        1_900_000_000,
-        1_900_000_001,
-        1_900_000_000,
+        1_950_000_000,
+        1_950_000_001,
+        1_950_000_000,
     ]
     uid(tmp_path, "c")
-    with pytest.raises(Rejected, match="1900000000 to 1900000002") as refused:
+    with pytest.raises(Rejected, match="1950000000 to 1950000002") as refused:
         uid(tmp_path, "d")
     assert "last_uid" in (refused.value.hint or "")
 
@@ -132,23 +136,23 @@ def test_each_instance_keeps_its_uid_until_it_is_forgotten(tmp_path):
 @pytest.mark.trap("T63")
 def test_a_freed_uid_is_given_again_only_after_the_whole_range_was_used(tmp_path):
     """Each call is a daemon of its own: the order outlives restarts."""
-    assert uid(tmp_path, "a") == 1_900_000_000
+    assert uid(tmp_path, "a") == 1_950_000_000
     forget(tmp_path, "a")
-    assert uid(tmp_path, "b") == 1_900_000_001
+    assert uid(tmp_path, "b") == 1_950_000_001
     forget(tmp_path, "b")
-    assert uid(tmp_path, "c") == 1_900_000_002
+    assert uid(tmp_path, "c") == 1_950_000_002
     forget(tmp_path, "c")
-    assert uid(tmp_path, "d") == 1_900_000_000
+    assert uid(tmp_path, "d") == 1_950_000_000
 
 
 def test_what_an_earlier_version_stored_is_gone_on_from(tmp_path):
     write_versioned(
         tmp_path / "uids.json",
-        IsolatedGiven(uids={"old": 200_000, "a": 1_900_000_000}),
+        IsolatedGiven(uids={"old": 200_000, "a": 1_950_000_000}),
         name="corral-instance-uids",
         version=1,
     )
-    assert [uid(tmp_path, id) for id in ("old", "a", "b")] == [200_000, 1_900_000_000, 1_900_000_001]
+    assert [uid(tmp_path, id) for id in ("old", "a", "b")] == [200_000, 1_950_000_000, 1_950_000_001]
 
 
 @as_root
@@ -164,38 +168,38 @@ def test_the_log_says_at_the_start_whom_a_node_lends_and_what_it_passes_over(tmp
 
 
 def test_a_burst_of_instances_gets_a_uid_each_that_is_on_disk(tmp_path):
-    uids = IsolatedUids(1_900_000_000, 1_900_000_099, data=tmp_path)
+    uids = IsolatedUids(1_950_000_000, 1_950_000_099, data=tmp_path)
     with concurrent.futures.ThreadPoolExecutor(32) as pool:
         found = list(pool.map(uids.of, [f"i{number % 100}" for number in range(200)]))
     assert found[:100] == found[100:]
-    assert sorted(found[:100]) == list(range(1_900_000_000, 1_900_000_100))
-    again = IsolatedUids(1_900_000_000, 1_900_000_099, data=tmp_path)
+    assert sorted(found[:100]) == list(range(1_950_000_000, 1_950_000_100))
+    again = IsolatedUids(1_950_000_000, 1_950_000_099, data=tmp_path)
     assert [again.of(f"i{number}") for number in range(100)] == found[:100]
 
 
 def test_a_uid_that_could_not_be_written_down_is_not_given(tmp_path):
     data = tmp_path / "data"
-    uids = IsolatedUids(1_900_000_000, 1_900_000_002, data=data)
+    uids = IsolatedUids(1_950_000_000, 1_950_000_002, data=data)
     for _ in range(2):
         with pytest.raises(Retryable):
             uids.of("a")
     data.mkdir()
-    assert uids.of("a") == 1_900_000_000
-    assert uid(data, "a") == 1_900_000_000
+    assert uids.of("a") == 1_950_000_000
+    assert uid(data, "a") == 1_950_000_000
 
 
 @pytest.mark.parametrize("file", ["subuid", "subgid"])
 def test_ids_of_somebody_elses_containers_are_passed_over(tmp_path, file):
     etc = tmp_path / "etc"
     etc.mkdir()
-    (etc / file).write_text("alice:1899999000:1001\nbob:1900000002:65536\n# x\nbad:y:z\nnone:1900000001:0\n")
-    uids = IsolatedUids(1_900_000_000, 1_900_000_002, data=tmp_path, etc=etc)
+    (etc / file).write_text("alice:1949999000:1001\nbob:1950000002:65536\n# x\nbad:y:z\nnone:1950000001:0\n")
+    uids = IsolatedUids(1_950_000_000, 1_950_000_002, data=tmp_path, etc=etc)
     assert uids.usable == 1
     assert [(span.first, span.last) for span in uids.foreign] == [
-        (1_900_000_000, 1_900_000_000),
-        (1_900_000_002, 1_900_000_002),
+        (1_950_000_000, 1_950_000_000),
+        (1_950_000_002, 1_950_000_002),
     ]
-    assert uids.of("a") == 1_900_000_001
+    assert uids.of("a") == 1_950_000_001
     with pytest.raises(Rejected, match="alice"):
         uids.of("b")
 
@@ -206,12 +210,32 @@ def test_accounts_of_the_host_are_passed_over(tmp_path):
 
 
 @as_root
+@as_root
+def test_a_uid_that_a_process_of_another_daemon_has_is_passed_over(tmp_path):
+    """Also one whose entry in /proc is root's, as that of one which changed its user is."""
+    first = 1_960_000_000 + 3 * os.getpid()  # nobody else tries these at this moment
+    hides = f"import os; os.setuid({first + 1}); print('up', flush=True); input()"
+    with contextlib.ExitStack() as stack:
+        for command, user in ((["cat"], first), ([sys.executable, "-c", hides], None)):
+            process = subprocess.Popen(
+                command, user=user, cwd="/", stdin=subprocess.PIPE, stdout=subprocess.PIPE
+            )
+            stack.enter_context(process)
+            stack.callback(process.stdin.close)
+        assert process.stdout.readline() == b"up\n"
+        uids = IsolatedUids(first, first + 2, data=tmp_path)
+        assert uids.of("a") == first + 2
+        with pytest.raises(Rejected, match="2 of them have processes that are not this daemon's"):
+            uids.of("b")
+    assert uids.of("b") == first
+
+
 def test_whoever_owns_a_directory_keeps_its_uid_though_the_record_is_lost(tmp_path):
-    owned = {"running/a": 1_900_000_001, "static/b": 1_900_000_000}
+    owned = {"running/a": 1_950_000_001, "static/b": 1_950_000_000}
     for place, owner in owned.items():
         (tmp_path / place).mkdir(parents=True)
         os.chown(tmp_path / place, owner, owner)
-    assert uid(tmp_path, "thief") == 1_900_000_002
+    assert uid(tmp_path, "thief") == 1_950_000_002
     assert [uid(tmp_path, "a"), uid(tmp_path, "b")] == list(owned.values())
     with pytest.raises(Rejected):
         uid(tmp_path, "d")
@@ -219,38 +243,38 @@ def test_whoever_owns_a_directory_keeps_its_uid_though_the_record_is_lost(tmp_pa
 
 @as_root
 def test_a_uid_that_owns_a_directory_is_not_given_though_it_came_after_the_start(tmp_path):
-    uids = IsolatedUids(1_900_000_000, 1_900_000_002, data=tmp_path)
+    uids = IsolatedUids(1_950_000_000, 1_950_000_002, data=tmp_path)
     for id in ("a", "b"):  # restored from another node: nobody knows whose this uid is
         (tmp_path / "static" / id).mkdir(parents=True)
-        os.chown(tmp_path / "static" / id, 1_900_000_000, 1_900_000_000)
-    assert [uids.of("a"), uids.of("c")] == [1_900_000_001, 1_900_000_002]
+        os.chown(tmp_path / "static" / id, 1_950_000_000, 1_950_000_000)
+    assert [uids.of("a"), uids.of("c")] == [1_950_000_001, 1_950_000_002]
     with pytest.raises(Rejected):
         uids.of("d")
-    assert uid(tmp_path, "a") == 1_900_000_001
+    assert uid(tmp_path, "a") == 1_950_000_001
 
 
 def test_an_instance_that_keeps_its_directory_keeps_its_uid_while_its_disk_is_away(tmp_path):
-    uids = IsolatedUids(1_900_000_000, 1_900_000_002, data=tmp_path)
-    assert uids.of("world", static=True) == 1_900_000_000
+    uids = IsolatedUids(1_950_000_000, 1_950_000_002, data=tmp_path)
+    assert uids.of("world", static=True) == 1_950_000_000
     uids.of("lobby")
     for _ in range(2):
         uids.release(lambda _: True)
-        uids = IsolatedUids(1_900_000_000, 1_900_000_002, data=tmp_path)
-    assert [uids.of(id) for id in ("x", "y", "world")] == [1_900_000_002, 1_900_000_001, 1_900_000_000]
+        uids = IsolatedUids(1_950_000_000, 1_950_000_002, data=tmp_path)
+    assert [uids.of(id) for id in ("x", "y", "world")] == [1_950_000_002, 1_950_000_001, 1_950_000_000]
 
 
 @as_root
 def test_a_static_directory_of_an_earlier_version_keeps_its_uid_while_its_disk_is_away(tmp_path):
-    assert uid(tmp_path, "world") == 1_900_000_000
+    assert uid(tmp_path, "world") == 1_950_000_000
     (tmp_path / "static" / "world").mkdir(parents=True)
-    os.chown(tmp_path / "static" / "world", 1_900_000_000, 1_900_000_000)
-    assert uid(tmp_path, "world") == 1_900_000_000
+    os.chown(tmp_path / "static" / "world", 1_950_000_000, 1_950_000_000)
+    assert uid(tmp_path, "world") == 1_950_000_000
     (tmp_path / "static").rename(tmp_path / "unmounted")
     forget(tmp_path, "world")
-    assert [uid(tmp_path, id) for id in ("x", "y")] == [1_900_000_001, 1_900_000_002]
+    assert [uid(tmp_path, id) for id in ("x", "y")] == [1_950_000_001, 1_950_000_002]
     with pytest.raises(Rejected):
         uid(tmp_path, "z")
-    assert uid(tmp_path, "world") == 1_900_000_000
+    assert uid(tmp_path, "world") == 1_950_000_000
 
 
 @as_root
@@ -258,7 +282,7 @@ def test_the_log_says_at_the_start_whose_uid_from_before_is_somebody_elses_as_we
     etc = tmp_path / "etc"
     etc.mkdir()
     (etc / "subuid").write_text("alice:100000:65536\nbob:165536:65536\n")
-    stored = IsolatedGiven(uids={"world": 200_000, "lobby": 1_900_000_000})
+    stored = IsolatedGiven(uids={"world": 200_000, "lobby": 1_950_000_000})
     write_versioned(tmp_path / "uids.json", stored, name="corral-instance-uids", version=1)
     with structlog.testing.capture_logs() as logged:
         WorkloadUsers(InstancesSection(), data=tmp_path, etc=etc).warn()
@@ -271,11 +295,11 @@ def test_the_log_says_at_the_start_whose_uid_from_before_is_somebody_elses_as_we
 def test_a_directory_does_not_bring_a_uid_back_that_is_somebody_elses(tmp_path):
     etc = tmp_path / "etc"
     etc.mkdir()
-    (etc / "subuid").write_text("alice:1900000000:1\n")
+    (etc / "subuid").write_text("alice:1950000000:1\n")
     (tmp_path / "static" / "world").mkdir(parents=True)
-    os.chown(tmp_path / "static" / "world", 1_900_000_000, 1_900_000_000)
-    uids = IsolatedUids(1_900_000_000, 1_900_000_002, data=tmp_path, etc=etc)
-    assert uids.of("world") == 1_900_000_001
+    os.chown(tmp_path / "static" / "world", 1_950_000_000, 1_950_000_000)
+    uids = IsolatedUids(1_950_000_000, 1_950_000_002, data=tmp_path, etc=etc)
+    assert uids.of("world") == 1_950_000_001
 
 
 class IsolatedGiven(msgspec.Struct, kw_only=True):
@@ -285,11 +309,11 @@ class IsolatedGiven(msgspec.Struct, kw_only=True):
 
 
 def uid(data: pathlib.Path, id: str) -> int:
-    return IsolatedUids(1_900_000_000, 1_900_000_002, data=data).of(id)
+    return IsolatedUids(1_950_000_000, 1_950_000_002, data=data).of(id)
 
 
 def forget(data: pathlib.Path, id: str) -> None:
-    IsolatedUids(1_900_000_000, 1_900_000_002, data=data).release(lambda known: known == id)
+    IsolatedUids(1_950_000_000, 1_950_000_002, data=data).release(lambda known: known == id)
 
 
 def _member_of_another_group() -> tuple[str, int]:

@@ -6,7 +6,8 @@ instance is never given to another one, whatever the record says: it may have be
 to another instance only after the whole range was used once, also across restarts, for what the last owner
 left in /tmp, /dev/shm or the kernel's IPC would belong to the next one. Ids that belong to somebody else
 (/etc/subuid and /etc/subgid, accounts and groups of the host, ids that this user namespace does not have)
-are passed over.
+are passed over, and so are those that processes have which are none of our instances': another daemon on this machine
+may have the same range.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ _FILE: Final = "uids.json"
 _FORMAT: Final = "corral-instance-uids"
 _VERSION: Final = 1
 _MAX_FILE: Final = 4 * 1024 * 1024
+_STATUS: Final = 4096
 _NO_ID: Final = 4_294_967_295
 ETC: Final = pathlib.Path("/etc")
 _MAPS: Final = (pathlib.Path("/proc/self/uid_map"), pathlib.Path("/proc/self/gid_map"))
@@ -154,13 +156,15 @@ class IsolatedUids:
 
     def _next(self) -> int:
         """The first free one after the one that was given last, round and round."""
-        used = self._used()
+        used, living = self._used(), _living(self._first, self._last)
         after = self._newest if self._first <= self._newest < self._last else self._first - 1
         for low, high in ((after + 1, self._last), (self._first, after)):
             for uid in self._candidates(low, high):
-                if uid not in used and not _is_taken(uid):
+                if uid not in used and uid not in living and not _is_taken(uid):
                     return uid
         whose = f"; {describe(self.foreign)} are not the node's to give" if self.foreign else ""
+        if strange := len(living - used):
+            whose += f"; {strange} of them have processes that are not this daemon's"
         raise Rejected(
             Code.RUN_AS_REFUSED,
             f"no user id from {self._first} to {self._last} is free for another instance{whose}",
@@ -195,6 +199,18 @@ class IsolatedUids:
             with self._changing:
                 self._unwritten -= pending
             self._written = newest
+
+
+def _living(first: int, last: int) -> set[int]:
+    """The ids of this range that some process has: the real, effective, saved or file system id. Who owns its entry in
+    /proc does not tell: that is root for whoever wants it so."""
+    found: set[int] = set()
+    for name in os.listdir("/proc"):  # noqa: PTH208 - thousands
+        if name.isdecimal():
+            with contextlib.suppress(OSError), open(f"/proc/{name}/status", "rb") as file:  # noqa: PTH123 - as above
+                _, _, ids = file.read(_STATUS).partition(b"\nUid:")
+                found.update(map(int, ids.partition(b"\n")[0].split()))
+    return {uid for uid in found if first <= uid <= last}
 
 
 def _owners(place: pathlib.Path) -> Iterator[tuple[str, int]]:
