@@ -16,9 +16,11 @@ from corral.domain.module_manifest import EventsPart, StoragePart
 from corral.domain.module_phases import ModulePhase
 from corral.modules.operations import Operation
 from corral.modules.scope import Scope
-from corral.sdk.messages import PUBLISH, Published
+from corral.sdk.messages import PUBLISH, ROUTE, CallerBody, Published, RouteAnswer, RouteRequest
 from corral.sdk.protocol import MAX_CALLS_FROM_MODULE
+from corral.sdk.runner.workers import MAX_WORKERS
 from corral.sdk.storage_messages import INSERT, KV_INCREMENT, Incremented, Written
+from corral.system.config_schema import ModulesSection
 from corral.testing.waiting import eventually
 
 _ANSWERS = {
@@ -109,3 +111,48 @@ async def test_thousands_of_calls_at_once_through_the_sdk_are_all_answered(tmp_p
         assert said.read_text() == f"{_COUNT} done, wrong: []"
         assert list(bench.house.processes.values()) == [process]
     assert host.most <= MAX_CALLS_FROM_MODULE
+
+
+_BLOCKED = """
+import asyncio, pathlib, threading
+
+class Demo(PlatformModule):
+    def on_start(self, ctx):
+        self.gate = threading.Event()
+
+    def register_routes(self, routes):
+        routes.get("/block", self.block)
+
+    def block(self, request):
+        self.gate.wait()
+
+    def health_check(self):
+        pathlib.Path("PLACE").write_text("asked")
+        return Health(healthy=True)
+
+    def on_stop(self, ctx):
+        self.gate.set()
+"""
+
+
+async def test_plain_functions_that_block_keep_neither_the_health_check_nor_a_hook_from_its_turn(
+    tmp_path: Path,
+) -> None:
+    asked = tmp_path / "asked"
+    config = ModulesSection(leak_grace_seconds=2, health_check_seconds=0.2)
+    async with RealEngine(tmp_path, config=config) as bench:
+        await bench.install(manifest("blocked"), _BLOCKED.replace("PLACE", str(asked)))
+        (process,) = bench.house.processes.values()
+        request = RouteRequest(
+            method="GET", route=1, path="/block", caller=CallerBody(name="a", role="ADMIN")
+        )
+        blocked = [
+            asyncio.ensure_future(process.call(ROUTE, request, answer=RouteAnswer, deadline=60.0))
+            for _ in range(MAX_WORKERS + 4)
+        ]
+        await eventually(lambda: (found := process.sample()) is not None and found.threads > MAX_WORKERS)
+        asked.unlink(missing_ok=True)
+        await eventually(asked.exists, state=lambda: bench.record("blocked"))
+        stopped = await bench.engine.deactivate("blocked")
+        assert (stopped.phase, stopped.reason) == (ModulePhase.INSTALLED, "deactivated")
+        await asyncio.gather(*blocked, return_exceptions=True)

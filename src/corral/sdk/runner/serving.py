@@ -67,10 +67,11 @@ class ModuleServer:
             self.context.capabilities._update(_read(raw, m.CapabilityStates).states)
 
     async def invoke(self, label: str, function: Any, *arguments: object) -> Any:
-        if inspect.iscoroutinefunction(function):
-            return await function(*arguments)
-        value = await self._workers.run(label, function, *arguments)
-        return await value if inspect.isawaitable(value) else value
+        return await _invoked(self._workers.run, label, function, *arguments)
+
+    async def _invoke_hook(self, label: str, function: Any, *arguments: object) -> Any:
+        """Whoever is late here is FAILED: that must not come of waiting behind the module's own blocking work."""
+        return await _invoked(self._workers.run_urgent, label, function, *arguments)
 
     # --- the table ------------------------------------------------------------------------------
 
@@ -101,10 +102,10 @@ class ModuleServer:
         if name == "on_reload":
             return await self._reload(hook, values)
         if name in LIFECYCLE_HOOKS:
-            await self.invoke(name, hook, context)
+            await self._invoke_hook(name, hook, context)
             return m.HookAnswer()
         arguments = {key: msgspec.convert(value, _ARGUMENTS[key]) for key, value in values.items()}
-        await self.invoke(name, hook, *arguments.values())
+        await self._invoke_hook(name, hook, *arguments.values())
         spec = arguments.get("spec")
         return m.HookAnswer(value=_changes(spec) if isinstance(spec, InstanceSpec) else None)
 
@@ -112,7 +113,7 @@ class ModuleServer:
         context = self._ready()
         before, context.config = context.config, values.get("config", {})
         try:
-            await self.invoke("on_reload", hook, context)
+            await self._invoke_hook("on_reload", hook, context)
         except BaseException:
             context.config = before
             raise
@@ -120,7 +121,7 @@ class ModuleServer:
 
     async def _registrations(self, _: msgspec.Raw) -> m.Registrations:
         self._ready()
-        self._registered = await register(self._module, self.invoke)
+        self._registered = await register(self._module, self._invoke_hook)
         return self._registered.declared()
 
     async def _deliver(self, raw: msgspec.Raw) -> m.Nothing:
@@ -145,7 +146,7 @@ class ModuleServer:
         if type(self._module).health_check in _INHERITED_CHECKS:
             return m.HealthAnswer()  # from the loop itself: it goes round
         try:
-            said = await self.invoke("health_check", self._module.health_check)
+            said = await self._invoke_hook("health_check", self._module.health_check)
         except Exception as error:
             return m.HealthAnswer(healthy=False, detail=f"{type(error).__name__}: {told(error)}")
         if isinstance(said, Health):
@@ -161,6 +162,13 @@ class ModuleServer:
         if self.context is None:
             raise CallRefused("NotConstructed", "nothing was constructed yet")
         return self.context
+
+
+async def _invoked(run: Callable[..., Awaitable[Any]], label: str, function: Any, *arguments: object) -> Any:
+    if inspect.iscoroutinefunction(function):
+        return await function(*arguments)
+    value = await run(label, function, *arguments)
+    return await value if inspect.isawaitable(value) else value
 
 
 def load_class(entrypoint: str) -> type:

@@ -14,6 +14,8 @@ from typing import Final, TypeVar
 T = TypeVar("T")
 MAX_WORKERS: Final = 16
 """More jobs than this at once wait for their turn."""
+RESERVED: Final = 4
+"""Threads beside them for what the host waits for with the module's life at stake: hooks and health checks."""
 _STACK: Final = 2 * 1024 * 1024
 """Stacks count towards the memory a module may have; eight megabytes each would be its half soon."""
 
@@ -29,8 +31,12 @@ class Workers:
     """Threads are made when needed, kept, and do not keep the process from ending. A job cannot be
     interrupted: who is cancelled stops waiting, and the thread goes on until the job returns."""
 
-    def __init__(self, prefix: str = "corral/worker") -> None:
+    def __init__(
+        self, prefix: str = "corral/worker", *, most: int = MAX_WORKERS, reserved: int = RESERVED
+    ) -> None:
         self._prefix = prefix
+        self._most = most
+        self._reserve = Workers(f"{prefix}-reserved", most=reserved, reserved=0) if reserved else None
         self._jobs: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
         self._threads: list[threading.Thread] = []
         self._unfinished = 0
@@ -38,11 +44,17 @@ class Workers:
 
     @property
     def threads(self) -> set[threading.Thread]:
-        return set(self._threads)
+        return set(self._threads) | (self._reserve.threads if self._reserve else set())
 
     def busy(self) -> dict[threading.Thread, str]:
         """What each thread that works is at."""
-        return dict(self._busy)
+        return self._busy | (self._reserve.busy() if self._reserve else {})
+
+    async def run_urgent(self, label: str, function: Callable[..., T], *arguments: object) -> T:
+        """Like `run`, on a thread of the reserve when all others are taken."""
+        full = self._unfinished >= self._most
+        workers = self._reserve if full and self._reserve else self
+        return await workers.run(label, function, *arguments)
 
     async def run(self, label: str, function: Callable[..., T], *arguments: object) -> T:
         """Raises whatever the function raises, SystemExit and the like included."""
@@ -80,9 +92,11 @@ class Workers:
             self._jobs.put(None)
         for thread in self._threads:
             thread.join(max(0.0, until - time.monotonic()))
+        if self._reserve is not None:
+            self._reserve.close(max(0.0, until - time.monotonic()))
 
     def _start_thread_if_needed(self) -> None:
-        if self._unfinished < len(self._threads) or len(self._threads) >= MAX_WORKERS:
+        if self._unfinished < len(self._threads) or len(self._threads) >= self._most:
             return
         thread = threading.Thread(
             target=self._work, name=f"{self._prefix}-{len(self._threads) + 1}", daemon=True
