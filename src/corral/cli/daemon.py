@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import os
-from typing import Final
 
 import click
 
 from corral.cli.roles import Flags, ended_by, role_options
-
-JOIN_VARIABLE: Final = "CORRAL_SECRET_JOIN"
-"""Where `corral up` leaves the join token: an argument would be visible to every user of the host."""
+from corral.domain.variable_checks import JOIN_VARIABLE
 
 
 @click.command()

@@ -11,11 +11,11 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from corral.cli.client import Client, segment
-from corral.cli.daemon import JOIN_VARIABLE
 from corral.cli.failure import Failure, Refused, Unreachable, note
 from corral.cli.progress_line import ProgressLine
 from corral.cli.restarts import Restarts
 from corral.cli.supervisor import Child, Supervisor
+from corral.domain.variable_checks import JOIN_VARIABLE
 from corral.system.addresses import Address, parse_address
 from corral.system.config import ControllerConfig
 from corral.system.files import atomic_write

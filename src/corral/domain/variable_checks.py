@@ -17,6 +17,8 @@ from corral.errors import Code, Rejected
 MAX_VARIABLES: Final = 1000
 SECRET_PREFIX: Final = "CORRAL_SECRET_"  # noqa: S105 - a prefix of names
 """Of the variables of a node's environment that may be named as secrets."""
+JOIN_VARIABLE: Final = f"{SECRET_PREFIX}JOIN"
+"""Where a daemon finds its join token, as an argument would be visible to every user of the host: no workload's."""
 BOOLEANS: Final = ("true", "false")
 _NAME: Final = re.compile(r"[A-Z][A-Z0-9_]{0,127}")
 _INT: Final = re.compile(r"[+-]?[0-9]{1,18}")
@@ -145,6 +147,8 @@ def check_secret_reference(value: str, *, field: str) -> SecretReference:
             raise _no_reference(field, "its path is not beneath the secrets directory") from None
         return SecretReference(kind="file", name=name)
     name = value.removeprefix("env://")
+    if value.startswith("env://") and name == JOIN_VARIABLE:
+        raise _no_reference(field, f"{JOIN_VARIABLE} is the join token of the daemon itself")
     if value.startswith("env://") and _SECRET_NAME.fullmatch(name):
         return SecretReference(kind="env", name=name)
     raise _no_reference(

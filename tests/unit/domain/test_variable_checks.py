@@ -78,6 +78,7 @@ def test_a_misfit_is_refused_with_variable_type_and_what_is_allowed(spec, value,
     [
         "", "hunter2-secret", "file:///etc/shadow", "file://../key", "file://a/../../b", "file://", "file://a\\b",
         "env://PATH", "env://CORRAL_SECRET_", "env://corral_secret_x", "env://CORRAL_SECRET_A B", "FILE://a",
+        "env://CORRAL_SECRET_JOIN",
         "http://x/hunter2-secret", "file://hunter2-secret\0",
     ],
 )  # fmt: skip
