@@ -11,6 +11,7 @@ from corral.cli.module_extensions import extension_rows
 from corral.cli.module_standing import on_nodes, paint_nodes, phase_of, reason_of
 from corral.cli.output import Column, Item, plain, state_column
 from corral.cli.values import age, shortened, size_text
+from corral.domain.module_decisions import MODULES_DISABLED
 
 MODULES: Final = "/api/v1/modules"
 
@@ -23,6 +24,12 @@ COLUMNS: Final = (
     Column("NODES", on_nodes, paint=paint_nodes),
     Column("UPDATED", lambda found: age(found.get("updated_at"))),
     Column("REASON", reason_of),
+)
+_WAITS: Final = (
+    "it starts by itself as soon as it can; 'corral capability list --unresolved' has what is missing"
+)
+_WITHOUT_MODULES: Final = (
+    "modules are switched off: start the controller without --no-modules and with modules.enabled: true"
 )
 _SETTING_MAX: Final = 60
 _BOUNDS: Final = {
@@ -77,7 +84,7 @@ def refuse_idle(found: Item) -> None:
         why = f" ({found['reason']})" if found.get("reason") else ""
         raise Refused(
             f"'{found.get('id')}' {found.get('version')} does not run yet: it is {found.get('phase')}{why}",
-            hint="it starts by itself as soon as it can; 'corral capability list --unresolved' has what is missing",
+            hint=_WITHOUT_MODULES if found.get("reason") == MODULES_DISABLED else _WAITS,
             code="MODULE_NOT_ACTIVE",
         )
 

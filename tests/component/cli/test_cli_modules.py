@@ -367,6 +367,17 @@ def test_a_module_that_shall_run_and_waits_ends_with_code_1(
     assert "does not run yet: it is WAITING (waiting_for_capability:stats.groups)" in said.stderr
 
 
+def test_where_modules_are_switched_off_the_hint_says_how_they_run_again(
+    corral: Corral, server: StandIn
+) -> None:
+    off = {**MODULE, "phase": "INSTALLED", "reason": "modules_disabled", "failure": None}
+    server.answers["POST", f"{MODULES}/guest-book/activate"] = (200, off)
+    said = corral("module", "activate", "guest-book")
+    assert said.returncode == 1
+    assert "start the controller without --no-modules" in said.stderr
+    assert "capability list" not in said.stderr
+
+
 def test_an_install_that_ends_waiting_ends_with_code_1_and_one_that_is_held_back_does_not(
     corral: Corral, server: StandIn, archive: pathlib.Path
 ) -> None:
