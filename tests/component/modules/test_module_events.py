@@ -15,7 +15,7 @@ from corral.domain.events import LEFT_OFF, Draft, EventType
 from corral.domain.module_manifest import EventsPart
 from corral.domain.nesting import MAX_DEPTH
 from corral.errors import Code, CorralError
-from corral.modules.event_handover import ATTEMPTS, BATCH
+from corral.modules.event_handover import ATTEMPTS, BATCH, MAX_SUBSCRIPTIONS
 from corral.modules.event_names import EVENTS_MISSED
 from corral.modules.failures import ModuleBusy, ModuleRaised
 from corral.sdk.messages import Nothing
@@ -325,6 +325,29 @@ async def test_a_number_twice_and_a_durable_name_twice_are_refused(bench: EventB
         assert (await refused(bench.subscribe(scope))).code is Code.ALREADY_EXISTS
         assert (await refused(bench.subscribe(scope, number=2, durable="mine"))).code is Code.ALREADY_EXISTS
         assert (await refused(bench.subscribe(scope, number=2, durable="a/b"))).code is Code.INVALID_FIELD
+
+
+async def test_durable_subscriptions_asked_for_all_at_once_keep_to_the_limit(bench: EventBench) -> None:
+    """And those that are refused leave no cursor behind."""
+    async with playing() as (scope, _):
+        asked = [
+            bench.subscribe(scope, number=number, durable=f"d{number}")
+            for number in range(1, 2 * MAX_SUBSCRIPTIONS)
+        ]
+        done = await asyncio.gather(*asked, return_exceptions=True)
+        assert [each.code for each in done if isinstance(each, CorralError)] == [Code.RATE_LIMITED] * (
+            MAX_SUBSCRIPTIONS - 1
+        )
+        assert done.count(None) == len(scope.registrations()) == MAX_SUBSCRIPTIONS
+        assert len(list(bench.state.module_cursors)) == MAX_SUBSCRIPTIONS
+
+
+async def test_a_durable_name_is_taken_while_its_cursor_is_being_stored(bench: EventBench) -> None:
+    async with playing() as (scope, _):
+        asked = [bench.subscribe(scope, number=number, durable="mine") for number in (1, 2)]
+        done = await asyncio.gather(*asked, return_exceptions=True)
+        assert done.count(None) == 1
+        assert [each.code for each in done if isinstance(each, CorralError)] == [Code.ALREADY_EXISTS]
 
 
 # --- durable ones --------------------------------------------------------------------------------------

@@ -46,6 +46,8 @@ class ModuleEvents:
         self._clock = clock
         self._pace = pace or EventPace(per_second=ModuleHostSection().events_per_second, clock=clock)
         self._open: dict[tuple[int, int], tuple[Deliveries, Owned, str]] = {}
+        self._opening: dict[tuple[int, int], tuple[Scope, str]] = {}
+        """Those whose cursor is being stored: they take their place, and their name, from the beginning."""
 
     def operations(self) -> list[Operation]:
         return [
@@ -59,7 +61,11 @@ class ModuleEvents:
         wanted = wanted_filter(asked.types, asked.subjects, scope.manifest.events)
         key = (id(scope), asked.subscription)
         cursor_id = self._check(scope, asked)
-        after, save = await self._position(cursor_id, key) if cursor_id else (None, None)
+        self._opening[key] = scope, cursor_id
+        try:
+            after, save = await self._position(cursor_id, key) if cursor_id else (None, None)
+        finally:
+            del self._opening[key]
         deliveries = Deliveries(
             scope=scope,
             number=asked.subscription,
@@ -70,7 +76,7 @@ class ModuleEvents:
             after=after,
             save=save,
         )
-        if scope.closed or key in self._open:  # while the cursor was being stored
+        if scope.closed:  # while the cursor was being stored
             raise Rejected(Code.NOT_RUNNING, f"module '{scope.module_id}' is not running any more")
         name = asked.durable or ",".join(sorted(asked.types)[:3]) or "*"
         owned = scope.own(SUBSCRIPTION, name, lambda: self._close(key))
@@ -80,7 +86,7 @@ class ModuleEvents:
 
     def _check(self, scope: Scope, asked: Subscribe) -> str:
         """The id of its cursor, empty for a plain subscription."""
-        check_room(scope, asked.subscription, self._open)
+        check_room(scope, asked.subscription, {*self._open, *self._opening})
         if not asked.durable:
             return ""
         if not _NAME.fullmatch(asked.durable):
@@ -102,9 +108,10 @@ class ModuleEvents:
 
     def _in_use(self, cursor_id: str, scope: Scope) -> bool:
         """A version that makes way for another rests: its successor may have the name."""
+        holders = [(deliveries.scope, taken) for deliveries, _, taken in self._open.values()]
         return any(
-            taken == cursor_id and (deliveries.scope is scope or deliveries.scope.serving)
-            for deliveries, _, taken in self._open.values()
+            taken == cursor_id and (holder is scope or holder.serving)
+            for holder, taken in (*holders, *self._opening.values())
         )
 
     async def _position(self, cursor_id: str, key: tuple[int, int]) -> tuple[Cursor, Save]:
