@@ -229,6 +229,7 @@ async def test_a_module_that_breaks_the_line_is_cut_off(bench, code, reason):
     with pytest.raises(ProcessGone) as gone:
         await run_hook(process)
     assert gone.value.death.reason == reason
+    assert ("bytes" in gone.value.death.why) == (reason == "cut_off:bad_frame")
     await nothing_left(bench.house)
 
 

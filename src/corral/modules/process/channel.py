@@ -46,16 +46,16 @@ _decode = msgspec.msgpack.Decoder(Message).decode
 
 
 class Channel:
-    """`take` gets each message; `lost` is called once, with the reason, when the module broke a bound or
-    closed its end. `limit` tells how large a frame may be by its head; `refused` is told of one that is over
-    its limit and why, and nobody else."""
+    """`take` gets each message; `lost` is called once, with the reason and what there is to say about it, when the
+    module broke a bound or closed its end. `limit` tells how large a frame may be by its head; `refused` is told of
+    one that is over its limit and why, and nobody else."""
 
     def __init__(
         self,
         connection: socket.socket,
         *,
         take: Callable[[Message], None],
-        lost: Callable[[str], None],
+        lost: Callable[[str, str], None],
         limit: Callable[[FrameHead], FrameLimit],
         refused: Callable[[FrameHead, str], None],
     ) -> None:
@@ -92,7 +92,7 @@ class Channel:
         else:
             self._note_room()
         if self._unsent_bytes > MAX_UNREAD:
-            self._lose(NOT_READING)
+            self._lose(NOT_READING, f"{self._unsent_bytes} bytes wait for it; {MAX_UNREAD} are held")
 
     async def room(self) -> None:
         """Until the module has read enough of what it was sent; at once after the end."""
@@ -143,10 +143,10 @@ class Channel:
         self._input.clear()
         self._room.set()
 
-    def _lose(self, reason: str) -> None:
+    def _lose(self, reason: str, why: str = "") -> None:
         if self._open:
             self.close()
-            self._lost(reason)
+            self._lost(reason, why)
 
     def _listen(self) -> None:
         if self._open and not self._reading and not self._full:
@@ -199,14 +199,14 @@ class Channel:
             return 0.0
         size = int.from_bytes(self._input[:_HEAD], "little")
         if size > MAX_FRAME:
-            self._lose(BAD_FRAME)
+            self._lose(BAD_FRAME, f"it sent a message of {size} bytes; {MAX_FRAME} are allowed")
             return 0.0
         if len(self._input) < _HEAD + size:
             return 0.0
         try:
             cost = self._take_frame(size)
         except (NoFrame, msgspec.MsgspecError, ValueError, RecursionError):
-            self._lose(BAD_FRAME)
+            self._lose(BAD_FRAME, f"it sent {size} bytes that are no message of the SDK's")
             return 0.0
         self._allowance.spend(cost)
         return cost
@@ -266,6 +266,6 @@ class Channel:
     def _check_stall(self, sent: int) -> None:
         self._stall = None
         if self._sent == sent:
-            self._lose(NOT_READING)
+            self._lose(NOT_READING, f"it read nothing for {_STALL_SECONDS:g} s, and much waits for it")
         else:
             self._note_room()

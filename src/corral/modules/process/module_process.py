@@ -238,7 +238,7 @@ class ModuleProcess:
         answer to nobody comes too late, which is no fault."""
         method = head.method or self._calls.method(head.number)
         if head.tag in ("chunk", "cancel", "credit"):
-            self._cut_off(FLOOD if head.tag == "chunk" else BAD_FRAME)
+            self._cut_off(FLOOD if head.tag == "chunk" else BAD_FRAME, f"a {head.tag} of it {problem}")
         elif head.tag == "call":
             self._serving.refuse(head.number, method, problem)
             self._note_over_limit(head.tag, method, problem)
@@ -275,12 +275,12 @@ class ModuleProcess:
                     "module.notice.failed", module=self.module_id, method=notice.method[:64], exc_info=error
                 )
 
-    def _lost(self, reason: str) -> None:
+    def _lost(self, reason: str, why: str) -> None:
         if reason == SOCKET_CLOSED:
             loop = asyncio.get_running_loop()
             self._closed = loop.call_later(_CLOSED_SECONDS, self._still_there)
         else:
-            self._cut_off(reason)
+            self._cut_off(reason, why)
 
     def _still_there(self) -> None:
         if not _has_ended(self._pidfd) and self._finishing is None:
