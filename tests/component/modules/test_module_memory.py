@@ -10,6 +10,7 @@ import pytest
 from corral.modules.failures import ProcessGone
 from corral.modules.process import Limits, ProcessHouse
 from corral.sdk.messages import HEALTH, HealthAnswer, Nothing
+from corral.sdk.runner.memory_watch import memory_of
 from corral.sdk.runner.proc_table import children
 from corral.testing.module_workbench import DEADLINE, Workbench, run_hook
 from corral.testing.waiting import eventually
@@ -52,8 +53,9 @@ def bench(house: ProcessHouse, scratch: pathlib.Path) -> Workbench:
         CHILDREN
         + "for _ in range(8): child(lambda: bytearray(os.urandom(1024)) * (16 << 10))\ntime.sleep(1000)",
         SHARED + CHILDREN + "for _ in range(8): child(lambda: shared(16))\ntime.sleep(1000)",
+        "made = os.memfd_create('x')\nfor _ in range(100): os.write(made, bytes(1 << 20))\ntime.sleep(1000)",
     ],
-    ids=["shared pages", "children", "shared pages of children"],
+    ids=["shared pages", "children", "shared pages of children", "files in memory"],
 )
 async def test_what_goes_over_the_limit_by_any_way_is_ended_with_the_reason(
     bench: Workbench, code: str
@@ -70,6 +72,17 @@ async def test_what_goes_over_the_limit_by_any_way_is_ended_with_the_reason(
     zygote = bench.house.zygote_pid
     assert zygote is not None
     await eventually(lambda: children(zygote) == [other.pid])
+
+
+@pytest.mark.trap("T83")
+async def test_a_file_in_memory_that_is_mapped_counts_once(bench: Workbench) -> None:
+    code = "import mmap\nmade = os.memfd_create('x')\nos.ftruncate(made, 64 << 20)\n"
+    code += "module.kept = mmap.mmap(made, 64 << 20)\nmodule.kept.write(bytes(64 << 20))"
+    process = await bench.start(code, limits=Limits(memory_mb=256, processes=40))
+    await run_hook(process)
+    await eventually(lambda: (process.memory_bytes or 0) > 64 * MIB)
+    assert memory_of([process.pid]) < 128 * MIB
+    await process.kill()
 
 
 @pytest.mark.trap("T83")

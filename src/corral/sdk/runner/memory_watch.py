@@ -1,7 +1,7 @@
 """How much memory each module uses with all that it started, and which one uses more than it may.
 
 Counted is what a module alone costs the machine: private pages, shared ones (`mmap` without a file, `/dev/shm`),
-and what of them was swapped out; not the pages of files, which the kernel takes back when it needs them. For one
+files in memory without a name (`memfd_create`), and what of them was swapped out; not the pages of files, which the kernel takes back when it needs them. For one
 process that is a sum out of its status. Of several, pages that they share (after a fork, or a shared mapping) would
 count more than once, so the kernel is asked for each one's proportional share, which takes longer the more there
 is: a large tree is asked less often.
@@ -9,6 +9,7 @@ is: a large tree is asked less often.
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Iterable
 from typing import Final
@@ -22,6 +23,9 @@ _SHARE: Final = 20
 _MOST_PROCESSES: Final = 512
 _TOLD_BYTES: Final = 256 * 1024
 """Smaller changes are not told."""
+_MOST_FILES: Final = 4096
+"""Of each process; more are not looked at."""
+_BLOCK: Final = 512
 _KIB: Final = 1024
 _OWN: Final = (b"RssAnon:", b"RssShmem:", b"VmSwap:")
 _PROPORTIONAL: Final = (b"Pss_Anon:", b"Pss_Shmem:", b"SwapPss:")
@@ -31,8 +35,30 @@ def memory_of(pids: Iterable[int]) -> int:
     """Bytes that these processes use together, without the pages of files. Who ended meanwhile uses nothing."""
     known = list(pids)
     if len(known) == 1:
-        return _sum(f"/proc/{known[0]}/status", _OWN) or 0
-    return sum(_shared(pid) for pid in known)
+        mapped = _sum(f"/proc/{known[0]}/status", _OWN) or 0
+    else:
+        mapped = sum(_shared(pid) for pid in known)
+    # What of an open memory file is mapped counts in both; so the larger one, and nobody is charged twice.
+    return max(mapped, _memory_files(known))
+
+
+def _memory_files(pids: list[int]) -> int:
+    """Bytes in files without a name (`memfd_create`) that these processes have open, mapped or not."""
+    found: dict[tuple[int, int], int] = {}
+    for pid in pids:
+        try:
+            numbers = os.listdir(f"/proc/{pid}/fd")  # noqa: PTH208 - no pathlib in a zygote
+        except OSError:
+            continue
+        for number in numbers[:_MOST_FILES]:
+            path = f"/proc/{pid}/fd/{number}"
+            try:
+                if os.readlink(path).startswith("/memfd:"):  # noqa: PTH115
+                    status = os.stat(path)  # noqa: PTH116
+                    found[status.st_dev, status.st_ino] = status.st_blocks * _BLOCK
+            except OSError:
+                continue
+    return sum(found.values())
 
 
 def _shared(pid: int) -> int:
