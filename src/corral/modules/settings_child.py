@@ -22,7 +22,6 @@ from corral.modules.settings_validation import EXIT_MEMORY, Question, Verdict
 
 CPU_SECONDS: Final = 3
 WALL_SECONDS: Final = 30.0
-_TURN_SECONDS: Final = 30.0
 _PROGRAM: Final = (
     "import sys; seconds = int(sys.argv.pop(1)); sys.path[:0] = sys.argv[1:]; "
     "from corral.modules.settings_validation import answer_one_question; answer_one_question(seconds)"
@@ -31,6 +30,9 @@ _ITS_OWN: Final = frozenset({signal.SIGXCPU, signal.SIGABRT, signal.SIGSEGV, sig
 """What ends a child that computes too long, or gets no more memory; any other signal somebody sent it."""
 _turn: Final = threading.Lock()
 """One child at a time: what many questions cost together is bounded, too."""
+MOST_AT_ONCE: Final = 3
+_places: Final = threading.BoundedSemaphore(MOST_AT_ONCE)
+"""Whoever asks occupies a thread, of which the whole host has few."""
 
 
 class TooSlow(Exception):
@@ -41,14 +43,15 @@ def verdict_in_child(question: Question, *, wall_seconds: float = WALL_SECONDS) 
     """Blocking, for a bounded time; TooSlow. Retryable when no process can be had, or too many wait for one, or
     the machine is too busy to answer in `wall_seconds`."""
     request = msgspec.json.encode(question)
-    if not _turn.acquire(timeout=_TURN_SECONDS):
+    if not _places.acquire(blocking=False):
         raise _unavailable("too many settings wait to be checked")
     try:
-        answer = _asked(request, wall_seconds)
+        with _turn:
+            answer = _asked(request, wall_seconds)
     except OSError as error:
         raise _unavailable(str(error)) from error
     finally:
-        _turn.release()
+        _places.release()
     return msgspec.json.decode(answer, type=Verdict)
 
 

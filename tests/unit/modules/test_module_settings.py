@@ -20,7 +20,7 @@ from packed_modules import MANIFEST
 from corral.errors import Code, Rejected, Retryable
 from corral.modules.manifest_reading import read_manifest
 from corral.modules.settings import SETTINGS_MAX, check_schema, check_settings
-from corral.modules.settings_child import verdict_in_child
+from corral.modules.settings_child import MOST_AT_ONCE, verdict_in_child
 from corral.modules.settings_validation import Question
 from corral.sdk.runner.proc_table import children
 from corral.testing.waiting import eventually
@@ -322,6 +322,27 @@ def test_a_machine_too_busy_for_a_verdict_says_nothing_about_the_settings() -> N
     with pytest.raises(Retryable, match="too busy"):
         verdict_in_child(Question(schema=schema, settings=values), wall_seconds=0.0)
     assert verdict_in_child(Question(schema=schema, settings=values)).count == 0
+
+
+async def test_settings_that_wait_for_their_check_occupy_few_threads() -> None:
+    """The first child is stopped until somebody was refused: nobody's luck decides who comes how late."""
+    schema, values = ORDINARY["twenty choices of sixty"]
+    question = Question(schema=schema, settings=values)
+
+    async def ask() -> bool:
+        try:
+            return (await asyncio.to_thread(verdict_in_child, question)).count == 0
+        except Retryable as error:
+            return "too many settings wait" not in error.message
+
+    first = asyncio.create_task(ask())
+    (child,) = await eventually(checkers)
+    os.kill(child, signal.SIGSTOP)
+    others = [asyncio.create_task(ask()) for _ in range(MOST_AT_ONCE)]
+    refused, _ = await asyncio.wait(others, return_when=asyncio.FIRST_COMPLETED)
+    os.kill(child, signal.SIGCONT)
+    assert [task.result() for task in refused] == [False]
+    assert sorted(await asyncio.gather(first, *others)) == [False] + [True] * MOST_AT_ONCE
 
 
 @pytest.mark.trap("T82")
