@@ -68,7 +68,7 @@ def revoke(stored: Stored[NodeRecord], *, reason: str, now: dt.datetime) -> Node
     return _changed(stored, changed, event)
 
 
-class LabelWishes(msgspec.Struct, frozen=True, kw_only=True):
+class LabelChanges(msgspec.Struct, frozen=True, kw_only=True):
     """What an operator wants of labels: a value; None, so that the node has none whatever it claims; or what the node
     claims."""
 
@@ -76,15 +76,15 @@ class LabelWishes(msgspec.Struct, frozen=True, kw_only=True):
     as_claimed: tuple[str, ...] = ()
 
 
-def relabelled(settings: NodeSettings, wishes: LabelWishes) -> NodeSettings:
-    """The settings with these wishes; labels that are not named stay as they are."""
-    named = {*wishes.values, *wishes.as_claimed}
-    given = {key: value for key, value in wishes.values.items() if value is not None}
+def relabelled(settings: NodeSettings, changes: LabelChanges) -> NodeSettings:
+    """The settings with these changes; labels that are not named stay as they are."""
+    named = {*changes.values, *changes.as_claimed}
+    given = {key: value for key, value in changes.values.items() if value is not None}
     labels = {key: value for key, value in settings.labels.items() if key not in named} | given
     withheld = {key for key in settings.withheld if key not in named}
-    withheld |= {key for key, value in wishes.values.items() if value is None}
+    withheld |= {key for key, value in changes.values.items() if value is None}
     check_labels(labels)
-    check_labels(dict.fromkeys((*withheld, *wishes.as_claimed), ""))
+    check_labels(dict.fromkeys((*withheld, *changes.as_claimed), ""))
     return msgspec.structs.replace(settings, labels=labels, withheld=tuple(sorted(withheld)))
 
 

@@ -271,7 +271,7 @@ class ProcessHouse:
         for process in orphans:
             process.signal(signal.SIGKILL)  # the kernel did, unless it was just born
         verdict = self._judge_loss(orphans)
-        self._own(self._bury(zygote, self._mark, orphans, verdict), "modules/bury")
+        self._own(self._reap(zygote, self._mark, orphans, verdict), "modules/reap")
 
     def _judge_loss(self, orphans: list[ModuleProcess]) -> Verdict:
         started: dict[str, float] = {}
@@ -288,7 +288,7 @@ class ProcessHouse:
             )
         return verdict
 
-    async def _bury(
+    async def _reap(
         self, zygote: ZygoteLink, mark: str, orphans: list[ModuleProcess], verdict: Verdict
     ) -> None:
         """Under the lock: the next zygote comes when the processes of this one are gone. Unless somebody

@@ -18,7 +18,7 @@ from corral.controller.http.route_table import Mutate, Read, Route
 from corral.controller.http.setting import Leading
 from corral.controller.modules_on_nodes.states import forget_node
 from corral.controller.mutations import Mutation
-from corral.controller.node_changes import LabelWishes, NodeChange
+from corral.controller.node_changes import LabelChanges, NodeChange
 from corral.controller.sessions.live import LiveNode, StrayRun
 from corral.domain.instance_records import live as is_live
 from corral.domain.node_claims import MOST_CPUS, MOST_MEMORY_MB, NodeClaims, NodeSettings, in_force
@@ -219,7 +219,7 @@ def uncordon_node(leading: Leading, call: Call[Reason, NoQuery]) -> Mutation:
 def patch_node(leading: Leading, call: Call[NodePatch, NoQuery]) -> Mutation:
     asked, stored = call.body, leading.state.nodes.require(call.path["id"])
     settings = node_changes.relabelled(
-        stored.record.settings, LabelWishes(values=asked.labels, as_claimed=asked.as_claimed)
+        stored.record.settings, LabelChanges(values=asked.labels, as_claimed=asked.as_claimed)
     )
     limits = {
         name: value or default
