@@ -40,6 +40,18 @@ async def test_the_link_holds_between_versions(processes, scratch, interpreters,
     first = await estate.controller()
     running = await estate.daemon("n1")
     await estate.wait_for_node("n1", "ONLINE")
+
+    async def starts_told() -> int:
+        logs = await estate.call("GET", "/api/v1/logs?source=node:n1&limit=500")
+        return [r["message"] for r in logs["items"]].count("daemon.started")
+
+    async def started_once() -> bool:
+        return await starts_told() == 1
+
+    async def started_twice() -> bool:
+        return await starts_told() == 2
+
+    await eventually(started_once)  # a killed daemon may lose the log records of its last moment
     await estate.call("PUT", "/api/v1/logs/level", {"source": "node:n1", "level": "DEBUG"})
     await running.kill()
     await estate.wait_for_node("n1", "DISCONNECTED")
@@ -47,11 +59,6 @@ async def test_the_link_holds_between_versions(processes, scratch, interpreters,
     await first.kill()
     await estate.controller()
     await estate.wait_for_node("n1", "ONLINE")
-
-    async def started_twice():
-        logs = await estate.call("GET", "/api/v1/logs?source=node:n1&limit=500")
-        return [r["message"] for r in logs["items"]].count("daemon.started") == 2
-
     await eventually(started_twice)
     await estate.call("POST", "/api/v1/nodes/n1/revoke", {"reason": "done"})
     await estate.wait_for_node("n1", "REVOKED")
