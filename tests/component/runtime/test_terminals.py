@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import os
 import signal
+import tty
+from pathlib import Path
 
 import pytest
 
 from corral.errors import CorralError
 from corral.runtimes.process import run_files
+from corral.runtimes.process.console_relay import ConsoleRelay
 from corral.sdk.runtime import RunHandle
 from corral.testing.process_house import ProcessHouse
 from corral.testing.runtime_contract import console_bytes, said
@@ -61,3 +64,30 @@ async def _sent(house: ProcessHouse, handle: RunHandle, line: str) -> bool:
     except CorralError:
         return False
     return True
+
+
+@pytest.mark.trap("T46")
+def test_what_waits_in_a_terminal_behind_a_full_fifo_is_not_left_there(tmp_path: Path) -> None:
+    (tmp_path / run_files.CONSOLE).mkdir()
+    for name in (run_files.OUTPUT, run_files.INPUT):
+        os.mkfifo(tmp_path / name)
+    master, slave = os.openpty()
+    tty.setraw(slave)
+    relay = ConsoleRelay(str(tmp_path), master=master, segment_bytes=1 << 20, quota_bytes=0)
+    before = _fill(tmp_path / run_files.OUTPUT)
+    os.write(slave, b"the last words")
+    os.close(slave)
+    relay.finish()
+    assert console_bytes(str(tmp_path)) == b"x" * before + b"the last words"
+
+
+def _fill(fifo: Path) -> int:
+    """Until nothing more fits; how many bytes did."""
+    descriptor, count = os.open(fifo, os.O_RDWR | os.O_NONBLOCK), 0
+    try:
+        while True:
+            count += os.write(descriptor, b"x" * 4096)
+    except BlockingIOError:
+        return count
+    finally:
+        os.close(descriptor)

@@ -69,13 +69,17 @@ class ConsoleRelay:
                     self._take_from_terminal()
 
     def finish(self) -> None:
-        """Everything that was written is in the console afterwards; for when no writer is left."""
+        """Everything that was written is in the console afterwards; for when no writer is left. Closes what
+        it opened, and the terminal: the relay is of no further use."""
         for _ in range(_LAST_TURNS):  # a stranger with the terminal open does not keep us
+            self._pump.drain()  # first: with a full FIFO a terminal looks as if it had nothing to read
             if self._master < 0 or not self._take_from_terminal():
                 break
-            self._pump.drain()
         self._pump.drain()
         self._pump.close()
+        for descriptor in (self._out, self._into_out, self._input, self._master):
+            if descriptor >= 0:
+                os.close(descriptor)
 
     def _take_from_terminal(self) -> bool:
         try:
