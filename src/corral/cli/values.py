@@ -10,6 +10,9 @@ import click
 from corral.cli.failure import WrongUsage
 
 _PART: Final = re.compile(r"([0-9]+)([smhdw])")
+_LONGEST: Final = 100 * 366 * 86_400
+_DIGITS: Final = 15
+"""More of them are no usable span either."""
 _UNITS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
 
 
@@ -21,16 +24,22 @@ class Span(click.ParamType[int]):
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
         if isinstance(value, int):
             return value
-        text = str(value).strip().lower()
-        if text.isdecimal():
-            seconds = int(text)
-        elif text and not _PART.sub("", text):
-            seconds = sum(int(number) * _UNITS[unit] for number, unit in _PART.findall(text))
-        else:
+        seconds = span_seconds(str(value))
+        if seconds is None:
             self.fail(f"'{value}' is not a span of time; write it like 90s, 30m, 1h or 7d", param, ctx)
-        if not 0 < seconds <= 100 * 366 * 86_400:
+        if not 0 < seconds <= _LONGEST:
             self.fail(f"'{value}' is not a usable span of time", param, ctx)
         return seconds
+
+
+def span_seconds(text: str) -> int | None:
+    """What `Span` reads, in seconds; None when it is no span. Whether it is a usable one is for the caller to say."""
+    text = text.strip().lower()
+    if text.isascii() and text.isdecimal():
+        return int(text[:_DIGITS])
+    if not text or _PART.sub("", text):
+        return None
+    return sum(int(number[:_DIGITS]) * _UNITS[unit] for number, unit in _PART.findall(text))
 
 
 def age(time: Any) -> str:
