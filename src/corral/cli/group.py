@@ -126,6 +126,8 @@ def _artifact(found: Item) -> str:
 
 
 def _port(port: Item) -> str:
+    if port.get("of"):
+        return f"{port['of']}{port.get('offset', 0):+d}"
     bounds = port.get("range")
     return f"{bounds[0]}-{bounds[1]}" if bounds else str(port.get("port"))
 

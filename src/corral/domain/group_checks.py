@@ -18,6 +18,7 @@ from corral.domain.ids import group_name, node_id
 from corral.domain.probe_checks import check_probes
 from corral.domain.sensitive_fields import refuse_hidden
 from corral.domain.spec import invalid
+from corral.domain.tied_ports import check_ports
 from corral.domain.variable_checks import check_declaration, check_names, check_values
 from corral.errors import Code, unknown_choice
 
@@ -42,7 +43,7 @@ def check_group(spec: GroupSpec) -> GroupSpec:
     _check_user(spec)
     if spec.max is not None and spec.max < spec.min:
         raise invalid("max", f"max {spec.max} is less than min {spec.min}", "raise max, or leave it out")
-    _check_ports(spec)
+    check_ports(spec.ports)
     _check_stop(spec)
     _check_variables(spec)
     check_group_files(spec)
@@ -101,17 +102,6 @@ def _check_user(spec: GroupSpec) -> None:
             "`uid` gives each instance a user of its own, and run_as names one",
             "leave one of them out",
         )
-
-
-def _check_ports(spec: GroupSpec) -> None:
-    for name, port in spec.ports.items():
-        field = f"ports/{name[:80]}"
-        group_name(name, field=field)
-        if (port.range is None) == (port.port is None):
-            raise invalid(field, "a port is either a range or a number", '{"range": [30000, 30100]}')
-        low, high = port.bounds()
-        if low > high:
-            raise invalid(f"{field}/range", f"{low} is above {high}", "the lower bound comes first")
 
 
 def _check_stop(spec: GroupSpec) -> None:

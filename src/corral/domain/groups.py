@@ -39,13 +39,17 @@ class PortProtocol(enum.StrEnum):
 
 
 class PortSpec(Spec, frozen=True, kw_only=True):
-    """A port each instance needs: any one of a range, or this one."""
+    """A port each instance needs: any one of a range, this one, or the one beside another port."""
 
     range: tuple[PortNumber, PortNumber] | None = None
     port: PortNumber | None = None
+    of: Annotated[str, msgspec.Meta(max_length=63)] | None = None
+    """The port of this group that it is tied to: its number is that port's and `offset`; see `tied_ports`."""
+    offset: Annotated[int, msgspec.Meta(ge=-1000, le=1000)] = 0
     protocol: PortProtocol = PortProtocol.BOTH
 
     def bounds(self) -> tuple[int, int]:
+        """Of a port that is not tied to another."""
         if self.port is not None:
             return self.port, self.port
         assert self.range is not None

@@ -5,6 +5,9 @@ from __future__ import annotations
 import os
 import pathlib
 import select
+import sys
+
+import pytest
 
 from corral.testing import workloads
 from corral.testing.cluster import LocalCluster
@@ -57,3 +60,34 @@ async def test_processes_of_a_cluster_take_their_instances_along(tmp_path: pathl
         )
         await up.ready()
         await up.kill()
+
+
+_TAKES_TWO_PORTS = """
+import os, socket, sys
+number = int(os.environ["CORRAL_PORT"])
+sockets = [socket.socket(type=socket.SOCK_DGRAM) for _ in range(2)]
+for place, each in enumerate(sockets):
+    each.bind(("127.0.0.1", number + place))
+print("has both", flush=True)
+sys.stdin.read()
+"""
+
+
+@pytest.mark.trap("T89")
+async def test_servers_that_take_the_port_beside_theirs_do_not_take_each_others(
+    tmp_path: pathlib.Path,
+) -> None:
+    first, last = free_range(6)
+    ports = {
+        "primary": {"range": [first, last - 1], "protocol": "udp"},
+        "info": {"of": "primary", "offset": 1, "protocol": "udp"},
+    }
+    async with LocalCluster(tmp_path) as cluster:
+        api = await cluster.controller()
+        await cluster.daemon("n1", api)
+        await create_group(api, "cube", [sys.executable, "-c", _TAKES_TWO_PORTS], min=2, ports=ports)
+        both = await wait_for_instances(api, "cube", 2)
+        for item in both:
+            await wait_for_line(api, item["id"], "has both")
+        assert sorted(item["ports"]["primary"] for item in both) == [first, first + 2]
+        assert all(item["ports"]["info"] == item["ports"]["primary"] + 1 for item in both)

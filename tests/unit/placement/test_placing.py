@@ -90,6 +90,37 @@ def test_two_transports_of_one_number_are_two_ports():
         choose_ports({"c": PortSpec(port=80)}, leased={(80, UDP)}, refused=frozenset())
 
 
+def pair(**root) -> dict[str, PortSpec]:
+    return {
+        "primary": PortSpec(protocol=UDP, **root),
+        "info": PortSpec(of="primary", offset=1, protocol=UDP),
+    }
+
+
+@pytest.mark.trap("T89")
+def test_tied_ports_are_chosen_together_or_not_at_all():
+    def chosen(*leased: int) -> dict[str, int]:
+        held = {(number, UDP) for number in leased}
+        ports = choose_ports(pair(range=(60, 64)), leased=held, refused=frozenset())
+        return {port.name: port.port for port in ports}
+
+    assert chosen() == {"primary": 60, "info": 61}
+    assert chosen(60, 61) == {"primary": 62, "info": 63}
+    assert chosen(61) == {"primary": 62, "info": 63}
+    with pytest.raises(NoPort, match=r"60-64 \(udp; 'info' = primary\+1 udp\) is taken: 3 leased"):
+        chosen(61, 63, 65)
+
+
+def test_ties_may_go_on_and_go_down():
+    ports = {
+        "a": PortSpec(of="b", offset=-2),
+        "b": PortSpec(of="c", offset=5),
+        "c": PortSpec(range=(80, 90)),
+    }
+    found = choose_ports(ports, leased={(83, TCP)}, refused=frozenset())
+    assert {port.name: port.port for port in found} == {"a": 84, "b": 86, "c": 81}
+
+
 def test_a_refused_port_is_free_again_after_its_time_even_if_the_clock_goes_back():
     busy = NodeLedger(node=NodeId("a"), refused_ports={"80/tcp": NOW + BUSY})
     assert refused_ports(busy, NOW) == {(80, TCP)}

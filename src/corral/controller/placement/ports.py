@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence, Set
 from corral.controller.fleet_mirrors import PortKey, port_keys
 from corral.domain.groups import PortProtocol, PortSpec
 from corral.domain.instance_records import LeasedPort
+from corral.domain.tied_ports import PortSet, port_sets
 
 
 class NoPort(Exception):
@@ -17,42 +18,53 @@ class NoPort(Exception):
 def choose_ports(
     wanted: Mapping[str, PortSpec], *, leased: Set[PortKey], refused: Set[PortKey]
 ) -> tuple[LeasedPort, ...]:
-    """The lowest free number for each port, fixed ones first. Raises `NoPort`."""
+    """The lowest free number for each port, fixed ones first; ports that are tied together get theirs together,
+    or none does. Raises `NoPort`."""
     taken: set[PortKey] = set()
     chosen: list[LeasedPort] = []
-    for name, spec in sorted(wanted.items(), key=lambda item: (item[1].port is None, item[0])):
-        number = _lowest_free(spec, leased, refused, taken)
+    for tied in sorted(port_sets(wanted), key=lambda each: not each.fixed):
+        number = _lowest_free(tied, leased, refused, taken)
         if number is None:
-            raise NoPort(_why(name, spec, leased, refused))
-        taken.update(port_keys(number, spec.protocol))
-        chosen.append(LeasedPort(name=name, port=number, protocol=spec.protocol))
+            raise NoPort(_why(tied, leased, refused))
+        for port in tied.members:
+            taken.update(port_keys(number + port.offset, port.protocol))
+            chosen.append(LeasedPort(name=port.name, port=number + port.offset, protocol=port.protocol))
     return tuple(sorted(chosen, key=lambda port: port.name))
 
 
-def _lowest_free(spec: PortSpec, *occupied: Set[PortKey]) -> int | None:
-    low, high = spec.bounds()
-    transports = [transport for _, transport in port_keys(low, spec.protocol)]
-    for number in range(low, high + 1):
-        if all((number, transport) not in some for transport in transports for some in occupied):
+def _lowest_free(tied: PortSet, *occupied: Set[PortKey]) -> int | None:
+    needed = [
+        (port.offset, transport)
+        for port in tied.members
+        for _, transport in port_keys(tied.low, port.protocol)
+    ]
+    for number in range(tied.low, tied.high + 1):
+        if all((number + offset, kind) not in some for offset, kind in needed for some in occupied):
             return number
     return None
 
 
-def _why(name: str, spec: PortSpec, leased: Set[PortKey], refused: Set[PortKey]) -> str:
-    low, high = spec.bounds()
-    numbers = range(low, high + 1)
-    text = f"port '{name}': {low}" if low == high else f"port '{name}': each of {low}-{high}"
+def _why(tied: PortSet, leased: Set[PortKey], refused: Set[PortKey]) -> str:
+    first, *others = tied.members
+    numbers = {number + port.offset for port in tied.members for number in range(tied.low, tied.high + 1)}
+    text = f"port '{tied.name}': "
+    text += f"{tied.low}" if tied.low == tied.high else f"each of {tied.low}-{tied.high}"
+    text += f" ({first.protocol}"
+    text += "".join(f"; '{port.name}' = {tied.name}{port.offset:+d} {port.protocol}" for port in others)
     held = {number for number, _ in leased if number in numbers}
     busy = {number for number, _ in refused if number in numbers} - held
     parts = [f"{len(held)} leased"] if held else []
-    parts += [f"{len(busy)} in use by somebody else"] if busy else []
-    return f"{text} ({spec.protocol}) is taken: {', '.join(parts) or 'by this instance itself'}"
+    parts += [f"{len(busy)} in use by something else on the node"] if busy else []
+    return f"{text}) is taken: {', '.join(parts) or 'by this instance itself'}"
 
 
 def free_share(wanted: Mapping[str, PortSpec], numbers: Sequence[int]) -> float:
-    """How much of the scarcest range is free, from 0 to 1; `numbers` are the leased ones, sorted."""
+    """How much of the scarcest range is free, from 0 to 1; `numbers` are the leased ones, sorted. A tied port goes
+    where its range's port goes: that one alone is counted."""
     share = 1.0
     for spec in wanted.values():
+        if spec.of is not None:
+            continue
         low, high = spec.bounds()
         used = bisect.bisect_right(numbers, high) - bisect.bisect_left(numbers, low)
         per_port = 2 if spec.protocol is PortProtocol.BOTH else 1
