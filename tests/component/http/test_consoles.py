@@ -242,6 +242,42 @@ async def test_an_earlier_run_keeps_its_console(client: httpx.AsyncClient, rig: 
     assert (never.status_code, never.json()["error"]["field"]) == (404, "incarnation")
 
 
+@pytest.mark.trap("T67")
+async def test_a_block_of_a_run_that_is_no_longer_kept_is_confirmed_and_read_from_its_node(
+    client: httpx.AsyncClient, rig: Rig
+) -> None:
+    record, node, path = await talking(rig)
+    for later in range(1, 7):
+        await rig.report(record.id, incarnation=record.incarnation + later)
+        node.say(record.id, record.incarnation + later, b"run %d\n" % later)
+    node.say(record.id, record.incarnation, b"the first run, late\n")
+    assert node.acked[record.id, record.incarnation] == 20
+    for incarnation, line in ((record.incarnation, "the first run, late"), (record.incarnation + 6, "run 6")):
+        page = (await client.get(path, params={"incarnation": incarnation})).json()
+        assert [item["line"] for item in page["items"]] == [line]
+
+
+@pytest.mark.trap("T65")
+async def test_after_a_move_no_number_of_the_former_node_keeps_the_new_console_out(
+    client: httpx.AsyncClient, rig: Rig
+) -> None:
+    record, node, path = await talking(rig, b"mine\n")
+    for made_up in range(100, 110):
+        node.say(record.id, record.incarnation + made_up, b"made up\n")
+    assert rig.consoles.ring((record.id, record.incarnation)) is not None, "the present run is not pushed out"
+    other = await rig.online("node-2")
+    again = record.incarnation + 1024
+    await rig.report(record.id, node=NodeId("node-2"), incarnation=again)
+    for made_up in range(10):
+        node.say(record.id, again + made_up, b"made up\n")
+    other.say(record.id, again, b"moved\n")
+    ring = rig.consoles.ring((record.id, again))
+    assert ring is not None
+    assert (ring.writer, other.acked[record.id, again]) == ("node-2", 6)
+    page = (await client.get(path)).json()
+    assert [item["line"] for item in page["items"]] == ["moved"]
+
+
 async def test_a_search_finds_lines_with_their_offsets(client: httpx.AsyncClient, rig: Rig) -> None:
     _, _, path = await talking(rig, b"".join(b"line %d\n" % number for number in range(1000)))
     page = (await client.get(f"{path}/search", params={"pattern": r"line \d*99$", "limit": 5})).json()

@@ -5,11 +5,12 @@ from __future__ import annotations
 import tracemalloc
 
 import hypothesis
+import pytest
 from hypothesis import strategies as st
 
 from corral.controller.consoles.pages import page_of, texts_of, whole_characters
 from corral.controller.consoles.ring import ConsoleRing
-from corral.controller.consoles.rings import Rings
+from corral.controller.consoles.rings import Rings, Run
 from corral.controller.consoles.stretch import Gap, Piece, Stretch
 from corral.domain.ids import Incarnation, InstanceId
 
@@ -18,6 +19,12 @@ KIB = 1024
 
 def read(ring: ConsoleRing, after: int) -> bytes:
     return b"".join(piece.data for piece in ring.stretch(after, max_bytes=1 << 30).pieces)
+
+
+def ring_of(rings: Rings, run: Run) -> ConsoleRing:
+    ring = rings.writing(run, begin=0)
+    assert ring is not None
+    return ring
 
 
 @hypothesis.given(
@@ -117,7 +124,7 @@ def test_all_rings_together_stay_within_the_bound_and_ended_ones_go_first() -> N
     runs = [(InstanceId(f"ended-{number}"), Incarnation(1)) for number in range(20)] + sorted(live)
     for _ in range(30):
         for run in runs:
-            ring = rings.writing(run, begin=0)
+            ring = ring_of(rings, run)
             before = ring.size
             ring.append(ring.end, b"x" * 8 * KIB)
             rings.grown(ring.size - before)
@@ -131,7 +138,7 @@ def test_a_thousand_live_rings_shrink_before_they_are_dropped() -> None:
     rings = Rings(is_live=lambda run: True, ring_bytes=64 * KIB, total_bytes=KIB * KIB)
     for _ in range(3):
         for number in range(200):
-            ring = rings.writing((InstanceId(f"i-{number}"), Incarnation(1)), begin=0)
+            ring = ring_of(rings, (InstanceId(f"i-{number}"), Incarnation(1)))
             before = ring.size
             ring.append(ring.end, b"x" * 8 * KIB)
             rings.grown(ring.size - before)
@@ -141,13 +148,34 @@ def test_a_thousand_live_rings_shrink_before_they_are_dropped() -> None:
 def test_an_instance_keeps_the_rings_of_its_latest_runs() -> None:
     rings = Rings(is_live=lambda run: run[1] == 9)
     for incarnation in range(1, 10):
-        ring = rings.writing((InstanceId("i"), Incarnation(incarnation)), begin=0)
+        ring = ring_of(rings, (InstanceId("i"), Incarnation(incarnation)))
         ring.append(0, b"x" * 100)
         rings.grown(100)
     assert rings.runs(InstanceId("i")) == [6, 7, 8, 9]
     assert rings.bytes == 400
     rings.forget(InstanceId("i"))
     assert (rings.bytes, len(rings)) == (0, 0)
+
+
+@pytest.mark.trap("T67")
+def test_a_run_older_than_those_that_are_kept_gets_no_ring_and_takes_none_away() -> None:
+    rings = Rings(is_live=lambda run: run[1] == 5)
+    for incarnation in (2, 3, 4, 5):
+        rings.writing((InstanceId("i"), Incarnation(incarnation)), begin=0)
+    assert rings.writing((InstanceId("i"), Incarnation(1)), begin=0) is None
+    assert rings.runs(InstanceId("i")) == [2, 3, 4, 5]
+
+
+def test_numbers_that_a_node_makes_up_never_take_the_ring_of_the_present_run() -> None:
+    present = (InstanceId("i"), Incarnation(1024))
+    rings = Rings(is_live=lambda run: run == present)
+    for made_up in range(1100, 1110):
+        rings.writing((InstanceId("i"), Incarnation(made_up)), begin=0)
+    assert rings.writing(present, begin=0) is not None
+    for made_up in range(1200, 1210):
+        rings.writing((InstanceId("i"), Incarnation(made_up)), begin=0)
+    assert rings.find(present) is not None
+    assert len(rings) == 4
 
 
 def test_what_rings_hold_beside_the_bytes_counts_too() -> None:
@@ -158,7 +186,7 @@ def test_what_rings_hold_beside_the_bytes_counts_too() -> None:
     try:
         for moment in range(4000):
             for run in runs:
-                ring = rings.writing(run, begin=0)
+                ring = ring_of(rings, run)
                 before = ring.memory
                 ring.append(ring.end, b"tick\n", times=[(ring.end, 1_700_000_000_000 + moment * 60)])
                 rings.grown(ring.memory - before)

@@ -46,16 +46,29 @@ class Rings:
     def instances(self) -> list[InstanceId]:
         return list(self._runs)
 
-    def writing(self, run: Run, *, begin: int, writer: str = "") -> ConsoleRing:
-        """The ring of a run that is being written, a new one of this writer that begins there if it has none."""
+    def writing(self, run: Run, *, begin: int, writer: str = "") -> ConsoleRing | None:
+        """The ring of a run that is being written, a new one of this writer that begins there if it has none. None: the
+        instance has the rings of later runs already, and this one is read from its node."""
         ring = self._rings.get(run)
         if ring is None:
+            if not self._has_room(run):
+                return None
             ring = self._rings[run] = ConsoleRing(begin=begin, capacity=self._ring_bytes, writer=writer)
             self._runs.setdefault(run[0], []).append(run[1])
-            for older in self.runs(run[0])[:-_RUNS_PER_INSTANCE]:
-                self.drop((run[0], older))
         self._rings.move_to_end(run)
         return ring
+
+    def _has_room(self, run: Run) -> bool:
+        """Whether the run may have a ring; an older one gives its own up for it. The present run always has one, so
+        that no number that a node makes up takes it away."""
+        held = self.runs(run[0])
+        if len(held) < _RUNS_PER_INSTANCE:
+            return True
+        yielding = [each for each in held if not self._is_live((run[0], each))]
+        if not yielding or (run[1] < yielding[0] and not self._is_live(run)):
+            return False
+        self.drop((run[0], yielding[0]))
+        return True
 
     def grown(self, by: int) -> None:
         """Some ring holds that much more (or less) than before; make room if it is too much."""

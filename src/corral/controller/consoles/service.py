@@ -120,6 +120,8 @@ class Consoles:
             return
         run = (id, Incarnation(line.incarnation) or stored.record.incarnation)
         ring = self.rings.writing(run, begin=line.offset, writer=node_id)
+        if ring is None:
+            return
         before = ring.memory
         ring.append(
             ring.end, line.line.encode() + b"\n", times=[(ring.end, min(line.timestamp_ms, self._now_ms()))]
@@ -131,8 +133,10 @@ class Consoles:
         self.history.failed(node_id, failed)
 
     def _take(self, node_id: NodeId, run: Run, block: ConsoleBlock) -> int:
-        """Store a block; how far the console is here."""
+        """Store a block; how far the console is here. That of a run whose ring is not kept stays on the node."""
         ring = self.rings.writing(run, begin=block.offset, writer=node_id)
+        if ring is None:
+            return block.offset + len(block.data)
         before, now = ring.memory, self._now_ms()
         ring.append(
             block.offset,
