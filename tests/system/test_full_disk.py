@@ -1,4 +1,4 @@
-"""The disk under the store fills up, and has room again."""
+"""The disk under the store or under a node fills up, and has room again."""
 
 from __future__ import annotations
 
@@ -25,16 +25,28 @@ def small_disk(path):
         subprocess.run(["umount", "-l", str(path)], check=True)
 
 
+def fill(disk):
+    """Take every byte that is left; where the same file is given again, also what became free meanwhile."""
+    ballast = disk / "secrets" / "ballast" if (disk / "secrets").is_dir() else disk / "ballast"
+    with contextlib.suppress(OSError), ballast.open("ab", buffering=0) as file:
+        while True:
+            file.write(b"x" * 4096)
+    return ballast
+
+
+def tear(log):
+    """As a full disk leaves it: the last line cut off, at the end of a page."""
+    size = log.stat().st_size
+    os.truncate(log, size - size % 4096 or 1)
+
+
 @pytest.mark.skipif(os.geteuid() != 0, reason="mounting a small disk needs root")
 async def test_a_full_disk_refuses_writes_serves_what_is_stored_and_recovers(processes, scratch):
     with small_disk(scratch / "disk") as disk:
         estate = Estate(processes, scratch, data=disk / "controller")
         controller = await estate.controller(CORRAL_LOG_LEVEL="ERROR")
         kept = await estate.call("POST", "/api/v1/tokens", {"name": "kept", "role": "VIEWER"})
-        ballast = disk / "ballast"
-        with contextlib.suppress(OSError), ballast.open("wb", buffering=0) as file:
-            while True:
-                file.write(b"x" * 4096)
+        ballast = fill(disk)
         refused = None
         for _ in range(500):  # SQLite may still have room inside its files
             try:
@@ -62,5 +74,38 @@ async def test_a_full_disk_refuses_writes_serves_what_is_stored_and_recovers(pro
         found = {token["id"] for token in (await estate.call("GET", "/api/v1/tokens?limit=500"))["items"]}
         assert {kept["id"], after["id"]} <= found
         assert {token["id"] for token in tokens} <= found, "nothing was served that was not stored"
+        for process in processes.running():
+            await process.kill()
+
+
+@pytest.mark.trap("T72")
+@pytest.mark.skipif(os.geteuid() != 0, reason="mounting a small disk needs root")
+async def test_a_daemon_that_was_killed_on_a_full_disk_starts_again_and_serves(processes, scratch):
+    estate = Estate(processes, scratch)
+    await estate.controller()
+    with small_disk(scratch / "n1") as disk:
+        log = disk / "logs" / "daemon.log"
+        daemon = await estate.daemon("n1", CORRAL_LOG_LEVEL="DEBUG")
+        await estate.wait_for_node("n1", "ONLINE")
+        fill(disk)
+        await daemon.kill()
+        tear(log)
+        fill(disk)
+        daemon = await estate.daemon("n1")
+        await estate.wait_for_node("n1", "ONLINE")
+        await daemon.kill()
+        (disk / "spool" / "spool.db-shm").unlink(missing_ok=True)  # as after the end of the host
+        log.parent.rename(disk / "secrets" / "logs")
+        log.parent.touch()  # nothing can be written in it, for root neither
+        fill(disk)
+        daemon = await estate.daemon("n1")
+        assert "log.unwritable" in daemon.stderr
+        await estate.wait_for_node("n1", "ONLINE")
+        log.parent.unlink()
+        fill(disk).unlink()
+        await daemon.terminate()
+        written = log.read_text().splitlines()
+        assert "log.writable_again" in "".join(written)
+        assert all(line.startswith("{") for line in written)
         for process in processes.running():
             await process.kill()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import os
 import pathlib
@@ -127,8 +128,9 @@ class DirectoryLock:
                 f"{self._path.parent} is in use by another {self._role} (pid {holder or 'unknown'})",
                 hint="stop it first, or use another data directory",
             ) from None
-        os.ftruncate(descriptor, 0)
-        os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
+        with contextlib.suppress(OSError):  # for people only: a full disk is no reason to have no lock
+            # Overwritten, not emptied first: nobody else can take the room that it has.
+            os.ftruncate(descriptor, os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0))
         self._descriptor = descriptor
 
     def release(self) -> None:

@@ -6,6 +6,7 @@ gets through says how many are missing before it.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import pathlib
 import queue
@@ -101,44 +102,72 @@ class LogWriter:
 class RotatingFile:
     """`controller.log`, then `controller.log.1` … `.9`: at most `count` files of about `limit` bytes.
 
-    A file that somebody moved or deleted is opened anew; a line that a crash cut short is ended.
+    A file that somebody moved or deleted is opened anew; a line that a crash cut short is ended by the next write.
+    Making it writes nothing, and never fails: a log that cannot be written is no reason for anything else to
+    fail. `problem` says why the last write failed.
     """
 
     def __init__(self, path: pathlib.Path, *, limit: int = FILE_BYTES, count: int = FILE_COUNT) -> None:
-        self._path = path
+        self.path: Final = path
         self._limit = limit
         self._count = count
         self._descriptor = -1
         self._size = 0
-        self._open()
+        self._torn = False
+        self.problem = ""
+        """Why nothing can be written at the moment; empty: it can."""
+        try:
+            self._open()
+        except OSError as error:
+            self.problem = _words(error)
 
     def write(self, content: bytes) -> None:
-        if self._descriptor < 0 or self._is_gone():
-            self._open()
-        if self._size and self._size + len(content) > self._limit:
-            self._rotate()
-        view = memoryview(content)
-        while view:
-            written = os.write(self._descriptor, view)
-            self._size += written
-            view = view[written:]
+        """All of it, or nothing: what a full disk took of it is taken back."""
+        try:
+            self._write(content)
+        except OSError as error:
+            self.problem = _words(error)
+            raise
+        self.problem = ""
 
     def close(self) -> None:
         if self._descriptor >= 0:
             os.close(self._descriptor)
             self._descriptor = -1
 
+    def _write(self, content: bytes) -> None:
+        if self._descriptor < 0 or self._is_gone():
+            self._open()
+        if self._size and self._size + len(content) > self._limit:
+            self._rotate()
+        view = memoryview(b"\n" + content if self._torn else content)
+        before = self._size
+        try:
+            while view:
+                written = os.write(self._descriptor, view)
+                self._size += written
+                view = view[written:]
+        except OSError:
+            with contextlib.suppress(OSError):
+                os.ftruncate(self._descriptor, before)
+            self._measure()
+            raise
+        self._torn = False
+
     def _open(self) -> None:
         self.close()
+        self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
-        self._descriptor = os.open(self._path, flags, 0o600)
+        self._descriptor = os.open(self.path, flags, 0o600)
+        self._measure()
+
+    def _measure(self) -> None:
         self._size = os.fstat(self._descriptor).st_size
-        if self._size and os.pread(self._descriptor, 1, self._size - 1) != b"\n":
-            self._size += os.write(self._descriptor, b"\n")
+        self._torn = bool(self._size) and os.pread(self._descriptor, 1, self._size - 1) != b"\n"
 
     def _is_gone(self) -> bool:
         try:
-            named = self._path.stat()
+            named = self.path.stat()
         except FileNotFoundError:
             return True
         held = os.fstat(self._descriptor)
@@ -147,10 +176,14 @@ class RotatingFile:
     def _rotate(self) -> None:
         self.close()
         for number in range(self._count - 1, 0, -1):
-            older = self._path.with_name(f"{self._path.name}.{number - 1}") if number > 1 else self._path
+            older = self.path.with_name(f"{self.path.name}.{number - 1}") if number > 1 else self.path
             if older.exists():
-                older.replace(self._path.with_name(f"{self._path.name}.{number}"))
+                older.replace(self.path.with_name(f"{self.path.name}.{number}"))
         self._open()
+
+
+def _words(error: OSError) -> str:
+    return error.strerror or str(error)
 
 
 def stream_write(stream: TextIO) -> Write:

@@ -22,7 +22,6 @@ from typing import Final, Self, TextIO
 import structlog
 
 from corral.domain.records import LogRecord
-from corral.errors import Code, Rejected
 from corral.system.log_format import as_human, as_json
 from corral.system.log_mask import mask_fields, mask_text
 from corral.system.log_names import (
@@ -57,29 +56,46 @@ def start_logging(
     file_bytes: int = FILE_BYTES,
     file_count: int = FILE_COUNT,
 ) -> Logs:
-    """Begin to log. Refuses a directory that cannot be written and a level that is none.
+    """Begin to log. Refuses a level that is none.
 
-    `directory` is made if it is missing (`DATA/logs`); `stream` is stderr unless given. The
-    caller owns the result and closes it; at the latest the interpreter's exit does.
+    `directory` is made if it is missing (`DATA/logs`); `stream` is stderr unless given. A file that cannot be
+    written is no reason not to start: that is said on stderr and to every sink, and it is tried again with each
+    record. The caller owns the result and closes it; at the latest the interpreter's exit does.
     """
     level_number(level)
-    try:
-        directory.mkdir(parents=True, exist_ok=True, mode=0o700)
-        file = RotatingFile(directory / f"{role}.log", limit=file_bytes, count=file_count)
-    except OSError as error:
-        raise Rejected(
-            Code.INVALID_CONFIG,
-            f"cannot write logs in {directory}: {error.strerror}",
-            hint="choose a data directory that this user may write",
-            field="data",
-        ) from error
+    file = RotatingFile(directory / f"{role}.log", limit=file_bytes, count=file_count)
     target = stream if stream is not None else sys.stderr
     human = as_human(colour=target.isatty() and not os.environ.get("NO_COLOR"))
     writers = (
-        LogWriter(name=role, format=as_json, write=file.write),
+        LogWriter(name=role, format=as_json, write=_telling(file)),
         LogWriter(name="stderr", format=as_json if format == "json" else human, write=stream_write(target)),
     )
-    return Logs(level=level, ring=LogRing(capacity=ring_records), file=file, writers=writers)
+    logs = Logs(level=level, ring=LogRing(capacity=ring_records), file=file, writers=writers)
+    if file.problem:
+        _tell(file)
+    return logs
+
+
+def _telling(file: RotatingFile) -> Callable[[bytes], None]:
+    """Writes to the file, and says so when that begins to fail, and when it works again."""
+
+    def write(content: bytes) -> None:
+        before = file.problem
+        try:
+            file.write(content)
+        finally:
+            if file.problem != before:
+                _tell(file)
+
+    return write
+
+
+def _tell(file: RotatingFile) -> None:
+    log = logger("corral.log")
+    if file.problem:
+        log.error("log.unwritable", path=str(file.path), reason=file.problem)
+    else:
+        log.info("log.writable_again", path=str(file.path))
 
 
 class Logs:
@@ -116,6 +132,11 @@ class Logs:
     def dropped(self) -> int:
         """Records that the file or stderr was too slow, or unable, to take."""
         return sum(writer.dropped for writer in self._writers)
+
+    @property
+    def problem(self) -> str:
+        """Why the file cannot be written at the moment; empty: it can."""
+        return f"{self._file.path} cannot be written: {self._file.problem}" if self._file.problem else ""
 
     def set_level(self, level: str) -> None:
         """Switch at run time; "" goes back to the configured level."""

@@ -170,11 +170,23 @@ def test_it_can_be_started_many_times_and_leaves_logging_as_it_was(start: Start)
     log.info("after the end")
 
 
-def test_a_directory_that_cannot_be_written_is_refused(start: Start, tmp_path: pathlib.Path) -> None:
-    (tmp_path / "file").write_text("")
-    with pytest.raises(Rejected, match="cannot write logs") as caught:
-        start(directory=tmp_path / "file" / "logs")
-    assert caught.value.code is Code.INVALID_CONFIG
+@pytest.mark.trap("T72")
+def test_a_directory_that_cannot_be_written_is_told_and_is_no_reason_not_to_start(
+    start: Start, tmp_path: pathlib.Path
+) -> None:
+    (tmp_path / "logs").write_text("")
+    said = io.StringIO()
+    logs = start(stream=said)
+    assert "cannot be written" in logs.problem
+    log.info("heard all the same")
+    assert logs.flush()
+    assert "log.unwritable" in said.getvalue()
+    (tmp_path / "logs").unlink()
+    log.info("written")
+    assert logs.flush()
+    assert not logs.problem
+    lines = (tmp_path / "logs" / "controller.log").read_text().splitlines()
+    assert '"dropped_before":2' in lines[0], "what was lost is counted"
 
 
 def test_nothing_from_outside_can_steer_the_terminal_or_forge_a_line(start: Start) -> None:

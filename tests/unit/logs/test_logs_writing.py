@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import pathlib
+import resource
 import threading
 
 import pytest
@@ -68,6 +69,41 @@ def test_a_file_that_was_moved_or_deleted_is_opened_anew(tmp_path: pathlib.Path)
     file.close()
     assert path.read_bytes() == b"three\n"
     assert (tmp_path / "moved").read_bytes() == b"one\n"
+
+
+@pytest.mark.trap("T72")
+def test_a_file_that_cannot_be_written_is_tried_again_with_each_write(tmp_path: pathlib.Path) -> None:
+    place = tmp_path / "logs"
+    place.touch()  # no directory, for root neither
+    file = RotatingFile(place / "c.log")
+    assert file.problem
+    with pytest.raises(OSError, match="exists"):
+        file.write(b"lost\n")
+    place.unlink()
+    file.write(b"kept\n")
+    assert not file.problem
+    file.close()
+    assert (place / "c.log").read_bytes() == b"kept\n"
+
+
+@pytest.mark.trap("T72")
+def test_a_disk_that_takes_half_of_what_is_written_has_it_taken_back(tmp_path: pathlib.Path) -> None:
+    """A line that was cut at the disk's end by a killed process stays, and is ended by the next write."""
+    path = tmp_path / "c.log"
+    path.write_bytes(b"x" * 100)
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (106, limits[1]))
+    try:
+        file = RotatingFile(path)
+        assert not file.problem, "opening writes nothing"
+        with pytest.raises(OSError, match="too large"):
+            file.write(b"a line\n" * 10)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert path.read_bytes() == b"x" * 100
+    file.write(b"whole\n")
+    file.close()
+    assert path.read_bytes() == b"x" * 100 + b"\nwhole\n"
 
 
 def test_log_files_are_for_their_owner_alone(tmp_path: pathlib.Path) -> None:

@@ -1,7 +1,8 @@
 """The file a spool lies in: made, opened, and put aside only when it is truly damaged.
 
-A disk that is full, failing or not ours to write says nothing about what the file holds: then the
-daemon refuses to start, and every byte stays where it is.
+A disk that is full, failing or not ours to write says nothing about what the file holds: every byte stays where
+it is. What is there is opened on a full disk as well, without the index file that SQLite would make beside it;
+only where there is nothing yet, or nothing can be read, the daemon refuses to start.
 """
 
 from __future__ import annotations
@@ -63,9 +64,22 @@ class _PutAside(Exception):
 
 
 def _open(path: pathlib.Path, entropy: Entropy, *, log_bytes: int, max_bytes: int) -> SpoolTable:
+    try:
+        return _connect(path, entropy, log_bytes=log_bytes, max_bytes=max_bytes, alone=False)
+    except sqlite3.OperationalError as error:
+        _log.warning("spool.disk_refuses", reason=str(error))
+        return _connect(path, entropy, log_bytes=log_bytes, max_bytes=max_bytes, alone=True)
+
+
+def _connect(
+    path: pathlib.Path, entropy: Entropy, *, log_bytes: int, max_bytes: int, alone: bool
+) -> SpoolTable:
+    """`alone`: nobody can look into it meanwhile, and its index is in memory: it takes no room on the disk."""
     connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
     try:
         path.chmod(0o600)
+        if alone:
+            connection.execute("pragma locking_mode = exclusive")
         _prepare(connection, path, entropy)
         return SpoolTable(connection, log_bytes=log_bytes, max_bytes=max_bytes)
     except BaseException as error:
