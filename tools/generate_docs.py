@@ -327,6 +327,8 @@ def commands(command: click.Command, ctx: click.Context) -> Iterator[click.Conte
     if not isinstance(command, click.Group):
         yield ctx
         return
+    if command.invoke_without_command:
+        yield ctx
     for name in command.list_commands(ctx):
         child = command.get_command(ctx, name)
         assert child is not None, name

@@ -15,7 +15,7 @@ from prometheus_client import Gauge
 
 from corral.controller.cluster_control import Cluster
 from corral.controller.cluster_state import ClusterState
-from corral.controller.founding import open_authority, trusted_ca_pem
+from corral.controller.founding import ADMIN_TOKEN_FILE, open_authority, trusted_ca_pem
 from corral.controller.http.api import Api
 from corral.controller.http.cors import CrossOrigin
 from corral.controller.http.routes import ROUTES
@@ -25,14 +25,16 @@ from corral.controller.leadership_loop import LeadershipLoop
 from corral.controller.ledger import Step
 from corral.controller.link_server import LinkServer
 from corral.controller.listening import choose_port, reachable, with_ports
+from corral.controller.lost_database import refuse_lost_database
 from corral.controller.mandate import Mandate
 from corral.controller.sessions.server import ServerCertificates
 from corral.controller.standing import ControllerInfo, Place
+from corral.controller.store_position import StorePosition
 from corral.controller.term import LeaderTerm
 from corral.domain.ids import Epoch
 from corral.signing import Verifier, open_verifier
 from corral.store.opening import open_store
-from corral.store.port import Adapter
+from corral.store.port import Adapter, StorageFailed
 from corral.system.addresses import Address, parse_address
 from corral.system.clock import Clock, SystemClock
 from corral.system.config_schema import ControllerConfig
@@ -61,14 +63,22 @@ class ControllerApp:
         logs: LogPort,
         clock: Clock | None = None,
         entropy: Entropy | None = None,
+        found_cluster: bool = False,
+        accept_older_store: bool = False,
     ) -> None:
+        """`found_cluster`: make a new cluster also where there was one; `accept_older_store`: go on with a store that
+        has lost what this controller has seen. Both are meant for one start."""
         self._config = config
+        self._found_cluster = found_cluster
+        self._accept_older_store = accept_older_store
+        self._position = StorePosition(config.data)
         self._logs = logs
         self._clock = clock or SystemClock()
         self._entropy = entropy or SystemEntropy()
         self._stack = contextlib.AsyncExitStack()
         self._loop: LeadershipLoop | None = None
         self._leading_task: asyncio.Task[None] | None = None
+        self._state: ClusterState | None = None
         self._link_server: LinkServer | None = None
         self._store: Adapter
         self._setting: Setting
@@ -83,8 +93,7 @@ class ControllerApp:
         try:
             self._stack.enter_context(DirectoryLock(self._config.data, _ROLE))
             self._verifier = await to_end(open_verifier, self._config.modules.signing, clock=self._clock)
-            self._store = await open_store(self._config.store.url, data=self._config.data)
-            self._stack.push_async_callback(self._store.close)
+            await self._open_store()
             watch = await self._stack.enter_async_context(LoopWatch())
             self._setting = self._make_setting()
             self._show_lag(watch)
@@ -96,6 +105,24 @@ class ControllerApp:
         except BaseException:
             await self.stop()
             raise
+
+    async def _open_store(self) -> None:
+        refuse_lost_database(self._config, admin_token=ADMIN_TOKEN_FILE, on_purpose=self._found_cluster)
+        self._store = await open_store(self._config.store.url, data=self._config.data)
+        self._stack.push_async_callback(self._store.close)
+        await self._position.check(self._store, accept=self._accept_older_store)
+        following = asyncio.create_task(self._position.keep(self._commit_number), name="controller/position")
+
+        async def end() -> None:
+            following.cancel()
+            await asyncio.gather(following, return_exceptions=True)
+            await self._position.note(self._commit_number())
+
+        self._stack.push_async_callback(end)
+
+    def _commit_number(self) -> int:
+        """Of the last commit that this controller has made or read as the leader; 0 before it leads."""
+        return self._state.number if self._state is not None else 0
 
     def _make_setting(self) -> Setting:
         return Setting(
@@ -176,10 +203,14 @@ class ControllerApp:
             clock=self._clock,
             entropy=self._entropy,
             api_url=f"http://{self.place.own.http}",
+            found_cluster=self._found_cluster,
         )
-        return LeaderTerm(mandate, on_fatal=_end_process, opening=opening)
+        term = LeaderTerm(mandate, on_fatal=_end_process, opening=opening)
+        self._state = term.state
+        return term
 
     async def _start_link_server(self, state: ClusterState) -> None:
+        self._found_cluster = False  # it is there: a later term of this process founds none
         if self._link_server is not None:
             return
         authority = open_authority(state, key_path=self._config.cluster_key_path, clock=self._clock)
@@ -227,12 +258,29 @@ class ControllerApp:
 def _end_process(error: BaseException) -> None:
     """What is on disk is no longer certain, or memory no longer equals it: only a fresh start helps."""
     _log.critical("controller.fatal", exc_info=error)
-    sys.stderr.write(f"fatal: {error}\n")
+    _say_fatal(error)
     os._exit(_STORAGE_FAILED)
 
 
-def run_controller(config: ControllerConfig, *, parent_fd: int | None = None) -> int:
+def _say_fatal(error: BaseException) -> None:
+    hint = f"hint: {error.hint}\n" if isinstance(error, StorageFailed) else ""
+    sys.stderr.write(f"fatal: {error}\n{hint}")
+
+
+def run_controller(
+    config: ControllerConfig,
+    *,
+    parent_fd: int | None = None,
+    found_cluster: bool = False,
+    accept_older_store: bool = False,
+) -> int:
     """Run a controller until it is told to stop; returns the exit code."""
+
+    def make() -> ControllerApp:
+        return ControllerApp(
+            config, logs=logs, found_cluster=found_cluster, accept_older_store=accept_older_store
+        )
+
     make_directory(config.data)
     raise_descriptors()
     with start_logging(
@@ -242,4 +290,9 @@ def run_controller(config: ControllerConfig, *, parent_fd: int | None = None) ->
         format=config.log.format,
         ring_records=config.log.ring_records,
     ) as logs:
-        return run_service(lambda: ControllerApp(config, logs=logs), parent_fd=parent_fd)
+        try:
+            return run_service(make, parent_fd=parent_fd)
+        except StorageFailed as error:
+            _log.critical("controller.storage_failed", reason=str(error))
+            _say_fatal(error)
+            return _STORAGE_FAILED

@@ -12,6 +12,7 @@ from corral.controller.cluster_state import ClusterState
 from corral.controller.collections import AUTHORITY, CLUSTER, ONLY, TOKENS
 from corral.controller.instances.group_upgrade import GROUP_FORMAT
 from corral.controller.ledger import SYSTEM, Ledger, Step, audit
+from corral.controller.lost_database import database_lost, put_aside
 from corral.domain.events import Draft, EventType
 from corral.domain.ids import ClusterId
 from corral.domain.records import AuthorityRecord, ClusterRecord
@@ -24,6 +25,8 @@ from corral.system.entropy import Entropy, new_id
 from corral.system.files import atomic_write
 
 ADMIN_TOKEN_FILE: Final = "admin.token"  # noqa: S105 - the name of the file
+_FOUNDING: Final = "founding"
+"""The file that is there from before a new cluster's key is made until its cluster is stored."""
 _log = structlog.get_logger("corral.controller.founding")
 
 
@@ -34,14 +37,30 @@ async def found_cluster(
     key_path: pathlib.Path,
     clock: Clock,
     entropy: Entropy,
+    on_purpose: bool = False,
 ) -> None:
     """Make what a new cluster needs, in one transaction; does nothing in one that exists.
 
     The administrator's token is on disk before the cluster is: a crash in between leaves a token
-    that nothing accepts, and the next start replaces it.
+    that nothing accepts, and the next start replaces it. Raises CONFLICT where another cluster was
+    before, as its key or its token tells, unless this is done `on_purpose`; and for a purpose that is fulfilled.
     """
+    begun = data / _FOUNDING
     if ledger.state.cluster.find(ONLY) is not None:
+        begun.unlink(missing_ok=True)
+        if on_purpose:
+            raise Rejected(
+                Code.CONFLICT,
+                f"the store holds cluster '{ledger.state.identity.id}' already",
+                hint="leave out --found-cluster: it is for one start, after a cluster was given up",
+            )
         return
+    former = [path for path in (key_path, data / ADMIN_TOKEN_FILE) if path.exists()]
+    if former and not on_purpose and not begun.exists():
+        raise database_lost("the store holds no cluster", former, data)
+    if not begun.exists():
+        put_aside([data / ADMIN_TOKEN_FILE])
+    atomic_write(begun, b"")
     cluster_key = ClusterKey.load(key_path) or ClusterKey.create(key_path, entropy)
     cluster_id = ClusterId(new_id("c", entropy).removeprefix("c-"))
     sealed = Authority.create(cluster=cluster_id, cluster_key=cluster_key, clock=clock, entropy=entropy)
@@ -60,6 +79,7 @@ async def found_cluster(
         audit(SYSTEM, "cluster.create", cluster_id),
     ]
     await ledger.commit(*steps)
+    begun.unlink()
     _log.info("cluster.created", cluster=cluster_id, admin_login=str(data / ADMIN_TOKEN_FILE))
 
 

@@ -28,3 +28,5 @@ class Mandate:
     entropy: Entropy
     api_url: str = ""
     """Where instances reach the API."""
+    found_cluster: bool = False
+    """Make a new cluster also where there was one."""

@@ -142,6 +142,7 @@ class LeaderTerm:
             key_path=self._mandate.config.cluster_key_path,
             clock=self._mandate.clock,
             entropy=self._mandate.entropy,
+            on_purpose=self._mandate.found_cluster,
         )
 
     async def _announce(self) -> None:

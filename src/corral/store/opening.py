@@ -9,6 +9,11 @@ from corral.errors import Code, unknown_choice
 from corral.store.port import Adapter
 
 
+def is_embedded(url: str) -> bool:
+    """Is it the store of one controller, in files of its data directory?"""
+    return (urlsplit(url).scheme or url) == "sqlite"
+
+
 async def open_store(url: str, *, data: pathlib.Path) -> Adapter:
     """Open, lock and migrate a store; the caller closes it.
 

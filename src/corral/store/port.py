@@ -217,7 +217,11 @@ class Fenced(Retryable):
 
 
 class StorageFailed(Exception):
-    """A flush to disk failed: what was written before is no longer certain. The process must end."""
+    """A flush to disk failed, or what lies there is damaged: nothing is certain any more. The process must end."""
+
+    def __init__(self, message: str, *, hint: str = "look at the disk, and start it again") -> None:
+        super().__init__(message)
+        self.hint = hint
 
 
 class CommitEngine(Protocol):

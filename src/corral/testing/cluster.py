@@ -172,6 +172,8 @@ class LocalCluster:
         clock: Clock | None = None,
         wait: bool = True,
         via: FaultProxy | None = None,
+        found_cluster: bool = False,
+        accept_older_store: bool = False,
         **flags: Any,
     ) -> LocalController:
         """Start a controller; with `wait` it leads or stands by when this returns. With `via` all
@@ -180,7 +182,9 @@ class LocalCluster:
             flags["grpc__advertise"] = via.address
         config = controller_config(self._directory / name, **flags)
         log = RecordedLog()
-        app = ControllerApp(config, logs=log, clock=clock)
+        app = ControllerApp(
+            config, logs=log, clock=clock, found_cluster=found_cluster, accept_older_store=accept_older_store
+        )
         self._stack.push_async_callback(app.stop)
         await app.start()
         if via is not None:

@@ -12,6 +12,10 @@ from corral.errors import Code, Rejected
 from corral.store.port import StorageFailed, StoreUnavailable
 
 _NOT_OURS: Final = frozenset({"SQLITE_NOTADB", "SQLITE_CORRUPT"})
+DAMAGED: Final = (
+    "copy the data directory as it is, then restore the database from a backup, or save what can be read "
+    "with `sqlite3 corral.db .recover`"
+)
 _FLUSH_FAILED: Final = frozenset({"SQLITE_IOERR_FSYNC", "SQLITE_IOERR_DIR_FSYNC"})
 
 
@@ -29,7 +33,9 @@ def translate(error: sqlite3.Error) -> StoreUnavailable | StorageFailed:
     name = error_name(error)
     what = f"{error} ({name})" if name else str(error)
     if _is_damage(name):
-        return StorageFailed(f"the database failed: {what}")
+        if name in _FLUSH_FAILED:
+            return StorageFailed(f"the database failed: {what}")
+        return StorageFailed(f"the database is damaged: {what}", hint=DAMAGED)
     return StoreUnavailable(what)
 
 
@@ -52,5 +58,5 @@ def refusing_damage(path: pathlib.Path) -> Iterator[None]:
         raise Rejected(
             Code.FORMAT_INVALID,
             f"{path} is damaged or not a database: {error}",
-            hint="restore it from a backup, or move it away to start empty",
+            hint=DAMAGED,
         ) from error

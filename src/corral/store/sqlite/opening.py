@@ -17,6 +17,7 @@ from corral.store.sqlite.threads import DatabaseThread
 from corral.system.files import DirectoryLock
 
 DATABASE: Final = "corral.db"
+WRITE_AHEAD_LOG: Final = f"{DATABASE}-wal"
 ARTIFACTS: Final = "artifacts"
 ROLE: Final = "controller-store"
 
