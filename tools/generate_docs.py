@@ -2,7 +2,8 @@
 
 `python tools/generate_docs.py` writes; `--check` compares and fails when a page is older than its
 source. What the code cannot say about a name (an event, an error code, a permission) stands in
-`docs/meanings.toml`; a name without a meaning, or a meaning without a name, is an error.
+`docs/meanings.toml`; a name without a meaning, or a meaning without a name, is an error. Fields and
+parameters of the API have theirs in `src/corral/controller/http/meanings.toml`, which ships.
 """
 
 from __future__ import annotations
@@ -225,12 +226,12 @@ def route_block(path: str, method: str, operation: dict[str, Any]) -> str:
             code(parameter["name"]),
             parameter["in"],
             schema_text(parameter["schema"]),
-            parameter.get("description") or parameter["schema"].get("description", ""),
+            parameter.get("description", ""),
         )
         for parameter in operation["parameters"]
     ]
     if rows:
-        lines += ["", table(["parameter", "in", "type", ""], rows)]
+        lines += ["", table(["parameter", "in", "type", "meaning"], rows)]
     if "requestBody" in operation:
         lines += ["", f"Body: {content_text(operation['requestBody'])}."]
     for status, answer in operation["responses"].items():
@@ -265,7 +266,7 @@ def shape_block(name: str, schema: dict[str, Any]) -> str:
         )
         for field, inner in schema["properties"].items()
     ]
-    return "\n".join([*lines, "", table(["field", "type", "present", ""], rows)])
+    return "\n".join([*lines, "", table(["field", "type", "present", "meaning"], rows)])
 
 
 def default_text(schema: dict[str, Any]) -> str:
@@ -286,10 +287,10 @@ def schema_text(schema: dict[str, Any]) -> str:
     if "enum" in schema:
         return "one of " + ", ".join(code(value or '""') for value in schema["enum"])
     kind = schema.get("type", "any")
-    if "prefixItems" in schema:
-        return "list of " + " and ".join(schema_text(inner) for inner in schema["prefixItems"])
     if kind == "array":
-        return f"list of {schema_text(schema.get('items', {}))}"
+        few, many = schema.get("minItems"), schema.get("maxItems")
+        count = f"{few} " if few is not None and few == many else ""
+        return f"list of {count}{schema_text(schema.get('items', {}))}"
     if kind == "object":
         return f"map to {schema_text(schema.get('additionalProperties') or {})}"
     return schema.get("format", kind) + bounds_text(schema)

@@ -10,6 +10,7 @@ import msgspec
 from corral.controller.http.answers import Answer, ErrorShape, encode
 from corral.controller.http.call import NoQuery
 from corral.controller.http.form_spooling import FILE, RAW_TYPES
+from corral.controller.http.meanings import explain_fields, explain_parameter
 from corral.controller.http.request import PATCH_TYPE
 from corral.controller.http.route_table import (
     PUBLIC,
@@ -74,10 +75,13 @@ def describe(routes: Sequence[Route]) -> OpenApiShape:
     types = {id(type): type for route in routes for type in _types(route)}
     schemas, components = msgspec.json.schema_components([*types.values(), ErrorShape], ref_template=_REF)
     by_type = dict(zip([*types, id(ErrorShape)], schemas, strict=True))
+    _write_tuples_as_lists(components)
     paths: dict[str, Any] = {}
     for route in routes:
         paths.setdefault(route.path, {})[route.method.lower()] = _operation(route, by_type, components)
     queries = {route.query.__name__ for route in routes}
+    shown = {name: schema for name, schema in components.items() if name not in queries}
+    explain_fields(shown)
     return OpenApiShape(
         openapi="3.1.0",
         info={
@@ -87,7 +91,7 @@ def describe(routes: Sequence[Route]) -> OpenApiShape:
         },
         paths=paths,
         components={
-            "schemas": {name: schema for name, schema in components.items() if name not in queries},
+            "schemas": shown,
             "securitySchemes": {
                 "token": {"type": "http", "scheme": "bearer"},
                 "workload": {
@@ -101,6 +105,20 @@ def describe(routes: Sequence[Route]) -> OpenApiShape:
     )
 
 
+def _write_tuples_as_lists(schema: Any) -> None:
+    """`items` in place of `prefixItems`: generators of clients read no positions, and ours are all alike."""
+    if isinstance(schema, list):
+        for each in schema:
+            _write_tuples_as_lists(each)
+    elif isinstance(schema, dict):
+        if "prefixItems" in schema:
+            first, *others = schema.pop("prefixItems")
+            assert all(each == first for each in others), "a tuple of several types has no form as a list"
+            schema["items"] = first
+        for each in schema.values():
+            _write_tuples_as_lists(each)
+
+
 def _types(route: Route) -> list[Any]:
     types = [route.query, route.body, route.response]
     return [type for type in types if type is not None]
@@ -111,7 +129,10 @@ def _operation(route: Route, by_type: dict[int, Any], components: dict[str, Any]
         "operationId": _operation_id(route),
         "summary": route.summary,
         "tags": [_tag(route)],
-        "parameters": [*_path_parameters(route), *_query_parameters(route, components), *_headers(route)],
+        "parameters": [
+            explain_parameter(each, _tag(route))
+            for each in (*_path_parameters(route), *_query_parameters(route, components), *_headers(route))
+        ],
         "responses": _responses(route, by_type),
         "security": _security(route),
     }

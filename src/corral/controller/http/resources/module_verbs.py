@@ -40,7 +40,7 @@ class ConfigurationShape(msgspec.Struct, frozen=True, kw_only=True):
     schema: dict[str, Any]
 
 
-class HealthShape(msgspec.Struct, frozen=True, kw_only=True):
+class ModuleHealthShape(msgspec.Struct, frozen=True, kw_only=True):
     healthy: bool
     detail: str
 
@@ -78,10 +78,10 @@ async def get_configuration(leading: Leading, call: Call[None, NoQuery]) -> Conf
     return ConfigurationShape(settings=record.settings, schema=record.manifest.config)
 
 
-async def get_health(leading: Leading, call: Call[None, NoQuery]) -> HealthShape:
+async def get_health(leading: Leading, call: Call[None, NoQuery]) -> ModuleHealthShape:
     the_module(leading.state, call.path)
     answer = await leading.modules.health(call.path["id"])
-    return HealthShape(healthy=answer.healthy, detail=answer.detail)
+    return ModuleHealthShape(healthy=answer.healthy, detail=answer.detail)
 
 
 def _verb(
@@ -149,7 +149,7 @@ ROUTES: Final[tuple[Route, ...]] = (
         path=f"{ONE}/health",
         permission=Permission.MODULES_READ,
         summary="Ask a module how it is",
-        response=HealthShape,
+        response=ModuleHealthShape,
         handler=get_health,
     ),
 )

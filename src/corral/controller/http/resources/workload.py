@@ -25,7 +25,7 @@ class Players(Body, frozen=True, kw_only=True):
     max: Annotated[PlayerCount, msgspec.Meta(description="How many could play; 0: not known.")] = 0
 
 
-class TokenShape(msgspec.Struct, frozen=True, kw_only=True):
+class WorkloadTokenShape(msgspec.Struct, frozen=True, kw_only=True):
     """The next token of this run. It may be renewed after `expires_at`, too, as long as the run lives."""
 
     token: str
@@ -48,10 +48,10 @@ def say_metrics(leading: Leading, run: WorkloadRun, body: dict[str, float]) -> N
     leading.workload.say_metrics(run, body)
 
 
-def renew_token(leading: Leading, run: WorkloadRun, body: None) -> TokenShape:
+def renew_token(leading: Leading, run: WorkloadRun, body: None) -> WorkloadTokenShape:
     del body
     token, expires_at = leading.workload.renew(run)
-    return TokenShape(token=token, expires_at=expires_at)
+    return WorkloadTokenShape(token=token, expires_at=expires_at)
 
 
 def _report(what: str, summary: str, **more: Any) -> Report:
@@ -74,7 +74,7 @@ ROUTES: Final[tuple[Route, ...]] = (
     _report(
         "token",
         "An instance renews its token",
-        response=TokenShape,
+        response=WorkloadTokenShape,
         status=200,
         handler=renew_token,
         late=True,
