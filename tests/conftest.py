@@ -27,14 +27,16 @@ def pytest_configure() -> None:
     os.environ["PYTEST_ADDOPTS"] = "-p no:schemathesis"
 
 
-@pytest.hookimpl(trylast=True)
-def pytest_terminal_summary(terminalreporter) -> None:
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_terminal_summary(terminalreporter):
     """The names of what failed come last and bare: a report that is cut from above keeps them."""
+    result = yield
     failed = [report for kind in ("failed", "error") for report in terminalreporter.stats.get(kind, ())]
     if failed:
         terminalreporter.section("what failed")
     for report in failed:
         terminalreporter.line(f"{report.when}: {report.nodeid}")
+    return result
 
 
 @pytest.fixture
