@@ -107,6 +107,10 @@ INSTANCE_DECISIONS_PREFIX: Final = "decisions:instance/"
 GROUP_DECISIONS_PREFIX: Final = "decisions:group/"
 
 
+EVERY_DECISION: Final = Journal(DECISIONS_PREFIX, DecisionRecord)
+"""Reads every journal of decisions; nothing is appended to it."""
+
+
 def instance_decisions(id: str) -> Journal[DecisionRecord]:
     """Why an instance is where and as it is."""
     return Journal(INSTANCE_DECISIONS_PREFIX + id, DecisionRecord)

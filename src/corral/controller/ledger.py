@@ -26,6 +26,8 @@ class Actor(msgspec.Struct, frozen=True, kw_only=True):
 
     name: str
     address: str = ""
+    label: str = ""
+    """What people call the actor: the name of a token, for one."""
 
 
 SYSTEM: Final = Actor(name="system")
@@ -103,6 +105,7 @@ def audit(
     return AUDIT.append(
         AuditEntry(
             actor=actor.name,
+            actor_name=actor.label,
             action=action,
             subject=subject,
             address=actor.address,

@@ -169,6 +169,7 @@ class AuditEntry(Record, frozen=True, kw_only=True):
     action: str
     subject: str
     address: str = ""
+    actor_name: str = ""
     before: dict[str, object] | None = None
     after: dict[str, object] | None = None
 

@@ -122,8 +122,11 @@ class ComposedStore:
         before: int | None = None,
         limit: int,
         newest: bool = False,
+        prefix: bool = False,
     ) -> list[Entry]:
-        return await self._reads.entries(journal, after=after, before=before, limit=limit, newest=newest)
+        return await self._reads.entries(
+            journal, after=after, before=before, limit=limit, newest=newest, prefix=prefix
+        )
 
     async def journals(self, prefix: str = "") -> dict[str, tuple[int, int]]:
         return await self._reads.journals(prefix)

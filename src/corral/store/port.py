@@ -304,9 +304,17 @@ class ReadEngine(Protocol):
         one when this was dropped too, else of the newest."""
 
     async def entries(
-        self, journal: str, *, after: int = 0, before: int | None = None, limit: int, newest: bool = False
+        self,
+        journal: str,
+        *,
+        after: int = 0,
+        before: int | None = None,
+        limit: int,
+        newest: bool = False,
+        prefix: bool = False,
     ) -> list[Entry]:
-        """Entries with after < number < before, ascending; `newest` takes the last `limit` of them."""
+        """Entries with after < number < before, ascending; `newest` takes the last `limit` of them, `prefix`
+        those of every journal whose name begins so."""
 
     async def journals(self, prefix: str = "") -> dict[str, tuple[int, int]]:
         """Each journal with that prefix: (oldest number, row count)."""

@@ -102,6 +102,9 @@ async def test_a_journal_is_read_from_either_end_and_between_two_numbers(desk: D
     between = await desk.store.entries("audit", after=numbers[0], before=numbers[3], limit=10)
     assert [entry.number for entry in between] == numbers[1:3]
     assert await desk.store.entries("nothing", limit=10) == []
+    assert await desk.store.entries("aud", limit=10) == []
+    under = await desk.store.entries("aud", limit=3, newest=True, prefix=True)
+    assert [entry.number for entry in under] == numbers[-3:]
 
 
 async def test_journals_are_listed_by_prefix_with_their_oldest_number_and_length(desk: Desk) -> None:

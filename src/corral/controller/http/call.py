@@ -38,7 +38,7 @@ class Caller:
 
     @property
     def actor(self) -> Actor:
-        return Actor(name=f"token:{self.token.id}", address=self.address)
+        return Actor(name=f"token:{self.token.id}", address=self.address, label=self.token.name)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

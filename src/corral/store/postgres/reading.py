@@ -155,12 +155,14 @@ class PostgresReads:
         before: int | None = None,
         limit: int,
         newest: bool = False,
+        prefix: bool = False,
     ) -> list[Entry]:
+        named = "journal >= $1 and starts_with(journal, $1)" if prefix else "journal = $1"
         with translated():
             rows = await self._pool.fetch(
                 f"""select journal, number, at, body from entry
-                where journal = $1 and number > $2 and ($3::bigint is null or number < $3)
-                order by number {"desc" if newest else "asc"} limit $4""",  # noqa: S608 - two words
+                where {named} and number > $2 and ($3::bigint is null or number < $3)
+                order by number {"desc" if newest else "asc"} limit $4""",  # noqa: S608 - our own words
                 journal,
                 after,
                 before,

@@ -181,12 +181,15 @@ class SqliteReads:
         before: int | None = None,
         limit: int,
         newest: bool = False,
+        prefix: bool = False,
     ) -> list[Entry]:
+        named = "journal >= ?1 AND substr(journal, 1, length(?1)) = ?1" if prefix else "journal = ?1"
+
         def work(db: sqlite3.Connection) -> list[Entry]:
             rows = db.execute(
                 f"""SELECT journal, number, at, body FROM entry
-                WHERE journal = ?1 AND number > ?2 AND (?3 IS NULL OR number < ?3)
-                ORDER BY number {"DESC" if newest else "ASC"} LIMIT ?4""",  # noqa: S608 - two words
+                WHERE {named} AND number > ?2 AND (?3 IS NULL OR number < ?3)
+                ORDER BY number {"DESC" if newest else "ASC"} LIMIT ?4""",  # noqa: S608 - our own words
                 (journal, after, before, limit),
             )
             found = [Entry(journal=j, number=n, at=from_microseconds(a), body=b) for j, n, a, b in rows]

@@ -9,21 +9,22 @@ import msgspec
 
 from corral.controller.collections import AUDIT
 from corral.controller.http.call import Call
-from corral.controller.http.paging import Page, PageQuery, decode_cursor, encode_cursor
+from corral.controller.http.paging import Page
 from corral.controller.http.route_table import Read, Route
 from corral.controller.http.setting import Leading
-from corral.domain.ids import MAX_COUNTER
+from corral.controller.http.time_ranges import TimedPageQuery, newest_entries
 from corral.domain.permissions import Permission
-from corral.errors import Code, Rejected
 from corral.store.port import Entry
 
 
 class AuditShape(msgspec.Struct, frozen=True, kw_only=True):
-    """One change; `before` and `after` hold what it touched."""
+    """One change; `before` and `after` hold what it touched. `actor_name` is the name of the token that did it,
+    empty in entries from before names were kept."""
 
     number: int
     at: dt.datetime
     actor: str
+    actor_name: str
     action: str
     subject: str
     address: str
@@ -31,24 +32,9 @@ class AuditShape(msgspec.Struct, frozen=True, kw_only=True):
     after: dict[str, Any] | None
 
 
-async def list_audit(leading: Leading, call: Call[None, PageQuery]) -> Page[AuditShape]:
-    limit = call.query.limit
-    before = _before(decode_cursor(AUDIT.name, call.query.cursor))
-    found = await leading.reads.entries(AUDIT.name, before=before, limit=limit + 1, newest=True)
-    shown = found[-limit:]
-    more = len(found) > limit
-    return Page(
-        items=[_shape(entry) for entry in reversed(shown)],
-        next=encode_cursor(AUDIT.name, str(shown[0].number)) if more else None,
-    )
-
-
-def _before(position: str | None) -> int | None:
-    if position is None:
-        return None
-    if not (position.isascii() and position.isdecimal() and len(position) < 19):
-        raise Rejected(Code.INVALID_CURSOR, "the cursor is not one of this list", field="cursor")
-    return min(int(position), MAX_COUNTER)
+async def list_audit(leading: Leading, call: Call[None, TimedPageQuery]) -> Page[AuditShape]:
+    found, following = await newest_entries(leading.reads, AUDIT.name, call.query)
+    return Page(items=[_shape(entry) for entry in found], next=following)
 
 
 def _shape(entry: Entry) -> AuditShape:
@@ -57,6 +43,7 @@ def _shape(entry: Entry) -> AuditShape:
         number=entry.number,
         at=entry.at,
         actor=record.actor,
+        actor_name=record.actor_name,
         action=record.action,
         subject=record.subject,
         address=record.address,
@@ -71,7 +58,7 @@ ROUTES: Final[tuple[Route, ...]] = (
         path="/api/v1/audit",
         permission=Permission.AUDIT_READ,
         summary="List changes, the newest first",
-        query=PageQuery,
+        query=TimedPageQuery,
         response=Page[AuditShape],
         handler=list_audit,
     ),

@@ -8,10 +8,11 @@ from typing import Annotated, Final
 import msgspec
 
 from corral.controller.http.call import Call, NoQuery
-from corral.controller.http.paging import Page, PageQuery, decode_cursor, encode_cursor
+from corral.controller.http.paging import Page, decode_cursor, encode_cursor
 from corral.controller.http.resources.instance_shapes import ExitShape, exit_shape
 from corral.controller.http.route_table import Read, Route
 from corral.controller.http.setting import Leading
+from corral.controller.http.time_ranges import TimedPageQuery, TimeRange
 from corral.domain.instance_records import CrashClass, CrashRecord
 from corral.domain.permissions import Permission
 
@@ -43,7 +44,7 @@ class CrashReportShape(CrashShape, frozen=True, kw_only=True):
     tail_offset: int
 
 
-class CrashQuery(PageQuery, frozen=True, kw_only=True):
+class CrashQuery(TimedPageQuery, frozen=True, kw_only=True):
     group: NameFilter | None = None
     node: NameFilter | None = None
     instance: NameFilter | None = None
@@ -75,6 +76,7 @@ def _order(record: CrashRecord) -> str:
 async def list_crashes(leading: Leading, call: Call[None, CrashQuery]) -> Page[CrashShape]:
     query = call.query
     before = decode_cursor(_KIND, query.cursor)
+    span = TimeRange(query.since, query.until)
 
     def wanted(record: CrashRecord) -> bool:
         return (
@@ -82,6 +84,7 @@ async def list_crashes(leading: Leading, call: Call[None, CrashQuery]) -> Page[C
             and query.node in (None, record.node)
             and query.instance in (None, record.instance)
             and query.crash_class in (None, record.crash_class)
+            and span.holds(record.at)
         )
 
     found = sorted(

@@ -7,14 +7,14 @@ from typing import Annotated, Final
 
 import msgspec
 
-from corral.controller.collections import Journal, group_decisions, instance_decisions
+from corral.controller.collections import EVERY_DECISION, Journal, group_decisions, instance_decisions
 from corral.controller.http.call import Call, NoQuery
-from corral.controller.http.paging import Page, PageQuery, decode_cursor, encode_cursor
+from corral.controller.http.paging import Page
 from corral.controller.http.route_table import Read, Route
 from corral.controller.http.setting import Leading
+from corral.controller.http.time_ranges import TimedPageQuery, newest_entries
 from corral.controller.instances.group_upgrade import isolation_hint
 from corral.domain.decisions import Alternative, DecisionKind
-from corral.domain.ids import MAX_COUNTER
 from corral.domain.instance_records import DecisionRecord, GroupRecord, InstanceRecord, live
 from corral.domain.permissions import Permission
 from corral.errors import Code, Rejected
@@ -58,8 +58,8 @@ class WhyShape(msgspec.Struct, frozen=True, kw_only=True):
     decisions: list[DecisionShape]
 
 
-class DecisionQuery(PageQuery, frozen=True, kw_only=True):
-    subject: Subject
+class DecisionQuery(TimedPageQuery, frozen=True, kw_only=True):
+    subject: Subject | None = None
 
 
 def _journal(subject: str) -> Journal[DecisionRecord]:
@@ -76,24 +76,12 @@ def _journal(subject: str) -> Journal[DecisionRecord]:
 
 
 async def list_decisions(leading: Leading, call: Call[None, DecisionQuery]) -> Page[DecisionShape]:
-    """The newest first. What was decided about things that are gone stays for a while."""
-    journal = _journal(call.query.subject)
-    limit = call.query.limit
-    before = _before(decode_cursor(journal.name, call.query.cursor))
-    found = await leading.reads.entries(journal.name, before=before, limit=limit + 1, newest=True)
-    shown = found[-limit:]
-    return Page(
-        items=[_shape(journal, entry) for entry in reversed(shown)],
-        next=encode_cursor(journal.name, str(shown[0].number)) if len(found) > limit else None,
-    )
-
-
-def _before(position: str | None) -> int | None:
-    if position is None:
-        return None
-    if not (position.isascii() and position.isdecimal() and len(position) < 19):
-        raise Rejected(Code.INVALID_CURSOR, "the cursor is not one of this list", field="cursor")
-    return min(int(position), MAX_COUNTER)
+    """The newest first, about one subject or about all. What was decided about things that are gone stays for
+    a while."""
+    query = call.query
+    journal = EVERY_DECISION if query.subject is None else _journal(query.subject)
+    found, following = await newest_entries(leading.reads, journal.name, query, prefix=query.subject is None)
+    return Page(items=[_shape(journal, entry) for entry in found], next=following)
 
 
 def _shape(journal: Journal[DecisionRecord], entry: Entry) -> DecisionShape:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import collections
 import datetime as dt
+from collections.abc import Awaitable, Callable, Iterable
 from typing import Annotated, Final
 
 import msgspec
@@ -15,6 +16,7 @@ from corral.controller.http.call import Call, Caller, NoQuery, Query
 from corral.controller.http.paging import DEFAULT_LIMIT, Limit, Page
 from corral.controller.http.route_table import Pump, Read, Route, Stream, Write
 from corral.controller.http.setting import Leading
+from corral.controller.http.time_ranges import Since, TimeRange, Until
 from corral.domain.events import Cursor, Event, EventType
 from corral.domain.permissions import Permission
 from corral.domain.sensitive_fields import EVENT_PERMISSIONS, sees_all, unseen_types
@@ -48,6 +50,8 @@ class EventQuery(Query, frozen=True, kw_only=True):
     types: Types | None = None
     subject: Subject | None = None
     after: After | None = None
+    since: Since | None = None
+    until: Until | None = None
     limit: Limit = DEFAULT_LIMIT
     newest: Annotated[bool, msgspec.Meta(description="The last ones instead of the first.")] = False
 
@@ -88,14 +92,16 @@ async def list_events(leading: Leading, call: Call[None, EventQuery]) -> Page[Ev
     short, or even empty, and still have a `next`."""
     query = call.query
     wanted = wanted_events(call.caller, query.types, query.subject)
+    span = TimeRange(query.since, query.until)
     if query.after:
-        return await _forwards(leading, wanted, after=Cursor.parse(query.after), limit=query.limit)
+        return await _forwards(leading, wanted, span, after=Cursor.parse(query.after), limit=query.limit)
     for _ in range(_ATTEMPTS):
         try:
             if query.newest:
-                return await _newest(leading, wanted, limit=query.limit)
-            oldest = await leading.reads.cursor_at(0)
-            return await _forwards(leading, wanted, after=oldest, limit=query.limit)
+                return await _newest(leading, wanted, span, limit=query.limit)
+            first = await _number(leading, span.first_number)
+            begin = await leading.reads.cursor_at(first - 1)
+            return await _forwards(leading, wanted, span, after=begin, limit=query.limit)
         except CorralError as error:
             if error.code is not Code.RESYNC_REQUIRED:
                 raise  # the oldest events were dropped between two reads: begin with what is left
@@ -104,38 +110,60 @@ async def list_events(leading: Leading, call: Call[None, EventQuery]) -> Page[Ev
     )
 
 
-async def _forwards(leading: Leading, wanted: Wanted, *, after: Cursor, limit: int) -> Page[EventShape]:
+async def _number(leading: Leading, bound: Callable[..., Awaitable[int]]) -> int:
+    """The number of an event that bounds a range of time."""
+
+    async def time_at(number: int) -> dt.datetime | None:
+        events = await leading.reads.events(await leading.reads.cursor_at(number - 1), limit=1)
+        return events[0].at if events else None
+
+    dropped = await leading.reads.cursor_at(0)
+    return await bound(time_at, oldest=dropped.sequence + 1, newest=leading.hub.head.sequence)
+
+
+async def _forwards(
+    leading: Leading, wanted: Wanted, span: TimeRange, *, after: Cursor, limit: int
+) -> Page[EventShape]:
     cursor = after
     found: list[Event] = []
     for _ in range(_SCANS):
         events = await leading.reads.events(cursor, limit=_SCAN)
         for event in events:
+            if span.is_after(event.at):
+                return _page(wanted, found)
             cursor = event.cursor
-            if wanted.accepts(event):
+            if wanted.accepts(event) and span.holds(event.at):
                 found.append(event)
             if len(found) == limit:
                 break
         if len(found) == limit or len(events) < _SCAN:
             break
     more = cursor.sequence < leading.hub.head.sequence
-    return Page(
-        items=[event_shape(wanted.shown(event)) for event in found], next=str(cursor) if more else None
-    )
+    return _page(wanted, found, next=str(cursor) if more else None)
 
 
-async def _newest(leading: Leading, wanted: Wanted, *, limit: int) -> Page[EventShape]:
+def _page(wanted: Wanted, events: Iterable[Event], *, next: str | None = None) -> Page[EventShape]:
+    return Page(items=[event_shape(wanted.shown(event)) for event in events], next=next)
+
+
+async def _newest(leading: Leading, wanted: Wanted, span: TimeRange, *, limit: int) -> Page[EventShape]:
     """The last events that are wanted, in their order, searched for in a bounded stretch of the log."""
-    last = leading.hub.head.sequence
-    stretch = limit if wanted.everything else limit + _SCAN if wanted.all_seen else _SCAN * _SCANS
+    last = await _number(leading, span.end_number) - 1
+    plain = wanted.everything and not span.bounded
+    stretch = limit if plain else limit + _SCAN if wanted.all_seen else _SCAN * _SCANS
     cursor = await leading.reads.cursor_at(last - stretch)
     found: collections.deque[Event] = collections.deque(maxlen=limit)
     while cursor.sequence < last:
         events = await leading.reads.events(cursor, limit=_SCAN)
         if not events:
             break
-        found.extend(event for event in events if wanted.accepts(event))
+        found.extend(
+            event
+            for event in events
+            if event.cursor.sequence <= last and wanted.accepts(event) and span.holds(event.at)
+        )
         cursor = events[-1].cursor
-    return Page(items=[event_shape(wanted.shown(event)) for event in found], next=None)
+    return _page(wanted, found)
 
 
 async def stream_events(leading: Leading, call: Call[None, EventStreamQuery]) -> Pump:

@@ -27,7 +27,7 @@ from corral.controller.http.setting import Leading
 from corral.controller.instances import instance_changes
 from corral.controller.instances.workspace import Workspace
 from corral.controller.mutations import Mutation
-from corral.domain.instance_records import InstanceRecord
+from corral.domain.instance_records import InstanceRecord, live
 from corral.domain.instance_states import InstanceState, Wanted
 from corral.domain.permissions import Permission
 from corral.domain.spec import Argument
@@ -44,6 +44,7 @@ class InstanceQuery(PageQuery, frozen=True, kw_only=True):
     node: NameFilter | None = None
     state: InstanceState | None = None
     wanted: Wanted | None = None
+    live: Annotated[bool, msgspec.Meta(description="Only those that have not ended; false: all.")] = False
 
 
 class NewInstance(Body, frozen=True, kw_only=True):
@@ -82,6 +83,7 @@ async def list_instances(leading: Leading, call: Call[None, InstanceQuery]) -> P
             and query.node in (None, record.node)
             and query.state in (None, record.state)
             and query.wanted in (None, record.wanted)
+            and (live(record.state) or not query.live)
         )
 
     return page_of(

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import datetime as dt
 import enum
-from typing import Annotated, Final, Literal
+from collections.abc import Awaitable, Callable
+from typing import Annotated, Final, Literal, NamedTuple
 
 import msgspec
 
@@ -15,6 +16,7 @@ from corral.controller.http.log_sources import JournalSource, LogSource, Numbere
 from corral.controller.http.paging import DEFAULT_LIMIT, Limit, Page
 from corral.controller.http.route_table import Mutate, Pump, Read, Route, Stream, Write
 from corral.controller.http.setting import Leading
+from corral.controller.http.time_ranges import Since, TimeRange, Until
 from corral.controller.mutations import Mutation
 from corral.domain.events import Draft, EventType
 from corral.domain.ids import MAX_COUNTER, NodeId
@@ -72,6 +74,8 @@ class LogQuery(Query, frozen=True, kw_only=True):
     after: Number | None = None
     limit: Limit = DEFAULT_LIMIT
     level: LogLevel | None = None
+    since: Since | None = None
+    until: Until | None = None
 
 
 class LogStreamQuery(Query, frozen=True, kw_only=True):
@@ -121,28 +125,53 @@ def _log_shape(numbered: Numbered) -> LogShape:
 
 
 async def list_logs(leading: Leading, call: Call[None, LogQuery]) -> Page[LogShape]:
-    """After a number: what follows it. Without one: the newest records. Oldest first in both."""
+    """After a number or a time: what follows it. Without either: the newest records, or the newest before a
+    time. Oldest first always."""
     query = call.query
     source = _source(leading, query.source)
-    least = LEVELS[query.level] if query.level else 0
-    if query.after is None:
-        found = await _newest(source, least, query.limit)
+    wanted = _Wanted(LEVELS[query.level] if query.level else 0, TimeRange(query.since, query.until))
+    after = query.after
+    if after is None and query.since is not None:
+        after = await _number(source, wanted.span.first_number) - 1
+    if after is None:
+        found = await _newest(source, wanted, query.limit)
         return Page(items=[_log_shape(item) for item in found], next=None)
-    found, position, more = await _following(source, least, query.after, query.limit)
+    found, position, more = await _following(source, wanted, after, query.limit)
     return Page(items=[_log_shape(item) for item in found], next=str(position) if more else None)
 
 
-def _passes(numbered: Numbered, least: int) -> bool:
-    return LEVELS.get(numbered[1].level, 0) >= least
+class _Wanted(NamedTuple):
+    """Which records a reader asked for: of a level, and of a time."""
+
+    least: int
+    span: TimeRange
+
+    def accepts(self, numbered: Numbered) -> bool:
+        record = numbered[1]
+        return LEVELS.get(record.level, 0) >= self.least and self.span.holds(record.at)
 
 
-async def _newest(source: LogSource, least: int, limit: int) -> list[Numbered]:
-    """The newest records of a level, looking back only so far."""
+async def _number(source: LogSource, bound: Callable[..., Awaitable[int]]) -> int:
+    """The number of a record that bounds a range of time."""
+
+    async def time_at(number: int) -> dt.datetime | None:
+        records = await source.read(after=number - 1, limit=1)
+        return records[0][1].at if records else None
+
+    oldest = await source.read(after=0, limit=1)
+    newest = await source.tail(before=None, limit=1)
+    if not oldest or not newest:
+        return 1
+    return await bound(time_at, oldest=oldest[0][0], newest=newest[0][0])
+
+
+async def _newest(source: LogSource, wanted: _Wanted, limit: int) -> list[Numbered]:
+    """The newest records that are wanted, looking back only so far."""
     found: list[Numbered] = []
-    before: int | None = None
+    before = None if wanted.span.until is None else await _number(source, wanted.span.end_number)
     for _ in range(_SCANS):
         records = await source.tail(before=before, limit=_SCAN)
-        found = [item for item in records if _passes(item, least)] + found
+        found = [item for item in records if wanted.accepts(item)] + found
         if len(found) >= limit or len(records) < _SCAN:
             break
         before = records[0][0]
@@ -150,18 +179,20 @@ async def _newest(source: LogSource, least: int, limit: int) -> list[Numbered]:
 
 
 async def _following(
-    source: LogSource, least: int, after: int, limit: int
+    source: LogSource, wanted: _Wanted, after: int, limit: int
 ) -> tuple[list[Numbered], int, bool]:
-    """Records of a level after a number, how far was looked, and whether there may be more."""
+    """Records that are wanted after a number, how far was looked, and whether there may be more."""
     found: list[Numbered] = []
     position = after
     for _ in range(_SCANS):
         records = await source.read(after=position, limit=_SCAN)
         for item in records:
+            if wanted.span.is_after(item[1].at):
+                return found, position, False
             if len(found) == limit:
                 return found, position, True
             position = item[0]
-            if _passes(item, least):
+            if wanted.accepts(item):
                 found.append(item)
         if len(records) < _SCAN:
             return found, position, False
