@@ -12,7 +12,7 @@ from corral.cli.failure import Failure, Refused, WaitRanOut, WrongUsage
 from corral.cli.noun import Noun
 from corral.cli.output import Column, Item, list_table, plain, show_done, show_list, show_one, state_column
 from corral.cli.session import Session, api_command
-from corral.cli.values import age
+from corral.cli.values import age, full_time
 from corral.cli.waiting import wait_options, wait_until
 
 GROUPS: Final = "/api/v1/groups"
@@ -25,11 +25,11 @@ COLUMNS: Final = (
     Column("NAME", "name"),
     state_column("STATE", lambda group: _state(group)),
     Column("READY", lambda group: _counts(group)),
-    Column("MIN", lambda group: str(group.get("min", 0))),
-    Column("MAX", lambda group: plain(group.get("max"))),
-    Column("MEMORY", lambda group: f"{group['memory_mb']} MB" if group.get("memory_mb") else "-"),
-    Column("UPDATED", lambda group: age(_status(group).get("updated_at"))),
-    Column("REASON", lambda group: plain(_reason(group))),
+    Column("MIN", lambda group: str(group.get("min", 0)), rank=1),
+    Column("MAX", lambda group: plain(group.get("max")), rank=2),
+    Column("MEMORY", lambda group: f"{group['memory_mb']} MB" if group.get("memory_mb") else "-", rank=4),
+    Column("UPDATED", lambda group: age(_status(group).get("updated_at")), rank=3),
+    Column("REASON", lambda group: plain(_reason(group)), rank=1, stretched=True),
 )
 
 file_option = click.option(
@@ -80,9 +80,12 @@ def list_groups(session: Session, watch: bool) -> None:
         from corral.cli.watch import watch_list
 
         watch_list(
-            session, fetch, table=lambda items: list_table(items, COLUMNS), prefix=("GROUP_", "INSTANCE_")
+            session,
+            fetch,
+            table=lambda items: list_table(items, COLUMNS, by="name"),
+            prefix=("GROUP_", "INSTANCE_"),
         )
-    show_list(session.output, fetch(), columns=COLUMNS, name="name")
+    show_list(session.output, fetch(), columns=COLUMNS, name="name", by_name=True)
 
 
 @group.command("get")
@@ -103,7 +106,7 @@ def _rows(found: Item) -> list[tuple[str, str]]:
         ("Ready", _counts(found)),
         ("Instances", str(status.get("instances", 0))),
         ("Reason", plain(_reason(found))),
-        ("Paused until", plain(paused.get("until"))),
+        ("Paused until", full_time(paused.get("until"))),
         ("Runtime", plain(found.get("runtime"))),
         ("Command", " ".join([*found.get("command", []), *found.get("args", [])]) or "-"),
         ("Templates", plain(found.get("templates"))),
@@ -115,8 +118,8 @@ def _rows(found: Item) -> list[tuple[str, str]]:
         ("Memory", f"{found['memory_mb']} MB" if found.get("memory_mb") else "-"),
         ("Nodes", plain(found.get("nodes"))),
         ("Labels", plain(found.get("labels"))),
-        ("Created", plain(status.get("created_at"))),
-        ("Updated", plain(status.get("updated_at"))),
+        ("Created", full_time(status.get("created_at"))),
+        ("Updated", full_time(status.get("updated_at"))),
         ("Revision", plain(found.get("revision"))),
     ]
 

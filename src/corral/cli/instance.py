@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Final
 
 import click
@@ -23,7 +24,7 @@ from corral.cli.instance_waits import (
 from corral.cli.noun import Noun
 from corral.cli.output import Column, Item, list_table, plain, show_done, show_list, show_one, state_column
 from corral.cli.session import Session, api_command
-from corral.cli.values import age, pairs
+from corral.cli.values import age, full_time, pairs
 from corral.cli.waiting import wait_options
 
 STATES: Final = (
@@ -39,16 +40,16 @@ STATES: Final = (
 )
 COLUMNS: Final = (
     Column("ID", "id"),
-    Column("GROUP", "group"),
+    Column("GROUP", "group", rank=5),
     state_column("STATE", "state"),
     Column("READY", "ready"),
-    Column("NODE", "node"),
-    Column("PORT", "port"),
-    Column("PLAYERS", "players"),
-    Column("PID", "pid"),
+    Column("NODE", "node", rank=2),
+    Column("PORT", "port", rank=1),
+    Column("PLAYERS", "players", rank=4),
+    Column("PID", "pid", rank=6),
     Column("UPTIME", lambda instance: _uptime(instance)),
-    Column("RESTARTS", lambda instance: str(instance.get("restarts", 0))),
-    Column("REASON", lambda instance: _reason(instance)),
+    Column("RESTARTS", lambda instance: str(instance.get("restarts", 0)), rank=3),
+    Column("REASON", lambda instance: _reason(instance), rank=1, stretched=True),
 )
 
 
@@ -82,13 +83,23 @@ def instance() -> None:
 @click.option("--node", metavar="ID", help="Only instances on this node.")
 @click.option("--state", type=click.Choice(STATES, case_sensitive=False), help="Only those in this state.")
 @click.option("--wanted", type=click.Choice(("run", "drain", "stop")), help="Only those that shall do this.")
+@click.option("-a", "--all", "ended", is_flag=True, help="Those that have ended, too.")
 @click.option("-w", "--watch", is_flag=True, help="Draw again whenever something changes.")
 @api_command
 def list_instances(
-    session: Session, group: str | None, node: str | None, state: str | None, wanted: str | None, watch: bool
+    session: Session,
+    group: str | None,
+    node: str | None,
+    state: str | None,
+    wanted: str | None,
+    ended: bool,
+    watch: bool,
 ) -> None:
-    """List the instances."""
+    """List the instances. A table leaves out those that have ended; other forms have all of them."""
     params = {"group": group, "node": node, "state": state, "wanted": wanted}
+    living = session.output == "table" and not ended and state is None
+    if living:
+        params["live"] = "true"
 
     def fetch() -> list[Any]:
         return session.client.pages(INSTANCES, params)
@@ -96,8 +107,14 @@ def list_instances(
     if watch:
         from corral.cli.watch import watch_list
 
-        watch_list(session, fetch, table=lambda items: list_table(items, COLUMNS), prefix=("INSTANCE_",))
-    show_list(session.output, fetch(), columns=COLUMNS)
+        def table(items: Sequence[Item]) -> str:
+            return list_table(items, COLUMNS, by="id")
+
+        watch_list(session, fetch, table=table, prefix=("INSTANCE_",))
+    found = fetch()
+    show_list(session.output, found, columns=COLUMNS, by_name=True)
+    if living and not found:
+        note("nothing runs; -a shows what has ended")
 
 
 @instance.command("get")
@@ -126,9 +143,9 @@ def _rows(found: Item) -> list[tuple[str, str]]:
         ("Pid", plain(found.get("pid"))),
         ("Run", plain(found.get("incarnation"))),
         ("Restarts", str(found.get("restarts", 0))),
-        ("Started", plain(found.get("started_at"))),
+        ("Started", full_time(found.get("started_at"))),
         ("Uptime", _uptime(found)),
-        ("Ended", plain(found.get("ended_at"))),
+        ("Ended", full_time(found.get("ended_at"))),
         ("Exit", plain(exit.get("summary"))),
         ("Start failure", f"{failure['code']}: {failure['message']}" if failure else "-"),
         ("Memory", f"{found['memory_mb']} MB" if found.get("memory_mb") else "-"),

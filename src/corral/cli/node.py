@@ -14,7 +14,7 @@ from corral.cli.node_cache import cache, prewarm
 from corral.cli.noun import Noun
 from corral.cli.output import Column, Item, list_table, plain, show_done, show_list, show_one, state_column
 from corral.cli.session import Session, api_command
-from corral.cli.values import Span, age
+from corral.cli.values import Span, age, full_time
 
 STATES: Final = ("ENROLLED", "ONLINE", "DISCONNECTED", "UNREACHABLE", "REVOKED")
 NODES: Final = "/api/v1/nodes"
@@ -23,14 +23,14 @@ _STRAYS: Final = 5
 COLUMNS: Final = (
     Column("ID", "id"),
     state_column("STATE", "state"),
-    state_column("ADMISSION", "admission"),
-    Column("SINCE", lambda node: age(node.get("state_since"))),
+    state_column("ADMISSION", "admission", rank=1),
+    Column("SINCE", lambda node: age(node.get("state_since")), rank=3),
     Column("INSTANCES", lambda node: str(node.get("instances", 0))),
-    Column("MEMORY", lambda node: _memory(node)),
-    Column("CPU", lambda node: _cpu(node)),
-    Column("ADDRESS", "address"),
-    Column("VERSION", "version"),
-    Column("LABELS", "labels"),
+    Column("MEMORY", lambda node: _memory(node), rank=1),
+    Column("CPU", lambda node: _cpu(node), rank=2),
+    Column("ADDRESS", "address", rank=5),
+    Column("VERSION", "version", rank=6),
+    Column("LABELS", "labels", rank=4, stretched=True),
 )
 
 
@@ -64,11 +64,11 @@ def list_nodes(session: Session, state: str | None, label: tuple[str, ...], watc
         return session.client.pages(NODES, params)
 
     if not watch:
-        show_list(session.output, fetch(), columns=COLUMNS)
+        show_list(session.output, fetch(), columns=COLUMNS, by_name=True)
         return
     from corral.cli.watch import watch_list
 
-    watch_list(session, fetch, table=lambda nodes: list_table(nodes, COLUMNS), prefix="NODE_")
+    watch_list(session, fetch, table=lambda nodes: list_table(nodes, COLUMNS, by="id"), prefix="NODE_")
 
 
 @node.command()
@@ -92,7 +92,7 @@ def _rows(node: Item) -> list[tuple[str, str]]:
         ("Reason", plain(node.get("reason"))),
         ("Admission", plain(node.get("admission"))),
         ("Last seen", age(node.get("last_seen"))),
-        ("Enrolled", plain(node.get("enrolled_at"))),
+        ("Enrolled", full_time(node.get("enrolled_at"))),
         ("Address", plain(node.get("address"))),
         ("Version", plain(node.get("version"))),
         ("Session", plain(node.get("session"))),

@@ -13,12 +13,14 @@ from typing import Any, Final, TypeVar
 import click
 
 from corral.cli.failure import printable
-from corral.cli.table import Paint, coloured, draw, paint_state, terminal_width, wants_colour
+from corral.cli.table import Layout, Paint, coloured, draw, paint_state, terminal_width, wants_colour
+from corral.cli.values import natural_order
 
 F = TypeVar("F", bound=Callable[..., Any])
 Item = Mapping[str, Any]
 
-FORMATS: Final = ("table", "json", "yaml", "name")
+FORMATS: Final = ("table", "wide", "json", "yaml", "name")
+_WIDE: Final = "corral.wide"
 
 
 def output_option(command: F) -> F:
@@ -29,30 +31,65 @@ def output_option(command: F) -> F:
         type=click.Choice(FORMATS),
         default="table",
         show_default=True,
-        help="Form of the result.",
+        callback=_form,
+        help="Form of the result; 'wide' is a table with every column, whatever the terminal's width.",
     )(command)
 
 
+def _form(ctx: click.Context, parameter: click.Parameter, value: str) -> str:
+    del parameter
+    ctx.meta[_WIDE] = value == "wide"
+    return "table" if value == "wide" else value
+
+
+def _width() -> int | None:
+    """What a table is fitted into; None: nothing is left out or cut."""
+    ctx = click.get_current_context(silent=True)
+    return None if ctx is not None and ctx.meta.get(_WIDE) else terminal_width()
+
+
+def limit_option(default: int) -> Callable[[F], F]:
+    """The `-n` of lists that may be long."""
+    return click.option(
+        "-n",
+        "--limit",
+        type=click.IntRange(1, 100_000),
+        default=default,
+        show_default=True,
+        help="At most so many.",
+    )
+
+
 class Column:
-    """A title, where its text comes from, and how it is coloured."""
+    """A title, where its text comes from, how it is coloured, and how it gives way on a narrow terminal
+    (see `Layout`)."""
 
-    __slots__ = ("paint", "text", "title")
+    __slots__ = ("layout", "paint", "text", "title")
 
-    def __init__(self, title: str, text: str | Callable[[Item], str], *, paint: Paint | None = None) -> None:
+    def __init__(
+        self,
+        title: str,
+        text: str | Callable[[Item], str],
+        *,
+        paint: Paint | None = None,
+        rank: int = 0,
+        stretched: bool = False,
+    ) -> None:
         self.title = title
         self.paint = paint
+        self.layout = Layout(rank, stretched)
         self.text: Callable[[Item], str] = (
             (lambda item: plain(item.get(text))) if isinstance(text, str) else text
         )
 
 
-def state_column(title: str, key: str | Callable[[Item], str]) -> Column:
-    return Column(title, key, paint=paint_state)
+def state_column(title: str, key: str | Callable[[Item], str], *, rank: int = 0) -> Column:
+    return Column(title, key, paint=paint_state, rank=rank)
 
 
 def plain(value: Any) -> str:
     """A value as one cell; what is missing or empty is a dash."""
-    if value is None or value == "" or value == [] or value == {}:
+    if _missing(value):
         return "-"
     if isinstance(value, bool):
         return "yes" if value else "no"
@@ -63,21 +100,53 @@ def plain(value: Any) -> str:
     return str(value)
 
 
-def show_list(output: str, items: Sequence[Item], *, columns: Sequence[Column], name: str = "id") -> None:
+def details(fields: Any) -> str:
+    """The fields of an event or a log record for people: none that is empty, of a nested one its summary
+    if it has one."""
+    if not isinstance(fields, Mapping):
+        return plain(fields)
+    return " ".join(f"{key}={_detail(value)}" for key, value in fields.items() if not _missing(value)) or "-"
+
+
+def _detail(value: Any) -> str:
+    if isinstance(value, Mapping):
+        if not _missing(value.get("summary")):
+            return _quoted(str(value["summary"]))
+        return "{" + ", ".join(f"{k}: {_detail(v)}" for k, v in value.items() if not _missing(v)) + "}"
+    if isinstance(value, list):
+        return "[" + ", ".join(map(_detail, value)) + "]"
+    return _quoted(plain(value))
+
+
+def _quoted(text: str) -> str:
+    return json.dumps(text, ensure_ascii=False) if " " in text else text
+
+
+def _missing(value: Any) -> bool:
+    return value is None or value == "" or value == [] or value == {}
+
+
+def show_list(
+    output: str, items: Sequence[Item], *, columns: Sequence[Column], name: str = "id", by_name: bool = False
+) -> None:
+    """`by_name`: a table is sorted by it as people count, w-6 before w-10."""
     if output == "table":
-        click.echo(list_table(items, columns))
+        click.echo(list_table(items, columns, by=name if by_name else None))
     elif output == "name":
         _show_names(items, name)
     else:
         _show_document(output, {"items": list(items), "next": None})
 
 
-def list_table(items: Sequence[Item], columns: Sequence[Column]) -> str:
+def list_table(items: Sequence[Item], columns: Sequence[Column], *, by: str | None = None) -> str:
+    if by is not None:
+        items = sorted(items, key=lambda item: natural_order(str(item.get(by, ""))))
     return draw(
         [column.title for column in columns],
         [[column.text(item) for column in columns] for item in items],
         paints=[column.paint for column in columns],
-        width=terminal_width(),
+        layouts=[column.layout for column in columns],
+        width=_width(),
         colour=wants_colour(),
     )
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 from corral.cli.failure import printable
 
@@ -49,6 +49,16 @@ _STATE_COLOURS: Final = {
 }
 _GAP: Final = "  "
 _NARROWEST: Final = 8
+_STRETCHED_NARROWEST: Final = 20
+"""A column that takes the rest of the line is not cut below this while another can be left out."""
+
+
+class Layout(NamedTuple):
+    """How a column gives way on a narrow terminal. `rank` 0 always stays; of the others the highest goes
+    first. A stretched one is cut to the room that is left."""
+
+    rank: int = 0
+    stretched: bool = False
 
 
 def paint_state(text: str) -> str:
@@ -68,18 +78,27 @@ def draw(
     rows: Sequence[Sequence[str]],
     *,
     paints: Sequence[Paint | None] = (),
+    layouts: Sequence[Layout] = (),
     width: int | None = None,
     colour: bool = False,
 ) -> str:
-    """Columns as wide as their widest cell; with `width`, the widest ones give way first."""
+    """Columns as wide as their widest cell. With `width`: columns are left out by rank, empty ones first,
+    then stretched ones are cut, then the widest ones."""
     clean = [[_one_line(cell) for cell in row] for row in rows]
     widths = [max([len(title), *(text_width(row[at]) for row in clean)]) for at, title in enumerate(titles)]
+    shown = list(range(len(titles)))
     if width is not None:
-        _narrow(widths, width)
-    lines = [_line(titles, widths)]
+        layouts = [*layouts, *[Layout()] * (len(titles) - len(layouts))]
+        empty = {at for at in shown if all(row[at] == "-" for row in clean)}
+        shown = _fitting(widths, layouts, empty, width)
+        _narrow(widths, shown, layouts, width)
+    lines = [_line([titles[at] for at in shown], [widths[at] for at in shown])]
     for row in clean:
-        codes = [paint(cell) if paint else "" for paint, cell in zip(paints, row, strict=False)]
-        lines.append(_line(row, widths, codes if colour else ()))
+        codes = [
+            paint(row[at]) if (paint := paints[at] if at < len(paints) else None) else "" for at in shown
+        ]
+        cells = [row[at] for at in shown]
+        lines.append(_line(cells, [widths[at] for at in shown], codes if colour else ()))
     return "\n".join(lines)
 
 
@@ -106,14 +125,37 @@ def _line(cells: Sequence[str], widths: Sequence[int], codes: Sequence[str] = ()
     return _GAP.join(parts).rstrip()
 
 
-def _narrow(widths: list[int], limit: int) -> None:
-    surplus = sum(widths) + len(_GAP) * (len(widths) - 1) - limit
-    while surplus > 0:
-        widest = max(range(len(widths)), key=lambda at: widths[at])
-        if widths[widest] <= _NARROWEST:
-            return  # a terminal this narrow wraps; cutting further would say nothing
-        widths[widest] -= 1
-        surplus -= 1
+def _fitting(widths: list[int], layouts: Sequence[Layout], empty: set[int], limit: int) -> list[int]:
+    """The columns to show: all, but for those that a narrow terminal has no room for."""
+    shown = list(range(len(widths)))
+    optional = sorted(
+        (at for at in shown if layouts[at].rank), key=lambda at: (at in empty, layouts[at].rank), reverse=True
+    )
+    for at in optional:
+        least = [
+            min(widths[each], _STRETCHED_NARROWEST) if layouts[each].stretched else widths[each]
+            for each in shown
+        ]
+        if _total(least) <= limit:
+            break
+        shown.remove(at)
+    return shown
+
+
+def _narrow(widths: list[int], shown: list[int], layouts: Sequence[Layout], limit: int) -> None:
+    surplus = _total([widths[at] for at in shown]) - limit
+    stretched = [at for at in shown if layouts[at].stretched]
+    for candidates, least in ((stretched, _STRETCHED_NARROWEST), (shown, _NARROWEST)):
+        while surplus > 0 and candidates:
+            widest = max(candidates, key=lambda at: widths[at])
+            if widths[widest] <= least:
+                break  # a terminal this narrow wraps; cutting further would say nothing
+            widths[widest] -= 1
+            surplus -= 1
+
+
+def _total(widths: Sequence[int]) -> int:
+    return sum(widths) + len(_GAP) * (len(widths) - 1)
 
 
 def _cut(text: str, width: int) -> str:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import re
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
 from corral.cli.failure import WrongUsage
+
+if TYPE_CHECKING:
+    import datetime as dt
 
 _PART: Final = re.compile(r"([0-9]+)([smhdw])")
 _LONGEST: Final = 100 * 366 * 86_400
@@ -56,6 +59,49 @@ def age(time: Any) -> str:
     if seconds < 0:
         return f"in {_length(-seconds)}"
     return _length(seconds)
+
+
+def short_time(time: Any) -> str:
+    """When an RFC 3339 time was, on this machine's clock: `08:01:07` of today, else `15 Nov 08:01`, of
+    another year `2025-11-15`."""
+    then = _local(time)
+    if then is None:
+        return str(time) if time else "-"
+    today = _now(then)
+    if then.date() == today.date():
+        return then.strftime("%H:%M:%S")
+    return then.strftime("%d %b %H:%M" if then.year == today.year else "%Y-%m-%d")
+
+
+def full_time(time: Any) -> str:
+    """An RFC 3339 time in full, on this machine's clock, and how long ago it was."""
+    then = _local(time)
+    if then is None:
+        return str(time) if time else "-"
+    past = age(time)
+    return f"{then:%Y-%m-%d %H:%M:%S} ({past if past.startswith('in ') else f'{past} ago'})"
+
+
+def _local(time: Any) -> dt.datetime | None:
+    import datetime as dt
+
+    try:
+        return dt.datetime.fromisoformat(str(time)).astimezone() if time else None
+    except (ValueError, OverflowError, OSError):
+        return None
+
+
+def _now(like: dt.datetime) -> dt.datetime:
+    return type(like).now(like.tzinfo)
+
+
+def natural_order(text: str) -> list[tuple[bool, int, str]]:
+    """A sorting key under which numbers within a text count as such: w-6 before w-10."""
+    return [
+        (not part.isdecimal(), int(part) if part.isdecimal() else 0, part)
+        for part in re.split(r"([0-9]+)", text)
+        if part
+    ]
 
 
 def _length(seconds: int) -> str:

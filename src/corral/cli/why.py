@@ -8,6 +8,7 @@ from corral.cli.client import segment
 from corral.cli.failure import Refused, printable
 from corral.cli.output import Item, show_one
 from corral.cli.session import Session, api_command
+from corral.cli.values import short_time
 
 
 @click.command()
@@ -50,7 +51,7 @@ def _look_up(session: Session, subject: str) -> Item:
 
 def _explained(decision: Item) -> str:
     lines = [
-        f"{decision.get('at')}  {decision.get('kind')} {decision.get('subject')}: {decision.get('reason')}",
+        f"{short_time(decision.get('at'))}  {decision.get('kind')} {decision.get('subject')}: {decision.get('reason')}",
         f"  cause: {decision.get('cause')}  ({decision.get('id')})",
     ]
     lines += [
