@@ -5,6 +5,9 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 DATA ?= data
+# `make up PORT=9000`: the API there, the link of nodes on the two ports above it.
+PORT ?=
+DEMO_PORTS ?=
 WORKERS ?= 2
 ROUNDS ?= 20
 PIP := $(BIN)/pip --disable-pip-version-check --quiet
@@ -12,7 +15,8 @@ PIP := $(BIN)/pip --disable-pip-version-check --quiet
 .PHONY: up down setup test check bench traps docs wire lock soak clean
 
 up: $(VENV)/.runtime  ## run everything on this machine, in the foreground, with a demo group
-	$(BIN)/corral up --data $(DATA) --demo
+	$(BIN)/corral up --data $(DATA) --demo $(if $(DEMO_PORTS),--demo-ports $(DEMO_PORTS)) \
+		$(if $(PORT),--http 127.0.0.1:$(PORT) --grpc 127.0.0.1:$$(($(PORT) + 1)))
 
 down: $(VENV)/.runtime  ## stop what `make up` started, instances included
 	$(BIN)/corral down --data $(DATA)

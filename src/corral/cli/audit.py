@@ -6,15 +6,17 @@ from typing import Final
 
 import click
 
-from corral.cli.output import Column, show_list
+from corral.cli.output import Column, limit_option, plain, show_list
 from corral.cli.session import Session, api_command
+from corral.cli.times import check_times, time_options
+from corral.cli.values import short_time
 
 COLUMNS: Final = (
-    Column("TIME", "at"),
-    Column("ACTOR", "actor"),
+    Column("TIME", lambda entry: short_time(entry.get("at"))),
+    Column("ACTOR", lambda entry: plain(entry.get("actor_name") or entry.get("actor"))),
     Column("ACTION", "action"),
-    Column("SUBJECT", "subject"),
-    Column("FROM", "address"),
+    Column("SUBJECT", "subject", stretched=True),
+    Column("FROM", "address", rank=1),
 )
 
 
@@ -24,12 +26,11 @@ def audit() -> None:
 
 
 @audit.command("list")
-@click.option(
-    "--limit", type=click.IntRange(1, 100_000), default=100, show_default=True, help="At most so many."
-)
+@time_options("changes")
+@limit_option(100)
 @api_command
-def list_entries(session: Session, limit: int) -> None:
-    """List audit entries; -o json also shows what was before and after."""
-    show_list(
-        session.output, session.client.pages("/api/v1/audit", limit=limit), columns=COLUMNS, name="number"
-    )
+def list_entries(session: Session, since: str | None, until: str | None, limit: int) -> None:
+    """List audit entries, the newest first; -o json also shows what was before and after."""
+    check_times(since, until)
+    found = session.client.pages("/api/v1/audit", {"since": since, "until": until}, limit=limit)
+    show_list(session.output, found, columns=COLUMNS, name="number")

@@ -8,9 +8,11 @@ import click
 
 from corral.cli.client import segment
 from corral.cli.failure import printable
-from corral.cli.output import Column, Item, plain, show_list, show_one
+from corral.cli.noun import Noun
+from corral.cli.output import Column, Item, limit_option, plain, show_list, show_one
 from corral.cli.session import Session, api_command
-from corral.cli.values import age
+from corral.cli.times import check_times, time_options
+from corral.cli.values import age, full_time
 
 CRASHES: Final = "/api/v1/crashes"
 CLASSES: Final = (
@@ -27,12 +29,12 @@ CLASSES: Final = (
 COLUMNS: Final = (
     Column("ID", "id"),
     Column("AGO", lambda crash: age(crash.get("at"))),
-    Column("GROUP", "group"),
-    Column("NODE", "node"),
+    Column("GROUP", "group", rank=3),
+    Column("NODE", "node", rank=2),
     Column("CLASS", "crash_class"),
     Column("UPTIME", lambda crash: f"{int(crash.get('uptime_ms') or 0) / 1000:.1f}s"),
-    Column("RESTARTED", lambda crash: "yes" if crash.get("restarted_as") else "no"),
-    Column("EXIT", lambda crash: _summary(crash)),
+    Column("RESTARTED", lambda crash: "yes" if crash.get("restarted_as") else "no", rank=1),
+    Column("EXIT", lambda crash: _summary(crash), stretched=True),
 )
 
 
@@ -41,7 +43,7 @@ def _summary(crash: Item) -> str:
     return plain(exit.get("summary") if isinstance(exit, dict) else None)
 
 
-@click.group()
+@click.group(cls=Noun)
 def crash() -> None:
     """What ended without being asked to."""
 
@@ -51,9 +53,8 @@ def crash() -> None:
 @click.option("--instance", metavar="ID", help="Only crashes of this instance.")
 @click.option("--node", metavar="ID", help="Only crashes on this node.")
 @click.option("--class", "crash_class", type=click.Choice(CLASSES), help="Only crashes of this kind.")
-@click.option(
-    "--limit", type=click.IntRange(1, 100_000), default=50, show_default=True, help="At most so many."
-)
+@time_options("crashes")
+@limit_option(50)
 @api_command
 def list_crashes(
     session: Session,
@@ -61,10 +62,14 @@ def list_crashes(
     instance: str | None,
     node: str | None,
     crash_class: str | None,
+    since: str | None,
+    until: str | None,
     limit: int,
 ) -> None:
     """List crashes, the newest first."""
+    check_times(since, until)
     params = {"group": group, "instance": instance, "node": node, "crash_class": crash_class}
+    params |= {"since": since, "until": until}
     items = session.client.pages(CRASHES, params, limit=limit)
     show_list(session.output, items, columns=COLUMNS)
 
@@ -81,7 +86,7 @@ def get_crash(session: Session, id: str) -> None:
         ("Run", plain(found.get("incarnation"))),
         ("Group", plain(found.get("group"))),
         ("Node", plain(found.get("node"))),
-        ("At", plain(found.get("at"))),
+        ("At", full_time(found.get("at"))),
         ("Class", plain(found.get("crash_class"))),
         ("Exit", _summary(found)),
         ("Uptime", f"{int(found.get('uptime_ms') or 0) / 1000:.1f}s"),

@@ -3,25 +3,33 @@
 from __future__ import annotations
 
 import json
-from typing import Final
+from typing import Any, Final
 
 import click
 
 from corral.cli.failure import note, printable
-from corral.cli.output import Column, Item, plain, show_list, show_streamed
+from corral.cli.output import Column, Item, details, limit_option, plain, show_list, show_streamed
 from corral.cli.session import Session, api_command
+from corral.cli.table import GREEN, RED, YELLOW, coloured, wants_colour
+from corral.cli.times import check_times, time_options
+from corral.cli.values import short_time
 
 EVENTS: Final = "/api/v1/events"
 RESYNC: Final = "RESYNC_REQUIRED"
 
 COLUMNS: Final = (
-    Column("ID", "id"),
-    Column("TIME", "at"),
-    Column("TYPE", "type"),
+    Column("ID", "id", rank=2),
+    Column("TIME", lambda event: short_time(event.get("at"))),
+    Column("TYPE", "type", paint=lambda name: _colour(name)),
     Column("SUBJECT", "subject"),
-    Column("DATA", "data"),
+    Column("DETAILS", lambda event: details(event.get("data")), rank=1, stretched=True),
 )
 
+_COLOURS: Final = {
+    **dict.fromkeys(("CRASHED", "FAILED", "REFUSED", "LOST", "UNREACHABLE", "PAUSED", "REVOKED"), RED),
+    **dict.fromkeys(("DISCONNECTED", "OFFLINE", "STOPPED", "SKIPPED"), YELLOW),
+    **dict.fromkeys(("RUNNING", "CONNECTED", "READY", "ACTIVE", "RECOVERED"), GREEN),
+}
 MOST: Final = 500
 """The API's largest page: of the newest events there is only one."""
 
@@ -36,18 +44,26 @@ def event() -> None:
 @event.command("list")
 @types_option
 @click.option("--after", metavar="ID", help="Only events after this one (EPOCH-SEQUENCE).")
-@click.option(
-    "--limit", type=click.IntRange(1, 100_000), default=100, show_default=True, help="At most so many."
-)
+@time_options("events")
+@limit_option(100)
 @api_command
-def list_events(session: Session, types: str | None, after: str | None, limit: int) -> None:
+def list_events(
+    session: Session,
+    types: str | None,
+    after: str | None,
+    since: str | None,
+    until: str | None,
+    limit: int,
+) -> None:
     """List the newest events, or those after one that is named; the oldest first in both."""
+    check_times(since, until)
+    params: dict[str, Any] = {"types": _types(types), "since": since, "until": until}
     if after is None and limit <= MOST:
-        page = session.client.get(EVENTS, {"types": _types(types), "newest": "true", "limit": limit})
+        page = session.client.get(EVENTS, {**params, "newest": "true", "limit": limit})
         show_list(session.output, page["items"], columns=COLUMNS)
         return
     bound = limit if after else None  # pages go forwards: the newest are at the end of them all
-    params = {"types": _types(types), "after": after}
+    params["after"] = after
     items = session.client.pages(EVENTS, params, limit=bound, position="after")
     show_list(session.output, items if after else items[-limit:], columns=COLUMNS)
 
@@ -76,6 +92,13 @@ def _types(types: str | None) -> str | None:
 
 
 def _line(event: Item) -> str:
-    told = f"{plain(event.get('at'))}  {plain(event.get('type'))}  {plain(event.get('subject'))}"
-    data = event.get("data")
-    return printable(f"{told}  {plain(data)}" if data else told)
+    name = printable(plain(event.get("type")))
+    shown = coloured(name, _colour(name)) if wants_colour() else name
+    data = details(event.get("data"))
+    rest = printable(f"{plain(event.get('subject'))}  {data}" if data != "-" else plain(event.get("subject")))
+    return f"{short_time(event.get('at'))}  {shown}  {rest}"
+
+
+def _colour(name: str) -> str:
+    """Events whose name says that something went wrong, or well, by their last word."""
+    return _COLOURS.get(name.rpartition("_")[2], "")

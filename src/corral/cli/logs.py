@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from typing import Final
+from collections.abc import Iterable
+from typing import Any, Final
 
 import click
 
@@ -12,12 +13,14 @@ from corral.cli.failure import WrongUsage, printable
 from corral.cli.output import Item, show_done, show_streamed
 from corral.cli.session import Session, api_command
 from corral.cli.table import coloured, paint_state, wants_colour
+from corral.cli.times import check_times, time_options
 
 LEVELS: Final = ("TRACE", "DEBUG", "INFO", "WARN", "ERROR")
 LOGS: Final = "/api/v1/logs"
 
 follow_option = click.option("-f", "--follow", is_flag=True, help="Go on with what comes.")
 tail_option = click.option(
+    "-n",
     "--tail",
     type=click.IntRange(0, 100_000),
     default=100,
@@ -37,22 +40,24 @@ def logs() -> None:
 @logs.command()
 @follow_option
 @tail_option
+@time_options("records")
 @level_option
 @api_command
-def controller(session: Session, follow: bool, tail: int, level: str | None) -> None:
+def controller(session: Session, **asked: Any) -> None:
     """The controller's own log."""
-    _show(session, "controller", follow=follow, tail=tail, level=level)
+    _show(session, "controller", **asked)
 
 
 @logs.command()
 @click.argument("node")
 @follow_option
 @tail_option
+@time_options("records")
 @level_option
 @api_command
-def daemon(session: Session, node: str, follow: bool, tail: int, level: str | None) -> None:
+def daemon(session: Session, node: str, **asked: Any) -> None:
     """The log of a node's daemon, as far as it has reached the controller."""
-    _show(session, f"node:{node}", follow=follow, tail=tail, level=level)
+    _show(session, f"node:{node}", **asked)
 
 
 @logs.command("level")
@@ -72,11 +77,28 @@ def set_level(session: Session, source: str, level: str) -> None:
     )
 
 
-def _show(session: Session, source: str, *, follow: bool, tail: int, level: str | None) -> None:
+def _show(
+    session: Session,
+    source: str,
+    *,
+    follow: bool,
+    tail: int,
+    level: str | None,
+    since: str | None,
+    until: str | None,
+) -> None:
+    """With `since` everything from then on is shown, whatever the tail; with `until` nothing can be followed."""
+    check_times(since, until)
     if not follow and tail == 0:
         raise WrongUsage("--tail 0 shows nothing", hint="add -f to see what comes")
+    if follow and until:
+        raise WrongUsage("--until and --follow cannot be meant together", hint="leave one of them out")
     newest = _newest_number(session, source)
-    for record in _history(session, source, newest, tail, level):
+    params: dict[str, object] = {"source": source, "level": level, "since": since, "until": until}
+    found = _since(session, params) if since else _history(session, params, newest, tail)
+    for record in found:
+        if int(record.get("number", 0)) > newest:
+            break  # what came since then is the stream's to tell
         show_streamed(session.output, record, _line, name="message")
     if follow:
         _follow(session, source, newest, level)
@@ -88,18 +110,20 @@ def _newest_number(session: Session, source: str) -> int:
     return int(items[-1].get("number", 0)) if items else 0
 
 
-def _history(session: Session, source: str, newest: int, tail: int, level: str | None) -> list[Item]:
-    """Up to `tail` records, none above `newest`: what came since then is the stream's to tell."""
+def _since(session: Session, params: dict[str, object]) -> Iterable[Item]:
+    return session.client.pages(LOGS, params, position="after")
+
+
+def _history(session: Session, params: dict[str, object], newest: int, tail: int) -> Iterable[Item]:
+    """The last `tail` records."""
     if tail == 0 or newest == 0:
         return []
-    params: dict[str, object] = {"source": source, "level": level}
     if tail <= PAGE:
         page = session.client.get(LOGS, {**params, "limit": tail})
         items: list[Item] = page.get("items", []) if isinstance(page, dict) else []
-    else:
-        after = max(0, newest - tail)
-        items = session.client.pages(LOGS, {**params, "after": str(after)}, limit=tail, position="after")
-    return [record for record in items if int(record.get("number", 0)) <= newest]
+        return items
+    after = max(0, newest - tail)
+    return session.client.pages(LOGS, {**params, "after": str(after)}, limit=tail, position="after")
 
 
 def _follow(session: Session, source: str, newest: int, level: str | None) -> None:

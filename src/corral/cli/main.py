@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import sys
 from typing import Final, NoReturn
 
@@ -10,6 +12,7 @@ import click
 from corral.cli.failure import Failure, report
 from corral.cli.lazy import LazyGroup
 from corral.cli.token_file import given_token, token_options
+from corral.version import VERSION
 
 NOUNS: Final = {
     "group": ("corral.cli.group:group", "What shall run, and how many: create, change, scale, delete."),
@@ -35,6 +38,7 @@ NOUNS: Final = {
     "controller": ("corral.cli.controller:controller", "Run a controller, in the foreground."),
     "daemon": ("corral.cli.daemon:daemon", "Run a node's daemon, in the foreground."),
     "local": ("corral.cli.local:local", "Instances of this machine, without any controller."),
+    "completion": ("corral.cli.completion:completion", "Print the script for completion in a shell."),
     "version": ("corral.cli.version:version", "Print the version of this program."),
 }
 
@@ -52,6 +56,7 @@ INTERRUPTED: Final = 130
 @click.option("--url", metavar="URL", help="Controller to talk to (CORRAL_URL).")
 @token_options
 @click.option("--context", metavar="NAME", help="Remembered controller to use (CORRAL_CONTEXT).")
+@click.version_option(VERSION, prog_name="corral", message="%(prog)s %(version)s")
 @click.pass_context
 def cli(
     ctx: click.Context, url: str | None, token: str | None, token_file: str | None, context: str | None
@@ -85,5 +90,11 @@ def run(args: list[str] | None = None) -> int:
         if isinstance(abort.__cause__ or abort.__context__, KeyboardInterrupt):
             return INTERRUPTED
         report("aborted, nothing was done")
+        return 1
+    except OSError as error:  # whatever reads or writes a file of its own says more: this is the output
+        if error.filename is not None or error.errno not in (errno.ENOSPC, errno.EIO, errno.EDQUOT):
+            raise
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # what is left in the buffer, too
+        report(f"cannot write the output: {error.strerror}", hint="what was asked for may have been done")
         return 1
     return result if isinstance(result, int) else 0

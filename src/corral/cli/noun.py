@@ -6,12 +6,18 @@ from typing import Final
 
 import click
 
+from corral.cli.completion import offer_names
+
 _SAME: Final = (("get", "info", "show"), ("delete", "remove"))
 
 
 class Noun(click.Group):
     """`get`, `info` and `show` find whichever of them the noun has, `delete` and `remove` likewise; `ls` is
-    `list`."""
+    `list`. Arguments that name something known to the controller can be completed."""
+
+    def add_command(self, cmd: click.Command, name: str | None = None) -> None:
+        offer_names(str(self.name), cmd)
+        super().add_command(cmd, name)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         found = super().get_command(ctx, cmd_name)

@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 import click
 
 from corral.cli import contexts
-from corral.cli.client import Client
+from corral.cli.client import TIMEOUT_SECONDS, Client
 from corral.cli.failure import WrongUsage
 from corral.cli.output import output_option
 from corral.cli.token_file import given_token, token_options
@@ -66,7 +66,12 @@ def api_command(command: Callable[..., R]) -> Callable[..., R]:
 
 
 def connect(
-    *, url: str | None, token: str | None, context: str | None, environment: Mapping[str, str]
+    *,
+    url: str | None,
+    token: str | None,
+    context: str | None,
+    environment: Mapping[str, str],
+    timeout: float = TIMEOUT_SECONDS,
 ) -> Client:
     """A client for the chosen controller; nothing is sent yet."""
     token = token or environment.get("CORRAL_TOKEN") or None
@@ -74,7 +79,7 @@ def connect(
         url = url or environment.get("CORRAL_URL") or None
         context = environment.get("CORRAL_CONTEXT") or None
     if url is not None:
-        return Client(url=url, token=token)
+        return Client(url=url, token=token, timeout=timeout)
     known = contexts.load(contexts.default_path(environment))
     name = context or known.current
     if not name:
@@ -83,4 +88,6 @@ def connect(
             hint="use 'corral login URL', --url URL or the environment's CORRAL_URL",
         )
     chosen = known.find(name)
-    return Client(url=chosen.url, token=token or chosen.token, ca_file=chosen.ca_file or None)
+    return Client(
+        url=chosen.url, token=token or chosen.token, ca_file=chosen.ca_file or None, timeout=timeout
+    )

@@ -9,6 +9,7 @@ import click
 from corral.cli.client import segment
 from corral.cli.confirm import confirm, yes_option
 from corral.cli.failure import note
+from corral.cli.noun import Noun
 from corral.cli.output import Column, show_done, show_list
 from corral.cli.session import Session, api_command
 from corral.cli.values import Span, age
@@ -26,7 +27,7 @@ COLUMNS: Final = (
 )
 
 
-@click.group()
+@click.group(cls=Noun)
 def token() -> None:
     """API tokens."""
 

@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 import pytest
 from cryptography import x509
-from stand_in_controller import Request, StandIn
+from stand_in_controller import PROGRAM, Request, StandIn
 
 Corral = Callable[..., subprocess.CompletedProcess[str]]
 
@@ -198,3 +198,55 @@ def test_an_admin_certificate_never_overwrites_a_key(
 
 def test_the_version_is_printed(corral: Corral) -> None:
     assert json.loads(corral("version", "-o", "json").stdout)["protocol"] == 1
+    assert corral("--version").stdout.startswith("corral 0.")
+
+
+@pytest.mark.parametrize(
+    ("words", "path"),
+    [
+        (("event", "list"), "/api/v1/events"),
+        (("audit", "list"), "/api/v1/audit"),
+        (("crash", "list"), "/api/v1/crashes"),
+        (("logs", "controller"), "/api/v1/logs"),
+    ],
+)
+def test_lists_of_what_happened_are_asked_for_by_time(
+    corral: Corral, server: StandIn, words: tuple[str, str], path: str
+) -> None:
+    server.answers["GET", path] = (200, {"items": [], "next": None})
+    done = corral(*words, "--since", "2026-11-15T10:00Z", "--until", "2026-11-15T11:00Z", "-n", "7")
+    assert done.returncode == 0, done.stderr
+    asked = next(request for request in server.requests if "since" in request.query)
+    assert asked.query["since"] == "2026-11-15T10:00:00.000Z"
+    assert asked.query["until"] == "2026-11-15T11:00:00.000Z"
+    wrong = corral(*words, "--since", "2026-11-15T11:00Z", "--until", "2026-11-15T10:00Z")
+    assert (wrong.returncode, "is not before" in wrong.stderr) == (2, True)
+
+
+def test_ended_instances_are_left_out_of_a_table_only(corral: Corral, server: StandIn) -> None:
+    items = [{"id": name, "state": "RUNNING"} for name in ("w-10", "w-6")]
+    server.answers["GET", "/api/v1/instances"] = (200, {"items": items, "next": None})
+    table = corral("instance", "list").stdout
+    assert table.index("w-6") < table.index("w-10")
+    corral("instance", "list", "-a")
+    corral("instance", "list", "-o", "json")
+    assert [request.query.get("live") for request in server.requests] == ["true", None, None]
+
+
+def test_the_shell_completes_names_that_the_controller_knows(corral: Corral, server: StandIn) -> None:
+    items = [{"id": name} for name in ("lobby-1", "lobby-2", "arena-1")]
+    server.answers["GET", "/api/v1/instances"] = (200, {"items": items, "next": None})
+    assert "_CORRAL_COMPLETE=bash_complete" in corral("completion", "bash").stdout
+    words = {"COMP_WORDS": "corral instance stop lob", "COMP_CWORD": "3", "_CORRAL_COMPLETE": "bash_complete"}
+    assert corral(**words).stdout.split() == ["plain,lobby-1", "plain,lobby-2"]
+    nobody = corral(**words, CORRAL_URL="http://127.0.0.1:1")
+    assert (nobody.returncode, nobody.stdout.strip(), nobody.stderr) == (0, "", "")
+
+
+def test_an_output_that_cannot_be_written_is_named(pointed: dict[str, str]) -> None:
+    with open("/dev/full", "wb") as full:  # noqa: PTH123
+        done = subprocess.run(
+            [*PROGRAM, "version"], env=pointed, stdout=full, stderr=subprocess.PIPE, text=True, timeout=60
+        )
+    assert (done.returncode, "cannot write the output" in done.stderr) == (1, True)
+    assert "Traceback" not in done.stderr

@@ -1,0 +1,97 @@
+"""`corral completion`, and the names that a shell offers for a noun's arguments."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
+
+SHELLS: Final = ("bash", "zsh", "fish")
+VARIABLE: Final = "_CORRAL_COMPLETE"
+
+_TIMEOUT_SECONDS: Final = 2.0
+_MOST: Final = 500
+_LISTS: Final = {
+    "instance": ("/api/v1/instances", "id"),
+    "group": ("/api/v1/groups", "name"),
+    "node": ("/api/v1/nodes", "id"),
+    "template": ("/api/v1/templates", "name"),
+    "module": ("/api/v1/modules", "id"),
+    "crash": ("/api/v1/crashes", "id"),
+    "token": ("/api/v1/tokens", "id"),
+}
+_OWN_ARGUMENT: Final = ("id", "name")
+"""What the nouns above call the argument that names one of them; of other arguments the name is the noun."""
+
+
+class KnownName(click.ParamType[str]):
+    """Text for which the shell offers the names that the controller knows."""
+
+    name = "text"
+
+    def __init__(self, kind: str) -> None:
+        self._path, self._key = _LISTS[kind]
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        return str(click.STRING.convert(value, param, ctx))
+
+    def shell_complete(
+        self, ctx: click.Context, param: click.Parameter, incomplete: str
+    ) -> list[CompletionItem]:
+        """Nothing when the controller does not answer at once: a shell must not hang or print an error."""
+        del param
+        from click.shell_completion import CompletionItem
+
+        from corral.cli.failure import Failure
+        from corral.cli.session import connect
+
+        given = {**ctx.find_root().params, **{key: value for key, value in ctx.params.items() if value}}
+        try:
+            client = connect(
+                url=given.get("url"),
+                token=None,
+                context=given.get("context"),
+                environment=os.environ,
+                timeout=_TIMEOUT_SECONDS,
+            )
+            try:
+                found = client.pages(self._path, limit=_MOST)
+            finally:
+                client.close()
+        except Failure:
+            return []
+        names = (str(item.get(self._key, "")) for item in found)
+        return [CompletionItem(name) for name in names if name.startswith(incomplete)]
+
+
+def offer_names(noun: str, command: click.Command) -> None:
+    """Let the arguments of a noun's command that name something be completed; a new name is nobody's."""
+    if command.name in ("create", "new"):
+        return
+    for parameter in command.params:
+        if not isinstance(parameter, click.Argument) or parameter.type is not click.STRING:
+            continue
+        kind = noun if parameter.name in _OWN_ARGUMENT else str(parameter.name)
+        if kind in _LISTS:
+            parameter.type = KnownName(kind)
+
+
+@click.command()
+@click.argument("shell", type=click.Choice(SHELLS))
+def completion(shell: str) -> None:
+    """Print the script that lets SHELL complete commands, options and names.
+
+    For bash: 'corral completion bash > ~/.local/share/bash-completion/completions/corral'.
+    """
+    from click.shell_completion import get_completion_class
+
+    root = click.get_current_context().find_root().command
+    found = get_completion_class(shell)
+    if found is None:
+        raise click.UsageError(f"there is no completion for {shell}")
+    script = found(root, {}, "corral", VARIABLE)
+    click.echo(script.source_template % script.source_vars())
