@@ -30,7 +30,7 @@ OURS: Final = frozenset(
             "static",
         ),
         *("daemon.sock", "enrolment.json", "identity.json", "link.json", "machine-id", "renewal.json"),
-        *("uids.json", _LOCK),
+        *("static.key", "uids.json", _LOCK),
         "lost+found",  # of a file system that is mounted for us
     )
 )

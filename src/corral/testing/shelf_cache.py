@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import hashlib
 import pathlib
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Iterable, Mapping
 
 from corral.daemon.cache.bootstraps import BootstrapKey, FileGuard
 from corral.domain.plans import PlanArtifact, PlanTemplate
@@ -34,12 +34,14 @@ class ShelfCache:
         self.guards: list[FileGuard] = []
         """What each call of `keep_bootstrap` was to leave secrets out with."""
 
-    def template(self, name: str, files: Mapping[str, File], *, override: bool = True) -> PlanTemplate:
+    def template(
+        self, name: str, files: Mapping[str, File], *, directories: Iterable[str] = (), override: bool = True
+    ) -> PlanTemplate:
         entries = []
         for path, content in sorted(files.items()):
             body, mode = content if isinstance(content, tuple) else (content, 0o644)
             entries.append(TemplateFile(path=path, mode=mode, size=len(body), digest=self._put(body)))
-        manifest = Manifest(files=tuple(entries))
+        manifest = Manifest(files=tuple(entries), directories=tuple(directories))
         hash = manifest_digest(manifest)
         self._manifests[hash] = manifest
         return PlanTemplate(name=name, version=1, hash=hash, override=override)

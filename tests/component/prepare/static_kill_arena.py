@@ -1,4 +1,4 @@
-"""Static starts that are killed at drawn moments, one after another. Run as a program: it forks before
+"""Static starts that are killed at drawn moments, one after another, of a world that is edited between them. Run as a program: it forks before
 there are threads, so that a round costs milliseconds and not the start of an interpreter."""
 
 from __future__ import annotations
@@ -63,12 +63,16 @@ def main(data: pathlib.Path, rounds: int) -> None:
     complete, span = round(data, 2, None)
     assert complete
     interrupted = mixed = 0
+    edited: dict[str, bytes] = {}
+    removed: set[str] = set()
     for number in range(3, rounds + 3):
         came_to_its_end = round(data, number, draw.random() * span)[0]
         interrupted += not came_to_its_end
         found = tree_of(place)
         assert found["world"] == WORLD
         assert found["keep/me"] == b"mine"
+        assert {path: found.pop(path) for path in edited} == edited, "an edit was overwritten"
+        assert removed.isdisjoint(found), "what was removed is back"
         rounds_seen = set()
         for path, body in found.items():
             if path.startswith("d"):
@@ -81,10 +85,23 @@ def main(data: pathlib.Path, rounds: int) -> None:
             # The same start again: what was left undone is done, although no template has changed since.
             assert round(data, number, None)[0]
             again = tree_of(place)
-            assert all(body.startswith(b"%d " % number) for path, body in again.items() if path[0] == "d")
+            assert all(
+                body.startswith(b"%d " % number)
+                for path, body in again.items()
+                if path[0] == "d" and path not in edited
+            ), "what a killed start had laid was taken for an edit"
+        if number % 10 == 0:
+            # Whoever looks after the world edits one file and removes another, whatever the last start has left.
+            of_templates = sorted(path for path in tree_of(place) if path[0] == "d" and path not in edited)
+            one, other = draw.sample(of_templates, 2)
+            edited[one] = b"edited after round %d" % number
+            (place / one).write_bytes(edited[one])
+            (place / other).unlink()
+            removed.add(other)
     assert round(data, 9999, None)[0]
     found = tree_of(place)
-    assert set(found) == {*(f"d{n % 5}/f{n}" for n in range(FILES)), "keep/me", "world"}
+    assert set(found) == {*(f"d{n % 5}/f{n}" for n in range(FILES)), "keep/me", "world"} - removed
+    assert {path: found.pop(path) for path in edited} == edited
     assert all(body.startswith(b"9999 ") for path, body in found.items() if path.startswith("d"))
     assert not list((data / "static" / ".staging").iterdir())
     sys.stderr.write(f"{interrupted} {mixed}\n")

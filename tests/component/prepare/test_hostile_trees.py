@@ -38,7 +38,9 @@ from corral.daemon.prepare.abort import Abort
 from corral.daemon.prepare.packing import pack
 from corral.daemon.prepare.secret_files import SecretGuard
 from corral.daemon.prepare.static_owners import own_static
+from corral.daemon.prepare.static_seeds import Digests, Offer
 from corral.daemon.prepare.static_trees import StaticTree
+from corral.daemon.prepare.static_updates import StaticUpdate
 from corral.daemon.prepare.substitution import substitute_files
 from corral.daemon.prepare.values import Values
 from corral.domain.file_paths import Globs
@@ -409,7 +411,9 @@ def patch_each(tree: HostileTree) -> bytes:
         staged.mkdir(mode=0o700)
 
         def work(path: str = path) -> None:
-            static.stale(Values(all={}))
+            update = StaticUpdate(static, plan_of(static=True), Values(all={}), Digests(tree.place / "key"))
+            choice = update.choose({path: Offer(source="new", content="00")})
+            update.equal(choice, {path: Offer(source="new", content="00")}, staged)
             static.open_to_change([path])
             static.bring(staged, [path], (UID, UID), Abort())
             apply_patches(
@@ -418,7 +422,7 @@ def patch_each(tree: HostileTree) -> bytes:
                 values={},
             )
             substitute_files(staged, [path], Values(all={}), abort=Abort(), owner=(UID, UID))
-            static.move_in(staged, (UID, UID))
+            static.move_in(staged, static.changed_by(staged), (UID, UID))
 
         refused(work)
     return b""

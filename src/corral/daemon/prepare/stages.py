@@ -47,6 +47,8 @@ class Progress:
         self.took_ms: dict[str, float] = {}
         self.secret_files: set[str] = set()
         """The paths into which secrets were filled."""
+        self.kept_files: dict[str, str] = {}
+        """Of a static directory: the files that stay though templates give others for them, and why."""
 
     def _enter(self, name: str) -> None:
         if self._entered is None or self._loop is None:

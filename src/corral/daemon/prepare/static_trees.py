@@ -1,10 +1,9 @@
 """Directories that instances keep: seeded once, changed file by file, and never at the cost of a world.
 
-Beside the directory lies what it was last seeded with. When templates, artifacts or the values of
-variables in files have changed since, the files concerned are made aside, flushed, and renamed into
-place one by one; only then the new seed is written. Killed at any point, a directory holds each file in
-its old or its new form, and the next start does the rest again. Protected files and files that no
-template has are never touched, and nothing is ever deleted.
+Beside the directory lies what was laid into it (`static_seeds`). Files that are replaced or added
+(`static_updates` says which) are made aside, flushed, and renamed into place one by one. Killed at any point, a
+directory holds each file in its old or its new form, and the next start does the rest again. Protected files and
+files that no template has are never touched, and nothing is ever deleted.
 """
 
 from __future__ import annotations
@@ -17,15 +16,13 @@ import stat
 from collections.abc import Iterable
 from typing import Final
 
-import msgspec
 import structlog
 
 from corral.daemon.durable import store
 from corral.daemon.prepare.abort import Abort
 from corral.daemon.prepare.copying import copy_content
 from corral.daemon.prepare.layout import directories_of
-from corral.daemon.prepare.substitution import Rendered
-from corral.daemon.prepare.values import Values
+from corral.daemon.prepare.static_seeds import Seed
 from corral.domain.file_paths import Globs, globs
 from corral.domain.plans import Plan
 from corral.errors import Code, CorralError, Rejected
@@ -42,41 +39,13 @@ _libc: Final = ctypes.CDLL(None, use_errno=True)
 _log = structlog.get_logger("corral.daemon.prepare")
 
 
-class Seed(msgspec.Struct, frozen=True, kw_only=True):
-    """What a static directory was last made of."""
-
-    templates: tuple[str, ...] = ()
-    merge: tuple[str, ...] = ()
-    placed: dict[str, str] = {}
-    """Artifacts by their place, each with its digest."""
-    substitute: tuple[str, ...] | None = None
-    """None: written before anybody wrote it down."""
-    rendered: dict[str, dict[str, str | None]] = {}
-    """Files with variables, and what these were replaced by; secrets are not in it."""
-    hidden: tuple[str, ...] = ()
-    """Files with secrets: whether these are the same is written nowhere, so they are filled in anew."""
-
-
-def seed_of(plan: Plan, rendered: Rendered) -> Seed:
-    artifacts = (*((plan.artifact,) if plan.artifact else ()), *(e.artifact for e in plan.extensions))
-    return Seed(
-        templates=tuple(f"{t.name}@{t.hash}{'' if t.override else '?'}" for t in plan.templates),
-        merge=plan.merge,
-        placed={artifact.file: artifact.sha256 for artifact in artifacts},
-        substitute=plan.substitute,
-        rendered=rendered.files,
-        hidden=tuple(sorted(rendered.hidden)),
-    )
-
-
 class StaticTree:
     """The directory of one static instance. Everything blocks."""
 
     def __init__(self, root: pathlib.Path, instance_id: str, plan: Plan) -> None:
         self.path = root / instance_id
         self._root = root
-        self._seeds = root / SEEDS
-        self._seed_file = self._seeds / f"{instance_id}.json"
+        self._seed_file = root / SEEDS / f"{instance_id}.json"
         self._plan = plan
         self._protected: Globs = globs(plan.protected_paths)
 
@@ -85,7 +54,7 @@ class StaticTree:
         return os.path.lexists(self.path)
 
     def seed(self) -> Seed | None:
-        """None when nobody knows: then everything is laid again, as far as it is not protected."""
+        """None when nobody knows what was laid."""
         try:
             return read_versioned(self._seed_file, Seed, name=_FORMAT, version=_VERSION)
         except CorralError as error:
@@ -93,28 +62,10 @@ class StaticTree:
             return None
 
     def write_seed(self, seed: Seed) -> None:
-        self._seeds.mkdir(mode=0o700, exist_ok=True)
-        store(self._seed_file, seed, name=_FORMAT, version=_VERSION)
+        write_seed(self.path, seed)
 
-    def stale(self, values: Values) -> frozenset[str] | None:
-        """Which files have to be laid again; None: all that templates and artifacts have."""
-        before, now = self.seed(), seed_of(self._plan, Rendered())
-        if before is None or (before.templates, before.merge) != (now.templates, now.merge):
-            return None
-        if before.substitute not in (None, now.substitute):
-            return None
-        found = set(before.hidden) | {
-            path
-            for path, used in before.rendered.items()
-            if any(values.all.get(name) != value for name, value in used.items())
-        }
-        with open_tree(self.path) as root:
-            found |= {
-                file
-                for file, digest in now.placed.items()
-                if before.placed.get(file) != digest or is_missing(root, file)
-            }
-        return self.open_to_change(found)
+    def protects(self, path: str) -> bool:
+        return self._protected.matches(path)
 
     def open_to_change(self, paths: Iterable[str]) -> frozenset[str]:
         """Without those that are protected and there."""
@@ -147,19 +98,31 @@ class StaticTree:
                 except FileNotFoundError:
                     continue  # a patch that sets something makes the file
 
-    def move_in(self, staged: pathlib.Path, owner: tuple[int, int] | None) -> int:
-        """Every staged file that differs takes its place, durably; returns how many did. PATH_REFUSED, with
-        nothing moved, when the workload has put a link or a directory where one of them goes."""
+    def changed_by(self, staged: pathlib.Path) -> list[str]:
+        """The staged files that differ from what is there. PATH_REFUSED when the workload has put a link or a
+        directory where one of them goes."""
         with open_tree(self.path) as root:
             changed = [path for path in files_beneath(staged) if not self._same(root, staged, path)]
             for path in changed:
                 _check_way(root, path)
+            return changed
+
+    def move_in(self, staged: pathlib.Path, changed: list[str], owner: tuple[int, int] | None) -> None:
+        """These staged files take their places, durably."""
+        with open_tree(self.path) as root:
             flush(staged, changed)
             for path in changed:
                 with parent_of(root, path, make=True, owner=owner) as parent:
                     os.rename(staged / path, path.rpartition("/")[2], dst_dir_fd=parent)
             flush_folders(root, changed)
-            return len(changed)
+
+    def make_directories(self, paths: Iterable[str], owner: tuple[int, int] | None) -> None:
+        """Those of them where nothing lies; behind a link of the workload's none is made."""
+        with open_tree(self.path) as root:
+            for path in paths:
+                if is_missing(root, path):
+                    with parent_of(root, f"{path}/.", make=True, owner=owner) as made:
+                        os.fsync(made)
 
     def _same(self, root: int, staged: pathlib.Path, path: str) -> bool:
         """Whether the world has this very file already."""
@@ -183,6 +146,13 @@ class StaticTree:
             flush_folders(root, files)
         staged.rename(self.path)
         sync_directory(self._root)
+
+
+def write_seed(path: pathlib.Path, seed: Seed) -> None:
+    """Beside the static directory at `path`, durably."""
+    seeds = path.parent / SEEDS
+    seeds.mkdir(mode=0o700, exist_ok=True)
+    store(seeds / f"{path.name}.json", seed, name=_FORMAT, version=_VERSION)
 
 
 def files_beneath(root: pathlib.Path) -> list[str]:
@@ -241,14 +211,3 @@ def _copy(reading: int, target: pathlib.Path, owner: tuple[int, int], abort: Abo
         os.fchmod(writing, found.st_mode & 0o777)
     finally:
         os.close(writing)
-
-
-def merged_rendering(tree: StaticTree, fresh: Rendered, laid: frozenset[str] | None) -> Rendered:
-    """What is known of variables in files after this start: of files laid now what they got now."""
-    before = tree.seed()
-    if before is None or laid is None:
-        return fresh
-    kept = {path: used for path, used in before.rendered.items() if path not in laid}
-    return Rendered(
-        files={**kept, **fresh.files}, hidden=frozenset(before.hidden).difference(laid) | fresh.hidden
-    )

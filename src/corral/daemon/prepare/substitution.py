@@ -35,9 +35,14 @@ class Rendered(msgspec.Struct, frozen=True, kw_only=True):
 
     files: dict[str, dict[str, str | None]] = {}
     """By path: the variables it holds with the values they got; None: nobody defines it."""
-    hidden: frozenset[str] = frozenset()
-    """The files that hold secrets."""
+    secrets: dict[str, tuple[str, ...]] = {}
+    """By path: the secrets it holds."""
     missing: tuple[Missing, ...] = ()
+
+    @property
+    def hidden(self) -> frozenset[str]:
+        """The files that hold secrets."""
+        return frozenset(self.secrets)
 
 
 def substitute_files(
@@ -46,7 +51,7 @@ def substitute_files(
     """In these files beneath `root`, a tree that nobody else writes to. Each is written aside and renamed:
     a file that is shared with others is never written to. Blocks."""
     files: dict[str, dict[str, str | None]] = {}
-    hidden: set[str] = set()
+    hidden: dict[str, tuple[str, ...]] = {}
     missing: list[Missing] = []
     for path in paths:
         abort.check()
@@ -67,11 +72,11 @@ def substitute_files(
         used = {**dict.fromkeys(found.name for found in result.unresolved), **values.shown(names)}
         if used:
             files[path] = used
-        if not values.secret.isdisjoint(names):
-            hidden.add(path)
+        if secret := tuple(name for name in names if name in values.secret):
+            hidden[path] = secret
         if result.data != data:
             _replace(place, result.data, owner)
-    return Rendered(files=files, hidden=frozenset(hidden), missing=tuple(missing))
+    return Rendered(files=files, secrets=hidden, missing=tuple(missing))
 
 
 def _names_in(data: bytes, values: Mapping[str, str]) -> list[str]:

@@ -18,6 +18,8 @@ import structlog
 
 from corral.daemon.prepare.former_static import was_static
 from corral.daemon.prepare.static_owners import own_static
+from corral.daemon.prepare.static_seeds import Seed
+from corral.daemon.prepare.static_trees import write_seed
 from corral.daemon.prepare.users import WorkloadUser
 from corral.domain.ids import RESTARTS_PER_START
 from corral.errors import Code, Retryable
@@ -101,6 +103,8 @@ class WorkingDirectories:
         """One that is kept, without anything of ours in it. Blocks for a moment."""
         self.take_over(instance_id, run_directory)
         path = self.static / instance_id
+        if not os.path.lexists(path):
+            write_seed(path, Seed(files={}))  # what templates have later is new to it
         try:
             path.mkdir(mode=_MODE)
         except FileExistsError:

@@ -1,0 +1,208 @@
+"""What is known of a directory that an instance keeps: each file as it was laid, and what it was made of.
+
+A static directory is its operator's. A later start may replace a file only when what the templates give for that very
+path has changed and the file is still as it was laid; so both are written down, beside the directory. A start that
+replaces files writes down first what each of them becomes: killed at any point, the next one knows a file that it was
+about to lay, or had laid, from one that somebody has edited.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import pathlib
+import secrets
+import threading
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+import msgspec
+
+from corral.daemon.prepare.ingredients import Ingredients
+from corral.daemon.prepare.substitution import Rendered
+from corral.daemon.prepare.values import Values
+from corral.domain.file_paths import globs
+from corral.domain.plans import Plan
+from corral.domain.templates import TemplateFile
+from corral.system.files import atomic_write
+
+KEY_FILE: Final = "static.key"
+_KEY_BYTES: Final = 32
+_BLOCK: Final = 1 << 20
+_PLAIN: Final = "sha256"
+_KEYED: Final = "keyed"
+_ENCODER: Final = msgspec.json.Encoder(order="sorted")
+
+
+class Laid(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One file that templates or artifacts have."""
+
+    source: str = ""
+    """What they gave for it when it was laid, as of `Offer`. Empty: the file was there before they had one."""
+    laid: str = ""
+    """The digest of the file after merging, variables and patches. Empty: it was never laid."""
+    coming: str = ""
+    """The digest of what a start was about to put there."""
+    filled: dict[str, str | None] = {}
+    """The variables in it with the values they got; None: nobody defined it."""
+    secrets: dict[str, str] = {}
+    """The secrets in it, by keyed digests: nobody learns one by guessing it."""
+
+    def is_outdated(self, values: Values, digests: Digests) -> bool:
+        """Whether a variable in it has another value by now."""
+        return bool(self.outdated_names(values, digests))
+
+    def outdated_names(self, values: Values, digests: Digests) -> list[str]:
+        """Of the variables in it, those that have another value by now."""
+        plain = [name for name, value in self.filled.items() if values.all.get(name) != value]
+        hidden = [
+            name
+            for name, digest in self.secrets.items()
+            if digests.of_value(name, values.all.get(name)) != digest
+        ]
+        return [*plain, *hidden]
+
+
+class Seed(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What a static directory was last made of. Earlier versions wrote no `files`: of what they laid no digests are
+    known. They read the other fields of ours."""
+
+    templates: tuple[str, ...] = ()
+    merge: tuple[str, ...] = ()
+    placed: dict[str, str] = {}
+    """Artifacts by their place, each with its digest."""
+    substitute: tuple[str, ...] | None = None
+    protected: tuple[str, ...] = ()
+    hidden: tuple[str, ...] = ()
+    """Files with secrets."""
+    files: dict[str, Laid] | None = None
+    """Everything that was ever laid, also what no template has any more: what is gone stays gone."""
+    directories: tuple[str, ...] = ()
+    """Those that were ever laid."""
+    kept: dict[str, str] = {}
+    """Files that stay though templates give others for them, each with the reason."""
+
+    def same_plan(self, other: Seed) -> bool:
+        """Whether both are of the same templates, artifacts and rules."""
+        mine = (self.templates, self.merge, self.placed, self.substitute, self.protected)
+        return mine == (other.templates, other.merge, other.placed, other.substitute, other.protected)
+
+
+def seed_of(plan: Plan) -> Seed:
+    """What a plan says, before anything is known of files."""
+    artifacts = (*((plan.artifact,) if plan.artifact else ()), *(e.artifact for e in plan.extensions))
+    return Seed(
+        templates=tuple(f"{t.name}@{t.hash}{'' if t.override else '?'}" for t in plan.templates),
+        merge=plan.merge,
+        placed={artifact.file: artifact.sha256 for artifact in artifacts},
+        substitute=plan.substitute,
+        protected=plan.protected_paths,
+    )
+
+
+class Offer(msgspec.Struct, frozen=True, kw_only=True):
+    """What templates and artifacts have for one path now."""
+
+    source: str
+    """A digest of the contents it is made of, their modes, and whether variables are filled in."""
+    content: str = ""
+    """The SHA-256 of the result, where it is known without making it."""
+    mode: int = 0
+
+
+def offers(plan: Plan, found: Ingredients) -> dict[str, Offer]:
+    """By path. Patches are no part of it: they are made at every start in the file as it is."""
+    chosen = globs(plan.substitute)
+    made: dict[str, Offer] = {}
+    parts: list[tuple[str, int, tuple[TemplateFile, ...]]] = [
+        *((file.path, file.mode, (file,)) for file in found.layout.copies),
+        *((merge.path, merge.mode, merge.parts) for merge in found.layout.merges),
+    ]
+    for path, mode, files in parts:
+        fills = path in found.texts and chosen.matches(path)
+        told = ([(file.digest, file.mode) for file in files], mode, fills)
+        source = hashlib.sha256(_ENCODER.encode(told)).hexdigest()
+        content = files[0].digest if len(files) == 1 and not fills else ""
+        made[path] = Offer(source=source, content=content, mode=mode)
+    return made
+
+
+class Digests:
+    """Digests of files and values. Where secrets are in them they are keyed, with a key that lies elsewhere on the
+    node: whoever reads the record of a directory cannot try passwords on it. One for the node; it blocks."""
+
+    def __init__(self, key_file: pathlib.Path) -> None:
+        self._key_file = key_file
+        self._key = b""
+        self._lock = threading.Lock()
+
+    def of_file(self, descriptor: int, *, keyed: bool) -> str:
+        """With the file's mode: who changes it has changed the file. It is read from its beginning."""
+        kind = _KEYED if keyed else _PLAIN
+        hash = hashlib.blake2b(key=self._node_key()) if keyed else hashlib.sha256()
+        position = 0
+        while block := os.pread(descriptor, _BLOCK, position):
+            hash.update(block)
+            position += len(block)
+        return f"{kind}:{hash.hexdigest()}:{os.fstat(descriptor).st_mode & 0o777:o}"
+
+    def is_one_of(self, descriptor: int, wanted: Iterable[str]) -> bool:
+        """Whether a file has one of these digests, of whichever kind each is."""
+        known = {digest for digest in wanted if digest}
+        kinds = {digest.partition(":")[0] for digest in known}
+        return any(self.of_file(descriptor, keyed=kind == _KEYED) in known for kind in kinds)
+
+    def of_value(self, name: str, value: str | None) -> str:
+        """Of a secret; empty when it is none any more."""
+        if value is None:
+            return ""
+        return hashlib.blake2b(f"{name}={value}".encode(), key=self._node_key(), digest_size=32).hexdigest()
+
+    def _node_key(self) -> bytes:
+        """Made when it is first needed. A lost one is made anew: files with secrets then count as edited."""
+        with self._lock:
+            if not self._key:
+                found = self._key_file.read_bytes() if self._key_file.exists() else b""
+                if len(found) != _KEY_BYTES:
+                    found = secrets.token_bytes(_KEY_BYTES)
+                    atomic_write(self._key_file, found)
+                self._key = found
+            return self._key
+
+
+def plain_digest(offer: Offer) -> str:
+    """Of a file that is laid as it is in its template."""
+    return f"{_PLAIN}:{offer.content}:{offer.mode:o}"
+
+
+def same_content(one: str, other: str) -> bool:
+    """Whether two digests of one kind are of the same bytes, whatever the modes are."""
+    return one.rpartition(":")[0] == other.rpartition(":")[0]
+
+
+def laid_from(
+    offer: Offer, path: str, rendered: Rendered, values: Values, digests: Digests, *, laid: str
+) -> Laid:
+    """What is known of a file that has just been made."""
+    return Laid(
+        source=offer.source,
+        laid=laid,
+        filled=rendered.files.get(path, {}),
+        secrets={
+            name: digests.of_value(name, values.all.get(name)) for name in rendered.secrets.get(path, ())
+        },
+    )
+
+
+def with_coming(
+    files: Mapping[str, Laid], after: Mapping[str, Laid], moved: Iterable[str]
+) -> dict[str, Laid]:
+    """What is written down before these files take their places."""
+    return {
+        **files,
+        **{
+            path: msgspec.structs.replace(files.get(path, Laid()), coming=after[path].laid)
+            for path in moved
+            if path in after and after[path].laid and after[path] != files.get(path)
+        },
+    }
