@@ -21,6 +21,8 @@ def why(session: Session, subject: str) -> None:
         show_one(session.output, found, rows=[], name="subject")
         return
     click.echo(printable(str(found.get("summary", ""))))
+    for kept in found.get("files_kept", []):
+        click.echo(printable(f"  kept {kept}"))
     for decision in found.get("decisions", []):
         click.echo(_explained(decision))
 

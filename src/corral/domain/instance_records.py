@@ -134,6 +134,8 @@ class InstanceRecord(Record, frozen=True, kw_only=True):
     """What modules on the node made of its present run."""
     modules_missing: tuple[str, ...] = ()
     """Modules that were wanted on the node and not ready when it started, each with why."""
+    files_kept: tuple[str, ...] = ()
+    """Of a static instance: files that stayed at its start though templates give others, each with why."""
     serial: int = 0
     """Of its start among those that its node was given; 0: from before there were tickets."""
     end_received_at: dt.datetime | None = None

@@ -281,6 +281,7 @@ def test_why_finds_instances_first_and_groups_then(corral: Corral, server: Stand
         "subject": "group/lobby",
         "state": "SHORT",
         "summary": "group 'lobby' wants 2 instances and has 1",
+        "files_kept": ["ops.json: it was changed since it was laid"],
         "decisions": [
             {
                 "at": "2026-01-01T00:00:00Z",
@@ -296,6 +297,7 @@ def test_why_finds_instances_first_and_groups_then(corral: Corral, server: Stand
     server.answers["GET", "/api/v1/groups/lobby/why"] = (200, told)
     done = corral("why", "lobby")
     assert done.stdout.splitlines()[0] == told["summary"]
+    assert "  kept ops.json: it was changed since it was laid" in done.stdout
     assert "  not web-1: memory: 10 MB free, 256 MB needed" in done.stdout
     assert json.loads(corral("why", "group/lobby", "-o", "json").stdout) == told
     missing = corral("why", "nothing")

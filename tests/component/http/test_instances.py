@@ -262,6 +262,7 @@ async def test_a_command_is_taken_or_refused_in_the_nodes_words(client: httpx.As
 async def test_an_instance_explains_itself(client: httpx.AsyncClient, rig: Rig) -> None:
     record = await rig.instance()
     told = (await client.get(f"{INSTANCES}/{record.id}/why")).json()
+    assert told["files_kept"] == []
     assert (told["subject"], told["state"]) == (f"instance/{record.id}", "RUNNING")
     assert [decision["kind"] for decision in told["decisions"]], "its start was a decision"
     listed = (await client.get("/api/v1/decisions", params={"subject": f"instance/{record.id}"})).json()

@@ -508,6 +508,31 @@ async def test_a_preparation_that_a_daemon_left_is_begun_anew_by_the_next(node):
     await node.says("one", "made")
 
 
+# static directories
+
+
+@pytest.mark.trap("T75")
+async def test_a_start_says_which_files_of_a_static_directory_it_kept(node):
+    def planned(body: bytes):
+        files = {"motd.txt": body, **{f"many/{number}": body for number in range(30)}}
+        return base_plan(workloads.silent(), templates=(node.cache.template("base", files),), static=True)
+
+    await node.begin("one", planned(b"1"))
+    await node.until("one", "RUNNING")
+    world = node.data / "static" / "one"
+    for path in (world / "motd.txt", *(world / "many").iterdir()):
+        path.write_bytes(b"mine")
+    await node.stop("one", force=True)
+    await node.until("one", "STOPPED")
+    await node.begin("one", planned(b"2"), incarnation=SECOND)
+    await node.until("one", "RUNNING", incarnation=SECOND)
+    told = [list(each.instance_status.files_kept) for each in await node.reports()]
+    kept = next(files for files in told if files)
+    assert kept[0] == "many/0: it was changed since it was laid"
+    assert (len(kept), kept[-1]) == (21, "and 11 more")
+    assert (world / "motd.txt").read_bytes() == b"mine"
+
+
 # saving
 
 

@@ -11,13 +11,14 @@ from corral.controller.instances.forgetting import forgotten
 from corral.controller.instances.group_changes import create_group, delete_group, scale_group
 from corral.controller.instances.instance_changes import remove_instance, start_instance
 from corral.controller.instances.reports import fold_report
-from corral.controller.instances.wire_values import RunReport
+from corral.controller.instances.wire_values import RunReport, report_of
 from corral.controller.reconcile.keeping import keep_group
 from corral.domain.ids import NodeId
 from corral.domain.instance_states import InstanceState
 from corral.domain.node_states import NodeState
 from corral.errors import Rejected
 from corral.system.config_schema import InstanceRetentionSection
+from corral.wire.v1 import instance_pb2 as wire
 from corral.wire.v1.instance_pb2 import ExitStatus
 
 
@@ -180,3 +181,23 @@ def test_the_record_of_a_world_stays_as_long_as_its_group_and_its_node(world):
     assert sweep() == ["lobby-1"]
     world.do(delete_group, "lobby", cascade=False)
     assert sweep() == []
+
+
+@pytest.mark.trap("T75")
+def test_files_that_a_start_kept_are_known_until_the_next_start(world):
+    world.do(create_group, spec(static=True, min=1, memory_mb=100))
+    keep(world)
+    first = wire.InstanceStatusUpdate(
+        instance_id="lobby-1",
+        incarnation=world.record("lobby-1").incarnation,
+        state=wire.InstanceState.INSTANCE_STATE_STARTING,
+        files_kept=["ops.json: it was changed since it was laid", *["x" * 2000] * 99],
+    )
+    world.do(fold_report, world.record("lobby-1").node, report_of(first, NOW))
+    report(world, "lobby-1", InstanceState.RUNNING)
+    kept = world.record("lobby-1").files_kept
+    assert kept[0] == "ops.json: it was changed since it was laid"
+    assert (len(kept), max(map(len, kept))) == (32, 1000), "whatever a node says it is short"
+    report(world, "lobby-1", InstanceState.CRASHED)
+    keep(world)
+    assert world.record("lobby-1").files_kept == ()

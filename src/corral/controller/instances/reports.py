@@ -169,7 +169,10 @@ def _advance(ws: Workspace, record: InstanceRecord, report: RunReport) -> Stray 
 
 
 def _with_modules(record: InstanceRecord, report: RunReport) -> InstanceRecord:
-    """What modules made of this run; a report that says nothing of them takes nothing back."""
+    """What modules made of this run, and which files it kept; a report that says nothing of them takes nothing
+    back."""
+    if report.files_kept:
+        record = msgspec.structs.replace(record, files_kept=report.files_kept)
     if not report.names_modules:
         return record
     return msgspec.structs.replace(

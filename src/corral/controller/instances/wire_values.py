@@ -26,6 +26,7 @@ _TAIL_LINE: Final = 2000
 _SIGNATURE: Final = 500
 CRASH_BYTES: Final = 64 * 1024
 _MODULES: Final = 64
+_FILES: Final = 32
 _WORDS: Final = 100
 _WORD: Final = 300
 _ABOUT_MODULES: Final = 65_536
@@ -70,6 +71,7 @@ class RunReport(msgspec.Struct, frozen=True, kw_only=True):
     exit: wire.ExitStatus | None = None
     module_changes: tuple[ModuleChange, ...] = ()
     modules_missing: tuple[str, ...] = ()
+    files_kept: tuple[str, ...] = ()
 
     @property
     def names_modules(self) -> bool:
@@ -96,6 +98,7 @@ def report_of(
         exit=message.exit if message.HasField("exit") else None,
         module_changes=_module_changes(message),
         modules_missing=tuple(text[:_TEXT] for text in getattr(message, "modules_missing", ())[:_MODULES]),
+        files_kept=tuple(text[:_TEXT] for text in getattr(message, "files_kept", ())[:_FILES]),
     )
 
 

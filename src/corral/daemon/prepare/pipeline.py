@@ -11,7 +11,7 @@ import asyncio
 import os
 import pathlib
 import shutil
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
 import structlog
@@ -95,14 +95,17 @@ class Preparer:
         anew: bool = False,
         entered: Callable[[str], None] = lambda _: None,
         tune: Tune | None = None,
+        kept: Callable[[Mapping[str, str]], None] = lambda _: None,
     ) -> RunSpec:
         """Everything for the spawn; StageFailed when a stage refuses. `entered` hears of each stage;
         `anew`: the directory is made again although this is a restart; `tune`: the node's modules have
-        a say in arguments and environment. Cancelled, it stops at once."""
+        a say in arguments and environment; `kept` hears which files of a static directory stay though templates
+        give others, and why. Cancelled, it stops at once."""
         progress = Progress(entered)
         with progress.stage(VALIDATION):
             user, java, values = await self._validate(order)
         directory = await self._directory(order, user, values, run_directory, progress, anew=anew)
+        kept(progress.kept_files)
         with progress.stage(VARIABLE_SUBSTITUTION):
             if values.secret:
                 first = order.incarnation % RESTARTS_PER_START == 0

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Final, NamedTuple, TypeVar
 
 import structlog
@@ -39,7 +39,8 @@ class Begun(NamedTuple):
 
 
 class Beginning:
-    """Of one run. `stages` knows where its preparation is; `modules` have a say in it."""
+    """Of one run. `stages` knows where its preparation is; `modules` have a say in it; `kept` hears which files of a
+    static directory stay though templates give others, and why."""
 
     def __init__(
         self,
@@ -49,6 +50,7 @@ class Beginning:
         stop: StopRequest,
         stages: StageReports,
         modules: RunModules,
+        kept: Callable[[Mapping[str, str]], None],
     ) -> None:
         self._services = services
         self._files = files
@@ -57,6 +59,7 @@ class Beginning:
         self._stop = stop
         self._stages = stages
         self._modules = modules
+        self._kept = kept
         self._until = 0.0
         """When its time is up."""
 
@@ -115,6 +118,7 @@ class Beginning:
                 anew=self._intent.anew,
                 entered=self._stages.entered,
                 tune=self._modules.tune(lambda: self._until - self._services.clock.monotonic()),
+                kept=self._kept,
             )
         except (StageFailed, CorralError):
             raise

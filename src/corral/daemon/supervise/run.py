@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Final
 
 import msgspec
@@ -38,7 +38,7 @@ from corral.daemon.supervise.run_modules import RunModules
 from corral.daemon.supervise.services import ConsoleTail, Services, read_tail
 from corral.daemon.supervise.stage_reports import StageReports
 from corral.daemon.supervise.stop_request import StopRequest
-from corral.daemon.supervise.wire_forms import figures_update, stage_update, status_update
+from corral.daemon.supervise.wire_forms import figures_update, files_kept, stage_update, status_update
 from corral.domain.ids import RESTARTS_PER_START
 from corral.domain.instance_states import INSTANCE_LIFECYCLE, InstanceState, InstanceTrigger
 from corral.domain.secret_masks import secret_names
@@ -78,6 +78,8 @@ class Run:
         self.tail: tuple[str, ...] = ()
         self.players: PlayerCount | None = None
         """As its probe counted them last; None: nobody knows."""
+        self.files_kept: tuple[str, ...] = ()
+        """Of a static directory, at this start."""
         self._ready_watch: ReadyWatch | None = None
         self._said_ready = False
         self._services = services
@@ -163,7 +165,9 @@ class Run:
     async def live(self) -> Outcome:
         """Write the intent down, start it, and mind it to its end. Cancelled, it detaches."""
         stages = StageReports(lambda stage: self._services.send(stage_update(self, stage)))
-        beginning = Beginning(self._services, self.files, self.intent, self.stop, stages, self.modules)
+        beginning = Beginning(
+            self._services, self.files, self.intent, self.stop, stages, self.modules, self._note_kept
+        )
         try:
             await beginning.write_intent()
             await beginning.wait_for_turn()
@@ -182,6 +186,9 @@ class Run:
         self.modules.started()
         self.tell_begun()
         return await self._mind(handle)
+
+    def _note_kept(self, files: Mapping[str, str]) -> None:
+        self.files_kept = files_kept(files)
 
     async def begin_again(self) -> Outcome:
         """Like `live`, for an intent that a daemon before us left behind without executing it. One that

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final, Protocol, cast
 
 from corral.daemon.hooks.provenance import Provenance
@@ -30,6 +30,8 @@ from corral.wire.v1.instance_pb2 import InstanceState as WireState
 from corral.wire.v1.link_pb2 import DaemonMessage
 
 MAX_MESSAGE: Final = 4096
+_MOST_KEPT: Final = 20
+_LONGEST_KEPT: Final = 500
 _PERMANENT: Final = StartFailureDisposition.START_FAILURE_DISPOSITION_PERMANENT
 _TRANSIENT: Final = StartFailureDisposition.START_FAILURE_DISPOSITION_TRANSIENT
 
@@ -44,6 +46,7 @@ class RunView(Protocol):
     started_at_ms: int
     outcome: Outcome | None
     players: PlayerCount | None
+    files_kept: tuple[str, ...]
 
     @property
     def made_by_modules(self) -> Provenance: ...
@@ -59,10 +62,18 @@ def wire_state(state: InstanceState) -> WireState:
     return cast(WireState, WireState.Value(f"INSTANCE_STATE_{state}"))
 
 
+def files_kept(files: Mapping[str, str]) -> tuple[str, ...]:
+    """Some of these, each with the reason, and how many more there are."""
+    lines = [cut(f"{path}: {why}")[:_LONGEST_KEPT] for path, why in sorted(files.items())[:_MOST_KEPT]]
+    more = len(files) - len(lines)
+    return (*lines, f"and {more} more") if more else tuple(lines)
+
+
 def status_update(run: RunView) -> DaemonMessage:
     message = figures_update(run)
     message.instance_status.module_changes.extend(module_changes(run.made_by_modules))
     message.instance_status.modules_missing.extend(run.made_by_modules.missing)
+    message.instance_status.files_kept.extend(run.files_kept)
     return message
 
 

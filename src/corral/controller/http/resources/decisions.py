@@ -55,6 +55,7 @@ class WhyShape(msgspec.Struct, frozen=True, kw_only=True):
     subject: str
     state: str
     summary: str
+    files_kept: list[str]
     decisions: list[DecisionShape]
 
 
@@ -112,6 +113,7 @@ async def why_instance(leading: Leading, call: Call[None, NoQuery]) -> WhyShape:
         subject=f"{_INSTANCE}{record.id}",
         state=record.state.value,
         summary=_instance_summary(record, vital.waits_for if vital else ""),
+        files_kept=list(record.files_kept),
         decisions=await _recent(leading, instance_decisions(record.id)),
     )
 
@@ -137,6 +139,7 @@ async def why_group(leading: Leading, call: Call[None, NoQuery]) -> WhyShape:
         subject=f"{_GROUP}{name}",
         state="PAUSED" if record.paused else "SHORT" if present < record.wanted_count else "MET",
         summary=_group_summary(record, present),
+        files_kept=[],
         decisions=await _recent(leading, group_decisions(name)),
     )
 
