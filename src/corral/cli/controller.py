@@ -7,7 +7,7 @@ import shlex
 
 import click
 
-from corral.cli.failure import note
+from corral.cli.failure import WrongUsage, note
 from corral.cli.roles import Flags, ended_by, role_options
 
 
@@ -46,6 +46,9 @@ def controller(
 ) -> int:
     """Run a controller until a signal ends it. Every other setting: --print-config."""
     if ctx.invoked_subcommand is not None:
+        given = [name for name in ("--data", "--store", "--config") if ctx.params.get(name[2:])]
+        if given:
+            raise WrongUsage(f"{given[0]} stands before '{ctx.invoked_subcommand}'", hint="write it behind")
         return 0
     settings = {
         "data": data,

@@ -37,11 +37,6 @@ def machine_id(configured: str, data: pathlib.Path, entropy: Entropy) -> str:
     return own.read_text().strip()
 
 
-def boot_id() -> str:
-    """Changes with every boot of the kernel."""
-    return (_PROC / "sys/kernel/random/boot_id").read_text().strip()
-
-
 def total_memory_mb() -> int:
     return _kibibytes(_beginning(_MEMORY), b"MemTotal:") // 1024
 

@@ -12,6 +12,7 @@ from corral.daemon.supervise.supervision import Supervision
 from corral.daemon.supervise.supervisor import running_instances
 from corral.errors import CorralError
 from corral.system.addresses import parse_host
+from corral.system.clock import boot_id
 from corral.system.config_schema import DaemonConfig
 from corral.system.entropy import Entropy, new_id
 from corral.system.log_port import LogPort
@@ -38,7 +39,7 @@ class HostFacts:
     ) -> None:
         self._config = config
         self._machine_id = machine_id
-        self._boot_id = host.boot_id()
+        self._boot_id = boot_id()
         self._run_id = new_id("run", entropy)
         self._info = host.host_info()
         self._sampler = host.StatusSampler(config.data)

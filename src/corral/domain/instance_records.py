@@ -33,6 +33,13 @@ class CrashLoop(Record, frozen=True, kw_only=True):
     reason: str
 
 
+class BootMoment(Record, frozen=True, kw_only=True):
+    """A moment by the clock that nobody sets; it says something on one machine until that is booted again."""
+
+    boot: str
+    seconds: float
+
+
 class GroupRecord(Record, frozen=True, kw_only=True):
     """A group: what is wanted, and where its upkeep stands."""
 
@@ -44,6 +51,8 @@ class GroupRecord(Record, frozen=True, kw_only=True):
     failures: tuple[dt.datetime, ...] = ()
     """The latest crashes and failed starts, as many as the crash-loop rule looks at."""
     paused: CrashLoop | None = None
+    pause_ends: BootMoment | None = None
+    """The end of the pause by the clock of the controller that began it: `paused.until` moves with the wall clock."""
     strikes: int = 0
     reason: str = ""
     """Why it has fewer instances than wanted; empty: it has not."""

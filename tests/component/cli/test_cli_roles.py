@@ -99,3 +99,8 @@ def test_no_modules_reaches_its_key(corral: Corral, role: str) -> None:
     told = yaml.safe_load(corral(role, "--no-modules", "--print-config").stdout)
     assert told["modules"]["enabled"] is False
     assert yaml.safe_load(corral(role, "--print-config").stdout)["modules"]["enabled"] is True
+
+
+def test_the_directory_of_a_lost_token_is_not_taken_from_before_the_command(corral: Corral) -> None:
+    done = corral("controller", "--data", "/d", "admin-token")
+    assert (done.returncode, "--data stands before" in done.stderr) == (2, True)

@@ -251,3 +251,23 @@ async def test_a_stepped_clock_does_not_move_a_pause(fleet, clock):
     assert fleet.group_record().paused
     assert len(node.starts) == 1
     assert fleet.group_record().paused.until - fleet.group_record().paused.since == dt.timedelta(minutes=10)
+
+
+@pytest.mark.trap("T28")
+@pytest.mark.parametrize("step", [3600, -3600])
+async def test_a_pause_lasts_as_long_over_a_step_of_the_clock_and_a_restart_of_the_controller(
+    fleet, clock, step
+):
+    fleet.controller = await fleet._cluster.controller(clock=clock)
+    node = await fleet.node("n1")
+    await fleet.group(min=1, crash_loop={"failures": 1, "pause_seconds": 600})
+    await fleet.running(1)
+    await node.crash("lobby-1")
+    await eventually(lambda: fleet.group_record().paused)
+    begun = clock.monotonic()
+    await fleet.controller.app.stop()
+    clock.step(step)
+    fleet.controller = await fleet._cluster.controller(clock=clock)
+    _, ends = fleet.term.reconciler._pauses["lobby"]
+    assert begun + 590 < ends < clock.monotonic() + 600
+    assert fleet.group_record().paused

@@ -10,7 +10,7 @@ from corral.controller.instances.workspace import Workspace
 from corral.domain.decisions import DecisionKind
 from corral.domain.events import EventType
 from corral.domain.groups import CrashLoopSpec
-from corral.domain.instance_records import CrashLoop, GroupRecord
+from corral.domain.instance_records import BootMoment, CrashLoop, GroupRecord
 
 
 def count_failure(ws: Workspace, name: str, *, what: str) -> None:
@@ -62,12 +62,28 @@ def _paused(ws: Workspace, group: GroupRecord, what: str) -> GroupRecord:
         strikes=strikes,
     )
     pause = CrashLoop(since=ws.now, until=until, strikes=strikes, reason=reason)
-    return msgspec.structs.replace(group, paused=pause, strikes=strikes)
+    ends = ws.boot_moment(pause_of(rule, strikes).total_seconds())
+    return msgspec.structs.replace(group, paused=pause, pause_ends=ends, strikes=strikes)
+
+
+def pause_left(group: GroupRecord, *, now: dt.datetime, boot: BootMoment) -> float:
+    """Seconds until its pause ends. By the clock of the boot it began in, as long as that goes on: the wall clock may
+    have been set since, also while no controller ran. After a reboot, and on another host, by the wall clock, and
+    never longer than pauses are."""
+    if group.paused is None:
+        return 0.0
+    ends = group.pause_ends
+    if ends is not None and ends.boot == boot.boot:
+        left = ends.seconds - boot.seconds
+    else:
+        left = (group.paused.until - now).total_seconds()
+    rule = group.spec.crash_loop
+    return min(max(0.0, left), float(max(rule.max_pause_seconds, rule.pause_seconds)))
 
 
 def end_pause(ws: Workspace, group: GroupRecord, *, by: str) -> GroupRecord:
     """Try again: because time is up (the next pause will be longer), or because an operator says so."""
-    changed = msgspec.structs.replace(group, paused=None)
+    changed = msgspec.structs.replace(group, paused=None, pause_ends=None)
     if by == "operator":
         changed = msgspec.structs.replace(changed, failures=(), strikes=0)
     ws.decide(DecisionKind.RESTART, group=group.spec.name, reason=f"the pause was ended by {by}")

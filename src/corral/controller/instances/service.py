@@ -17,9 +17,9 @@ from corral.controller.ledger import Actor, Ledger
 from corral.controller.mirrors import Stored
 from corral.controller.sessions.registry import Sessions
 from corral.domain.ids import Epoch
-from corral.domain.instance_records import InstanceRecord
+from corral.domain.instance_records import BootMoment, InstanceRecord
 from corral.store.port import Commit
-from corral.system.clock import Clock
+from corral.system.clock import Clock, boot_id
 from corral.system.entropy import Entropy
 
 
@@ -43,6 +43,7 @@ class InstanceService:
         self._sessions = sessions
         self._epoch = epoch
         self._clock = clock
+        self._boot = boot_id()
         self._entropy = entropy
         self._waiters = Waiters(ledger.state)
         self.numbers = Incarnations(ledger, epoch=epoch)
@@ -71,6 +72,7 @@ class InstanceService:
             entropy=self._entropy,
             numbers=self.numbers,
             left_alone=self._sessions.left_alone,
+            boot=BootMoment(boot=self._boot, seconds=self._clock.boottime()),
         )
 
     def follow(self, commit: Commit) -> None:

@@ -35,6 +35,7 @@ from corral.domain.events import Draft, EventType
 from corral.domain.groups import GroupSpec
 from corral.domain.ids import DecisionId, Epoch, Incarnation, NodeId
 from corral.domain.instance_records import (
+    BootMoment,
     CrashRecord,
     DecisionRecord,
     GroupRecord,
@@ -72,10 +73,12 @@ class Workspace:
         entropy: Entropy,
         numbers: StartNumbers,
         left_alone: Callable[[], Mapping[str, str]] = dict,
+        boot: BootMoment | None = None,
     ) -> None:
         self.state = state
         self.cause = cause
         self.now = now
+        self._boot = boot
         self._epoch = epoch
         self._entropy = entropy
         self._numbers = numbers
@@ -168,6 +171,12 @@ class Workspace:
         if self._spaces is None:
             self._spaces = by_space(stored.record for stored in self.state.nodes)
         return self._spaces
+
+    def boot_moment(self, seconds: float) -> BootMoment | None:
+        """So many seconds from now, by the clock that nobody sets; None where there is none."""
+        if self._boot is None:
+            return None
+        return msgspec.structs.replace(self._boot, seconds=self._boot.seconds + seconds)
 
     # what is changed
 

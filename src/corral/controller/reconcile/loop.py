@@ -24,6 +24,7 @@ from corral.controller.collections import (
     NODES,
     TEMPLATES,
 )
+from corral.controller.instances.crash_loops import pause_left
 from corral.controller.instances.service import InstanceService
 from corral.controller.instances.workspace import Workspace
 from corral.controller.ledger import Ledger
@@ -34,10 +35,11 @@ from corral.controller.reconcile.observation import Observation
 from corral.controller.sessions.intake_faults import conflict_pause
 from corral.controller.sessions.registry import Sessions
 from corral.domain.ids import NodeId
+from corral.domain.instance_records import BootMoment
 from corral.domain.node_states import NodeState
 from corral.errors import Code, CorralError
 from corral.store.port import Change, Commit, Conflict, Fenced, StoreUnavailable
-from corral.system.clock import Clock
+from corral.system.clock import Clock, boot_id
 from corral.system.config_schema import ReconcileSection
 
 _GROUPS_PER_COMMIT: Final = 20
@@ -77,6 +79,7 @@ class Reconciler:
         self._swept_at = 0.0
         self._floor_at = 0.0
         self._collected_at = 0.0
+        self._boot = boot_id()
         self._pauses: dict[str, tuple[dt.datetime, float]] = {}
         self._lost: dict[str, float] = {}
         self._wake = asyncio.Event()
@@ -141,10 +144,9 @@ class Reconciler:
         if stored is None or paused is None:
             self._pauses.pop(name, None)
         elif name not in self._pauses or self._pauses[name][0] != paused.until:
-            rule = stored.record.spec.crash_loop
-            left = (paused.until - self._clock.now()).total_seconds()
-            longest = max(rule.max_pause_seconds, rule.pause_seconds)
-            self._pauses[name] = paused.until, self._clock.monotonic() + min(max(0.0, left), longest)
+            boot = BootMoment(boot=self._boot, seconds=self._clock.boottime())
+            left = pause_left(stored.record, now=self._clock.now(), boot=boot)
+            self._pauses[name] = paused.until, self._clock.monotonic() + left
         if stored is not None and stored.record.reason and paused is None:
             self._short.add(name)
         else:

@@ -13,7 +13,6 @@ from typing import Final
 
 import structlog
 
-from corral.daemon import host
 from corral.daemon.hooks.instance_hooks import InstanceHooks
 from corral.daemon.prepare.cache_port import FileCache
 from corral.daemon.prepare.preparation import Preparation
@@ -29,7 +28,7 @@ from corral.runtimes.cgroups.opening import open_cgroups, owner_of
 from corral.runtimes.cgroups.port import Cgroups
 from corral.runtimes.opening import Runtimes, open_runtimes
 from corral.runtimes.process.provider import ProcessRuntime
-from corral.system.clock import Clock
+from corral.system.clock import Clock, boot_id
 from corral.system.config_schema import DaemonConfig, InstancesSection
 from corral.system.entropy import Entropy
 from corral.wire.v1.link_pb2 import DaemonMessage
@@ -113,7 +112,7 @@ class Supervision:
             clock=clock,
             entropy=entropy,
             growth=self._growth,
-            boot_id=host.boot_id(),
+            boot_id=boot_id(),
             send=send,
             release_uids=self._preparation.users.release,
             hooks=hooks,
