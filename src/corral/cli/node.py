@@ -35,13 +35,15 @@ COLUMNS: Final = (
 
 
 def _memory(node: Item) -> str:
+    """What is used is known only of a node that is connected."""
     total = node.get("memory_mb") or 0
-    return f"{node.get('used_memory_mb') or 0}/{total} MB" if total else "-"
+    used = (node.get("used_memory_mb") or 0) if node.get("session") else "-"
+    return f"{used}/{total} MB" if total else "-"
 
 
 def _cpu(node: Item) -> str:
     usage, cpus = node.get("cpu_usage"), node.get("cpus") or 0
-    if not isinstance(usage, int | float) or not cpus:
+    if not isinstance(usage, int | float) or not cpus or not node.get("session"):
         return "-"
     return f"{usage * 100:.0f}% of {cpus}"
 
@@ -106,6 +108,7 @@ def _rows(node: Item) -> list[tuple[str, str]]:
         ("Free disk", f"{node['free_disk_mb']} MB" if node.get("free_disk_mb") else "-"),
         ("Used ports", plain(node.get("used_ports"))),
         ("Runtimes", plain(node.get("runtimes"))),
+        ("Capabilities", plain(node.get("capabilities"))),
         ("Log level", plain(node.get("log_level"))),
         ("Strays", _strays(node)),
     ]

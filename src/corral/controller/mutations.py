@@ -7,11 +7,13 @@ the same transaction as the change.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any
 
 import msgspec
 
 from corral.controller.ledger import Step
+from corral.errors import Rejected
 
 
 class Mutation(msgspec.Struct, frozen=True, kw_only=True):
@@ -27,3 +29,13 @@ class Mutation(msgspec.Struct, frozen=True, kw_only=True):
     status: int = 200
     before: dict[str, object] | None = None
     after: dict[str, object] | None = None
+
+
+class RecordedRefusal(Rejected):
+    """A refusal that is a decision itself: its `steps` are stored before the caller hears it. While a node of
+    `returning` may be back in a moment, the caller waits for that first."""
+
+    def __init__(self, error: Rejected, *, steps: tuple[Step, ...], returning: Collection[str] = ()) -> None:
+        super().__init__(error.code, error.message, hint=error.hint, field=error.field)
+        self.steps = steps
+        self.returning = frozenset(returning)

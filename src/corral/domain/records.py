@@ -79,6 +79,8 @@ class NodeRecord(Record, frozen=True, kw_only=True):
     capabilities: tuple[str, ...] = ()
     """What its daemon has proven to hold there, such as `cgroup-kill`."""
     host_info: dict[str, str | int] = {}
+    last_seen: dt.datetime | None = None
+    """When it was last heard of in its last session, as far as a leader could write that down; None: it never was."""
     log_level: str = ""
     renewal: Renewal | None = None
     """The last renewal: the same key is answered with the same certificate, for answers get lost."""

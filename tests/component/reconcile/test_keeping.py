@@ -249,3 +249,49 @@ async def test_transient_refusals_are_tried_elsewhere_and_bounded(fleet):
     assert record.start_failure.code == "SPAWN_FAILED"
     assert record.exit.outcome == "start_failed"
     assert fleet.reservations() == {}
+
+
+async def test_a_refused_start_that_somebody_asked_for_is_a_decision_and_shown_by_why(fleet):
+    await fleet.begin()
+    await fleet.node("n1", total_memory_mb=100)
+    await fleet.group(memory_mb=5000)
+    for path, body in (("/api/v1/instances", {"group": "lobby"}), ("/api/v1/groups/lobby/start", None)):
+        with pytest.raises(Refused, match="no node can take"):
+            await fleet.controller.call("POST", path, body)
+    why = await fleet.controller.call("GET", "/api/v1/groups/lobby/why")
+    assert [decision["kind"] for decision in why["decisions"]] == ["refuse", "refuse"]
+    refused = why["decisions"][0]
+    assert "NO_CAPACITY: of 1 nodes: 1 not enough memory" in refused["reason"]
+    assert refused["rejected"][0]["subject"] == "node/n1"
+    assert fleet.states() == {}
+
+
+async def test_a_start_waits_for_the_only_node_while_that_reconnects(fleet):
+    await fleet.begin()
+    node = await fleet.node("n1")
+    await fleet.group()
+    await node.drop()
+    await eventually(lambda: fleet.state.nodes.require("n1").record.state == "DISCONNECTED")
+    starting = asyncio.create_task(
+        fleet.controller.call("POST", "/api/v1/instances?wait=running", {"group": "lobby"})
+    )
+    await eventually(lambda: fleet.term.instances._waiters._for_nodes)
+    await node.connect()
+    assert (await starting)["state"] == "RUNNING"
+    assert [
+        d["kind"] for d in (await fleet.controller.call("GET", "/api/v1/groups/lobby/why"))["decisions"]
+    ] == ["start"]
+
+
+async def test_a_start_waits_for_no_node_that_does_not_suit_it_or_went_long_ago(fleet, clock):
+    fleet.controller = await fleet._cluster.controller(clock=clock)
+    node = await fleet.node("n1")
+    await fleet.group("picky", node_labels={"zone": "eu"})
+    await fleet.group()
+    await node.drop()
+    await eventually(lambda: fleet.state.nodes.require("n1").record.state == "DISCONNECTED")
+    with pytest.raises(Refused, match="DISCONNECTED"):
+        await fleet.controller.call("POST", "/api/v1/instances", {"group": "picky"})
+    clock.step(60)
+    with pytest.raises(Refused, match="DISCONNECTED"):
+        await fleet.controller.call("POST", "/api/v1/instances", {"group": "lobby"})

@@ -311,3 +311,28 @@ async def test_a_removed_node_takes_its_instances_along(fleet):
     await fleet.controller.call("DELETE", "/api/v1/nodes/n1")
     await fleet.reaches("lobby-1", "CRASHED")
     assert await fleet.running(1) == ["lobby-2"]
+
+
+async def test_when_a_node_was_last_seen_is_kept_when_it_goes_and_over_a_restart(fleet):
+    await fleet.begin()
+    node = await fleet.node("n1")
+    await fleet.group(min=1)
+    await fleet.running(1)
+
+    async def last_seen():
+        found = await fleet.controller.call("GET", "/api/v1/nodes/n1")
+        instance = await fleet.controller.call("GET", "/api/v1/instances/lobby-1")
+        assert instance["last_seen"] == found["last_seen"]
+        return found["last_seen"]
+
+    connected = fleet.term.sessions.live("n1").connected_at
+    seen = await last_seen()
+    await fleet.controller.app.stop()
+    await fleet.begin()
+    assert await last_seen() >= seen
+    assert fleet.state.nodes.require("n1").record.last_seen > connected
+    await node.drop()
+    again = await fleet.node("n2")
+    await again.drop()
+    await eventually(lambda: fleet.state.nodes.require("n2").record.state == "DISCONNECTED")
+    assert (await fleet.controller.call("GET", "/api/v1/nodes/n2"))["last_seen"] is not None

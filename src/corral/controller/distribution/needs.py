@@ -123,7 +123,7 @@ class GroupNeeds:
         """As `of_node`, group by group."""
         for stored in self._state.groups:
             spec = stored.record.spec
-            if unsuited(spec, node.id, labels=node.labels, runtimes=node.runtimes) is None:
+            if unsuited(spec, node) is None:
                 yield self._remembered(spec)
 
     def of_group(self, spec: GroupSpec) -> Needs:

@@ -271,5 +271,5 @@ class Distribution:
 
 def _unsuited(spec: GroupSpec, node: NodeRecord) -> str | None:
     """Why the group never runs on this node; None: it may."""
-    found = unsuited(spec, node.id, labels=node.labels, runtimes=node.runtimes)
+    found = unsuited(spec, node)
     return found[1] if found else None

@@ -25,13 +25,15 @@ from corral.controller.http.preconditions import Match
 from corral.controller.http.route_table import Act, Build, Change, Describe, Intake, Mutate, Upload
 from corral.controller.http.setting import Leading
 from corral.controller.ledger import Step, audit
-from corral.controller.mutations import Mutation
+from corral.controller.mutations import Mutation, RecordedRefusal
 from corral.domain.records import IdempotencyRecord
 from corral.errors import Code, Rejected, Retryable
 from corral.store.port import Conflict
 
 _NOT_AWAITED: Final = "the change was made, and its end is no longer waited for"
 _ATTEMPTS: Final = 20
+_PATIENCE: Final = 10.0
+"""So long, in seconds, a start waits for a node that has just gone, and once."""
 _REMEMBERED: Final = 100
 _AT_ONCE: Final = contextlib.nullcontext()
 _REPLAYED: Final = ((b"idempotency-replayed", b"true"),)
@@ -119,12 +121,19 @@ class Mutator:
         guard: Guard | None,
         match: Match | None,
     ) -> tuple[Any, Answer]:
+        patience = _PATIENCE
         for _ in range(_ATTEMPTS):
             try:
                 async with route.turn(leading, call) if route.turn is not None else _AT_ONCE:
                     recorded = await self._attempt(route, leading, call, describe, guard=guard, match=match)
             except Conflict:
                 continue  # look again: a caller who insists on a revision is told by the precondition
+            except RecordedRefusal as refusal:
+                waited, patience = patience if refusal.returning else 0.0, 0.0
+                if waited and await leading.instances.returned(refusal.returning, timeout=waited):
+                    continue
+                await leading.ledger.commit(*refusal.steps)
+                raise
             return recorded
         raise Retryable(
             Code.CONFLICT,

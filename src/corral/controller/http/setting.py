@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import datetime as dt
 import ipaddress
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Protocol
 
@@ -143,6 +143,9 @@ class InstanceControl(Protocol):
 
     async def repair_numbers(self, actor: Actor) -> Repair:
         """Set the counter of starts by what the records use; audited."""
+
+    async def returned(self, nodes: Collection[str], *, timeout: float) -> bool:
+        """Whether one of these nodes is connected, now or within so many seconds."""
 
     async def settled(
         self, id: str, incarnation: int, wanted: Callable[[InstanceRecord], bool], timeout: float

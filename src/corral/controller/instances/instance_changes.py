@@ -5,22 +5,36 @@ An order that is already so changes nothing and is answered with the present rec
 
 from __future__ import annotations
 
+import datetime as dt
 from collections.abc import Mapping
 from typing import Final
 
 import msgspec
 
 from corral.controller.instances.endings import run_again
-from corral.controller.instances.starts import StartRequest, home_of, next_requests, plan_run, start_run
+from corral.controller.instances.starts import (
+    StartRequest,
+    home_of,
+    next_requests,
+    passed_over,
+    plan_run,
+    start_run,
+)
 from corral.controller.instances.workspace import Workspace
-from corral.controller.placement.placing import Refused
+from corral.controller.mutations import RecordedRefusal
+from corral.controller.placement.placing import Obstacle, Refused, unsuited
 from corral.domain.decisions import DecisionKind
 from corral.domain.events import EventType
+from corral.domain.groups import GroupSpec
 from corral.domain.instance_records import AfterStop, GroupRecord, InstanceRecord, live
 from corral.domain.instance_states import Wanted
+from corral.domain.node_states import Admission, NodeState
 from corral.domain.plan_resolution import check_instance_variables
 from corral.errors import Code, Rejected
+from corral.store.port import Append
 
+_MOMENT: Final = dt.timedelta(seconds=15)
+"""A node that went so short a time ago is expected back."""
 _VARIABLES: Final = 64 * 1024
 """Of one instance, in all: they travel with its order."""
 
@@ -46,8 +60,48 @@ def start_instance(
         check_instance_variables(ws.resolve(record.spec).plan, variables)
     started = start_run(ws, record, _request(ws, record, node, variables))
     if isinstance(started, Refused):
-        raise started.error(group)
+        raise refused_start(ws, record, started, only=node)
     return started
+
+
+def refused_start(
+    ws: Workspace,
+    group: GroupRecord,
+    refused: Refused,
+    *,
+    instance: str | None = None,
+    only: str | None = None,
+) -> RecordedRefusal:
+    """The refusal of a start that somebody asked for: a decision like any other, with what was passed over."""
+    ws.decide(
+        DecisionKind.REFUSE,
+        group=group.spec.name,
+        instance=instance,
+        reason=f"asked for by {ws.cause}; {refused.code.name}: {refused.summary}",
+        inputs={"wanted": group.wanted_count, "present": running_count(ws, group.spec.name)},
+        rejected=passed_over(refused),
+    )
+    returning = _returning(ws, group.spec, refused, only)
+    told = tuple(step for step in ws.steps() if isinstance(step, Append))
+    return RecordedRefusal(refused.error(group.spec.name), steps=told, returning=returning)
+
+
+def _returning(ws: Workspace, spec: GroupSpec, refused: Refused, only: str | None) -> list[str]:
+    """The nodes that suit it and have gone only now: a daemon that starts again, or a controller, needs a moment."""
+    gone = [
+        each.node
+        for each in refused.refusals
+        if each.obstacle is Obstacle.STATE and only in (None, each.node)
+    ]
+    records = [stored.record for id in gone if (stored := ws.state.nodes.find(id)) is not None]
+    return [
+        record.id
+        for record in records
+        if record.state is NodeState.DISCONNECTED
+        and record.admission is Admission.OPEN
+        and abs(ws.now - record.state_since) < _MOMENT
+        and unsuited(spec, record) is None
+    ]
 
 
 def _check_size(variables: Mapping[str, str]) -> None:
@@ -116,7 +170,7 @@ def restart_instance(ws: Workspace, id: str, *, reason: str) -> InstanceRecord:
     _refuse_over_max(ws, group)
     started = run_again(ws, group, record)
     if isinstance(started, Refused):
-        raise started.error(record.group)
+        raise refused_start(ws, group, started, instance=record.id)
     return started
 
 

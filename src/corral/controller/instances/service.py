@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import datetime as dt
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
 from corral.controller.collections import ONLY
 from corral.controller.instances.commands import Commands
@@ -92,6 +92,10 @@ class InstanceService:
     async def repair_numbers(self, actor: Actor) -> Repair:
         """Set the counter of starts by what the records use; see `Incarnations.repair`."""
         return await self.numbers.repair(actor)
+
+    async def returned(self, nodes: Collection[str], *, timeout: float) -> bool:
+        """Whether one of these nodes is connected within so many seconds; see `Waiters.returned`."""
+        return await self._waiters.returned(nodes, timeout)
 
     async def settled(
         self, id: str, incarnation: int, wanted: Callable[[InstanceRecord], bool], timeout: float

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
 from corral.controller.cluster_state import ClusterState
-from corral.controller.collections import INSTANCES
+from corral.controller.collections import INSTANCES, NODES
 from corral.controller.mirrors import Stored
 from corral.domain.ids import Incarnation, same_start
 from corral.domain.instance_records import InstanceRecord, live
+from corral.domain.node_states import NodeState
 from corral.errors import Code, Retryable
 from corral.store.port import Commit
 
@@ -20,19 +21,44 @@ class Waiters:
     def __init__(self, state: ClusterState) -> None:
         self._state = state
         self._waiting: dict[str, set[asyncio.Event]] = {}
+        self._for_nodes: set[asyncio.Event] = set()
 
     def follow(self, commit: Commit) -> None:
-        if not self._waiting:
+        if not self._waiting and not self._for_nodes:
             return
         for change in commit.changes:
             if change.collection == INSTANCES.name:
                 for event in self._waiting.get(change.id, ()):
+                    event.set()
+            elif change.collection == NODES.name:
+                for event in self._for_nodes:
                     event.set()
 
     def resync(self) -> None:
         for events in self._waiting.values():
             for event in events:
                 event.set()
+        for event in self._for_nodes:
+            event.set()
+
+    async def returned(self, nodes: Collection[str], timeout: float) -> bool:
+        """Whether one of these nodes has a session, now or within `timeout` seconds."""
+        changed = asyncio.Event()
+        self._for_nodes.add(changed)
+        try:
+            async with asyncio.timeout(timeout):
+                while not any(self._is_online(id) for id in nodes):
+                    changed.clear()
+                    await changed.wait()
+            return True
+        except TimeoutError:
+            return False
+        finally:
+            self._for_nodes.discard(changed)
+
+    def _is_online(self, id: str) -> bool:
+        stored = self._state.nodes.find(id)
+        return stored is not None and stored.record.state is NodeState.ONLINE
 
     async def settled(
         self, id: str, incarnation: int, wanted: Callable[[InstanceRecord], bool], timeout: float

@@ -5,7 +5,7 @@ from __future__ import annotations
 import collections
 import enum
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import Final
+from typing import Final, Protocol
 
 import msgspec
 
@@ -32,6 +32,19 @@ class Obstacle(enum.StrEnum):
 
 
 _ROOM: Final = frozenset({Obstacle.MEMORY, Obstacle.PORTS})
+
+
+class NodeTraits(Protocol):
+    """What of a node says which groups may ever run there: a `NodeView` has it, and a `NodeRecord`."""
+
+    @property
+    def id(self) -> str: ...
+
+    @property
+    def labels(self) -> Mapping[str, str]: ...
+
+    @property
+    def runtimes(self) -> Collection[str]: ...
 
 
 class NodeRefusal(msgspec.Struct, frozen=True, kw_only=True):
@@ -153,7 +166,7 @@ def _obstacle(spec: GroupSpec, node: NodeView, only: str | None) -> tuple[Obstac
         return Obstacle.ADMISSION, f"it is {node.admission}"
     if only is not None and node.id != only:
         return Obstacle.CHOICE, f"node '{only}' was asked for"
-    foreign = unsuited(spec, node.id, labels=node.labels, runtimes=node.runtimes)
+    foreign = unsuited(spec, node)
     if foreign is not None:
         return foreign
     free = node.memory_mb - node.usage.memory_mb
@@ -165,17 +178,15 @@ def _obstacle(spec: GroupSpec, node: NodeView, only: str | None) -> tuple[Obstac
     return None
 
 
-def unsuited(
-    spec: GroupSpec, node: str, *, labels: Mapping[str, str], runtimes: Collection[str]
-) -> tuple[Obstacle, str] | None:
+def unsuited(spec: GroupSpec, node: NodeTraits) -> tuple[Obstacle, str] | None:
     """Why a group never runs on such a node, however much room it has; None: it may."""
-    if spec.nodes and node not in spec.nodes:
+    if spec.nodes and node.id not in spec.nodes:
         return Obstacle.CHOICE, "it is not in the group's 'nodes'"
     for key, value in sorted(spec.node_labels.items()):
-        if labels.get(key) != value:
-            has = f"is '{labels[key]}'" if key in labels else "is missing"
+        if node.labels.get(key) != value:
+            has = f"is '{node.labels[key]}'" if key in node.labels else "is missing"
             return Obstacle.LABELS, f"label '{key}' {has}, '{value}' is wanted"
-    if spec.runtime not in runtimes:
+    if spec.runtime not in node.runtimes:
         return Obstacle.RUNTIME, f"it has no runtime '{spec.runtime}'"
     return None
 

@@ -173,6 +173,7 @@ def opened(
         address=handshake.advertise_address,
         capabilities=tuple(sorted(handshake.capabilities)),
         host_info=_host_info(handshake),
+        last_seen=now,
     )
     claims, _ = claims_of(handshake)
     record = with_claims(record, claims, old.settings)

@@ -7,6 +7,7 @@ late end then changes nothing, because only the present session may take its nod
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from typing import Final
 
 import msgspec
@@ -31,6 +32,7 @@ from corral.wire.v1.node_pb2 import Handshake
 _RETRY_SECONDS: Final = 1.0
 _PROBE_SECONDS: Final = 2.0
 _PER_COMMIT: Final = 200
+_NOTE_SECONDS: Final = 1.0
 _log = structlog.get_logger("corral.controller.sessions")
 
 
@@ -125,17 +127,18 @@ class Sessions:
         del self._by_node[node_id]
         self._count.set(len(self._by_node))
         if not self._closing:
-            task = asyncio.create_task(self._record_end(node_id, reason), name=f"sessions/end/{node_id}")
+            task = asyncio.create_task(self._record_end(session, reason), name=f"sessions/end/{node_id}")
             self._endings.add(task)
             task.add_done_callback(self._endings.discard)
 
-    async def _record_end(self, node_id: NodeId, reason: CorralError | None) -> None:
+    async def _record_end(self, session: Session, reason: CorralError | None) -> None:
+        node_id = session.facts.node_id
         silent = reason is not None and reason.code is Code.UNREACHABLE
         trigger = NodeTrigger.PONGS_MISSED if silent else NodeTrigger.STREAM_ENDED
         text = reason.message if reason else "the daemon ended the stream"
         while True:
             try:
-                await self._mark(node_id, trigger, text)
+                await self._mark(session, trigger, text)
                 return
             except StoreUnavailable:
                 await asyncio.sleep(_RETRY_SECONDS)
@@ -143,11 +146,14 @@ class Sessions:
                 _log.warning("session.end_not_recorded", node=node_id, reason=str(error))
                 return
 
-    async def _mark(self, node_id: NodeId, trigger: NodeTrigger, reason: str) -> None:
+    async def _mark(self, session: Session, trigger: NodeTrigger, reason: str) -> None:
+        node_id = session.facts.node_id
+
         def change(stored: Stored[NodeRecord]) -> tuple[NodeRecord, list[Step]] | None:
             if node_id in self._by_node or not NODE_LIFECYCLE.allows(stored.record.state, trigger):
                 return None  # it is back already, or was revoked meanwhile
-            return self._offline(stored.record, trigger, reason)
+            seen = msgspec.structs.replace(stored.record, last_seen=session.live.last_seen)
+            return self._offline(seen, trigger, reason)
 
         if self._ledger.state.nodes.find(node_id) is not None:
             await self._ledger.revise(self._ledger.state.nodes, node_id, change)
@@ -177,6 +183,26 @@ class Sessions:
                 steps += [NODES.put(record.id, record, expect=stored.revision), *events]
             await self._ledger.commit(*steps)
 
+    async def _note_last_seen(self) -> None:
+        """For the next leader, who cannot know. One that is killed leaves the beginning of each session."""
+        nodes = self._ledger.state.nodes
+        present = [
+            (stored, session.live.last_seen)
+            for node_id, session in self._by_node.items()
+            if (stored := nodes.find(node_id)) is not None
+        ]
+        for start in range(0, len(present), _PER_COMMIT):
+            await self._ledger.commit(
+                *(
+                    NODES.put(
+                        stored.record.id,
+                        msgspec.structs.replace(stored.record, last_seen=seen),
+                        expect=stored.revision,
+                    )
+                    for stored, seen in present[start : start + _PER_COMMIT]
+                )
+            )
+
     def follow(self, commit: Commit) -> None:
         """End sessions whose certificate a commit has just made worthless."""
         for change in commit.changes:
@@ -203,6 +229,9 @@ class Sessions:
     async def close(self, reason: CorralError) -> None:
         """End every session. Nodes stay ONLINE in the store: the next leader looks for itself."""
         self._closing = True
+        with contextlib.suppress(CorralError, TimeoutError):
+            async with asyncio.timeout(_NOTE_SECONDS):
+                await self._note_last_seen()
         for session in list(self._by_node.values()):
             session.close(reason)
         for task in self._endings:

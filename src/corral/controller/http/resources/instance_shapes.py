@@ -70,6 +70,7 @@ class InstanceShape(msgspec.Struct, frozen=True, kw_only=True):
     deployment_revision: int
     uptime_ms: int
     last_seen: dt.datetime | None
+    """When it was last heard of: by way of its node, which may be gone since; of an ended one, its end."""
     memory_mb: int
     static: bool
     variables: dict[str, str]
@@ -149,8 +150,11 @@ def _uptime_ms(record: InstanceRecord, now: dt.datetime) -> int:
 
 
 def _last_seen(leading: Leading, record: InstanceRecord) -> dt.datetime | None:
-    """When we last heard of it: from its node while it lives, its end afterwards."""
+    """When we last heard of it: from its node while it lives, also one that is gone; its end afterwards."""
     if not live(record.state):
         return record.ended_at
     node = leading.nodes.live(record.node)
-    return node.last_seen if node else None
+    if node is not None:
+        return node.last_seen
+    stored = leading.state.nodes.find(record.node)
+    return stored.record.last_seen if stored else None

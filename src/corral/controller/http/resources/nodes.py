@@ -51,8 +51,11 @@ class NodeShape(msgspec.Struct, frozen=True, kw_only=True):
     instances: int
     used_ports: list[int]
     runtimes: list[str]
+    capabilities: list[str]
+    """What its daemon has proven to hold there, such as `memory-limit`."""
     session: str | None
     last_seen: dt.datetime | None
+    """When it was last heard of; of one that is gone, its last session's."""
     version: str
     host: dict[str, str | int]
     machine_id: str
@@ -120,8 +123,9 @@ def node_shape(leading: Leading, stored: Stored[NodeRecord]) -> NodeShape:
         instances=sum(is_live(each.record.state) for each in leading.state.instances.of_node(record.id)),
         used_ports=list(live.used_ports) if live else [],
         runtimes=list(record.runtimes),
+        capabilities=list(record.capabilities),
         session=live.session_id if live else None,
-        last_seen=live.last_seen if live else None,
+        last_seen=live.last_seen if live else record.last_seen,
         version=record.version,
         host=record.host_info,
         machine_id=record.machine_id,
