@@ -8,6 +8,7 @@ from typing import Final
 from corral.domain.group_file_checks import check_group_files
 from corral.domain.groups import (
     BLOCKED_VARIABLES,
+    NODE_CAPABILITIES,
     RESERVED_PREFIX,
     RUNTIMES,
     SIGNALS,
@@ -131,3 +132,12 @@ def _check_variables(spec: GroupSpec) -> None:
 def _check_nodes(spec: GroupSpec) -> None:
     for position, id in enumerate(spec.nodes):
         node_id(id, field=f"nodes/{position}")
+    for position, name in enumerate(spec.node_capabilities):
+        if name not in NODE_CAPABILITIES:
+            raise unknown_choice(
+                "node capability",
+                name[:80],
+                NODE_CAPABILITIES,
+                code=Code.INVALID_FIELD,
+                field=f"node_capabilities/{position}",
+            )

@@ -30,6 +30,8 @@ BLOCKED_VARIABLES: Final = frozenset({"LD_PRELOAD", "LD_AUDIT", "LD_LIBRARY_PATH
 RESERVED_PREFIX: Final = "CORRAL_"
 SIGNALS: Final = ("SIGTERM", "SIGINT", "SIGHUP", "SIGQUIT", "SIGUSR1", "SIGUSR2", "SIGKILL")
 RUNTIMES: Final = ("process", "tmux", "screen")
+NODE_CAPABILITIES: Final = ("cgroup-kill", "cgroup-freeze", "memory-limit", "cpu-limit", "tty", "run-as")
+"""What a daemon may prove to hold on its node."""
 
 
 class PortProtocol(enum.StrEnum):
@@ -156,6 +158,8 @@ class GroupSpec(Spec, frozen=True, kw_only=True):
     nodes: tuple[str, ...] = ()
     """Only on these nodes; empty: on any."""
     node_labels: dict[str, str] = msgspec.field(default_factory=dict)
+    node_capabilities: Annotated[tuple[str, ...], msgspec.Meta(max_length=16)] = ()
+    """Only on nodes that have proven all of these; see `NODE_CAPABILITIES`."""
     run_as: str = ""
     isolate: Isolation = Isolation.AUTO
     stdin: StdinMode = StdinMode.FIFO

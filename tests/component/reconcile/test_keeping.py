@@ -295,3 +295,34 @@ async def test_a_start_waits_for_no_node_that_does_not_suit_it_or_went_long_ago(
     clock.step(60)
     with pytest.raises(Refused, match="DISCONNECTED"):
         await fleet.controller.call("POST", "/api/v1/instances", {"group": "lobby"})
+
+
+async def test_a_group_runs_only_where_what_it_asks_for_was_proven_and_the_refusal_names_it(fleet):
+    await fleet.begin()
+    await fleet.node("n1", capabilities=["cpu-limit"])
+    with pytest.raises(Refused, match="memory-limt") as unknown:
+        await fleet.group(min=1, node_capabilities=["memory-limt"])
+    assert "memory-limit" in unknown.value.hint
+    await fleet.group(min=1, node_capabilities=["memory-limit"])
+    await eventually(lambda: "1 lacks a capability" in fleet.group_record().reason)
+    why = await fleet.controller.call("GET", "/api/v1/groups/lobby/why")
+    assert why["decisions"][0]["rejected"] == [
+        {"subject": "node/n1", "reason": "it has not proven memory-limit"}
+    ]
+    await fleet.node("n2", capabilities=["cpu-limit", "memory-limit"])
+    await fleet.running(1)
+    assert fleet.record("lobby-1").node == "n2"
+    shown = await fleet.controller.call("GET", "/api/v1/nodes/n2")
+    assert shown["capabilities"] == ["cpu-limit", "memory-limit"]
+
+
+async def test_nodes_of_equal_score_are_told_as_equal(fleet):
+    await fleet.begin()
+    for name in ("n1", "n2"):
+        await fleet.node(name)
+    await fleet.group(min=1)
+    await fleet.running(1)
+    why = await fleet.controller.call("GET", "/api/v1/instances/lobby-1/why")
+    [other] = why["decisions"][0]["rejected"]
+    assert other["subject"] == "node/n2"
+    assert "as well; of equal ones the first by name is taken" in other["reason"]

@@ -13,12 +13,13 @@ from corral.controller.fleet_mirrors import port_keys, usage_of
 from corral.controller.placement.nodes import BUSY, NodeView, node_views, refused_ports
 from corral.controller.placement.placing import Obstacle, Placement, Refused, place
 from corral.controller.placement.ports import NoPort, choose_ports
-from corral.domain.groups import GroupSpec, PortProtocol, PortSpec
+from corral.domain.groups import NODE_CAPABILITIES, GroupSpec, PortProtocol, PortSpec
 from corral.domain.ids import Incarnation, InstanceId, NodeId
 from corral.domain.instance_records import LeasedPort, NodeLedger, Reservation
 from corral.domain.node_states import Admission, NodeState
 from corral.domain.records import NodeRecord
 from corral.errors import Code
+from corral.sdk.runtime import RuntimeCapabilities
 
 NOW = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
 TCP, UDP, BOTH = PortProtocol.TCP, PortProtocol.UDP, PortProtocol.BOTH
@@ -44,6 +45,7 @@ def obstacle(found) -> Obstacle:
         ({}, {"admission": Admission.CORDONED}, Obstacle.ADMISSION),
         ({"nodes": ("n2",)}, {}, Obstacle.CHOICE),
         ({"node_labels": {"zone": "a"}}, {"labels": {"zone": "b"}}, Obstacle.LABELS),
+        ({"node_capabilities": ("memory-limit",)}, {"capabilities": {"cpu-limit"}}, Obstacle.CAPABILITIES),
         ({}, {"runtimes": frozenset({"tmux"})}, Obstacle.RUNTIME),
         ({"memory_mb": 1001}, {}, Obstacle.MEMORY),
         ({"ports": {"p": PortSpec(port=80)}}, {"leased": frozenset({(80, TCP)})}, Obstacle.PORTS),
@@ -224,3 +226,10 @@ def test_no_sequence_of_placements_leases_a_port_twice_or_promises_memory_twice(
     ]
     assert len(taken) == len(set(taken))
     assert all(books.usage(record.id).memory_mb <= record.memory_mb for record in records)
+
+
+def test_every_capability_that_a_node_may_prove_can_be_asked_for():
+    holding = RuntimeCapabilities(
+        kill_tree=True, freeze=True, memory_limit=True, cpu_limit=True, tty=True, run_as=True
+    )
+    assert holding.names() == NODE_CAPABILITIES

@@ -233,10 +233,16 @@ def passed_over(found: Placement | Refused) -> list[Alternative]:
     rejected = [Alternative(subject=f"node/{each.node}", reason=each.reason) for each in found.refusals]
     if isinstance(found, Placement):
         rejected += [
-            Alternative(subject=f"node/{id}", reason=f"scores {score:g}, less than {found.score:g}")
-            for id, score in found.others
+            Alternative(subject=f"node/{id}", reason=_lower(score, found.score)) for id, score in found.others
         ]
     return rejected
+
+
+def _lower(score: float, best: float) -> str:
+    """Why a node that suits comes second. Scores are told with as many digits as they are compared by."""
+    if score == best:
+        return f"scores {score:.6g} as well; of equal ones the first by name is taken"
+    return f"scores {score:.6g}, less than {best:.6g}"
 
 
 def reserve(ws: Workspace, record: InstanceRecord, *, cpu: float) -> None:

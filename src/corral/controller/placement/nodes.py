@@ -27,6 +27,7 @@ class NodeView(msgspec.Struct, frozen=True, kw_only=True):
     admission: Admission = Admission.OPEN
     labels: Mapping[str, str] = {}
     runtimes: frozenset[str] = frozenset({"process"})
+    capabilities: frozenset[str] = frozenset()
     memory_mb: int = 0
     cpus: int = 0
     usage: Usage = Usage()
@@ -76,6 +77,7 @@ def views_of_space(records: Sequence[NodeRecord], ledgers: Ledgers, now: dt.date
             admission=record.admission,
             labels=record.labels,
             runtimes=frozenset(record.runtimes),
+            capabilities=frozenset(record.capabilities),
             memory_mb=record.memory_mb,
             cpus=record.cpus,
             usage=usage,

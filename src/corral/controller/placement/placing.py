@@ -27,6 +27,7 @@ class Obstacle(enum.StrEnum):
     CHOICE = "not among the nodes it may run on"
     LABELS = "other labels"
     RUNTIME = "lacks the runtime"
+    CAPABILITIES = "lacks a capability"
     MEMORY = "not enough memory"
     PORTS = "no free port"
 
@@ -45,6 +46,9 @@ class NodeTraits(Protocol):
 
     @property
     def runtimes(self) -> Collection[str]: ...
+
+    @property
+    def capabilities(self) -> Collection[str]: ...
 
 
 class NodeRefusal(msgspec.Struct, frozen=True, kw_only=True):
@@ -188,6 +192,9 @@ def unsuited(spec: GroupSpec, node: NodeTraits) -> tuple[Obstacle, str] | None:
             return Obstacle.LABELS, f"label '{key}' {has}, '{value}' is wanted"
     if spec.runtime not in node.runtimes:
         return Obstacle.RUNTIME, f"it has no runtime '{spec.runtime}'"
+    missing = [name for name in spec.node_capabilities if name not in node.capabilities]
+    if missing:
+        return Obstacle.CAPABILITIES, f"it has not proven {', '.join(missing)}"
     return None
 
 

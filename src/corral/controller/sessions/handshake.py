@@ -25,6 +25,7 @@ from corral.wire.v1.node_pb2 import Handshake, HandshakePortion
 
 _MAX_NAMES: Final = 64
 _MAX_NAME: Final = 64
+_MOST_CAPABILITIES: Final = 64
 _MAX_TEXT: Final = 256
 MOST_RUNNING_OF_A_NODE: Final = 100_000
 MOST_LISTED_BYTES: Final = 64 * 1024 * 1024
@@ -171,7 +172,9 @@ def opened(
         boot_id=handshake.boot_id,
         version=handshake.version,
         address=handshake.advertise_address,
-        capabilities=tuple(sorted(handshake.capabilities)),
+        capabilities=tuple(
+            sorted({name[:_MAX_TEXT] for name in handshake.capabilities[:_MOST_CAPABILITIES]})
+        ),
         host_info=_host_info(handshake),
         last_seen=now,
     )
