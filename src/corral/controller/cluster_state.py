@@ -16,7 +16,6 @@ from corral.controller.collections import (
     CATALOG,
     CLUSTER,
     GROUPS,
-    IDEMPOTENCY,
     JOIN_TOKENS,
     MODULE_CURSORS,
     MODULE_PACKAGES,
@@ -28,7 +27,7 @@ from corral.controller.collections import (
     TOKENS,
 )
 from corral.controller.fleet_mirrors import CrashMirror, InstanceMirror, LedgerMirror
-from corral.controller.mirrors import Mirror, Stored
+from corral.controller.mirrors import IdempotencyMirror, Mirror, Stored
 from corral.controller.node_state_mirror import NodeStateMirror
 from corral.controller.quarantine import Quarantine, unreadable
 from corral.controller.template_mirror import TemplateMirror
@@ -58,7 +57,7 @@ class ClusterState:
         self.join_tokens: Final = Mirror(JOIN_TOKENS, "join token")
         self.tokens: Final = Mirror(TOKENS, "token")
         self.admin_certificates: Final = Mirror(ADMIN_CERTIFICATES, "administrator's certificate")
-        self.idempotency: Final = Mirror(IDEMPOTENCY, "idempotency record")
+        self.idempotency: Final = IdempotencyMirror()
         self.groups: Final = Mirror(GROUPS, "group")
         self.instances: Final = InstanceMirror()
         self.node_ledgers: Final = LedgerMirror()

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import itertools
+from collections import Counter
 from collections.abc import Iterator
 from typing import Final, Generic, TypeVar
 
 import msgspec
 
-from corral.controller.collections import Collection
-from corral.domain.records import Record
+from corral.controller.collections import IDEMPOTENCY, Collection
+from corral.domain.records import IdempotencyRecord, Record
 from corral.errors import Code, Rejected, nearest
 from corral.store.port import ABSENT
 
@@ -69,3 +70,28 @@ class Mirror(Generic[R]):
             self._documents.pop(id, None)
         else:
             self._documents[id] = Stored(revision, self.collection.decode(body))
+
+
+class IdempotencyMirror(Mirror[IdempotencyRecord]):
+    """Idempotency records, and how many of each token have no known outcome."""
+
+    def __init__(self) -> None:
+        super().__init__(IDEMPOTENCY, "idempotency record")
+        self._begun: Counter[str] = Counter()
+
+    def begun_by(self, token: str) -> int:
+        return self._begun[token]
+
+    def fold(self, id: str, revision: int, body: bytes | None) -> None:
+        self._count(id, -1)
+        super().fold(id, revision, body)
+        self._count(id, 1)
+
+    def _count(self, id: str, change: int) -> None:
+        stored = self._documents.get(id)
+        if stored is None or stored.record.begun is None:
+            return
+        token = stored.record.begun.token
+        self._begun[token] += change
+        if not self._begun[token]:
+            del self._begun[token]

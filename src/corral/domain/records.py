@@ -10,7 +10,7 @@ import datetime as dt
 
 import msgspec
 
-from corral.domain.ids import ClusterId, JoinTokenId, NodeId, TokenId
+from corral.domain.ids import ClusterId, Incarnation, JoinTokenId, NodeId, TokenId
 from corral.domain.node_claims import NodeClaims, NodeSettings, in_force
 from corral.domain.node_states import Admission, NodeState
 from corral.domain.permissions import Role
@@ -155,13 +155,30 @@ class AdminCertificateRecord(Record, frozen=True, kw_only=True):
     expires_at: dt.datetime
 
 
+class BegunEffect(Record, frozen=True, kw_only=True):
+    """What a request is about to do outside the store. Stored before it is done, so that it is not done twice."""
+
+    token: TokenId
+    """Whose request it is."""
+    id: str = ""
+    """Goes with a command to its node, which executes it once."""
+    node: NodeId = NodeId("")
+    """The node and the run that a command is meant for; other effects have none."""
+    incarnation: Incarnation = Incarnation(0)
+    undone: bool = False
+    """It is known that nothing was done: it may be tried again."""
+
+
 class IdempotencyRecord(Record, frozen=True, kw_only=True):
-    """The answer to a request that carried an Idempotency-Key, stored with what the request did."""
+    """The answer to a request that carried an Idempotency-Key, stored with what the request did.
+
+    A request with an effect outside the store is stored with `begun` before that effect, and with its answer after it."""
 
     request_sha256: str
     status: int
     body: str
     created_at: dt.datetime
+    begun: BegunEffect | None = None
 
 
 class AuditEntry(Record, frozen=True, kw_only=True):

@@ -40,6 +40,10 @@ PORTIONS: Final = "portions"
 """A handshake that lists more running instances than one frame may hold goes on in HandshakePortions; else such a
 handshake is refused."""
 
+COMMAND_IDS: Final = "command-ids"
+"""A command has an id of its own, and the node puts it into the run's input once, however often it is sent; else
+a command that may have arrived is not sent again."""
+
 FEATURES: Final = (
     BATCH,
     SPOOL,
@@ -53,6 +57,7 @@ FEATURES: Final = (
     MODULES,
     TICKETS,
     PORTIONS,
+    COMMAND_IDS,
 )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import datetime as dt
+from collections.abc import Callable
 from typing import Any
 
 import re2
@@ -11,7 +12,7 @@ import re2
 from corral.controller.consoles.service import Consoles
 from corral.controller.sessions.session_facts import HostIdentity, SessionFacts
 from corral.domain.ids import Epoch, NodeId, SessionId
-from corral.wire.features import FEATURES
+from corral.wire.features import COMMAND_IDS, FEATURES
 from corral.wire.v1.instance_pb2 import (
     ConsoleBatch,
     ConsoleBlock,
@@ -59,6 +60,8 @@ class StandInNode:
         self.sent: list[ControllerMessage] = []
         self.queries: list[ConsoleQuery] = []
         self.commands: list[str] = []
+        self.command_ids: set[tuple[int, str]] = set()
+        self.on_command: Callable[[], None] = lambda: None
         self.silent = False
         self.refuse_queries = ""
         self.refuse_commands = ""
@@ -119,15 +122,23 @@ class StandInNode:
             asyncio.get_running_loop().call_soon(self._answer, query)
         if kind == "send_command" and not self.silent:
             command = message.send_command
-            self.commands.append(command.command)
+            self.on_command()
+            by_id = bool(command.command_id) and COMMAND_IDS in self.facts.features
+            known = by_id and (command.incarnation, command.command_id) in self.command_ids
+            refused = "" if known else self.refuse_commands
+            if not known:
+                self.commands.append(command.command)
+            if by_id and not refused:
+                self.command_ids.add((command.incarnation, command.command_id))
             ack = SendCommandAck(
                 request_id=command.request_id,
                 instance_id=command.instance_id,
                 incarnation=command.incarnation,
-                accepted=not self.refuse_commands,
-                error_code=self.refuse_commands,
-                error_message="the instance does not read its input" if self.refuse_commands else "",
-                unread_bytes=65_536 if self.refuse_commands else 0,
+                accepted=not refused,
+                error_code=refused,
+                error_message="the instance does not read its input" if refused else "",
+                unread_bytes=65_536 if refused else 0,
+                repeated=known,
             )
             asyncio.get_running_loop().call_soon(self.instances.commands.answered, self.id, ack)
         return not self.over.is_set()

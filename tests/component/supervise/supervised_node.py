@@ -220,8 +220,10 @@ class SupervisedNode:
         order = StopInstance(instance_id=id, incarnation=incarnation, force=force, reason=reason)
         return await self.answer(ControllerMessage(stop_instance=order), "stop_instance_ack")
 
-    async def command(self, id: str, line: str, *, incarnation: int = 0, request: str = "r") -> Any:
-        order = SendCommand(instance_id=id, command=line, incarnation=incarnation, request_id=request)
+    async def command(
+        self, id: str, line: str, *, incarnation: int = 0, request: str = "r", **more: Any
+    ) -> Any:
+        order = SendCommand(instance_id=id, command=line, incarnation=incarnation, request_id=request, **more)
         return await self.answer(ControllerMessage(send_command=order), "send_command_ack")
 
     # what became of them

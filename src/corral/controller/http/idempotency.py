@@ -22,7 +22,7 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from corral.controller.cluster_state import ClusterState, Stored
 from corral.controller.collections import IDEMPOTENCY
 from corral.controller.http.call import Caller
-from corral.domain.records import IdempotencyRecord
+from corral.domain.records import BegunEffect, IdempotencyRecord
 from corral.errors import Bug, Code, Rejected
 from corral.store.port import ABSENT, Put
 from corral.system.entropy import Entropy
@@ -41,7 +41,7 @@ class Guard(msgspec.Struct, frozen=True, kw_only=True):
     sealing_key: bytes
 
     def find(self, state: ClusterState, now: dt.datetime) -> Stored[IdempotencyRecord] | None:
-        """The stored answer to this request; IDEMPOTENCY_KEY_REUSED when it answers another one."""
+        """The stored answer to this request, or that it was begun; IDEMPOTENCY_KEY_REUSED when it is another one's."""
         stored = state.idempotency.find(self.id)
         if stored is None or _is_over(stored.record, now):
             return None
@@ -58,6 +58,24 @@ class Guard(msgspec.Struct, frozen=True, kw_only=True):
         self, *, state: ClusterState, status: int, body: bytes, now: dt.datetime, entropy: Entropy
     ) -> Put:
         """The write that stores an answer; it conflicts when somebody was faster with this key."""
+        return self._put(state, status=status, body=body, begun=None, now=now, entropy=entropy)
+
+    def begin(self, effect: BegunEffect, *, state: ClusterState, now: dt.datetime, entropy: Entropy) -> Put:
+        """The write that stores what this request is about to do. A controller of an earlier version reads it as
+        an empty refusal."""
+        status = Code.MAY_HAVE_ARRIVED.status
+        return self._put(state, status=status, body=b"", begun=effect, now=now, entropy=entropy)
+
+    def _put(
+        self,
+        state: ClusterState,
+        *,
+        status: int,
+        body: bytes,
+        begun: BegunEffect | None,
+        now: dt.datetime,
+        entropy: Entropy,
+    ) -> Put:
         nonce = entropy.secret(_NONCE_BYTES)
         sealed = nonce + AESGCM(self.sealing_key).encrypt(nonce, body, self._context(status))
         record = IdempotencyRecord(
@@ -65,10 +83,11 @@ class Guard(msgspec.Struct, frozen=True, kw_only=True):
             status=status,
             body=base64.b64encode(sealed).decode(),
             created_at=now,
+            begun=begun,
         )
         stored = state.idempotency.find(self.id)
-        over = stored is not None and _is_over(stored.record, now)
-        return IDEMPOTENCY.put(self.id, record, expect=stored.revision if stored and over else ABSENT)
+        replaced = stored is not None and (stored.record.begun is not None or _is_over(stored.record, now))
+        return IDEMPOTENCY.put(self.id, record, expect=stored.revision if stored and replaced else ABSENT)
 
     def open(self, record: IdempotencyRecord) -> bytes:
         """The body of a stored answer."""
@@ -101,6 +120,18 @@ def guard_of(
         id=_digest(caller.token.id.encode(), key.encode()),
         fingerprint=_digest(method.encode(), path.encode(), query, body),
         sealing_key=derivation.derive(caller.credential.encode()),
+    )
+
+
+def line_guard(id: str | None, *, caller: Caller, instance: str, line: str) -> Guard | None:
+    """The guard of a line on a socket that has an id. Its answer is empty, so it is sealed with what is no secret: who
+    comes with a ticket has shown no credential."""
+    if id is None:
+        return None
+    return Guard(
+        id=_digest(caller.token.id.encode(), id.encode()),
+        fingerprint=_digest(b"console line", instance.encode(), line.encode()),
+        sealing_key=hashlib.sha256(b"corral console line\0" + caller.token.id.encode()).digest(),
     )
 
 

@@ -8,21 +8,19 @@ change names are stored before, by a `Build` or an `Upload`: only the change its
 
 from __future__ import annotations
 
-import asyncio
-import collections
 import contextlib
-from collections.abc import AsyncIterator
 from typing import Any, Final
 
 import msgspec
 
 from corral.controller.cluster_state import Stored
 from corral.controller.http.answers import Answer, Headers, revision_of, shaped
+from corral.controller.http.attempts import Attempt, in_turn
 from corral.controller.http.call import Call
 from corral.controller.http.form_spooling import ReceivedForm
 from corral.controller.http.idempotency import Guard
 from corral.controller.http.preconditions import Match
-from corral.controller.http.route_table import Act, Build, Change, Describe, Intake, Mutate, Upload
+from corral.controller.http.route_table import Act, Build, Change, Describe, Intake, Mutate, Once, Upload
 from corral.controller.http.setting import Leading
 from corral.controller.ledger import Step, audit
 from corral.controller.mutations import Mutation, RecordedRefusal
@@ -40,11 +38,9 @@ _REPLAYED: Final = ((b"idempotency-replayed", b"true"),)
 
 
 class Mutator:
-    """Runs the mutations of one API. Calls with one key act one after the other."""
+    """Runs the mutations of one API. Acts with one key come one after the other."""
 
     def __init__(self) -> None:
-        self._acting: dict[str, asyncio.Lock] = {}
-        self._present: collections.Counter[str] = collections.Counter()
         self._remembered: dict[Guard, Answer] = {}
 
     async def mutate(
@@ -165,7 +161,7 @@ class Mutator:
 
     async def act(self, route: Act, leading: Leading, call: Call[Any, Any], *, guard: Guard | None) -> Answer:
         """Act, then record it. A second request with the same key waits and is answered the same."""
-        async with self._alone(guard):
+        async with in_turn(leading, guard):
             if guard is not None and (stored := guard.find(leading.state, call.now)) is not None:
                 return _replay(route, guard, stored)[1]
             if guard is not None and (known := self._remembered.get(guard)) is not None:
@@ -179,6 +175,19 @@ class Mutator:
                 self._remember(guard, answer)
             return answer
 
+    async def once(
+        self, route: Once, leading: Leading, call: Call[Any, Any], *, guard: Guard | None
+    ) -> Answer:
+        """Act once; see `Attempt`. A second request with the same key waits and is answered the same."""
+        async with in_turn(leading, guard):
+            attempt = Attempt(leading, caller=call.caller, now=call.now, guard=guard)
+            if guard is not None and attempt.answered is not None:
+                return _replay(route, guard, attempt.answered)[1]
+            mutation = await route.handler(leading, call, attempt)
+            answer = shaped(mutation.body, status=mutation.status)
+            await attempt.finish(*mutation.steps, status=answer.status, body=answer.body)
+            return answer
+
     async def act_on_form(
         self,
         route: Intake,
@@ -189,7 +198,7 @@ class Mutator:
         guard: Guard | None,
     ) -> Answer:
         """The same with a form that came in whole. The audit is the actor's own."""
-        async with self._alone(guard):
+        async with in_turn(leading, guard):
             if guard is not None and (stored := guard.find(leading.state, call.now)) is not None:
                 return _replay(route, guard, stored)[1]
             mutation = await route.handler(leading, call, form)
@@ -199,21 +208,6 @@ class Mutator:
         self._remembered[guard] = msgspec.structs.replace(answer, headers=(*answer.headers, *_REPLAYED))
         while len(self._remembered) > _REMEMBERED:
             del self._remembered[next(iter(self._remembered))]
-
-    @contextlib.asynccontextmanager
-    async def _alone(self, guard: Guard | None) -> AsyncIterator[None]:
-        if guard is None:
-            yield
-            return
-        lock = self._acting.setdefault(guard.id, asyncio.Lock())
-        self._present[guard.id] += 1
-        try:
-            async with lock:
-                yield
-        finally:
-            self._present[guard.id] -= 1
-            if not self._present[guard.id]:
-                del self._present[guard.id], self._acting[guard.id]
 
 
 def require(route: Change, leading: Leading, call: Call[Any, Any], match: Match | None) -> None:
@@ -276,10 +270,12 @@ async def _record(
 
 
 def _replay(
-    route: Change | Act | Intake, guard: Guard, stored: Stored[IdempotencyRecord]
+    route: Change | Act | Intake | Once, guard: Guard, stored: Stored[IdempotencyRecord]
 ) -> tuple[Any, Answer]:
     """The stored answer. Documents of one transaction share its number: so does the answer's revision."""
     raw = guard.open(stored.record)
+    if stored.record.status >= 400:  # how an effect failed
+        return None, Answer(status=stored.record.status, body=raw, headers=_REPLAYED)
     body = _filled(msgspec.json.decode(raw, type=route.response) if raw else None, stored.revision)
     return body, shaped(body, status=stored.record.status, headers=_REPLAYED)
 

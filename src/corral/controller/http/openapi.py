@@ -20,6 +20,7 @@ from corral.controller.http.route_table import (
     Change,
     Download,
     Intake,
+    Once,
     Probe,
     Relay,
     Route,
@@ -220,7 +221,7 @@ def _not_null(schema: dict[str, Any]) -> dict[str, Any]:
 
 def _headers(route: Route) -> list[dict[str, Any]]:
     found = []
-    if isinstance(route, Change | Act | Intake):
+    if isinstance(route, Change | Act | Intake | Once):
         key = {"type": "string", "minLength": 1, "maxLength": 255, "pattern": "^[!-~]+$"}
         found.append(_header("Idempotency-Key", "The same key takes effect once.", key))
     if isinstance(route, Change) and route.revises is not None:

@@ -6,7 +6,7 @@ The kind of a route says what it may do:
 - a `Mutate` describes a change that the framework commits, a `Build` stores contents first and then
   describes the change that names them, an `Upload` does so with a body that is streamed to it;
 - an `Act` has an effect outside the store before it is recorded, an `Intake` does so with a form that is
-  streamed to it;
+  streamed to it; `Once` has one that must not come twice, and is recorded before and after it;
 - a `Stream` does not end by itself, a `Download` is as long as it is, a `Socket` speaks both ways, an
   `Asset` is a whole file that browsers keep;
 - a `Relay` hands a request on to a module, which says what it takes and what permission that needs;
@@ -25,6 +25,7 @@ from typing import Any, ClassVar, Final, Protocol
 
 from corral.controller.cluster_state import ClusterState, Stored
 from corral.controller.http.answers import Answer
+from corral.controller.http.attempts import Attempt
 from corral.controller.http.call import Call, NoQuery, Query
 from corral.controller.http.form_spooling import ReceivedForm
 from corral.controller.http.setting import Gate, Leading, Setting
@@ -63,6 +64,7 @@ ProbeHandler = Callable[[Setting, Gate], Awaitable[Answer]]
 ReadHandler = Callable[[Leading, Call[Any, Any]], Awaitable[object]]
 MutateHandler = Callable[[Leading, Call[Any, Any]], Mutation]
 ActHandler = Callable[[Leading, Call[Any, Any]], Awaitable[Mutation]]
+OnceHandler = Callable[[Leading, Call[Any, Any], Attempt], Awaitable[Mutation]]
 IntakeHandler = Callable[[Leading, Call[Any, Any], ReceivedForm], Awaitable[Mutation]]
 AssetHandler = Callable[[Leading, Call[Any, Any]], Awaitable[Answer]]
 Describe = Callable[[], Awaitable[Mutation]]
@@ -229,6 +231,16 @@ class Act(Route):
     ends_term: bool = False
     """The act ends this term of leading and its audit entry opens the next one: there is no ledger
     left to record it in, and an idempotency key is remembered by this process alone."""
+
+    mutates: ClassVar[bool] = True
+
+
+@dataclass(frozen=True, kw_only=True)
+class Once(Route):
+    """Does something outside the store that must not come twice. The handler begins the attempt, which writes
+    the audit entry, then acts; what it describes is recorded with the answer."""
+
+    handler: OnceHandler
 
     mutates: ClassVar[bool] = True
 

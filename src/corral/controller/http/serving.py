@@ -31,6 +31,7 @@ from corral.controller.http.route_table import (
     Download,
     Intake,
     Mutate,
+    Once,
     Probe,
     Read,
     Relay,
@@ -150,14 +151,14 @@ class Served:
                 return await self._upload(route, leading, call, request)
             case Intake():
                 return await self._take_form(route, leading, call, request)
-            case Mutate() | Build() | Act():
+            case Mutate() | Build() | Act() | Once():
                 return await self._change(route, leading, call, request, raw)
             case _:
                 raise Bug(f"{route.name} is of a kind that nobody serves")
 
     async def _change(
         self,
-        route: Mutate | Build | Act,
+        route: Mutate | Build | Act | Once,
         leading: Leading,
         call: Call[Any, Any],
         request: Request,
@@ -170,6 +171,8 @@ class Served:
         if isinstance(route, Build):
             return await self._mutator.build(route, leading, call, guard=guard, match=match)
         _refuse_match(route, request)
+        if isinstance(route, Once):
+            return await self._mutator.once(route, leading, call, guard=guard)
         return await self._mutator.act(route, leading, call, guard=guard)
 
     async def _upload(

@@ -24,6 +24,7 @@ from corral.controller.http.request import BodyPace
 from corral.controller.http.request_rates import RequestRates
 from corral.controller.http.tickets import Tickets
 from corral.controller.http.turns import Turns
+from corral.controller.instances.commands import Commands
 from corral.controller.instances.sequence import Repair
 from corral.controller.instances.workspace import Workspace
 from corral.controller.ledger import Actor, Ledger
@@ -138,8 +139,9 @@ class InstanceControl(Protocol):
     def workspace(self, *, cause: str, now: dt.datetime) -> Workspace:
         """A place to describe changes in; nothing happens before its steps are committed."""
 
-    async def send_command(self, id: str, line: str, actor: Actor) -> None:
-        """Put a line into an instance's input; returns when it was taken, and raises when it was not."""
+    @property
+    def commands(self) -> Commands:
+        """Sends lines into the input of instances."""
 
     async def repair_numbers(self, actor: Actor) -> Repair:
         """Set the counter of starts by what the records use; audited."""
@@ -221,6 +223,8 @@ class Leading:
         self.modules = modules
         self.edits = Turns()
         """Edits of one template come one after the other: each is made from the files of the one before."""
+        self.keyed = Turns()
+        """Requests with one Idempotency-Key that act outside the store come one after the other."""
         limits = setting.limits
         self.tickets = Tickets(clock=setting.clock, entropy=setting.entropy, per_token=limits.tickets)
         self.streams = self._pool("streams", limit=limits.all_streams, per_token=limits.streams)

@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 from typing import Final
 
+import msgspec
+
 from corral.controller.ledger import Actor, Ledger
 from corral.controller.sessions.registry import Sessions
 from corral.controller.sessions.session import Session
 from corral.domain.events import Draft, EventType
-from corral.domain.ids import NodeId
+from corral.domain.ids import Incarnation, InstanceId, NodeId
 from corral.domain.instance_records import InstanceRecord
 from corral.domain.instance_states import InstanceState
 from corral.errors import Code, CorralError, Rejected, Retryable
@@ -23,7 +25,16 @@ MAX_LINE: Final = 4095
 _TAKES_INPUT: Final = frozenset(
     {InstanceState.STARTING, InstanceState.RUNNING, InstanceState.DRAINING, InstanceState.STOPPING}
 )
-_PASSING: Final = frozenset({Code.TIMEOUT, Code.SHUTTING_DOWN, Code.UNREACHABLE})
+_PASSING: Final = frozenset({Code.TIMEOUT, Code.SHUTTING_DOWN, Code.UNREACHABLE, Code.DISK_FULL})
+
+
+class Aim(msgspec.Struct, frozen=True, kw_only=True):
+    """The run that a line is meant for, and where it runs."""
+
+    instance: InstanceId
+    incarnation: Incarnation
+    node: NodeId
+    group: str = ""
 
 
 class Commands:
@@ -35,41 +46,60 @@ class Commands:
         self._entropy = entropy
         self._waiting: dict[str, tuple[NodeId, asyncio.Future[SendCommandAck]]] = {}
 
-    async def send(self, id: str, line: str, actor: Actor, *, timeout: float = COMMAND_SECONDS) -> None:
-        """Returns when the line is in the instance's input. NOT_RUNNING, NODE_OFFLINE, TIMEOUT, or the
-        node's own code; after TIMEOUT it may have arrived all the same."""
+    def aim(self, id: str, line: str) -> Aim:
+        """The present run of an instance, if it takes this line. NOT_RUNNING, NODE_OFFLINE; nothing is sent."""
         record = self._ledger.state.instances.require(id).record
         _check(record, line)
+        aim = Aim(instance=record.id, incarnation=record.incarnation, node=record.node, group=record.group)
+        self._session(aim, hint=None)
+        return aim
+
+    def executes_once(self, aim: Aim) -> bool:
+        """Whether the node knows a command by its id; NODE_OFFLINE while it is away."""
+        hint = "the line may have arrived; repeat the request with the same key"
+        return features.COMMAND_IDS in self._session(aim, hint=hint).facts.features
+
+    async def send(
+        self, aim: Aim, line: str, *, id: str = "", repeated: bool = False, timeout: float = COMMAND_SECONDS
+    ) -> None:
+        """Returns when the line is in the run's input. NODE_OFFLINE, TIMEOUT, or the node's own code; after TIMEOUT
+        it may have arrived all the same. With an `id` the node executes it once however often it is sent;
+        `repeated`: it may have been sent before."""
         request_id = new_id("cmd", self._entropy)
         message = ControllerMessage(
             send_command=SendCommand(
-                instance_id=id, command=line, incarnation=record.incarnation, request_id=request_id
+                instance_id=aim.instance,
+                command=line,
+                incarnation=aim.incarnation,
+                request_id=request_id,
+                command_id=id,
+                repeated=repeated,
             )
         )
-        session = self._sessions.find(record.node)
+        session = self._session(aim, hint=None)
         answer: asyncio.Future[SendCommandAck] = asyncio.get_running_loop().create_future()
-        self._waiting[request_id] = record.node, answer
+        self._waiting[request_id] = aim.node, answer
         try:
-            if session is None or not session.send(message):
-                raise Retryable(
-                    Code.NODE_OFFLINE,
-                    f"node '{record.node}' of instance '{id}' is not connected",
-                    retry_after=5.0,
-                )
+            if not session.send(message):
+                raise _away(aim, hint=None)
             async with asyncio.timeout(timeout):
                 ack = await self._taken(session, answer)
         except TimeoutError:
             raise Retryable(
                 Code.TIMEOUT,
-                f"node '{record.node}' did not answer within {timeout:g} s",
+                f"node '{aim.node}' did not answer within {timeout:g} s",
                 hint="the line may have arrived; look at the console",
             ) from None
         finally:
             del self._waiting[request_id]
         if not ack.accepted:
             raise _refusal(ack)
-        data = {"line": line, "by": actor.name, "incarnation": record.incarnation, "group": record.group}
-        await self._ledger.commit(Draft(type=EventType.INSTANCE_COMMAND, subject=id, data=data))
+
+    def _session(self, aim: Aim, *, hint: str | None) -> Session:
+        session = self._sessions.find(aim.node)
+        if session is None:
+            raise _away(aim, hint=hint)
+        return session
 
     @staticmethod
     async def _taken(session: Session, answer: asyncio.Future[SendCommandAck]) -> SendCommandAck:
@@ -93,6 +123,21 @@ class Commands:
         if waiting[0] == node_id and not waiting[1].done():
             waiting[1].set_result(ack)
         return waiting[0] == node_id
+
+
+def sent_event(aim: Aim, line: str, actor: Actor) -> Draft:
+    """That a line is in an instance's input."""
+    data = {"line": line, "by": actor.name, "incarnation": aim.incarnation, "group": aim.group}
+    return Draft(type=EventType.INSTANCE_COMMAND, subject=aim.instance, data=data)
+
+
+def _away(aim: Aim, *, hint: str | None) -> Retryable:
+    return Retryable(
+        Code.NODE_OFFLINE,
+        f"node '{aim.node}' of instance '{aim.instance}' is not connected",
+        hint=hint,
+        retry_after=5.0,
+    )
 
 
 def _check(record: InstanceRecord, line: str) -> None:

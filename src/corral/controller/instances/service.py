@@ -85,10 +85,6 @@ class InstanceService:
         self.dispatcher.resync()
         self._waiters.resync()
 
-    async def send_command(self, id: str, line: str, actor: Actor) -> None:
-        """One line into an instance's input; see `Commands.send`."""
-        await self.commands.send(id, line, actor)
-
     async def repair_numbers(self, actor: Actor) -> Repair:
         """Set the counter of starts by what the records use; see `Incarnations.repair`."""
         return await self.numbers.repair(actor)

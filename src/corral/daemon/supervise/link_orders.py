@@ -17,7 +17,7 @@ from corral.daemon.supervise.supervisor import Refusal, Supervisor
 from corral.daemon.supervise.wire_forms import cut, start_accepted, start_refused, stop_ack
 from corral.domain.instance_states import InstanceState
 from corral.errors import Code, CorralError, Rejected, Retryable
-from corral.wire.v1.instance_pb2 import SendCommandAck
+from corral.wire.v1.instance_pb2 import SendCommand, SendCommandAck
 from corral.wire.v1.link_pb2 import ControllerMessage, DaemonMessage
 
 Reply = Callable[[DaemonMessage], bool]
@@ -120,13 +120,9 @@ class LinkOrders:
             await asyncio.wait({before})
         wanted = message.send_command
         problem: CorralError | None = None
+        arrived_before = False
         try:
-            for field in ("instance_id", "command"):
-                if not getattr(wanted, field):
-                    raise Rejected(Code.MISSING_FIELD, f"SendCommand lacks '{field}'", field=field)
-            await self._supervisor.send_command(
-                wanted.instance_id, incarnation=wanted.incarnation, line=wanted.command
-            )
+            arrived_before = await self._command(wanted)
         except Exception as error:
             problem = _as_ours(error)
         run = self._supervisor.find(wanted.instance_id)
@@ -140,9 +136,28 @@ class LinkOrders:
                     error_code=problem.code.name if problem else "",
                     error_message=cut(str(problem)) if problem else "",
                     unread_bytes=getattr(problem, "unread_bytes", 0),
+                    repeated=arrived_before,
                 )
             )
         )
+
+    async def _command(self, wanted: SendCommand) -> bool:
+        """True when the line had arrived before."""
+        for field in ("instance_id", "command"):
+            if not getattr(wanted, field):
+                raise Rejected(Code.MISSING_FIELD, f"SendCommand lacks '{field}'", field=field)
+        if wanted.command_id:
+            return await self._supervisor.send_command_once(
+                wanted.instance_id,
+                incarnation=wanted.incarnation,
+                line=wanted.command,
+                id=wanted.command_id,
+                repeated=wanted.repeated,
+            )
+        await self._supervisor.send_command(
+            wanted.instance_id, incarnation=wanted.incarnation, line=wanted.command
+        )
+        return False
 
 
 def _as_ours(error: Exception) -> CorralError:

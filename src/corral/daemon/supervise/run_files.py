@@ -1,10 +1,10 @@
 """What the supervision itself writes into a run's directory.
 
-`intent.json` before anything of the run exists, `ready` when its probes have succeeded, `order.json`
-before a stop begins, `outcome.json` before its end is told to anybody, `reported` once the end is in the
-spool, `modules.json` when modules had a say in its start, `told` once they were told of its end: it is
-empty, or names those that were away and have yet to hear it. The runtime's files beside them are the
-runtime's own.
+`commands` (see `command_ids`) and `intent.json` before anything of the run exists, `ready` when its probes
+have succeeded, `order.json` before a stop begins, `outcome.json` before its end is told to anybody, `reported`
+once the end is in the spool, `modules.json` when modules had a say in its start, `told` once they were told
+of its end: it is empty, or names those that were away and have yet to hear it. The runtime's files beside
+them are the runtime's own.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ import structlog
 from corral.daemon.durable import store
 from corral.daemon.hooks.provenance import Provenance
 from corral.daemon.prepare.start_order import StartOrder
+from corral.daemon.supervise.command_ids import CommandIds
 from corral.domain.ids import Incarnation
 from corral.domain.instance_states import InstanceState
 from corral.errors import Code, CorralError, Retryable
@@ -131,6 +132,7 @@ class RunFiles:
                 f"{self.directory} cannot be made: {error.strerror or error}",
                 hint="make room",
             ) from error
+        CommandIds(self.directory, boot_id=intent.boot_id).make()
         store(self.directory / "intent.json", intent, name=_INTENT, version=_INTENT_VERSION)
 
     def has_intent(self) -> bool:

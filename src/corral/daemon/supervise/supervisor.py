@@ -17,6 +17,7 @@ import structlog
 from corral.daemon.prepare.stages import VALIDATION
 from corral.daemon.prepare.start_order import StartOrder
 from corral.daemon.supervise.adoption import Leftover, find_leftovers
+from corral.daemon.supervise.command_ids import CommandIds, Fate, check_id, may_have_arrived
 from corral.daemon.supervise.endings import failed_start
 from corral.daemon.supervise.instance import Instance
 from corral.daemon.supervise.run import Run
@@ -129,6 +130,8 @@ class Supervisor:
         return run
 
     async def send_command(self, instance_id: str, *, incarnation: int, line: str) -> Run:
+        """One line into the input of this run (0: whichever it is in). NOT_FOUND, STALE_INCARNATION, NOT_RUNNING,
+        and what the runtime refuses; nothing is sent then."""
         run = self.expect(instance_id, incarnation)
         if run.handle is None:
             raise Rejected(
@@ -139,10 +142,39 @@ class Supervisor:
         await run.runtime.send_command(run.handle, line)
         return run
 
+    async def send_command_once(
+        self, instance_id: str, *, incarnation: int, line: str, id: str, repeated: bool
+    ) -> bool:
+        """The same for a command with an id, which reaches this run once, however often it is sent, over restarts of
+        the daemon, and also when the run has ended meanwhile. True: it had arrived before. `repeated`: it may have
+        been sent before. MAY_HAVE_ARRIVED when nobody can tell: it is not sent again then."""
+        check_id(id)
+        run = self.find(instance_id)
+        if run is None:
+            if repeated:
+                raise may_have_arrived(instance_id)
+            raise _unknown(instance_id)
+        files = self._services.runs.files(instance_id, incarnation or run.order.incarnation)
+        ids = CommandIds(files.directory, boot_id=self._services.boot_id)
+        known = await asyncio.to_thread(ids.find, id)
+        if known.fate is Fate.ARRIVED:
+            return True
+        if known.fate is Fate.BEGUN or (repeated and not known.certain):
+            raise may_have_arrived(instance_id)
+        self.expect(instance_id, incarnation)
+        place = await asyncio.to_thread(ids.begin, id)
+        try:
+            await self.send_command(instance_id, incarnation=incarnation, line=line)
+        except CorralError:
+            ids.settle(place, Fate.WITHDRAWN)
+            raise
+        ids.settle(place, Fate.ARRIVED)
+        return False
+
     def expect(self, instance_id: str, incarnation: int) -> Run:
         run = self.find(instance_id)
         if run is None:
-            raise Rejected(Code.NOT_FOUND, f"there is no instance '{instance_id[:80]}' on this node")
+            raise _unknown(instance_id)
         if incarnation not in (0, run.order.incarnation):
             raise Rejected(
                 Code.STALE_INCARNATION,
@@ -251,3 +283,7 @@ def _shorten(listed: list[RunningInstance]) -> None:
         if said > _MOST_ABOUT_MODULES:
             run.ClearField("module_changes")
             run.ClearField("modules_missing")
+
+
+def _unknown(instance_id: str) -> Rejected:
+    return Rejected(Code.NOT_FOUND, f"there is no instance '{instance_id[:80]}' on this node")

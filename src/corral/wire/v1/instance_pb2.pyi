@@ -404,19 +404,23 @@ class StopInstanceAck(_message.Message):
     def __init__(self, instance_id: _Optional[str] = ..., accepted: _Optional[bool] = ..., error_message: _Optional[str] = ..., incarnation: _Optional[int] = ..., state: _Optional[_Union[InstanceState, str]] = ..., error_code: _Optional[str] = ...) -> None: ...
 
 class SendCommand(_message.Message):
-    __slots__ = ("instance_id", "command", "incarnation", "request_id")
+    __slots__ = ("instance_id", "command", "incarnation", "request_id", "command_id", "repeated")
     INSTANCE_ID_FIELD_NUMBER: _ClassVar[int]
     COMMAND_FIELD_NUMBER: _ClassVar[int]
     INCARNATION_FIELD_NUMBER: _ClassVar[int]
     REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
+    COMMAND_ID_FIELD_NUMBER: _ClassVar[int]
+    REPEATED_FIELD_NUMBER: _ClassVar[int]
     instance_id: str
     command: str
     incarnation: int
     request_id: str
-    def __init__(self, instance_id: _Optional[str] = ..., command: _Optional[str] = ..., incarnation: _Optional[int] = ..., request_id: _Optional[str] = ...) -> None: ...
+    command_id: str
+    repeated: bool
+    def __init__(self, instance_id: _Optional[str] = ..., command: _Optional[str] = ..., incarnation: _Optional[int] = ..., request_id: _Optional[str] = ..., command_id: _Optional[str] = ..., repeated: _Optional[bool] = ...) -> None: ...
 
 class SendCommandAck(_message.Message):
-    __slots__ = ("request_id", "instance_id", "incarnation", "accepted", "error_code", "error_message", "unread_bytes")
+    __slots__ = ("request_id", "instance_id", "incarnation", "accepted", "error_code", "error_message", "unread_bytes", "repeated")
     REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
     INSTANCE_ID_FIELD_NUMBER: _ClassVar[int]
     INCARNATION_FIELD_NUMBER: _ClassVar[int]
@@ -424,6 +428,7 @@ class SendCommandAck(_message.Message):
     ERROR_CODE_FIELD_NUMBER: _ClassVar[int]
     ERROR_MESSAGE_FIELD_NUMBER: _ClassVar[int]
     UNREAD_BYTES_FIELD_NUMBER: _ClassVar[int]
+    REPEATED_FIELD_NUMBER: _ClassVar[int]
     request_id: str
     instance_id: str
     incarnation: int
@@ -431,7 +436,8 @@ class SendCommandAck(_message.Message):
     error_code: str
     error_message: str
     unread_bytes: int
-    def __init__(self, request_id: _Optional[str] = ..., instance_id: _Optional[str] = ..., incarnation: _Optional[int] = ..., accepted: _Optional[bool] = ..., error_code: _Optional[str] = ..., error_message: _Optional[str] = ..., unread_bytes: _Optional[int] = ...) -> None: ...
+    repeated: bool
+    def __init__(self, request_id: _Optional[str] = ..., instance_id: _Optional[str] = ..., incarnation: _Optional[int] = ..., accepted: _Optional[bool] = ..., error_code: _Optional[str] = ..., error_message: _Optional[str] = ..., unread_bytes: _Optional[int] = ..., repeated: _Optional[bool] = ...) -> None: ...
 
 class InstanceStatusUpdate(_message.Message):
     __slots__ = ("instance_id", "state", "port", "player_count", "uptime_ms", "incarnation", "pid", "started_at_ms", "console_offset", "exit", "readiness", "reason", "stage", "players_known", "max_players", "module_changes", "modules_missing", "files_kept")

@@ -1,25 +1,71 @@
-"""A line for an instance, whichever way it comes: sent, echoed to those who watch, and audited."""
+"""A line for an instance, whichever way it comes: audited, sent, told to those who watch, and never sent twice."""
 
 from __future__ import annotations
 
 from typing import Final
 
+from corral.controller.http.attempts import Attempt, may_have_arrived
 from corral.controller.http.setting import Leading
-from corral.controller.ledger import Actor, audit
+from corral.controller.instances.commands import Aim, sent_event
+from corral.domain.events import Draft
 from corral.domain.ids import InstanceId
+from corral.domain.records import BegunEffect
+from corral.errors import Code, CorralError, Rejected
 
 ACTION: Final = "instances.command"
 
+_NOTHING_SENT: Final = frozenset(
+    {
+        Code.INPUT_CLOSED,
+        Code.INPUT_NOT_READ,
+        Code.INVALID_FIELD,
+        Code.NOT_FOUND,
+        Code.NOT_RUNNING,
+        Code.STALE_INCARNATION,
+    }
+)
+"""Refusals of a node that say so."""
 
-async def send(leading: Leading, id: InstanceId, line: str, *, actor: Actor) -> None:
-    """Put a line into an instance's input and show it to those who watch; the caller audits it.
 
-    NOT_RUNNING, STALE_INCARNATION, INPUT_NOT_READ, INPUT_CLOSED, NODE_OFFLINE, TIMEOUT.
+async def send(leading: Leading, id: InstanceId, line: str, attempt: Attempt) -> Draft:
+    """Put a line into an instance's input and show it to those who watch; the event that the caller commits.
+
+    The line is for the run that was there at the first attempt, and for no other one. NOT_RUNNING,
+    STALE_INCARNATION, INPUT_NOT_READ, INPUT_CLOSED, NODE_OFFLINE, TIMEOUT, MAY_HAVE_ARRIVED.
     """
-    await leading.instances.send_command(id, line, actor)
-    leading.consoles.echo(id, line=line, by=actor.name)
+    earlier = attempt.begun
+    aim = leading.instances.commands.aim(id, line) if earlier is None else _aim_again(leading, id, earlier)
+    repeated = earlier is not None and not earlier.undone
+    begun = earlier
+    if begun is None or not repeated:
+        begun = await attempt.begin(
+            action=ACTION, subject=id, after={"command": line}, node=aim.node, incarnation=aim.incarnation
+        )
+    by_id = leading.instances.commands.executes_once(aim)
+    try:
+        await leading.instances.commands.send(aim, line, id=begun.id, repeated=repeated)
+    except CorralError as error:
+        if error.code in _NOTHING_SENT and not by_id:
+            await attempt.undo()
+        raise
+    leading.consoles.echo(id, line=line, by=attempt.actor.name)
+    return sent_event(aim, line, attempt.actor)
 
 
-async def send_and_audit(leading: Leading, id: InstanceId, line: str, *, actor: Actor) -> None:
-    await send(leading, id, line, actor=actor)
-    await leading.ledger.commit(audit(actor, ACTION, id, after={"command": line}))
+def _aim_again(leading: Leading, id: InstanceId, begun: BegunEffect) -> Aim:
+    """The run that an earlier attempt was meant for, if its node can tell whether the line arrived there."""
+    found = leading.state.instances.find(id)
+    group = found.record.group if found is not None else ""
+    aim = Aim(instance=id, incarnation=begun.incarnation, node=begun.node, group=group)
+    if leading.state.nodes.find(aim.node) is None:
+        raise _in_doubt(aim)
+    if not leading.instances.commands.executes_once(aim) and not begun.undone:
+        raise _in_doubt(aim)
+    return aim
+
+
+def _in_doubt(aim: Aim) -> Rejected:
+    return may_have_arrived(
+        f"the line may have arrived at run {aim.incarnation} of instance '{aim.instance}'",
+        hint="it is not sent again; look at the console, and send it with a new key if it did not arrive",
+    )

@@ -14,9 +14,11 @@ from corral.controller.consoles.reader import ConsoleReader, Message, Place, par
 from corral.controller.consoles.service import has_ended
 from corral.controller.events.frames import position_frame
 from corral.controller.http.answers import ErrorDetail, encode
+from corral.controller.http.attempts import Attempt, in_turn
 from corral.controller.http.authentication import authorise
 from corral.controller.http.call import Call, Query
 from corral.controller.http.decoding import BodyDecoder
+from corral.controller.http.idempotency import line_guard
 from corral.controller.http.resources import commanding
 from corral.controller.http.resources.instances import CommandLine
 from corral.controller.http.route_table import (
@@ -205,10 +207,16 @@ def _frame(message: Message) -> bytes:
     )
 
 
+class ConsoleLine(CommandLine, frozen=True, kw_only=True):
+    """A line for the instance. With an `id` it may be sent again, also on another connection: it arrives once."""
+
+    id: Annotated[str, msgspec.Meta(min_length=1, max_length=255, pattern=r"^[!-~]+$")] | None = None
+
+
 class ConsoleDialogue:
     """A console on a WebSocket: pages out, commands in. Each command is answered, in order."""
 
-    _decoder: Final = BodyDecoder(CommandLine)
+    _decoder: Final = BodyDecoder(ConsoleLine)
 
     def __init__(self, leading: Leading, call: Call[None, FollowQuery]) -> None:
         self._leading = leading
@@ -227,10 +235,11 @@ class ConsoleDialogue:
         await _tell(self._leading, self._id, self._reader, tell=tell, beat=beat)
 
     async def hear(self, text: str) -> bytes:
+        asked: ConsoleLine | None = None
         try:
             authorise(self._caller, Permission.INSTANCES_COMMAND)
-            asked: CommandLine = self._decoder.decode(text.encode())
-            await commanding.send_and_audit(self._leading, self._id, asked.command, actor=self._caller.actor)
+            asked = self._decoder.decode(text.encode())
+            await self._send(asked)
         except CorralError as error:
             detail = ErrorDetail(
                 code=error.code.name,
@@ -239,8 +248,23 @@ class ConsoleDialogue:
                 field=error.field,
                 hint=error.hint,
             )
-            return encode({"error": detail})
-        return encode({"ack": {"command": asked.command}})
+            return encode({"error": detail, **_named(asked)})
+        return encode({"ack": {"command": asked.command, **_named(asked)}})
+
+    async def _send(self, asked: ConsoleLine) -> None:
+        """A line with an id that was sent before is acknowledged, and not sent again."""
+        now = self._leading.setting.clock.now()
+        guard = line_guard(asked.id, caller=self._caller, instance=self._id, line=asked.command)
+        async with in_turn(self._leading, guard):
+            attempt = Attempt(self._leading, caller=self._caller, now=now, guard=guard)
+            if attempt.answered is not None:
+                return
+            event = await commanding.send(self._leading, self._id, asked.command, attempt)
+            await attempt.finish(event, status=200, body=b"")
+
+
+def _named(asked: ConsoleLine | None) -> dict[str, str]:
+    return {"id": asked.id} if asked is not None and asked.id is not None else {}
 
 
 def _socket_message(message: Message) -> bytes:

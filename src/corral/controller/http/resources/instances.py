@@ -10,6 +10,7 @@ from typing import Annotated, Any, Final
 import msgspec
 
 from corral.controller.cluster_state import ClusterState, Stored
+from corral.controller.http.attempts import Attempt
 from corral.controller.http.call import Body, Call, NoQuery
 from corral.controller.http.fields import Text
 from corral.controller.http.paging import Page, PageQuery, page_of
@@ -22,11 +23,12 @@ from corral.controller.http.resources.instance_waits import (
     until_running,
     until_stopped,
 )
-from corral.controller.http.route_table import Act, Mutate, Read, Route
+from corral.controller.http.route_table import Mutate, Once, Read, Route
 from corral.controller.http.setting import Leading
 from corral.controller.instances import instance_changes
 from corral.controller.instances.workspace import Workspace
 from corral.controller.mutations import Mutation
+from corral.domain.ids import InstanceId
 from corral.domain.instance_records import InstanceRecord, live
 from corral.domain.instance_states import InstanceState, Wanted
 from corral.domain.permissions import Permission
@@ -199,16 +201,11 @@ def remove_instance(leading: Leading, call: Call[None, NoQuery]) -> Mutation:
     )
 
 
-async def send_command(leading: Leading, call: Call[CommandLine, NoQuery]) -> Mutation:
-    id = leading.state.instances.require(call.path["id"]).record.id
-    line = call.body.command
-    await commanding.send(leading, id, line, actor=call.caller.actor)
+async def send_command(leading: Leading, call: Call[CommandLine, NoQuery], attempt: Attempt) -> Mutation:
+    id, line = InstanceId(call.path["id"]), call.body.command
+    event = await commanding.send(leading, id, line, attempt)
     return Mutation(
-        action=commanding.ACTION,
-        subject=id,
-        steps=(),
-        body=CommandTaken(id=id, command=line),
-        after={"command": line},
+        action=commanding.ACTION, subject=id, steps=(event,), body=CommandTaken(id=id, command=line)
     )
 
 
@@ -298,7 +295,7 @@ ROUTES: Final[tuple[Route, ...]] = (
         settle=until_running,
         turn=_placing,
     ),
-    Act(
+    Once(
         method="POST",
         path="/api/v1/instances/{id}/command",
         permission=Permission.INSTANCES_COMMAND,

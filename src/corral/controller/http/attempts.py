@@ -1,0 +1,142 @@
+"""Requests whose effect lies outside the store and must not come twice: a line for an instance, a call into a module.
+
+    begin    the audit entry and, with an Idempotency-Key, that this was begun: durable before anything is done
+    (act)    the effect
+    finish   what the effect brought about, and the answer under the key
+
+When the store refuses `begin`, nothing is done. When it refuses `finish`, the effect stays and the caller is answered
+all the same: the key stays begun, and a repetition asks what became of the effect instead of doing it again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import datetime as dt
+from typing import Final
+
+import msgspec
+import structlog
+
+from corral.controller.http.call import Caller
+from corral.controller.http.idempotency import Guard
+from corral.controller.http.setting import Leading
+from corral.controller.ledger import Actor, Step, audit
+from corral.domain.ids import Incarnation, NodeId
+from corral.domain.records import BegunEffect
+from corral.errors import Code, CorralError, Rejected, Retryable
+from corral.store.port import Conflict
+from corral.system.entropy import Entropy, new_id
+
+MAX_BEGUN: Final = 1000
+"""Keys of one token whose effects have no known outcome."""
+
+_log = structlog.get_logger("corral.controller.http")
+
+
+def in_turn(leading: Leading, guard: Guard | None) -> contextlib.AbstractAsyncContextManager[None]:
+    """Held while a request acts: one with the same key waits."""
+    return leading.keyed.of(guard.id) if guard is not None else contextlib.nullcontext()
+
+
+class Attempt:
+    """One attempt at such a request. Attempts with one key come one after the other."""
+
+    def __init__(self, leading: Leading, *, caller: Caller, now: dt.datetime, guard: Guard | None) -> None:
+        self._leading = leading
+        self._caller = caller
+        self._now = now
+        self._guard = guard
+        stored = guard.find(leading.state, now) if guard is not None else None
+        self.begun: BegunEffect | None = stored.record.begun if stored is not None else None
+        """What an earlier attempt with this key was about to do."""
+        self.answered = stored if self.begun is None else None
+        """The answer to an earlier attempt with this key: nothing is left to do."""
+
+    @property
+    def actor(self) -> Actor:
+        return self._caller.actor
+
+    async def begin(
+        self,
+        *,
+        action: str,
+        subject: str,
+        after: dict[str, object],
+        node: NodeId | None = None,
+        incarnation: Incarnation | None = None,
+    ) -> BegunEffect:
+        """Store the audit entry and that the effect is begun. After any error nothing may be done.
+
+        STORE_UNAVAILABLE, FENCED; RATE_LIMITED with too many keys whose effects are in doubt."""
+        effect = self.begun or BegunEffect(
+            token=self._caller.token.id,
+            id=new_id("once", self._leading.setting.entropy) if self._guard is not None else "",
+            node=node or NodeId(""),
+            incarnation=incarnation or Incarnation(0),
+        )
+        effect = msgspec.structs.replace(effect, undone=False)
+        steps: list[Step] = [audit(self.actor, action, subject, after=after)]
+        if self._guard is not None:
+            self._refuse_too_many()
+            steps.append(
+                self._guard.begin(effect, state=self._leading.state, now=self._now, entropy=self._entropy)
+            )
+        try:
+            await self._leading.ledger.commit(*steps)
+        except Conflict:
+            raise Retryable(
+                Code.CONFLICT,
+                "another request with this Idempotency-Key was faster",
+                hint="repeat the request: it is answered like that one",
+                retry_after=1.0,
+            ) from None
+        self.begun = effect
+        return effect
+
+    async def undo(self) -> None:
+        """Nothing was done: the effect may be tried again. A store that refuses leaves it in doubt."""
+        if self._guard is None or self.begun is None:
+            return
+        effect = msgspec.structs.replace(self.begun, undone=True)
+        await self._store(
+            self._guard.begin(effect, state=self._leading.state, now=self._now, entropy=self._entropy)
+        )
+
+    async def finish(self, *steps: Step, status: int, body: bytes) -> None:
+        """Store what the effect brought about, and its answer. A store that refuses is logged."""
+        kept = list(steps)
+        if self._guard is not None:
+            kept.append(
+                self._guard.keep(
+                    state=self._leading.state, status=status, body=body, now=self._now, entropy=self._entropy
+                )
+            )
+        if kept:
+            await self._store(*kept)
+
+    async def _store(self, *steps: Step) -> None:
+        try:
+            await self._leading.ledger.commit(*steps)
+        except CorralError as error:
+            _log.warning("request.outcome_not_stored", actor=self.actor.name, reason=str(error))
+
+    @property
+    def _entropy(self) -> Entropy:
+        return self._leading.setting.entropy
+
+    def _refuse_too_many(self) -> None:
+        if (
+            self.begun is None
+            and self._leading.state.idempotency.begun_by(self._caller.token.id) >= MAX_BEGUN
+        ):
+            raise Retryable(
+                Code.RATE_LIMITED,
+                f"{MAX_BEGUN} requests of this token with an Idempotency-Key have no known outcome",
+                hint="repeat these with their keys, or wait until they are a day old",
+                retry_after=60.0,
+            )
+
+
+def may_have_arrived(what: str, *, hint: str) -> Rejected:
+    """Nobody can tell whether an earlier attempt had its effect; this one did nothing."""
+    return Rejected(Code.MAY_HAVE_ARRIVED, f"{what}: an earlier attempt was interrupted", hint=hint)
