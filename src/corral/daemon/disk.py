@@ -7,7 +7,7 @@ import os
 import pathlib
 from typing import Final
 
-from corral.errors import Code, CorralError, Retryable
+from corral.errors import Code, CorralError, Rejected, Retryable
 
 _MEBI: Final = 1024 * 1024
 _FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
@@ -45,4 +45,6 @@ def as_ours(error: OSError, *, doing: str, otherwise: Code) -> CorralError:
     why = why.encode(errors="replace").decode()  # a name may be no UTF-8
     if error.errno in _FULL:
         return Retryable(Code.DISK_FULL, why, hint="make room on the node", retry_after=RETRY_SECONDS)
+    if error.errno == errno.ENAMETOOLONG:
+        return Rejected(otherwise, why, hint="give the file a shorter name: 255 bytes at most, a path 4,095")
     return Retryable(otherwise, why, hint="check the disk and the permissions of the data directory")
