@@ -10,6 +10,7 @@ from typing import Final
 from corral.errors import Code, CorralError, Rejected, Retryable
 
 _MEBI: Final = 1024 * 1024
+_FULL_BYTES: Final = _MEBI
 _FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
 RETRY_SECONDS: Final = 30.0
 
@@ -18,6 +19,23 @@ def free_bytes(directory: pathlib.Path) -> int:
     """What an ordinary user may still write: a workload is none of root's."""
     found = os.statvfs(directory)
     return found.f_bavail * found.f_frsize
+
+
+def lacks_room(directory: pathlib.Path, reserve_mb: int) -> bool:
+    """Whether nothing could be prepared here, however small. Blocks for a moment."""
+    try:
+        return free_bytes(directory) < reserve_mb * _MEBI
+    except OSError:
+        return False
+
+
+def full_disk(directory: pathlib.Path) -> str:
+    """In words, that this disk takes nothing any more; empty: it does, or cannot be asked."""
+    try:
+        free = free_bytes(directory)
+    except OSError:
+        return ""
+    return f"the disk of {directory} is full: {free // 1024} kB are free" if free < _FULL_BYTES else ""
 
 
 def check_room(

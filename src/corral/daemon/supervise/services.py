@@ -75,6 +75,8 @@ class Services(msgspec.Struct, frozen=True, kw_only=True):
     entropy: Entropy
     growth: ConsoleGrowth
     boot_id: str
+    reserve_mb: int = 0
+    """Free space that no preparation may touch: with less of it nothing can be started."""
     send: Callable[[DaemonMessage], bool] = lambda _: False
     """To the controller that is there now; what nobody needs to hear later."""
     release_uids: Callable[[Callable[[str], bool]], None] = lambda _: None
