@@ -306,7 +306,12 @@ class Run:
     def _take(self, handle: RunHandle) -> None:
         self.handle = handle
         self.pid, self.started_at_ms = handle.pid, handle.started_at_ms
-        self._started_at = process_started(handle.pid) or self._services.clock.boottime()
+        self._started_at = process_started(handle.pid)
+        if self._started_at is None:  # it has ended
+            ago = (
+                max(0, self._services.now_ms() - handle.started_at_ms) / 1000 if handle.started_at_ms else 0.0
+            )
+            self._started_at = self._services.clock.boottime() - ago
         with contextlib.suppress(CorralError):  # it has them, whoever else may believe so
             self._services.ports.take(self.name, self.order.ports)
         self._services.directories.hold(self.order.instance_id, self.order.incarnation)
@@ -377,7 +382,7 @@ class Run:
                 exit=ending.exit,
                 pid=self.pid,
                 started_at_ms=self.started_at_ms,
-                uptime_ms=self._lived_ms(ending.exit),
+                uptime_ms=self._lived_ms(ending.exit, tail.last_ms),
                 console_end=tail.end,
                 now_ms=self._services.now_ms(),
                 rung=ending.rung,
@@ -408,7 +413,7 @@ class Run:
         without its secrets."""
         mask = self._services.preparer.mask(self.order)
         tail = read_tail(self.files.console, TAIL_LINES)
-        return ConsoleTail(tuple(map(mask, tail.lines)), tail.offset, tail.end)
+        return msgspec.structs.replace(tail, lines=tuple(map(mask, tail.lines)))
 
     def _followed(self, outcome: Outcome) -> Outcome:
         """With the run that follows here, if one does."""
@@ -421,8 +426,11 @@ class Run:
             fraction=self._services.entropy.fraction(),
         )
 
-    def _lived_ms(self, exit: RunExit) -> int:
-        """By the times of start and end; where a clock was set in between, by one that nobody sets."""
+    def _lived_ms(self, exit: RunExit, last_output_ms: int) -> int:
+        """By the times of start and end; where a clock was set in between, by one that nobody sets. Of an end that
+        nobody saw only what is certain: until its last output."""
+        if not exit.seen:
+            return max(0, last_output_ms - self.started_at_ms) if self.started_at_ms else 0
         by_wall = exit.ended_at_ms - self.started_at_ms
         if not exit.ended_at_ms or not self.started_at_ms:
             return self.uptime_ms

@@ -132,7 +132,7 @@ class LiveRun:
             _log.warning("run.exit_unreadable", run=self.record.run, error=str(error))
             ending = None
         if ending is None and over:
-            return Ending(None, time.time_ns(), "daemon", False)
+            return Ending(None, time.time_ns(), "daemon", False, seen=False)
         return ending
 
     def _witness(self) -> bool:

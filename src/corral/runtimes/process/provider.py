@@ -14,6 +14,7 @@ import structlog
 
 from corral.errors import Code, CorralError, Rejected, Retryable
 from corral.runtimes.cgroups.port import CgroupFacts, Cgroups
+from corral.runtimes.console.log import note_loss
 from corral.runtimes.process import exit_file, run_files
 from corral.runtimes.process.command_input import write_command
 from corral.runtimes.process.companions import Companions
@@ -171,6 +172,8 @@ class ProcessRuntime:
     async def _ended(self, directory: str, record: run_files.Record, *, rebooted: bool) -> Adoption:
         """Nothing of it is left but its files: what they say, and the end of its group."""
         await self._end_companions(directory, record.run)
+        if rebooted and not run_files.is_empty(directory):
+            await asyncio.to_thread(note_loss, f"{directory}/{run_files.CONSOLE}")
         ending = exit_file.read_exit(directory)
         if ending is not None:
             ended = exit_of(ending, oom=self._cgroups.oom_killed(record.run))

@@ -14,7 +14,7 @@ from typing import NoReturn
 from corral.runtimes.process import exit_file, minding, run_files
 from corral.runtimes.process.companion_sweep import clear_lost
 from corral.runtimes.process.console_relay import ConsoleRelay
-from corral.runtimes.process.proc_facts import exit_witness, open_process, start_time
+from corral.runtimes.process.proc_facts import exit_witness, has_ended, open_process, start_time
 from corral.runtimes.process.run_files import Record
 from corral.runtimes.process.run_lock import try_lock
 from corral.runtimes.process.work_left import oom_seen, work_left
@@ -48,7 +48,9 @@ def run_rescue(directory: str, *, lock: int, master: int, process: int, connecti
         segment_bytes=record.segment_bytes,
         quota_bytes=record.quota_bytes,
     )
-    _await_exit(directory, record, relay, process if process >= 0 else open_process(record.pid, record.start))
+    main = process if process >= 0 else open_process(record.pid, record.start)
+    relay.note_loss(main_ended=main is None or has_ended(main))
+    _await_exit(directory, record, relay, main)
     _await_empty(directory, record, relay)
     relay.finish()
     clear_lost(directory, wait=True)
@@ -76,7 +78,8 @@ def _await_exit(directory: str, record: Record, relay: ConsoleRelay, process: in
         status = None if process is None else exit_witness(process, record.pid, record.start)
         if status is not None or time.monotonic() > ends:
             oom = oom_seen(record.oom_file)
-            exit_file.write_exit(directory, status, at_ns=ended_ns, who="rescue", oom=oom)
+            seen = process is not None
+            exit_file.write_exit(directory, status, at_ns=ended_ns, who="rescue", oom=oom, seen=seen)
             return
         minding.wait(relay, (), _WITNESS_PAUSE)
 
