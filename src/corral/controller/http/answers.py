@@ -23,6 +23,9 @@ SECURITY_HEADERS: Final[Headers] = (
     (b"x-frame-options", b"DENY"),
 )
 
+REPLAYED: Final[Headers] = ((b"idempotency-replayed", b"true"),)
+"""That an answer was given before, to another request with the same key."""
+
 _ENCODER: Final = msgspec.json.Encoder()
 _UNQUOTABLE: Final = str.maketrans({'"': "_", "\\": "_", "/": "_"})
 

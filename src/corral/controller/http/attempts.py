@@ -17,6 +17,7 @@ from typing import Final
 import msgspec
 import structlog
 
+from corral.controller.http.answers import REPLAYED, Answer, refusal
 from corral.controller.http.call import Caller
 from corral.controller.http.idempotency import Guard
 from corral.controller.http.setting import Leading
@@ -30,6 +31,7 @@ from corral.system.entropy import Entropy, new_id
 MAX_BEGUN: Final = 1000
 """Keys of one token whose effects have no known outcome."""
 
+_WHOLE: Final = msgspec.msgpack.Decoder(Answer)
 _log = structlog.get_logger("corral.controller.http")
 
 
@@ -39,18 +41,35 @@ def in_turn(leading: Leading, guard: Guard | None) -> contextlib.AbstractAsyncCo
 
 
 class Attempt:
-    """One attempt at such a request. Attempts with one key come one after the other."""
+    """One attempt at such a request. Attempts with one key come one after the other. `whole`: the answer is kept with its
+    headers, for it is not ours; see `kept_answer`."""
 
-    def __init__(self, leading: Leading, *, caller: Caller, now: dt.datetime, guard: Guard | None) -> None:
+    def __init__(
+        self, leading: Leading, *, caller: Caller, now: dt.datetime, guard: Guard | None, whole: bool = False
+    ) -> None:
         self._leading = leading
         self._caller = caller
         self._now = now
         self._guard = guard
+        self._whole = whole
         stored = guard.find(leading.state, now) if guard is not None else None
         self.begun: BegunEffect | None = stored.record.begun if stored is not None else None
         """What an earlier attempt with this key was about to do."""
         self.answered = stored if self.begun is None else None
         """The answer to an earlier attempt with this key: nothing is left to do."""
+
+    @property
+    def kept_answer(self) -> Answer | None:
+        """The answer that was kept whole."""
+        if self._guard is None or self.answered is None:
+            return None
+        kept = _WHOLE.decode(self._guard.open(self.answered.record))
+        return msgspec.structs.replace(kept, headers=(*kept.headers, *REPLAYED))
+
+    @property
+    def in_doubt(self) -> bool:
+        """An earlier attempt with this key may have had its effect."""
+        return self.begun is not None and not self.begun.undone
 
     @property
     def actor(self) -> Actor:
@@ -102,17 +121,26 @@ class Attempt:
             self._guard.begin(effect, state=self._leading.state, now=self._now, entropy=self._entropy)
         )
 
-    async def finish(self, *steps: Step, status: int, body: bytes) -> None:
+    async def finish(self, *steps: Step, answer: Answer) -> None:
         """Store what the effect brought about, and its answer. A store that refuses is logged."""
         kept = list(steps)
         if self._guard is not None:
+            body = msgspec.msgpack.encode(answer) if self._whole else answer.body
             kept.append(
                 self._guard.keep(
-                    state=self._leading.state, status=status, body=body, now=self._now, entropy=self._entropy
+                    state=self._leading.state,
+                    status=answer.status,
+                    body=body,
+                    now=self._now,
+                    entropy=self._entropy,
                 )
             )
         if kept:
             await self._store(*kept)
+
+    async def fail(self, error: CorralError) -> None:
+        """Store that the effect failed, as its answer."""
+        await self.finish(answer=refusal(error))
 
     async def _store(self, *steps: Step) -> None:
         try:

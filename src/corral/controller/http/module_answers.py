@@ -12,8 +12,9 @@ from typing import Final
 import msgspec
 
 from corral.controller.http.answers import Headers
+from corral.controller.http.attempts import Attempt, may_have_arrived
 from corral.errors import Code, CorralError, Rejected, Retryable
-from corral.modules.failures import CallOverrun, ModuleRaised
+from corral.modules.failures import CallOverrun, ModuleRaised, ProcessGone
 from corral.sdk.messages import RouteAnswer
 
 MAX_HEADERS: Final = 64
@@ -112,6 +113,26 @@ def told_failure(module_id: str, what: str, error: CorralError | msgspec.Msgspec
     if isinstance(error, CorralError):
         return error
     return failed(module_id, f"its answer to {what} cannot be understood")
+
+
+def in_doubt(module_id: str, what: str) -> Rejected:
+    """An earlier attempt with this key was interrupted, and a module cannot be asked what became of it."""
+    return may_have_arrived(
+        f"{what} of module '{module_id}' may have been done",
+        hint="it is not done again; look, and ask with a new key if it was not done",
+    )
+
+
+async def settle_failure(attempt: Attempt, error: CorralError) -> None:
+    """Store how a call failed, as it was told to the caller: a failure of the module is the answer; where the module was
+    not reached, the call may be tried again; where its process ended meanwhile, nobody knows."""
+    cause = error.__cause__ or error
+    if isinstance(cause, ProcessGone):
+        return
+    if error.code in (Code.MODULE_FAILED, Code.MODULE_TIMEOUT):
+        await attempt.fail(error)
+    elif error.code in (Code.MODULE_BUSY, Code.MODULE_NOT_ACTIVE):
+        await attempt.undo()
 
 
 def _length(header: tuple[str, str]) -> int:

@@ -13,16 +13,24 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
-from corral.controller.http.answers import Answer, secured
+from corral.controller.http.answers import Answer, refusal, secured
+from corral.controller.http.attempts import Attempt, in_turn
 from corral.controller.http.authentication import authorise
 from corral.controller.http.call import Caller
 from corral.controller.http.decoding import query_pairs
-from corral.controller.http.module_answers import ModuleAnswer, checked, failed, told_failure
+from corral.controller.http.idempotency import guard_of
+from corral.controller.http.module_answers import (
+    ModuleAnswer,
+    checked,
+    failed,
+    in_doubt,
+    settle_failure,
+    told_failure,
+)
 from corral.controller.http.open_streams import OpenStream
 from corral.controller.http.request import ClientGone, Request, Send
 from corral.controller.http.setting import Leading
 from corral.controller.http.streaming import cut, until_gone
-from corral.controller.ledger import audit
 from corral.domain.permissions import Permission
 from corral.errors import Code, CorralError, Rejected, Retryable
 from corral.modules.route_book import RouteMatch
@@ -34,6 +42,9 @@ T = TypeVar("T")
 ACTION: Final = "modules.call"
 BODY_MAX: Final = MAX_FRAME - 512 * 1024
 """Largest body that fits into a frame with everything else of the request."""
+
+KEPT_MAX: Final = 64 * 1024
+"""Largest answer that is kept under an idempotency key."""
 
 _READING: Final = frozenset({"GET", "HEAD"})
 _CLIENT_CLOSED: Final = 499
@@ -70,14 +81,51 @@ async def relay(leading: Leading, caller: Caller, request: Request, send: Send) 
     authorise(caller, declared_permission(match))
     with leading.streams.opened(caller.token) as stream:  # modules take their time
         asked = await _asked(leading, match, caller, request, path)
-        if method not in _READING:
-            await leading.ledger.commit(
-                audit(caller.actor, ACTION, module_id, after={"method": method, "path": path})
-            )
         call = _ModuleCall(leading, match, asked, request, send)
-        if match.declaration.streams:
-            return await call.guarded(call.in_pieces(), stream)
-        return await call.guarded(call.whole())
+        if method in _READING:
+            return await call.answered(stream)
+        return await _once(leading, caller, call, stream)
+
+
+async def _once(leading: Leading, caller: Caller, call: _ModuleCall, stream: OpenStream) -> Answer | None:
+    """A request that may change something: audited before the module hears of it, and with a key done once."""
+    request, asked = call.request, call.asked
+    guard = guard_of(
+        request.header(b"idempotency-key"),
+        caller=caller,
+        method=request.method,
+        path=request.path,
+        query=request.query,
+        body=asked.body,
+    )
+    async with in_turn(leading, guard):
+        now = leading.setting.clock.now()
+        attempt = Attempt(leading, caller=caller, now=now, guard=guard, whole=True)
+        if (kept := attempt.kept_answer) is not None:
+            return kept
+        if attempt.in_doubt:
+            raise in_doubt(call.module_id, call.named)
+        said: dict[str, object] = {"method": asked.method, "path": asked.path}
+        await attempt.begin(action=ACTION, subject=call.module_id, after=said)
+        try:
+            answer = await call.answered(stream, stays=guard is not None)
+        except CorralError as error:
+            await settle_failure(attempt, error)
+            raise
+        await attempt.finish(answer=_kept(answer))
+        return answer
+
+
+def _kept(answer: Answer | None) -> Answer:
+    """An answer as it is stored under a key. Of one that was streamed, or is large, that it was given."""
+    if answer is not None and len(answer.body) <= KEPT_MAX:
+        return answer
+    error = Rejected(
+        Code.ANSWER_NOT_KEPT,
+        f"the request with this key was done, and its answer is not kept: it was streamed, or had more than {KEPT_MAX} bytes",
+        hint="ask the module what came of it",
+    )
+    return refusal(error)
 
 
 def declared_permission(match: RouteMatch) -> Permission:
@@ -128,53 +176,61 @@ class _ModuleCall:
     ) -> None:
         self._leading = leading
         self._match = match
-        self._asked = asked
-        self._request = request
+        self.asked = asked
+        self.request = request
         self._send = send
-        self._named = f"{match.declaration.method} {match.declaration.path}"
-        self._what = f"route:{self._named}"
+        self.named = f"{match.declaration.method} {match.declaration.path}"
+        self._what = f"route:{self.named}"
         self._deadline = match.declaration.deadline_ms / 1000
-        self._id = match.scope.module_id
+        self.module_id = match.scope.module_id
         self._begun = False
+
+    async def answered(self, stream: OpenStream, *, stays: bool = False) -> Answer | None:
+        """What the module says; None when it was sent in pieces. `stays`: the call goes on also when the caller goes."""
+        if self._match.declaration.streams:
+            return await self.guarded(self.in_pieces(), stream)
+        return await self.guarded(self.whole(), stays=stays)
 
     async def whole(self) -> Answer:
         """Call, and give back all of the answer."""
         answer = await self._match.scope.call(
-            self._what, ROUTE, self._asked, answer=RouteAnswer, deadline=self._deadline
+            self._what, ROUTE, self.asked, answer=RouteAnswer, deadline=self._deadline
         )
-        found = checked(self._id, answer)
+        found = checked(self.module_id, answer)
         if found.streamed:
-            raise failed(self._id, "it streams an answer of a route that was not declared to")
+            raise failed(self.module_id, "it streams an answer of a route that was not declared to")
         return self._in_one(found)
 
     async def in_pieces(self) -> Answer | None:
         """Call, and send the answer on as fast as the caller takes it."""
         async with self._match.scope.stream(
-            self._what, ROUTE, self._asked, answer=RouteAnswer, deadline=self._deadline
+            self._what, ROUTE, self.asked, answer=RouteAnswer, deadline=self._deadline
         ) as (answer, chunks):
-            found = checked(self._id, answer)
+            found = checked(self.module_id, answer)
             if not found.streamed:
                 return self._in_one(found)
             await self._begin(found)
-            if self._request.method != "HEAD":
+            if self.request.method != "HEAD":
                 async for chunk in chunks:
                     await self._write(chunk, more=True)
         await self._write(b"", more=False)
         return None
 
-    async def guarded(self, work: Coroutine[Any, Any, T], stream: OpenStream | None = None) -> T | None:
+    async def guarded(
+        self, work: Coroutine[Any, Any, T], stream: OpenStream | None = None, *, stays: bool = False
+    ) -> T | None:
         """Do it, unless the caller goes or may no longer listen: then the module is told to stop."""
         try:
-            return await self._unless_gone(work, stream)
+            return await (work if stays else self._unless_gone(work, stream))
         except (CorralError, msgspec.MsgspecError) as error:
             if not self._begun:
-                raise told_failure(self._id, self._named, error) from error
-            await cut(self._request)  # half an answer never looks whole
+                raise told_failure(self.module_id, self.named, error) from error
+            await cut(self.request)  # half an answer never looks whole
             return None
 
     async def _unless_gone(self, work: Coroutine[Any, Any, T], stream: OpenStream | None) -> T | None:
         working = asyncio.ensure_future(work)
-        leaving = asyncio.ensure_future(until_gone(self._request))
+        leaving = asyncio.ensure_future(until_gone(self.request))
         ends: set[asyncio.Future[Any]] = {working, leaving}
         if stream is not None:
             ends.add(stream.closing)
@@ -188,7 +244,7 @@ class _ModuleCall:
             await asyncio.gather(working, leaving, return_exceptions=True)
         if stream is not None and stream.closing.done():
             raise self._ended(stream)
-        self._request.status = _CLIENT_CLOSED
+        self.request.status = _CLIENT_CLOSED
         raise ClientGone
 
     def _ended(self, stream: OpenStream) -> CorralError:
@@ -207,10 +263,10 @@ class _ModuleCall:
             *secured(found.headers),
             (b"content-type", found.content_type),
             (b"x-accel-buffering", b"no"),
-            (b"x-request-id", self._request.id),
+            (b"x-request-id", self.request.id),
         ]
         self._begun = True
-        self._request.status = found.status
+        self.request.status = found.status
         await self._send({"type": "http.response.start", "status": found.status, "headers": headers})
 
     async def _write(self, piece: bytes, *, more: bool) -> None:

@@ -14,7 +14,7 @@ from typing import Any, Final
 import msgspec
 
 from corral.controller.cluster_state import Stored
-from corral.controller.http.answers import Answer, Headers, revision_of, shaped
+from corral.controller.http.answers import REPLAYED, Answer, Headers, revision_of, shaped
 from corral.controller.http.attempts import Attempt, in_turn
 from corral.controller.http.call import Call
 from corral.controller.http.form_spooling import ReceivedForm
@@ -34,7 +34,6 @@ _PATIENCE: Final = 10.0
 """So long, in seconds, a start waits for a node that has just gone, and once."""
 _REMEMBERED: Final = 100
 _AT_ONCE: Final = contextlib.nullcontext()
-_REPLAYED: Final = ((b"idempotency-replayed", b"true"),)
 
 
 class Mutator:
@@ -185,7 +184,7 @@ class Mutator:
                 return _replay(route, guard, attempt.answered)[1]
             mutation = await route.handler(leading, call, attempt)
             answer = shaped(mutation.body, status=mutation.status)
-            await attempt.finish(*mutation.steps, status=answer.status, body=answer.body)
+            await attempt.finish(*mutation.steps, answer=answer)
             return answer
 
     async def act_on_form(
@@ -205,7 +204,7 @@ class Mutator:
             return (await _record(leading, call, mutation, guard=guard, always=False))[1]
 
     def _remember(self, guard: Guard, answer: Answer) -> None:
-        self._remembered[guard] = msgspec.structs.replace(answer, headers=(*answer.headers, *_REPLAYED))
+        self._remembered[guard] = msgspec.structs.replace(answer, headers=(*answer.headers, *REPLAYED))
         while len(self._remembered) > _REMEMBERED:
             del self._remembered[next(iter(self._remembered))]
 
@@ -275,9 +274,9 @@ def _replay(
     """The stored answer. Documents of one transaction share its number: so does the answer's revision."""
     raw = guard.open(stored.record)
     if stored.record.status >= 400:  # how an effect failed
-        return None, Answer(status=stored.record.status, body=raw, headers=_REPLAYED)
+        return None, Answer(status=stored.record.status, body=raw, headers=REPLAYED)
     body = _filled(msgspec.json.decode(raw, type=route.response) if raw else None, stored.revision)
-    return body, shaped(body, status=stored.record.status, headers=_REPLAYED)
+    return body, shaped(body, status=stored.record.status, headers=REPLAYED)
 
 
 def _kept(answer: Answer) -> Headers:

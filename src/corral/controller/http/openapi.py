@@ -221,7 +221,8 @@ def _not_null(schema: dict[str, Any]) -> dict[str, Any]:
 
 def _headers(route: Route) -> list[dict[str, Any]]:
     found = []
-    if isinstance(route, Change | Act | Intake | Once):
+    relayed = isinstance(route, Relay) and route.method != "GET"
+    if relayed or isinstance(route, Change | Act | Intake | Once):
         key = {"type": "string", "minLength": 1, "maxLength": 255, "pattern": "^[!-~]+$"}
         found.append(_header("Idempotency-Key", "The same key takes effect once.", key))
     if isinstance(route, Change) and route.revises is not None:

@@ -35,7 +35,7 @@ async def send(leading: Leading, id: InstanceId, line: str, attempt: Attempt) ->
     """
     earlier = attempt.begun
     aim = leading.instances.commands.aim(id, line) if earlier is None else _aim_again(leading, id, earlier)
-    repeated = earlier is not None and not earlier.undone
+    repeated = attempt.in_doubt
     begun = earlier
     if begun is None or not repeated:
         begun = await attempt.begin(

@@ -7,17 +7,18 @@ from typing import Final
 
 import msgspec
 
+from corral.controller.http.attempts import Attempt
 from corral.controller.http.authentication import authorise
 from corral.controller.http.call import Call, NoQuery
-from corral.controller.http.module_answers import told_failure
+from corral.controller.http.module_answers import in_doubt, settle_failure, told_failure
 from corral.controller.http.paging import Page, PageQuery, page_of_sorted
 from corral.controller.http.resources.instances import CommandLine
-from corral.controller.http.route_table import Act, Read, Route
+from corral.controller.http.route_table import Once, Read, Route
 from corral.controller.http.setting import Leading
-from corral.controller.ledger import audit
 from corral.controller.mutations import Mutation
 from corral.domain.permissions import Permission
 from corral.errors import Code, CorralError, Rejected
+from corral.modules.command_book import CommandMatch
 from corral.sdk.messages import COMMAND, CallerBody, CommandAnswer, CommandDeclaration, CommandRequest
 
 ACTION: Final = "commands.execute"
@@ -76,7 +77,7 @@ async def list_commands(leading: Leading, call: Call[None, PageQuery]) -> Page[C
     )
 
 
-async def execute_command(leading: Leading, call: Call[CommandLine, NoQuery]) -> Mutation:
+async def execute_command(leading: Leading, call: Call[CommandLine, NoQuery], attempt: Attempt) -> Mutation:
     match = leading.modules.engine.commands.find(words_of(call.body.command))
     authorise(call.caller, _declared(match.declaration))
     caller, module = call.caller, match.scope.module_id
@@ -85,19 +86,31 @@ async def execute_command(leading: Leading, call: Call[CommandLine, NoQuery]) ->
         arguments=tuple(match.arguments),
         caller=CallerBody(name=caller.actor.name, role=caller.token.role.value, address=caller.actor.address),
     )
-    what = f"command:{match.declaration.name}"
-    entry = audit(caller.actor, ACTION, module, after={"command": call.body.command})
-    await leading.ledger.commit(entry)  # before the module hears of it: whatever becomes of it is told
+    named = f"command '{match.declaration.name}'"
+    if attempt.in_doubt:
+        raise in_doubt(module, named)
+    await attempt.begin(action=ACTION, subject=module, after={"command": call.body.command})
     try:
-        answer = await match.scope.call(what, COMMAND, asked, answer=CommandAnswer, deadline=DEADLINE_SECONDS)
-    except (CorralError, msgspec.MsgspecError) as error:
-        raise told_failure(module, f"command '{match.declaration.name}'", error) from error
+        answer = await _executed(match, asked)
+    except CorralError as error:
+        await settle_failure(attempt, error)
+        raise
     return Mutation(
         action=ACTION,
         subject=module,
         steps=(),
         body=CommandOutput(module=module, lines=list(answer.lines)),
     )
+
+
+async def _executed(match: CommandMatch, asked: CommandRequest) -> CommandAnswer:
+    module, name = match.scope.module_id, match.declaration.name
+    try:
+        return await match.scope.call(
+            f"command:{name}", COMMAND, asked, answer=CommandAnswer, deadline=DEADLINE_SECONDS
+        )
+    except (CorralError, msgspec.MsgspecError) as error:
+        raise told_failure(module, f"command '{name}'", error) from error
 
 
 def words_of(line: str) -> list[str]:
@@ -135,7 +148,7 @@ ROUTES: Final[tuple[Route, ...]] = (
         response=Page[CommandShape],
         handler=list_commands,
     ),
-    Act(
+    Once(
         method="POST",
         path="/api/v1/commands/execute",
         permission=Permission.MODULES_USE,
@@ -143,6 +156,5 @@ ROUTES: Final[tuple[Route, ...]] = (
         body=CommandLine,
         response=CommandOutput,
         handler=execute_command,
-        audited_within=True,
     ),
 )

@@ -13,7 +13,7 @@ from corral.controller.consoles.patterns import PATTERN_MAX
 from corral.controller.consoles.reader import ConsoleReader, Message, Place, parse_place
 from corral.controller.consoles.service import has_ended
 from corral.controller.events.frames import position_frame
-from corral.controller.http.answers import ErrorDetail, encode
+from corral.controller.http.answers import Answer, ErrorDetail, encode
 from corral.controller.http.attempts import Attempt, in_turn
 from corral.controller.http.authentication import authorise
 from corral.controller.http.call import Call, Query
@@ -260,7 +260,7 @@ class ConsoleDialogue:
             if attempt.answered is not None:
                 return
             event = await commanding.send(self._leading, self._id, asked.command, attempt)
-            await attempt.finish(event, status=200, body=b"")
+            await attempt.finish(event, answer=Answer())
 
 
 def _named(asked: ConsoleLine | None) -> dict[str, str]:
