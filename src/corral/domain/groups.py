@@ -140,7 +140,7 @@ class GroupSpec(Spec, frozen=True, kw_only=True):
     protected_paths: tuple[PathText, ...] = ()
     """Globs of files in a static directory that no later start overwrites."""
     probes: tuple[ProbeSpec, ...] = ()
-    """Empty: an instance is ready as soon as its process has lived for `min_alive_ms`."""
+    """Empty: see `min_alive_ms`."""
     min: Count = 0
     max: Count | None = None
     """None: no upper bound."""
@@ -167,7 +167,9 @@ class GroupSpec(Spec, frozen=True, kw_only=True):
     line_buffered: bool = False
     stop: tuple[StopRungSpec, ...] = DEFAULT_LADDER
     startup_timeout_seconds: Seconds = 60
-    min_alive_ms: Milliseconds = 0
+    min_alive_ms: Milliseconds = 1500
+    """What lives shorter has failed. Without probes an instance is ready once it has lived so long, and one of its
+    processes listens on the port `primary`, if it has one."""
     max_lifetime_seconds: Seconds = 0
     crash_keep_seconds: Seconds = 3600
     restart: RestartSpec = RestartSpec()

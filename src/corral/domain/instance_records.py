@@ -222,6 +222,11 @@ def live(state: InstanceState) -> bool:
     return state not in (InstanceState.STOPPED, InstanceState.CRASHED)
 
 
+def is_ready(record: InstanceRecord) -> bool:
+    """Can it be used? Not while it is going, and nobody knows while its node is out of reach."""
+    return record.readiness is Readiness.READY and record.state is InstanceState.RUNNING
+
+
 class CrashClass(enum.StrEnum):
     OOM = "oom"
     PORT_IN_USE = "port_in_use"

@@ -14,10 +14,19 @@ from corral.domain.extension_places import Candidate, place_extensions
 from corral.domain.file_paths import check_path
 from corral.domain.group_file_checks import install_directory
 from corral.domain.group_files import ArtifactSpec, Category, ConfigFormat, ExtensionSpec
-from corral.domain.groups import GroupSpec
+from corral.domain.groups import GroupSpec, RestartSpec
 from corral.domain.instance_records import PlanRecord
 from corral.domain.module_extensions import ExtensionPackage, Program, added_extensions, requested_extension
-from corral.domain.plans import Plan, PlanArtifact, PlanExtension, PlanJvm, PlanTemplate, encode_plan
+from corral.domain.plans import (
+    Plan,
+    PlanArtifact,
+    PlanExtension,
+    PlanJvm,
+    PlanProbe,
+    PlanRestart,
+    PlanTemplate,
+    encode_plan,
+)
 from corral.domain.secret_masks import refuse_in_command
 from corral.domain.selection import Draw, Layer, TemplateSources, select_templates
 from corral.domain.spec import invalid
@@ -96,8 +105,8 @@ def resolve_plan(spec: GroupSpec, sources: PlanSources, draw: Draw) -> ResolvedP
         min_alive_ms=spec.min_alive_ms,
         max_lifetime_seconds=spec.max_lifetime_seconds,
         crash_keep_seconds=spec.crash_keep_seconds,
-        restart=spec.restart,
-        probes=spec.probes,
+        restart=_restart(spec.restart),
+        probes=tuple(PlanProbe(**msgspec.structs.asdict(probe)) for probe in spec.probes),
         static=spec.static,
         protected_paths=spec.protected_paths,
         category=_category(spec, program),
@@ -111,6 +120,15 @@ def check_instance_variables(plan: Plan, variables: Mapping[str, str], *, field:
     """The instance's own layer: its names, and with the plan's values every type and what is required."""
     check_names(variables, field=field)
     check_values(plan.variable_types, {**plan.variables, **variables}, field=field, complete=True)
+
+
+def _restart(rule: RestartSpec) -> PlanRestart:
+    return PlanRestart(
+        attempts=rule.attempts,
+        interval_seconds=rule.interval_seconds,
+        delay_ms=rule.delay_ms,
+        max_delay_ms=rule.max_delay_ms,
+    )
 
 
 def _templates(layers: Iterable[Layer]) -> tuple[PlanTemplate, ...]:

@@ -12,7 +12,7 @@ from typing import Final
 import msgspec
 
 from corral.domain.group_files import Category, ConfigFormat, PatchSpec
-from corral.domain.groups import RestartSpec, StopRungSpec
+from corral.domain.groups import StopRungSpec
 from corral.domain.instance_records import PlanRecord
 from corral.domain.probes import ProbeSpec
 from corral.domain.variable_types import VariableSpec
@@ -60,6 +60,20 @@ class PlanJvm(msgspec.Struct, frozen=True, kw_only=True):
     """0: the virtual machine decides."""
 
 
+class PlanProbe(ProbeSpec, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=False):
+    """A probe as a plan says it: without what is as usual, so that a node of an earlier version, which refuses a field
+    that it does not know, refuses only what it cannot do."""
+
+
+class PlanRestart(msgspec.Struct, frozen=True, kw_only=True):
+    """Restarts by the node; see `RestartSpec`."""
+
+    attempts: int = 1
+    interval_seconds: int = 300
+    delay_ms: int = 0
+    max_delay_ms: int = 60_000
+
+
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
     """What a run is started with."""
 
@@ -87,7 +101,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     config_format: ConfigFormat = ConfigFormat.NONE
     static: bool = False
     protected_paths: tuple[str, ...] = ()
-    probes: tuple[ProbeSpec, ...] = ()
+    probes: tuple[PlanProbe, ...] = ()
     memory_mb: int
     cpu: float
     pids: int
@@ -106,7 +120,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     min_alive_ms: int
     max_lifetime_seconds: int
     crash_keep_seconds: int
-    restart: RestartSpec
+    restart: PlanRestart
 
 
 def encode_plan(plan: Plan) -> PlanRecord:

@@ -11,7 +11,7 @@ from corral.domain.spec import invalid
 from corral.errors import Code, unknown_choice
 
 MAX_PROBES: Final = 32
-_WITH_PORT: Final = frozenset({ProbeKind.TCP, ProbeKind.HTTP, ProbeKind.MINECRAFT})
+_WITH_PORT: Final = frozenset({ProbeKind.TCP, ProbeKind.HTTP, ProbeKind.MINECRAFT, ProbeKind.LISTEN})
 
 
 def check_probes(probes: Sequence[ProbeSpec], ports: Collection[str], *, field: str = "probes") -> None:
@@ -39,6 +39,8 @@ def _check_probe(probe: ProbeSpec, ports: Collection[str], field: str) -> None:
             raise invalid(f"{field}/command", "it holds a NUL character", "leave it out")
     elif probe.command:
         raise invalid(f"{field}/command", f"a {kind} probe has no command", "leave it out")
+    if probe.protocol is not None and kind is not ProbeKind.LISTEN:
+        raise invalid(f"{field}/protocol", f"a {kind} probe has no protocol", "leave it out")
     if kind is ProbeKind.HTTP:
         _check_http_path(probe.path, f"{field}/path")
     if kind in _WITH_PORT and probe.port not in ports:

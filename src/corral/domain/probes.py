@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import enum
-from typing import Annotated
+from typing import Annotated, Literal
 
 import msgspec
 
@@ -21,6 +21,8 @@ class ProbeKind(enum.StrEnum):
     """`port` answers a server list ping; gives player counts, also after the instance is ready."""
     COMMAND = "command"
     """`command`, run beside the workload with its user, directory and environment, exits with 0."""
+    LISTEN = "listen"
+    """A process of the run has a socket on `port`: for TCP and UDP, without a word to it."""
     WORKLOAD = "workload"
     """The workload itself calls POST /api/v1/workload/ready."""
 
@@ -36,6 +38,8 @@ class ProbeSpec(Spec, frozen=True, kw_only=True):
     """Of a `log` probe; RE2."""
     port: Annotated[str, msgspec.Meta(max_length=63)] = PRIMARY
     """The name of the port."""
+    protocol: Literal["tcp", "udp"] | None = None
+    """Of a `listen` probe; none: that of the port, of which one suffices where it is `both`."""
     path: Annotated[str, msgspec.Meta(max_length=2048)] = "/"
     statuses: tuple[Annotated[int, msgspec.Meta(ge=100, le=599)], ...] = ()
     """Empty: 200 to 399."""

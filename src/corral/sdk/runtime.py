@@ -200,6 +200,10 @@ class RuntimeProvider(Protocol):
 
     async def stats(self, handle: RunHandle) -> RunStats: ...
 
+    async def processes(self, handle: RunHandle) -> tuple[int, ...] | None:
+        """The pids of everything of the workload, a moment old, as this node's /proc knows them; none when nothing
+        is left. None: they cannot be seen from this node, because they run somewhere else."""
+
     async def execute(self, handle: RunHandle, command: tuple[str, ...], *, timeout: float) -> Execution:
         """Run a program beside the workload, with its user, directory, environment and limits, and wait
         for it. TIMEOUT when it takes longer; then, and when the run ends, it is killed with all it

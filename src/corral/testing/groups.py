@@ -33,8 +33,8 @@ class ApiCaller:
 
 
 async def create_group(api: Api, name: str, command: Sequence[str], **spec: Any) -> Item:
-    """A group of `min` instances (1 unless told otherwise); other keys as in its document."""
-    document = {"name": name, "command": list(command), "min": 1, **spec}
+    """A group of `min` instances (1 unless told otherwise), ready as soon as they run; other keys as in its document."""
+    document = {"name": name, "command": list(command), "min": 1, "min_alive_ms": 0, **spec}
     made: Item = await api.call("POST", "/api/v1/groups", document)
     return made
 

@@ -188,6 +188,21 @@ async def test_groups_from_before_auto_isolate_by_node_except_worlds_that_are_th
     assert (await client.get("/api/v1/groups/lobby")).json()["isolate"] == "shared"
 
 
+async def test_groups_from_before_get_the_time_to_live_that_is_usual_now(
+    client: httpx.AsyncClient, rig: Rig
+) -> None:
+    for name, milliseconds in {"usual": 0, "chosen": 20}.items():
+        await rig.group(name, min_alive_ms=milliseconds)
+    record = rig.state.cluster.require(ONLY)
+    earlier = msgspec.structs.replace(record.record, group_format=1)
+    await rig.ledger.commit(CLUSTER.put(ONLY, earlier, expect=record.revision))
+    await upgrade_groups(rig.ledger)
+    await client.patch("/api/v1/groups/chosen", json={"min_alive_ms": 0})
+    await upgrade_groups(rig.ledger)
+    shapes = (await client.get(GROUPS)).json()["items"]
+    assert {shape["name"]: shape["min_alive_ms"] for shape in shapes} == {"usual": 1500, "chosen": 0}
+
+
 async def test_a_user_that_cannot_be_is_refused_in_the_document(client: httpx.AsyncClient) -> None:
     for fields in ({"run_as": "9" * 5000}, {"run_as": "4294967295"}, {"run_as": "games", "isolate": "uid"}):
         answer = await client.post("/api/v1/groups", json={"name": "lobby", "command": ["x"], **fields})

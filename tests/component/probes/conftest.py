@@ -12,6 +12,8 @@ import pytest
 
 from corral.daemon.probes.console_growth import ConsoleGrowth
 from corral.daemon.probes.watching import Readiness
+from corral.domain.groups import PortProtocol
+from corral.domain.instance_records import LeasedPort
 from corral.domain.probes import ProbeSpec
 from corral.runtimes.console import layout
 from corral.sdk.runtime import Execution
@@ -57,7 +59,8 @@ def readiness(console: Console, growth: ConsoleGrowth) -> Callable[..., Readines
         raise AssertionError("no command was expected")
 
     def make(*probes: ProbeSpec, port: int = 0, **given: Any) -> Readiness:
-        given = {"ports": {"primary": port}, "console": console.directory, "execute": refuse} | given
+        leased = LeasedPort(name="primary", port=port, protocol=PortProtocol.BOTH)
+        given = {"ports": [leased], "console": console.directory, "execute": refuse} | given
         return Readiness(probes=probes, growth=growth, **given)
 
     return make

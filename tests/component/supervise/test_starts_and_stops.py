@@ -12,6 +12,8 @@ import signal
 import pytest
 from supervised_node import FIRST, SupervisedNode, base_plan, plan_frame, start_frame, with_settings
 
+from corral.domain.plans import PlanProbe
+from corral.domain.probes import ProbeKind
 from corral.testing import workloads
 from corral.testing.waiting import eventually
 from corral.wire.v1.instance_pb2 import InstanceState, StopRung
@@ -243,14 +245,10 @@ async def test_an_instance_that_is_too_old_is_stopped_with_that_reason(node):
     assert "maximum lifetime" in run.outcome.reason
 
 
-async def test_running_is_said_only_after_the_time_it_has_to_live(node):
-    await node.start("one", workloads.crashing(code=0, after_seconds=0.1), min_alive_ms=30_000)
-    await node.settled("one")
-    assert "RUNNING:0" not in await node.told("one")
-
-
 async def test_what_is_not_ready_in_time_is_ended_as_a_crash(node):
-    await node.start("one", workloads.reading_commands(), min_alive_ms=60_000, startup_timeout_seconds=1)
+    probes = (PlanProbe(kind=ProbeKind.LOG, pattern="never"),)
+    plan = base_plan(workloads.reading_commands(), probes=probes, startup_timeout_seconds=1)
+    await node.begin("one", plan)
     run = await node.settled("one")
     assert (run.state, run.outcome.crash_class) == ("CRASHED", "never_ready")
 

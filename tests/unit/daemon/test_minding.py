@@ -6,6 +6,7 @@ import asyncio
 
 from corral.daemon.prepare.start_order import StartOrder, usual_ladder
 from corral.daemon.probes.console_growth import ConsoleGrowth
+from corral.daemon.probes.sockets import SocketTables
 from corral.daemon.supervise.minding import Minding
 from corral.daemon.supervise.readiness import ReadyWatch
 from corral.daemon.supervise.run_files import RunFiles, StopOrder
@@ -57,6 +58,14 @@ class FailingRuntime:
         self.killed += 1
 
 
+class Listener:
+    def ready_changed(self, ready: bool, reason: str) -> None: ...
+
+    def waits_for(self, reason: str) -> None: ...
+
+    def players_counted(self, players: object) -> None: ...
+
+
 async def test_a_runtime_that_cannot_say_whether_it_lives_is_no_reason_to_end_it(tmp_path):
     runtime = FailingRuntime()
     order = StartOrder(
@@ -74,8 +83,10 @@ async def test_a_runtime_that_cannot_say_whether_it_lives_is_no_reason_to_end_it
         handle=HANDLE,
         runtime=runtime,  # type: ignore[arg-type]  # no probe asks it
         growth=ConsoleGrowth(),
+        tables=SocketTables(),
         preparer=NoPreparer(),
-        players=lambda _: None,
+        listener=Listener(),
+        alive_in=lambda: 0.0,
         ready=False,
     )
     minding = Minding(

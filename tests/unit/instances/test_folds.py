@@ -104,6 +104,42 @@ def test_a_message_that_cannot_be_taken_does_not_keep_the_others(world):
     assert world.record("lobby-1").state is InstanceState.CRASHED
 
 
+def test_a_run_that_becomes_ready_or_is_so_no_more_is_told_by_an_event(world):
+    waiting, ready = wire.READINESS_WAITING, wire.READINESS_READY
+    story = [
+        (waiting, ""),
+        (waiting, "late words"),
+        (ready, ""),
+        (ready, "late words"),
+        (waiting, "it closed its port"),
+    ]
+    for readiness, reason in story:
+        update = status(world, S.INSTANCE_STATE_RUNNING, readiness=readiness, reason=reason)
+        world.do(fold_report_of(N1, update))
+    told = [event.data for event in world.events if event.type == "INSTANCE_READY_CHANGED"]
+    assert [(each["ready"], each["reason"]) for each in told] == [(True, ""), (False, "it closed its port")]
+    running = next(event for event in world.events if event.type == "INSTANCE_RUNNING")
+    assert running.data["ready"] is False
+    assert world.record("lobby-1").reason == "it closed its port"
+
+
+def test_what_a_run_waits_for_is_shown_until_it_is_ready_and_never_stored(world):
+    heard = reports(world)
+    vitals = heard._vitals
+    world.do(fold_report_of(N1, status(world, S.INSTANCE_STATE_RUNNING, readiness=wire.READINESS_WAITING)))
+    revision = world.state.instances.require("lobby-1").revision
+    stage = wire.START_PREPARATION_STAGE_PROCESS_START
+    words = status(world, S.INSTANCE_STATE_RUNNING, stage=stage, reason="nothing listens on 1/tcp yet")
+    heard.heard(N1, words)
+    vitals.resync()
+    found = vitals.find("lobby-1")
+    assert (found.waits_for, found.stage) == ("nothing listens on 1/tcp yet", "")
+    assert world.state.instances.require("lobby-1").revision == revision
+    world.do(fold_report_of(N1, status(world, S.INSTANCE_STATE_RUNNING, readiness=wire.READINESS_READY)))
+    vitals.resync()
+    assert vitals.find("lobby-1").waits_for == ""
+
+
 @pytest.mark.trap("T49")
 @pytest.mark.parametrize("offset", [-1024, -1023, -1])
 def test_words_about_an_earlier_run_change_nothing(world, offset):

@@ -11,11 +11,11 @@ from corral.controller.cluster_state import Stored
 from corral.controller.collections import CLUSTER, GROUPS, ONLY
 from corral.controller.ledger import SYSTEM, Ledger, Step, audit
 from corral.domain.events import Draft, EventType
-from corral.domain.groups import Isolation
+from corral.domain.groups import GroupSpec, Isolation
 from corral.domain.instance_records import GroupRecord
 
-GROUP_FORMAT: Final = 1
-"""1: `isolate: auto` exists, and is the default."""
+GROUP_FORMAT: Final = 2
+"""1: `isolate: auto` exists, and is the default. 2: the default of `min_alive_ms` is not 0 any more."""
 _log = structlog.get_logger("corral.controller.instances")
 
 
@@ -25,9 +25,13 @@ async def upgrade_groups(ledger: Ledger) -> None:
     stored = ledger.state.cluster.require(ONLY)
     if stored.record.group_format >= GROUP_FORMAT:
         return
+    if stored.record.group_format < 1:
+        for group in ledger.state.groups:
+            if group.record.spec.isolate is Isolation.SHARED and (steps := _upgraded(ledger, group)):
+                await ledger.commit(*steps)
     for group in ledger.state.groups:
-        if group.record.spec.isolate is Isolation.SHARED and (steps := _upgraded(ledger, group)):
-            await ledger.commit(*steps)
+        if not group.record.spec.min_alive_ms:
+            await ledger.commit(*_with_time_to_live(group))
     marked = msgspec.structs.replace(stored.record, group_format=GROUP_FORMAT)
     await ledger.commit(CLUSTER.put(ONLY, marked, expect=stored.revision))
 
@@ -42,6 +46,24 @@ def _upgraded(ledger: Ledger, group: Stored[GroupRecord]) -> list[Step]:
         GROUPS.put(name, isolated_by_node(group.record), expect=group.revision),
         Draft(type=EventType.GROUP_UPDATED, subject=name, data={"changed": ["isolate"]}),
         audit(SYSTEM, "groups.update", name, before={"isolate": "shared"}, after={"isolate": "auto"}),
+    ]
+
+
+def _with_time_to_live(group: Stored[GroupRecord]) -> list[Step]:
+    """Stored documents hold every field: the default of before cannot be told from a 0 that somebody wrote."""
+    default = GroupSpec(name="").min_alive_ms
+    spec = msgspec.structs.replace(group.record.spec, min_alive_ms=default)
+    _log.info("group.min_alive_changed", group=spec.name, before=0, min_alive_ms=default)
+    return [
+        GROUPS.put(spec.name, msgspec.structs.replace(group.record, spec=spec), expect=group.revision),
+        Draft(type=EventType.GROUP_UPDATED, subject=spec.name, data={"changed": ["min_alive_ms"]}),
+        audit(
+            SYSTEM,
+            "groups.update",
+            spec.name,
+            before={"min_alive_ms": 0},
+            after={"min_alive_ms": default},
+        ),
     ]
 
 

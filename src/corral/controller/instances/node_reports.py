@@ -41,6 +41,8 @@ CRASHES_AT_ONCE: Final = 200
 """Of one node. Beyond that a crash takes the place of the one before it."""
 CRASH_RATE: Final = "crash_rate"
 _MOST_DECIDED: Final = 10_000
+_EXECUTED: Final = (wire.INSTANCE_STATE_STARTING, wire.INSTANCE_STATE_RUNNING)
+"""Then what a report with a stage says is what it waits for to be ready."""
 _log = structlog.get_logger("corral.controller.reports")
 
 
@@ -224,9 +226,8 @@ class InstanceReports:
             return
         incarnation = update.incarnation or record.incarnation
         if update.stage:
-            self._vitals.stage(
-                update.instance_id, incarnation, stage_name(update.stage), update.reason[:_LONGEST_REASON]
-            )
+            stage = "" if update.state in _EXECUTED else stage_name(update.stage)
+            self._vitals.stage(update.instance_id, incarnation, stage, update.reason[:_LONGEST_REASON])
         if update.players_known or update.player_count > 0:
             self._vitals.players(
                 update.instance_id,

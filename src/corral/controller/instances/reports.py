@@ -25,7 +25,7 @@ from corral.controller.instances.wire_values import (
 from corral.controller.instances.workspace import Workspace
 from corral.domain.events import EventType
 from corral.domain.ids import Incarnation, NodeId, same_start, start_number
-from corral.domain.instance_records import ExitRecord, InstanceRecord, Readiness, live
+from corral.domain.instance_records import ExitRecord, InstanceRecord, Readiness, is_ready, live
 from corral.domain.instance_states import InstanceState, Wanted, reported
 from corral.wire.v1.instance_pb2 import CrashReport
 
@@ -143,6 +143,7 @@ def _advance(ws: Workspace, record: InstanceRecord, report: RunReport) -> Stray 
         return None
     record, before = _with_modules(record, report), record
     state = reported(record.state, report.state)
+    readiness = report.readiness or record.readiness
     if not live(state):
         crashed = state is InstanceState.CRASHED
         ended = exit_record(report.exit, crashed=crashed, now=ws.now)
@@ -156,15 +157,17 @@ def _advance(ws: Workspace, record: InstanceRecord, report: RunReport) -> Stray 
         state_before_offline=None,
         pid=report.pid or record.pid,
         started_at=report.started_at or record.started_at,
-        readiness=report.readiness or record.readiness,
+        readiness=readiness,
         console_end=max(record.console_end, report.console_end),
         home=settled_home(ws, record) if state in _PREPARED else record.home,
-        reason=report.reason if state is not record.state else record.reason,
+        reason=report.reason if (state, readiness) != (record.state, record.readiness) else record.reason,
     )
     if changed != msgspec.structs.replace(before, console_end=changed.console_end):
         ws.put_instance(changed)
     if state is not record.state:
         announce(ws, changed)
+    elif readiness is not record.readiness:
+        announce_ready(ws, changed)
     return None
 
 
@@ -193,7 +196,21 @@ def announce(ws: Workspace, record: InstanceRecord) -> None:
             pid=record.pid,
             reason=record.reason,
             decision=record.decision,
+            **({"ready": is_ready(record)} if record.state is InstanceState.RUNNING else {}),
         )
+
+
+def announce_ready(ws: Workspace, record: InstanceRecord) -> None:
+    """The event that a run which runs can be used, or cannot any more."""
+    ws.event(
+        EventType.INSTANCE_READY_CHANGED,
+        record.id,
+        group=record.group,
+        node=record.node,
+        incarnation=record.incarnation,
+        ready=is_ready(record),
+        reason=record.reason,
+    )
 
 
 def restarted_by_node(

@@ -198,6 +198,8 @@ def _probe(probe: ProbeSpec) -> wire.Probe:
             settings |= {"port": probe.port, "path": probe.path, "statuses": _text(probe.statuses)}
         case ProbeKind.TCP | ProbeKind.MINECRAFT:
             settings["port"] = probe.port
+        case ProbeKind.LISTEN:
+            settings |= {"port": probe.port, "protocol": probe.protocol or ""}
     return wire.Probe(
         kind=probe.kind.value,
         settings=settings,

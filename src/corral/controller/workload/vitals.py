@@ -14,13 +14,15 @@ import msgspec
 from corral.controller.cluster_state import ClusterState
 from corral.controller.collections import INSTANCES
 from corral.domain.ids import Incarnation, same_start
-from corral.domain.instance_records import InstanceRecord, live
+from corral.domain.instance_records import InstanceRecord, is_ready, live
 from corral.domain.instance_states import InstanceState
 from corral.errors import Code, Rejected
 from corral.store.port import Commit
 
 MAX_METRICS: Final = 64
 """Figures that are kept of one instance; more of them would be a database, and somebody else's."""
+_PREPARED: Final = (InstanceState.SCHEDULED, InstanceState.PREPARING)
+"""While a start has stages."""
 
 
 class Vital(msgspec.Struct, frozen=True, kw_only=True):
@@ -35,7 +37,7 @@ class Vital(msgspec.Struct, frozen=True, kw_only=True):
     stage: str = ""
     """What its node is doing for it, while it is prepared."""
     waits_for: str = ""
-    """What keeps it in this stage, as its node says it; empty: nothing, it is being done."""
+    """What keeps it in this stage, or without one from being ready, as its node says it; empty: nothing."""
 
 
 class Vitals:
@@ -62,7 +64,7 @@ class Vitals:
         self._change(id, incarnation, ready=True)
 
     def stage(self, id: str, incarnation: int, stage: str, waits_for: str = "") -> None:
-        """The stage a start has reached, and what it waits for there; empty when it is through."""
+        """The stage a start has reached, and what it waits for there; no stage: it runs, and is not ready yet."""
         self._change(id, incarnation, stage=stage, waits_for=waits_for)
 
     def players(self, id: str, incarnation: int, *, count: int, maximum: int) -> None:
@@ -98,7 +100,7 @@ class Vitals:
         record = self._living(id, vital.incarnation)
         if record is None or record.incarnation != vital.incarnation:
             del self._known[id]
-        elif vital.stage and record.state not in (InstanceState.SCHEDULED, InstanceState.PREPARING):
+        elif (vital.stage and record.state not in _PREPARED) or (vital.waits_for and is_ready(record)):
             self._known[id] = msgspec.structs.replace(vital, stage="", waits_for="")
 
     def _change(self, id: str, incarnation: int, **fields: object) -> None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Final
 
 from corral.domain.group_files import Category, ConfigFormat, PatchOp, PatchSpec
-from corral.domain.groups import Isolation, RestartSpec
-from corral.domain.plans import Plan, PlanArtifact, PlanExtension, PlanJvm, PlanTemplate
+from corral.domain.groups import Isolation
+from corral.domain.plans import Plan, PlanArtifact, PlanExtension, PlanJvm, PlanRestart, PlanTemplate
 from corral.errors import Code, Rejected
 from corral.wire.v1 import plan_pb2 as wire
 from corral.wire.v1.instance_pb2 import StartInstance
@@ -72,7 +72,7 @@ def published_plan(message: StartInstance) -> Plan | None:
         min_alive_ms=message.min_alive_ms,
         max_lifetime_seconds=message.max_lifetime_seconds,
         crash_keep_seconds=message.crash_keep_seconds,
-        restart=RestartSpec(),
+        restart=PlanRestart(),
     )
 
 

@@ -6,9 +6,10 @@ import asyncio
 import math
 import os
 import zlib
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Final
 
+import msgspec
 import structlog
 
 from corral.daemon.probes.attempts import LOCAL, Mask, NotYet, shown
@@ -17,6 +18,9 @@ from corral.daemon.probes.log_probe import LogProbe
 from corral.daemon.probes.minecraft import ping
 from corral.daemon.probes.network import try_http, try_tcp
 from corral.daemon.probes.players import PlayerCount
+from corral.daemon.probes.sockets import RunSockets
+from corral.domain.groups import PortProtocol
+from corral.domain.instance_records import LeasedPort
 from corral.domain.probes import ProbeKind, ProbeSpec
 from corral.errors import CorralError
 from corral.sdk.runtime import Execution
@@ -41,16 +45,18 @@ class Readiness:
         self,
         *,
         probes: Sequence[ProbeSpec],
-        ports: Mapping[str, int],
+        ports: Sequence[LeasedPort],
         console: str | os.PathLike[str],
         growth: ConsoleGrowth,
         execute: Execute,
+        sockets: RunSockets | None = None,
         host: str = LOCAL,
         line_buffered: bool = False,
         name: str = "",
         mask: Mask = str,
     ) -> None:
-        self._ports = ports
+        self._ports = {port.name: port for port in ports}
+        self._sockets = sockets
         self._console = os.fspath(console)
         self._growth = growth
         self._execute = execute
@@ -167,6 +173,8 @@ class Readiness:
             await try_http(spec, self._host, self._port(spec))
         elif spec.kind is ProbeKind.MINECRAFT:
             self._counts = await ping(self._host, self._port(spec))
+        elif spec.kind is ProbeKind.LISTEN:
+            await self._try_listening(spec)
         else:
             done = await self._execute(spec.command, seconds)
             if done.code != 0:
@@ -174,7 +182,18 @@ class Readiness:
                 told = ", its output ends with" if output else ""
                 raise NotYet(f"the command exited with {done.code}{told}", said=output, last=True)
 
+    async def _try_listening(self, spec: ProbeSpec) -> None:
+        port = self._leased(spec)
+        if spec.protocol is not None:
+            port = msgspec.structs.replace(port, protocol=PortProtocol(spec.protocol))
+        missing = await self._sockets.missing(port) if self._sockets is not None else ""
+        if missing:
+            raise NotYet(missing)
+
     def _port(self, spec: ProbeSpec) -> int:
+        return self._leased(spec).port
+
+    def _leased(self, spec: ProbeSpec) -> LeasedPort:
         if spec.port not in self._ports:
             raise NotYet(f"the instance has no port '{spec.port}'")
         return self._ports[spec.port]

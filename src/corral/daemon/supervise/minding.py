@@ -125,7 +125,7 @@ class Minding:
         return self._stop.order.reason if self._stop.order else "it did not start in time"
 
     def _next_deadline(self) -> tuple[float, str]:
-        """What comes next and when; without a reason: it is ready then."""
+        """What comes next and when; without a reason: it is RUNNING then."""
         order = self._order
         if self._ready:
             life = order.max_lifetime_seconds
@@ -134,10 +134,9 @@ class Minding:
                 if life
                 else (math.inf, "")
             )
+        if self._watched.probed.is_set():
+            return -math.inf, ""
         limit = self._began_at + order.startup_timeout_seconds
-        lived = self._started_at + order.min_alive_seconds
-        if self._watched.probed.is_set() and lived <= limit:
-            return lived, ""
         return limit, f"it was not ready within {order.startup_timeout_seconds:g} s"
 
     async def _something(self, ended: asyncio.Future[RunExit], *, seconds: float | None) -> None:

@@ -1,4 +1,4 @@
-"""How a run becomes ready: its probes, what the workload says itself, and the mark that it once was."""
+"""How a run becomes ready: its probes, or the built-in rule; what it waits for meanwhile; and the marks of it on disk."""
 
 from __future__ import annotations
 
@@ -9,10 +9,18 @@ from typing import Protocol
 import structlog
 
 from corral.daemon.prepare.start_order import StartOrder
+from corral.daemon.probes.built_in_rule import (
+    FIRST_WORD_SECONDS,
+    WORD_SECONDS,
+    BuiltInRule,
+    PacedWords,
+)
 from corral.daemon.probes.console_growth import ConsoleGrowth
 from corral.daemon.probes.players import PlayerCount
+from corral.daemon.probes.sockets import RunSockets, SocketTables
 from corral.daemon.probes.watching import Readiness
 from corral.daemon.supervise.run_files import RunFiles
+from corral.domain.groups import PRIMARY
 from corral.domain.probes import ProbeKind
 from corral.sdk.runtime import Execution, RunHandle, RuntimeProvider
 
@@ -27,6 +35,18 @@ class ReadyUses(Protocol):
     def hide(self, order: StartOrder, text: str) -> str: ...
 
 
+class ReadyListener(Protocol):
+    """The run that becomes ready, and hears of it. Called in the loop's thread."""
+
+    def ready_changed(self, ready: bool, reason: str) -> None:
+        """By the built-in rule; `reason`: why it is not."""
+
+    def waits_for(self, reason: str) -> None:
+        """What keeps it from being ready, told now and then."""
+
+    def players_counted(self, players: PlayerCount | None) -> None: ...
+
+
 class ReadyWatch:
     """Of one run that exists. `begin`, then wait for `probed`; `close` at its end."""
 
@@ -38,16 +58,25 @@ class ReadyWatch:
         handle: RunHandle,
         runtime: RuntimeProvider,
         growth: ConsoleGrowth,
+        tables: SocketTables,
         preparer: ReadyUses,
-        players: Callable[[PlayerCount | None], None],
+        listener: ReadyListener,
+        alive_in: Callable[[], float],
         ready: bool,
     ) -> None:
+        """`ready`: a daemon before us found it so."""
+
         async def execute(command: tuple[str, ...], timeout: float) -> Execution:
             return await runtime.execute(handle, command, timeout=timeout)
 
+        async def processes() -> tuple[int, ...] | None:
+            return await runtime.processes(handle)
+
+        sockets = RunSockets(tables, processes)
         self._readiness = Readiness(
             probes=order.probes,
-            ports={port.name: port.port for port in order.ports},
+            ports=order.ports,
+            sockets=sockets,
             console=files.console,
             growth=growth,
             execute=execute,
@@ -56,10 +85,20 @@ class ReadyWatch:
             name=handle.run_name,
             mask=lambda text: preparer.hide(order, text),
         )
+        self._rule = BuiltInRule(
+            sockets=sockets,
+            port=next((port for port in order.ports if port.name == PRIMARY), None),
+            alive_in=alive_in,
+            ready=ready,
+            changed=self._rule_says,
+            waits=listener.waits_for,
+            late=files.mark_waiting,
+            name=handle.run_name,
+        )
         self._name = handle.run_name
         self._order = order
         self._files = files
-        self._players = players
+        self._listener = listener
         self._task: asyncio.Task[None] | None = None
         self.probed = asyncio.Event()
         """Every probe has succeeded, now or before our time."""
@@ -76,20 +115,41 @@ class ReadyWatch:
         self._readiness.workload_said_ready()
 
     def begin(self) -> None:
-        if not self.probed.is_set() or self._counts:
+        if not self._order.probes or not self.probed.is_set() or self._counts:
             self._task = asyncio.create_task(self._watch(), name=f"supervise/ready/{self._name}")
 
     async def _watch(self) -> None:
+        if not self._order.probes:
+            await self._rule.follow()
+            return
         if not self.probed.is_set():
-            await self._readiness.until_ready()
+            telling = asyncio.create_task(self._tell_waiting(), name=f"supervise/waits/{self._name}")
+            try:
+                await self._readiness.until_ready()
+            finally:
+                telling.cancel()
+                await asyncio.gather(telling, return_exceptions=True)
             self.probed.set()
         if self._counts:
-            await self._readiness.watch_players(self._players)
+            await self._readiness.watch_players(self._listener.players_counted)
 
-    def became_ready(self) -> None:
-        """For good: no later daemon asks its probes again."""
+    async def _tell_waiting(self) -> None:
+        words = PacedWords(self._listener.waits_for)
+        await asyncio.sleep(FIRST_WORD_SECONDS)
+        while True:
+            words.say(f"not ready yet: {self._readiness.last_seen}")
+            await asyncio.sleep(WORD_SECONDS)
+
+    def _rule_says(self, ready: bool, reason: str) -> None:
+        self._files.mark_waiting(not ready)
+        self._listener.ready_changed(ready, reason)
+
+    def became_ready(self) -> bool:
+        """Its start is over: with probes it is ready for good, and no later daemon asks them again. Otherwise whether
+        it is ready already."""
         if self._order.probes:
             self._files.mark_ready()
+        return bool(self._order.probes) or self._rule.holds_at_once()
 
     async def close(self) -> None:
         tasks = [self._task] if self._task is not None else []

@@ -79,6 +79,8 @@ class Run:
         self._outcome_waits = False
         """For the disk: it is told, and not written yet."""
         self.tail: tuple[str, ...] = ()
+        self.ready = False
+        """Can it be used, as its probes or the built-in rule say?"""
         self.players: PlayerCount | None = None
         """As its probe counted them last; None: nobody knows."""
         self.files_kept: tuple[str, ...] = ()
@@ -254,8 +256,9 @@ class Run:
         """It lives, started by a daemon before us; `resume` follows."""
         self.stop.restore()
         self._take(handle)
-        lived = not self.order.probes and self.uptime_ms / 1000 >= self.order.min_alive_seconds
-        self.state = _State.RUNNING if lived or self.files.was_ready() else _State.STARTING
+        running = not self.order.probes or self.files.was_ready()
+        self.state = _State.RUNNING if running else _State.STARTING
+        self.ready = running and (bool(self.order.probes) or self._lives_on())
         self.reason = ""  # that of its intent told why it would start
         if self.stop.order is not None:
             self.state, self.reason = _State.STOPPING, self.stop.order.reason
@@ -322,6 +325,15 @@ class Run:
             self.order.instance_id, self.order.incarnation, str(self.files.console)
         )
 
+    def _lives_on(self) -> bool:
+        """Of a run without probes that a daemon before us started: taken for ready until a look says otherwise."""
+        return self._alive_in() <= 0 and not self.files.is_waiting()
+
+    def _alive_in(self) -> float:
+        """How many seconds are left until it has lived for `min_alive_ms`."""
+        assert self._started_at is not None
+        return self._started_at + self.order.min_alive_seconds - self._services.clock.boottime()
+
     async def _mind(self, handle: RunHandle) -> Outcome:
         assert self._started_at is not None
         watch = self._ready_watch = ReadyWatch(
@@ -330,9 +342,11 @@ class Run:
             handle=handle,
             runtime=self.runtime,
             growth=self._services.growth,
+            tables=self._services.sockets,
             preparer=self._services.preparer,
-            players=self._counted,
-            ready=self.state is _State.RUNNING,
+            listener=self,
+            alive_in=self._alive_in,
+            ready=self.ready,
         )
         if self._said_ready:
             watch.workload_said_ready()
@@ -361,13 +375,25 @@ class Run:
         if self._ready_watch is not None:
             self._ready_watch.workload_said_ready()
 
-    def _counted(self, players: PlayerCount | None) -> None:
+    def players_counted(self, players: PlayerCount | None) -> None:
         self.players = players
         self._services.send(figures_update(self))
 
+    def waits_for(self, reason: str) -> None:
+        """What keeps it from being ready: for who looks at it now, and not worth keeping."""
+        if self.state in (_State.STARTING, _State.RUNNING):
+            self.reason = reason
+            self._services.send(stage_update(self, PROCESS_START))
+
+    def ready_changed(self, ready: bool, reason: str) -> None:
+        if self.state is not _State.RUNNING:
+            return
+        self.ready, self.reason = ready, reason
+        _log.info("instance.ready_changed", run=self.name, ready=ready, reason=self.reason)
+        self._services.reporter.report(status_update(self))
+
     def _now_ready(self) -> None:
-        if self._ready_watch is not None:
-            self._ready_watch.became_ready()
+        self.ready = self._ready_watch is not None and self._ready_watch.became_ready()
         self._enter(_Trigger.READY)
 
     def _now_stopping(self, reason: str) -> None:

@@ -178,6 +178,19 @@ class RunFiles:
     def was_ready(self) -> bool:
         return (self.directory / "ready").exists()
 
+    def mark_waiting(self, waiting: bool = True) -> None:
+        """By the built-in rule it is not ready, long as it has lived: a later daemon does not take it for ready. Not
+        flushed, as above."""
+        mark = self.directory / "waiting"
+        with contextlib.suppress(OSError):
+            if not waiting:
+                mark.unlink(missing_ok=True)
+            elif not mark.exists():
+                mark.touch(0o600)
+
+    def is_waiting(self) -> bool:
+        return (self.directory / "waiting").exists()
+
     def mark_reported(self, spool_number: int) -> None:
         """The end is in the spool under this number. Not flushed: forgetting it costs a second report,
         which its receiver knows by the incarnation."""

@@ -13,6 +13,7 @@ from corral.daemon.ports.held import HeldPorts
 from corral.daemon.prepare.pipeline import Preparer
 from corral.daemon.prepare.working_directories import WorkingDirectories
 from corral.daemon.probes.console_growth import ConsoleGrowth
+from corral.daemon.probes.sockets import SocketTables
 from corral.daemon.supervise.reporter import Reporter
 from corral.daemon.supervise.run_files import RunDirectories
 from corral.runtimes.console.log import ConsoleLog
@@ -81,6 +82,7 @@ class Services(msgspec.Struct, frozen=True, kw_only=True):
     clock: Clock
     entropy: Entropy
     growth: ConsoleGrowth
+    sockets: SocketTables
     boot_id: str
     reserve_mb: int = 0
     """Free space that no preparation may touch: with less of it nothing can be started."""

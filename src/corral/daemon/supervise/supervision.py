@@ -17,6 +17,7 @@ from corral.daemon.hooks.instance_hooks import InstanceHooks
 from corral.daemon.prepare.cache_port import FileCache
 from corral.daemon.prepare.preparation import Preparation
 from corral.daemon.probes.console_growth import ConsoleGrowth
+from corral.daemon.probes.sockets import SocketTables
 from corral.daemon.supervise.housekeeping import Housekeeping
 from corral.daemon.supervise.reporter import Reporter, ReportSpool
 from corral.daemon.supervise.run_files import RunDirectories, RunFiles
@@ -112,6 +113,7 @@ class Supervision:
             clock=clock,
             entropy=entropy,
             growth=self._growth,
+            sockets=SocketTables(),
             boot_id=boot_id(),
             reserve_mb=config.disk.reserve_mb,
             send=send,

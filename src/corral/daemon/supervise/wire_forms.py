@@ -41,6 +41,7 @@ class RunView(Protocol):
 
     order: StartOrder
     state: InstanceState
+    ready: bool
     reason: str
     pid: int
     started_at_ms: int
@@ -90,7 +91,7 @@ def figures_update(run: RunView) -> DaemonMessage:
             started_at_ms=run.started_at_ms,
             console_offset=run.console_end,
             exit=exit_status(run.outcome),
-            readiness=_readiness(run.state),
+            readiness=_readiness(run),
             reason=cut(run.reason),
             players_known=run.players is not None,
             player_count=run.players.online if run.players else 0,
@@ -141,7 +142,7 @@ def exit_status(outcome: Outcome | None) -> ExitStatus | None:
         return None
     exit = outcome.exit
     return ExitStatus(
-        known=exit.known if exit else True,
+        known=exit.known if exit else False,
         code=exit.code if exit else 0,
         signal=exit.signal if exit else 0,
         core_dumped=exit.core_dumped if exit else False,
@@ -164,7 +165,7 @@ def running_instance(run: RunView) -> RunningInstance:
         started_at_ms=run.started_at_ms,
         console_offset=run.console_end,
         exit=exit_status(run.outcome),
-        readiness=_readiness(run.state),
+        readiness=_readiness(run),
         plan_hash=run.order.plan_hash,
         ports=[
             NamedPort(name=port.name, port=port.port, protocol=port.protocol.value)
@@ -210,7 +211,7 @@ def start_accepted(run: RunView) -> DaemonMessage:
             started_at_ms=run.started_at_ms,
             console_offset=run.console_end,
             exit=exit_status(run.outcome),
-            readiness=_readiness(run.state),
+            readiness=_readiness(run),
             state=wire_state(run.state),
         )
     )
@@ -259,7 +260,7 @@ def cut(text: str) -> str:
     return raw[: MAX_MESSAGE - 3].decode(errors="ignore") + "…"
 
 
-def _readiness(state: InstanceState) -> Readiness:
-    if state in (InstanceState.RUNNING, InstanceState.DRAINING):
+def _readiness(run: RunView) -> Readiness:
+    if run.ready and run.state in (InstanceState.RUNNING, InstanceState.DRAINING):
         return Readiness.READINESS_READY
     return Readiness.READINESS_WAITING

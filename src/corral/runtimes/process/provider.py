@@ -252,6 +252,9 @@ class ProcessRuntime:
             processes=usage.processes, memory_bytes=usage.memory_bytes, cpu_seconds=usage.cpu_seconds
         )
 
+    async def processes(self, handle: RunHandle) -> tuple[int, ...] | None:
+        return tuple(await asyncio.to_thread(self._cgroups.pids, handle.run_name))
+
     async def execute(self, handle: RunHandle, command: tuple[str, ...], *, timeout: float) -> Execution:
         run, around = await self._living(handle)
         return await self._executions.beside(handle.run_directory, run.record, around, command, timeout)

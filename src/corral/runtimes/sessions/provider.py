@@ -86,6 +86,9 @@ class SessionRuntime:
     async def stats(self, handle: RunHandle) -> RunStats:
         return await self._process.stats(handle)
 
+    async def processes(self, handle: RunHandle) -> tuple[int, ...] | None:
+        return await self._process.processes(handle)
+
     async def execute(self, handle: RunHandle, command: tuple[str, ...], *, timeout: float) -> Execution:
         return await self._process.execute(handle, command, timeout=timeout)
 

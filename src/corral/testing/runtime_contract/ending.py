@@ -98,8 +98,11 @@ class Ending:
         handle = await house.provider.start(house.spec(*shell("sleep 3600 & sleep 3600")))
         stats = await eventually(lambda: _counted(house, handle, 3))
         assert stats.memory_bytes > 0
+        found = await house.provider.processes(handle)
+        assert found is None or (len(found) == 3 and handle.pid in found)
         await house.provider.kill(handle)
         await house.provider.wait_empty(handle)
+        assert not await house.provider.processes(handle)
 
     async def test_memory_beyond_the_limit_ends_it_with_the_reason(self, house: RuntimeHouse) -> None:
         if not house.provider.capabilities().memory_limit:

@@ -16,7 +16,6 @@ from corral.controller.cluster_state import ClusterState, Stored
 from corral.controller.http.call import Body, Call, NoQuery, Query
 from corral.controller.http.paging import Page, PageQuery, page_of
 from corral.controller.http.resources.changing import workspace
-from corral.controller.http.resources.instance_shapes import is_ready
 from corral.controller.http.route_table import Mutate, Read, Route
 from corral.controller.http.setting import Leading
 from corral.controller.instances import group_changes, instance_changes
@@ -25,7 +24,7 @@ from corral.controller.mutations import Mutation
 from corral.domain.artifacts import shown_url
 from corral.domain.group_files import ArtifactSpec
 from corral.domain.groups import GroupSpec
-from corral.domain.instance_records import CrashLoop, GroupRecord, live
+from corral.domain.instance_records import CrashLoop, GroupRecord, is_ready, live
 from corral.domain.instance_states import Wanted
 from corral.domain.permissions import Permission
 from corral.domain.spec import Count, Spec

@@ -11,7 +11,7 @@ from corral.controller.cluster_state import Stored
 from corral.controller.http.setting import Leading
 from corral.controller.workload.vitals import Vital
 from corral.domain.groups import PRIMARY
-from corral.domain.instance_records import ExitRecord, InstanceRecord, Readiness, StartFailure, live
+from corral.domain.instance_records import ExitRecord, InstanceRecord, StartFailure, is_ready, live
 from corral.domain.instance_states import InstanceState, Wanted
 from corral.domain.module_nodes import ModuleChange
 
@@ -43,7 +43,7 @@ class ModulesShape(msgspec.Struct, frozen=True, kw_only=True):
 
 class InstanceShape(msgspec.Struct, frozen=True, kw_only=True):
     """An instance and its present or last run. `stage` says what its node is doing while it is
-    prepared, and `reason` what it waits for there; `players` and `metrics` are what the run has said last, null for what
+    prepared, and `reason` what it waits for, also while it is not ready yet; `players` and `metrics` are what the run has said last, null for what
     nobody has said."""
 
     id: str
@@ -120,11 +120,6 @@ def instance_shape(leading: Leading, stored: Stored[InstanceRecord]) -> Instance
         modules=ModulesShape(changes=record.module_changes, missing=record.modules_missing),
         revision=stored.revision,
     )
-
-
-def is_ready(record: InstanceRecord) -> bool:
-    """Can it be used? Not while it is going, and nobody knows while its node is out of reach."""
-    return record.readiness is Readiness.READY and record.state is InstanceState.RUNNING
 
 
 def exit_shape(record: ExitRecord) -> ExitShape:

@@ -1,0 +1,113 @@
+"""When an instance without probes is ready: it has lived for `min_alive_ms` and, if it has a port `primary`, one of
+its processes listens there. The rule says so and does nothing else: it ends no run."""
+
+from __future__ import annotations
+
+import asyncio
+import zlib
+from collections.abc import Callable
+from typing import Final
+
+from corral.daemon.probes.sockets import RunSockets
+from corral.domain.instance_records import LeasedPort
+
+FIRST_WORD_SECONDS: Final = 1.0
+WORD_SECONDS: Final = 5.0
+"""What a run waits for is told after the first of these, and again, where it changed, after the second."""
+_FIRST_PAUSE: Final = 0.05
+_LONGEST_PAUSE: Final = 3.0
+_AGAIN_SECONDS: Final = 5.0
+_AGAIN_AGE: Final = 2.0
+_BACK_PAUSE: Final = 1.0
+
+
+class PacedWords:
+    """Tells a text when it is another than the last, and never in quick succession."""
+
+    def __init__(self, tell: Callable[[str], None]) -> None:
+        self._tell = tell
+        self._told = ""
+        self._next = asyncio.get_running_loop().time() + FIRST_WORD_SECONDS
+
+    def say(self, text: str) -> None:
+        now = asyncio.get_running_loop().time()
+        if text != self._told and now >= self._next:
+            self._told, self._next = text, now + WORD_SECONDS
+            self._tell(text)
+
+
+class BuiltInRule:
+    """Of one run. `alive_in`: how many seconds are left until it has lived long enough; `changed`: it is ready, or
+    not any more and why; `waits`: what it waits for; `late`: it lives, and a look found that it does not listen."""
+
+    def __init__(
+        self,
+        *,
+        sockets: RunSockets,
+        port: LeasedPort | None,
+        alive_in: Callable[[], float],
+        ready: bool,
+        changed: Callable[[bool, str], None],
+        waits: Callable[[str], None],
+        late: Callable[[], None],
+        name: str,
+        again_seconds: float = _AGAIN_SECONDS,
+    ) -> None:
+        self._sockets = sockets
+        self._port = port
+        self._alive_in = alive_in
+        self._ready = ready
+        self._changed = changed
+        self._waits = waits
+        self._late = late
+        self._again = again_seconds
+        self._spread = zlib.crc32(name.encode()) / 2**32
+
+    def holds_at_once(self) -> bool:
+        """Is there nothing to wait for? Then `changed` is not called for it."""
+        self._ready = self._ready or (self._port is None and self._alive_in() <= 0)
+        return self._ready
+
+    async def follow(self) -> None:
+        """As long as anything can change."""
+        if not self._ready:
+            await self._until_alive()
+        if self._port is None:
+            if not self._ready:
+                self._set(True, "")
+            return
+        pause = _FIRST_PAUSE
+        while True:
+            if not self._ready:
+                await self._until_it_listens(self._port, pause)
+            await self._until_it_stopped_listening(self._port)
+            pause = _BACK_PAUSE
+
+    async def _until_alive(self) -> None:
+        words = PacedWords(self._waits)
+        while (left := self._alive_in()) > 0:
+            await asyncio.sleep(min(left, FIRST_WORD_SECONDS))
+            words.say("it is ready when it has lived for 'min_alive_ms'")
+
+    async def _until_it_listens(self, port: LeasedPort, pause: float) -> None:
+        words = PacedWords(self._waits)
+        while missing := await self._sockets.missing(port):
+            self._late()
+            words.say(missing)
+            await asyncio.sleep(pause)
+            pause = min(pause * 1.5, _LONGEST_PAUSE)
+        self._set(True, "")
+
+    async def _until_it_stopped_listening(self, port: LeasedPort) -> None:
+        """One look that finds nothing may have come between two sockets of a server."""
+        await asyncio.sleep(self._again * self._spread)
+        misses = 0
+        while misses < 2:
+            await asyncio.sleep(self._again)
+            missing = await self._sockets.missing(port, max_age=min(_AGAIN_AGE, self._again))
+            misses = misses + 1 if missing else 0
+        self._set(False, missing.replace(" yet", " any more"))
+
+    def _set(self, ready: bool, reason: str) -> None:
+        self._ready = ready
+        self._changed(ready, reason)
