@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 from typing import Final
 
 import structlog
@@ -24,6 +25,8 @@ from corral.daemon.modules.hosting import NodeModules
 from corral.daemon.modules.wiring import ModuleParts
 from corral.daemon.supervise.instance_orders import InstanceOrders
 from corral.daemon.supervise.local_socket import LocalSocket
+from corral.daemon.supervise.run_files import RunDirectories
+from corral.daemon.supervise.run_listing import list_runs
 from corral.daemon.supervise.supervision import NodeRuntime, Supervision
 from corral.domain.ids import NodeId
 from corral.system.clock import Clock, SystemClock
@@ -105,7 +108,8 @@ class DaemonApp:
             self.identity = await identify(self._config, memory, machine_id=machine_id, join=self._join)
             self._spool = open_spool(self._config, self._entropy)
             self._stack.callback(self._logs.add_sink(LogForwarding(self._spool)))
-            consoles = await self._stack.enter_async_context(Consoles(self._clock))
+            lister = functools.partial(list_runs, RunDirectories(data))
+            consoles = await self._stack.enter_async_context(Consoles(self._clock, list_runs=lister))
             self.cache = await self._stack.enter_async_context(
                 open_cache(self._config, self._clock, self._entropy)
             )

@@ -91,14 +91,7 @@ async def open_runtimes(
     multiplexers: tuple[Multiplexer, ...] = (Tmux(), Screen())
     sessions = {
         multiplexer.name: SessionRuntime(
-            ProcessRuntime(
-                data,
-                cgroups,
-                segment_bytes,
-                facts=process.facts,
-                name=multiplexer.name,
-                keeper=process.keeper,
-            ),
+            ProcessRuntime(data, cgroups, segment_bytes, facts=process.facts, name=multiplexer.name),
             multiplexer,
         )
         for multiplexer in multiplexers

@@ -44,6 +44,10 @@ COMMAND_IDS: Final = "command-ids"
 """A command has an id of its own, and the node puts it into the run's input once, however often it is sent; else
 a command that may have arrived is not sent again."""
 
+RUNS: Final = "runs"
+"""Asked for its consoles, a node also tells which runs of an instance it has, and finds a place by its time; else
+times are compared on the controller, and runs that were not reported are not known. Needs CONSOLE."""
+
 FEATURES: Final = (
     BATCH,
     SPOOL,
@@ -58,6 +62,7 @@ FEATURES: Final = (
     TICKETS,
     PORTIONS,
     COMMAND_IDS,
+    RUNS,
 )
 
 

@@ -14,6 +14,7 @@ from corral.daemon.console.queries import answer_to
 from corral.daemon.link.connection import Connection
 from corral.daemon.link.memory import LinkMemory
 from corral.errors import Code, Rejected
+from corral.runtimes.console.layout import INDEX_RECORD, index_name, segment_name
 from corral.runtimes.console.pump import Pump
 from corral.system.clock import SystemClock
 from corral.testing.scripted_peers import ScriptedController
@@ -201,3 +202,42 @@ async def ask_all(asking: Asking, received: dict[str, bytes]) -> None:
         result = ConsoleQueryResult.FromString(received[f"read-{number}"])
         assert joined(result) == CONTENT[number * 1000 : result.next_offset]
     assert joined(ConsoleQueryResult.FromString(received["hostile"])) == b""
+
+
+def write_timed(directory, written: list[tuple[int, bytes]], *, segments: int = 1) -> None:
+    """A console as its writer leaves it: each piece of bytes with the time at which it came."""
+    directory.mkdir()
+    offset = 0
+    for number, (at, data) in enumerate(written):
+        if number % (len(written) // segments) == 0:
+            first = offset
+        with (directory / segment_name(first)).open("ab") as log:
+            log.write(data)
+        with (directory / index_name(first)).open("ab") as index:
+            index.write(INDEX_RECORD.pack(offset, at))
+        offset += len(data)
+
+
+@pytest.mark.parametrize("segments", [1, 2, 8])
+def test_a_range_may_be_given_by_its_times(scratch, segments):
+    lines = [b"line %d\n" % number for number in range(8)]
+    console = scratch / "console"
+    write_timed(console, [(1000 + 10 * n, line) for n, line in enumerate(lines)], segments=segments)
+    for since in range(8):
+        for until in range(since, 8):
+            part = asked(console, since_ms=995 + 10 * since, until_ms=995 + 10 * until)
+            assert joined(part) == b"".join(lines[since:until])
+            assert (part.next_offset, part.end_offset, list(part.gaps)) == (7 * until, 7 * until, [])
+    assert joined(asked(console, since_ms=1071)) == b""
+    assert joined(asked(console, since_ms=1)) == b"".join(lines)
+    assert joined(asked(console, since_ms=1020, from_offset=40)) == b"".join(lines)[40:]
+    assert joined(asked(console, until_ms=1050, newest=True, max_bytes=10)) == lines[4]
+    (console / index_name(0)).unlink()  # then all of that segment may have come then
+    assert joined(asked(console, since_ms=1070)).endswith(lines[7])
+
+
+def test_a_line_came_when_its_first_byte_did(scratch):
+    console = scratch / "console"
+    write_timed(console, [(1000, b"whole\nbeg"), (1010, b"un\n"), (1020, b"last\n")])
+    assert joined(asked(console, since_ms=1010)) == b"last\n"
+    assert joined(asked(console, until_ms=1010)) == b"whole\nbegun\n"

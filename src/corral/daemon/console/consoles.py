@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from collections.abc import Callable
 from typing import Final
 
 import structlog
@@ -16,9 +17,11 @@ from corral.daemon.console.sender import BatchSender, Sender
 from corral.daemon.link.connection import Connection
 from corral.system.clock import Clock
 from corral.wire import features
-from corral.wire.v1.instance_pb2 import ConsoleAck, ConsolePosition, ConsoleQuery
+from corral.wire.v1.instance_pb2 import ConsoleAck, ConsolePosition, ConsoleQuery, ConsoleQueryResult
 
 FLOOR_SECONDS: Final = 1.0
+RunLister = Callable[[ConsoleQuery], ConsoleQueryResult]
+"""Finds the runs of an instance on disk; in a thread."""
 _log = structlog.get_logger("corral.daemon.console")
 
 
@@ -30,8 +33,9 @@ class Consoles:
     of each session, and everything else lies in the run directories.
     """
 
-    def __init__(self, clock: Clock) -> None:
+    def __init__(self, clock: Clock, *, list_runs: RunLister | None = None) -> None:
         self._clock = clock
+        self._list_runs = list_runs
         self._feeds: dict[Key, Feed] = {}
         self._watch: GrowthWatch[Feed] = GrowthWatch(self._grown)
         self._known: dict[Key, ConsolePosition] = {}
@@ -130,6 +134,9 @@ class Consoles:
         """Answer over the data channel of the connection that asked."""
         if self._queries is None:
             _log.warning("console.question_ignored", instance=query.instance_id, reason="no data channel")
+            return
+        if query.runs and (list_runs := self._list_runs) is not None:
+            self._queries.answer_with(query, lambda: list_runs(query))
             return
         feed = self._feeds.get(Key(query.instance_id, query.incarnation))
         self._queries.answer(query, feed.directory if feed is not None else None)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from typing import Final
 
 import structlog
@@ -46,13 +47,16 @@ class Queries:
         ends. `directory` is that of the console, None when there is none."""
         if directory is None:
             self._refuse(query, _gone(query))
-        elif len(self._tasks) >= WAITING:
+        else:
+            self.answer_with(query, lambda: answer_to(query, directory))
+
+    def answer_with(self, query: ConsoleQuery, find: Callable[[], ConsoleQueryResult]) -> None:
+        """The same with what `find` returns, in a thread."""
+        if len(self._tasks) >= WAITING:
             why = f"{WAITING} questions about consoles are waiting for an answer already"
             self._refuse(query, Retryable(Code.RATE_LIMITED, why, retry_after=1.0))
         else:
-            task = asyncio.create_task(
-                self._answer(query, directory), name=f"console/answer/{query.request_id}"
-            )
+            task = asyncio.create_task(self._answer(query, find), name=f"console/answer/{query.request_id}")
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
 
@@ -62,10 +66,10 @@ class Queries:
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await self._hang_up()
 
-    async def _answer(self, query: ConsoleQuery, directory: str) -> None:
+    async def _answer(self, query: ConsoleQuery, find: Callable[[], ConsoleQueryResult]) -> None:
         try:
             async with self._turns:
-                content = await asyncio.to_thread(_content, query, directory)
+                content = await asyncio.to_thread(lambda: find().SerializeToString())
                 await self._data().push_bytes(query.request_id, content)
         except CorralError as error:
             self._refuse(query, error)
@@ -103,22 +107,24 @@ def _gone(query: ConsoleQuery) -> Rejected:
     )
 
 
-def _content(query: ConsoleQuery, directory: str) -> bytes:
-    return answer_to(query, directory).SerializeToString()
-
-
 def answer_to(query: ConsoleQuery, directory: str) -> ConsoleQueryResult:
     """Read or search; in a thread of its own, for a search may take a while."""
     with ConsoleLog(directory) as log:
         first, end = log.first_offset, log.end_offset
         start = min(max(query.from_offset, first), end)
         until = min(query.to_offset or end, end)
+        if query.since_ms > 0:  # a line came when its first byte did
+            start = max(start, log.line_start(log.since(query.since_ms), end))
+        if query.until_ms > 0:
+            until = end = min(until, log.line_start(log.since(query.until_ms), end))
+            start = min(start, end)
         result = ConsoleQueryResult(first_offset=first, end_offset=end, next_offset=start)
         if query.pattern:
             _search(log, query, start, until, result)
         elif start < until:
             _read(log, query, start, until, result)
-        covered = (result.next_offset, until) if query.newest else (query.from_offset, result.next_offset)
+        begin = start if query.since_ms > 0 else query.from_offset  # what came before was not asked for
+        covered = (result.next_offset, until) if query.newest else (begin, result.next_offset)
         for gap in log.gaps(*covered):
             result.gaps.append(
                 ConsoleGap(from_offset=gap.from_offset, to_offset=gap.to_offset, reason=gap.reason)

@@ -1,10 +1,10 @@
 """What the supervision itself writes into a run's directory.
 
-`commands` (see `command_ids`), room on the disk for the outcome and `intent.json` before anything of the run
-exists, `ready` when its probes have succeeded, `order.json` before a stop begins, `outcome.json` before its end
-is told to anybody, `reported` once the end is in the spool, `modules.json` when modules had a say in its start,
-`told` once they were told of its end: it is empty, or names those that were away and have yet to hear it. The
-runtime's files beside them are the runtime's own.
+`commands` (see `command_ids`) and `intent.json` before anything of the run exists, `ready` when its probes
+have succeeded, `order.json` before a stop begins, `outcome.json` before its end is told to anybody, `reported`
+once the end is in the spool, `modules.json` when modules had a say in its start, `told` once they were told
+of its end: it is empty, or names those that were away and have yet to hear it. The runtime's files beside
+them are the runtime's own.
 """
 
 from __future__ import annotations
@@ -21,13 +21,12 @@ import structlog
 from corral.daemon.durable import store
 from corral.daemon.hooks.provenance import Provenance
 from corral.daemon.prepare.start_order import StartOrder
-from corral.daemon.supervise.command_ids import FILE as COMMANDS
 from corral.daemon.supervise.command_ids import CommandIds
 from corral.domain.ids import Incarnation
 from corral.domain.instance_states import InstanceState
 from corral.errors import Code, CorralError, Retryable
 from corral.sdk.runtime import RunExit, run_name
-from corral.system.files import allocate, read_versioned, replace_versioned, write_allocated
+from corral.system.files import read_versioned, replace_versioned
 
 _VERSION: Final = 1
 _INTENT_VERSION: Final = 2
@@ -37,10 +36,6 @@ _ORDER: Final = "corral-stop-order"
 _OUTCOME: Final = "corral-run-outcome"
 _PROVENANCE: Final = "corral-run-modules"
 _OWED: Final = "corral-run-told"
-_OUTCOME_ROOM: Final = ".outcome.json.room"
-_OUTCOME_BYTES: Final = 16 * 1024
-BEGINNINGS: Final = (".intent.json", _OUTCOME_ROOM, COMMANDS)
-"""How files begin that are there before the intent is: alone they are no run."""
 _log = structlog.get_logger("corral.daemon.supervise")
 
 
@@ -126,13 +121,11 @@ class RunFiles:
         return self.directory / "console"
 
     def make(self, intent: Intent) -> None:
-        """Make the directory with its intent, durably, for us alone, and with room for its outcome: no full disk
-        shall keep an end from being written. Retryable when the disk refuses."""
+        """Make the directory with its intent, durably, for us alone. Retryable when the disk refuses."""
         places = (self.directory.parent.parent, self.directory.parent, self.directory)
         try:
             for place in places:  # `parents=True` would leave the upper ones to the umask
                 place.mkdir(mode=0o700, exist_ok=True)
-            allocate(self.directory / _OUTCOME_ROOM, _OUTCOME_BYTES)
         except OSError as error:
             raise Retryable(
                 Code.DISK_FULL,
@@ -155,13 +148,7 @@ class RunFiles:
         return read_versioned(self.directory / "order.json", StopOrder, name=_ORDER, version=_VERSION)
 
     def write_outcome(self, outcome: Outcome) -> None:
-        """Into the room that was made for it; a run of an earlier version has none. Retryable when the disk
-        refuses."""
-        path, room = self.directory / "outcome.json", self.directory / _OUTCOME_ROOM
-        try:
-            write_allocated(room, path, outcome, name=_OUTCOME, version=_VERSION)
-        except OSError:
-            store(path, outcome, name=_OUTCOME, version=_VERSION)
+        store(self.directory / "outcome.json", outcome, name=_OUTCOME, version=_VERSION)
 
     def has_outcome(self) -> bool:
         return (self.directory / "outcome.json").exists()
@@ -267,18 +254,21 @@ class RunDirectories:
 
     def all(self) -> list[FoundRun]:
         """Every run there is, those of one instance in the order of their incarnations."""
-        found = []
-        for entry in _subdirectories(self.root):
-            for run in _subdirectories(entry.path):
-                if run.name.isdecimal():
-                    found.append(
-                        FoundRun(
-                            instance_id=entry.name,
-                            incarnation=Incarnation(int(run.name)),
-                            path=pathlib.Path(run.path),
-                        )
-                    )
+        found = [run for entry in _subdirectories(self.root) for run in self.of(entry.name)]
         return sorted(found, key=lambda run: (run.instance_id, run.incarnation))
+
+    def of(self, instance_id: str) -> list[FoundRun]:
+        """The runs of one instance, in the order of their incarnations."""
+        if instance_id in ("", ".", "..") or "/" in instance_id or "\0" in instance_id:
+            return []
+        found = [
+            FoundRun(
+                instance_id=instance_id, incarnation=Incarnation(int(run.name)), path=pathlib.Path(run.path)
+            )
+            for run in _subdirectories(self.root / instance_id)
+            if run.name.isdecimal()
+        ]
+        return sorted(found, key=lambda run: run.incarnation)
 
 
 def _subdirectories(path: pathlib.Path | str) -> list[os.DirEntry[str]]:

@@ -12,7 +12,6 @@ from typing import Final
 import msgspec
 
 from corral.runtimes.console import layout
-from corral.runtimes.console.gap_ring import GapRing
 from corral.runtimes.console.lines import Line, pieces, text_of
 from corral.runtimes.console.time_index import Stamp, TimeIndex
 
@@ -22,29 +21,11 @@ REASONS: Final = {
     layout.DISK_FULL: "disk-full",
     layout.DISK_QUOTA: "disk-quota",
     layout.DISK_ERROR: "disk-error",
-    layout.REMOVED: "removed",
 }
 TAIL_BYTES: Final = 256 * 1024
 _READ_BYTES: Final = 1 << 20
 _LOOK_BYTES: Final = 16 * 1024
 _ATTEMPTS: Final = 16
-
-
-def note_loss(directory: str) -> None:
-    """The console of a run that ended unseen with its host: a gap says that something may be missing at its end.
-    Idempotent; for a console that nobody writes any more."""
-    with ConsoleLog(directory) as log:
-        end = log.end_offset
-    try:
-        opened = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    except FileNotFoundError:
-        return
-    try:
-        ring = GapRing(opened)
-        ring.add_loss(end)
-        ring.close()
-    finally:
-        os.close(opened)
 
 
 class Gap(msgspec.Struct, frozen=True):
@@ -164,6 +145,21 @@ class ConsoleLog:
             found += self._index_of(self._firsts[at]).stamps(max(start, self._firsts[at]), min(end, limit))
             at += 1
         return found
+
+    def since(self, timestamp_ms: int) -> int:
+        """Where the bytes begin that came then or later; where the console ends when there are none yet. A clock that
+        was put back may have put some of them before it."""
+        self._list()
+        low, high = 0, len(self._firsts)
+        found: int | None = None
+        while low < high:  # the first segment that has such bytes
+            middle = (low + high) // 2
+            begin = self._index_of(self._firsts[middle]).since(timestamp_ms)
+            if begin is None:
+                low = middle + 1
+            else:
+                high, found = middle, begin
+        return self.end_offset if found is None else found
 
     def gaps(self, start: int, end: int) -> list[Gap]:
         """What is missing of [start, end)."""

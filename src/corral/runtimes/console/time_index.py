@@ -45,6 +45,24 @@ class TimeIndex:
             found.insert(0, Stamp(start, self._current.timestamp_ms))
         return found
 
+    def since(self, timestamp_ms: int) -> int | None:
+        """Where the bytes begin that came then or later; None: all came before. Without an index that is the whole
+        segment: it may be so."""
+        if self._fd < 0 and not self._open():
+            return self.first
+        low, high = 0, os.fstat(self._fd).st_size // _RECORD
+        count = high
+        while low < high:
+            middle = (low + high) // 2
+            record = os.pread(self._fd, _RECORD, middle * _RECORD)
+            if len(record) == _RECORD and INDEX_RECORD.unpack(record)[1] < timestamp_ms:
+                low = middle + 1
+            else:
+                high = middle
+        if low == count:
+            return None if count else self.first
+        return int(INDEX_RECORD.unpack(os.pread(self._fd, _RECORD, low * _RECORD))[0])
+
     def close(self) -> None:
         if self._fd >= 0:
             os.close(self._fd)

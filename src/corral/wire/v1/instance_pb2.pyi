@@ -586,7 +586,7 @@ class ConsolePosition(_message.Message):
     def __init__(self, instance_id: _Optional[str] = ..., incarnation: _Optional[int] = ..., offset: _Optional[int] = ..., watched: _Optional[bool] = ...) -> None: ...
 
 class ConsoleQuery(_message.Message):
-    __slots__ = ("request_id", "instance_id", "incarnation", "from_offset", "to_offset", "max_bytes", "pattern", "max_lines", "newest")
+    __slots__ = ("request_id", "instance_id", "incarnation", "from_offset", "to_offset", "max_bytes", "pattern", "max_lines", "newest", "runs", "after_run", "before_run", "since_ms", "until_ms")
     REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
     INSTANCE_ID_FIELD_NUMBER: _ClassVar[int]
     INCARNATION_FIELD_NUMBER: _ClassVar[int]
@@ -596,6 +596,11 @@ class ConsoleQuery(_message.Message):
     PATTERN_FIELD_NUMBER: _ClassVar[int]
     MAX_LINES_FIELD_NUMBER: _ClassVar[int]
     NEWEST_FIELD_NUMBER: _ClassVar[int]
+    RUNS_FIELD_NUMBER: _ClassVar[int]
+    AFTER_RUN_FIELD_NUMBER: _ClassVar[int]
+    BEFORE_RUN_FIELD_NUMBER: _ClassVar[int]
+    SINCE_MS_FIELD_NUMBER: _ClassVar[int]
+    UNTIL_MS_FIELD_NUMBER: _ClassVar[int]
     request_id: str
     instance_id: str
     incarnation: int
@@ -605,21 +610,52 @@ class ConsoleQuery(_message.Message):
     pattern: str
     max_lines: int
     newest: bool
-    def __init__(self, request_id: _Optional[str] = ..., instance_id: _Optional[str] = ..., incarnation: _Optional[int] = ..., from_offset: _Optional[int] = ..., to_offset: _Optional[int] = ..., max_bytes: _Optional[int] = ..., pattern: _Optional[str] = ..., max_lines: _Optional[int] = ..., newest: _Optional[bool] = ...) -> None: ...
+    runs: bool
+    after_run: int
+    before_run: int
+    since_ms: int
+    until_ms: int
+    def __init__(self, request_id: _Optional[str] = ..., instance_id: _Optional[str] = ..., incarnation: _Optional[int] = ..., from_offset: _Optional[int] = ..., to_offset: _Optional[int] = ..., max_bytes: _Optional[int] = ..., pattern: _Optional[str] = ..., max_lines: _Optional[int] = ..., newest: _Optional[bool] = ..., runs: _Optional[bool] = ..., after_run: _Optional[int] = ..., before_run: _Optional[int] = ..., since_ms: _Optional[int] = ..., until_ms: _Optional[int] = ...) -> None: ...
 
 class ConsoleQueryResult(_message.Message):
-    __slots__ = ("blocks", "gaps", "first_offset", "end_offset", "next_offset")
+    __slots__ = ("blocks", "gaps", "first_offset", "end_offset", "next_offset", "runs", "more_runs")
     BLOCKS_FIELD_NUMBER: _ClassVar[int]
     GAPS_FIELD_NUMBER: _ClassVar[int]
     FIRST_OFFSET_FIELD_NUMBER: _ClassVar[int]
     END_OFFSET_FIELD_NUMBER: _ClassVar[int]
     NEXT_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    RUNS_FIELD_NUMBER: _ClassVar[int]
+    MORE_RUNS_FIELD_NUMBER: _ClassVar[int]
     blocks: _containers.RepeatedCompositeFieldContainer[ConsoleBlock]
     gaps: _containers.RepeatedCompositeFieldContainer[ConsoleGap]
     first_offset: int
     end_offset: int
     next_offset: int
-    def __init__(self, blocks: _Optional[_Iterable[_Union[ConsoleBlock, _Mapping]]] = ..., gaps: _Optional[_Iterable[_Union[ConsoleGap, _Mapping]]] = ..., first_offset: _Optional[int] = ..., end_offset: _Optional[int] = ..., next_offset: _Optional[int] = ...) -> None: ...
+    runs: _containers.RepeatedCompositeFieldContainer[InstanceRun]
+    more_runs: bool
+    def __init__(self, blocks: _Optional[_Iterable[_Union[ConsoleBlock, _Mapping]]] = ..., gaps: _Optional[_Iterable[_Union[ConsoleGap, _Mapping]]] = ..., first_offset: _Optional[int] = ..., end_offset: _Optional[int] = ..., next_offset: _Optional[int] = ..., runs: _Optional[_Iterable[_Union[InstanceRun, _Mapping]]] = ..., more_runs: _Optional[bool] = ...) -> None: ...
+
+class InstanceRun(_message.Message):
+    __slots__ = ("incarnation", "plan_hash", "accepted_at_ms", "started_at_ms", "ended_at_ms", "exit", "crashed", "first_offset", "end_offset")
+    INCARNATION_FIELD_NUMBER: _ClassVar[int]
+    PLAN_HASH_FIELD_NUMBER: _ClassVar[int]
+    ACCEPTED_AT_MS_FIELD_NUMBER: _ClassVar[int]
+    STARTED_AT_MS_FIELD_NUMBER: _ClassVar[int]
+    ENDED_AT_MS_FIELD_NUMBER: _ClassVar[int]
+    EXIT_FIELD_NUMBER: _ClassVar[int]
+    CRASHED_FIELD_NUMBER: _ClassVar[int]
+    FIRST_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    END_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    incarnation: int
+    plan_hash: str
+    accepted_at_ms: int
+    started_at_ms: int
+    ended_at_ms: int
+    exit: ExitStatus
+    crashed: bool
+    first_offset: int
+    end_offset: int
+    def __init__(self, incarnation: _Optional[int] = ..., plan_hash: _Optional[str] = ..., accepted_at_ms: _Optional[int] = ..., started_at_ms: _Optional[int] = ..., ended_at_ms: _Optional[int] = ..., exit: _Optional[_Union[ExitStatus, _Mapping]] = ..., crashed: _Optional[bool] = ..., first_offset: _Optional[int] = ..., end_offset: _Optional[int] = ...) -> None: ...
 
 class ConsoleQueryFailed(_message.Message):
     __slots__ = ("request_id", "error_code", "error_message")
