@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import enum
+from typing import Final
 
 import msgspec
 
@@ -101,6 +102,22 @@ class StartFailure(Record, frozen=True, kw_only=True):
     retry_after_seconds: int = 0
 
 
+class EarlierStart(Record, frozen=True, kw_only=True):
+    """The last run of a start that another one under the same id has followed: where its console lies, and how it
+    ended."""
+
+    node: NodeId
+    incarnation: Incarnation
+    plan_hash: str = ""
+    started_at: dt.datetime | None = None
+    ended_at: dt.datetime | None = None
+    exit: ExitRecord | None = None
+    console_end: int = 0
+
+
+EARLIER_STARTS: Final = 8
+
+
 class InstanceRecord(Record, frozen=True, kw_only=True):
     """An instance: one id, and its present or last run."""
 
@@ -143,15 +160,14 @@ class InstanceRecord(Record, frozen=True, kw_only=True):
     """What modules on the node made of its present run."""
     modules_missing: tuple[str, ...] = ()
     """Modules that were wanted on the node and not ready when it started, each with why."""
-    held: str = ""
-    """Of a static instance that was stopped by hand: the reason. Nothing starts it, or another in its place, until
-    somebody does so by hand."""
     files_kept: tuple[str, ...] = ()
     """Of a static instance: files that stayed at its start though templates give others, each with why."""
     serial: int = 0
     """Of its start among those that its node was given; 0: from before there were tickets."""
     end_received_at: dt.datetime | None = None
     """When the controller learned of its end, by its own clock; `ended_at` is by the node's."""
+    earlier: tuple[EarlierStart, ...] = ()
+    """The starts before this one that ran, the oldest first, `EARLIER_STARTS` at most."""
 
 
 class Reservation(Record, frozen=True, kw_only=True):
@@ -215,6 +231,24 @@ class SequenceRecord(Record, frozen=True, kw_only=True):
 
 class DecisionRecord(Decision, Record, frozen=True, kw_only=True):
     """A decision in the journal of its subject."""
+
+
+def earlier_starts(before: InstanceRecord | None) -> tuple[EarlierStart, ...]:
+    """What the next start under the id of this record remembers."""
+    if before is None:
+        return ()
+    if before.started_at is None and not before.console_end and not before.restarts:
+        return before.earlier  # it never ran
+    last = EarlierStart(
+        node=before.node,
+        incarnation=before.incarnation,
+        plan_hash=before.plan_hash,
+        started_at=before.started_at,
+        ended_at=before.ended_at,
+        exit=before.exit,
+        console_end=before.console_end,
+    )
+    return (*before.earlier, last)[-EARLIER_STARTS:]
 
 
 def live(state: InstanceState) -> bool:

@@ -21,8 +21,8 @@ class FaultProxy:
         self._healed = asyncio.Event()
         self._refusing = False
         self._delay = 0.0
-        self._bytes_per_second = 0.0
-        self._line_free_at = 0.0
+        self._bytes_per_second = [0.0, 0.0]  # of answers, of requests
+        self._line_free_at = [0.0, 0.0]
         self.connections = 0
         self.forwarded_bytes = 0
         self.heal()
@@ -67,16 +67,16 @@ class FaultProxy:
         """Every block takes this much longer."""
         self._delay = seconds
 
-    def throttle(self, bytes_per_second: float) -> None:
-        """One line for all connections together, in each direction towards the client; 0 lifts it."""
-        self._bytes_per_second = bytes_per_second
+    def throttle(self, bytes_per_second: float, *, requests: bool = False) -> None:
+        """One line for all connections together, towards the client or with `requests` towards the target; 0 lifts it."""
+        self._bytes_per_second[requests] = bytes_per_second
 
     def heal(self) -> None:
         """Forget every fault and let go of what was held back; connections that were cut stay cut."""
         self._refusing = False
         self._delay = 0.0
-        self._bytes_per_second = 0.0
-        self._line_free_at = 0.0
+        self._bytes_per_second = [0.0, 0.0]
+        self._line_free_at = [0.0, 0.0]
         self._requests_flow.set()
         self._answers_flow.set()
         self._healed.set()
@@ -118,8 +118,8 @@ class FaultProxy:
                 await flowing.wait()
                 if self._delay:
                     await self._pause(self._delay)
-                if answers and self._bytes_per_second:
-                    await self._wait_for_line(len(block))
+                if self._bytes_per_second[not answers]:
+                    await self._wait_for_line(len(block), requests=not answers)
                 writer.write(block)
                 await writer.drain()
                 self.forwarded_bytes += len(block)
@@ -130,11 +130,12 @@ class FaultProxy:
         with contextlib.suppress(OSError, RuntimeError):
             writer.write_eof()
 
-    async def _wait_for_line(self, size: int) -> None:
+    async def _wait_for_line(self, size: int, *, requests: bool) -> None:
         """All connections share one line: each block waits for those before it."""
         now = asyncio.get_running_loop().time()
-        self._line_free_at = max(self._line_free_at, now) + size / self._bytes_per_second
-        await self._pause(self._line_free_at - now)
+        free_at = max(self._line_free_at[requests], now) + size / self._bytes_per_second[requests]
+        self._line_free_at[requests] = free_at
+        await self._pause(free_at - now)
 
     async def _pause(self, seconds: float) -> None:
         """So long, or until everything is healed."""

@@ -59,6 +59,8 @@ from corral.testing.failing_store import FailingStore
 from corral.testing.recorded_log import RecordedLog
 
 DEADLINE = 15.0
+PATIENCE = 1.0
+"""So long followers of consoles wait for a node that is away."""
 TOKEN_LIFE = dt.timedelta(minutes=5)
 
 
@@ -380,6 +382,7 @@ async def http_rig(
             clock=rig.clock,
             entropy=rig.entropy,
             refused=RefusedReports(metrics=CollectorRegistry(), clock=rig.clock),
+            patience_seconds=PATIENCE,
         )
         rig.modules = _modules(rig, modules)
         rig.leading = Leading(

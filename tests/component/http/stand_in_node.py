@@ -7,6 +7,7 @@ import datetime as dt
 from collections.abc import Callable
 from typing import Any
 
+import msgspec
 import re2
 
 from corral.controller.consoles.service import Consoles
@@ -22,6 +23,8 @@ from corral.wire.v1.instance_pb2 import (
     ConsoleQueryFailed,
     ConsoleQueryResult,
     ConsoleTime,
+    ExitStatus,
+    InstanceRun,
     SendCommandAck,
 )
 from corral.wire.v1.link_pb2 import ControllerMessage
@@ -71,6 +74,10 @@ class StandInNode:
         self.instances: Any = None
         self._consoles = consoles
         self._uploads = uploads
+
+    def lacks(self, feature: str) -> None:
+        """As a daemon of a former version."""
+        self.facts = msgspec.structs.replace(self.facts, features=self.facts.features - {feature})
 
     def write(self, id: str, incarnation: int, data: bytes) -> None:
         self.kept.setdefault((id, incarnation), bytearray()).extend(data)
@@ -145,6 +152,9 @@ class StandInNode:
 
     def _answer(self, query: ConsoleQuery) -> None:
         key = (query.instance_id, query.incarnation)
+        if query.runs and not self.refuse_queries:
+            self._uploads.expected[query.request_id].set_result(self._runs(query).SerializeToString())
+            return
         if self.refuse_queries or key not in self.kept:
             failed = ConsoleQueryFailed(
                 request_id=query.request_id,
@@ -155,6 +165,26 @@ class StandInNode:
             return
         result = self._found(query) if query.pattern else self._part(query)
         self._uploads.expected[query.request_id].set_result(result.SerializeToString())
+
+    def _runs(self, query: ConsoleQuery) -> ConsoleQueryResult:
+        before = query.before_run or 2**63
+        found = sorted(
+            run for id, run in self.kept if id == query.instance_id and query.after_run < run < before
+        )
+        chosen = found[-query.max_lines :] if query.newest else found[: query.max_lines]
+        runs = [
+            InstanceRun(
+                incarnation=run,
+                plan_hash="p" * 64,
+                started_at_ms=T0 + run,
+                ended_at_ms=T0 + run + 500,
+                exit=ExitStatus(known=True, code=3, outcome="crashed", summary="exited with code 3"),
+                crashed=True,
+                end_offset=len(self.kept[query.instance_id, run]),
+            )
+            for run in chosen
+        ]
+        return ConsoleQueryResult(runs=runs, more_runs=len(found) > len(chosen))
 
     def _part(self, query: ConsoleQuery) -> ConsoleQueryResult:
         key = (query.instance_id, query.incarnation)

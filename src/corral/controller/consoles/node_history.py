@@ -17,7 +17,7 @@ from corral.errors import Code, CorralError, Rejected, Retryable
 from corral.system.entropy import Entropy, new_id
 from corral.wire import features
 from corral.wire.frames import counted
-from corral.wire.v1.instance_pb2 import ConsoleQuery, ConsoleQueryFailed, ConsoleQueryResult
+from corral.wire.v1.instance_pb2 import ConsoleQuery, ConsoleQueryFailed, ConsoleQueryResult, InstanceRun
 from corral.wire.v1.link_pb2 import ControllerMessage
 
 ANSWER_SECONDS: Final = 15.0
@@ -28,6 +28,8 @@ _AT_A_TIME: Final = 4
 """Fewer than a node may have transfers under way: history must not keep other things out."""
 _MAX_TEXT: Final = 500
 _decode: Final = counted(ConsoleQueryResult.FromString)
+_ASKING: Final = frozenset({features.CONSOLE, features.DATA})
+_LISTING: Final = _ASKING | {features.RUNS}
 _FINAL: Final = frozenset({Code.CONSOLE_GONE, Code.INVALID_PATTERN, Code.NOT_SUPPORTED})
 
 
@@ -52,12 +54,29 @@ class NodeHistory:
 
     async def ask(self, node_id: NodeId, query: ConsoleQuery) -> Stretch:
         """The node's answer. NODE_OFFLINE, CONSOLE_GONE, INVALID_PATTERN, NOT_SUPPORTED, TIMEOUT."""
+        return _stretch(query, await self._result(node_id, query))
+
+    async def runs(self, node_id: NodeId, query: ConsoleQuery) -> tuple[list[InstanceRun], bool]:
+        """The runs that the node has of an instance, ascending, and whether it has more of them. NODE_OFFLINE,
+        NOT_SUPPORTED, TIMEOUT."""
+        query.runs = True
+        result = await self._result(node_id, query, needs=_LISTING)
+        return list(result.runs[: query.max_lines]), result.more_runs
+
+    async def _result(
+        self, node_id: NodeId, query: ConsoleQuery, *, needs: frozenset[str] = _ASKING
+    ) -> ConsoleQueryResult:
         query.request_id = new_id("cq", self._entropy)
         if not 0 < query.max_bytes <= ANSWER_BYTES:
             query.max_bytes = ANSWER_BYTES
         try:
             async with asyncio.timeout(self._answer_seconds), self._turn(node_id):
-                return _stretch(query, await self._answer(node_id, query))
+                result: ConsoleQueryResult = _decode(await self._answer(node_id, query, needs))
+                return result
+        except DecodeError:
+            raise Retryable(
+                Code.TRANSFER_INTERRUPTED, "the node's answer cannot be read", hint="try again"
+            ) from None
         except TimeoutError:
             raise Retryable(
                 Code.TIMEOUT,
@@ -78,8 +97,8 @@ class NodeHistory:
             if not self._waiting[node_id]:
                 del self._waiting[node_id], self._turns[node_id]
 
-    async def _answer(self, node_id: NodeId, query: ConsoleQuery) -> bytes:
-        link = self._link(node_id)
+    async def _answer(self, node_id: NodeId, query: ConsoleQuery, needs: frozenset[str]) -> bytes:
+        link = self._link(node_id, needs)
         answer = self._uploads.expect_bytes(
             query.request_id, node_id=node_id, max_bytes=query.max_bytes + _OVERHEAD_BYTES
         )
@@ -90,14 +109,15 @@ class NodeHistory:
         finally:
             del self._asked[query.request_id]
 
-    def _link(self, node_id: NodeId) -> NodeLink:
+    def _link(self, node_id: NodeId, needs: frozenset[str]) -> NodeLink:
         link = self._links.find(node_id)
         if link is None:
             raise offline(node_id)
-        if not {features.CONSOLE, features.DATA} <= link.facts.features:
+        if not needs <= link.facts.features:
+            what = "its consoles" if needs == _ASKING else "the runs it has"
             raise Rejected(
                 Code.NOT_SUPPORTED,
-                f"the daemon of node '{node_id}' cannot be asked for its consoles",
+                f"the daemon of node '{node_id}' cannot be asked for {what}",
                 hint="update it; what the controller holds can be read",
             )
         return link
@@ -129,14 +149,8 @@ def _refusal(node_id: NodeId, failure: ConsoleQueryFailed) -> CorralError:
     return kind(code, f"node '{node_id}': {failure.error_message[:_MAX_TEXT] or failure.error_code[:80]}")
 
 
-def _stretch(query: ConsoleQuery, raw: bytes) -> Stretch:
+def _stretch(query: ConsoleQuery, result: ConsoleQueryResult) -> Stretch:
     """A node's answer as a stretch, trusted no further than it makes sense."""
-    try:
-        result = _decode(raw)
-    except DecodeError:
-        raise Retryable(
-            Code.TRANSFER_INTERRUPTED, "the node's answer cannot be read", hint="try again"
-        ) from None
     pieces: list[Piece] = []
     times: list[tuple[int, int]] = []
     end = query.from_offset

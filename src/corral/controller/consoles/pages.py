@@ -27,12 +27,13 @@ class ConsoleLine(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True,
     partial: Annotated[bool, msgspec.Meta(description="Cut at 16 KiB, or by a gap.")] = False
 
 
-class ConsoleGapShape(msgspec.Struct, frozen=True, kw_only=True):
-    """Bytes that are lost, and why."""
+class ConsoleGapShape(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Bytes that are missing, and why. `late`: their node is away; a follower that stays is told them when it is back."""
 
     from_offset: int
     to_offset: int
     reason: str
+    late: bool = False
 
 
 class ConsolePage(msgspec.Struct, frozen=True, kw_only=True):
@@ -99,6 +100,17 @@ def page_of(
         end_offset=stretch.end_offset,
         tail=tail,
     )
+
+
+def within(page: ConsolePage, *, since: dt.datetime | None, until: dt.datetime | None) -> ConsolePage:
+    """Only the lines that came in this time; behind its last one nothing follows."""
+    items = [item for item in page.items if since is None or item.time is None or item.time >= since]
+    for at, item in enumerate(items):
+        if until is not None and item.time is not None and item.time >= until:
+            return msgspec.structs.replace(
+                page, items=items[:at], next_offset=item.offset, end_offset=item.offset, tail=None
+            )
+    return msgspec.structs.replace(page, items=items)
 
 
 def matches_of(stretch: Stretch, *, incarnation: Incarnation, limit: int) -> ConsolePage:

@@ -1,93 +1,53 @@
 """A reader that follows an instance's console, from run to run, wherever the bytes are.
 
-It has a position and nothing else that could grow: one that is slow falls out of the ring and reads
-on from the node. Frames are encoded once for all readers that are at the same place.
+It has a place and little else that could grow: one that is slow falls out of the ring and reads on from the node.
+Frames are encoded once for all readers that are at the same place. It waits for a node that is away, for a while; then
+it goes on without what lies there, says so, and remembers where that was: it is told as soon as the node is back.
 """
 
 from __future__ import annotations
 
-import asyncio
-import datetime as dt
-import re
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
 from corral.controller.cluster_state import ClusterState
 from corral.controller.consoles.echoes import Echo
-from corral.controller.consoles.pages import ConsoleGapShape, ConsolePage, page_of, texts_of
+from corral.controller.consoles.messages import (
+    Message,
+    Place,
+    RunShape,
+    Told,
+    end_shape,
+    gap_message,
+    message,
+    told_page,
+    told_texts,
+)
+from corral.controller.consoles.run_book import Step, known_end
 from corral.controller.consoles.service import Consoles, has_ended, never_ran
 from corral.controller.consoles.stretch import Stretch
-from corral.domain.ids import MAX_COUNTER, Incarnation, InstanceId
-from corral.domain.instance_records import ExitRecord, InstanceRecord
-from corral.errors import Code, CorralError, Rejected
+from corral.domain.ids import Incarnation, InstanceId
+from corral.domain.instance_records import InstanceRecord
+from corral.errors import CorralError, Retryable
 
 _CHUNK_BYTES: Final = 64 * 1024
-_LINES: Final = 4096
 _SHARED: Final = 16
-_BUSY: Final = frozenset({Code.RATE_LIMITED, Code.TIMEOUT})
-_ATTEMPTS: Final = 3
-_PAUSE_SECONDS: Final = 0.5
-_encode: Final = msgspec.json.Encoder().encode
-_PLACE: Final = re.compile(r"(?:(0|[1-9][0-9]{0,18})-)?(0|[1-9][0-9]{0,18})")
+_LOOK_SECONDS: Final = 0.5
+_LATE_PARTS: Final = 8
 
 
-class Place(msgspec.Struct, frozen=True):
-    """Where a reader is; as text `INCARNATION-OFFSET`."""
+class LatePart(msgspec.Struct, kw_only=True):
+    """What was passed over because its node was away: from one place up to another."""
 
-    incarnation: Incarnation
-    offset: int
-
-    def __str__(self) -> str:
-        return f"{self.incarnation}-{self.offset}"
-
-
-class Message(msgspec.Struct, frozen=True):
-    """Something to tell a reader: its name, its encoded JSON, and where the reader then is."""
-
-    name: str
-    data: bytes
-    place: Place
-
-
-class Told(msgspec.Struct, frozen=True, kw_only=True):
-    """A stretch as it is told, and where it leads; the same for all readers at the same place."""
-
-    messages: tuple[Message, ...]
-    place: Place
-    tail: str = ""
-
-
-class RunShape(msgspec.Struct, frozen=True, kw_only=True):
-    """Another run of the instance begins."""
-
-    incarnation: int
-    node: str
-
-
-class EndShape(msgspec.Struct, frozen=True, kw_only=True):
-    """The run has ended and everything it wrote was told."""
-
-    incarnation: int
-    state: str
-    ended_at: dt.datetime | None
-    exit: ExitRecord | None
-
-
-def parse_place(text: str | None) -> tuple[Incarnation | None, int] | None:
-    """A `Last-Event-ID`: `INCARNATION-OFFSET`, or an offset alone."""
-    if not text:
-        return None
-    match = _PLACE.fullmatch(text)
-    if match is None or int(match[2]) > MAX_COUNTER or int(match[1] or 0) > MAX_COUNTER:
-        raise Rejected(
-            Code.INVALID_CURSOR, "this Last-Event-ID is no place in a console", field="Last-Event-ID"
-        )
-    return (Incarnation(int(match[1])) if match[1] else None), int(match[2])
+    begin: Place
+    until: Place
+    reader: ConsoleReader | None = None
 
 
 class ConsoleReader:
-    """`following`: goes on with the next run of the instance when this one has ended."""
+    """`following`: goes on with the next run of the instance when this one has ended. `until`: stops there, and waits
+    for its nodes without end."""
 
     def __init__(
         self,
@@ -98,19 +58,34 @@ class ConsoleReader:
         place: Place,
         following: bool,
         blocks: bool,
+        until: Place | None = None,
     ) -> None:
         self._consoles = consoles
         self._state = state
         self._id = id
         self._following = following
         self._blocks = blocks
+        self._until = until
         self._echoed = consoles.echoes.last
         self._told_end = False
         self._told_tail = ""
         self._asked: Place | None = None
+        self._listed_end: int | None = None
+        self._waiting_since: float | None = None
+        self._failed_at = 0.0
+        self._late: list[LatePart] = []
         self.place = place
         self.gone = False
         """The instance's record was removed: nothing comes any more."""
+
+    @property
+    def look_again_seconds(self) -> float | None:
+        """When to look again though nothing has happened; None: no need to."""
+        return _LOOK_SECONDS if self._waiting_since is not None or self._late else None
+
+    @property
+    def finished(self) -> bool:
+        return self._until is not None and self.place >= self._until
 
     async def take(self) -> list[Message]:
         """What there is to tell now; empty when the reader is up to date."""
@@ -119,116 +94,227 @@ class ConsoleReader:
         if stored is None:
             self.gone = True
             return messages
+        if self.finished:
+            return messages
         record = stored.record
         messages += await self._read(record)
         if not messages:
             messages += await self._turn_over(record)
+        if not messages:
+            messages += await self._late_part()
         return messages
 
     def _echoes(self) -> list[Message]:
         echoes = self._consoles.echoes
-        if echoes.last == self._echoed:
+        if echoes.last == self._echoed or self._until is not None:
             return []
         fresh: list[Echo] = echoes.after(self._id, self._echoed)
         self._echoed = echoes.last
-        return [self._message("command", echo) for echo in fresh]
+        return [message("command", echo, self.place) for echo in fresh]
+
+    # within a run
 
     async def _read(self, record: InstanceRecord) -> list[Message]:
         ring = self._consoles.ring((self._id, self.place.incarnation))
-        if ring is None:
+        if ring is None or (self._until is not None and not ring.reaches(self.place.offset)):
             return await self._without_ring(record)
         if self.place.offset >= ring.end:
             return []
         if not ring.reaches(self.place.offset):
             return await self._from_node(record, floor=ring.begin)
-        final = has_ended(record, self.place.incarnation) and self._is_whole(record)
-        key = (self.place, self._blocks, final)
+        limit = self._limit()
+        final = self._ends_within(limit) or (
+            has_ended(record, self.place.incarnation) and self._is_whole(record)
+        )
+        key = (self.place, self._blocks, final, limit)
         told = ring.shared.get(key)
         if told is None:
-            told = self._encoded(ring.stretch(self.place.offset, max_bytes=_CHUNK_BYTES), final=final)
+            told = self._encoded(ring.stretch(self.place.offset, max_bytes=limit), final=final)
             if len(ring.shared) < _SHARED:
                 ring.shared[key] = told
         return self._tell(told)
 
+    def _limit(self) -> int:
+        """How many bytes to read at once: not beyond the end of a part that is told late."""
+        until = self._until
+        if until is None or until.incarnation != self.place.incarnation:
+            return _CHUNK_BYTES
+        return max(1, min(_CHUNK_BYTES, until.offset - self.place.offset))
+
+    def _ends_within(self, limit: int) -> bool:
+        """Whether these bytes are the last of a part that is told late, also where they end amid a line."""
+        return (
+            self._until is not None
+            and Place(self.place.incarnation, self.place.offset + limit) >= self._until
+        )
+
     async def _without_ring(self, record: InstanceRecord) -> list[Message]:
         """Nothing came from the node since we lead, or it was dropped: what is there, once."""
+        if self._until is not None and self._until.incarnation == self.place.incarnation:
+            return await self._from_node(record, floor=self._until.offset)
+        if has_ended(record, self.place.incarnation):
+            return []  # read to its end when it is turned over
         if self._asked == self.place or never_ran(record, self.place.incarnation):
             return []
         self._asked = self.place
         try:
-            stretch = await self._consoles.from_node(
-                record, self.place.incarnation, self.place.offset, max_bytes=_CHUNK_BYTES
-            )
+            stretch = await self._ask(record)
         except CorralError:
             return []  # what comes will tell
         return self._tell(self._encoded(stretch, final=False))
 
     async def _from_node(self, record: InstanceRecord, *, floor: int) -> list[Message]:
-        """Older than the ring: page from the node, or say that it is not to be had and go on."""
+        """Older than what is here: page from the node, wait for it, or say that it is not to be had and go on."""
         try:
-            stretch = await self._asked_again(record)
+            stretch = await self._ask(record)
         except CorralError as error:
-            return [self._lost(floor, error.message)]
+            return [] if self._waits(error) else [self._pass_over(floor, error)]
         if not stretch.pieces or stretch.pieces[0].offset > floor:  # the ring has what the node gave up
             return [self._lost(floor, "not kept any more")]
-        told = self._tell(self._encoded(stretch, final=False))
+        final = self._until is not None and stretch.next_offset >= floor
+        told = self._tell(self._encoded(stretch, final=final))
         return told or [self._lost(floor, "the node has no more of this line")]
 
-    async def _asked_again(self, record: InstanceRecord) -> Stretch:
-        """What the node has from here on. One that is busy is asked again: it delays, and loses nothing."""
-        for _ in range(_ATTEMPTS):
-            try:
-                return await self._consoles.stretch(
-                    record, self.place.incarnation, self.place.offset, max_bytes=_CHUNK_BYTES
-                )
-            except CorralError as error:
-                if error.code not in _BUSY:
-                    raise
-                await asyncio.sleep(error.retry_after or _PAUSE_SECONDS)
-        return await self._consoles.stretch(
-            record, self.place.incarnation, self.place.offset, max_bytes=_CHUNK_BYTES
+    async def _ask(self, record: InstanceRecord) -> Stretch:
+        """What the node has from here on."""
+        stretch = await self._consoles.from_node(
+            record, self.place.incarnation, self.place.offset, max_bytes=self._limit()
+        )
+        self._waiting_since = None
+        return stretch
+
+    # nodes that are away
+
+    def _waits(self, error: CorralError) -> bool:
+        """Whether to ask again later: for what may come, as long as there is patience. It is used up once for all that
+        one absence keeps away."""
+        if not isinstance(error, Retryable):
+            self._waiting_since = None
+            return False
+        now, patience = self._consoles.monotonic(), self._consoles.patience_seconds
+        if self._waiting_since is None or now - self._failed_at > patience + _LOOK_SECONDS:
+            self._waiting_since = now
+        self._failed_at = now
+        return self._until is not None or now - self._waiting_since < patience
+
+    def _pass_over(self, to: int | None, error: CorralError) -> Message:
+        """Go on behind what the node did not give, `to` None being the end of the run. It is late if the node may give
+        it yet."""
+        run = self.place.incarnation
+        until = Place(run, to) if to is not None else Place(Incarnation(run + 1), 0)
+        late = isinstance(error, Retryable) and self._owe(until)
+        return self._lost(self.place.offset if to is None else to, error.message, late=late)
+
+    def _owe(self, until: Place) -> bool:
+        """Remember what is passed over from here up to there; False: too much is remembered already."""
+        last = self._late[-1] if self._late else None
+        if last is not None and last.reader is None and self.place <= last.until:
+            last.until = max(last.until, until)
+            return True
+        if len(self._late) >= _LATE_PARTS:
+            return False
+        self._late.append(LatePart(begin=self.place, until=until))
+        return True
+
+    async def _late_part(self) -> list[Message]:
+        """Some of what was passed over, if its node is back. The reader's own place stays where it is."""
+        for part in tuple(self._late):
+            reader = part.reader = part.reader or self._reader_of(part)
+            found = await reader.take()
+            if reader.finished or reader.gone:
+                self._late.remove(part)
+            told = [each for each in found if each.name in ("page", "gap")]
+            if told:
+                return [Message("late", each.data, self.place) for each in told]
+        return []
+
+    def _reader_of(self, part: LatePart) -> ConsoleReader:
+        return ConsoleReader(
+            consoles=self._consoles,
+            state=self._state,
+            id=self._id,
+            place=part.begin,
+            following=True,
+            blocks=False,
+            until=part.until,
         )
 
+    # from run to run
+
     def _is_whole(self, record: InstanceRecord) -> bool:
-        """Whether the ring has all that an ended run wrote."""
+        """Whether everything that an ended run wrote is in the ring, or was told."""
         ring = self._consoles.ring((self._id, self.place.incarnation))
-        reached = ring.end if ring else 0
-        return record.incarnation == self.place.incarnation and reached >= record.console_end > 0
+        end = known_end(record, self.place.incarnation) or self._listed_end
+        return end is not None and max(ring.end if ring else 0, self.place.offset) >= end
 
     async def _turn_over(self, record: InstanceRecord) -> list[Message]:
         """When a run has ended: its last bytes, then the end, then the next run."""
         if not has_ended(record, self.place.incarnation):
             return []
         if not self._told_end:
-            rest, more = ([], False) if self._is_whole(record) else await self._rest(record)
-            if more:
+            rest, over = ([], True) if self._is_whole(record) else await self._rest(record)
+            if not over:
                 return rest
             self._told_end = True
             if record.incarnation == self.place.incarnation or not self._following:
-                return [*rest, self._message("end", _end(record, self.place.incarnation))]
+                exit = self._consoles.runs.exit_of(record, self.place.incarnation)
+                end = end_shape(record, self.place.incarnation, exit)
+                return [*rest, message("end", end, self.place)]
             if rest:
                 return rest
         if not self._following or record.incarnation <= self.place.incarnation:
             return []
-        self.place = Place(record.incarnation, 0)
-        self._told_end = False
-        return [self._message("run", RunShape(incarnation=record.incarnation, node=record.node))]
+        return await self._next_run(record)
 
     async def _rest(self, record: InstanceRecord) -> tuple[list[Message], bool]:
-        """What the node still has of an ended run, a piece of it, and whether there is more. When it
-        cannot be asked, what is known to be missing is told."""
+        """What the node still has of an ended run, a piece of it, and whether that was all. When it cannot be had, that
+        is told."""
+        if never_ran(record, self.place.incarnation):
+            return [], True
+        known = known_end(record, self.place.incarnation)
         try:
-            stretch = await self._consoles.from_node(
-                record, self.place.incarnation, self.place.offset, max_bytes=_CHUNK_BYTES
-            )
+            stretch = await self._ask(record)
         except CorralError as error:
-            known = record.console_end if record.incarnation == self.place.incarnation else 0
-            return ([self._lost(known, error.message)] if known > self.place.offset else []), False
+            if self._waits(error):
+                return [], False
+            if known is not None and known <= self.place.offset:
+                return [], True
+            return [self._pass_over(known, error)], True
         if not stretch.pieces:
-            return [], False
+            lost = max(stretch.end_offset, known or 0)
+            why = stretch.gaps[-1].reason if stretch.gaps else "not kept any more"
+            return ([self._lost(lost, why)] if lost > self.place.offset else []), True
         last = stretch.next_offset >= stretch.end_offset
         fresh = self._tell(self._encoded(stretch, final=last))
-        return fresh, bool(fresh) and not last
+        return fresh, last or not fresh
+
+    async def _next_run(self, record: InstanceRecord) -> list[Message]:
+        """The run after this one, and a word about those between them that cannot be read."""
+        if self._until is not None and self._until <= Place(Incarnation(self.place.incarnation + 1), 0):
+            self.place = self._until
+            return []
+        late = False
+        try:
+            step = await self._consoles.runs.following(record, self.place.incarnation)
+            self._waiting_since = None
+            why = "not kept any more, or never begun"
+        except CorralError as error:
+            if self._waits(error):
+                return []
+            step, why = self._consoles.runs.held(record, self.place.incarnation), error.message
+            if step.passed_over and isinstance(error, Retryable):
+                late = self._owe(Place(step.incarnation, 0))
+        return self._step(step, why, late=late)
+
+    def _step(self, step: Step, why: str, *, late: bool) -> list[Message]:
+        before, self.place = self.place, Place(step.incarnation, 0)
+        self._told_end, self._told_tail, self._listed_end = False, "", step.end_offset
+        run = message("run", RunShape(incarnation=step.incarnation, node=step.node), self.place)
+        if not step.passed_over:
+            return [run]
+        return [gap_message(before, before.offset, f"{step.passed_over}: {why}", late=late), run]
+
+    # telling
 
     def _tell(self, told: Told) -> list[Message]:
         """Move to where a stretch has led; a tail that was told already is not told again."""
@@ -239,48 +325,9 @@ class ConsoleReader:
         return list(told.messages)
 
     def _encoded(self, stretch: Stretch, *, final: bool) -> Told:
-        return self._texts(stretch, final) if self._blocks else self._page(stretch, final)
+        return (told_texts if self._blocks else told_page)(stretch, self.place, final=final)
 
-    def _texts(self, stretch: Stretch, final: bool) -> Told:
-        texts = texts_of(stretch, after=self.place.offset, final=final)
-        places = [Place(self.place.incarnation, text.next_offset) for text in texts]
-        messages = [Message("text", _encode(text), place) for text, place in zip(texts, places, strict=True)]
-        return Told(messages=tuple(messages), place=places[-1] if places else self.place)
-
-    def _page(self, stretch: Stretch, final: bool) -> Told:
-        page = page_of(
-            stretch,
-            incarnation=self.place.incarnation,
-            after=self.place.offset,
-            limit=_LINES,
-            final=final,
-        )
-        place = Place(self.place.incarnation, page.next_offset)
-        message = Message("page", _encode(page), place)
-        return Told(messages=(message,), place=place, tail=page.tail.line if page.tail else "")
-
-    def _lost(self, to: int, reason: str) -> Message:
-        gap = ConsoleGapShape(from_offset=self.place.offset, to_offset=to, reason=reason)
-        self.place = Place(self.place.incarnation, to)
-        page = ConsolePage(
-            incarnation=self.place.incarnation,
-            items=[],
-            next_offset=to,
-            gap=True,
-            gaps=[gap],
-            first_offset=to,
-            end_offset=to,
-            tail=None,
-        )
-        return self._message("gap", page)
-
-    def _message(self, name: str, shape: Any) -> Message:
-        return Message(name, _encode(shape), self.place)
-
-
-def _end(record: InstanceRecord, incarnation: Incarnation) -> EndShape:
-    if record.incarnation != incarnation:  # an earlier run: how it ended is in its crash, if it had one
-        return EndShape(incarnation=incarnation, state="ENDED", ended_at=None, exit=None)
-    return EndShape(
-        incarnation=incarnation, state=record.state.value, ended_at=record.ended_at, exit=record.exit
-    )
+    def _lost(self, to: int, reason: str, *, late: bool = False) -> Message:
+        gap = gap_message(self.place, to, reason, late=late)
+        self.place = gap.place
+        return gap

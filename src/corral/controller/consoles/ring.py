@@ -173,6 +173,13 @@ class ConsoleRing:
         last = bisect.bisect_left(self._since, before)
         return list(zip(self._since[first:last], self._moments[first:last], strict=True))
 
+    def since(self, timestamp_ms: int) -> int | None:
+        """Where the bytes begin that came then or later; None: perhaps before what is here."""
+        at = bisect.bisect_left(self._moments, timestamp_ms)
+        if self.begin > 0 and (at == 0 or not self._moments):
+            return None
+        return self._since[at] if at < len(self._since) else self.end
+
     def newest(self, lines: int) -> int:
         """Where the last `lines` lines begin, as far as they are here."""
         wanted = lines

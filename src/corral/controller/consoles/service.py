@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import datetime as dt
 from collections.abc import AsyncIterator, Callable, Iterator
 from typing import Final
 
@@ -11,11 +12,12 @@ import msgspec
 from corral.controller.cluster_state import ClusterState
 from corral.controller.consoles.echoes import Echoes
 from corral.controller.consoles.node_history import ANSWER_BYTES, NodeHistory
-from corral.controller.consoles.pages import ConsolePage, matches_of, page_of
+from corral.controller.consoles.pages import ConsolePage, matches_of, page_of, within
 from corral.controller.consoles.patterns import check_pattern
 from corral.controller.consoles.ports import BytesUploads, NodeLinks
 from corral.controller.consoles.ring import ConsoleRing
 from corral.controller.consoles.rings import TOTAL_BYTES, Rings, Run
+from corral.controller.consoles.run_book import RunBook, node_of, was_given
 from corral.controller.consoles.stretch import EMPTY, Gap, Stretch
 from corral.controller.consoles.watchers import Watchers
 from corral.controller.events.hub import EventHub
@@ -42,6 +44,8 @@ from corral.wire.v1.instance_pb2 import (
 from corral.wire.v1.link_pb2 import ControllerMessage
 
 PAGE_BYTES: Final = 256 * 1024
+PATIENCE_SECONDS: Final = 20.0
+"""So long a follower waits for a node that is away or busy, before it goes on without what lies there."""
 _LONGEST_ID: Final = 63
 _BEYOND: Final = 2**63
 """No console has so many bytes."""
@@ -65,6 +69,7 @@ class Consoles:
         entropy: Entropy,
         refused: RefusedReports,
         total_bytes: int = TOTAL_BYTES,
+        patience_seconds: float = PATIENCE_SECONDS,
     ) -> None:
         self._refused = refused
         self._state = state
@@ -72,6 +77,8 @@ class Consoles:
         self._clock = clock
         self.history: Final = NodeHistory(links=links, uploads=uploads, entropy=entropy)
         self.rings: Final = Rings(is_live=self._is_live, total_bytes=total_bytes)
+        self.runs: Final = RunBook(state=state, history=self.history, rings=self.rings, clock=clock)
+        self.patience_seconds: Final = patience_seconds
         self.echoes: Final = Echoes(clock=clock)
         self._watchers: Final = Watchers()
         hub.subscribe(name="consoles", types=_CHANGES, on_event=self._on_change, on_resync=self._on_resync)
@@ -155,7 +162,10 @@ class Consoles:
         rest of a console that it was writing when the id moved on is its own, too."""
         id, incarnation = run
         stored = self._state.instances.find(id)
-        if stored is not None and standing(stored.record, node_id, incarnation) is Standing.KNOWN:
+        if stored is not None and (
+            standing(stored.record, node_id, incarnation) is Standing.KNOWN
+            or was_given(stored.record, node_id, incarnation)
+        ):
             return True
         ring = self.rings.find(run)
         if ring is not None and ring.writer == node_id:
@@ -176,7 +186,7 @@ class Consoles:
             id = stored.record.id
             for incarnation in self.rings.runs(id):
                 ring = self.rings.find((id, incarnation))
-                if ring is not None:
+                if ring is not None and ring.writer == node_id:
                     found.append(self._position((id, incarnation), ring.end))
         return found
 
@@ -209,15 +219,55 @@ class Consoles:
     # what readers ask
 
     async def page(
-        self, record: InstanceRecord, incarnation: Incarnation, *, after: int | None, limit: int, newest: bool
+        self,
+        record: InstanceRecord,
+        incarnation: Incarnation,
+        *,
+        after: int | None,
+        limit: int,
+        newest: bool,
+        since: dt.datetime | None = None,
+        until: dt.datetime | None = None,
     ) -> ConsolePage:
-        """Lines of a run, from wherever they are. `after` None: from the oldest that is kept."""
+        """Lines of a run, from wherever they are. `after` None: from the oldest that is kept. Between two times: those
+        that came then; `newest` is for a console as a whole."""
         if newest:
             stretch, after = await self._newest(record, incarnation, limit)
+        elif since is not None or until is not None:
+            stretch = await self._timed(record, incarnation, after or 0, since=since, until=until)
+            after = None if since is not None else after
         else:
             stretch = await self.stretch(record, incarnation, after or 0, max_bytes=PAGE_BYTES)
         final = has_ended(record, incarnation) and stretch.next_offset >= stretch.end_offset
-        return page_of(stretch, incarnation=incarnation, after=after, limit=limit, final=final)
+        page = page_of(stretch, incarnation=incarnation, after=after, limit=limit, final=final)
+        return within(page, since=since, until=until)
+
+    async def _timed(
+        self,
+        record: InstanceRecord,
+        incarnation: Incarnation,
+        after: int,
+        *,
+        since: dt.datetime | None,
+        until: dt.datetime | None,
+    ) -> Stretch:
+        """About what came between two times: whoever has it finds it by its index, and lines are compared afterwards."""
+        ring = self.rings.find((record.id, incarnation))
+        if ring is not None:
+            begin = ring.since(_milliseconds(since)) if since is not None else 0
+            if begin is not None and ring.reaches(max(after, begin)):
+                return ring.stretch(max(after, begin), max_bytes=PAGE_BYTES)
+        if ring is None and never_ran(record, incarnation):
+            return EMPTY
+        query = ConsoleQuery(
+            instance_id=record.id,
+            incarnation=incarnation,
+            from_offset=after,
+            max_bytes=PAGE_BYTES,
+            since_ms=_milliseconds(since) if since is not None else 0,
+            until_ms=_milliseconds(until) if until is not None else 0,
+        )
+        return await self.history.ask(node_of(record, incarnation), query)
 
     async def stretch(
         self, record: InstanceRecord, incarnation: Incarnation, after: int, *, max_bytes: int
@@ -246,7 +296,7 @@ class Consoles:
         query = ConsoleQuery(
             instance_id=record.id, incarnation=incarnation, from_offset=after, max_bytes=max_bytes
         )
-        return await self.history.ask(record.node, query)
+        return await self.history.ask(node_of(record, incarnation), query)
 
     async def _newest(
         self, record: InstanceRecord, incarnation: Incarnation, limit: int
@@ -255,7 +305,7 @@ class Consoles:
         ring = self.rings.find((record.id, incarnation))
         if ring is not None:
             begin = ring.newest(limit)
-            if begin > ring.begin or ring.begin == 0 or self._links.find(record.node) is None:
+            if begin > ring.begin or ring.begin == 0 or not self.connected(node_of(record, incarnation)):
                 return ring.stretch(begin, max_bytes=ANSWER_BYTES), begin
         elif never_ran(record, incarnation):
             return EMPTY, None
@@ -263,7 +313,7 @@ class Consoles:
             instance_id=record.id, incarnation=incarnation, max_bytes=ANSWER_BYTES, newest=True
         )
         try:
-            return _last_lines(await self.history.ask(record.node, query), limit)
+            return _last_lines(await self.history.ask(node_of(record, incarnation), query), limit)
         except CorralError:
             ring = self.rings.find((record.id, incarnation))
             if ring is None:
@@ -285,7 +335,7 @@ class Consoles:
         )
         if never_ran(record, incarnation):
             return matches_of(EMPTY, incarnation=incarnation, limit=limit)
-        found = await self.history.ask(record.node, query)
+        found = await self.history.ask(node_of(record, incarnation), query)
         return matches_of(found, incarnation=incarnation, limit=limit)
 
     async def everything(
@@ -306,6 +356,13 @@ class Consoles:
         """Show a line that the instance's input has taken to those who watch."""
         self.echoes.add(id, line=line, by=by)
         self._watchers.wake(id)
+
+    def connected(self, node: NodeId) -> bool:
+        """Whether the node can be asked now."""
+        return self._links.find(node) is not None
+
+    def monotonic(self) -> float:
+        return self._clock.monotonic()
 
     def ring(self, run: Run) -> ConsoleRing | None:
         return self.rings.find(run)
@@ -335,6 +392,10 @@ class Consoles:
 
     def _now_ms(self) -> int:
         return int(self._clock.now().timestamp() * 1000)
+
+
+def _milliseconds(time: dt.datetime) -> int:
+    return max(1, int(time.timestamp() * 1000))
 
 
 def _possible(block: ConsoleBlock) -> bool:

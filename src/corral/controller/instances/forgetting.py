@@ -71,6 +71,7 @@ def _removal(stored: Stored[InstanceRecord]) -> list[Step]:
 
 def _unused_plans(state: ClusterState) -> Iterator[list[Step]]:
     used = {stored.record.plan_hash for stored in state.instances}
+    used |= {start.plan_hash for stored in state.instances for start in stored.record.earlier}
     for hash, stored in state.plans.items():
         if hash not in used:
             yield [PLANS.delete(hash, expect=stored.revision)]

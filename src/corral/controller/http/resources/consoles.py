@@ -8,9 +8,10 @@ from typing import Annotated, Final, Literal
 
 import msgspec
 
+from corral.controller.consoles.messages import Message, Place, parse_place
 from corral.controller.consoles.pages import ConsolePage
 from corral.controller.consoles.patterns import PATTERN_MAX
-from corral.controller.consoles.reader import ConsoleReader, Message, Place, parse_place
+from corral.controller.consoles.reader import ConsoleReader
 from corral.controller.consoles.service import has_ended
 from corral.controller.events.frames import position_frame
 from corral.controller.http.answers import Answer, ErrorDetail, encode
@@ -32,6 +33,7 @@ from corral.controller.http.route_table import (
     Write,
 )
 from corral.controller.http.setting import Leading
+from corral.controller.http.time_ranges import Since, Until
 from corral.domain.ids import MAX_COUNTER, Incarnation, InstanceId
 from corral.domain.instance_records import InstanceRecord
 from corral.domain.permissions import Permission
@@ -61,6 +63,8 @@ class ConsoleQueryString(Query, frozen=True, kw_only=True):
     limit: Lines = 500
     incarnation: Run | None = None
     newest: Annotated[bool, msgspec.Meta(description="The last lines instead; `after` is ignored.")] = False
+    since: Since | None = None
+    until: Until | None = None
 
 
 class SearchQuery(Query, frozen=True, kw_only=True):
@@ -84,6 +88,15 @@ class FollowQuery(Query, frozen=True, kw_only=True):
     ) = None
     incarnation: Run | None = None
     format: Format = "lines"
+    resume: (
+        Annotated[
+            str,
+            msgspec.Meta(
+                max_length=40, description="As Last-Event-ID, for clients that cannot send headers."
+            ),
+        ]
+        | None
+    ) = None
 
 
 def _run(leading: Leading, id: str, asked: int | None) -> tuple[InstanceRecord, Incarnation]:
@@ -104,8 +117,20 @@ def _run(leading: Leading, id: str, asked: int | None) -> tuple[InstanceRecord, 
 async def read_console(leading: Leading, call: Call[None, ConsoleQueryString]) -> ConsolePage:
     query = call.query
     record, incarnation = _run(leading, call.path["id"], query.incarnation)
+    if query.newest and (query.since is not None or query.until is not None):
+        raise Rejected(
+            Code.BAD_REQUEST,
+            "newest is for a console as a whole: leave it out with since or until",
+            field="newest",
+        )
     return await leading.consoles.page(
-        record, incarnation, after=query.after, limit=query.limit, newest=query.newest
+        record,
+        incarnation,
+        after=query.after,
+        limit=query.limit,
+        newest=query.newest,
+        since=query.since,
+        until=query.until,
     )
 
 
@@ -136,7 +161,7 @@ def _reader(leading: Leading, call: Call[None, FollowQuery]) -> ConsoleReader:
     query = call.query
     record, incarnation = _run(leading, call.path["id"], query.incarnation)
     offset = query.after
-    resumed = parse_place(call.last_event_id)
+    resumed = parse_place(call.last_event_id or query.resume)
     if resumed is not None:
         incarnation, offset = resumed[0] or incarnation, resumed[1]
     if offset is None:
@@ -164,16 +189,21 @@ async def _tell(
 ) -> None:
     """Everything the reader finds, as it comes; `beat` when nothing came for a while."""
     heartbeat = leading.setting.heartbeat_seconds
+    quiet_since = leading.consoles.monotonic()
     with leading.consoles.watching(id) as wakeup:
         while not leading.hub.closed:
             turn, place = wakeup.turn, reader.place
             messages = await reader.take()
             if messages:
                 await tell(messages)
+                quiet_since = leading.consoles.monotonic()
             if reader.gone:
                 return
-            if not messages and not await wakeup.wait(timeout=heartbeat, since=turn):
-                await beat()
+            if not messages:
+                await wakeup.wait(timeout=min(heartbeat, reader.look_again_seconds or heartbeat), since=turn)
+                if leading.consoles.monotonic() - quiet_since >= heartbeat:
+                    await beat()
+                    quiet_since = leading.consoles.monotonic()
             elif messages and sum(len(message.data) for message in messages) < _BEHIND_BYTES:
                 await asyncio.sleep(_calm(leading) if reader.place != place else _CALM_TAIL_SECONDS)
 

@@ -1,0 +1,116 @@
+"""What a reader of a console is told, and the place it is at then."""
+
+from __future__ import annotations
+
+import datetime as dt
+import re
+from typing import Any, Final
+
+import msgspec
+
+from corral.controller.consoles.pages import ConsoleGapShape, ConsolePage, page_of, texts_of
+from corral.controller.consoles.stretch import Stretch
+from corral.domain.ids import MAX_COUNTER, Incarnation
+from corral.domain.instance_records import ExitRecord, InstanceRecord
+from corral.errors import Code, Rejected
+
+_LINES: Final = 4096
+encode: Final = msgspec.json.Encoder().encode
+_PLACE: Final = re.compile(r"(?:(0|[1-9][0-9]{0,18})-)?(0|[1-9][0-9]{0,18})")
+
+
+class Place(msgspec.Struct, frozen=True, order=True):
+    """Where a reader is; as text `INCARNATION-OFFSET`."""
+
+    incarnation: Incarnation
+    offset: int
+
+    def __str__(self) -> str:
+        return f"{self.incarnation}-{self.offset}"
+
+
+class Message(msgspec.Struct, frozen=True):
+    """Something to tell a reader: its name, its encoded JSON, and where the reader then is."""
+
+    name: str
+    data: bytes
+    place: Place
+
+
+class Told(msgspec.Struct, frozen=True, kw_only=True):
+    """A stretch as it is told, and where it leads; the same for all readers at the same place."""
+
+    messages: tuple[Message, ...]
+    place: Place
+    tail: str = ""
+
+
+class RunShape(msgspec.Struct, frozen=True, kw_only=True):
+    """Another run of the instance begins."""
+
+    incarnation: int
+    node: str
+
+
+class EndShape(msgspec.Struct, frozen=True, kw_only=True):
+    """The run has ended and everything it wrote was told."""
+
+    incarnation: int
+    state: str
+    ended_at: dt.datetime | None
+    exit: ExitRecord | None
+
+
+def parse_place(text: str | None) -> tuple[Incarnation | None, int] | None:
+    """A `Last-Event-ID`: `INCARNATION-OFFSET`, or an offset alone."""
+    if not text:
+        return None
+    match = _PLACE.fullmatch(text)
+    if match is None or int(match[2]) > MAX_COUNTER or int(match[1] or 0) > MAX_COUNTER:
+        raise Rejected(
+            Code.INVALID_CURSOR, "this Last-Event-ID is no place in a console", field="Last-Event-ID"
+        )
+    return (Incarnation(int(match[1])) if match[1] else None), int(match[2])
+
+
+def message(name: str, shape: Any, place: Place) -> Message:
+    return Message(name, encode(shape), place)
+
+
+def told_texts(stretch: Stretch, place: Place, *, final: bool) -> Told:
+    texts = texts_of(stretch, after=place.offset, final=final)
+    places = [Place(place.incarnation, text.next_offset) for text in texts]
+    messages = [message("text", text, at) for text, at in zip(texts, places, strict=True)]
+    return Told(messages=tuple(messages), place=places[-1] if places else place)
+
+
+def told_page(stretch: Stretch, place: Place, *, final: bool) -> Told:
+    page = page_of(stretch, incarnation=place.incarnation, after=place.offset, limit=_LINES, final=final)
+    after = Place(place.incarnation, page.next_offset)
+    told = (message("page", page, after),)
+    return Told(messages=told, place=after, tail=page.tail.line if page.tail else "")
+
+
+def gap_message(place: Place, to: int, reason: str, *, late: bool = False) -> Message:
+    """A page without lines: bytes from `place` on that could not be had, or not yet."""
+    gap = ConsoleGapShape(from_offset=place.offset, to_offset=to, reason=reason, late=late)
+    page = ConsolePage(
+        incarnation=place.incarnation,
+        items=[],
+        next_offset=to,
+        gap=True,
+        gaps=[gap],
+        first_offset=to,
+        end_offset=to,
+        tail=None,
+    )
+    return message("gap", page, Place(place.incarnation, to))
+
+
+def end_shape(record: InstanceRecord, incarnation: Incarnation, exit: ExitRecord | None) -> EndShape:
+    if record.incarnation == incarnation:
+        return EndShape(
+            incarnation=incarnation, state=record.state.value, ended_at=record.ended_at, exit=record.exit
+        )
+    state = "ENDED" if exit is None else "CRASHED" if exit.crashed else "STOPPED"
+    return EndShape(incarnation=incarnation, state=state, ended_at=exit.ended_at if exit else None, exit=exit)

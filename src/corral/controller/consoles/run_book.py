@@ -1,0 +1,313 @@
+"""The runs of an instance: which there were, on which nodes they lie, how they ended.
+
+Of each start its record knows the last run, and crashes name others. The rest is known to the nodes alone, which keep
+a run for a while after its end, and are asked.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import datetime as dt
+from collections.abc import Iterable
+from typing import Final
+
+import msgspec
+
+from corral.controller.cluster_state import ClusterState
+from corral.controller.consoles.node_history import NodeHistory
+from corral.controller.consoles.rings import Rings
+from corral.controller.instances.wire_values import exit_record
+from corral.domain.ids import RESTARTS_PER_START, Incarnation, NodeId, start_number
+from corral.domain.instance_records import EARLIER_STARTS, EarlierStart, ExitRecord, InstanceRecord
+from corral.domain.instance_states import InstanceState
+from corral.domain.node_times import told_time
+from corral.errors import Code, CorralError, Rejected, Retryable
+from corral.system.clock import Clock
+from corral.wire.v1.instance_pb2 import ConsoleQuery, InstanceRun
+
+_MAX_OFFSET: Final = 2**63 - 1
+_MAX_HASH: Final = 128
+_OVER: Final = (InstanceState.STOPPED.value, InstanceState.CRASHED.value)
+
+
+class Start(msgspec.Struct, frozen=True):
+    """A start that a node was given: its runs are numbered from `first` on, and `last` is the last that is known."""
+
+    node: NodeId
+    first: Incarnation
+    last: Incarnation
+
+
+class RunFacts(msgspec.Struct, frozen=True, kw_only=True):
+    """What is known of one run; None for what is not."""
+
+    incarnation: int
+    node: str
+    state: str
+    plan_hash: str = ""
+    started_at: dt.datetime | None = None
+    ended_at: dt.datetime | None = None
+    exit: ExitRecord | None = None
+    first_offset: int | None = None
+    end_offset: int | None = None
+
+
+class RunList(msgspec.Struct, frozen=True, kw_only=True):
+    """Runs, the newest first. `notes` says whose runs may be missing."""
+
+    runs: list[RunFacts]
+    more: bool
+    notes: list[str]
+
+
+class Step(msgspec.Struct, frozen=True, kw_only=True):
+    """From one run to the next that can be read, and which numbers lie between them."""
+
+    incarnation: Incarnation
+    node: NodeId
+    passed_over: str = ""
+    """The runs between them in words; empty: there are none."""
+    end_offset: int | None = None
+    """Where its console ended when the node was asked."""
+
+
+def starts_of(record: InstanceRecord) -> list[Start]:
+    """The starts that the record knows, the oldest first."""
+    known = [(start.node, start.incarnation) for start in record.earlier]
+    return [
+        Start(node, Incarnation(start_number(last) * RESTARTS_PER_START), last)
+        for node, last in [*known, (record.node, record.incarnation)]
+    ]
+
+
+def node_of(record: InstanceRecord, incarnation: int) -> NodeId:
+    """The node that has a run; of a start that is not known any more the present one may be it."""
+    for start in starts_of(record):
+        if start_number(start.first) == start_number(incarnation):
+            return start.node
+    return record.node
+
+
+def was_given(record: InstanceRecord, node: NodeId, incarnation: int) -> bool:
+    """Whether a run is one of those that the record knows of a start that this node was given."""
+    return any(start.node == node and start.first <= incarnation <= start.last for start in starts_of(record))
+
+
+def known_end(record: InstanceRecord, incarnation: int) -> int | None:
+    """Where the console of a run ended, as far as it was reported."""
+    if incarnation == record.incarnation:
+        return record.console_end or None
+    start = _earlier(record, incarnation)
+    return start.console_end or None if start is not None else None
+
+
+def _earlier(record: InstanceRecord, incarnation: int) -> EarlierStart | None:
+    return next((start for start in record.earlier if start.incarnation == incarnation), None)
+
+
+class RunBook:
+    def __init__(self, *, state: ClusterState, history: NodeHistory, rings: Rings, clock: Clock) -> None:
+        self._state = state
+        self._history = history
+        self._rings = rings
+        self._clock = clock
+
+    async def following(self, record: InstanceRecord, after: Incarnation) -> Step:
+        """The run after this one, its nodes being asked. Raises what `NodeHistory.runs` raises."""
+        for start in [*_forgotten_starts(record, after), *starts_of(record)]:
+            low = max(after + 1, start.first)
+            if low > start.last or low == record.incarnation:
+                continue
+            query = ConsoleQuery(
+                instance_id=record.id, after_run=low - 1, before_run=start.last + 1, max_lines=1
+            )
+            runs, _ = await self._history.runs(start.node, query)
+            if runs and low <= runs[0].incarnation <= start.last:
+                found = Incarnation(runs[0].incarnation)
+                over = found != record.incarnation and runs[0].ended_at_ms > 0
+                end = min(runs[0].end_offset, _MAX_OFFSET) if over else None
+                return _step(record, after, found, end_offset=end)
+        return _step(record, after, record.incarnation)
+
+    def held(self, record: InstanceRecord, after: Incarnation) -> Step:
+        """The run after this one of which something is here, nobody being asked."""
+        given = starts_of(record)
+        here = (
+            run
+            for run in self._rings.runs(record.id)
+            if run > after and any(start.first <= run <= start.last for start in given)
+        )
+        return _step(record, after, min(here, default=record.incarnation))
+
+    def exit_of(self, record: InstanceRecord, incarnation: int) -> ExitRecord | None:
+        """How a run ended, as far as it is known here."""
+        if incarnation == record.incarnation:
+            return record.exit
+        start = _earlier(record, incarnation)
+        crash = self._state.crashes.find(f"{record.id}.{incarnation}")
+        return start.exit if start is not None else crash.record.exit if crash is not None else None
+
+    async def listed(self, record: InstanceRecord, *, before: int | None, limit: int) -> RunList:
+        """What is known here and on the nodes that can be asked."""
+        facts = {run.incarnation: run for run in self._known(record, limit, before)}
+        nodes = list(dict.fromkeys(start.node for start in starts_of(record)))
+        answers = await asyncio.gather(*(self._asked(record, node, before, limit) for node in nodes))
+        notes = [note for _, _, note in answers if note]
+        more = any(more for _, more, _ in answers)
+        for node, (runs, _, _) in zip(nodes, answers, strict=True):
+            for run in runs:
+                if _may_tell(record, node, run.incarnation):
+                    told = self._described(node, run)
+                    facts[told.incarnation] = _joined(facts.get(told.incarnation), told)
+        newest = sorted(
+            (run for run in facts.values() if before is None or run.incarnation < before),
+            key=lambda run: run.incarnation,
+            reverse=True,
+        )
+        return RunList(runs=newest[:limit], more=more or len(newest) > limit, notes=notes)
+
+    async def _asked(
+        self, record: InstanceRecord, node: NodeId, before: int | None, limit: int
+    ) -> tuple[list[InstanceRun], bool, str]:
+        query = ConsoleQuery(instance_id=record.id, before_run=before or 0, max_lines=limit, newest=True)
+        try:
+            runs, more = await self._history.runs(node, query)
+        except CorralError as error:
+            why = "cannot be asked at the moment" if isinstance(error, Retryable) else "cannot be asked"
+            return [], False, f"node '{node}' {why}: runs that only it knows are missing ({error.code.name})"
+        return runs, more, ""
+
+    def _known(self, record: InstanceRecord, limit: int, before: int | None) -> Iterable[RunFacts]:
+        for start in starts_of(record):
+            newest = min(start.last, before - 1) if before is not None else start.last
+            for number in range(newest, max(start.first, newest - limit + 1) - 1, -1):
+                crash = self._state.crashes.find(f"{record.id}.{number}")
+                if crash is not None:
+                    ended = crash.record.exit.ended_at
+                    yield RunFacts(
+                        incarnation=number,
+                        node=crash.record.node,
+                        state=InstanceState.CRASHED.value,
+                        plan_hash=_plan_of_start(record, number),
+                        started_at=ended - dt.timedelta(milliseconds=crash.record.uptime_ms),
+                        ended_at=ended,
+                        exit=crash.record.exit,
+                    )
+        yield from (_of_earlier(start) for start in record.earlier)
+        yield RunFacts(
+            incarnation=record.incarnation,
+            node=record.node,
+            state=record.state.value,
+            plan_hash=record.plan_hash,
+            started_at=record.started_at,
+            ended_at=record.ended_at,
+            exit=record.exit,
+            end_offset=record.console_end or None,
+        )
+
+    def _described(self, node: NodeId, run: InstanceRun) -> RunFacts:
+        """A run as its node told it, trusted no further than it makes sense."""
+        now = self._clock.now()
+        ended = told_time(run.ended_at_ms, now)
+        state = InstanceState.CRASHED if run.crashed else InstanceState.STOPPED
+        exit = exit_record(run.exit, crashed=run.crashed, now=now) if ended is not None else None
+        return RunFacts(
+            incarnation=run.incarnation,
+            node=node,
+            state=state.value if ended is not None else "UNKNOWN",
+            plan_hash=run.plan_hash[:_MAX_HASH],
+            started_at=told_time(run.started_at_ms, now),
+            ended_at=ended,
+            exit=exit,
+            first_offset=min(run.first_offset, _MAX_OFFSET),
+            end_offset=min(run.end_offset, _MAX_OFFSET),
+        )
+
+    def crash_of(self, record: InstanceRecord, incarnation: int) -> str | None:
+        """The id of the crash that ended a run; None: none that is kept did."""
+        id = f"{record.id}.{incarnation}"
+        return id if self._state.crashes.find(id) is not None else None
+
+    async def plan_hash(self, record: InstanceRecord, incarnation: int) -> str:
+        """Of the plan that a run was started with; restarts by the node have that of their start. Asks the node for one
+        that the record does not know, and raises what `NodeHistory.runs` raises. NOT_FOUND."""
+        if known := _plan_of_start(record, incarnation):
+            return known
+        query = ConsoleQuery(
+            instance_id=record.id, after_run=incarnation - 1, before_run=incarnation + 1, max_lines=1
+        )
+        runs, _ = await self._history.runs(record.node, query)
+        if not runs or runs[0].incarnation != incarnation or not runs[0].plan_hash:
+            raise Rejected(
+                Code.NOT_FOUND,
+                f"run {incarnation} of instance '{record.id}' is not known any more",
+                hint=f"corral instance runs {record.id}",
+                field="incarnation",
+            )
+        return runs[0].plan_hash[:_MAX_HASH]
+
+
+def _plan_of_start(record: InstanceRecord, incarnation: int) -> str:
+    """Empty: its start is not known any more."""
+    plans = {start_number(start.incarnation): start.plan_hash for start in record.earlier}
+    plans[start_number(record.incarnation)] = record.plan_hash
+    return plans.get(start_number(incarnation), "")
+
+
+def _of_earlier(start: EarlierStart) -> RunFacts:
+    crashed = start.exit is not None and start.exit.crashed
+    return RunFacts(
+        incarnation=start.incarnation,
+        node=start.node,
+        state=(InstanceState.CRASHED if crashed else InstanceState.STOPPED).value,
+        plan_hash=start.plan_hash,
+        started_at=start.started_at,
+        ended_at=start.ended_at,
+        exit=start.exit,
+        end_offset=start.console_end or None,
+    )
+
+
+def _joined(known: RunFacts | None, told: RunFacts) -> RunFacts:
+    """What the controller knows of a run, completed by its node, which knows best where its console lies. Whether it has
+    ended is for its reports to say."""
+    if known is None:
+        return told
+    over = known.state in _OVER
+    return msgspec.structs.replace(
+        known,
+        plan_hash=known.plan_hash or told.plan_hash,
+        started_at=known.started_at or told.started_at,
+        ended_at=known.ended_at or told.ended_at if over else None,
+        exit=known.exit or told.exit if over else None,
+        first_offset=told.first_offset,
+        end_offset=told.end_offset,
+    )
+
+
+def _may_tell(record: InstanceRecord, node: NodeId, incarnation: int) -> bool:
+    """Whether the node may speak of this run: it was given it, or it is older than what the record knows."""
+    return was_given(record, node, incarnation) or incarnation < starts_of(record)[0].first
+
+
+def _forgotten_starts(record: InstanceRecord, after: Incarnation) -> list[Start]:
+    """Between a run of a start that the record does not know any more and the first that it knows, the present node
+    may have others."""
+    oldest = starts_of(record)[0].first
+    if start_number(after) >= start_number(oldest):
+        return []
+    return [Start(record.node, Incarnation(after + 1), Incarnation(oldest - 1))]
+
+
+def _step(
+    record: InstanceRecord, after: Incarnation, to: Incarnation, *, end_offset: int | None = None
+) -> Step:
+    between = [
+        (max(after + 1, start.first), min(start.last, to - 1))
+        for start in starts_of(record)
+        if max(after + 1, start.first) <= min(start.last, to - 1)
+    ]
+    words = [f"run {low}" if low == high else f"runs {low} to {high}" for low, high in between]
+    if _forgotten_starts(record, after) and len(record.earlier) == EARLIER_STARTS:
+        words.insert(0, f"what ran after run {after} and is not known any more")
+    return Step(incarnation=to, node=node_of(record, to), passed_over=", ".join(words), end_offset=end_offset)
