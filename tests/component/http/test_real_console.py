@@ -6,10 +6,12 @@ import sys
 from typing import Any
 
 import httpx
+import pytest
 from http_rig import DEADLINE
 from sse_client import following
 
-from corral.testing.cluster import LocalCluster
+from corral.testing.cluster import LocalCluster, LocalController
+from corral.testing.fault_proxy import FaultProxy
 from corral.testing.waiting import eventually
 
 SERVER = """
@@ -59,3 +61,73 @@ async def test_a_real_console_is_read_followed_searched_and_kept(cluster: LocalC
         await eventually(kept)
         newest = (await client.get(path, params={"newest": "true", "limit": 2})).json()
         assert [item["line"] for item in newest["items"]] == ["got hello", "got stop"]
+
+
+RUNS = 7
+CRASHING = """
+import time
+begin = time.time_ns()
+for number in range(4000):
+    print(begin, number, "x" * 80)
+raise SystemExit(3)
+"""
+POLICY = {"attempts": RUNS - 1, "interval_seconds": 300, "delay_ms": 10, "max_delay_ms": 20}
+
+
+def client_of(controller: LocalController) -> httpx.AsyncClient:
+    headers = {"Authorization": f"Bearer {controller.admin_token}"}
+    return httpx.AsyncClient(base_url=controller.url, headers=headers, timeout=DEADLINE)
+
+
+@pytest.mark.trap("T67")
+@pytest.mark.trap("T74")
+async def test_a_crash_loop_over_a_slow_link_is_told_run_by_run_also_after_a_restart_of_the_controller(
+    cluster: LocalCluster, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async with FaultProxy() as proxy:
+        controller = await cluster.controller(via=proxy)
+        await cluster.daemon("node-1", controller)
+        document = {"name": "noisy", "command": [sys.executable, "-c", CRASHING], "restart": POLICY}
+        await controller.call("POST", "/api/v1/groups", document)
+        proxy.throttle(600_000, requests=True)
+        made = await controller.call("POST", "/api/v1/instances", {"group": "noisy"})
+        first, path = made["incarnation"], f"/api/v1/instances/{made['id']}"
+
+        async def over() -> bool:
+            now = await controller.call("GET", path)
+            return now["incarnation"] == first + RUNS - 1 and now["state"] == "CRASHED"
+
+        await eventually(over, deadline=40)
+        proxy.heal()
+        events = await controller.call("GET", "/api/v1/events?types=NODE_ONLINE&limit=500")
+        assert len(events["items"]) == 1, "the node stayed connected"
+        async with client_of(controller) as client:
+            runs = (await client.get(f"{path}/runs")).json()
+            assert [run["incarnation"] for run in runs["items"]] == [*range(first + RUNS - 1, first - 1, -1)]
+            assert {(run["state"], run["exit"]["code"]) for run in runs["items"]} == {("CRASHED", 3)}
+            assert all(run["crash"] == f"{made['id']}.{run['incarnation']}" for run in runs["items"])
+            whole = {
+                run: (await client.get(f"{path}/console/download", params={"incarnation": run})).text
+                for run in range(first, first + RUNS)
+            }
+        assert all(len(text.splitlines()) == 4000 for text in whole.values())
+        assert len(set(whole.values())) == RUNS
+        assert "session.frame_failed" not in capsys.readouterr().out, "every block was taken"
+        await controller.app.stop()
+        again = await cluster.controller(via=proxy)
+        seen: dict[int, str] = dict.fromkeys(whole, "")
+        at, offset = first, 0
+        async with client_of(again) as client:
+            headers = {"Last-Event-ID": f"{first}-0"}
+            async with following(client, f"{path}/console/stream", headers=headers) as reader:
+                while (frame := await reader.event()).event != "end":
+                    assert frame.data is not None
+                    assert frame.event in ("page", "run"), frame
+                    if frame.event == "run":
+                        assert frame.data["incarnation"] == at + 1
+                        at, offset = at + 1, 0
+                    for item in frame.data.get("items", []):
+                        assert item["offset"] == offset
+                        offset += len(item["line"]) + 1
+                        seen[at] += item["line"] + "\n"
+        assert seen == whole

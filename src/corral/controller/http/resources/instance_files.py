@@ -17,10 +17,11 @@ from corral.controller.templates import changes
 from corral.domain.events import Draft, EventType
 from corral.domain.file_bounds import DEFAULT_BYTES, DEFAULT_ENTRIES, MOST_BYTES, MOST_ENTRIES
 from corral.domain.file_paths import PATH_MAX, check_glob
-from corral.domain.instance_records import InstanceRecord
+from corral.domain.ids import MAX_COUNTER
 from corral.domain.permissions import Permission
 from corral.domain.plans import Plan, read_plan
 from corral.domain.templates import template_name
+from corral.errors import Code, Rejected
 from corral.sdk.instance_files import FileEntry
 
 _BYTES: Final = b"application/octet-stream"
@@ -36,6 +37,15 @@ class PlanShape(msgspec.Struct, frozen=True, kw_only=True):
     hash: str
     plan: Plan
     picks: list[str]
+
+
+class PlanQuery(Query, frozen=True, kw_only=True):
+    incarnation: (
+        Annotated[
+            int, msgspec.Meta(ge=1, le=MAX_COUNTER, description="Which run; without it the present or last.")
+        ]
+        | None
+    ) = None
 
 
 class Save(Body, frozen=True, kw_only=True):
@@ -91,18 +101,30 @@ async def get_content(leading: Leading, call: Call[None, FileContentQuery]) -> C
     return Content(pump=pump, content_type=_BYTES, filename=name, length=len(part.content))
 
 
-async def get_plan(leading: Leading, call: Call[None, NoQuery]) -> PlanShape:
+async def get_plan(leading: Leading, call: Call[None, PlanQuery]) -> PlanShape:
     record = leading.state.instances.require(call.path["id"]).record
-    plan = leading.state.plans.require(record.plan_hash).record
-    return PlanShape(id=record.id, hash=plan.hash, plan=read_plan(plan), picks=await _picks(leading, record))
+    hash, asked = record.plan_hash, call.query.incarnation
+    if asked is not None:
+        hash = await leading.consoles.runs.plan_hash(record, asked)
+    stored = leading.state.plans.find(hash)
+    if stored is None:
+        raise Rejected(
+            Code.NOT_FOUND,
+            f"the plan of this run of instance '{record.id}' is not kept any more",
+            hint="plans go when no run of the last starts has them",
+            field="incarnation" if asked is not None else None,
+        )
+    plan = stored.record
+    picks = await _picks(leading, record.id, hash)
+    return PlanShape(id=record.id, hash=plan.hash, plan=read_plan(plan), picks=picks)
 
 
-async def _picks(leading: Leading, record: InstanceRecord) -> list[str]:
+async def _picks(leading: Leading, id: str, plan_hash: str) -> list[str]:
     """From the decision that started it, which may be gone: decisions are kept for a while only."""
-    journal = instance_decisions(record.id)
+    journal = instance_decisions(id)
     entries = await leading.reads.entries(journal.name, limit=_DECISIONS, newest=True)
     for decision in (journal.decode(entry.body) for entry in reversed(entries)):
-        if decision.inputs.get("plan") == record.plan_hash:
+        if decision.inputs.get("plan") == plan_hash:
             return [name for name in str(decision.inputs.get("picks", "")).split(", ") if name]
     return []
 
@@ -144,6 +166,7 @@ ROUTES: Final[tuple[Route, ...]] = (
         path="/api/v1/instances/{id}/plan",
         permission=Permission.INSTANCES_READ,
         summary="Show what an instance was started with",
+        query=PlanQuery,
         response=PlanShape,
         handler=get_plan,
     ),
