@@ -1,0 +1,171 @@
+"""The checker of the fault campaign: compares what the API tells of a run with what its workload did.
+
+It knows nothing of how consoles are stored. Of each run whose end was told it reads the whole console, finds the
+workload by the first line, makes the bytes anew that the workload must have written, and compares byte by byte;
+bytes may be missing only where a gap says so. The exit must be what the workload announced, or be told as unknown.
+"""
+
+from __future__ import annotations
+
+import pathlib
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from campaigns.workload import TOTAL, chunks
+
+Call = Callable[[str], Awaitable[Any]]
+"""A GET of the API."""
+
+_WHOLE_CONSOLE_PAGES = 10_000
+
+
+class Tally:
+    """What a campaign has seen so far."""
+
+    def __init__(self) -> None:
+        self.runs = 0
+        self.bytes = 0
+        self.declared_bytes = 0
+        self.unknown_ends = 0
+        self.violations: list[str] = []
+
+    def __str__(self) -> str:
+        return (
+            f"{self.runs} runs, {self.bytes:,} bytes compared, {self.declared_bytes:,} declared missing, "
+            f"{self.unknown_ends} ends told as unknown, {len(self.violations)} violations"
+        )
+
+
+class Checker:
+    """Checks each run once. `side` is where the workloads leave their totals."""
+
+    def __init__(self, side: pathlib.Path, get: Call) -> None:
+        self.tally = Tally()
+        self._side = side
+        self._get = get
+        self._checked: set[str] = set()
+
+    async def check(self, end: dict[str, Any]) -> None:
+        """`end` is an event that told how a run ended."""
+        id, run, exit = end["subject"], end["data"]["incarnation"], end["data"].get("exit") or {}
+        console = await self._read(id, run)
+        self.tally.runs += 1
+        if not exit.get("known"):
+            self.tally.unknown_ends += 1
+        name = console.name or self._only_candidate(id)
+        if name is None:
+            if not console.gaps:
+                self._violated(f"{id} run {run}: a console without a first line, and no gap is told")
+            return
+        self._checked.add(name)
+        self._compare(f"{id} run {run}", name, console)
+        self._compare_exit(f"{id} run {run}", name, exit)
+
+    def check_all_told(self) -> None:
+        """Every workload that ended was checked."""
+        for path in self._side.glob("*.end"):
+            if path.stem not in self._checked:
+                self._violated(f"{path.stem} has ended, and nobody was told")
+        violations = self._side / "violations"
+        if violations.exists():
+            self.tally.violations += violations.read_text().splitlines()
+
+    async def _read(self, id: str, run: int) -> Console:
+        console = Console()
+        after = 0
+        for _ in range(_WHOLE_CONSOLE_PAGES):
+            path = f"/api/v1/instances/{id}/console?incarnation={run}&after={after}&limit=5000"
+            page = await self._get(path)
+            console.add(page)
+            if page["next_offset"] == after:
+                return console
+            after = page["next_offset"]
+        raise AssertionError(f"the console of {id} run {run} has no end")
+
+    def _only_candidate(self, id: str) -> str | None:
+        left = {path.stem for path in self._side.glob(f"{id}.*.side")} - self._checked
+        return left.pop() if len(left) == 1 else None
+
+    def _compare(self, what: str, name: str, console: Console) -> None:
+        written = TOTAL.unpack((self._side / f"{name}.side").read_bytes())[0]
+        needed = max(written, console.end)
+        expected = bytearray()
+        for chunk in chunks(name):
+            expected += chunk
+            if len(expected) > needed:
+                break
+        for offset, data in console.parts:
+            if expected[offset : offset + len(data)] != data:
+                self._violated(f"{what} ({name}): other bytes than were written at {offset}")
+                return
+            self.tally.bytes += len(data)
+        missing = console.missing(written)
+        undeclared = [part for part in missing if not console.declares(*part)]
+        self.tally.declared_bytes += sum(end - begin for begin, end in missing)
+        if undeclared:
+            self._violated(
+                f"{what} ({name}): {undeclared} of {written} bytes are missing, and no gap is told"
+            )
+
+    def _compare_exit(self, what: str, name: str, exit: dict[str, Any]) -> None:
+        if not exit.get("known"):
+            return
+        announced = self._side / f"{name}.end"
+        told = f"signal {exit['signal']}" if exit.get("signal") else f"code {exit['code']}"
+        truth = announced.read_text() if announced.exists() else "nothing: it was killed"
+        if told != truth and announced.exists():
+            self._violated(f"{what} ({name}): the end is told as {told}, and was {truth}")
+
+    def _violated(self, text: str) -> None:
+        self.tally.violations.append(text)
+
+
+class Console:
+    """The console of a run, as the API gave it."""
+
+    def __init__(self) -> None:
+        self.parts: list[tuple[int, bytes]] = []
+        self.gaps: list[tuple[int, int]] = []
+        self.end = 0
+        self._open_end: int | None = None
+
+    @property
+    def name(self) -> str | None:
+        first = next((data for offset, data in self.parts if offset == 0), b"")
+        return first.removeprefix(b"begin ").strip().decode() if first.startswith(b"begin ") else None
+
+    def add(self, page: dict[str, Any]) -> None:
+        for item in page["items"]:
+            self._take(item, b"" if item.get("partial") else b"\n")
+        tail = page.get("tail")
+        if tail and not page["items"]:
+            self._take(tail, b"")
+        for gap in page["gaps"]:
+            if gap.get("reason") == "unknown":
+                self._open_end = min(
+                    gap["from_offset"], self._open_end if self._open_end is not None else gap["from_offset"]
+                )
+            self.gaps.append((gap["from_offset"], gap["to_offset"]))
+
+    def _take(self, line: dict[str, Any], ending: bytes) -> None:
+        data = line["line"].encode() + ending
+        self.parts.append((line["offset"], data))
+        self.end = max(self.end, line["offset"] + len(data))
+
+    def missing(self, written: int) -> list[tuple[int, int]]:
+        """Stretches below `written` that no part covers."""
+        found: list[tuple[int, int]] = []
+        covered = 0
+        for offset, data in sorted(self.parts):
+            if offset > covered:
+                found.append((covered, min(offset, written)))
+            covered = max(covered, offset + len(data))
+        if covered < written:
+            found.append((covered, written))
+        return [part for part in found if part[0] < part[1]]
+
+    def declares(self, begin: int, end: int) -> bool:
+        """Whether gaps cover that stretch; one of an unknown end covers what lies behind it, too."""
+        if self._open_end is not None and begin >= self._open_end:
+            return True
+        return any(first <= begin and end <= last for first, last in self.gaps)
