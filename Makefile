@@ -10,6 +10,7 @@ PORT ?=
 DEMO_PORTS ?=
 WORKERS ?= 2
 ROUNDS ?= 20
+MINUTES ?= 30
 PIP := $(BIN)/pip --disable-pip-version-check --quiet
 
 .PHONY: up down setup test check bench traps docs wire lock soak clean
@@ -32,6 +33,8 @@ test: setup  ## every suite
 
 soak: export CORRAL_TEST_EVERY_KIND = 1
 soak: setup  ## long campaigns, not part of `test`
+	$(BIN)/python -m campaigns.faults --minutes $(MINUTES) --store sqlite
+	$(BIN)/python -m campaigns.faults --minutes $(MINUTES) --store postgres
 	for round in $$(seq $(ROUNDS)); do $(BIN)/python -m pytest -q -n $(WORKERS) --dist loadfile || exit 1; done
 
 check: $(VENV)/.dev  ## style, types, import directions, generated code

@@ -261,6 +261,8 @@ def command(session: Session, id: str, line: tuple[str, ...]) -> None:
 @api_command
 def delete(session: Session, id: str, yes: bool) -> None:
     """Forget an instance that has ended, and its console."""
+    if not yes:
+        session.client.get(f"{INSTANCES}/{segment(id)}")  # nobody is asked about one that there is not
     confirm(f"forget instance '{id}'", yes=yes)
     session.client.delete(f"{INSTANCES}/{segment(id)}")
     show_done(session.output, {"id": id}, f"instance '{id}' is forgotten")

@@ -8,6 +8,7 @@ from typing import Any, Final
 
 import click
 
+from corral.cli.failure import note
 from corral.cli.local_socket import ask, is_served
 from corral.cli.output import Column, output_option, show_done, show_list, state_column
 
@@ -22,7 +23,13 @@ COLUMNS: Final = (
 
 
 @click.group()
-@click.option("--data", metavar="DIR", required=True, help="The daemon's data directory.")
+@click.option(
+    "--data",
+    metavar="DIR",
+    default="/var/lib/corral/daemon",
+    show_default=True,
+    help="The daemon's data directory.",
+)
 @click.pass_context
 def local(ctx: click.Context, data: str) -> None:
     """Instances of this machine, by its daemon's own socket; no controller is asked."""
@@ -82,10 +89,16 @@ def command(data: pathlib.Path, id: str, line: str, output: str) -> None:
 @click.pass_obj
 def stop_all(data: pathlib.Path, force: bool, config: str | None, output: str) -> None:
     """Stop every instance and wait until nothing is left; works without a daemon, too."""
-    items = ask(data, "stop-all", force=force)["items"] if is_served(data) else _offline(data, force, config)
+    served = is_served(data)
+    items = ask(data, "stop-all", force=force)["items"] if served else _offline(data, force, config)
     ended = sum(item["state"] in ("STOPPED", "CRASHED") for item in items)
     done = {"items": items, "ended": ended}
     show_done(output, done, f"nothing runs: {ended} instances have ended", name="ended")
+    if served:
+        note(
+            "the daemon still runs: a controller that it is connected to keeps the min of its groups, here unless the "
+            "node is cordoned ('corral node cordon')"
+        )
 
 
 def _offline(data: pathlib.Path, force: bool, config: str | None) -> list[dict[str, Any]]:

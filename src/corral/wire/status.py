@@ -37,6 +37,9 @@ _LATER: Final = frozenset({Code.RATE_LIMITED, Code.CONFLICT})
 """Refusals that time mends."""
 _MAX_DETAILS: Final = 1000
 
+_OUT_OF_TIME = ("certificate is not yet valid", "certificate has expired")
+"""What gRPC's own text says when a certificate is fine and a clock is not, or the reverse."""
+
 
 async def abort(context: grpc.aio.ServicerContext[Any, Any], error: CorralError) -> NoReturn:
     """End a call with this error; raises, as gRPC's own abort does."""
@@ -54,5 +57,10 @@ def from_rpc(error: grpc.aio.AioRpcError, *, peer: str) -> CorralError:
         later = Code[name].status >= 500 or Code[name] in _LATER
         return (Retryable if later else Rejected)(Code[name], details)
     if error.code() in _UNREACHED:
-        return Retryable(Code.UNREACHABLE, f"{peer} cannot be reached: {details}")
+        clock = any(words in details for words in _OUT_OF_TIME)
+        return Retryable(
+            Code.UNREACHABLE,
+            f"{peer} cannot be reached: {details}",
+            hint="compare the clocks of both hosts" if clock else None,
+        )
     return Rejected(Code.BAD_REQUEST, f"{peer} refused the call: {error.code().name} {details}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from corral.daemon.prepare.environment import build_environment
@@ -65,3 +66,11 @@ def test_what_may_not_be_set_is_named(env, code):
     with pytest.raises(Rejected) as refused:
         build(env)
     assert refused.value.code is code
+
+
+def test_a_program_on_a_terminal_knows_how_to_draw():
+    order = msgspec.structs.replace(ORDER, tty=True)
+    found = build_environment(order, env={}, node_id="n", user="u", home="/h", time_zone="UTC")
+    assert found["TERM"] == "xterm"
+    own = build_environment(order, env={"TERM": "dumb"}, node_id="n", user="u", home="/h", time_zone="UTC")
+    assert own["TERM"] == "dumb"

@@ -12,6 +12,8 @@ from corral.sdk.runtime import run_name
 
 PATH: Final = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 _LANG: Final = "C.UTF-8"
+_TERMINAL: Final = "xterm"
+"""What a program on a terminal of ours may draw with: nearly every host knows it."""
 _MAX_VALUE: Final = 128 * 1024
 
 
@@ -27,6 +29,7 @@ def build_environment(
         "TZ": time_zone,
         "USER": user,
         "PYTHONUNBUFFERED": "1",
+        **({"TERM": _TERMINAL} if order.tty else {}),
         **env,
         "CORRAL_INSTANCE_TOKEN": order.token,
         "CORRAL_INSTANCE_ID": order.instance_id,
