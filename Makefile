@@ -68,6 +68,7 @@ $(VENV)/bin/pip:
 	$(PYTHON) -m venv $(VENV)
 
 $(VENV)/.runtime: $(VENV)/bin/pip requirements/runtime.lock pyproject.toml
+	@echo "installing what Corral needs into $(VENV): about a minute, once"
 	$(PIP) install --require-hashes -r requirements/runtime.lock
 	$(PIP) install --no-deps -e .
 	touch $@

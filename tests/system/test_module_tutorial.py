@@ -1,69 +1,48 @@
-"""The tutorial for module authors, command by command as it is printed."""
+"""What authors of modules do beside the tutorials; those are read by `test_guides`."""
 
 from __future__ import annotations
 
-import pathlib
+import asyncio
 
 import pytest
-from guide_reader import Reader
-
-from corral.testing.ports import free_addresses
+from guide_machine import guide_machine
+from guide_reader import START
 
 pytestmark = pytest.mark.system
 
-
-class Editor:
-    """Puts what the guide shows where it says."""
-
-    def __init__(self, directory: pathlib.Path) -> None:
-        self._file = directory / "guest-book" / "guest_book" / "module.py"
-        self._tests = directory / "guest-book" / "tests" / "test_module.py"
-
-    def edit(self, addition: str) -> None:
-        if "def test_" in addition:
-            self._tests.write_text(f"{self._tests.read_text()}\n\n{addition}")
-        elif addition.startswith("class "):
-            self._put_above("class GuestBook(", f"{addition}\n\n")
-        elif "on_upgrade" in addition:
-            self._put_above("    async def on_start(", f"{addition}\n")
-        else:
-            self._add_route(addition)
-
-    def _put_above(self, line: str, addition: str) -> None:
-        text = self._file.read_text()
-        assert text.count(line) == 1
-        self._file.write_text(text.replace(line, addition + line))
-
-    def _add_route(self, addition: str) -> None:
-        """The route into `register_routes`, the method below it."""
-        text = self._file.read_text()
-        route, method = addition.split("\n\n", 1)
-        first = next(line for line in text.splitlines() if "routes.get(" in line)
-        self._file.write_text(text.replace(first, f"{first}\n{route}\n\n{method.rstrip()}"))
+UP = START.format(command="corral up --data data --no-demo", number=1, ready="ready: ")
+GREETED = "curl -s -H @header http://127.0.0.1:8480/api/v1/modules/guest-book/hello/Ada"
 
 
-async def test_every_command_of_the_tutorial_does_what_it_says(processes, scratch):
-    http, grpc = free_addresses(2)
-    up = processes.start("up", "--data", str(scratch / "data"), "--http", http, "--grpc", grpc, "--no-demo")
-    await up.ready()
-    reader = Reader(scratch, http)
-    reader.read("write-a-module.md", edit=Editor(scratch).edit, skip="module dev")
-    assert "guest-book" not in reader.type("corral module list")
-    assert not any((scratch / "data" / "controller" / "artifacts").glob("*.zip"))
+async def typed(*commands: str) -> str:
+    """What the last of these commands says, on a machine of their own."""
+
+    def type_all() -> str:
+        with guide_machine() as machine:
+            shell = machine.shell()
+            for command in ('export PATH="$PWD/.venv/bin:$PATH"', *commands):
+                code, said = shell.type(command)
+                assert code == 0, f"{command}: {said}"
+            return said
+
+    return await asyncio.to_thread(type_all)
 
 
-async def test_a_module_follows_the_editor(processes, scratch):
+async def test_a_module_follows_the_editor() -> None:
     """`corral module dev --once` twice, with an edit in between."""
-    http, grpc = free_addresses(2)
-    up = processes.start("up", "--data", str(scratch / "data"), "--http", http, "--grpc", grpc, "--no-demo")
-    await up.ready()
-    reader = Reader(scratch, http)
-    reader.type(f"corral login http://{http} --token-file data/admin.token")
-    reader.type("corral module new guest-book\ncorral module dev guest-book --once")
-    reader.type("sed -i 's/, {name}!/, dear {name}!/' guest-book/guest_book/module.py")
-    assert "ACTIVE" in reader.type("corral module dev guest-book --once")
-    token = (scratch / "data" / "admin.token").read_text().strip()
-    said = reader.type(
-        f'curl -s -H "Authorization: Bearer {token}" http://{http}/api/v1/modules/guest-book/hello/Ada'
+    said = await typed(
+        UP,
+        "corral login http://127.0.0.1:8480 --token-file data/admin.token",
+        "corral module new guest-book",
+        "corral module dev guest-book --once",
+        "sed -i 's/, {name}!/, dear {name}!/' guest-book/guest_book/module.py",
+        "corral module dev guest-book --once | grep ACTIVE",
+        'echo "Authorization: Bearer $(cat data/admin.token)" > header',
+        GREETED,
     )
     assert "dear Ada" in said
+
+
+async def test_the_scaffold_of_a_module_for_nodes_passes_its_quick_test() -> None:
+    quick = "corral module test greeter -q -n 0 -k greeted"
+    assert "1 passed" in await typed("corral module new greeter --host daemon", quick)
