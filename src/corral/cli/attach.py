@@ -18,7 +18,7 @@ from typing import Any, Final
 
 from corral.cli import sse
 from corral.cli.client import Client, segment
-from corral.cli.console_text import Neutraliser
+from corral.cli.console_text import Neutraliser, gap_text
 from corral.cli.failure import Failure, Unreachable, note, printable
 from corral.cli.line_editor import LineEditor
 
@@ -100,8 +100,7 @@ class Feed:
             self._put(NOTE, f"-- run {data.get('incarnation')} on node {data.get('node')} --")
         elif event == "gap":
             for gap in data.get("gaps", []):
-                lost = int(gap["to_offset"]) - int(gap["from_offset"])
-                self._put(NOTE, f"-- {lost} bytes are missing: {gap['reason']} --")
+                self._put(NOTE, f"-- {gap_text(gap)} --")
         elif event == "end":
             self._put(ENDED, data)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import Final
+from typing import Any, Final
 
 _COLOUR: Final = re.compile(r"\x1b\[[0-9;:]{0,64}m")
 _BEGUN: Final = re.compile(r"(?:\x1b(?:\[[0-9;:]{0,64})?|\r)\Z")
@@ -38,3 +38,13 @@ def neutral(text: str) -> str:
         return text
     text = _COLOUR.sub("", text).replace("\r\n", "\n").replace("\r", "\n")
     return _STEERS.sub(lambda found: repr(found[0])[1:-1], text)
+
+
+def gap_text(gap: dict[str, Any]) -> str:
+    """What is missing and why, as a person says it. Where the reason is `unknown` the size is, too."""
+    missing = int(gap["to_offset"]) - int(gap["from_offset"])
+    if gap["reason"] == "unknown":
+        return (
+            f"nobody knows how much is missing at {gap['from_offset']}: nothing was left that could store it"
+        )
+    return f"{missing} bytes at {gap['from_offset']} are missing: {gap['reason']}"

@@ -10,6 +10,7 @@ from typing import Any, Final
 import click
 
 from corral.cli.client import segment
+from corral.cli.console_text import gap_text
 from corral.cli.failure import WrongUsage, note
 from corral.cli.instance_waits import INSTANCES
 from corral.cli.output import Item, show_streamed
@@ -131,8 +132,7 @@ def _print_from(session: Session, id: str, after: int, incarnation: int | None, 
 
 def _note_gaps(page: Item) -> None:
     for gap in page.get("gaps", []):
-        lost = int(gap["to_offset"]) - int(gap["from_offset"])
-        note(f"{lost} bytes at {gap['from_offset']} are missing: {gap['reason']}")
+        note(gap_text(gap))
 
 
 def _print_live(session: Session, id: str, after: int, incarnation: int | None, show: Printer) -> None:

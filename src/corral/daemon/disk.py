@@ -7,9 +7,10 @@ import os
 import pathlib
 from typing import Final
 
-from corral.errors import Code, CorralError, Retryable
+from corral.errors import Code, CorralError, Rejected, Retryable
 
 _MEBI: Final = 1024 * 1024
+_FULL_BYTES: Final = _MEBI
 _FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
 RETRY_SECONDS: Final = 30.0
 
@@ -18,6 +19,23 @@ def free_bytes(directory: pathlib.Path) -> int:
     """What an ordinary user may still write: a workload is none of root's."""
     found = os.statvfs(directory)
     return found.f_bavail * found.f_frsize
+
+
+def lacks_room(directory: pathlib.Path, reserve_mb: int) -> bool:
+    """Whether nothing could be prepared here, however small. Blocks for a moment."""
+    try:
+        return free_bytes(directory) < reserve_mb * _MEBI
+    except OSError:
+        return False
+
+
+def full_disk(directory: pathlib.Path) -> str:
+    """In words, that this disk takes nothing any more; empty: it does, or cannot be asked."""
+    try:
+        free = free_bytes(directory)
+    except OSError:
+        return ""
+    return f"the disk of {directory} is full: {free // 1024} kB are free" if free < _FULL_BYTES else ""
 
 
 def check_room(
@@ -45,4 +63,6 @@ def as_ours(error: OSError, *, doing: str, otherwise: Code) -> CorralError:
     why = why.encode(errors="replace").decode()  # a name may be no UTF-8
     if error.errno in _FULL:
         return Retryable(Code.DISK_FULL, why, hint="make room on the node", retry_after=RETRY_SECONDS)
+    if error.errno == errno.ENAMETOOLONG:
+        return Rejected(otherwise, why, hint="give the file a shorter name: 255 bytes at most, a path 4,095")
     return Retryable(otherwise, why, hint="check the disk and the permissions of the data directory")

@@ -160,6 +160,9 @@ class InstanceRecord(Record, frozen=True, kw_only=True):
     """What modules on the node made of its present run."""
     modules_missing: tuple[str, ...] = ()
     """Modules that were wanted on the node and not ready when it started, each with why."""
+    held: str = ""
+    """Of a static instance that was stopped by hand: the reason. Nothing starts it, or another in its place, until
+    somebody does so by hand."""
     files_kept: tuple[str, ...] = ()
     """Of a static instance: files that stayed at its start though templates give others, each with why."""
     serial: int = 0

@@ -91,7 +91,14 @@ async def open_runtimes(
     multiplexers: tuple[Multiplexer, ...] = (Tmux(), Screen())
     sessions = {
         multiplexer.name: SessionRuntime(
-            ProcessRuntime(data, cgroups, segment_bytes, facts=process.facts, name=multiplexer.name),
+            ProcessRuntime(
+                data,
+                cgroups,
+                segment_bytes,
+                facts=process.facts,
+                name=multiplexer.name,
+                keeper=process.keeper,
+            ),
             multiplexer,
         )
         for multiplexer in multiplexers

@@ -81,6 +81,8 @@ class RunExit(msgspec.Struct, frozen=True, kw_only=True):
     """The signal that ended it, 0: it exited by itself with `code`."""
     core_dumped: bool = False
     ended_at_ms: int = 0
+    seen: bool = True
+    """False: nobody saw it end, and `ended_at_ms` is when that was found."""
     oom_killed: bool = False
     host_rebooted: bool = False
     reason: str = ""

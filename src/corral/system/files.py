@@ -85,6 +85,37 @@ def replace_versioned(path: pathlib.Path, value: msgspec.Struct, *, name: str, v
     temporary.replace(path)
 
 
+def allocate(path: pathlib.Path, size: int) -> None:
+    """Give a file its room on the disk before there is anything to write into it. OSError when there is none."""
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        os.posix_fallocate(descriptor, 0, size)
+    except OSError:
+        path.unlink(missing_ok=True)
+        raise
+    finally:
+        os.close(descriptor)
+
+
+def write_allocated(
+    room: pathlib.Path, path: pathlib.Path, value: msgspec.Struct, *, name: str, version: int
+) -> None:
+    """Like `write_versioned`, into the room that `allocate` has made: it needs none besides. FileNotFoundError where
+    there is none."""
+    content = _versioned(value, name, version)
+    descriptor = os.open(room, os.O_WRONLY | os.O_CLOEXEC)
+    try:
+        written = 0
+        while written < len(content):
+            written += os.pwrite(descriptor, content[written:], written)
+        os.ftruncate(descriptor, len(content))
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+    room.replace(path)
+    sync_directory(path.parent)
+
+
 def _versioned(value: msgspec.Struct, name: str, version: int) -> bytes:
     document = {"format": name, "version": version, "value": value}
     return msgspec.json.format(msgspec.json.encode(document), indent=2) + b"\n"

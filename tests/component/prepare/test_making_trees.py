@@ -52,6 +52,19 @@ async def test_what_does_not_override_is_the_weaker_part_of_a_merge(bench, make_
     assert sorted((made / "s.properties").read_bytes().split()) == [b"a=1", b"b=2"]
 
 
+async def test_names_as_long_as_they_can_be_are_filled_merged_and_patched(bench, make_plan):
+    name = "名" * 81 + "a.properties"
+    assert len(name.encode()) == 255
+    layers = (
+        bench.cache.template("low", {name: b"a=%PORT%\nb=1\n"}),
+        bench.cache.template("high", {name: b"b=2\n"}),
+    )
+    patch = PatchSpec(file=name, path="c", value="3")
+    plan = make_plan(templates=layers, merge=(name,), substitute=(name,), patches=(patch,))
+    made = await bench.make(plan, PORT="filled")
+    assert sorted((made / name).read_bytes().split()) == [b"a=filled", b"b=2", b"c=3"]
+
+
 async def test_modes_are_kept(bench, make_plan):
     files = {"run.sh": (b"#!/bin/sh\n", 0o755), "eula": (b"x", 0o444), "tool": (b"y", 0o555), "plain": b"z"}
     made = await bench.make(make_plan(templates=(bench.cache.template("t", files),)))

@@ -136,7 +136,9 @@ async def test_adopting_while_it_starts_gives_one_run_that_ends_once(house: Proc
     adoptions = await asyncio.gather(*(house.provider.adopt(spec.run_directory) for _ in range(3)))
     handle = await starting
     assert [adoption.handle for adoption in adoptions] == [handle] * 3
-    minding = [task.get_name() for task in asyncio.all_tasks() if task.get_name().startswith("runtime/")]
+    minding = [
+        name for task in asyncio.all_tasks() if (name := task.get_name()).endswith(f"/{spec.run_name}")
+    ]
     assert sorted(minding) == [f"runtime/exit/{spec.run_name}", f"runtime/mind/{spec.run_name}"]
     await house.provider.kill(handle)
     await house.provider.wait_empty(handle)

@@ -13,6 +13,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
+from corral.runtimes.console.log import ConsoleLog, Gap
 from corral.runtimes.process import run_files
 from corral.runtimes.process.proc_facts import open_process
 from corral.sdk.runtime import RunHandle
@@ -53,6 +54,11 @@ def kill_keeper(house: ProcessHouse) -> None:
         os.kill(keeper_pid(house.data), signal.SIGKILL)
 
 
+def gaps(handle: RunHandle) -> list[Gap]:
+    with ConsoleLog(f"{handle.run_directory}/console") as log:
+        return log.gaps(0, log.end_offset)
+
+
 async def ended_run(house: ProcessHouse, handle: RunHandle) -> None:
     await house.provider.kill(handle)
     await house.provider.wait_empty(handle)
@@ -80,6 +86,7 @@ async def test_no_byte_is_lost_or_doubled_and_every_exit_is_known(house: Process
     for handle, end, last in zip(handles, ends, (FAST_LINES, SLOW_LINES) * 2, strict=True):
         assert (end.result().known, end.result().code) == (True, 5)
         read_numbered(console_bytes(handle.run_directory)).check(last=last)
+        assert gaps(handle) == []
 
 
 @pytest.mark.trap("T46")
@@ -129,21 +136,54 @@ async def test_shim_and_keeper_die_while_no_daemon_is_there(house: ProcessHouse)
     ended = await provider.wait_empty(adoption.handle)
     assert (ended.known, ended.code) == (True, 6)
     assert console_bytes(handle.run_directory) == b"up\ngot hello\nbye\n"
+    assert gaps(handle) == []
 
 
-async def test_everything_died_and_nobody_saw_the_end(house: ProcessHouse) -> None:
-    handle = await house.provider.start(house.spec(*workloads.silent()))
+@pytest.mark.trap("T69")
+@pytest.mark.parametrize("tty", [False, True], ids=["fifo", "terminal"])
+async def test_everything_died_and_nobody_saw_the_end(house: ProcessHouse, tty: bool) -> None:
+    """What it wrote last was in a FIFO that nobody held, or in a terminal that hung up: the console says so."""
+    script = workloads.shell('stty -onlcr; echo up; read x; head -c 30000 /dev/zero | tr "\\0" z; exit 8')
+    handle = await house.provider.start(house.spec(*script, tty=tty))
+    await said(handle, b"up\n")
+    await house.provider.close()
+    keeper = keeper_pid(house.data)
+    for pid in (keeper, int(handle.state["shim"])):
+        os.kill(pid, signal.SIGKILL)
+    await eventually(lambda: not is_running(keeper) and not is_running(int(handle.state["shim"])))
+    if not tty:
+        await house.provider.send_command(handle, "go")
+    await eventually(lambda: not is_running(handle.pid))
+    stored = len(console_bytes(handle.run_directory))
+    for _ in range(2):
+        provider = await house.next_provider()
+        adoption = await provider.adopt(handle.run_directory)
+        assert adoption.handle is not None
+        ended = await provider.wait_empty(adoption.handle)
+        assert (ended.known, ended.seen) == (False, False)
+        assert "killed" in ended.reason
+        assert gaps(handle) == [Gap(stored, stored + 1, "unknown")]
+        await provider.close()
+
+
+@pytest.mark.trap("T69")
+async def test_the_host_went_down_under_it(house: ProcessHouse) -> None:
+    handle = await house.provider.start(house.spec(*workloads.not_reading()))
+    await said(handle, b"up\n")
+    await ended_run(house, handle)
     await house.provider.close()
     kill_keeper(house)
-    for pid in (int(handle.state["shim"]), handle.pid):
-        os.kill(pid, signal.SIGKILL)
-    await eventually(lambda: not is_running(handle.pid))
-    provider = await house.next_provider()
-    adoption = await provider.adopt(handle.run_directory)
-    assert adoption.handle is not None
-    ended = await provider.wait_empty(adoption.handle)
-    assert not ended.known
-    assert "killed" in ended.reason
+    await eventually(lambda: not is_running(int(handle.state["shim"])))
+    record = run_files.read_record(handle.run_directory)
+    assert record is not None
+    record.boot = "another one"
+    run_files.write_record(handle.run_directory, record)
+    run_files.remove(handle.run_directory, run_files.EMPTY, run_files.EXIT)
+    for _ in range(2):
+        ended = (await (await house.next_provider()).adopt(handle.run_directory)).exit
+        assert ended is not None
+        assert ended.host_rebooted
+        assert gaps(handle) == [Gap(3, 4, "unknown")]
 
 
 @pytest.mark.trap("T19")

@@ -9,11 +9,19 @@ from world import NOW, World, spec
 from corral.controller.collections import NODES
 from corral.controller.instances.forgetting import forgotten
 from corral.controller.instances.group_changes import create_group, delete_group, scale_group
-from corral.controller.instances.instance_changes import remove_instance, start_instance
+from corral.controller.instances.instance_changes import (
+    kill_instance,
+    remove_instance,
+    restart_instance,
+    start_instance,
+    stop_instance,
+)
 from corral.controller.instances.reports import fold_report
 from corral.controller.instances.wire_values import RunReport, report_of
 from corral.controller.reconcile.keeping import keep_group
+from corral.domain.groups import PortSpec
 from corral.domain.ids import NodeId
+from corral.domain.instance_records import live
 from corral.domain.instance_states import InstanceState
 from corral.domain.node_states import NodeState
 from corral.errors import Rejected
@@ -201,3 +209,93 @@ def test_files_that_a_start_kept_are_known_until_the_next_start(world):
     report(world, "lobby-1", InstanceState.CRASHED)
     keep(world)
     assert world.record("lobby-1").files_kept == ()
+
+
+def ids_of(world):
+    return {stored.record.id for stored in world.state.instances if live(stored.record.state)}
+
+
+def test_a_static_instance_that_was_stopped_by_hand_stays_stopped_until_it_is_started(world):
+    world.do(create_group, spec(static=True, min=2, memory_mb=100))
+    keep(world)
+    report(world, "lobby-1", InstanceState.RUNNING)
+    report(world, "lobby-2", InstanceState.RUNNING)
+    world.do(stop_instance, "lobby-1", reason="a copy is made")
+    report(world, "lobby-1", InstanceState.STOPPED)
+    keep(world)
+    assert ids_of(world) == {"lobby-2"}
+    assert world.state.instances.find("lobby-3") is None, "nothing runs in its place"
+    reason = world.state.groups.require("lobby").record.reason
+    assert "'lobby-1' (a copy is made)" in reason
+    assert "corral instance restart ID" in reason
+    report(world, "lobby-2", InstanceState.CRASHED)
+    keep(world)
+    assert ids_of(world) == {"lobby-2"}, "the other one is kept as ever"
+    assert world.do(start_instance, "lobby").id == "lobby-1"
+    keep(world)
+    assert ids_of(world) == {"lobby-1", "lobby-2"}
+    assert world.state.groups.require("lobby").record.reason == ""
+    report(world, "lobby-1", InstanceState.CRASHED)
+    keep(world)
+    assert ids_of(world) == {"lobby-1", "lobby-2"}, "a crash is no order"
+
+
+def test_a_restart_by_hand_ends_the_rest_and_a_stop_holds_what_has_crashed(world):
+    world.do(create_group, spec(static=True, min=1, memory_mb=100))
+    keep(world)
+    report(world, "lobby-1", InstanceState.RUNNING)
+    report(world, "lobby-1", InstanceState.CRASHED)
+    world.do(kill_instance, "lobby-1", reason="")
+    keep(world)
+    assert ids_of(world) == set()
+    world.do(restart_instance, "lobby-1", reason="")
+    assert ids_of(world) == {"lobby-1"}
+    world.do(stop_instance, "lobby-1", reason="")
+    world.do(restart_instance, "lobby-1", reason="on second thoughts")
+    report(world, "lobby-1", InstanceState.STOPPED)
+    keep(world)
+    assert ids_of(world) == {"lobby-1"}
+
+
+def test_what_a_group_stops_on_its_own_account_it_starts_again(world):
+    world.do(create_group, spec(static=True, min=1, memory_mb=100))
+    keep(world)
+    world.do(scale_group, "lobby", 2)
+    keep(world)
+    report(world, "lobby-2", InstanceState.RUNNING)
+    world.do(scale_group, "lobby", 1)
+    report(world, "lobby-2", InstanceState.STOPPED)
+    world.do(scale_group, "lobby", 2)
+    keep(world)
+    assert ids_of(world) == {"lobby-1", "lobby-2"}
+
+
+def test_an_instance_that_is_not_static_is_replaced_when_it_is_stopped_by_hand(world):
+    world.do(create_group, spec(min=1, memory_mb=100))
+    keep(world)
+    report(world, "lobby-1", InstanceState.RUNNING)
+    world.do(stop_instance, "lobby-1", reason="")
+    report(world, "lobby-1", InstanceState.STOPPED)
+    keep(world)
+    assert ids_of(world) == {"lobby-2"}
+
+
+def test_a_static_instance_gets_its_last_ports_again_while_they_are_free(world):
+    ports = {"primary": PortSpec(range=(25000, 25009)), "query": PortSpec(of="primary", offset=100)}
+    world.do(create_group, spec(static=True, min=2, memory_mb=100, ports=ports))
+    keep(world)
+    assert ports_of(world, "lobby-2") == {"primary": 25001, "query": 25101}
+    ran(world, "lobby-1")
+    ran(world, "lobby-2")
+    world.do(restart_instance, "lobby-2", reason="")
+    assert ports_of(world, "lobby-2") == {"primary": 25001, "query": 25101}, "though 25000 is free"
+    world.do(
+        create_group, spec(name="other", memory_mb=100, ports={"primary": PortSpec(range=(25000, 25009))})
+    )
+    world.do(start_instance, "other")
+    world.do(restart_instance, "lobby-1", reason="")
+    assert ports_of(world, "lobby-1") == {"primary": 25002, "query": 25102}, "its last ones are taken"
+
+
+def ports_of(world, id):
+    return {port.name: port.port for port in world.record(id).ports}

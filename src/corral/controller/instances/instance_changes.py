@@ -120,7 +120,7 @@ def _request(
 ) -> StartRequest:
     """The first that may run there: an ordinal whose directory is elsewhere may not."""
     reason = f"asked for by {ws.cause}"
-    requests = next_requests(ws, group, reason=reason)
+    requests = next_requests(ws, group, reason=reason, by_hand=True)
     chosen = next(each for each in requests if node is None or home_of(ws, group, each) in ("", node))
     if node is not None:
         chosen = msgspec.structs.replace(chosen, only=node, pinned=True)
@@ -203,10 +203,13 @@ def _ordered(
     after: AfterStop = AfterStop.END,
     force: bool = False,
 ) -> InstanceRecord:
-    if not live(record.state):
-        return record
-    changed = _stopping(ws, record, reason, after=after, force=force)
-    if changed is not record and after is AfterStop.END and stays(record):
+    group = ws.group(record.group)
+    held = reason if after is AfterStop.END and group is not None and group.spec.static else ""
+    changed = _stopping(ws, record, reason, after=after, force=force) if live(record.state) else record
+    if bool(changed.held) != bool(held):
+        changed = msgspec.structs.replace(changed, held=held)
+        ws.put_instance(changed)
+    if changed is not record and after is AfterStop.END and stays(record) and not held:
         _follow_the_operator(ws, record)
     return changed
 

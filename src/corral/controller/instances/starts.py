@@ -52,6 +52,8 @@ class StartRequest(msgspec.Struct, frozen=True, kw_only=True):
     """Whoever asked for it chose the node."""
     home: str = ""
     """Of a static instance that has run before: where its directory is."""
+    last_ports: tuple[LeasedPort, ...] = ()
+    """Of the run before; a static instance gets them again while they are free."""
     claimed_by: str = ""
     """A node that seems to run it already. It is not started as long as that node says so."""
 
@@ -64,6 +66,7 @@ class StartRequest(msgspec.Struct, frozen=True, kw_only=True):
             variables=record.variables,
             pinned=record.pinned,
             home=record.home,
+            last_ports=record.ports,
             **{"only": record.node if record.pinned else None, **facts},
         )
 
@@ -79,15 +82,27 @@ def free_instance_ids(ws: Workspace, group: GroupName) -> Iterator[InstanceId]:
     )
 
 
-def next_requests(ws: Workspace, group: GroupRecord, *, reason: str) -> Iterator[StartRequest]:
+def next_requests(
+    ws: Workspace, group: GroupRecord, *, reason: str, by_hand: bool = False
+) -> Iterator[StartRequest]:
     """The next instances of a group. Those of a static one are its ordinals: the lowest that does not
     run comes first, under its own id, so that each directory is taken up again. What a group of the same
-    name has left behind says where its directory is, and nothing more."""
+    name has left behind says where its directory is, and nothing more. What was stopped by hand is started
+    only `by_hand`."""
     name = group.spec.name
     if not group.spec.static:
         yield from (StartRequest(id=id, reason=reason) for id in free_instance_ids(ws, GroupName(name)))
         return
-    yield from (_unless_claimed(ws, each) for each in _ordinals(ws, group, reason=reason))
+    for each in _ordinals(ws, group, reason=reason):
+        record = ws.instance(each.id)
+        if by_hand or record is None or not is_held(group, record):
+            yield _unless_claimed(ws, each)
+
+
+def is_held(group: GroupRecord, record: InstanceRecord) -> bool:
+    """Whether it has ended and shall rest. What a group of the same name left behind holds nothing up."""
+    ours = group.spec.static and record.created_at >= group.created_at
+    return ours and bool(record.held) and not live(record.state)
 
 
 def _unless_claimed(ws: Workspace, request: StartRequest) -> StartRequest:
@@ -125,7 +140,14 @@ def start_run(ws: Workspace, group: GroupRecord, request: StartRequest) -> Insta
         return resolved
     home = home_of(ws, group, request)
     only = home or _chosen(ws, request)
-    found = place(group.spec, ws.nodes(), only=only, avoid=request.avoid, prefer=request.prefer)
+    found = place(
+        group.spec,
+        ws.nodes(),
+        only=only,
+        avoid=request.avoid,
+        prefer=request.prefer,
+        last_ports=request.last_ports if group.spec.static else (),
+    )
     if isinstance(found, Refused):
         return found.at_home(request.id, home) if home else found
     try:

@@ -132,10 +132,12 @@ def place(
     only: str | None = None,
     avoid: str | None = None,
     prefer: str | None = None,
+    last_ports: Sequence[LeasedPort] = (),
 ) -> Placement | Refused:
     """Choose a node and its ports; the same snapshot always gives the same answer.
 
-    `only` is a hard filter, `avoid` a node to take when no other can, `prefer` one to take if it can.
+    `only` is a hard filter, `avoid` a node to take when no other can, `prefer` one to take if it can; `last_ports`
+    are taken again where they are free.
     """
     refusals: list[NodeRefusal] = []
     fits: list[tuple[float, str, NodeView]] = []
@@ -150,7 +152,7 @@ def place(
     for place, (score, id, node) in enumerate(fits):
         # Only of those that come into question: looking for ports costs more than all the rest.
         try:
-            ports = choose_ports(spec.ports, leased=node.leased, refused=node.refused)
+            ports = choose_ports(spec.ports, leased=node.leased, refused=node.refused, last=last_ports)
         except NoPort as error:
             refusals.append(NodeRefusal(node=id, obstacle=Obstacle.PORTS, reason=str(error)))
             continue

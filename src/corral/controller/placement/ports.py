@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import bisect
+import itertools
 from collections.abc import Mapping, Sequence, Set
 
 from corral.controller.fleet_mirrors import PortKey, port_keys
@@ -16,14 +17,19 @@ class NoPort(Exception):
 
 
 def choose_ports(
-    wanted: Mapping[str, PortSpec], *, leased: Set[PortKey], refused: Set[PortKey]
+    wanted: Mapping[str, PortSpec],
+    *,
+    leased: Set[PortKey],
+    refused: Set[PortKey],
+    last: Sequence[LeasedPort] = (),
 ) -> tuple[LeasedPort, ...]:
-    """The lowest free number for each port, fixed ones first; ports that are tied together get theirs together,
-    or none does. Raises `NoPort`."""
+    """For each port its `last` number if that is free, else the lowest free one; fixed ones come first, then those that
+    had a number. Ports that are tied together get theirs together, or none does. Raises `NoPort`."""
     taken: set[PortKey] = set()
     chosen: list[LeasedPort] = []
-    for tied in sorted(port_sets(wanted), key=lambda each: not each.fixed):
-        number = _lowest_free(tied, leased, refused, taken)
+    before = {port.name: port.port for port in last}
+    for tied in sorted(port_sets(wanted), key=lambda each: (not each.fixed, each.name not in before)):
+        number = _free(tied, before.get(tied.name), leased, refused, taken)
         if number is None:
             raise NoPort(_why(tied, leased, refused))
         for port in tied.members:
@@ -32,13 +38,15 @@ def choose_ports(
     return tuple(sorted(chosen, key=lambda port: port.name))
 
 
-def _lowest_free(tied: PortSet, *occupied: Set[PortKey]) -> int | None:
+def _free(tied: PortSet, first: int | None, *occupied: Set[PortKey]) -> int | None:
+    """The first choice if it is in the range and free, else the lowest number that is."""
     needed = [
         (port.offset, transport)
         for port in tied.members
         for _, transport in port_keys(tied.low, port.protocol)
     ]
-    for number in range(tied.low, tied.high + 1):
+    numbers = range(tied.low, tied.high + 1)
+    for number in itertools.chain((first,) if first is not None and first in numbers else (), numbers):
         if all((number + offset, kind) not in some for offset, kind in needed for some in occupied):
             return number
     return None

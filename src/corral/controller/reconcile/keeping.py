@@ -30,7 +30,7 @@ def keep_group(ws: Workspace, name: str, *, pause_over: bool, budget: int) -> tu
         group = end_pause(ws, group, by="time")
     if plan.need is Need.START:
         return _start(ws, group, plan, budget)
-    _say(ws, group, plan.reason if plan.need is Need.WAIT else "")
+    _say(ws, group, "" if group.deleting else plan.reason)
     return 0, False
 
 

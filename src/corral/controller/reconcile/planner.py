@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from typing import Final
 
 import msgspec
 
 from corral.controller.instances.instance_changes import stays
+from corral.controller.instances.starts import is_held
 from corral.domain.instance_records import GroupRecord, InstanceRecord, live
+
+_SHOWN: Final = 5
 
 
 class Need(enum.StrEnum):
@@ -34,13 +38,15 @@ def plan_group(group: GroupRecord, instances: Iterable[InstanceRecord], *, pause
     if group.deleting:
         empty = not any(live(each.state) for each in records)
         return GroupPlan(need=Need.DROP if empty else Need.NOTHING, reason="the group is being deleted")
-    # A static instance that is stopping is waited for: it is itself what is started next.
+    # A static instance that is stopping is waited for: it is itself what is started next. One that was stopped by
+    # hand rests: it counts as there, and nothing is started in its place.
     static = group.spec.static
-    present = sum(1 for each in records if stays(each) or (static and live(each.state)))
+    held = [each for each in records if is_held(group, each)]
+    present = len(held) + sum(1 for each in records if stays(each) or (static and live(each.state)))
     missing = group.wanted_count - present
     end_pause = group.paused is not None and pause_over
     if missing <= 0:
-        return GroupPlan(need=Need.NOTHING, present=present, end_pause=end_pause)
+        return GroupPlan(need=Need.NOTHING, present=present, end_pause=end_pause, reason=_resting(held))
     reason = f"{group.wanted_count} are wanted, {present} are there"
     if group.paused is not None and not pause_over:
         return GroupPlan(
@@ -50,3 +56,10 @@ def plan_group(group: GroupRecord, instances: Iterable[InstanceRecord], *, pause
             reason=f"paused as crash-looping until {group.paused.until:%Y-%m-%d %H:%M:%S} UTC",
         )
     return GroupPlan(need=Need.START, missing=missing, present=present, end_pause=end_pause, reason=reason)
+
+
+def _resting(held: Sequence[InstanceRecord]) -> str:
+    """What was stopped by hand, and how it is started."""
+    told = ", ".join(f"'{each.id}' ({each.held})" for each in held[:_SHOWN])
+    more = f" and {len(held) - _SHOWN} more" if len(held) > _SHOWN else ""
+    return f"stopped by hand: {told}{more}; 'corral instance restart ID' starts it again" if held else ""

@@ -50,7 +50,7 @@ def replace_beneath(root: pathlib.Path, path: str, content: bytes) -> None:
         stack.enter_context(_refusals(path))
         top = stack.enter_context(open_tree(root))
         folder = stack.enter_context(parent_of(top, path, make=True, owner=_owner(top)))
-        aside = f".{name[:200]}.{secrets.token_hex(6)}.corral"
+        aside = f".{secrets.token_hex(6)}.corral"  # its own name may be as long as names can be
         descriptor = os.open(aside, NEW_FILE, 0o600, dir_fd=folder)
         try:
             with os.fdopen(descriptor, "wb") as file:
@@ -98,6 +98,8 @@ def _refusals(path: str) -> Iterator[None]:
     except OSError as error:
         if error.errno in (errno.ELOOP, errno.ENOTDIR, errno.EISDIR, errno.ENXIO, errno.EEXIST):
             raise _refused(path, "a symbolic link or something that is no directory is on its way") from error
+        if error.errno == errno.ENAMETOOLONG:
+            raise _refused(path, "its name is longer than a file's can be") from error
         full = error.errno in (errno.ENOSPC, errno.EDQUOT)
         raise Retryable(
             Code.DISK_FULL if full else Code.FILE_UNREADABLE,

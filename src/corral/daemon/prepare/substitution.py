@@ -85,7 +85,7 @@ def _names_in(data: bytes, values: Mapping[str, str]) -> list[str]:
 
 def _replace(place: pathlib.Path, body: bytes, owner: tuple[int, int] | None) -> None:
     mode = place.stat().st_mode & 0o7777
-    aside = place.with_name(f".{place.name[:100]}.{secrets.token_hex(6)}.corral")
+    aside = place.with_name(f".{secrets.token_hex(6)}.corral")  # its own name may be as long as names can be
     # Never a file that is there: a template may have one of any name, and it may be linked into the cache.
     descriptor = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     with os.fdopen(descriptor, "wb") as file:

@@ -13,7 +13,7 @@ import msgspec
 import structlog
 
 from corral.daemon.prepare.start_order import StartOrder, usual_ladder
-from corral.daemon.supervise.run_files import FoundRun, Intent, Outcome, RunFiles
+from corral.daemon.supervise.run_files import BEGINNINGS, FoundRun, Intent, Outcome, RunFiles
 from corral.domain.ids import InstanceId, instance_id
 from corral.domain.instance_states import InstanceState
 from corral.errors import CorralError
@@ -87,7 +87,7 @@ def _intent(run: FoundRun, files: RunFiles) -> Intent | None:
 
 def _has_more(directory: pathlib.Path) -> bool:
     """Than the beginning of an intent."""
-    return any(not path.name.startswith(".intent.json") for path in directory.iterdir())
+    return any(not path.name.startswith(BEGINNINGS) for path in directory.iterdir())
 
 
 def unreadable_intent(run: FoundRun) -> Intent:

@@ -51,7 +51,10 @@ class Beginning:
         stages: StageReports,
         modules: RunModules,
         kept: Callable[[Mapping[str, str]], None],
+        *,
+        waits: Callable[[str], None] = lambda _: None,
     ) -> None:
+        """`waits` is told why a start that is owed cannot be written down."""
         self._services = services
         self._files = files
         self._intent = intent
@@ -60,6 +63,7 @@ class Beginning:
         self._stages = stages
         self._modules = modules
         self._kept = kept
+        self._waits = waits
         self._until = 0.0
         """When its time is up."""
 
@@ -74,6 +78,7 @@ class Beginning:
                     if self._order.incarnation % RESTARTS_PER_START == 0:
                         raise StageFailed(VALIDATION, error) from error
                     _log.error("instance.intent_not_stored", run=self._intent.name, reason=str(error))
+                    self._waits(f"it starts again when there is room on the disk: {error.message}")
                 else:
                     return
             await self._wait_for_stop(_RETRY_SECONDS)

@@ -85,7 +85,9 @@ def _crash_summary(exit: RunExit, life: Life) -> str:
     if not life.ready:
         what = f" ({life.waited_for})" if life.waited_for else ""
         return f"was not ready in time{what} and {ending(exit)}"
-    after = f" after {life.uptime_ms / 1000:.1f} s" if life.uptime_ms else ""
+    after = (
+        f" after {'' if exit.seen else 'at least '}{life.uptime_ms / 1000:.1f} s" if life.uptime_ms else ""
+    )
     return f"{ending(exit)}{after} without being asked to"
 
 

@@ -11,6 +11,7 @@ from typing import Any, Final
 import msgspec
 import structlog
 
+from corral.daemon.disk import lacks_room
 from corral.daemon.supervise.run import Run
 from corral.daemon.supervise.run_files import Intent, Outcome, StopOrder
 from corral.daemon.supervise.services import Services
@@ -153,7 +154,7 @@ class Instance:
                     self._tell(self.current, outcome)
                     await self._keep_first_run(self.current)
                     self._services.preparer.forget_secrets(self.current.order)
-                    self._put_away(outcome)
+                    await self._put_away(outcome)
                     return
                 work = self._go_on(outcome)
             except Exception as error:
@@ -220,14 +221,17 @@ class Instance:
         except Exception:
             _log.exception("instance.end_not_reported", run=run.name)
 
-    def _go_on(self, outcome: Outcome) -> Coroutine[Any, Any, Outcome]:
-        """The next run, told of and begun; from here on orders reach it and no longer the ended one."""
+    async def _go_on(self, outcome: Outcome) -> Outcome:
+        """The next run, told of and begun; from here on orders reach it and no longer the ended one. On a full disk
+        the files of the ended one go first, and are made again."""
         ended = self.current
         self.current = self._successor(ended, outcome)
         self._may_live = self._told_unknown = False
         self._tell(ended, outcome)
         self._services.reporter.report(status_update(self.current))
-        return self.current.live()
+        if await self._free_directory(ended):
+            self.current.intent = msgspec.structs.replace(self.current.intent, anew=True)
+        return await self.current.live()
 
     async def _adopted(self, found: Adoption | None) -> Outcome:
         run = self.current
@@ -269,11 +273,30 @@ class Instance:
         except (CorralError, OSError) as error:
             _log.warning("instance.first_run_not_kept", run=run.name, reason=str(error))
 
-    def _put_away(self, outcome: Outcome) -> None:
-        """A directory that nobody needs goes at once; after a crash it stays for a while. No other run
-        of this id can have begun: it would have to wait for this one's end."""
-        if outcome.state is InstanceState.STOPPED and not self.current.order.static:
-            self._services.directories.discard(self.id, self.current.order.incarnation)
+    async def _put_away(self, outcome: Outcome) -> None:
+        """A directory that nobody needs goes at once; after a crash it stays for a while, unless it is in the way of
+        everything else. No other run of this id can have begun: it would have to wait for this one's end."""
+        run = self.current
+        if await self._free_directory(run):
+            return
+        if outcome.state is InstanceState.STOPPED and not run.order.static:
+            self._services.directories.discard(self.id, run.order.incarnation)
+
+    async def _free_directory(self, ended: Run) -> bool:
+        """Delete the files of an ended run now if there is no room for any start. A static one's are nobody's to
+        delete."""
+        directories = self._services.directories
+        if ended.order.static or not await asyncio.to_thread(
+            lacks_room, directories.running, self._services.reserve_mb
+        ):
+            return False
+        if not directories.discard(self.id, ended.order.incarnation):
+            return False
+        _log.warning(
+            "instance.directory_deleted", run=ended.name, reason="there is less room than disk.reserve_mb"
+        )
+        await directories.empty_bin()
+        return True
 
     def _tell(self, run: Run, outcome: Outcome) -> None:
         """A crash with its report; an end that is followed by a run here is told by that run's state."""

@@ -1,7 +1,9 @@
 """Tells the controller what became of runs: in order, and never lost.
 
 Whoever reports does not wait: a message goes into the spool as soon as the disk takes it, before any
-that is reported later. Those who must know that it is there pass a callback.
+that is reported later. Those who must know that it is there pass a callback. While the disk takes nothing, what is
+reported goes over the live link at once, and into the spool later: of the states of one instance only the last
+that was told so, for an earlier one would be heard as something new.
 """
 
 from __future__ import annotations
@@ -28,12 +30,34 @@ class ReportSpool(Protocol):
         """Keep a record; returns its number once it is on disk."""
 
 
+class _Report:
+    """A message that is not in the spool yet."""
+
+    __slots__ = ("message", "spooled", "told")
+
+    def __init__(self, message: DaemonMessage, spooled: Spooled | None) -> None:
+        self.message = message
+        self.spooled = spooled
+        self.told = False
+        """Over the live link."""
+
+    @property
+    def state_of(self) -> str:
+        """The instance whose state it tells, and nothing else depends on it; empty: something does."""
+        status = self.message.instance_status if self.message.HasField("instance_status") else None
+        return status.instance_id if status is not None and self.spooled is None else ""
+
+
 class Reporter:
     """A queue before the spool, which `run` moves."""
 
-    def __init__(self, spool: ReportSpool) -> None:
+    def __init__(
+        self, spool: ReportSpool, *, live: Callable[[DaemonMessage], bool] = lambda _: False
+    ) -> None:
+        """`live` sends to the controller that is there now; False when there is none."""
         self._spool = spool
-        self._waiting: deque[tuple[bytes, Spooled | None]] = deque()
+        self._live = live
+        self._waiting: deque[_Report] = deque()
         self._wake = asyncio.Event()
         self._idle = asyncio.Event()
         self._idle.set()
@@ -41,9 +65,11 @@ class Reporter:
 
     def report(self, message: DaemonMessage, *, spooled: Spooled | None = None) -> None:
         """Queue a message; `spooled` is called with its number once it is on disk."""
-        self._waiting.append((message.SerializeToString(), spooled))
+        self._waiting.append(_Report(message, spooled))
         self._idle.clear()
         self._wake.set()
+        if self._delayed:
+            self._tell_live()
 
     async def run(self) -> None:
         """Until cancelled."""
@@ -66,15 +92,16 @@ class Reporter:
     async def _move(self) -> None:
         """Put what waits, a bounded number at once; the spool commits them together and in order."""
         batch = [self._waiting[position] for position in range(min(_AT_ONCE, len(self._waiting)))]
-        puts = [asyncio.ensure_future(self._spool.put(body)) for body, _ in batch]
+        puts = [asyncio.ensure_future(self._spool.put(each.message.SerializeToString())) for each in batch]
         results = await asyncio.gather(*puts, return_exceptions=True)
-        for (_, spooled), result in zip(batch, results, strict=True):
+        for report, result in zip(batch, results, strict=True):
             if isinstance(result, BaseException):
                 await self._delay(result)
                 return  # those behind it may be in already: said twice is better than out of order
-            self._waiting.popleft()
-            if spooled is not None:
-                spooled(result)
+            if self._waiting and self._waiting[0] is report:  # else it was told, and a later state after it
+                self._waiting.popleft()
+            if report.spooled is not None:
+                report.spooled(result)
         self._delayed = False
 
     async def _delay(self, error: BaseException) -> None:
@@ -84,4 +111,22 @@ class Reporter:
         elif not self._delayed:
             self._delayed = True
             _log.error("instances.reports_delayed", waiting=len(self._waiting), reason=str(error))
+        self._tell_live()
         await asyncio.sleep(_RETRY_SECONDS)
+
+    def _tell_live(self) -> None:
+        for report in self._waiting:
+            if not report.told and self._live(report.message):
+                report.told = True
+        told = [report for report in self._waiting if report.told]
+        last = {id: report for report in told if (id := _instance(report.message))}
+        self._waiting = deque(
+            report
+            for report in self._waiting
+            if not report.told or not report.state_of or last[report.state_of] is report
+        )
+
+
+def _instance(message: DaemonMessage) -> str:
+    """Whose state or end it tells."""
+    return message.instance_status.instance_id if message.HasField("instance_status") else ""

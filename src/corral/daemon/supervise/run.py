@@ -16,6 +16,7 @@ from typing import Final
 import msgspec
 import structlog
 
+from corral.daemon.disk import full_disk
 from corral.daemon.hooks.provenance import Provenance
 from corral.daemon.prepare.secret_files import SecretGuard
 from corral.daemon.prepare.stages import PROCESS_START, VALIDATION, StageFailed
@@ -75,6 +76,8 @@ class Run:
         self.handle: RunHandle | None = None
         """How the runtime knows it; None before its start and after its end."""
         self.outcome: Outcome | None = None
+        self._outcome_waits = False
+        """For the disk: it is told, and not written yet."""
         self.tail: tuple[str, ...] = ()
         self.ready = False
         """Can it be used, as its probes or the built-in rule say?"""
@@ -114,7 +117,8 @@ class Run:
 
     @property
     def ended(self) -> bool:
-        return self.outcome is not None
+        """And its end is written."""
+        return self.outcome is not None and not self._outcome_waits
 
     @property
     def was_ready(self) -> bool:
@@ -161,14 +165,21 @@ class Run:
             self.modules.say_stopping()
             await kill_run(self.runtime, self.handle)
         await self.stop.make(order)
-        if not self.ended:
+        if self.outcome is None:
             self._now_stopping(order.reason)
 
     async def live(self) -> Outcome:
         """Write the intent down, start it, and mind it to its end. Cancelled, it detaches."""
         stages = StageReports(lambda stage: self._services.send(stage_update(self, stage)))
         beginning = Beginning(
-            self._services, self.files, self.intent, self.stop, stages, self.modules, self._note_kept
+            self._services,
+            self.files,
+            self.intent,
+            self.stop,
+            stages,
+            self.modules,
+            self._note_kept,
+            waits=self._wait_for_disk,
         )
         try:
             await beginning.write_intent()
@@ -274,6 +285,10 @@ class Run:
 
     def remember(self, outcome: Outcome) -> None:
         """It has ended, and its end is known and on disk."""
+        self._outcome_waits = False
+        self._show(outcome)
+
+    def _show(self, outcome: Outcome) -> None:
         self.outcome = outcome
         self.state = outcome.state
         self.reason = outcome.reason
@@ -294,7 +309,12 @@ class Run:
     def _take(self, handle: RunHandle) -> None:
         self.handle = handle
         self.pid, self.started_at_ms = handle.pid, handle.started_at_ms
-        self._started_at = process_started(handle.pid) or self._services.clock.boottime()
+        self._started_at = process_started(handle.pid)
+        if self._started_at is None:  # it has ended
+            ago = (
+                max(0, self._services.now_ms() - handle.started_at_ms) / 1000 if handle.started_at_ms else 0.0
+            )
+            self._started_at = self._services.clock.boottime() - ago
         with contextlib.suppress(CorralError):  # it has them, whoever else may believe so
             self._services.ports.take(self.name, self.order.ports)
         self._services.directories.hold(self.order.instance_id, self.order.incarnation)
@@ -388,7 +408,7 @@ class Run:
                 exit=ending.exit,
                 pid=self.pid,
                 started_at_ms=self.started_at_ms,
-                uptime_ms=self._lived_ms(ending.exit),
+                uptime_ms=self._lived_ms(ending.exit, tail.last_ms),
                 console_end=tail.end,
                 now_ms=self._services.now_ms(),
                 rung=ending.rung,
@@ -399,7 +419,16 @@ class Run:
                 tail_offset=tail.offset,
             )
         )
-        return await self._end(self._followed(outcome))
+        return await self._end(self._followed(await asyncio.to_thread(self._with_full_disk, outcome)))
+
+    def _with_full_disk(self, outcome: Outcome) -> Outcome:
+        """A crash on a full disk says so: it may be the cause, and is the first thing to mend. Blocks."""
+        place = self._services.directories.path(self.order.instance_id, static=self.order.static)
+        if outcome.state is not _State.CRASHED or not (full := full_disk(place.parent)):
+            return outcome
+        return msgspec.structs.replace(
+            outcome, summary=f"{outcome.summary}; {full}", reason=f"{outcome.reason}; {full}"
+        )
 
     def secret_guard(self, *, put_names: bool) -> SecretGuard:
         """For whoever saves its files. Blocks."""
@@ -410,7 +439,7 @@ class Run:
         without its secrets."""
         mask = self._services.preparer.mask(self.order)
         tail = read_tail(self.files.console, TAIL_LINES)
-        return ConsoleTail(tuple(map(mask, tail.lines)), tail.offset, tail.end)
+        return msgspec.structs.replace(tail, lines=tuple(map(mask, tail.lines)))
 
     def _followed(self, outcome: Outcome) -> Outcome:
         """With the run that follows here, if one does."""
@@ -423,8 +452,11 @@ class Run:
             fraction=self._services.entropy.fraction(),
         )
 
-    def _lived_ms(self, exit: RunExit) -> int:
-        """By the times of start and end; where a clock was set in between, by one that nobody sets."""
+    def _lived_ms(self, exit: RunExit, last_output_ms: int) -> int:
+        """By the times of start and end; where a clock was set in between, by one that nobody sets. Of an end that
+        nobody saw only what is certain: until its last output."""
+        if not exit.seen:
+            return max(0, last_output_ms - self.started_at_ms) if self.started_at_ms else 0
         by_wall = exit.ended_at_ms - self.started_at_ms
         if not exit.ended_at_ms or not self.started_at_ms:
             return self.uptime_ms
@@ -438,8 +470,8 @@ class Run:
         self.files.write_outcome(outcome)
 
     async def _end(self, outcome: Outcome) -> Outcome:
-        """Durable first. A disk that refuses is asked again: an end that is forgotten happens twice. Only
-        of an order that never came to disk nothing can happen twice."""
+        """Durable first. A disk that refuses is asked again: an end that is forgotten happens twice. Whoever is
+        connected hears of it meanwhile. Only of an order that never came to disk nothing can happen twice."""
         if self._has_secrets:
             mask = await asyncio.to_thread(self._services.preparer.mask, self.order)
             outcome = without_secrets(outcome, mask)
@@ -449,7 +481,7 @@ class Run:
             except CorralError as error:
                 if outcome.exit is None and self._is_ordered and not self.files.has_intent():
                     break
-                _log.error("instance.outcome_not_stored", run=self.name, reason=str(error))
+                outcome = await self._tell_unwritten(outcome, error)
                 await asyncio.sleep(_RETRY_SECONDS)
                 continue
             if outcome.restarted_as is None or not self.stop.stays_stopped:
@@ -465,6 +497,30 @@ class Run:
         self.modules.stopped(outcome)
         self.tell_begun()
         return outcome
+
+    async def _tell_unwritten(self, outcome: Outcome, error: CorralError) -> Outcome:
+        """Its end cannot be written: its own files go first, for they may be what fills the disk, and the end is
+        told as it is. What was told as an end is not begun again here: that is for the controller to decide."""
+        if self._outcome_waits:
+            return outcome
+        _log.error("instance.outcome_not_stored", run=self.name, reason=str(error))
+        if not self.order.static and self._services.directories.discard(
+            self.order.instance_id, self.order.incarnation
+        ):
+            await self._services.directories.empty_bin()
+        last = msgspec.structs.replace(outcome, restarted_as=None, restart_delay_seconds=0.0)
+        self._show(last)
+        self.reason = f"{last.reason or last.summary}; its end is not written yet: {error.message}"
+        if not self._services.send(status_update(self)):
+            self.outcome = None
+            return outcome
+        self._outcome_waits = True
+        return last
+
+    def _wait_for_disk(self, why: str) -> None:
+        """Its start is owed, and waits for room."""
+        self.reason = why
+        self._services.send(stage_update(self, VALIDATION))
 
     def _wait_for_modules(self, what: str) -> None:
         """Its start waits for them, and goes on when this is empty; a stop has its own reason."""

@@ -1,10 +1,10 @@
 """What the supervision itself writes into a run's directory.
 
-`commands` (see `command_ids`) and `intent.json` before anything of the run exists, `ready` when its probes
-have succeeded, `order.json` before a stop begins, `outcome.json` before its end is told to anybody, `reported`
-once the end is in the spool, `modules.json` when modules had a say in its start, `told` once they were told
-of its end: it is empty, or names those that were away and have yet to hear it. The runtime's files beside
-them are the runtime's own.
+`commands` (see `command_ids`), room on the disk for the outcome and `intent.json` before anything of the run
+exists, `ready` when its probes have succeeded, `order.json` before a stop begins, `outcome.json` before its end
+is told to anybody, `reported` once the end is in the spool, `modules.json` when modules had a say in its start,
+`told` once they were told of its end: it is empty, or names those that were away and have yet to hear it. The
+runtime's files beside them are the runtime's own.
 """
 
 from __future__ import annotations
@@ -21,12 +21,13 @@ import structlog
 from corral.daemon.durable import store
 from corral.daemon.hooks.provenance import Provenance
 from corral.daemon.prepare.start_order import StartOrder
+from corral.daemon.supervise.command_ids import FILE as COMMANDS
 from corral.daemon.supervise.command_ids import CommandIds
 from corral.domain.ids import Incarnation
 from corral.domain.instance_states import InstanceState
 from corral.errors import Code, CorralError, Retryable
 from corral.sdk.runtime import RunExit, run_name
-from corral.system.files import read_versioned, replace_versioned
+from corral.system.files import allocate, read_versioned, replace_versioned, write_allocated
 
 _VERSION: Final = 1
 _INTENT_VERSION: Final = 2
@@ -36,6 +37,10 @@ _ORDER: Final = "corral-stop-order"
 _OUTCOME: Final = "corral-run-outcome"
 _PROVENANCE: Final = "corral-run-modules"
 _OWED: Final = "corral-run-told"
+_OUTCOME_ROOM: Final = ".outcome.json.room"
+_OUTCOME_BYTES: Final = 16 * 1024
+BEGINNINGS: Final = (".intent.json", _OUTCOME_ROOM, COMMANDS)
+"""How files begin that are there before the intent is: alone they are no run."""
 _log = structlog.get_logger("corral.daemon.supervise")
 
 
@@ -121,11 +126,13 @@ class RunFiles:
         return self.directory / "console"
 
     def make(self, intent: Intent) -> None:
-        """Make the directory with its intent, durably, for us alone. Retryable when the disk refuses."""
+        """Make the directory with its intent, durably, for us alone, and with room for its outcome: no full disk
+        shall keep an end from being written. Retryable when the disk refuses."""
         places = (self.directory.parent.parent, self.directory.parent, self.directory)
         try:
             for place in places:  # `parents=True` would leave the upper ones to the umask
                 place.mkdir(mode=0o700, exist_ok=True)
+            allocate(self.directory / _OUTCOME_ROOM, _OUTCOME_BYTES)
         except OSError as error:
             raise Retryable(
                 Code.DISK_FULL,
@@ -148,7 +155,13 @@ class RunFiles:
         return read_versioned(self.directory / "order.json", StopOrder, name=_ORDER, version=_VERSION)
 
     def write_outcome(self, outcome: Outcome) -> None:
-        store(self.directory / "outcome.json", outcome, name=_OUTCOME, version=_VERSION)
+        """Into the room that was made for it; a run of an earlier version has none. Retryable when the disk
+        refuses."""
+        path, room = self.directory / "outcome.json", self.directory / _OUTCOME_ROOM
+        try:
+            write_allocated(room, path, outcome, name=_OUTCOME, version=_VERSION)
+        except OSError:
+            store(path, outcome, name=_OUTCOME, version=_VERSION)
 
     def has_outcome(self) -> bool:
         return (self.directory / "outcome.json").exists()

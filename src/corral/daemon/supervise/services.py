@@ -49,11 +49,12 @@ class RuntimeChoice(Protocol):
 
 
 class ConsoleTail(msgspec.Struct, frozen=True):
-    """The last lines of a console, where they begin, and where the console ends."""
+    """The last lines of a console, where they begin, where the console ends, and when its last byte came."""
 
     lines: tuple[str, ...] = ()
     offset: int = 0
     end: int = 0
+    last_ms: int = 0
 
 
 def read_tail(directory: pathlib.Path, lines: int) -> ConsoleTail:
@@ -61,7 +62,13 @@ def read_tail(directory: pathlib.Path, lines: int) -> ConsoleTail:
     with ConsoleLog(directory) as log:
         end = log.end_offset
         found = log.tail(lines) if lines else []
-    return ConsoleTail(tuple(line.text for line in found), found[0].offset if found else end, end)
+        times = log.times(max(0, end - 1), end) if lines else []
+    return ConsoleTail(
+        lines=tuple(line.text for line in found),
+        offset=found[0].offset if found else end,
+        end=end,
+        last_ms=times[-1].timestamp_ms if times else 0,
+    )
 
 
 class Services(msgspec.Struct, frozen=True, kw_only=True):
@@ -77,6 +84,8 @@ class Services(msgspec.Struct, frozen=True, kw_only=True):
     growth: ConsoleGrowth
     sockets: SocketTables
     boot_id: str
+    reserve_mb: int = 0
+    """Free space that no preparation may touch: with less of it nothing can be started."""
     send: Callable[[DaemonMessage], bool] = lambda _: False
     """To the controller that is there now; what nobody needs to hear later."""
     release_uids: Callable[[Callable[[str], bool]], None] = lambda _: None

@@ -34,6 +34,11 @@ _GAP_CHECK = struct.Struct("<I")
 DISK_FULL = 1
 DISK_QUOTA = 2
 DISK_ERROR = 3
+LOST = 4
+"""Nobody was there to store them when the run ended. How many they were nobody knows: such a gap counts one
+byte, so that every reader finds it."""
+REMOVED = 5
+"""They were stored, and somebody removed or cut the file."""
 
 _DIGITS = 20
 

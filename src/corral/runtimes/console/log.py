@@ -12,6 +12,7 @@ from typing import Final
 import msgspec
 
 from corral.runtimes.console import layout
+from corral.runtimes.console.gap_ring import GapRing
 from corral.runtimes.console.lines import Line, pieces, text_of
 from corral.runtimes.console.time_index import Stamp, TimeIndex
 
@@ -21,11 +22,29 @@ REASONS: Final = {
     layout.DISK_FULL: "disk-full",
     layout.DISK_QUOTA: "disk-quota",
     layout.DISK_ERROR: "disk-error",
+    layout.REMOVED: "removed",
 }
 TAIL_BYTES: Final = 256 * 1024
 _READ_BYTES: Final = 1 << 20
 _LOOK_BYTES: Final = 16 * 1024
 _ATTEMPTS: Final = 16
+
+
+def note_loss(directory: str) -> None:
+    """The console of a run that ended unseen with its host: a gap says that something may be missing at its end.
+    Idempotent; for a console that nobody writes any more."""
+    with ConsoleLog(directory) as log:
+        end = log.end_offset
+    try:
+        opened = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return
+    try:
+        ring = GapRing(opened)
+        ring.add_loss(end)
+        ring.close()
+    finally:
+        os.close(opened)
 
 
 class Gap(msgspec.Struct, frozen=True):

@@ -59,6 +59,9 @@ class Pump:
         self._splicing = True
         self._retry_at = 0.0
         os.set_blocking(source_fd, False)
+        self.source_is_fresh = self._capacity() != PIPE_BYTES
+        """Whether the source was opened by nobody since the last pump, which gave it its size: then what was in
+        it is gone. True as well where the kernel refuses that size."""
         with contextlib.suppress(OSError):  # over the user's share of pipe memory: the size it has will do
             fcntl.fcntl(source_fd, fcntl.F_SETPIPE_SZ, PIPE_BYTES)
         self._directory = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -103,6 +106,11 @@ class Pump:
         left = self._capacity()
         while left > 0 and (moved := self._step()):
             left -= moved
+
+    def note_loss(self) -> None:
+        """Nobody knows what was written behind the last byte that is stored: a gap says so, once."""
+        self.end_offset = self._gaps.add_loss(self.end_offset)
+        self._segments.abandon()
 
     def close(self) -> None:
         """Let go of everything but the source. Idempotent. An open gap ends here."""

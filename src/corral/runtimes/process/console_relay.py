@@ -37,6 +37,12 @@ class ConsoleRelay:
             self._input = os.open(f"{directory}/{INPUT}", flags)
         self._typed = b""
 
+    def note_loss(self, *, main_ended: bool) -> None:
+        """For whoever takes over: where nobody held the console meanwhile, what waited in it went with the
+        workload, and a gap says so."""
+        if main_ended and self._pump.source_is_fresh:
+            self._pump.note_loss()
+
     def watch(self, poller: select.poll) -> float | None:
         """Register what matters now; returns after how many seconds to come back without an event."""
         now = time.monotonic()

@@ -19,7 +19,10 @@ def exit_of(ending: Ending, *, oom: bool = False) -> RunExit:
         return RunExit(
             known=False,
             ended_at_ms=at_ms,
-            reason="shim and keeper were both killed, and the kernel does not tell",
+            seen=ending.seen,
+            reason="shim and keeper were both killed, and the kernel does not tell"
+            if ending.seen
+            else "daemon, keeper and shim had all been killed",
         )
     if not os.WIFSIGNALED(ending.status):
         return RunExit(known=True, code=os.WEXITSTATUS(ending.status), ended_at_ms=at_ms)

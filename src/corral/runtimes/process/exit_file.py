@@ -20,13 +20,15 @@ class Ending:
     """What `exit` says: the raw wait status, or None when nobody could learn it; and whether the kernel
     had ended something of the run for want of memory by then."""
 
-    __slots__ = ("at_ns", "oom", "status", "who")
+    __slots__ = ("at_ns", "oom", "seen", "status", "who")
 
-    def __init__(self, status: int | None, at_ns: int, who: str, oom: bool) -> None:
+    def __init__(self, status: int | None, at_ns: int, who: str, oom: bool, seen: bool = True) -> None:
         self.status = status
         self.at_ns = at_ns
         self.who = who
         self.oom = oom
+        self.seen = seen
+        """False: it had ended when somebody looked, at this time."""
 
 
 def allocate_exit(directory: str) -> None:
@@ -53,16 +55,24 @@ def read_exit(directory: str) -> Ending | None:
     if int(fields[1]) > VERSION:
         raise TooNew(f"exit file of version {fields[1]}")
     status = None if fields[2] == _UNKNOWN else int(fields[2])
-    return Ending(status, int(fields[3]), fields[4], "oom" in fields[5:])
+    return Ending(status, int(fields[3]), fields[4], "oom" in fields[5:], "unseen" not in fields[5:])
 
 
 def write_exit(
-    directory: str, status: int | None, *, at_ns: int, who: str, oom: bool = False, sync: bool = True
+    directory: str,
+    status: int | None,
+    *,
+    at_ns: int,
+    who: str,
+    oom: bool = False,
+    seen: bool = True,
+    sync: bool = True,
 ) -> None:
     """Say how the main process ended. What is known already stays: the first witness is the best one,
     and whoever knows nothing never takes the place of one who does."""
     said = _UNKNOWN if status is None else str(status)
-    body = f"corral-exit {VERSION} {said} {at_ns} {who}{' oom' if oom else ''}".encode("ascii")
+    more = f"{' oom' if oom else ''}{'' if seen else ' unseen'}"
+    body = f"corral-exit {VERSION} {said} {at_ns} {who}{more}".encode("ascii")
     descriptor = os.open(f"{directory}/{EXIT}", os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX)

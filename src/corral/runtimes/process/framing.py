@@ -1,21 +1,23 @@
 """How daemon, keeper and shim talk: frames of a 4-byte length and a JSON object over a unix socket.
 
-The first bytes of a request may carry one descriptor, the run's lock: while it is under way, in a
-socket buffer even, the lock is held. Standard library only.
+The first bytes of a request may carry descriptors, of which the first is the run's lock unless the request
+names them otherwise: while it is under way, in a socket buffer even, the lock is held. Standard library only.
 """
 
 from __future__ import annotations
 
+import array
 import json
 import socket
 import struct
 from typing import Any
 
-PROTOCOL = 3
+PROTOCOL = 4
 """Raised when a request of today could be misunderstood, or not understood, by a keeper of yesterday. 2: it
-executes programs beside runs. 3: it minds companions of runs. A keeper of another protocol is left alone as
-long as it minds a run."""
+executes programs beside runs. 3: it minds companions of runs. 4: it is handed runs that it did not start. A
+keeper of another protocol is left alone as long as it minds a run."""
 MAX_FRAME = 16 << 20
+MOST_DESCRIPTORS = 5
 
 _LENGTH = struct.Struct("!I")
 
@@ -67,13 +69,32 @@ class Frames:
         return message
 
 
-def send(connection: socket.socket, message: dict[str, Any]) -> bool:
+def send(connection: socket.socket, message: dict[str, Any], *, descriptor: int = -1) -> bool:
     """Blocking; False when nobody listens any more."""
     try:
-        connection.sendall(pack(message))
+        data = pack(message)
+        if descriptor >= 0:
+            data = data[connection.sendmsg([data], rights(descriptor)) :]
+        connection.sendall(data)
     except OSError:
         return False
     return True
+
+
+def rights(*descriptors: int) -> list[tuple[int, int, bytes]]:
+    """Descriptors as they travel with bytes through a socket."""
+    packed = struct.pack(f"{len(descriptors)}i", *descriptors)
+    return [(socket.SOL_SOCKET, socket.SCM_RIGHTS, packed)] if descriptors else []
+
+
+def receive_some(connection: socket.socket, most: int) -> tuple[bytes, list[int]]:
+    """What has come, and the descriptors that came with it, which are the caller's now. Raises OSError."""
+    room = socket.CMSG_LEN(MOST_DESCRIPTORS * 4)
+    piece, control, _, _ = connection.recvmsg(most, room, socket.MSG_CMSG_CLOEXEC)
+    descriptors = array.array("i")
+    for _, _, data in control:
+        descriptors.frombytes(data[: len(data) - len(data) % descriptors.itemsize])
+    return piece, list(descriptors)
 
 
 def receive(connection: socket.socket) -> dict[str, Any] | None:

@@ -11,7 +11,6 @@ import os
 import pathlib
 import select
 import socket
-import struct
 import subprocess
 import sys
 from collections.abc import Awaitable, Callable
@@ -24,7 +23,9 @@ import structlog
 import corral
 from corral.errors import Code, Retryable
 from corral.runtimes.process import framing
+from corral.runtimes.process.descriptors import readable
 from corral.runtimes.process.framing import lock_name, socket_name
+from corral.runtimes.process.keeper_caller import LOCK
 
 _log = structlog.get_logger("corral.runtimes.process")
 
@@ -63,30 +64,46 @@ class Dialogue:
         """Hang up. Idempotent."""
         self._connection.close()
 
-    async def send(self, message: dict[str, Any], *, lock: int = -1) -> None:
-        """Raises OSError when nobody listens."""
-        data = framing.pack(message)
+    async def send(self, message: dict[str, Any], *, lock: int = -1, **more: int) -> None:
+        """Raises OSError when nobody listens. `more` are descriptors beside the lock, by name; all of them are
+        duplicated before this waits for anything."""
+        named = {name: held for name, held in {LOCK: lock, **more}.items() if held >= 0}
+        data = framing.pack({**message, "descriptors": list(named)} if more else message)
         sent = 0
-        if lock >= 0:
-            rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, struct.pack("i", lock))]
-            sent = self._connection.sendmsg([data[:_FIRST_BYTES]], rights)
+        if named:
+            sent = self._connection.sendmsg([data[:_FIRST_BYTES]], framing.rights(*named.values()))
         if sent < len(data):
             await asyncio.get_running_loop().sock_sendall(self._connection, data[sent:])
 
     async def receive(self) -> dict[str, Any] | None:
         """The next message; None when the other side is gone."""
-        loop = asyncio.get_running_loop()
+        message, descriptors = await self.receive_descriptors()
+        for descriptor in descriptors:
+            os.close(descriptor)
+        return message
+
+    async def receive_descriptors(self) -> tuple[dict[str, Any] | None, list[int]]:
+        """The next message, with the descriptors that came with it: they are the caller's."""
+        found: list[int] = []
         piece = b""
-        while True:
-            message = self._frames.feed(piece)
-            if message is not None:
-                return message
-            try:
-                piece = await loop.sock_recv(self._connection, 65536)
-            except ConnectionError:
-                return None
-            if not piece:
-                return None
+        try:
+            while (message := self._frames.feed(piece)) is None:
+                await readable(self._connection.fileno())
+                piece = b""
+                try:
+                    piece, descriptors = framing.receive_some(self._connection, 65536)
+                except BlockingIOError:
+                    continue
+                found += descriptors
+                if not piece:
+                    break
+        except ConnectionError:
+            message = None
+        except BaseException:
+            for descriptor in found:
+                os.close(descriptor)
+            raise
+        return message, found
 
 
 class KeeperClient:
@@ -150,12 +167,22 @@ class KeeperClient:
             await dialogue.close()
         raise Retryable(Code.SPAWN_FAILED, "the keeper ended whenever it was asked", hint=self._log_hint())
 
-    async def rescue(self, run_directory: str, *, lock: int) -> None:
+    async def rescue(self, run_directory: str, *, lock: int, held: Callable[[], dict[str, int]]) -> None:
         """Ask for a minder in the place of one that was killed; returns when it is on record, or when
-        there is none (the caller looks)."""
+        there is none (the caller looks). `held` are the descriptors that we have of the run."""
         async with Dialogue(await self._connection()) as dialogue:
-            await dialogue.send({"do": "rescue", "run_directory": run_directory}, lock=lock)
+            await dialogue.send({"do": "rescue", "run_directory": run_directory}, lock=lock, **held())
             await dialogue.receive()
+
+    async def hold(self, run_directory: str, *, held: Callable[[], dict[str, int]]) -> tuple[bool, int]:
+        """Hand a run to the keeper, which may know it: whether it has it now, and its terminal, or -1, which
+        is the caller's then. `held` is asked in the moment in which its descriptors are sent."""
+        async with asyncio.timeout(_ANSWER_SECONDS), Dialogue(await self._connection()) as dialogue:
+            await dialogue.send({"do": "hold", "run_directory": run_directory}, **held())
+            answer, descriptors = await dialogue.receive_descriptors()
+        for descriptor in descriptors[1:]:
+            os.close(descriptor)
+        return answer is not None and bool(answer.get("held")), descriptors[0] if descriptors else -1
 
     async def _first_answer(
         self, dialogue: Dialogue, message: dict[str, Any], lock: int

@@ -33,6 +33,15 @@ def told(error: BaseException | None) -> str:
     return f"{type(error).__name__}: {error}{where}"
 
 
+def fork() -> int:
+    """-1 when the kernel refuses; the caller's closed connection tells the other side."""
+    try:
+        return os.fork()
+    except OSError as error:
+        log(f"fork: {error}")
+        return -1
+
+
 class Fatal:
     """Ends a forked process, whatever happens in it: it must never return into the keeper's loop."""
 

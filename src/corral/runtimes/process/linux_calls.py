@@ -12,6 +12,8 @@ _SET_NO_NEW_PRIVS = 38
 _CAP_AMBIENT = 47
 _CAP_AMBIENT_CLEAR_ALL = 4
 
+_PIDFD_GETFD = 438
+
 _libc = ctypes.CDLL(None, use_errno=True)
 _prctl = _libc.prctl
 _prctl.argtypes = [ctypes.c_int, ctypes.c_ulong, ctypes.c_ulong, ctypes.c_ulong, ctypes.c_ulong]
@@ -44,6 +46,18 @@ def renounce_privileges() -> None:
     """No program executed from here on gains rights by its set-user-id bit or file capabilities."""
     _checked(_prctl(_SET_NO_NEW_PRIVS, 1, 0, 0, 0))
     _prctl(_CAP_AMBIENT, _CAP_AMBIENT_CLEAR_ALL, 0, 0, 0)  # kernels without them have none to clear
+
+
+def pidfd_getfd(process: int, descriptor: int) -> int:
+    """A copy of a descriptor of another process, which we must be allowed to trace."""
+    copy = _libc.syscall(
+        ctypes.c_long(_PIDFD_GETFD), ctypes.c_int(process), ctypes.c_int(descriptor), ctypes.c_uint(0)
+    )
+    if copy < 0:
+        number = ctypes.get_errno()
+        raise OSError(number, os.strerror(number))
+    os.set_inheritable(copy, False)
+    return int(copy)
 
 
 def _checked(result: int) -> None:

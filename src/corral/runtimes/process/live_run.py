@@ -1,8 +1,8 @@
 """One run as the daemon watches it: the end of its main process, and of whoever minds it.
 
 Both are noticed by pidfds. A minder (shim or rescue) that ended without having said `empty` was killed,
-and is replaced at once. The read end of the console FIFO is held, too: whatever is killed, the bytes in
-it stay.
+and is replaced at once. The read end of the console FIFO is held, too, and a copy of its terminal: whatever is
+killed, the bytes in it stay, and no terminal hangs up.
 """
 
 from __future__ import annotations
@@ -19,10 +19,12 @@ from corral.errors import CorralError
 from corral.runtimes.process import exit_file, run_files
 from corral.runtimes.process.descriptors import readable
 from corral.runtimes.process.exit_file import Ending
+from corral.runtimes.process.keeper_caller import CONSOLE, MINDER, PROCESS, TERMINAL
 from corral.runtimes.process.keeper_client import KeeperClient
 from corral.runtimes.process.proc_facts import exit_witness, has_ended, open_process
 from corral.runtimes.process.run_files import Record
 from corral.runtimes.process.run_lock import try_lock
+from corral.runtimes.process.terminal_copy import copy_of_terminal
 from corral.runtimes.process.work_left import oom_seen
 
 _log = structlog.get_logger("corral.runtimes.process")
@@ -37,7 +39,7 @@ _LAST_DELAY: Final = 0.25
 
 
 class LiveRun:
-    """Owns two tasks and three descriptors until it is closed. Closing detaches: the run goes on."""
+    """Owns two tasks and its descriptors until it is closed. Closing detaches: the run goes on."""
 
     def __init__(self, directory: str, record: Record, keeper: KeeperClient) -> None:
         loop = asyncio.get_running_loop()
@@ -51,6 +53,7 @@ class LiveRun:
         self.process = open_process(record.pid, record.start)
         self._minder = open_process(record.shim, record.shim_start)
         self._console = self._hold_console()
+        self._terminal: int | None = None
         self._tasks = [
             asyncio.create_task(self._watch_process(), name=f"runtime/exit/{record.run}"),
             asyncio.create_task(self._watch_minder(), name=f"runtime/mind/{record.run}"),
@@ -63,16 +66,41 @@ class LiveRun:
         await asyncio.gather(*self._tasks, return_exceptions=True)
         for waiting in (self.ended, self.emptied):
             waiting.cancel()
-        for descriptor in (self.process, self._minder, self._console):
+        for descriptor in (self.process, self._minder, self._console, self._terminal):
             if descriptor is not None:
                 os.close(descriptor)
-        self.process = self._minder = self._console = None
+        self.process = self._minder = self._console = self._terminal = None
 
     def own_pids(self) -> tuple[int, int]:
         """Of the shim and of the main process; 0 for what has ended (its pid may be anybody's by now) and
         for a shim from which the workload does not descend."""
         shim = 0 if self.record.rescued or _gone(self._minder) else self.record.shim
         return shim, 0 if _gone(self.process) else self.record.pid
+
+    def held(self) -> dict[str, int]:
+        """What whoever shall mind it needs, by the names that the keeper knows."""
+        named = {
+            CONSOLE: self._console,
+            PROCESS: self.process,
+            MINDER: self._minder,
+            TERMINAL: self._terminal,
+        }
+        return {name: descriptor for name, descriptor in named.items() if descriptor is not None}
+
+    def keep_terminal(self, descriptor: int) -> None:
+        """A copy of its terminal is ours now; -1 is none."""
+        if descriptor >= 0 and self._terminal is None and not self.ended.done():
+            self._terminal = descriptor
+        elif descriptor >= 0:
+            os.close(descriptor)
+
+    def copy_terminal(self) -> bool:
+        """Of a run on a terminal: take a copy from whoever minds it, when nobody else has one. A node's kernel
+        may forbid that to anybody but root."""
+        if not self.record.tty or self._terminal is not None or self._minder is None:
+            return False
+        self._terminal = copy_of_terminal(self._minder, self.record.shim)
+        return self._terminal is not None
 
     def _hold_console(self) -> int | None:
         with contextlib.suppress(OSError):
@@ -104,7 +132,7 @@ class LiveRun:
             _log.warning("run.exit_unreadable", run=self.record.run, error=str(error))
             ending = None
         if ending is None and over:
-            return Ending(None, time.time_ns(), "daemon", False)
+            return Ending(None, time.time_ns(), "daemon", False, seen=False)
         return ending
 
     def _witness(self) -> bool:
@@ -159,7 +187,7 @@ class LiveRun:
             if run_files.is_empty(self.directory):
                 return
             _log.warning("run.shim_lost", run=self.record.run, shim=self.record.shim)
-            await self._keeper.rescue(self.directory, lock=lock)
+            await self._keeper.rescue(self.directory, lock=lock, held=self.held)
         finally:
             os.close(lock)
 

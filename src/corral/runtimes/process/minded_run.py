@@ -1,5 +1,5 @@
-"""What the keeper holds of a run, in case its shim is killed: the read end of its console FIFO, and the
-master of its terminal."""
+"""What the keeper holds of a run, in case its shim is killed: the read end of its console FIFO, the master of
+its terminal, and of a run that another keeper started a pidfd of its main process."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import termios
 from typing import Any
 
 from corral.runtimes.process import run_files
+from corral.runtimes.process.keeper_caller import CONSOLE, PROCESS, TERMINAL, Caller
 
 _ROWS_AND_COLUMNS = struct.pack("HHHH", 24, 80, 0, 0)
 _OF_EARLIER_STARTS = (
@@ -25,20 +26,29 @@ _OF_EARLIER_STARTS = (
 
 
 class MindedRun:
-    """Owns its descriptors until it is released."""
+    """Owns its descriptors until it is released; -1 for what it lacks."""
 
-    __slots__ = ("directory", "master", "out")
+    __slots__ = ("directory", "master", "out", "process")
 
-    def __init__(self, directory: str, out: int, master: int) -> None:
+    def __init__(self, directory: str, out: int, master: int, process: int = -1) -> None:
         self.directory = directory
         self.out = out
         self.master = master
+        self.process = process
 
     def shared(self) -> MindedRun:
-        return MindedRun(self.directory, os.dup(self.out), -1 if self.master < 0 else os.dup(self.master))
+        copies = [-1 if descriptor < 0 else os.dup(descriptor) for descriptor in (self.master, self.process)]
+        return MindedRun(self.directory, os.dup(self.out), *copies)
+
+    def learn(self, caller: Caller) -> None:
+        """Take what it lacks from a request about this run."""
+        if self.master < 0:
+            self.master = caller.take(TERMINAL)
+        if self.process < 0:
+            self.process = caller.take(PROCESS)
 
     def release(self) -> None:
-        for descriptor in (self.out, self.master):
+        for descriptor in (self.out, self.master, self.process):
             if descriptor >= 0:
                 os.close(descriptor)
 
@@ -70,13 +80,16 @@ def open_run(plan: dict[str, Any]) -> tuple[MindedRun, int]:
     return run, slave
 
 
-def reopen_run(directory: str) -> MindedRun:
-    """A run that another keeper started. What somebody removed of it is made again: better a console
-    without bytes than a run that nobody can mind."""
+def taken_over(directory: str, caller: Caller) -> MindedRun:
+    """A run that another keeper started, with what came with the request. What somebody removed of it is made
+    again: better a console without bytes than a run that nobody can mind."""
     _make_console(directory)
     with contextlib.suppress(FileExistsError):
         os.mkfifo(f"{directory}/{run_files.OUTPUT}", 0o600)
-    return MindedRun(directory, _open_output(directory), -1)
+    out = caller.take(CONSOLE)
+    run = MindedRun(directory, out if out >= 0 else _open_output(directory), -1)
+    run.learn(caller)
+    return run
 
 
 def make_fifo(directory: str, name: str, plan: dict[str, Any]) -> None:

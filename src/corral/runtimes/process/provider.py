@@ -14,6 +14,7 @@ import structlog
 
 from corral.errors import Code, CorralError, Rejected, Retryable
 from corral.runtimes.cgroups.port import CgroupFacts, Cgroups
+from corral.runtimes.console.log import note_loss
 from corral.runtimes.process import exit_file, run_files
 from corral.runtimes.process.command_input import write_command
 from corral.runtimes.process.companions import Companions
@@ -21,6 +22,7 @@ from corral.runtimes.process.endings import RUNTIME, exit_of, handle_of, lost_wi
 from corral.runtimes.process.executing import Executions
 from corral.runtimes.process.finding import executed, find_run
 from corral.runtimes.process.keeper_client import KeeperClient, KeeperFacts
+from corral.runtimes.process.keeper_watch import KeeperWatch
 from corral.runtimes.process.live_run import LiveRun
 from corral.runtimes.process.proc_facts import boot_id, has_ended
 from corral.runtimes.process.run_groups import remove_group, remove_group_if_empty
@@ -60,33 +62,37 @@ class ProcessRuntime:
         *,
         facts: CgroupFacts | None = None,
         name: str = RUNTIME,
+        keeper: KeeperWatch | None = None,
     ) -> None:
         """`facts` are what `cgroups.prove` said, if it was asked already. `name` is another one for a
-        runtime that is made of this one."""
+        runtime that is made of this one, `keeper` that of another one, who closes it."""
         self.name = name
         self.directory = data / "keeper"
         """Of the keeper, and of what runs beside it for this node."""
         self._cgroups = cgroups
         self._segment_bytes = segment_bytes
         self._facts = facts
-        self._keeper = KeeperClient(self.directory, house=self._house)
-        self._executions = Executions(self._keeper)
-        self._companions = Companions(self._keeper)
-        self._watched = WatchedRuns(cgroups, self._keeper)
+        self.keeper = keeper or KeeperWatch(KeeperClient(self.directory, house=self._house))
+        self._shares_keeper = keeper is not None
+        self._executions = Executions(self.keeper.client)
+        self._companions = Companions(self.keeper.client)
+        self._watched = WatchedRuns(cgroups, self.keeper)
 
     async def start_keeper(self) -> KeeperFacts:
         """Find or start the keeper, and prove the control groups unless that was done."""
-        keeper = await self._keeper.ensure()
+        keeper = await self.keeper.start()
         if self._facts is None:
             self._facts = await self._cgroups.prove()
         return keeper
 
     async def end_keeper(self) -> bool:
         """End the keeper when it minds no run; False when it does."""
-        return await self._keeper.quit()
+        return await self.keeper.quit()
 
     async def close(self) -> None:
         """Detach from every run. Idempotent."""
+        if not self._shares_keeper:
+            await self.keeper.close()
         await self._watched.close()
 
     @property
@@ -133,7 +139,7 @@ class ProcessRuntime:
                 await self._make_way(spec)
             mark = RuntimeMark(runtime=self.name, directory=spec.directory, user=user)
             write_mark(spec.run_directory, mark)
-            dialogue, hello = await self._keeper.ask(plan, lock=lock)
+            dialogue, hello = await self.keeper.client.ask(plan, lock=lock)
             async with dialogue:
                 await spawn(spec, user, dialogue=dialogue, hello=hello, cgroups=self._cgroups)
         finally:
@@ -166,6 +172,8 @@ class ProcessRuntime:
     async def _ended(self, directory: str, record: run_files.Record, *, rebooted: bool) -> Adoption:
         """Nothing of it is left but its files: what they say, and the end of its group."""
         await self._end_companions(directory, record.run)
+        if rebooted and not run_files.is_empty(directory):
+            await asyncio.to_thread(note_loss, f"{directory}/{run_files.CONSOLE}")
         ending = exit_file.read_exit(directory)
         if ending is not None:
             ended = exit_of(ending, oom=self._cgroups.oom_killed(record.run))

@@ -7,7 +7,6 @@ which inherited the workload, and finds by itself out when nothing is left.
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import os
 import time
 from typing import NoReturn
@@ -15,8 +14,9 @@ from typing import NoReturn
 from corral.runtimes.process import exit_file, minding, run_files
 from corral.runtimes.process.companion_sweep import clear_lost
 from corral.runtimes.process.console_relay import ConsoleRelay
-from corral.runtimes.process.proc_facts import exit_witness, open_process, start_time
+from corral.runtimes.process.proc_facts import exit_witness, has_ended, open_process, start_time
 from corral.runtimes.process.run_files import Record
+from corral.runtimes.process.run_lock import try_lock
 from corral.runtimes.process.work_left import oom_seen, work_left
 
 LOCK_LOST = 3
@@ -28,11 +28,11 @@ _LOOK_FIRST = 0.005
 _LOOK_AT_MOST = 0.5
 
 
-def run_rescue(directory: str, *, lock: int, master: int, connection: int) -> NoReturn:
-    """The whole life of a rescue. `lock` is -1 when it has to be taken first; `connection` is -1 when
-    nobody asked, else it is told our pid by `record` and closed."""
-    minding.begin(b"corral-rescue", {lock, master, connection})
-    if lock < 0 and not _take_lock(directory):
+def run_rescue(directory: str, *, lock: int, master: int, process: int, connection: int) -> NoReturn:
+    """The whole life of a rescue. `lock` is -1 when it has to be taken first; `process` is a pidfd of the main
+    process, or -1; `connection` is -1 when nobody asked, else it is told our pid by `record` and closed."""
+    minding.begin(b"corral-rescue", {lock, master, process, connection})
+    if lock < 0 and try_lock(directory) is None:
         os._exit(LOCK_LOST)
     record = run_files.read_record(directory)
     if record is None or run_files.is_empty(directory) or run_files.read_failure(directory) is not None:
@@ -48,7 +48,9 @@ def run_rescue(directory: str, *, lock: int, master: int, connection: int) -> No
         segment_bytes=record.segment_bytes,
         quota_bytes=record.quota_bytes,
     )
-    _await_exit(directory, record, relay)
+    main = process if process >= 0 else open_process(record.pid, record.start)
+    relay.note_loss(main_ended=main is None or has_ended(main))
+    _await_exit(directory, record, relay, main)
     _await_empty(directory, record, relay)
     relay.finish()
     clear_lost(directory, wait=True)
@@ -64,18 +66,9 @@ def _put_on_record(directory: str, record: Record) -> None:
         run_files.write_record(directory, record)
 
 
-def _take_lock(directory: str) -> bool:
-    descriptor = os.open(f"{directory}/{run_files.LOCK}", os.O_RDWR | os.O_CLOEXEC)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
-
-
-def _await_exit(directory: str, record: Record, relay: ConsoleRelay) -> None:
-    """Until the main process has ended and `exit` says how, or that nobody knows."""
-    process = open_process(record.pid, record.start)
+def _await_exit(directory: str, record: Record, relay: ConsoleRelay, process: int | None) -> None:
+    """Until the main process has ended and `exit` says how, or that nobody knows. A pidfd that somebody held
+    tells it also of one that has ended before we began; without one, nobody saw it end."""
     while process is not None:
         if minding.wait(relay, (process,)):
             break
@@ -85,7 +78,8 @@ def _await_exit(directory: str, record: Record, relay: ConsoleRelay) -> None:
         status = None if process is None else exit_witness(process, record.pid, record.start)
         if status is not None or time.monotonic() > ends:
             oom = oom_seen(record.oom_file)
-            exit_file.write_exit(directory, status, at_ns=ended_ns, who="rescue", oom=oom)
+            seen = process is not None
+            exit_file.write_exit(directory, status, at_ns=ended_ns, who="rescue", oom=oom, seen=seen)
             return
         minding.wait(relay, (), _WITNESS_PAUSE)
 

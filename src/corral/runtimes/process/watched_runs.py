@@ -6,7 +6,7 @@ import asyncio
 
 from corral.runtimes.cgroups.port import Cgroups
 from corral.runtimes.process.finding import Found
-from corral.runtimes.process.keeper_client import KeeperClient
+from corral.runtimes.process.keeper_watch import KeeperWatch
 from corral.runtimes.process.live_run import LiveRun
 from corral.runtimes.process.surroundings import Surroundings, surroundings_of
 
@@ -14,7 +14,7 @@ from corral.runtimes.process.surroundings import Surroundings, surroundings_of
 class WatchedRuns:
     """By run directory: one object a run, whoever found it first. `close` detaches from all."""
 
-    def __init__(self, cgroups: Cgroups, keeper: KeeperClient) -> None:
+    def __init__(self, cgroups: Cgroups, keeper: KeeperWatch) -> None:
         self._cgroups = cgroups
         self._keeper = keeper
         self._runs: dict[str, LiveRun] = {}
@@ -32,8 +32,9 @@ class WatchedRuns:
         """From now on, if not already."""
         run = self._runs.get(directory)
         if run is None:
-            run = self._runs[directory] = LiveRun(directory, found.record, self._keeper)
+            run = self._runs[directory] = LiveRun(directory, found.record, self._keeper.client)
             self._make_known(run)
+            self._keeper.hold(run)
         return run
 
     def _make_known(self, run: LiveRun) -> None:
@@ -54,6 +55,7 @@ class WatchedRuns:
     async def let_go_of(self, run: LiveRun) -> bool:
         """Closed before it is forgotten: if this is cancelled in between, `close` finishes it. False when
         somebody else has forgotten it meanwhile."""
+        self._keeper.release(run)
         await run.close()
         if self._runs.get(run.directory) is not run:
             return False
@@ -64,4 +66,6 @@ class WatchedRuns:
     async def close(self) -> None:
         """Idempotent."""
         runs, self._runs = list(self._runs.values()), {}
+        for run in runs:
+            self._keeper.release(run)
         await asyncio.gather(*(run.close() for run in runs))

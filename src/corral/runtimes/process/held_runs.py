@@ -1,0 +1,225 @@
+"""The runs of a keeper: who minds each of them, and another minder for each whose own was killed.
+
+A shim or rescue that we forked is our child: we hear of its end, and inherit what it leaves behind. One of a
+run that was handed to us is watched by a pidfd. We are no ancestor of such a run: how its main process ended
+tells another pidfd, where the kernel does.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import socket
+import time
+from typing import Any
+
+from corral.runtimes.process import exit_file, framing, run_files
+from corral.runtimes.process.keeper_caller import LOCK, MINDER, TERMINAL, Caller
+from corral.runtimes.process.keeper_log import Fatal, fork, log
+from corral.runtimes.process.minded_run import MindedRun, open_run, taken_over
+from corral.runtimes.process.proc_facts import has_ended, open_process, start_time
+from corral.runtimes.process.rescue import run_rescue
+from corral.runtimes.process.run_lock import try_lock
+from corral.runtimes.process.shim import run_shim
+from corral.runtimes.process.work_left import oom_seen
+
+_REMEMBERED = 1024
+_LOOK_SECONDS = 1.0
+"""How often a run without a minder is looked at."""
+
+
+class HeldRuns:
+    """Registers with the keeper's poller whatever tells of a minder's end."""
+
+    def __init__(self, poller: select.poll) -> None:
+        self._poller = poller
+        self._minded: dict[int, MindedRun] = {}
+        """By the pid of its shim or rescue, which is our child."""
+        self._handed: dict[int, MindedRun] = {}
+        """Those whose shim or rescue is not our child, by a pidfd of it."""
+        self._unminded: dict[str, MindedRun] = {}
+        """By directory: the minder failed, or somebody else was quicker. They are looked at again and again."""
+        self._look_at = 0.0
+        self._orphans: dict[tuple[int, int], str] = {}
+        """Main processes whose shim is dead, by pid and start time: their run directory."""
+        self._statuses: dict[tuple[int, int], int] = {}
+
+    def __len__(self) -> int:
+        return len(self._minded) + len(self._handed) + len(self._unminded)
+
+    # requests
+
+    def spawn(self, caller: Caller, plan: dict[str, Any]) -> None:
+        """Raises OSError when the run's files cannot be made."""
+        run, slave = open_run(plan)
+        pid = fork()
+        if pid == 0:
+            with Fatal():
+                lock = caller.peek(LOCK)
+                run_shim(plan, caller.connection, lock=lock, master=run.master, slave=slave)
+        if slave >= 0:
+            os.close(slave)
+        if pid < 0:
+            run.release()
+            return
+        self._minded[pid] = run
+
+    def hold(self, caller: Caller, directory: str) -> None:
+        """Mind a run that another keeper started. Of one that we have, we take the terminal if we lack it.
+        Whoever asks is given the terminal, to hand it to our successor."""
+        run = self._with_minder(directory) or self._unminded.get(directory)
+        if run is None:
+            run = taken_over(directory, caller)
+            minder = caller.take(MINDER)
+            if minder >= 0:
+                self._watch(run, minder)
+            else:
+                self._unminded[directory] = run
+        elif run.master < 0:
+            run.master = caller.take(TERMINAL)
+        framing.send(caller.connection, {"held": True, "terminal": run.master >= 0}, descriptor=run.master)
+
+    def rescue(self, caller: Caller, directory: str) -> None:
+        """Another minder, as a daemon asks that has the lock."""
+        for minder, handed in list(self._handed.items()):
+            if handed.directory == directory and has_ended(minder):
+                self._unminded[directory] = self._unwatch(minder)
+        run = self._unminded.pop(directory, None)
+        if run is None:
+            known = self._with_minder(directory)
+            try:
+                run = known.shared() if known is not None else taken_over(directory, caller)
+            except OSError as error:
+                log(f"rescue of {directory}: {error}")
+                return
+        run.learn(caller)
+        self._rescue(run, lock=caller.peek(LOCK), connection=caller.connection)
+
+    # what happens by itself
+
+    def is_minder(self, pid: int) -> bool:
+        return pid in self._minded
+
+    def minder_reaped(self, pid: int, status: int) -> None:
+        self._minder_ended(self._minded.pop(pid), status)
+
+    def orphan_ended(self, pid: int, status: int) -> None:
+        """Something that a dead shim left to us has ended; it is not reaped yet."""
+        key = (pid, start_time(pid) or 0)
+        directory = self._orphans.pop(key, None)
+        if directory is not None:
+            _note_exit(directory, status)
+            return
+        self._statuses[key] = status
+        while len(self._statuses) > _REMEMBERED:
+            del self._statuses[next(iter(self._statuses))]
+
+    def handed_minder_ready(self, descriptor: int) -> None:
+        """Its pidfd is. Whether it was killed or has finished, the run's files tell."""
+        if descriptor in self._handed and has_ended(descriptor):
+            self._minder_ended(self._unwatch(descriptor), signal.SIGKILL)
+
+    def drop_finished(self) -> None:
+        """A run that a minder of another keeper took over has ended without a word to us."""
+        for minder in list(self._handed):
+            self.handed_minder_ready(minder)
+        for directory in list(self._unminded):
+            if run_files.is_empty(directory) or not os.path.exists(directory):  # noqa: PTH110 - few imports
+                self._unminded.pop(directory).release()
+
+    def look_in(self) -> float | None:
+        """After how many milliseconds `look_at_unminded` has something to do; None: not before an event."""
+        return max(0.0, self._look_at - time.monotonic()) * 1000 if self._unminded else None
+
+    def look_at_unminded(self) -> None:
+        """Whoever minds one of them by now is watched; nobody, and we do. A daemon that is there is quicker."""
+        now = time.monotonic()
+        if not self._unminded or now < self._look_at:
+            return
+        self._look_at = now + _LOOK_SECONDS
+        self.drop_finished()
+        for directory in list(self._unminded):
+            try:
+                self._look_at_one(directory)
+            except (OSError, ValueError) as error:
+                log(f"{directory}: {error}")
+
+    def _look_at_one(self, directory: str) -> None:
+        record = run_files.read_record(directory)
+        if record is None:
+            return
+        lock = try_lock(directory)
+        if lock is not None:
+            self._rescue(self._unminded.pop(directory), lock=lock)
+            os.close(lock)
+            return
+        minder = open_process(record.shim, record.shim_start)
+        if minder is not None:
+            self._watch(self._unminded.pop(directory), minder)
+
+    def _with_minder(self, directory: str) -> MindedRun | None:
+        for run in (*self._minded.values(), *self._handed.values()):
+            if run.directory == directory:
+                return run
+        return None
+
+    def _watch(self, run: MindedRun, minder: int) -> None:
+        self._handed[minder] = run
+        self._poller.register(minder, select.POLLIN)
+
+    def _unwatch(self, minder: int) -> MindedRun:
+        self._poller.unregister(minder)
+        os.close(minder)
+        return self._handed.pop(minder)
+
+    def _rescue(self, run: MindedRun, *, lock: int = -1, connection: socket.socket | None = None) -> None:
+        pid = fork()
+        if pid == 0:
+            with Fatal():
+                run_rescue(
+                    run.directory,
+                    lock=lock,
+                    master=run.master,
+                    process=run.process,
+                    connection=-1 if connection is None else connection.fileno(),
+                )
+        if pid < 0:
+            self._unminded[run.directory] = run
+        else:
+            self._minded[pid] = run
+
+    def _minder_ended(self, run: MindedRun, status: int) -> None:
+        try:
+            record = run_files.read_record(run.directory)
+            over = record is None or run_files.is_empty(run.directory)
+            over = over or run_files.read_failure(run.directory) is not None
+        except (OSError, ValueError) as error:
+            log(f"{run.directory}: {error}")
+            record, over = None, True
+        if over and record is not None:
+            self._orphans.pop((record.pid, record.start), None)
+        if record is None or over or self._with_minder(run.directory) is not None:
+            run.release()
+            return
+        key = (record.pid, record.start)
+        if key in self._statuses:
+            _note_exit(run.directory, self._statuses.pop(key))
+        else:
+            self._orphans[key] = run.directory
+        earlier = self._unminded.pop(run.directory, None)
+        if earlier is not None:
+            earlier.release()
+        if os.WIFSIGNALED(status):
+            self._rescue(run)
+        else:
+            self._unminded[run.directory] = run
+
+
+def _note_exit(directory: str, status: int) -> None:
+    try:
+        record = run_files.read_record(directory)
+        oom = record is not None and oom_seen(record.oom_file)
+        exit_file.write_exit(directory, status, at_ns=time.time_ns(), who="keeper", oom=oom)
+    except (OSError, ValueError) as error:
+        log(f"exit of {directory}: {error}")

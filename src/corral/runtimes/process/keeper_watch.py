@@ -1,0 +1,138 @@
+"""The daemon's watch over the keeper: another one is started as soon as it dies, and is handed every run.
+
+A new keeper is no ancestor of the runs that exist, and has nothing of them. It is given what the daemon holds
+of each: the read end of its console, its terminal, and pidfds of its main process and of its shim. From then on
+it replaces a dead shim also when no daemon is there.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from typing import Final
+
+import structlog
+
+from corral.errors import CorralError
+from corral.runtimes.process.keeper_client import KeeperClient, KeeperFacts
+from corral.runtimes.process.live_run import LiveRun
+from corral.runtimes.process.proc_facts import has_ended, open_process
+
+_log = structlog.get_logger("corral.runtimes.process")
+
+_LONG_LIFE: Final = 10.0
+"""A keeper that lived that long is replaced at once, one that did not after a pause that grows."""
+_FIRST_PAUSE: Final = 0.02
+_LONGEST_PAUSE: Final = 5.0
+_RETRY_SECONDS: Final = 1.0
+
+
+class KeeperWatch:
+    """Of one data directory. `start` first; `close` lets go, the keeper lives on."""
+
+    def __init__(self, client: KeeperClient) -> None:
+        self.client = client
+        self._runs: set[LiveRun] = set()
+        self._waiting: set[LiveRun] = set()
+        """Those that this keeper was not handed yet."""
+        self._wake = asyncio.Event()
+        self._keeper: int | None = None
+        """Its pidfd."""
+        self._since = 0.0
+        self._pause = 0.0
+        self._task: asyncio.Task[None] | None = None
+
+    async def start(self) -> KeeperFacts:
+        """Find or start the keeper, and watch it from now on. Idempotent."""
+        facts = await self.client.ensure()
+        if self._task is None or self._task.done():
+            self._watch_keeper(facts)
+            self._task = asyncio.create_task(self._run(), name="runtime/keeper")
+        return facts
+
+    async def quit(self) -> bool:
+        """End the keeper when it minds nothing; False when it does, and is watched as before."""
+        watched = self._task is not None
+        await self.close()
+        if await self.client.quit():
+            return True
+        if watched:
+            await self.start()
+        return False
+
+    async def close(self) -> None:
+        """Idempotent."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+            self._task = None
+        self._leave_keeper()
+
+    def hold(self, run: LiveRun) -> None:
+        """Hand it to this keeper and to each that follows, until it is released."""
+        self._runs.add(run)
+        self._waiting.add(run)
+        self._wake.set()
+
+    def release(self, run: LiveRun) -> None:
+        self._runs.discard(run)
+        self._waiting.discard(run)
+
+    def _watch_keeper(self, facts: KeeperFacts) -> None:
+        """One that has ended already is replaced, too."""
+        self._leave_keeper()
+        self._keeper = open_process(facts.pid, facts.start)
+        self._since = asyncio.get_running_loop().time()
+        self._waiting |= self._runs
+        self._wake.set()
+        if self._keeper is not None:
+            asyncio.get_running_loop().add_reader(self._keeper, self._wake.set)
+
+    def _leave_keeper(self) -> None:
+        if self._keeper is not None:
+            asyncio.get_running_loop().remove_reader(self._keeper)
+            os.close(self._keeper)
+            self._keeper = None
+
+    async def _run(self) -> None:
+        """What fails is tried again: nobody else does."""
+        while True:
+            await self._wake.wait()
+            self._wake.clear()
+            try:
+                if self._keeper is None or has_ended(self._keeper):
+                    await self._replace_keeper()
+                await self._hand_over()
+            except (CorralError, OSError) as error:
+                _log.warning("keeper.watch_failed", reason=str(error))
+                asyncio.get_running_loop().call_later(_RETRY_SECONDS, self._wake.set)
+            except Exception:
+                _log.exception("keeper.watch_failed")
+                asyncio.get_running_loop().call_later(_RETRY_SECONDS, self._wake.set)
+
+    async def _replace_keeper(self) -> None:
+        lived = asyncio.get_running_loop().time() - self._since
+        self._leave_keeper()
+        _log.warning("keeper.lost", runs=len(self._runs))
+        self._pause = 0.0 if lived > _LONG_LIFE else min(max(self._pause * 2, _FIRST_PAUSE), _LONGEST_PAUSE)
+        await asyncio.sleep(self._pause)
+        self._watch_keeper(await self.client.ensure())
+
+    async def _hand_over(self) -> None:
+        try:
+            for run in list(self._waiting):
+                if run not in self._runs or await self._has(run):
+                    self._waiting.discard(run)
+        except (CorralError, OSError) as error:
+            _log.warning("keeper.runs_not_handed", runs=len(self._waiting), reason=str(error))
+        if self._waiting:
+            asyncio.get_running_loop().call_later(_RETRY_SECONDS, self._wake.set)
+
+    async def _has(self, run: LiveRun) -> bool:
+        """Whether the keeper has it now."""
+        held, terminal = await self.client.hold(run.directory, held=run.held)
+        run.keep_terminal(terminal)
+        if held and terminal < 0 and run.copy_terminal():
+            held, terminal = await self.client.hold(run.directory, held=run.held)
+            run.keep_terminal(terminal)
+        return held
