@@ -79,6 +79,7 @@ class ControllerApp:
         self._loop: LeadershipLoop | None = None
         self._leading_task: asyncio.Task[None] | None = None
         self._state: ClusterState | None = None
+        self._ahead_of_store: set[str] = set()
         self._link_server: LinkServer | None = None
         self._store: Adapter
         self._setting: Setting
@@ -204,6 +205,7 @@ class ControllerApp:
             entropy=self._entropy,
             api_url=f"http://{self.place.own.http}",
             found_cluster=self._found_cluster,
+            ahead_of_store=self._ahead_of_store,
         )
         term = LeaderTerm(mandate, on_fatal=_end_process, opening=opening)
         self._state = term.state

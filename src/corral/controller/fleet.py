@@ -28,7 +28,9 @@ class Fleet:
 
     def __init__(self, mandate: Mandate, *, ledger: Ledger, stack: contextlib.AsyncExitStack) -> None:
         config, clock, metrics = mandate.config, mandate.clock, mandate.setting.metrics.registry
-        self.sessions = Sessions(ledger=ledger, clock=clock, metrics=metrics)
+        self.sessions = Sessions(
+            ledger=ledger, clock=clock, metrics=metrics, ahead_of_store=mandate.ahead_of_store
+        )
         stack.callback(self.sessions.forget_metrics, metrics)
         self.refused = RefusedReports(metrics=metrics, clock=clock)
         stack.callback(self.refused.forget_metrics, metrics)

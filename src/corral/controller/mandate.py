@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from corral.controller.http.setting import ClusterControl, Setting
 from corral.domain.ids import Epoch
@@ -30,3 +30,5 @@ class Mandate:
     """Where instances reach the API."""
     found_cluster: bool = False
     """Make a new cluster also where there was one."""
+    ahead_of_store: set[str] = field(default_factory=set)
+    """Nodes that know of confirmations which the store has lost; of all terms of this process."""

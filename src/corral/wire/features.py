@@ -48,6 +48,9 @@ RUNS: Final = "runs"
 """Asked for its consoles, a node also tells which runs of an instance it has, and finds a place by its time; else
 times are compared on the controller, and runs that were not reported are not known. Needs CONSOLE."""
 
+RUN_ENDS: Final = "run-ends"
+"""The controller may ask how runs ended whose end it confirmed and has forgotten since; else it never learns that."""
+
 FEATURES: Final = (
     BATCH,
     SPOOL,
@@ -63,6 +66,7 @@ FEATURES: Final = (
     PORTIONS,
     COMMAND_IDS,
     RUNS,
+    RUN_ENDS,
 )
 
 

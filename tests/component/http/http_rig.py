@@ -100,6 +100,7 @@ class Sessions:
         self.present: dict[NodeId, LiveNode] = {}
         self.links: dict[NodeId, StandInNode] = {}
         self.levels: list[tuple[NodeId, str]] = []
+        self.ahead_of_store: set[str] = set()
 
     def find(self, node_id: NodeId) -> StandInNode | None:
         return self.links.get(node_id)

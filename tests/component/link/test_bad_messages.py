@@ -112,6 +112,7 @@ class IntakeBench:
             reports=cast("NodeReports", reports),
             modules=cast("ModuleTraffic", self.modules),
             confirm=self.confirmed.append,
+            ask=lambda _: False,
         )
 
     async def told(self) -> list[dict[str, Any]]:

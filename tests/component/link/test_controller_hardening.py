@@ -274,7 +274,7 @@ async def test_a_new_term_forgets_all_its_predecessors_sessions_at_once(cluster)
     again = await cluster.controller()
     state = again.app.place.term.state
     assert {stored.record.state for stored in state.nodes} == {NodeState.DISCONNECTED}
-    assert state.number - commits <= 3, "the leader's announcement, and one commit for all nodes"
+    assert state.number - commits <= 4, "the announcement, and two commits for all nodes: last seen, gone"
 
 
 def bad_utf_8() -> bytes:

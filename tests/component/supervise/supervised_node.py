@@ -151,7 +151,7 @@ class SupervisedNode:
             send=self._send,
         )
         await self.supervision.begin()
-        self.orders = LinkOrders(self.supervision.supervisor)
+        self.orders = LinkOrders(self.supervision.supervisor, self.supervision.services.runs)
         self._opened = True
         return self
 

@@ -220,6 +220,12 @@ def _is_present(record: InstanceRecord, run: RunningInstance) -> bool:
     return known and (not run.incarnation or run.incarnation >= record.incarnation) and bool(run.state)
 
 
+def is_missing(record: InstanceRecord, runs: Sequence[RunningInstance]) -> bool:
+    """Was it begun, and is neither alive nor over by what its node lists?"""
+    begun = (record.state_before_offline or record.state) is not InstanceState.SCHEDULED
+    return live(record.state) and begun and not any(_is_present(record, run) for run in runs)
+
+
 def _judge_missing(ws: Workspace, record: InstanceRecord) -> None:
     state = record.state_before_offline or record.state
     sendable = record.incarnation % RESTARTS_PER_START == 0 and not record.adopted

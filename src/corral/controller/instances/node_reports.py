@@ -14,7 +14,7 @@ from corral.controller.cluster_state import ClusterState
 from corral.controller.instances.answers import fold_start_answer, fold_stop_answer
 from corral.controller.instances.commands import Commands
 from corral.controller.instances.dispatch import STRAYS_HEEDED, Dispatcher
-from corral.controller.instances.handshakes import Opening, add_listed, judge
+from corral.controller.instances.handshakes import Opening, add_listed, is_missing, judge
 from corral.controller.instances.reports import Standing, Stray, fold_crash, fold_report, standing
 from corral.controller.instances.sequence import Incarnations
 from corral.controller.instances.tickets import StartTickets
@@ -29,7 +29,13 @@ from corral.domain.ids import NodeId, SessionId
 from corral.store.port import StoreUnavailable
 from corral.system.clock import Clock
 from corral.wire.v1 import instance_pb2 as wire
-from corral.wire.v1.instance_pb2 import CrashReport, InstanceStatusUpdate, RunningInstance, SendCommandAck
+from corral.wire.v1.instance_pb2 import (
+    CrashReport,
+    InstanceStatusUpdate,
+    RunName,
+    RunningInstance,
+    SendCommandAck,
+)
 from corral.wire.v1.link_pb2 import DaemonMessage
 
 T = TypeVar("T")
@@ -111,6 +117,16 @@ class InstanceReports:
                 _guarded(ws, node_id, judge, ws, node_id, id, runs.get(id, ()))
             yield Reported(steps=ws.steps())
             await asyncio.sleep(0)
+
+    async def unaccounted(self, node_id: NodeId, listed: Sequence[RunningInstance]) -> list[RunName]:
+        """The runs of this node that the records have alive, and that it did not list."""
+        runs = await _by_instance(listed)
+        records = [stored.record for stored in self._state.instances.of_node(node_id)]
+        return [
+            RunName(instance_id=record.id, incarnation=record.incarnation)
+            for record in records
+            if is_missing(record, runs.get(record.id, ()))
+        ]
 
     # what it reports afterwards
 

@@ -148,7 +148,7 @@ class DaemonService(DaemonServiceServicer):
             features=features.common(hello.features),
         )
 
-        def intake_of(confirm: Callable[[int], None]) -> Intake:
+        def intake_of(confirm: Callable[[int], None], ask: Callable[[ControllerMessage], bool]) -> Intake:
             return Intake(
                 ledger=leading.ledger,
                 clock=self._clock,
@@ -158,6 +158,7 @@ class DaemonService(DaemonServiceServicer):
                 reports=leading.reports,
                 modules=leading.modules,
                 confirm=confirm,
+                ask=ask,
             )
 
         async def renew(csr_pem: bytes) -> CertificateIssued:
@@ -187,9 +188,14 @@ class DaemonService(DaemonServiceServicer):
             if leading.sessions.find(session.facts.node_id) is not session:
                 raise Retryable(Code.CONFLICT, "a newer session of this node was opened meanwhile")
             record, events = greeting.opened(stored, hello, session=session.facts.id, now=self._clock.now())
-            return record, list(events)
+            return record, [*events, *([lost] if lost else [])]
 
+        told = session.facts.node_id in leading.sessions.ahead_of_store
+        lost = None if told else greeting.lost_reports(leading.state, hello)
         await leading.ledger.revise(leading.state.nodes, session.facts.node_id, change)
+        if lost is not None:
+            _log.error("session.store_older_than_node", node=session.facts.node_id, **lost.data)
+            leading.sessions.ahead_of_store.add(session.facts.node_id)
         _log.info(
             "session.opened", node=session.facts.node_id, session=session.facts.id, version=hello.version
         )

@@ -10,7 +10,7 @@ import msgspec
 from corral.controller.cluster_state import ClusterState, Stored
 from corral.controller.sessions.session_facts import HostIdentity
 from corral.domain.events import Draft, EventType
-from corral.domain.ids import NodeId, SessionId
+from corral.domain.ids import MAX_COUNTER, NodeId, SessionId
 from corral.domain.labels import check_labels
 from corral.domain.node_claims import NodeClaims, checked_claims, differences
 from corral.domain.node_states import NODE_LIFECYCLE, NodeState, NodeTrigger
@@ -190,6 +190,19 @@ def opened(
     if not changed:
         return record, [event]
     return record, [event, Draft(type=EventType.NODE_CLAIMS_CHANGED, subject=old.id, data=changed)]
+
+
+def lost_reports(state: ClusterState, handshake: Handshake) -> Draft | None:
+    """The event that says so, where this node has the confirmation of reports that the store does not know: then the
+    store is older than what it had confirmed, and has lost more than these reports."""
+    stored = state.spools.find(handshake.node_id)
+    if stored is None or stored.record.spool_id != handshake.spool_id:
+        return None
+    known = stored.record.sequence
+    if handshake.spool_confirmed <= known:
+        return None
+    data = {"stored": known, "confirmed": min(handshake.spool_confirmed, MAX_COUNTER)}
+    return Draft(type=EventType.STORE_OLDER_THAN_NODE, subject=handshake.node_id, data=data)
 
 
 def claims_of(handshake: Handshake) -> tuple[NodeClaims, tuple[str, ...]]:

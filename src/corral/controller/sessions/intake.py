@@ -41,7 +41,8 @@ from corral.errors import Code, Rejected, Retryable
 from corral.store.port import Conflict
 from corral.system.clock import Clock
 from corral.wire import features
-from corral.wire.v1.link_pb2 import DaemonMessage
+from corral.wire.v1.instance_pb2 import AskRunEnds, RunEnds
+from corral.wire.v1.link_pb2 import ControllerMessage, DaemonMessage
 from corral.wire.v1.node_pb2 import DaemonLogRecord, ErrorReport, Handshake, HandshakePortion
 
 MAX_WAITING: Final = 8 * 512
@@ -59,6 +60,8 @@ _MAX_THROWABLE: Final = 64 * 1024
 _MAX_FIELDS: Final = 64
 _MAX_FIELD: Final = 2048
 _MAX_REPORT: Final = 1000
+_ENDS_AT_ONCE: Final = 100
+_ENDS_SECONDS: Final = 10.0
 
 _log = structlog.get_logger("corral.controller.intake")
 
@@ -77,6 +80,7 @@ class Intake:
         reports: NodeReports,
         modules: ModuleTraffic,
         confirm: Callable[[int], None],
+        ask: Callable[[ControllerMessage], bool],
     ) -> None:
         self._ledger = ledger
         self._clock = clock
@@ -93,6 +97,9 @@ class Intake:
         self._modules = modules
         self._judged = False
         self._confirm = confirm
+        self._ask = ask
+        self._ends: asyncio.Future[RunEnds] | None = None
+        """The answer that is waited for."""
         self._journal = node_log(node_id)
         self._waiting: deque[DaemonMessage] = deque()
         self._waiting_bytes = 0
@@ -167,9 +174,11 @@ class Intake:
 
     def _is_caught_up(self) -> bool:
         """Is everything taken in that the node's spool held at its handshake? Numbers of records that it gave up
-        never come."""
+        never come, nor those that were confirmed, be it to a store that was lost."""
         head = self._hello.spool_head
-        return self.confirmed >= head or (bool(self._waiting) and self._waiting[0].spool_sequence > head)
+        return max(self.confirmed, self._hello.spool_confirmed) >= head or (
+            bool(self._waiting) and self._waiting[0].spool_sequence > head
+        )
 
     def _next_batch(self) -> list[DaemonMessage]:
         """What waits, but until the judgement nothing that was said after the handshake: that may be of runs
@@ -277,10 +286,34 @@ class Intake:
 
     async def _judge(self) -> None:
         """Everything the node knew at its handshake is stored: what it did not list is decided now."""
+        await self._ask_ends()
         async for reported in self._instances.judgement(self._node_id, self._listed):
             await self._commit(reported)
         await self._commit(Reported(), *self._modules.fold_judgement(self._node_id, self._hello))
         self._reconciled()
+
+    async def _ask_ends(self) -> None:
+        """Ask how those ended that it did not list: it may have told that to a controller whose store was lost."""
+        if features.RUN_ENDS not in self._hello.features:
+            return
+        missing = await self._instances.unaccounted(self._node_id, self._listed)
+        for start in range(0, len(missing), _ENDS_AT_ONCE):
+            runs = missing[start : start + _ENDS_AT_ONCE]
+            answer = self._ends = asyncio.get_running_loop().create_future()
+            if not self._ask(ControllerMessage(ask_run_ends=AskRunEnds(runs=runs))):
+                return
+            try:
+                async with asyncio.timeout(_ENDS_SECONDS):
+                    told = await answer
+            except TimeoutError:
+                _log.warning("intake.ends_not_told", node=self._node_id, runs=len(missing))
+                return
+            self._listed.extend(told.runs[:_ENDS_AT_ONCE])
+
+    def ends_told(self, ends: RunEnds) -> None:
+        """The node's answer; one that nobody asked for is nothing."""
+        if self._ends is not None and not self._ends.done():
+            self._ends.set_result(ends)
 
     def _reconciled(self) -> None:
         self._judged = True

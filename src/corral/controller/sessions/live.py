@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import itertools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Final, Protocol
 
 import msgspec
@@ -88,6 +88,10 @@ def _ports(status: NodeStatus) -> tuple[int, ...]:
 
 class LiveNodes(Protocol):
     """Who is connected right now."""
+
+    @property
+    def ahead_of_store(self) -> Collection[str]:
+        """Nodes that were found to know of confirmations that the store has lost."""
 
     def live(self, node_id: NodeId) -> LiveNode | None: ...
 

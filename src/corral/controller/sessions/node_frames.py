@@ -132,6 +132,9 @@ class NodeFrames:
     def _portion(self, message: DaemonMessage) -> None:
         self._intake.list_more(message.handshake_portion)
 
+    def _run_ends(self, message: DaemonMessage) -> None:
+        self._intake.ends_told(message.run_ends)
+
     def _nested_batch(self, _: DaemonMessage) -> None:
         raise Rejected(Code.BAD_REQUEST, "a batch must not hold a batch")
 
@@ -196,6 +199,7 @@ _HANDLERS: Final[dict[str, Callable[[NodeFrames, DaemonMessage], None]]] = {
     "handshake": NodeFrames._handshake_again,
     "handshake_portion": NodeFrames._portion,
     "batch": NodeFrames._nested_batch,
+    "run_ends": NodeFrames._run_ends,
     "pong": NodeFrames._pong,
     "node_status": NodeFrames._node_status,
     "certificate_request": NodeFrames._certificate_request,

@@ -39,10 +39,19 @@ _log = structlog.get_logger("corral.controller.sessions")
 class Sessions:
     """All live sessions of this leader."""
 
-    def __init__(self, *, ledger: Ledger, clock: Clock, metrics: CollectorRegistry) -> None:
+    def __init__(
+        self,
+        *,
+        ledger: Ledger,
+        clock: Clock,
+        metrics: CollectorRegistry,
+        ahead_of_store: set[str] | None = None,
+    ) -> None:
         self._ledger = ledger
         self._clock = clock
         self._by_node: dict[NodeId, Session] = {}
+        self.ahead_of_store: set[str] = set() if ahead_of_store is None else ahead_of_store
+        """Nodes that were found to know of confirmations which the store has lost."""
         self._endings: set[asyncio.Task[None]] = set()
         self._closing = False
         self._opened = Counter("corral_sessions_opened", "Sessions that daemons opened", registry=metrics)

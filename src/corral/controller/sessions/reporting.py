@@ -10,7 +10,7 @@ import msgspec
 from corral.controller.ledger import Step
 from corral.domain.ids import NodeId, SessionId
 from corral.errors import Code, Rejected
-from corral.wire.v1.instance_pb2 import InstanceStatusUpdate, RunningInstance, SendCommandAck
+from corral.wire.v1.instance_pb2 import InstanceStatusUpdate, RunName, RunningInstance, SendCommandAck
 from corral.wire.v1.link_pb2 import DaemonMessage
 
 REPORTS: Final = frozenset({"instance_status", "crash_report", "start_instance_ack", "stop_instance_ack"})
@@ -55,6 +55,9 @@ class NodeReports(Protocol):
     def judgement(self, node_id: NodeId, listed: Sequence[RunningInstance]) -> AsyncIterator[Reported]:
         """In portions likewise: the node's spool is taken in as far as it reached at the handshake, so that what
         it did not list is decided."""
+
+    async def unaccounted(self, node_id: NodeId, listed: Sequence[RunningInstance]) -> list[RunName]:
+        """The runs of this node that the records have alive, and that it did not list."""
 
     def fold(self, node_id: NodeId, messages: Sequence[DaemonMessage]) -> Reported:
         """Reports in the order in which they came; one that makes no sense changes nothing."""

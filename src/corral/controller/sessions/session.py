@@ -42,7 +42,7 @@ class Session:
         *,
         facts: SessionFacts,
         clock: Clock,
-        intake_of: Callable[[Callable[[int], None]], Intake],
+        intake_of: Callable[[Callable[[int], None], Callable[[ControllerMessage], bool]], Intake],
         listeners: Listeners,
         renew: Renew,
         heartbeat_seconds: float,
@@ -62,7 +62,7 @@ class Session:
             clock=clock,
             on_round_trip=on_round_trip,
         )
-        self._intake = intake_of(self._confirm)
+        self._intake = intake_of(self._confirm, self.send)
         self._renewal = Renewal(facts.id, renew=renew, reply=self)
         self._frames = NodeFrames(
             self,

@@ -140,6 +140,7 @@ class Dialler:
         handshake.known_epoch = self._memory.epoch
         handshake.spool_id = self._spool.spool_id
         handshake.spool_head = self._spool.head
+        handshake.spool_confirmed = self._spool.through
         handshake.features.extend(features.FEATURES)
         handshake.connection_generation = self._generation
         return handshake

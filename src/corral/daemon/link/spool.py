@@ -63,10 +63,15 @@ class Spool:
         """The highest number ever given to a record."""
         return self._table.committed.highest
 
+    @property
+    def through(self) -> int:
+        """Everything up to this number was confirmed. What the last moments before a crash confirmed is known
+        again when the controller greets."""
+        return max(self._worker.dropping, self._table.committed.forgotten)
+
     def confirmed(self, number: int) -> bool:
-        """Has the controller stored the record of this number? What the last moments before a crash
-        confirmed is known again when the controller greets."""
-        return number <= max(self._worker.dropping, self._table.committed.forgotten)
+        """Has the controller stored the record of this number?"""
+        return number <= self.through
 
     def on_growth(self, callback: Callable[[], None] | None) -> None:
         """Called from the spool's thread whenever records were added."""

@@ -19,7 +19,7 @@ class InstanceOrders:
 
     def __init__(self, supervision: Supervision, *, clock: Clock, entropy: Entropy) -> None:
         supervisor, directories = supervision.supervisor, supervision.directories
-        self._runs = LinkOrders(supervisor)
+        self._runs = LinkOrders(supervisor, supervision.services.runs)
         self._saves = SaveOrders(supervisor, directories, entropy=entropy)
         self._files = FileOrders(supervisor, directories, clock=clock)
         self.handlers: Final[dict[str, Order]] = {

@@ -12,12 +12,13 @@ from corral.daemon.prepare.stages import PROCESS_START, VALIDATION
 from corral.daemon.prepare.start_order import read_start
 from corral.daemon.supervise.endings import failed_start
 from corral.daemon.supervise.run import Run
-from corral.daemon.supervise.run_files import FailedStart, StopOrder
+from corral.daemon.supervise.run_files import FailedStart, RunDirectories, StopOrder
 from corral.daemon.supervise.supervisor import Refusal, Supervisor
+from corral.daemon.supervise.told_ends import MOST_ASKED, known_ends
 from corral.daemon.supervise.wire_forms import cut, start_accepted, start_refused, stop_ack
 from corral.domain.instance_states import InstanceState
 from corral.errors import Code, CorralError, Rejected, Retryable
-from corral.wire.v1.instance_pb2 import SendCommand, SendCommandAck
+from corral.wire.v1.instance_pb2 import AskRunEnds, RunEnds, SendCommand, SendCommandAck
 from corral.wire.v1.link_pb2 import ControllerMessage, DaemonMessage
 
 Reply = Callable[[DaemonMessage], bool]
@@ -30,8 +31,9 @@ class LinkOrders:
     """Frames in, answers out. What takes time becomes a task of its own, so that no order waits for
     another; commands to one instance keep their order."""
 
-    def __init__(self, supervisor: Supervisor) -> None:
+    def __init__(self, supervisor: Supervisor, runs: RunDirectories) -> None:
         self._supervisor = supervisor
+        self._runs = runs
         self._tasks: set[asyncio.Task[None]] = set()
         self._commands: dict[str, asyncio.Task[None]] = {}
         self.handlers: dict[str, Callable[[Reply, ControllerMessage], None]] = {
@@ -39,6 +41,7 @@ class LinkOrders:
             "stop_instance": self._stop,
             "send_command": self._send_command,
             "workload_report": self._workload_report,
+            "ask_run_ends": self._ask_run_ends,
         }
 
     async def close(self) -> None:
@@ -97,6 +100,14 @@ class LinkOrders:
                 error=problem,
             )
         )
+
+    def _ask_run_ends(self, reply: Reply, message: ControllerMessage) -> None:
+        self._spawn(self._telling_ends(reply, message.ask_run_ends), "supervise/run-ends")
+
+    async def _telling_ends(self, reply: Reply, asked: AskRunEnds) -> None:
+        names = [(name, self._supervisor.find(name.instance_id)) for name in asked.runs[:MOST_ASKED]]
+        ends = await asyncio.to_thread(known_ends, names, self._runs)
+        reply(DaemonMessage(run_ends=RunEnds(runs=ends)))
 
     def _workload_report(self, _: Reply, message: ControllerMessage) -> None:
         """Players and figures it told the controller are with the controller already."""

@@ -177,6 +177,26 @@ class RunningInstance(_message.Message):
     ticket: str
     def __init__(self, instance_id: _Optional[str] = ..., group: _Optional[str] = ..., port: _Optional[int] = ..., state: _Optional[_Union[InstanceState, str]] = ..., incarnation: _Optional[int] = ..., pid: _Optional[int] = ..., started_at_ms: _Optional[int] = ..., console_offset: _Optional[int] = ..., exit: _Optional[_Union[ExitStatus, _Mapping]] = ..., readiness: _Optional[_Union[Readiness, str]] = ..., plan_hash: _Optional[str] = ..., ports: _Optional[_Iterable[_Union[NamedPort, _Mapping]]] = ..., memory_mb: _Optional[int] = ..., reason: _Optional[str] = ..., module_changes: _Optional[_Iterable[_Union[ModuleChange, _Mapping]]] = ..., modules_missing: _Optional[_Iterable[str]] = ..., ticket: _Optional[str] = ...) -> None: ...
 
+class RunName(_message.Message):
+    __slots__ = ("instance_id", "incarnation")
+    INSTANCE_ID_FIELD_NUMBER: _ClassVar[int]
+    INCARNATION_FIELD_NUMBER: _ClassVar[int]
+    instance_id: str
+    incarnation: int
+    def __init__(self, instance_id: _Optional[str] = ..., incarnation: _Optional[int] = ...) -> None: ...
+
+class AskRunEnds(_message.Message):
+    __slots__ = ("runs",)
+    RUNS_FIELD_NUMBER: _ClassVar[int]
+    runs: _containers.RepeatedCompositeFieldContainer[RunName]
+    def __init__(self, runs: _Optional[_Iterable[_Union[RunName, _Mapping]]] = ...) -> None: ...
+
+class RunEnds(_message.Message):
+    __slots__ = ("runs",)
+    RUNS_FIELD_NUMBER: _ClassVar[int]
+    runs: _containers.RepeatedCompositeFieldContainer[RunningInstance]
+    def __init__(self, runs: _Optional[_Iterable[_Union[RunningInstance, _Mapping]]] = ...) -> None: ...
+
 class ModuleChange(_message.Message):
     __slots__ = ("module_id", "version", "jvm_args_added", "jvm_args_removed", "args_added", "args_removed", "env_set", "env_removed", "dropped", "overridden")
     MODULE_ID_FIELD_NUMBER: _ClassVar[int]

@@ -12,6 +12,7 @@ import msgspec
 from corral.controller.collections import ADMIN_CERTIFICATES
 from corral.controller.http.call import Body, Call, NoQuery
 from corral.controller.http.fields import Name
+from corral.controller.http.resources.probes import notes_of
 from corral.controller.http.route_table import Act, Read, Route
 from corral.controller.http.setting import IssuedCertificate, LeaderView, Leading, MemberView
 from corral.controller.mutations import Mutation
@@ -36,6 +37,7 @@ class ClusterShape(msgspec.Struct, frozen=True, kw_only=True):
     nodes: dict[str, int]
     commit: int
     unreadable: list[Unreadable]
+    notes: list[str]
 
 
 class EpochShape(msgspec.Struct, frozen=True, kw_only=True):
@@ -69,6 +71,7 @@ async def get_cluster(leading: Leading, call: Call[None, NoQuery]) -> ClusterSha
         nodes=dict(collections.Counter(node.record.state.value for node in leading.state.nodes)),
         commit=leading.state.number,
         unreadable=list(itertools.islice(leading.state.quarantine, _SHOWN_UNREADABLE)),
+        notes=notes_of(leading),
     )
 
 

@@ -57,16 +57,21 @@ async def ready(setting: Setting, gate: Gate) -> Answer:
             retry_after=1.0,
         )
     epoch = leading.cluster.leader().epoch
-    return shaped(ReadyShape(status="ready", role="leader", epoch=epoch, notes=_notes(leading)))
+    return shaped(ReadyShape(status="ready", role="leader", epoch=epoch, notes=notes_of(leading)))
 
 
-def _notes(leading: Leading) -> list[str]:
+def notes_of(leading: Leading) -> list[str]:
+    """What an operator should know of a controller that serves."""
     notes = []
     if not leading.modules.enabled:
         notes.append("modules are switched off: modules.enabled is false, or --no-modules was given")
     unreadable = len(leading.state.quarantine)
     if unreadable:
         notes.append(f"{unreadable} documents of the store cannot be read: see `corral cluster status`")
+    if ahead := sorted(leading.nodes.ahead_of_store):
+        notes.append(
+            f"the store has lost what it had confirmed to {len(ahead)} nodes ({ahead[0]}, …): it is older than they know"
+        )
     return notes
 
 
