@@ -201,11 +201,11 @@ def unpause(session: Session, name: str) -> None:
 @api_command
 def start(session: Session, name: str, wait: bool, timeout: int) -> None:
     """Start one more instance of a group."""
-    from corral.cli.instance_waits import until_running
+    from corral.cli.instance_waits import until_ready
 
     made = session.client.post(f"{GROUPS}/{segment(name)}/start")
     if wait:
-        made = until_running(session, made, timeout)
+        made = until_ready(session, made, timeout)
     show_done(session.output, made, f"instance '{made['id']}' is {made['state']} on node '{made['node']}'")
 
 
@@ -240,12 +240,15 @@ def delete(session: Session, name: str, cascade: bool, yes: bool, wait: bool, ti
 
 
 def _until_met(session: Session, name: str, timeout: int) -> Any:
-    """Wait until as many instances are ready as are wanted."""
+    """Wait until as many instances are ready as are wanted. A group that is given up for a while is a refusal, at
+    once."""
     found: list[Any] = []
 
     def look() -> tuple[bool, str]:
         found[:] = [session.client.get(f"{GROUPS}/{segment(name)}")]
         status = _status(found[0])
+        if status.get("paused"):
+            raise _given_up(session, name, str(status["paused"].get("reason", "")))
         exact = status.get("instances") == status.get("wanted") == status.get("ready")
         seen = f"{_counts(found[0])} ready"
         return exact, f"{seen}, {status['reason']}" if status.get("reason") else seen
@@ -257,9 +260,19 @@ def _until_met(session: Session, name: str, timeout: int) -> Any:
     return found[0]
 
 
+def _given_up(session: Session, name: str, reason: str) -> Refused:
+    from corral.cli.instance_waits import last_lines
+
+    return Refused(
+        f"group '{name}' is paused as crash-looping: {reason}{last_lines(session, {'group': name})}",
+        hint=f"corral why {name}; once it is mended: corral group unpause {name}",
+        code="CRASH_LOOP",
+    )
+
+
 def _troubles(session: Session, name: str) -> str:
-    """Why instances of a group do not run, each reason once, with one of those it holds for."""
-    from corral.cli.instance_waits import INSTANCES, start_trouble
+    """Why instances of a group are not ready, each reason once, with one of those it holds for."""
+    from corral.cli.instance_waits import INSTANCES, start_trouble, waits_for
 
     found: dict[str, str] = {}
     try:
@@ -267,7 +280,7 @@ def _troubles(session: Session, name: str) -> str:
     except Failure:
         return ""  # that time is up counts more
     for instance in instances:
-        trouble = start_trouble(instance)
+        trouble = start_trouble(instance) or waits_for(instance)
         if trouble:
             found.setdefault(trouble, str(instance["id"]))
     return "".join(f"\n  {id}: {trouble}" for trouble, id in list(found.items())[:_REASONS])

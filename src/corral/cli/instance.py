@@ -19,7 +19,7 @@ from corral.cli.instance_waits import (
     start_trouble,
     started_again,
     until_ended,
-    until_running,
+    until_ready,
 )
 from corral.cli.noun import Noun
 from corral.cli.output import Column, Item, list_table, plain, show_done, show_list, show_one, state_column
@@ -172,7 +172,7 @@ def start(
         body["variables"] = pairs(variables)
     made = session.client.post(INSTANCES, body)
     if wait:
-        made = until_running(session, made, timeout)
+        made = until_ready(session, made, timeout)
     show_done(session.output, made, f"instance '{made['id']}' is {made['state']} on node '{made['node']}'")
 
 
@@ -238,8 +238,8 @@ def restart(session: Session, id: str, reason: str | None, wait: bool, timeout: 
     changed = _order(session, id, "restart", reason)
     if wait:
         again = changed["state"] not in ("SCHEDULED", "PREPARING", "STARTING")
-        after = {**changed, "incarnation": changed["incarnation"] + (1 if again else 0)}
-        changed = until_running(session, after, timeout)
+        after = {**changed, "incarnation": changed["incarnation"] + 1, "restarts": 0} if again else changed
+        changed = until_ready(session, after, timeout)
     asked = changed.get("wanted") == "stop"  # the old run is there still: its state is no news
     text = f"instance '{id}' is to restart" if asked else f"instance '{id}' is {changed['state']}"
     show_done(session.output, changed, text)

@@ -1,37 +1,62 @@
-"""Waiting for instances: until one runs, until one has ended."""
+"""Waiting for instances: until one is ready, until one has ended."""
 
 from __future__ import annotations
 
 from typing import Any, Final
 
 from corral.cli.client import segment
-from corral.cli.failure import Refused
+from corral.cli.failure import Failure, Refused
 from corral.cli.output import Item
 from corral.cli.session import Session
 from corral.cli.waiting import wait_until
 
 INSTANCES: Final = "/api/v1/instances"
+CRASHES: Final = "/api/v1/crashes"
 ENDED: Final = ("STOPPED", "CRASHED")
+_LAST_LINES: Final = 10
 
 
-def until_running(session: Session, begun: Item, timeout: int) -> Any:
-    """The instance when it runs, `begun` being what the start was answered with. A start that fails
-    for good is a refusal with its reason."""
+def until_ready(session: Session, begun: Item, timeout: int) -> Any:
+    """The instance when it is ready, `begun` being what the start was answered with. One that dies before is a
+    refusal with its reason and its last lines, at once: also where its node restarts it."""
     id = str(begun["id"])
     found: list[Any] = []
 
     def look() -> tuple[bool, str]:
         found[:] = [session.client.get(f"{INSTANCES}/{segment(id)}")]
         now = found[0]
-        if now.get("state") in ENDED and now.get("incarnation", 0) >= begun.get("incarnation", 0):
-            raise Refused(
-                f"instance '{id}' did not run: {why_not(now)}", hint=f"corral why {id}", code="START_FAILED"
-            )
-        runs = now.get("state") == "RUNNING" and now.get("wanted") == "run"
-        return runs, f"instance '{id}' is {_progress(now)}"
+        if now.get("incarnation", 0) >= begun.get("incarnation", 0):
+            _refuse_dead(session, begun, now)
+        ready = bool(now.get("ready")) and now.get("wanted") == "run"
+        return ready, f"instance '{id}' is {_progress(now)}"
 
-    wait_until(look, timeout=timeout, what=f"instance '{id}' was not RUNNING")
+    wait_until(look, timeout=timeout, what=f"instance '{id}' was not ready")
     return found[0]
+
+
+def _refuse_dead(session: Session, begun: Item, now: Item) -> None:
+    id = str(now["id"])
+    restarted = now.get("restarts", 0) > begun.get("restarts", 0)
+    if now.get("state") not in ENDED and not restarted:
+        return
+    why = now.get("reason") if restarted and now.get("state") not in ENDED else why_not(now)
+    lines = last_lines(session, {"instance": id}, since=begun.get("incarnation", 0))
+    raise Refused(
+        f"instance '{id}' did not become ready: {why}{lines}", hint=f"corral why {id}", code="START_FAILED"
+    )
+
+
+def last_lines(session: Session, of: dict[str, str], *, since: int = 0) -> str:
+    """The end of the console of what crashed last, to be put behind a message; empty when nobody has it."""
+    try:
+        newest = session.client.get(CRASHES, {**of, "limit": "1"})["items"]
+        if not newest or newest[0].get("incarnation", 0) < since:
+            return ""
+        tail = session.client.get(f"{CRASHES}/{segment(str(newest[0]['id']))}").get("tail") or []
+    except Failure:
+        return ""  # what happened counts more
+    shown = "".join(f"\n  | {line}" for line in tail[-_LAST_LINES:])
+    return f"\nits console ends with:{shown}" if shown else ""
 
 
 def until_ended(session: Session, asked: Item, timeout: int) -> Any:
@@ -80,5 +105,12 @@ def _progress(instance: Item) -> str:
     seen = f"{instance.get('state')} on node '{instance.get('node')}'"
     if stage := stage_text(instance):
         seen += f" ({stage})"
-    trouble = start_trouble(instance)
-    return f"{seen}; last {trouble}" if trouble else seen
+    if trouble := start_trouble(instance):
+        return f"{seen}; last {trouble}"
+    return f"{seen}; {waits}" if (waits := waits_for(instance)) else seen
+
+
+def waits_for(instance: Item) -> str:
+    """What keeps one whose process exists from being ready, as far as its node has said so."""
+    waiting = instance.get("state") in ("STARTING", "RUNNING") and not instance.get("ready")
+    return str(instance.get("reason") or "") if waiting else ""

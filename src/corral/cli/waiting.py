@@ -25,9 +25,11 @@ def wait_options(default: str = "60s") -> Callable[[F], F]:
         command = click.option(
             "--timeout", type=Span(), default=default, show_default=True, help="How long to wait at most."
         )(command)
-        return click.option("--wait", is_flag=True, help="Return when it is done; exit code 4 if it is not.")(
-            command
-        )
+        return click.option(
+            "--wait",
+            is_flag=True,
+            help="Return when it is done: ready, or ended; exit code 4 if it is not in time, 1 if it cannot be.",
+        )(command)
 
     return decorate
 

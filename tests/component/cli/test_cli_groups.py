@@ -189,10 +189,11 @@ def test_an_instance_is_shown(corral: Corral, server: StandIn) -> None:
     assert "primary=30000" in shown
 
 
-def test_a_start_is_waited_for_until_it_runs(corral: Corral, server: StandIn) -> None:
-    server.answers["POST", "/api/v1/instances"] = (201, {**INSTANCE, "state": "SCHEDULED"})
+def test_a_start_is_waited_for_until_it_is_ready(corral: Corral, server: StandIn) -> None:
+    waits = {**INSTANCE, "ready": False}
+    server.answers["POST", "/api/v1/instances"] = (201, {**waits, "state": "SCHEDULED"})
     server.answers["GET", "/api/v1/instances/lobby-1"] = growing(
-        {**INSTANCE, "state": "PREPARING"}, {**INSTANCE, "state": "STARTING"}, INSTANCE
+        {**waits, "state": "PREPARING"}, {**waits, "state": "STARTING"}, waits, INSTANCE
     )
     done = corral("instance", "start", "lobby", "--node", "web-1", "--wait")
     assert done.stdout == "instance 'lobby-1' is RUNNING on node 'web-1'\n", done.stderr
@@ -230,8 +231,8 @@ def test_a_restart_is_waited_for_beyond_the_old_run(corral: Corral, server: Stan
     server.answers["GET", "/api/v1/instances/lobby-1"] = growing(
         {**INSTANCE, "wanted": "stop"},
         {**INSTANCE, "state": "STOPPED", "wanted": "stop"},
-        {**INSTANCE, "state": "SCHEDULED", "incarnation": 2 * RUN},
-        {**INSTANCE, "incarnation": 2 * RUN},
+        {**INSTANCE, "state": "SCHEDULED", "incarnation": 2 * RUN, "restarts": 0, "ready": False},
+        {**INSTANCE, "incarnation": 2 * RUN, "restarts": 0},
     )
     done = corral("instance", "restart", "lobby-1", "--wait", "-o", "json")
     assert json.loads(done.stdout)["incarnation"] == 2 * RUN, done.stderr

@@ -1,4 +1,4 @@
-"""What a caller may wait for after a change of an instance: that it runs, or that it has ended."""
+"""What a caller may wait for after a change of an instance: that it runs, that it is ready, or that it has ended."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from corral.controller.cluster_state import Stored
 from corral.controller.http.call import Call, Query
 from corral.controller.http.resources.instance_shapes import InstanceShape, instance_shape
 from corral.controller.http.setting import Leading
-from corral.domain.instance_records import InstanceRecord, live
+from corral.domain.ids import Incarnation, same_start
+from corral.domain.instance_records import InstanceRecord, is_ready, live
 from corral.domain.instance_states import InstanceState, Wanted
 from corral.errors import Code, Rejected, Retryable
 
@@ -20,7 +21,16 @@ WaitSeconds = Annotated[int, msgspec.Meta(ge=1, le=600, description="How long to
 
 
 class AwaitRunning(Query, frozen=True, kw_only=True):
-    wait: Annotated[Literal["running"], msgspec.Meta(description="Answer when it runs.")] | None = None
+    wait: (
+        Annotated[
+            Literal["running", "ready"],
+            msgspec.Meta(
+                description="Answer when it is RUNNING, or when it is ready; a run that dies before it is ready "
+                "is no longer waited for, also if its node restarts it."
+            ),
+        ]
+        | None
+    ) = None
     timeout: WaitSeconds = 30
 
 
@@ -35,12 +45,15 @@ async def until_running(
     if call.query.wait is None:
         return shape
 
-    def runs(record: InstanceRecord) -> bool:
-        return record.state is InstanceState.RUNNING and record.wanted is Wanted.RUN
+    what = call.query.wait
 
-    stored = await _until(leading, shape, runs, timeout=call.query.timeout, what="running")
+    def runs(record: InstanceRecord) -> bool:
+        there = is_ready(record) if what == "ready" else record.state is InstanceState.RUNNING
+        return there and record.wanted is Wanted.RUN
+
+    stored = await _until(leading, shape, runs, timeout=call.query.timeout, what=what, once=what == "ready")
     if not runs(stored.record):
-        raise _start_failed(stored.record)
+        raise _start_failed(stored.record, what)
     return instance_shape(leading, stored)
 
 
@@ -64,16 +77,22 @@ async def _until(
     *,
     timeout: int,
     what: str,
+    once: bool = False,
 ) -> Stored[InstanceRecord]:
     """The record when it is as wanted, or can no longer become so. A start that took the place of
-    the one we wait for (its port was taken, its node refused) is waited for in its turn."""
+    the one we wait for (its port was taken, its node refused) is waited for in its turn; with `once` not
+    the run that follows one which died."""
     incarnation = shape.incarnation
+
+    def settled(record: InstanceRecord) -> bool:
+        return wanted(record) or (once and _follows(record, incarnation))
+
     try:
         async with asyncio.timeout(timeout):
             while True:
-                stored = await leading.instances.settled(shape.id, incarnation, wanted, timeout)
+                stored = await leading.instances.settled(shape.id, incarnation, settled, timeout)
                 record = stored.record
-                if wanted(record) or record.incarnation == incarnation or not live(record.state):
+                if settled(record) or record.incarnation == incarnation or not live(record.state):
                     return stored
                 incarnation = record.incarnation
     except (TimeoutError, Retryable) as error:
@@ -88,15 +107,22 @@ async def _until(
         ) from None
 
 
+def _follows(record: InstanceRecord, incarnation: int) -> bool:
+    """Is it the run that its node made of the same start, after this one had died?"""
+    return record.incarnation > incarnation and same_start(record.incarnation, Incarnation(incarnation))
+
+
 def _seen(record: InstanceRecord) -> str:
     seen = f"it is {record.state}"
+    if record.state is InstanceState.RUNNING and not is_ready(record):
+        seen += ", but not ready" + (f": {record.reason}" if record.reason else "")
     failure = record.start_failure
     if failure is None or record.started_at is not None:
         return seen
     return f"{seen}, and its last start failed: {failure.code} at {failure.stage}: {failure.message}"[:800]
 
 
-def _start_failed(record: InstanceRecord) -> Rejected:
+def _start_failed(record: InstanceRecord, what: str) -> Rejected:
     failure = record.start_failure
     if failure is not None and record.started_at is None:  # else it is of an attempt before this run
         why = f"{failure.code} at {failure.stage}: {failure.message}"
@@ -104,6 +130,6 @@ def _start_failed(record: InstanceRecord) -> Rejected:
         why = record.exit.summary if record.exit else record.reason or f"it is {record.state}"
     return Rejected(
         Code.START_FAILED,
-        f"instance '{record.id}' did not run: {why}"[:1000],
+        f"instance '{record.id}' did not {'become ready' if what == 'ready' else 'run'}: {why}"[:1000],
         hint=f"see 'corral why {record.id}' and its console",
     )
