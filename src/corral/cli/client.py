@@ -84,8 +84,8 @@ class Client:
             self._timeout = usual
             self.close()
 
-    def patch(self, path: str, body: Params) -> Any:
-        return self._exchange("PATCH", self._target(path, None), body)
+    def patch(self, path: str, body: Params, params: Params | None = None) -> Any:
+        return self._exchange("PATCH", self._target(path, params), body)
 
     def put(self, path: str, body: Params) -> Any:
         return self._exchange("PUT", self._target(path, None), body)

@@ -7,7 +7,7 @@ from typing import Any, Final
 import click
 
 from corral.cli.client import segment
-from corral.cli.confirm import confirm, yes_option
+from corral.cli.confirm import act_confirmed, confirm, yes_option
 from corral.cli.failure import Failure, Refused, WaitRanOut, WrongUsage
 from corral.cli.noun import Noun
 from corral.cli.output import Column, Item, list_table, plain, show_done, show_list, show_one, state_column
@@ -153,8 +153,9 @@ def create(session: Session, path: str, wait: bool, timeout: int) -> None:
 @group.command()
 @click.argument("name", required=False)
 @file_option
+@yes_option
 @api_command
-def update(session: Session, name: str | None, path: str) -> None:
+def update(session: Session, name: str | None, path: str, yes: bool) -> None:
     """Change the fields a file names (RFC 7396: null goes back to the default); others stay."""
     from corral.cli.documents import read_documents
 
@@ -165,8 +166,19 @@ def update(session: Session, name: str | None, path: str) -> None:
         target = name or document.get("name")
         if not isinstance(target, str) or not target:
             raise WrongUsage("which group? the file has no 'name'", hint="corral group update NAME -f FILE")
-        changed = session.client.patch(f"{GROUPS}/{segment(target)}", _writable(document))
+        changed = _patch(session, target, _writable(document), yes=yes)
         show_done(session.output, changed, f"group '{target}' is changed", name="name")
+
+
+def _patch(session: Session, name: str, patch: dict[str, Any], *, yes: bool) -> Any:
+    """Only what may leave worlds behind is asked about."""
+    return act_confirmed(
+        f"change group '{name}'",
+        lambda query: session.client.patch(f"{GROUPS}/{segment(name)}", patch, query),
+        name,
+        yes=yes,
+        ask=False,
+    )
 
 
 def _writable(document: dict[str, Any]) -> dict[str, Any]:
@@ -228,8 +240,13 @@ def restart(session: Session, name: str, yes: bool) -> None:
 @api_command
 def delete(session: Session, name: str, cascade: bool, yes: bool, wait: bool, timeout: int) -> None:
     """Delete a group; with --cascade it goes when its last instance has ended."""
-    confirm(f"delete group '{name}'" + (" and stop its instances" if cascade else ""), yes=yes)
-    session.client.delete(f"{GROUPS}/{segment(name)}", {"cascade": "true"} if cascade else None)
+    more = {"cascade": "true"} if cascade else {}
+    act_confirmed(
+        f"delete group '{name}'" + (" and stop its instances" if cascade else ""),
+        lambda query: session.client.delete(f"{GROUPS}/{segment(name)}", {**more, **query}),
+        name,
+        yes=yes,
+    )
     if wait:
         _until_gone(session, name, timeout)
     left = _instances_left(session, name) if cascade and not wait else None

@@ -7,7 +7,7 @@ from typing import Any, Final
 import click
 
 from corral.cli.client import segment
-from corral.cli.confirm import confirm, yes_option
+from corral.cli.confirm import act_confirmed, yes_option
 from corral.cli.failure import Refused, WaitRanOut
 from corral.cli.join_token import join_token, join_token_revoke, join_tokens, label
 from corral.cli.node_cache import cache, prewarm
@@ -224,8 +224,14 @@ def modules(session: Session, id: str) -> None:
 @api_command
 def revoke(session: Session, id: str, reason: str | None, yes: bool) -> None:
     """Refuse a node's certificates from now on; it has to enrol again."""
-    confirm(f"revoke node '{id}'", yes=yes)
-    _change(session, id, "revoke", reason, f"node '{id}' is revoked; its certificates are refused")
+    body = {"reason": reason} if reason else {}
+    changed = act_confirmed(
+        f"revoke node '{id}'",
+        lambda query: session.client.post(f"{NODES}/{segment(id)}/revoke", body, params=query),
+        id,
+        yes=yes,
+    )
+    show_done(session.output, changed, f"node '{id}' is revoked; its certificates are refused")
 
 
 @node.command()
@@ -234,8 +240,12 @@ def revoke(session: Session, id: str, reason: str | None, yes: bool) -> None:
 @api_command
 def remove(session: Session, id: str, yes: bool) -> None:
     """Forget a node that is no longer there."""
-    confirm(f"remove node '{id}'", yes=yes)
-    session.client.delete(f"{NODES}/{segment(id)}")
+    act_confirmed(
+        f"remove node '{id}'",
+        lambda query: session.client.delete(f"{NODES}/{segment(id)}", query),
+        id,
+        yes=yes,
+    )
     show_done(session.output, {"id": id}, f"node '{id}' is removed")
 
 

@@ -145,6 +145,23 @@ def test_a_group_is_deleted_in_cascade_and_waited_for(corral: Corral, server: St
     assert server.requests[0].query == {"cascade": "true"}
 
 
+@pytest.mark.trap("T90")
+def test_a_change_that_leaves_worlds_behind_needs_a_yes(
+    corral: Corral, server: StandIn, tmp_path: pathlib.Path
+) -> None:
+    file = tmp_path / "lobby.yaml"
+    file.write_text("static: false")
+    asked = refused(409, "CONFIRMATION_REQUIRED", "group 'lobby' has worlds: 'lobby-1' on node 'n1'")
+    server.answers["PATCH", "/api/v1/groups/lobby"] = lambda request: (
+        (200, GROUP) if request.query.get("confirm") == "lobby" else asked
+    )
+    done = corral("group", "update", "lobby", "-f", str(file))
+    assert (done.returncode, "has worlds" in done.stderr, "add --yes" in done.stderr) == (1, True, True)
+    done = corral("group", "update", "lobby", "-f", str(file), "--yes")
+    assert (done.returncode, done.stdout) == (0, "group 'lobby' is changed\n")
+    assert "has worlds" in done.stderr, "what is left behind is told all the same"
+
+
 def test_a_group_whose_instances_are_still_being_stopped_is_not_called_deleted(
     corral: Corral, server: StandIn
 ) -> None:

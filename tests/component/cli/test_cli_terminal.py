@@ -12,7 +12,7 @@ import subprocess
 import termios
 
 import pytest
-from stand_in_controller import NODE, PROGRAM, StandIn
+from stand_in_controller import NODE, PROGRAM, StandIn, refused
 
 
 def on_terminal(
@@ -72,6 +72,21 @@ def test_a_question_is_asked_and_the_answer_counts(
     server.answers["DELETE", "/api/v1/nodes/web-1"] = (204, None)
     found, seen = on_terminal(["node", "remove", "web-1"], pointed, answer=answer)
     assert (found, len(server.requests)) == (code, sent), seen
+
+
+@pytest.mark.trap("T90")
+@pytest.mark.parametrize(("answer", "code", "sent"), [("y\ny\n", 0, 2), ("y\nn\n", 1, 1)])
+def test_instances_that_would_be_given_up_are_named_and_asked_about(
+    pointed: dict[str, str], server: StandIn, answer: str, code: int, sent: int
+) -> None:
+    told = "with node 'web-1' 'w-11' (RUNNING) would be given up"
+    asked = refused(409, "CONFIRMATION_REQUIRED", told)
+    server.answers["DELETE", "/api/v1/nodes/web-1"] = lambda request: (
+        (204, None) if request.query.get("confirm") == "web-1" else asked
+    )
+    found, seen = on_terminal(["node", "remove", "web-1"], pointed, answer=answer)
+    assert (found, len(server.requests)) == (code, sent), seen
+    assert told in seen
 
 
 def test_a_token_is_asked_for_without_showing_it(home: dict[str, str], server: StandIn) -> None:

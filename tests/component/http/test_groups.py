@@ -11,6 +11,7 @@ from http_rig import Rig
 
 from corral.controller.collections import CLUSTER, ONLY
 from corral.controller.instances.group_upgrade import upgrade_groups
+from corral.domain.instance_states import InstanceState
 
 GROUPS = "/api/v1/groups"
 MINIMAL = {
@@ -105,9 +106,42 @@ async def test_a_group_with_instances_is_deleted_only_in_cascade(client: httpx.A
     instance = await rig.instance()
     refused = await client.delete(f"{GROUPS}/lobby")
     assert (refused.status_code, refused.json()["error"]["code"]) == (409, "GROUP_NOT_EMPTY")
-    assert (await client.delete(f"{GROUPS}/lobby", params={"cascade": "true"})).status_code == 204
+    asked = await client.delete(f"{GROUPS}/lobby", params={"cascade": "true"})
+    assert (asked.status_code, asked.json()["error"]["code"]) == (409, "CONFIRMATION_REQUIRED")
+    assert f"'{instance.id}' (RUNNING) would be stopped" in asked.json()["error"]["message"]
+    assert (await client.get(f"/api/v1/instances/{instance.id}")).json()["wanted"] == "run"
+    meant = {"cascade": "true", "confirm": "lobby"}
+    assert (await client.delete(f"{GROUPS}/lobby", params=meant)).status_code == 204
     assert (await client.get(f"{GROUPS}/lobby")).json()["status"]["deleting"] is True
     assert (await client.get(f"/api/v1/instances/{instance.id}")).json()["wanted"] == "stop"
+
+
+@pytest.mark.trap("T90")
+async def test_static_is_switched_off_only_when_it_is_confirmed_by_name_while_worlds_exist(
+    client: httpx.AsyncClient, rig: Rig
+) -> None:
+    await rig.group("world", static=True)
+    url = f"{GROUPS}/world"
+    assert (await client.patch(url, json={"static": False})).status_code == 200, "there is no world"
+    await client.patch(url, json={"static": True})
+    await rig.instance("world", state=InstanceState.STOPPED, home="node-1")
+    asked = (await client.patch(url, json={"static": False, "min": 1})).json()["error"]
+    assert (asked["code"], asked["field"]) == ("CONFIRMATION_REQUIRED", "confirm")
+    assert "'world-1' on node 'node-1' (static/world-1 in its data directory)" in asked["message"]
+    assert "deleted when they stop" in asked["message"]
+    assert "confirm=world" in asked["hint"]
+    wrong = await client.patch(url, json={"static": False}, params={"confirm": "lobby"})
+    assert (wrong.status_code, wrong.json()["error"]["code"]) == (400, "INVALID_FIELD")
+    found = (await client.get(url)).json()
+    assert (found["static"], found["min"]) == (True, 0), "nothing was changed"
+    assert (await client.patch(url, json={"min": 1})).status_code == 200, "only static is asked about"
+    done = await client.patch(url, json={"static": False}, params={"confirm": "world"})
+    assert (done.status_code, done.json()["static"]) == (200, False)
+    await client.patch(url, json={"static": True})
+    asked = (await client.delete(url)).json()["error"]
+    assert asked["code"] == "CONFIRMATION_REQUIRED", "its world is known still"
+    assert "the worlds 'world-1' on node 'node-1'" in asked["message"]
+    assert (await client.delete(url, params={"confirm": "world"})).status_code == 204
 
 
 async def test_an_empty_group_is_gone_at_once(client: httpx.AsyncClient) -> None:

@@ -9,6 +9,7 @@ import httpx
 import pytest
 from http_rig import Rig
 
+from corral.domain.instance_states import InstanceState
 from corral.domain.node_states import Admission, NodeState
 
 NODES = "/api/v1/nodes"
@@ -120,6 +121,30 @@ async def test_a_node_that_is_not_connected_can_be_removed(
     assert error(await client.get(f"{NODES}/node-1")) == (404, "NOT_FOUND")
     items = (await client.get("/api/v1/events?types=NODE_REMOVED")).json()["items"]
     assert [event["subject"] for event in items] == ["node-1"]
+
+
+@pytest.mark.trap("T90")
+async def test_a_node_with_instances_or_worlds_goes_only_when_that_is_confirmed_by_name(
+    client: httpx.AsyncClient, rig: Rig
+) -> None:
+    await rig.instance("lobby", node="node-1")
+    await rig.group("world", static=True)
+    await rig.instance("world", node="node-1", state=InstanceState.STOPPED, home="node-1")
+    asked = (await client.post(f"{NODES}/node-1/revoke", json={})).json()["error"]
+    assert asked["code"] == "CONFIRMATION_REQUIRED"
+    assert "'lobby-1' (RUNNING) would be out of reach" in asked["message"]
+    assert "'world-1' on node 'node-1' (static/world-1 in its data directory)" in asked["message"]
+    assert rig.state.nodes.require("node-1").record.state is NodeState.ONLINE
+    done = await client.post(f"{NODES}/node-1/revoke", json={}, params={"confirm": "node-1"})
+    assert done.json()["state"] == "REVOKED"
+    rig.sessions.present.clear()
+    asked = (await client.delete(f"{NODES}/node-1")).json()["error"]
+    assert asked["code"] == "CONFIRMATION_REQUIRED"
+    assert "'lobby-1' (RUNNING) would be given up" in asked["message"]
+    assert "corral local stop-all" in asked["message"]
+    assert "begin anew on another node" in asked["message"]
+    assert rig.state.nodes.find("node-1") is not None
+    assert (await client.delete(f"{NODES}/node-1", params={"confirm": "node-1"})).status_code == 204
 
 
 async def test_a_connected_node_cannot_be_removed(client: httpx.AsyncClient, rig: Rig) -> None:

@@ -75,7 +75,7 @@ async def test_a_handshake_adopts_nothing_without_a_proof_and_moves_no_counter(s
 async def test_a_ticket_is_good_for_its_node_its_start_and_once(site):
     """A replay after the record was forgotten, the ticket of another node, of another start."""
     run = site.rogue.runs["mine-1"]
-    await site.fleet.controller.call("DELETE", "/api/v1/groups/mine?cascade=true")
+    await site.fleet.controller.call("DELETE", "/api/v1/groups/mine?cascade=true&confirm=mine")
     await eventually(
         lambda: site.fleet.record("mine-1") is None or site.fleet.record("mine-1").state == "STOPPED"
     )

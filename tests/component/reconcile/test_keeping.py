@@ -128,7 +128,7 @@ async def test_deleting_a_group_stops_its_instances_first(fleet):
     with pytest.raises(Refused) as refused:
         await fleet.controller.call("DELETE", "/api/v1/groups/lobby")
     assert refused.value.code == "GROUP_NOT_EMPTY"
-    await fleet.controller.call("DELETE", "/api/v1/groups/lobby?cascade=true")
+    await fleet.controller.call("DELETE", "/api/v1/groups/lobby?cascade=true&confirm=lobby")
     await eventually(lambda: fleet.state.groups.find("lobby") is None, state=fleet.states)
     assert fleet.alive() == []
     assert len(await fleet.events("GROUP_DELETED")) == 1

@@ -22,7 +22,7 @@ async def test_a_paused_group_that_is_deleted_does_not_keep_the_reconciler_busy(
     await eventually(lambda: fleet.group_record().paused)
     await node.drop()
     await fleet.reaches("lobby-2", "OFFLINE")
-    await fleet.controller.call("DELETE", "/api/v1/groups/lobby?cascade=true")
+    await fleet.controller.call("DELETE", "/api/v1/groups/lobby?cascade=true&confirm=lobby")
     reconciler, clock = fleet.term.reconciler, fleet.controller.app._clock
     over = clock.monotonic() + 1.1
     await eventually(lambda: clock.monotonic() > over)
@@ -43,7 +43,7 @@ async def test_a_restart_on_a_node_that_is_removed_does_not_make_a_second_copy_o
     other = await fleet.node("n2")
     await node.drop()
     await fleet.reaches("lobby-1", "OFFLINE")
-    await fleet.controller.call("DELETE", "/api/v1/nodes/n1")
+    await fleet.controller.call("DELETE", "/api/v1/nodes/n1?confirm=n1")
     assert await fleet.running(1) == ["lobby-2"]
     assert [start.instance_id for start in other.starts] == ["lobby-2"], "the first may be alive over there"
 

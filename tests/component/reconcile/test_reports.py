@@ -7,6 +7,7 @@ import asyncio
 import pytest
 from pretend_node import TRANSIENT, S, refuse
 
+from corral.cli.failure import Refused
 from corral.testing.waiting import eventually
 from corral.wire.v1 import instance_pb2 as wire
 from corral.wire.v1.link_pb2 import DaemonMessage
@@ -308,8 +309,14 @@ async def test_a_removed_node_takes_its_instances_along(fleet):
     other = await fleet.node("n2")
     await asyncio.sleep(0)
     assert other.starts == [], "out of reach is not dead"
-    await fleet.controller.call("DELETE", "/api/v1/nodes/n1")
+    with pytest.raises(Refused) as refused:
+        await fleet.controller.call("DELETE", "/api/v1/nodes/n1")
+    assert refused.value.code == "CONFIRMATION_REQUIRED"
+    await fleet.controller.call("DELETE", "/api/v1/nodes/n1?confirm=n1")
     await fleet.reaches("lobby-1", "CRASHED")
+    given_up = "given up with its node; it may still run there: 'corral local stop-all' on that host ends it"
+    assert fleet.record("lobby-1").exit.summary == given_up
+    assert fleet.record("lobby-1").reason == f"node 'n1' was removed; {given_up}"
     assert await fleet.running(1) == ["lobby-2"]
 
 

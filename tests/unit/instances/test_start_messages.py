@@ -6,19 +6,13 @@ import hashlib
 import json
 
 import pytest
-from world import NOW, TICKETS, World
+from world import TICKETS, World
 
-from corral.controller.instances.forgetting import forgotten
 from corral.controller.instances.group_changes import create_group
 from corral.controller.instances.instance_changes import start_instance
 from corral.controller.instances.plan_use import decoded
-from corral.controller.instances.reports import fold_report
 from corral.controller.instances.start_messages import start_message
-from corral.controller.instances.wire_values import RunReport
 from corral.domain.group_documents import parse_group
-from corral.domain.ids import NodeId
-from corral.domain.instance_states import InstanceState
-from corral.system.config_schema import InstanceRetentionSection
 from corral.wire.v1 import plan_pb2 as parts
 
 
@@ -112,21 +106,6 @@ def test_variables_are_layered_group_then_labels_then_instance(world):
     assert dict(order.resolved_variables) == {"A": "group", "LABEL_ZONE": "west", "B": "own"}
     assert order.plugin_token == "secret"
     assert order.api_url == "http://c"
-
-
-def test_the_record_of_a_world_stays_as_long_as_its_group_and_its_node(world):
-    ordered(world, {"command": ["serve"], "static": True})
-    for state in (InstanceState.RUNNING, InstanceState.STOPPED):
-        said = RunReport(id="lobby-1", incarnation=world.record("lobby-1").incarnation, state=state)
-        world.do(fold_report, NodeId("n1"), said)
-    config = InstanceRetentionSection(ended_seconds=1, ended_per_group=1, crashes=1)
-    later = NOW.replace(year=2030)
-    assert forgotten(world.state, config=config, now=later, limit=100) == []
-    ws = world.workspace()
-    ws.delete_group("lobby")
-    world.apply(ws.steps())
-    steps = forgotten(world.state, config=config, now=later, limit=100)
-    assert any(getattr(step, "id", "") == "lobby-1" for step in steps)
 
 
 @pytest.mark.parametrize(

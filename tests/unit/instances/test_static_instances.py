@@ -8,7 +8,7 @@ from world import NOW, World, spec
 
 from corral.controller.collections import NODES
 from corral.controller.instances.forgetting import forgotten
-from corral.controller.instances.group_changes import create_group, delete_group, scale_group
+from corral.controller.instances.group_changes import create_group, delete_group, patch_group, scale_group
 from corral.controller.instances.instance_changes import (
     kill_instance,
     remove_instance,
@@ -165,7 +165,7 @@ def test_a_group_made_anew_finds_the_world_and_inherits_nothing_else(world):
     world.do(create_group, spec(static=True))
     world.do(start_instance, "lobby", node="n1", variables={"LEVEL": "old"})
     ran(world, "lobby-1")
-    world.do(delete_group, "lobby", cascade=False)
+    world.do(delete_group, "lobby", cascade=False, confirm="lobby")
     world.now = NOW.replace(hour=1)
     world.do(create_group, spec(static=True, min=1))
     keep(world)
@@ -174,7 +174,7 @@ def test_a_group_made_anew_finds_the_world_and_inherits_nothing_else(world):
     assert (again.variables, again.pinned, again.created_at) == ({}, False, world.now)
 
 
-def test_the_record_of_a_world_stays_as_long_as_its_group_and_its_node(world):
+def test_the_record_of_a_world_stays_as_long_as_its_node(world):
     def sweep():
         config = InstanceRetentionSection(ended_per_group=1, ended_seconds=1)
         world.apply(forgotten(world.state, config=config, now=NOW.replace(year=2030), limit=100))
@@ -187,8 +187,25 @@ def test_the_record_of_a_world_stays_as_long_as_its_group_and_its_node(world):
     assert sweep() == ["lobby-1", "lobby-2"]
     world.apply([NODES.delete("n2", expect=None)])
     assert sweep() == ["lobby-1"]
-    world.do(delete_group, "lobby", cascade=False)
+    world.do(delete_group, "lobby", cascade=False, confirm="lobby")
+    assert sweep() == ["lobby-1"], "nobody else knows where the world is"
+    world.apply([NODES.delete("n1", expect=None)])
     assert sweep() == []
+
+
+def test_a_world_is_known_while_its_group_is_not_static_and_used_again_afterwards(world):
+    world.add_node(NodeId("n2"), memory=900_000)
+    world.do(create_group, spec(static=True, min=1, memory_mb=100, nodes=("n1",)))
+    keep(world)
+    ran(world, "lobby-1")
+    world.do(patch_group, "lobby", {"static": False, "nodes": ["n2"]}, confirm="lobby")
+    world.do(restart_instance, "lobby-1", reason="")
+    ran(world, "lobby-1")
+    assert world.record("lobby-1").node == "n2"
+    assert world.record("lobby-1").home == "n1"
+    world.do(patch_group, "lobby", {"static": True, "nodes": []})
+    keep(world)
+    assert world.record("lobby-1").node == "n1"
 
 
 @pytest.mark.trap("T75")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime as dt
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Generic, TypeVar
+from typing import Annotated, Generic, TypeVar
 
 import msgspec
 
@@ -26,6 +26,19 @@ class Query(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
 class NoQuery(Query, frozen=True, kw_only=True):
     """Takes no parameters."""
+
+
+class Confirmed(Query, frozen=True, kw_only=True):
+    """Of what may give up instances or worlds."""
+
+    confirm: Annotated[
+        str,
+        msgspec.Meta(
+            max_length=80,
+            description="The name of the group or node once more: then instances and worlds are given up that "
+            "CONFIRMATION_REQUIRED named.",
+        ),
+    ] = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 
 from corral.controller.cluster_state import ClusterState
 from corral.controller.collections import CRASHES, INSTANCES, NODE_LEDGERS, PLANS
+from corral.controller.instances.confirmations import has_world
 from corral.controller.ledger import Step
 from corral.controller.mirrors import Stored
 from corral.domain.events import Draft, EventType
@@ -41,10 +42,9 @@ def _ended_instances(
             ended.setdefault(stored.record.group, []).append(stored)
     for group, records in ended.items():
         records.sort(key=lambda stored: _ended(stored.record), reverse=True)
-        found = state.groups.find(group)
-        known = found is not None
-        if found is not None and found.record.spec.static:
-            records = [stored for stored in records if not _has_a_world(state, stored.record)]
+        known = state.groups.find(group) is not None
+        # Only its record says which node keeps a directory, also when its group is gone or not static any more.
+        records = [stored for stored in records if not has_world(state, stored.record)]
         for place, stored in enumerate(records):
             if place >= config.ended_per_group or _ended(stored.record) < oldest or not known:
                 yield _removal(stored)
@@ -53,11 +53,6 @@ def _ended_instances(
 def _ended(record: InstanceRecord) -> dt.datetime:
     """When we learned of it: the clock of a node has no say in how long its instances are remembered."""
     return record.end_received_at or record.ended_at or record.created_at
-
-
-def _has_a_world(state: ClusterState, record: InstanceRecord) -> bool:
-    """A node keeps its directory: only its record says which one, when it is started again."""
-    return bool(record.home) and state.nodes.find(record.home) is not None
 
 
 def _removal(stored: Stored[InstanceRecord]) -> list[Step]:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 import msgspec
 
+from corral.controller.instances.confirmations import before_group_goes, before_static_goes
 from corral.controller.instances.crash_loops import end_pause
 from corral.controller.instances.instance_changes import order_stop, refuse_deleting, stays
 from corral.controller.instances.workspace import Workspace
@@ -35,8 +36,9 @@ def create_group(ws: Workspace, spec: GroupSpec) -> GroupRecord:
     return record
 
 
-def patch_group(ws: Workspace, name: str, patch: Mapping[str, object]) -> GroupRecord:
-    """Change the document by a merge patch. What runs goes on as it was started."""
+def patch_group(ws: Workspace, name: str, patch: Mapping[str, object], *, confirm: str = "") -> GroupRecord:
+    """Change the document by a merge patch. What runs goes on as it was started. CONFIRMATION_REQUIRED when worlds
+    would be left behind."""
     record = ws.require_group(name)
     refuse_deleting(record)
     spec = patched(record.spec, patch)
@@ -44,6 +46,8 @@ def patch_group(ws: Workspace, name: str, patch: Mapping[str, object]) -> GroupR
     if not fields:
         return record
     _refuse_unresolvable(ws, record.spec, spec)
+    if record.spec.static and not spec.static:
+        before_static_goes(ws.state, name, confirm)
     target = record.target if spec.max is None else min(record.target, spec.max)
     changed = msgspec.structs.replace(record, spec=spec, target=target, updated_at=ws.now)
     ws.put_group(changed)
@@ -65,19 +69,21 @@ def _refuse_unresolvable(ws: Workspace, old: GroupSpec, new: GroupSpec) -> None:
         raise
 
 
-def delete_group(ws: Workspace, name: str, *, cascade: bool) -> GroupRecord | None:
-    """Delete a group that has no instances; with `cascade` stop them first. None: it is gone."""
+def delete_group(ws: Workspace, name: str, *, cascade: bool, confirm: str = "") -> GroupRecord | None:
+    """Delete a group that has no instances; with `cascade` stop them first. None: it is gone.
+    CONFIRMATION_REQUIRED when instances are stopped or worlds left behind."""
     record = ws.require_group(name)
     present = [each for each in ws.instances_of(name) if live(each.state)]
-    if not present:
-        drop_group(ws, name)
-        return None
-    if not cascade:
+    if present and not cascade:
         raise Rejected(
             Code.GROUP_NOT_EMPTY,
             f"group '{name}' has {len(present)} instances",
             hint="stop them first, or let them be stopped with 'cascade' (--cascade)",
         )
+    before_group_goes(ws.state, name, confirm)
+    if not present:
+        drop_group(ws, name)
+        return None
     for each in present:
         order_stop(ws, each, reason=f"its group is deleted by {ws.cause}")
     if record.deleting:

@@ -173,7 +173,7 @@ def start_run(ws: Workspace, group: GroupRecord, request: StartRequest) -> Insta
         attempts=request.attempts,
         pinned=request.pinned and only is not None,
         variables=dict(request.variables),
-        home=home,
+        home=home or _world_left(ws, request),
         earlier=earlier_starts(ws.instance(request.id)),
     )
     ws.put_plan(resolved.record)
@@ -238,6 +238,11 @@ def home_of(ws: Workspace, group: GroupRecord, request: StartRequest) -> str:
     """Where its directory is, as long as that node is a member: on another it would begin anew."""
     kept = group.spec.static and ws.state.nodes.find(request.home) is not None
     return request.home if kept else ""
+
+
+def _world_left(ws: Workspace, request: StartRequest) -> str:
+    """Where a directory of this id is kept that the group does not use, as it is not static any more."""
+    return request.home if ws.state.nodes.find(request.home) is not None else ""
 
 
 def _chosen(ws: Workspace, request: StartRequest) -> str | None:

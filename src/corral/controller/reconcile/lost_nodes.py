@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
+from corral.controller.instances.confirmations import GIVEN_UP
 from corral.controller.instances.endings import end_run
 from corral.controller.instances.wire_values import exit_record
 from corral.controller.instances.workspace import Workspace
@@ -56,8 +57,8 @@ def forget_node(ws: Workspace, node: str, *, limit: int) -> bool:
             return True
         ended += 1
         wanted = record.wanted is Wanted.RUN
-        exit = exit_record(None, crashed=wanted, now=ws.now)
+        exit = msgspec.structs.replace(exit_record(None, crashed=wanted, now=ws.now), summary=GIVEN_UP)
         state = InstanceState.CRASHED if wanted else InstanceState.STOPPED
         lost = msgspec.structs.replace(record, after_stop=AfterStop.END)
-        end_run(ws, lost, state, exit, reason=f"node '{node}' was removed")
+        end_run(ws, lost, state, exit, reason=f"node '{node}' was removed; {GIVEN_UP}")
     return False

@@ -13,7 +13,7 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from corral.controller.cluster_state import ClusterState, Stored
-from corral.controller.http.call import Body, Call, NoQuery, Query
+from corral.controller.http.call import Body, Call, Confirmed, NoQuery
 from corral.controller.http.paging import Page, PageQuery, page_of
 from corral.controller.http.resources.changing import workspace
 from corral.controller.http.route_table import Mutate, Read, Route
@@ -92,7 +92,7 @@ class Scale(Body, frozen=True, kw_only=True):
     count: Count
 
 
-class Cascade(Query, frozen=True, kw_only=True):
+class Cascade(Confirmed, frozen=True, kw_only=True):
     cascade: Annotated[bool, msgspec.Meta(description="Stop its instances first.")] = False
 
 
@@ -136,10 +136,15 @@ def create_group(leading: Leading, call: Call[GroupSpec, NoQuery]) -> Mutation:
     return _changed(leading, ws, "groups.create", spec.name, None, record, status=201)
 
 
-def patch_group(leading: Leading, call: Call[Any, NoQuery]) -> Mutation:
-    name = call.path["name"]
+def patch_group(leading: Leading, call: Call[Any, Confirmed]) -> Mutation:
+    name, confirm = call.path["name"], call.query.confirm
     patch: dict[str, object] = msgspec.to_builtins(call.body)
-    return _changing(leading, call, "groups.update", lambda ws: group_changes.patch_group(ws, name, patch))
+    return _changing(
+        leading,
+        call,
+        "groups.update",
+        lambda ws: group_changes.patch_group(ws, name, patch, confirm=confirm),
+    )
 
 
 def scale_group(leading: Leading, call: Call[Scale, NoQuery]) -> Mutation:
@@ -170,7 +175,8 @@ def restart_group(leading: Leading, call: Call[None, NoQuery]) -> Mutation:
 def delete_group(leading: Leading, call: Call[None, Cascade]) -> Mutation:
     stored = leading.state.groups.require(call.path["name"])
     ws = workspace(leading, call, f"DELETE /groups/{stored.record.spec.name}")
-    group_changes.delete_group(ws, stored.record.spec.name, cascade=call.query.cascade)
+    query = call.query
+    group_changes.delete_group(ws, stored.record.spec.name, cascade=query.cascade, confirm=query.confirm)
     return Mutation(
         action="groups.delete",
         subject=stored.record.spec.name,
@@ -286,6 +292,7 @@ ROUTES: Final[tuple[Route, ...]] = (
         permission=Permission.GROUPS_MANAGE,
         summary="Change some fields of a group (RFC 7396); what runs goes on as it was started",
         body=GroupPatch,
+        query=Confirmed,
         response=GroupShape,
         handler=patch_group,
         revises=the_group,

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Callable, Mapping
-from typing import Annotated, Final
+from typing import Annotated, Any, Final
 
 import msgspec
 from msgspec import UNSET, UnsetType
 
 from corral.controller import node_changes
 from corral.controller.cluster_state import ClusterState, Stored
-from corral.controller.http.call import Body, Call, NoQuery
+from corral.controller.http.call import Body, Call, Confirmed, NoQuery
 from corral.controller.http.fields import Text
 from corral.controller.http.paging import Page, PageQuery, page_of
 from corral.controller.http.route_table import Mutate, Read, Route
 from corral.controller.http.setting import Leading
+from corral.controller.instances.confirmations import before_node_goes, before_node_is_revoked
 from corral.controller.modules_on_nodes.states import forget_node
 from corral.controller.mutations import Mutation
 from corral.controller.node_changes import LabelChanges, NodeChange
@@ -185,7 +186,7 @@ def the_node(state: ClusterState, path: Mapping[str, str]) -> Stored[NodeRecord]
 
 def _changing(
     leading: Leading,
-    call: Call[Reason, NoQuery],
+    call: Call[Reason, Any],
     action: str,
     change: Callable[[Stored[NodeRecord]], NodeChange],
 ) -> Mutation:
@@ -245,8 +246,10 @@ def patch_node(leading: Leading, call: Call[NodePatch, NoQuery]) -> Mutation:
     )
 
 
-def revoke_node(leading: Leading, call: Call[Reason, NoQuery]) -> Mutation:
+def revoke_node(leading: Leading, call: Call[Reason, Confirmed]) -> Mutation:
     reason, now = call.body.reason, call.now
+    if leading.state.nodes.require(call.path["id"]).record.state is not NodeState.REVOKED:
+        before_node_is_revoked(leading.state, call.path["id"], call.query.confirm)
     forgotten = forget_node(leading.state, call.path["id"])
 
     def revoked(node: Stored[NodeRecord]) -> NodeChange:
@@ -256,13 +259,15 @@ def revoke_node(leading: Leading, call: Call[Reason, NoQuery]) -> Mutation:
     return _changing(leading, call, "nodes.revoke", revoked)
 
 
-def delete_node(leading: Leading, call: Call[None, NoQuery]) -> Mutation:
+def delete_node(leading: Leading, call: Call[None, Confirmed]) -> Mutation:
     stored = leading.state.nodes.require(call.path["id"])
+    removal = node_changes.removal(stored, has_session=leading.nodes.live(stored.record.id) is not None)
+    before_node_goes(leading.state, stored.record.id, call.query.confirm)
     return Mutation(
         action="nodes.remove",
         subject=stored.record.id,
         steps=(
-            *node_changes.removal(stored, has_session=leading.nodes.live(stored.record.id) is not None),
+            *removal,
             *forget_node(leading.state, stored.record.id),
         ),
         status=204,
@@ -271,7 +276,7 @@ def delete_node(leading: Leading, call: Call[None, NoQuery]) -> Mutation:
 
 
 def _operation(
-    verb: str, summary: str, handler: Callable[[Leading, Call[Reason, NoQuery]], Mutation]
+    verb: str, summary: str, handler: Callable[[Leading, Call[Reason, Any]], Mutation], **more: Any
 ) -> Mutate:
     return Mutate(
         method="POST",
@@ -282,6 +287,7 @@ def _operation(
         response=NodeShape,
         handler=handler,
         revises=the_node,
+        **more,
     )
 
 
@@ -315,12 +321,13 @@ ROUTES: Final[tuple[Route, ...]] = (
     ),
     _operation("cordon", "No new instances on a node", cordon_node),
     _operation("uncordon", "New instances on a node again", uncordon_node),
-    _operation("revoke", "Refuse a node's certificates from now on", revoke_node),
+    _operation("revoke", "Refuse a node's certificates from now on", revoke_node, query=Confirmed),
     Mutate(
         method="DELETE",
         path="/api/v1/nodes/{id}",
         permission=Permission.NODES_MANAGE,
         summary="Forget a node that is not connected",
+        query=Confirmed,
         status=204,
         handler=delete_node,
         revises=the_node,

@@ -1,0 +1,145 @@
+"""What is asked before instances and worlds are given up: they are named, with what becomes of them, and whoever means
+it says the name of the group or node again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+import msgspec
+
+from corral.controller.cluster_state import ClusterState
+from corral.domain.instance_records import InstanceRecord, live
+from corral.errors import Code, Rejected
+
+GIVEN_UP: Final = (
+    "given up with its node; it may still run there: 'corral local stop-all' on that host ends it"
+)
+_SHOWN: Final = 10
+
+
+class Concerned(msgspec.Struct, frozen=True, kw_only=True):
+    """Whom it concerns that a group or a node goes."""
+
+    living: tuple[InstanceRecord, ...]
+    worlds: tuple[InstanceRecord, ...]
+    """Instances whose directories are kept, whether they run or not."""
+
+    def __bool__(self) -> bool:
+        return bool(self.living or self.worlds)
+
+
+def of_group(state: ClusterState, name: str) -> Concerned:
+    return _concerned((stored.record for stored in state.instances.of_group(name)), state)
+
+
+def on_node(state: ClusterState, node: str) -> Concerned:
+    """Those that run there, and those whose directories are there."""
+    records = [stored.record for stored in state.instances]
+    return Concerned(
+        living=tuple(each for each in records if each.node == node and live(each.state)),
+        worlds=tuple(each for each in records if each.home == node),
+    )
+
+
+def _concerned(records: Iterable[InstanceRecord], state: ClusterState) -> Concerned:
+    found = list(records)
+    return Concerned(
+        living=tuple(each for each in found if live(each.state)),
+        worlds=tuple(each for each in found if has_world(state, each)),
+    )
+
+
+def has_world(state: ClusterState, record: InstanceRecord) -> bool:
+    """Whether a node that is a member keeps its directory."""
+    return bool(record.home) and state.nodes.find(record.home) is not None
+
+
+def before_static_goes(state: ClusterState, group: str, confirm: str) -> None:
+    """CONFIRMATION_REQUIRED, unless confirmed: instances would find empty directories."""
+    worlds = of_group(state, group).worlds
+    if worlds:
+        told = (
+            f"group '{group}' has worlds: {_places(worlds)}. Without 'static' its instances start in new directories, "
+            "which are deleted when they stop; the worlds stay where they are and are used again once 'static' is on"
+        )
+        _require(group, confirm, told)
+
+
+def before_group_goes(state: ClusterState, group: str, confirm: str) -> None:
+    """CONFIRMATION_REQUIRED, unless confirmed: its instances are stopped, its worlds left behind."""
+    found = of_group(state, group)
+    told = []
+    if found.living:
+        told.append(f"{_names(found.living)} would be stopped")
+    if found.worlds:
+        told.append(
+            f"the worlds {_places(found.worlds)} stay there, and only a group of the same name finds them again"
+        )
+    if told:
+        _require(group, confirm, f"with group '{group}' {'; '.join(told)}")
+
+
+def before_node_goes(state: ClusterState, node: str, confirm: str) -> None:
+    """CONFIRMATION_REQUIRED, unless confirmed: nobody would hear of what runs there again."""
+    found = on_node(state, node)
+    told = []
+    if found.living:
+        told.append(
+            f"{_names(found.living)} would be given up and others started in their place; they may still run there: "
+            "'corral local stop-all' on that host ends them"
+        )
+    if found.worlds:
+        told.append(
+            f"the worlds {_places(found.worlds)} stay on its disk, and these instances begin anew on another node"
+        )
+    if told:
+        _require(node, confirm, f"with node '{node}' {'; '.join(told)}")
+
+
+def before_node_is_revoked(state: ClusterState, node: str, confirm: str) -> None:
+    """CONFIRMATION_REQUIRED, unless confirmed: what runs there is out of reach."""
+    found = on_node(state, node)
+    told = []
+    if found.living:
+        told.append(
+            f"{_names(found.living)} would be out of reach until the node is enrolled again, and go on running there: "
+            "'corral local stop-all' on that host ends them"
+        )
+    if found.worlds:
+        told.append(f"the worlds {_places(found.worlds)} could be used by nobody until then")
+    if told:
+        _require(node, confirm, f"with node '{node}' {'; '.join(told)}")
+
+
+def _require(name: str, confirm: str, told: str) -> None:
+    if confirm == name:
+        return
+    if confirm:
+        raise Rejected(
+            Code.INVALID_FIELD,
+            f"'{confirm[:80]}' confirms something else: it is about '{name}'",
+            hint=f"use confirm={name}",
+            field="confirm",
+        )
+    raise Rejected(
+        Code.CONFIRMATION_REQUIRED,
+        told,
+        hint=f"nothing was done; say it again with confirm={name} (--yes) if that is meant",
+        field="confirm",
+    )
+
+
+def _names(records: Sequence[InstanceRecord]) -> str:
+    return _list([f"'{each.id}' ({each.state})" for each in records])
+
+
+def _places(records: Sequence[InstanceRecord]) -> str:
+    return _list(
+        [f"'{each.id}' on node '{each.home}' (static/{each.id} in its data directory)" for each in records]
+    )
+
+
+def _list(words: Sequence[str]) -> str:
+    more = len(words) - _SHOWN
+    return ", ".join(words[:_SHOWN]) + (f" and {more} more" if more > 0 else "")
