@@ -98,7 +98,7 @@ async def _burst(cluster: Fleet, group: str) -> float:
     await cluster.api("POST", f"/api/v1/groups/{group}/scale", {"count": BURST})
     await cluster.running(BURST, group)
     rate = BURST / (time.perf_counter() - began)
-    await cluster.api("DELETE", f"/api/v1/groups/{group}?cascade=true")
+    await cluster.api("DELETE", f"/api/v1/groups/{group}?cascade=true&confirm={group}")
     return rate
 
 
