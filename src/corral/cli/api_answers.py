@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import json
 import ssl
-from typing import Any
+from typing import Any, Final
 
 from corral.cli.failure import Refused, Unreachable
+
+_OF_PROXIES: Final = frozenset({502, 503, 504})
+"""What proxies say while a controller is away."""
 
 
 class ApiAnswers:
@@ -32,7 +35,7 @@ class ApiAnswers:
             told = json.loads(content)["error"]
             message, code = str(told["message"]), str(told["code"])
         except (ValueError, KeyError, TypeError):
-            return self.not_ours(f"status {status}")
+            return self.not_ours(f"status {status}", passing=status in _OF_PROXIES)
         return Refused(
             message,
             hint=str(told["hint"]) if told.get("hint") else None,
@@ -41,10 +44,12 @@ class ApiAnswers:
             field=str(told.get("field") or ""),
         )
 
-    def not_ours(self, what: str) -> Unreachable:
+    def not_ours(self, what: str, *, passing: bool = False) -> Unreachable:
         return Unreachable(
             f"{self._url} does not answer like a Corral controller: {what}",
             hint="check the address, and whatever stands between; it is the HTTP one, not gRPC",
+            passing=passing,
+            in_doubt=passing,
         )
 
     def unreachable(self, error: Exception, *, changed: bool = False) -> Unreachable:
@@ -63,8 +68,11 @@ class ApiAnswers:
             return Unreachable(
                 f"no answer from {self._url}: {why}",
                 hint="it may have been done all the same; look before you repeat it",
+                passing=True,
+                in_doubt=True,
             )
         return Unreachable(
             f"cannot reach {self._url}: {why}",
             hint="is the controller running? choose another with --url or --context",
+            passing=True,
         )

@@ -23,6 +23,8 @@ from corral.cli.failure import Failure, Unreachable, note, printable
 from corral.cli.line_editor import LineEditor
 
 _QUIET_SECONDS: Final = 0.5
+_PATIENCE_SECONDS: Final = 30.0
+"""How long a line is tried: a controller that was killed is back by then, and its nodes, too."""
 _LINGER_SECONDS: Final = 10.0
 _CLEAR_LINE: Final = "\r\x1b[K"
 _MAX_PARTIAL: Final = 4096
@@ -108,7 +110,12 @@ class Feed:
         while True:
             line = self._lines.get()
             try:
-                self._client.post(f"{self._path}/command", {"command": line})
+                self._client.post_patiently(
+                    f"{self._path}/command",
+                    {"command": line},
+                    seconds=_PATIENCE_SECONDS,
+                    tell=lambda text: self._put(NOTE, text),
+                )
                 self._put(NOTE, "")
             except Failure as failure:
                 told = f"error: {failure.message}" + (f" ({failure.hint})" if failure.hint else "")

@@ -1,8 +1,8 @@
 """The HTTP API as the command line sees it: one keep-alive connection, JSON in and out.
 
-Built on `http.client` because it is the cheapest thing to import. Only a GET is tried again,
-and only when the connection failed; a change carries an idempotency key of its own, so that
-nothing between us and the controller does it twice.
+Built on `http.client` because it is the cheapest thing to import. A GET is tried again when the
+connection failed. A change carries an idempotency key of its own, so that nothing between us and the
+controller does it twice; a line for an instance is asked for with one key until it is answered.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ import json
 import select
 import ssl
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final
 from urllib.parse import SplitResult, quote, urlencode, urlsplit
 
 from corral.cli.api_answers import ApiAnswers
-from corral.cli.failure import Unreachable, WrongUsage
+from corral.cli.failure import Refused, Unreachable, WrongUsage
 from corral.version import VERSION
 
 ATTEMPTS: Final = 3
@@ -28,7 +28,11 @@ UPLOAD_SECONDS: Final = 300.0
 """How long a controller may take to look through what it was sent."""
 STREAM_SILENCE_SECONDS: Final = 60.0
 """Longer than any heartbeat: a stream this quiet is dead."""
+LONGEST_PAUSE_SECONDS: Final = 1.0
 PAGE: Final = 500
+_PASSING: Final = frozenset(
+    {"FENCED", "NODE_OFFLINE", "NOT_LEADER", "RATE_LIMITED", "SHUTTING_DOWN", "STORE_UNAVAILABLE", "TIMEOUT"}
+)
 _FILES: Final = ("application/octet-stream", "application/gzip", "application/zip")
 _MAX_BODY: Final = 64 * 1024 * 1024
 
@@ -74,15 +78,48 @@ class Client:
         timeout: float | None = None,
     ) -> Any:
         """`timeout`: how long the answer may take, when it is known to take long."""
-        if timeout is None:
+        with self._answered_within(timeout):
             return self._exchange("POST", self._target(path, params), body)
+
+    @contextlib.contextmanager
+    def _answered_within(self, timeout: float | None) -> Iterator[None]:
+        if timeout is None:
+            yield
+            return
         usual, self._timeout = self._timeout, timeout
         self.close()
         try:
-            return self._exchange("POST", self._target(path, params), body)
+            yield
         finally:
             self._timeout = usual
             self.close()
+
+    def post_patiently(
+        self,
+        path: str,
+        body: Params,
+        *,
+        seconds: float,
+        timeout: float | None = None,
+        tell: Callable[[str], None] | None = None,
+    ) -> Any:
+        """Ask with one key until it is answered, for so many seconds: for what is done once however often it is asked
+        for. Without `tell` only from when it may have been done: what was refused, or never sent, is told at once."""
+        key, deadline = _new_key(), time.monotonic() + seconds
+        pause, in_doubt = PAUSE_SECONDS, False
+        while True:
+            try:
+                with self._answered_within(timeout):
+                    return self._exchange("POST", self._target(path, None), body, key=key)
+            except (Unreachable, Refused) as failure:
+                in_doubt = in_doubt or (isinstance(failure, Unreachable) and failure.in_doubt)
+                left = deadline - time.monotonic()
+                if left <= 0 or not _passes(failure) or not (in_doubt or tell is not None):
+                    raise
+                if tell is not None and pause == PAUSE_SECONDS:
+                    tell(f"{failure.message}; trying again")
+            time.sleep(min(pause, left))
+            pause = min(2 * pause, LONGEST_PAUSE_SECONDS)
 
     def patch(self, path: str, body: Params, params: Params | None = None) -> Any:
         return self._exchange("PATCH", self._target(path, params), body)
@@ -184,11 +221,11 @@ class Client:
             self._connection.close()
             self._connection = None
 
-    def _exchange(self, method: str, target: str, body: Params | None) -> Any:
+    def _exchange(self, method: str, target: str, body: Params | None, *, key: str = "") -> Any:
         headers = self._headers()
         payload: bytes | None = None
         if method != "GET":
-            headers["Idempotency-Key"] = _new_key()
+            headers["Idempotency-Key"] = key or _new_key()
         if body is not None:
             payload = json.dumps(body).encode()
             headers["Content-Type"] = "application/json"
@@ -246,6 +283,11 @@ class Client:
             response.close()
             self.close()
         return content
+
+
+def _passes(failure: Unreachable | Refused) -> bool:
+    """Whether the same request may be answered differently in a moment."""
+    return failure.passing if isinstance(failure, Unreachable) else failure.code in _PASSING
 
 
 def _hung_up(connection: http.client.HTTPConnection) -> bool:

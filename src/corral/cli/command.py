@@ -39,5 +39,6 @@ def list_commands(session: Session) -> None:
 def run(session: Session, words: tuple[str, ...]) -> None:
     """Run a command and print what it says. Options come before its first word: what follows is the
     command's own."""
-    found = session.client.post(f"{COMMANDS}/execute", {"command": shlex.join(words)}, timeout=60.0)
+    asked = {"command": shlex.join(words)}
+    found = session.client.post_patiently(f"{COMMANDS}/execute", asked, seconds=15.0, timeout=60.0)
     show_done(session.output, {"id": words[0], **found}, "\n".join(found.get("lines") or ()))

@@ -42,9 +42,17 @@ class WrongUsage(Failure):
 
 
 class Unreachable(Failure):
-    """Nobody answered, or not a controller."""
+    """Nobody answered, or not a controller. `passing`: time may mend it; `in_doubt`: what was asked for may have been
+    done."""
 
     exit_code = 3
+
+    def __init__(
+        self, message: str, *, hint: str | None = None, passing: bool = False, in_doubt: bool = False
+    ) -> None:
+        super().__init__(message, hint=hint)
+        self.passing = passing
+        self.in_doubt = in_doubt
 
 
 class WaitRanOut(Failure):

@@ -73,6 +73,10 @@ def _players(found: Item) -> str:
     return f"{found['players']} of {most}" if most else str(found["players"])
 
 
+PATIENCE_SECONDS: Final = 15.0
+"""How long a line that may have arrived is asked for again, with its key."""
+
+
 @click.group(cls=Noun)
 def instance() -> None:
     """What runs: start it, stop it, read and write its console."""
@@ -251,7 +255,8 @@ def restart(session: Session, id: str, reason: str | None, wait: bool, timeout: 
 @api_command
 def command(session: Session, id: str, line: tuple[str, ...]) -> None:
     """Put a LINE into an instance's input."""
-    taken = session.client.post(f"{INSTANCES}/{segment(id)}/command", {"command": " ".join(line)})
+    path = f"{INSTANCES}/{segment(id)}/command"
+    taken = session.client.post_patiently(path, {"command": " ".join(line)}, seconds=PATIENCE_SECONDS)
     show_done(session.output, taken, f"instance '{id}' has it in its input")
 
 

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 from stand_in_console import RUN, Console
-from stand_in_controller import PROGRAM, StandIn
+from stand_in_controller import PROGRAM, Answer, StandIn, refused
 
 from corral.cli.console_text import Neutraliser, neutral
 from corral.cli.line_editor import LineEditor
@@ -104,6 +104,55 @@ def test_without_a_terminal_lines_of_stdin_are_commands(pointed: dict[str, str],
     )
     assert (done.returncode, done.stdout) == (0, "old\n"), done.stderr
     assert console.commands == ["list", "say hi"]
+
+
+def test_a_line_that_may_have_arrived_is_asked_for_again_with_its_key(
+    corral: Corral, server: StandIn, console: Console
+) -> None:
+    answers: list[Answer] = [None, refused(503, "STORE_UNAVAILABLE", "not now"), (200, {"command": "list"})]
+    server.answers["POST", "/api/v1/instances/lobby-1/command"] = lambda _: answers.pop(0)
+    done = corral("instance", "command", "lobby-1", "list")
+    assert done.returncode == 0, done.stderr
+    keys = [request.headers["Idempotency-Key"] for request in server.requests]
+    assert (len(keys), len(set(keys))) == (3, 1)
+
+
+def test_a_line_that_was_refused_or_never_sent_is_told_at_once(
+    corral: Corral, server: StandIn, console: Console
+) -> None:
+    server.answers["POST", "/api/v1/instances/lobby-1/command"] = refused(503, "STORE_UNAVAILABLE", "not now")
+    assert "not now" in corral("instance", "command", "lobby-1", "list").stderr
+    assert len(server.requests) == 1
+    nobody = corral("instance", "command", "lobby-1", "list", CORRAL_URL="http://127.0.0.1:1")
+    assert (nobody.returncode, "cannot reach" in nobody.stderr) == (3, True)
+
+
+def test_a_typed_line_is_tried_until_it_is_taken_and_each_has_its_own_key(
+    pointed: dict[str, str], server: StandIn, console: Console
+) -> None:
+    answers: list[Answer] = [
+        refused(503, "NOT_LEADER", "not leading"),
+        None,
+        refused(409, "NODE_OFFLINE", "its node is away"),
+        (200, {"command": "list"}),
+        refused(409, "NOT_RUNNING", "it is STOPPED"),
+    ]
+    server.answers["POST", "/api/v1/instances/lobby-1/command"] = lambda _: answers.pop(0)
+    done = subprocess.run(
+        [*PROGRAM, "instance", "console", "lobby-1"],
+        env=pointed,
+        input="list\nsay hi\n",
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "not leading; trying again\n" in done.stderr
+    assert "error: it is STOPPED" in done.stderr
+    sent = [request for request in server.requests if request.method == "POST"]
+    assert [request.body["command"] for request in sent] == ["list"] * 4 + ["say hi"]
+    assert len({request.headers["Idempotency-Key"] for request in sent[:4]}) == 1
+    assert len({request.headers["Idempotency-Key"] for request in sent}) == 2
 
 
 class Tmux:
