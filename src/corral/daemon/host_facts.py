@@ -65,6 +65,8 @@ class HostFacts:
             runtimes=runtimes.names(),
             capabilities=runtimes.get(DEFAULT_RUNTIME).capabilities().names(),
             modules=self._modules(),
+            worlds=self._supervision.directories.worlds(),
+            static_directory=str(self._supervision.directories.static.absolute()),
         )
 
     def status(self) -> NodeStatus:

@@ -79,6 +79,10 @@ class NodeRecord(Record, frozen=True, kw_only=True):
     capabilities: tuple[str, ...] = ()
     """What its daemon has proven to hold there, such as `cgroup-kill`."""
     host_info: dict[str, str | int] = {}
+    worlds: tuple[str, ...] = ()
+    """The instances whose static directories lay there when it last connected, as it says."""
+    static_directory: str = ""
+    """Where they lie."""
     last_seen: dt.datetime | None = None
     """When it was last heard of in its last session, as far as a leader could write that down; None: it never was."""
     log_level: str = ""

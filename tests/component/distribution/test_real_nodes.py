@@ -116,7 +116,7 @@ async def test_a_start_has_its_files_and_what_it_made_of_them_can_be_saved(clust
 async def test_a_static_instance_comes_back_under_its_id_with_its_world(cluster, depot):
     controller = await depot.begin()
     await depot.upload("base", {"seed.txt": b"seed"})
-    await cluster.daemon("n1", controller)
+    daemon = await cluster.daemon("n1", controller)
     await depot.group(
         command=["sh", "-c", "echo begun >> world.txt; exec sleep 600"],
         templates=["base"],
@@ -138,6 +138,10 @@ async def test_a_static_instance_comes_back_under_its_id_with_its_world(cluster,
 
     assert (await eventually(world))["seed.txt"] == b"seed"
     assert [stored.record.id for stored in depot.state.instances] == ["lobby-1"]
+    (daemon.config.data / "static" / "forgotten-1").mkdir()
+    await cluster.restart(daemon)
+    await eventually(lambda: depot.state.nodes.require("n1").record.worlds == ("forgotten-1", "lobby-1"))
+    assert depot.state.nodes.require("n1").record.static_directory == str(daemon.config.data / "static")
 
 
 def state_of(depot, id="lobby-1"):

@@ -147,6 +147,26 @@ async def test_a_node_with_instances_or_worlds_goes_only_when_that_is_confirmed_
     assert (await client.delete(f"{NODES}/node-1", params={"confirm": "node-1"})).status_code == 204
 
 
+@pytest.mark.trap("T90")
+async def test_worlds_of_instances_that_were_deleted_are_named_by_what_their_node_said(
+    client: httpx.AsyncClient, rig: Rig
+) -> None:
+    worlds = ("old-1", "world-1", "world-x-1")
+    await rig.node("node-1", state=NodeState.DISCONNECTED, worlds=worlds, static_directory="/srv/static")
+    asked = (await client.delete(f"{NODES}/node-1")).json()["error"]
+    assert asked["code"] == "CONFIRMATION_REQUIRED"
+    assert "'old-1' on node 'node-1' (/srv/static/old-1)" in asked["message"]
+    await rig.group("world", static=True)
+    for answer in (
+        await client.patch("/api/v1/groups/world", json={"static": False}),
+        await client.delete("/api/v1/groups/world"),
+    ):
+        asked = answer.json()["error"]
+        assert "'world-1' on node 'node-1' (/srv/static/world-1)" in asked["message"]
+        assert "old-1" not in asked["message"]
+        assert "world-x-1" not in asked["message"]
+
+
 async def test_a_connected_node_cannot_be_removed(client: httpx.AsyncClient, rig: Rig) -> None:
     await rig.node("node-1", state=NodeState.ONLINE)
     assert error(await client.delete(f"{NODES}/node-1")) == (409, "CONFLICT")

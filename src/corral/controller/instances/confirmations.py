@@ -3,7 +3,8 @@ it says the name of the group or node again."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import re
+from collections.abc import Sequence
 from typing import Final
 
 import msgspec
@@ -18,35 +19,50 @@ GIVEN_UP: Final = (
 _SHOWN: Final = 10
 
 
+class World(msgspec.Struct, frozen=True, kw_only=True, order=True):
+    """A directory that an instance keeps, or that one kept of which nobody else knows any more."""
+
+    id: str
+    node: str
+    place: str
+
+
 class Concerned(msgspec.Struct, frozen=True, kw_only=True):
     """Whom it concerns that a group or a node goes."""
 
     living: tuple[InstanceRecord, ...]
-    worlds: tuple[InstanceRecord, ...]
-    """Instances whose directories are kept, whether they run or not."""
-
-    def __bool__(self) -> bool:
-        return bool(self.living or self.worlds)
+    worlds: tuple[World, ...]
+    """Whether their instances run or not."""
 
 
 def of_group(state: ClusterState, name: str) -> Concerned:
-    return _concerned((stored.record for stored in state.instances.of_group(name)), state)
+    records = [stored.record for stored in state.instances.of_group(name)]
+    ordinal = re.compile(rf"{re.escape(name)}-[0-9]+")
+    worlds = {_world(state, each.id, each.home) for each in records if has_world(state, each)}
+    for stored in state.nodes:
+        worlds |= {
+            _world(state, id, stored.record.id) for id in stored.record.worlds if ordinal.fullmatch(id)
+        }
+    return Concerned(living=tuple(each for each in records if live(each.state)), worlds=tuple(sorted(worlds)))
 
 
 def on_node(state: ClusterState, node: str) -> Concerned:
-    """Those that run there, and those whose directories are there."""
+    """Those that run there, and the directories that are there: by the records, and by what the node said when it last
+    connected, which may be of instances that were deleted."""
     records = [stored.record for stored in state.instances]
+    found = state.nodes.find(node)
+    ids = {each.id for each in records if each.home == node} | set(found.record.worlds if found else ())
     return Concerned(
         living=tuple(each for each in records if each.node == node and live(each.state)),
-        worlds=tuple(each for each in records if each.home == node),
+        worlds=tuple(sorted(_world(state, id, node) for id in ids)),
     )
 
 
-def _concerned(records: Iterable[InstanceRecord], state: ClusterState) -> Concerned:
-    found = list(records)
-    return Concerned(
-        living=tuple(each for each in found if live(each.state)),
-        worlds=tuple(each for each in found if has_world(state, each)),
+def _world(state: ClusterState, id: str, node: str) -> World:
+    found = state.nodes.find(node)
+    directory = found.record.static_directory if found else ""
+    return World(
+        id=id, node=node, place=f"{directory}/{id}" if directory else f"static/{id} in its data directory"
     )
 
 
@@ -134,10 +150,8 @@ def _names(records: Sequence[InstanceRecord]) -> str:
     return _list([f"'{each.id}' ({each.state})" for each in records])
 
 
-def _places(records: Sequence[InstanceRecord]) -> str:
-    return _list(
-        [f"'{each.id}' on node '{each.home}' (static/{each.id} in its data directory)" for each in records]
-    )
+def _places(worlds: Sequence[World]) -> str:
+    return _list([f"'{each.id}' on node '{each.node}' ({each.place})" for each in worlds])
 
 
 def _list(words: Sequence[str]) -> str:

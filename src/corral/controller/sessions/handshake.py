@@ -27,6 +27,9 @@ _MAX_NAMES: Final = 64
 _MAX_NAME: Final = 64
 _MOST_CAPABILITIES: Final = 64
 _MAX_TEXT: Final = 256
+_MOST_WORLDS: Final = 256
+_MAX_WORLD: Final = 80
+_MAX_PATH: Final = 1024
 MOST_RUNNING_OF_A_NODE: Final = 100_000
 MOST_LISTED_BYTES: Final = 64 * 1024 * 1024
 _MOST_MODULES: Final = 1000
@@ -176,6 +179,8 @@ def opened(
             sorted({name[:_MAX_TEXT] for name in handshake.capabilities[:_MOST_CAPABILITIES]})
         ),
         host_info=_host_info(handshake),
+        worlds=tuple(sorted({id for id in handshake.worlds[:_MOST_WORLDS] if len(id) <= _MAX_WORLD})),
+        static_directory=handshake.static_directory if len(handshake.static_directory) <= _MAX_PATH else "",
         last_seen=now,
     )
     claims, _ = claims_of(handshake)

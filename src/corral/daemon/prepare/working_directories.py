@@ -32,6 +32,7 @@ WARM: Final = ".warm"
 _DISCARDED: Final = ".discarded"
 _MODE: Final = 0o750
 _OPEN_TO_PASS: Final = 0o711
+_MOST_WORLDS: Final = 256
 _log = structlog.get_logger("corral.daemon.prepare")
 
 
@@ -81,6 +82,14 @@ class WorkingDirectories:
     def present(self, instance_id: str) -> bool:
         """Whether anything of it lies here, be it a link to a disk that is not mounted."""
         return any(os.path.lexists(place / instance_id) for place in (self.running, self.static))
+
+    def worlds(self) -> list[str]:
+        """The ids whose static directories lie here, sorted, some of very many. Blocks for a moment."""
+        try:
+            names = [entry.name for entry in self.static.iterdir()]
+        except OSError:
+            return []
+        return sorted(name for name in names if not name.startswith("."))[:_MOST_WORLDS]
 
     def make(self, instance_id: str, incarnation: int, user: WorkloadUser, *, empty: bool) -> pathlib.Path:
         """A directory with nothing in it, owned by its user; `empty`: whatever lay there is put away."""

@@ -9,7 +9,7 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class Handshake(_message.Message):
-    __slots__ = ("node_id", "version", "total_memory_mb", "available_cpus", "labels", "running_instances", "advertise_address", "host_info", "protocol_version", "features", "machine_id", "boot_id", "known_epoch", "spool_id", "modules", "runtimes", "run_id", "connection_generation", "spool_head", "capabilities", "portions_follow", "spool_confirmed")
+    __slots__ = ("node_id", "version", "total_memory_mb", "available_cpus", "labels", "running_instances", "advertise_address", "host_info", "protocol_version", "features", "machine_id", "boot_id", "known_epoch", "spool_id", "modules", "runtimes", "run_id", "connection_generation", "spool_head", "capabilities", "portions_follow", "spool_confirmed", "worlds", "static_directory")
     class LabelsEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -39,6 +39,8 @@ class Handshake(_message.Message):
     CAPABILITIES_FIELD_NUMBER: _ClassVar[int]
     PORTIONS_FOLLOW_FIELD_NUMBER: _ClassVar[int]
     SPOOL_CONFIRMED_FIELD_NUMBER: _ClassVar[int]
+    WORLDS_FIELD_NUMBER: _ClassVar[int]
+    STATIC_DIRECTORY_FIELD_NUMBER: _ClassVar[int]
     node_id: str
     version: str
     total_memory_mb: int
@@ -61,7 +63,9 @@ class Handshake(_message.Message):
     capabilities: _containers.RepeatedScalarFieldContainer[str]
     portions_follow: bool
     spool_confirmed: int
-    def __init__(self, node_id: _Optional[str] = ..., version: _Optional[str] = ..., total_memory_mb: _Optional[int] = ..., available_cpus: _Optional[int] = ..., labels: _Optional[_Mapping[str, str]] = ..., running_instances: _Optional[_Iterable[_Union[_instance_pb2.RunningInstance, _Mapping]]] = ..., advertise_address: _Optional[str] = ..., host_info: _Optional[_Union[HostInfo, _Mapping]] = ..., protocol_version: _Optional[int] = ..., features: _Optional[_Iterable[str]] = ..., machine_id: _Optional[str] = ..., boot_id: _Optional[str] = ..., known_epoch: _Optional[int] = ..., spool_id: _Optional[str] = ..., modules: _Optional[_Iterable[_Union[_module_pb2.ModuleSetEntry, _Mapping]]] = ..., runtimes: _Optional[_Iterable[str]] = ..., run_id: _Optional[str] = ..., connection_generation: _Optional[int] = ..., spool_head: _Optional[int] = ..., capabilities: _Optional[_Iterable[str]] = ..., portions_follow: _Optional[bool] = ..., spool_confirmed: _Optional[int] = ...) -> None: ...
+    worlds: _containers.RepeatedScalarFieldContainer[str]
+    static_directory: str
+    def __init__(self, node_id: _Optional[str] = ..., version: _Optional[str] = ..., total_memory_mb: _Optional[int] = ..., available_cpus: _Optional[int] = ..., labels: _Optional[_Mapping[str, str]] = ..., running_instances: _Optional[_Iterable[_Union[_instance_pb2.RunningInstance, _Mapping]]] = ..., advertise_address: _Optional[str] = ..., host_info: _Optional[_Union[HostInfo, _Mapping]] = ..., protocol_version: _Optional[int] = ..., features: _Optional[_Iterable[str]] = ..., machine_id: _Optional[str] = ..., boot_id: _Optional[str] = ..., known_epoch: _Optional[int] = ..., spool_id: _Optional[str] = ..., modules: _Optional[_Iterable[_Union[_module_pb2.ModuleSetEntry, _Mapping]]] = ..., runtimes: _Optional[_Iterable[str]] = ..., run_id: _Optional[str] = ..., connection_generation: _Optional[int] = ..., spool_head: _Optional[int] = ..., capabilities: _Optional[_Iterable[str]] = ..., portions_follow: _Optional[bool] = ..., spool_confirmed: _Optional[int] = ..., worlds: _Optional[_Iterable[str]] = ..., static_directory: _Optional[str] = ...) -> None: ...
 
 class HandshakeAck(_message.Message):
     __slots__ = ("session_id", "heartbeat_interval_ms", "controller_api_port", "protocol_version", "protocol_compatible", "leader_grpc_addr", "epoch", "controller_grpc_addrs", "features", "spool_confirmed", "modules", "trusted_ca_pem", "log_level", "consoles", "event_head")
