@@ -43,8 +43,17 @@ def _text(path: str) -> str:
 def _yaml(path: str, text: str) -> Any:
     import yaml  # half of our start-up budget, and JSON needs none of it
 
+    class Loader(yaml.SafeLoader):
+        """With names as they are written: `on` is a field of ours, and no other word for `true`."""
+
+        def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+            for key, _ in node.value:
+                if key.tag == "tag:yaml.org,2002:bool":
+                    key.tag = "tag:yaml.org,2002:str"
+            return super().construct_mapping(node, deep)
+
     try:
-        found = [document for document in yaml.safe_load_all(text) if document is not None]
+        found = [document for document in yaml.load_all(text, Loader=Loader) if document is not None]
     except (yaml.YAMLError, RecursionError) as error:
         raise WrongUsage(f"{path} is neither JSON nor YAML: {str(error)[:300]}") from None
     return found[0] if len(found) == 1 else found

@@ -29,6 +29,7 @@ BLOCKED_VARIABLES: Final = frozenset({"LD_PRELOAD", "LD_AUDIT", "LD_LIBRARY_PATH
 """Refused in `env`: they change what other programs of the run load before they can say no."""
 RESERVED_PREFIX: Final = "CORRAL_"
 SIGNALS: Final = ("SIGTERM", "SIGINT", "SIGHUP", "SIGQUIT", "SIGUSR1", "SIGUSR2", "SIGKILL")
+ExitCode = Annotated[int, msgspec.Meta(ge=1, le=255)]
 RUNTIMES: Final = ("process", "tmux", "screen")
 NODE_CAPABILITIES: Final = ("cgroup-kill", "cgroup-freeze", "memory-limit", "cpu-limit", "tty", "run-as")
 """What a daemon may prove to hold on its node."""
@@ -73,9 +74,20 @@ DEFAULT_LADDER: Final = (
 """What follows the last rung is always the same: everything of the run is killed."""
 
 
+class RestartOn(enum.StrEnum):
+    """After which ends an instance is started again in its place."""
+
+    ALWAYS = "always"
+    FAILURE = "failure"
+    """Not after a clean end: then it stays ended."""
+    NEVER = "never"
+    """Nor after a crash; `min` is kept by other instances all the same."""
+
+
 class RestartSpec(Spec, frozen=True, kw_only=True):
     """Restarts on the same node, made by the node itself."""
 
+    on: RestartOn = RestartOn.ALWAYS
     attempts: Annotated[int, msgspec.Meta(ge=0, le=1000)] = 1
     """How many within `interval_seconds`; beyond that the controller decides."""
     interval_seconds: Seconds = 300
@@ -172,6 +184,8 @@ class GroupSpec(Spec, frozen=True, kw_only=True):
     processes listens on the port `primary`, if it has one."""
     max_lifetime_seconds: Seconds = 0
     crash_keep_seconds: Seconds = 3600
+    clean_exit_codes: Annotated[tuple[ExitCode, ...], msgspec.Meta(max_length=64)] = ()
+    """Beside 0: an end by itself with one of these, after `min_alive_ms`, is no crash."""
     restart: RestartSpec = RestartSpec()
     crash_loop: CrashLoopSpec = CrashLoopSpec()
     labels: dict[str, str] = msgspec.field(default_factory=dict)

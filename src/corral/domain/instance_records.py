@@ -80,7 +80,8 @@ class ExitRecord(Record, frozen=True, kw_only=True):
     core_dumped: bool = False
     crashed: bool
     outcome: str
-    """clean, crashed, stopped, killed, never_started, start_failed, host_rebooted, unknown."""
+    """ended, clean, crashed, stopped, killed, never_started, start_failed, host_rebooted, unknown; `ended`: by itself,
+    and no crash."""
     crash_class: str = ""
     rung: str = ""
     summary: str

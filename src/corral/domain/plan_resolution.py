@@ -106,6 +106,8 @@ def resolve_plan(spec: GroupSpec, sources: PlanSources, draw: Draw) -> ResolvedP
         max_lifetime_seconds=spec.max_lifetime_seconds,
         crash_keep_seconds=spec.crash_keep_seconds,
         restart=_restart(spec.restart),
+        restart_on=spec.restart.on.value,
+        clean_exit_codes=spec.clean_exit_codes,
         probes=tuple(PlanProbe(**msgspec.structs.asdict(probe)) for probe in spec.probes),
         static=spec.static,
         protected_paths=spec.protected_paths,

@@ -121,6 +121,9 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     max_lifetime_seconds: int
     crash_keep_seconds: int
     restart: PlanRestart
+    restart_on: str = "always"
+    """Beside `restart`, in which a node of an earlier version refuses a field that it does not know."""
+    clean_exit_codes: tuple[int, ...] = ()
 
 
 def encode_plan(plan: Plan) -> PlanRecord:

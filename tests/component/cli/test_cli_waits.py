@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from stand_in_controller import PROGRAM
 
+from corral.cli.documents import read_documents
 from corral.testing.cluster import LocalCluster, LocalController
 from corral.testing.ports import free_range
 
@@ -88,3 +89,9 @@ async def test_the_api_answers_when_an_instance_is_ready_or_died(tmp_path: pathl
         assert (ready["state"], ready["ready"]) == ("RUNNING", True)
         with pytest.raises(Exception, match=r"START_FAILED|did not become ready"):
             await api.call("POST", "/api/v1/groups/dies/start?wait=ready&timeout=600")
+
+
+def test_on_is_a_name_in_yaml_too(tmp_path: pathlib.Path) -> None:
+    path = tmp_path / "group.yaml"
+    path.write_text("name: lobby\nrestart: {on: failure}\nstatic: yes\n")
+    assert read_documents(str(path)) == [{"name": "lobby", "restart": {"on": "failure"}, "static": True}]

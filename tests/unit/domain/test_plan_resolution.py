@@ -100,19 +100,20 @@ def test_every_field_that_group_and_plan_share_is_carried_over():
             "protected_paths": ["w"], "probes": [{"kind": "workload"}], "memory_mb": 5, "cpu": 1.5, "pids": 7,
             "disk_mb": 8, "console_mb": 9, "max_players": 3, "host_address": "h", "run_as": "u", "isolate": "shared",
             "stdin": "none", "tty": True, "line_buffered": True, "stop": [], "startup_timeout_seconds": 61,
-            "min_alive_ms": 62, "max_lifetime_seconds": 63, "crash_keep_seconds": 64, "runtime": "tmux",
-            "restart": {"attempts": 9}, "category": "proxy", "config_format": "velocity",
+            "min_alive_ms": 62, "max_lifetime_seconds": 63, "crash_keep_seconds": 64, "runtime": "tmux", "clean_exit_codes": [3],
+            "restart": {"attempts": 9, "on": "failure"}, "category": "proxy", "config_format": "velocity",
             "variables": {"A": "1"}, "variable_types": {"A": {"type": "int"}},
         }
     )  # fmt: skip
     plan = plan_of(spec)
-    special = {"version", "templates", "artifact", "extensions", "jvm"}
+    special = {"version", "templates", "artifact", "extensions", "jvm", "restart"}
+    assert {**values(plan.restart), "on": plan.restart_on} == values(spec.restart)
     shared = (set(plan.__struct_fields__) & set(spec.__struct_fields__)) - special
     default = group()
     for name in shared:
         assert values(getattr(plan, name)) == values(getattr(spec, name)), name
         assert getattr(spec, name) != getattr(default, name), f"{name} is not given above"
-    assert set(plan.__struct_fields__) - shared - special == {"group", "warm_paths"}
+    assert set(plan.__struct_fields__) - shared - special == {"group", "warm_paths", "restart_on"}
 
 
 def test_variables_are_merged_by_layer_and_globs_united():

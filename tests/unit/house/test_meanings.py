@@ -11,8 +11,8 @@ from typing import Any
 
 import msgspec
 import pytest
-import yaml
 
+from corral.cli.documents import read_documents
 from corral.controller.http import meanings
 from corral.controller.http.openapi import describe
 from corral.controller.http.routes import ROUTES
@@ -109,15 +109,16 @@ def test_the_meanings_ship_with_the_program() -> None:
 
 @pytest.mark.trap("T96")
 def test_the_example_of_a_group_is_valid_and_has_every_field_with_a_comment() -> None:
-    text = (ROOT / "docs" / "reference" / "group.yaml").read_text()
-    group = msgspec.convert(yaml.safe_load(text), GroupSpec)
+    path = ROOT / "docs" / "reference" / "group.yaml"
+    text, (written,) = path.read_text(), read_documents(str(path))
+    group = msgspec.convert(written, GroupSpec)
     assert check_group(group).name == "survival"
     fields = {
         (kind.__name__, field.encode_name)
         for kind in specs_of(GroupSpec)
         for field in msgspec.structs.fields(kind)
     }
-    assert fields - set(fields_used(GroupSpec, yaml.safe_load(text))) == set()
+    assert fields - set(fields_used(GroupSpec, written)) == set()
     top = re.findall(r"^(\w+):(.*)$", text, flags=re.M)
     assert {name for name, _ in top} == {field.encode_name for field in msgspec.structs.fields(GroupSpec)}
 

@@ -103,7 +103,7 @@ def test_a_group_that_asks_for_what_is_gone_says_why_and_can_still_be_changed(wo
     assert "install it first" in (caught.value.hint or "")
     assert world.do(patch_group, "lobby", {"max_players": 7}).spec.max_players == 7
     world.do(patch_group, "lobby", {"extensions": []})
-    started, _ = world.do(keep_group, "lobby", pause_over=False, budget=10)
+    started, *_ = world.do(keep_group, "lobby", pause_over=False, budget=10)
     assert (started, world.group().reason) == (1, "")
 
 

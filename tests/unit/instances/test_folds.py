@@ -11,7 +11,7 @@ from world import N1, NOW, TICKETS, World, spec
 from corral.controller.instances.answers import fold_start_answer, fold_stop_answer
 from corral.controller.instances.commands import Commands
 from corral.controller.instances.crash_loops import end_pause, pause_of
-from corral.controller.instances.group_changes import create_group
+from corral.controller.instances.group_changes import create_group, scale_group
 from corral.controller.instances.handshakes import add_listed
 from corral.controller.instances.instance_changes import (
     kill_instance,
@@ -24,7 +24,7 @@ from corral.controller.instances.orders import OrderKind, first_delay, order_for
 from corral.controller.instances.reports import Kinship, fold_crash, fold_report, kinship
 from corral.controller.instances.wire_values import exit_record, report_of
 from corral.controller.workload.vitals import Vitals
-from corral.domain.groups import CrashLoopSpec
+from corral.domain.groups import CrashLoopSpec, RestartOn, RestartSpec
 from corral.domain.ids import NodeId
 from corral.domain.instance_records import StartFailure
 from corral.domain.instance_states import INSTANCE_LIFECYCLE, InstanceState, reported
@@ -121,6 +121,60 @@ def test_a_run_that_becomes_ready_or_is_so_no_more_is_told_by_an_event(world):
     running = next(event for event in world.events if event.type == "INSTANCE_RUNNING")
     assert running.data["ready"] is False
     assert world.record("lobby-1").reason == "it closed its port"
+
+
+def clean(**fields) -> wire.ExitStatus:
+    return wire.ExitStatus(
+        known=True, code=0, outcome="ended", summary="exited with code 0, by itself", **fields
+    )
+
+
+@pytest.mark.trap("T88")
+def test_clean_ends_that_the_node_follows_up_are_told_and_count_as_no_failure(world):
+    first = world.record("lobby-1").incarnation
+    for number in range(1, 8):
+        update = status(
+            world,
+            S.INSTANCE_STATE_SCHEDULED,
+            incarnation=first + number,
+            former_exit=clean(),
+            reason="restarts in 4.9 s, 5 s after its last start at the earliest",
+        )
+        world.do(fold_report_of(N1, update))
+    assert (world.record("lobby-1").restarts, world.record("lobby-1").state) == (7, "SCHEDULED")
+    assert (world.group().failures, world.group().paused) == ((), None)
+    ends = [event.data for event in world.events if event.type == "INSTANCE_STOPPED"]
+    assert [each["restarted_as"] for each in ends] == [first + number for number in range(1, 8)]
+    assert {each["exit"]["outcome"] for each in ends} == {"ended"}
+    assert (
+        b"its node starts it again: restarts in 4.9 s, 5 s after its last start" in world.decisions[-1].body
+    )
+
+
+@pytest.mark.parametrize("on", ["failure", "never"])
+def test_what_ended_by_itself_stays_ended_and_one_fewer_is_wanted(on):
+    world = World()
+    world.do(create_group, spec(restart=RestartSpec(on=RestartOn(on))))
+    world.do(scale_group, "lobby", 2)
+    for _ in range(2):
+        world.do(start_instance, "lobby")
+    world.do(fold_report_of(N1, status(world, S.INSTANCE_STATE_STOPPED, exit=clean(ended_at_ms=1))))
+    record = world.record("lobby-1")
+    assert (record.state, record.exit.outcome, record.exit.crashed) == ("STOPPED", "ended", False)
+    assert (world.group().target, world.group().failures) == (1, ())
+
+
+def test_a_node_that_has_no_number_left_leaves_the_next_start_to_the_controller(world):
+    first = world.record("lobby-1").incarnation
+    world.do(fold_report_of(N1, status(world, S.INSTANCE_STATE_STOPPED, exit=clean(ended_at_ms=1))))
+    record = world.record("lobby-1")
+    assert (record.state, record.incarnation > first) == ("SCHEDULED", True)
+
+
+@pytest.mark.parametrize("outcome", ["start_failed", "never_started"])
+def test_what_never_ran_has_no_exit_code_whatever_an_earlier_daemon_says(outcome):
+    found = exit_record(wire.ExitStatus(known=True, outcome=outcome), crashed=True, now=NOW)
+    assert (found.known, found.code, found.signal) == (False, None, None)
 
 
 def test_what_a_run_waits_for_is_shown_until_it_is_ready_and_never_stored(world):

@@ -126,7 +126,7 @@ def test_without_a_plan_the_group_says_why_once_and_nothing_is_started(world):
     assert caught.value.code is Code.TEMPLATE_NOT_FOUND
     assert "cannot be started" in caught.value.message
     world.add_template("base")
-    started, more = world.do(keep_group, "lobby", pause_over=False, budget=10)
+    started, more, _ = world.do(keep_group, "lobby", pause_over=False, budget=10)
     assert (started, more, world.group().reason) == (2, False, "")
 
 

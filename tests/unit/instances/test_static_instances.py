@@ -48,7 +48,7 @@ def ran(world, id):
 
 
 def keep(world, name="lobby"):
-    return world.do(keep_group, name, pause_over=False, budget=10)
+    return world.do(keep_group, name, pause_over=False, budget=10)[:2]
 
 
 def become(world, node, state):

@@ -9,7 +9,7 @@ import pytest
 from corral.controller.reconcile.planner import Need, plan_group
 from corral.domain.groups import GroupSpec
 from corral.domain.ids import GroupName, Incarnation, InstanceId, NodeId
-from corral.domain.instance_records import AfterStop, CrashLoop, GroupRecord, InstanceRecord
+from corral.domain.instance_records import AfterStop, CrashLoop, ExitRecord, GroupRecord, InstanceRecord
 from corral.domain.instance_states import InstanceState, Wanted
 
 NOW = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
@@ -78,3 +78,20 @@ def test_a_group_that_is_deleted_starts_nothing_and_goes_with_its_last_instance(
     assert plan_group(deleting, [instance()], pause_over=True).need is Need.NOTHING
     ended = instance(state=InstanceState.STOPPED)
     assert plan_group(deleting, [ended], pause_over=True).need is Need.DROP
+
+
+def test_the_place_of_a_run_that_ended_by_itself_is_taken_five_seconds_after_its_start():
+    def ended(number: int, *, started: float) -> InstanceRecord:
+        at = NOW + dt.timedelta(seconds=started)
+        exit = ExitRecord(
+            known=True, code=0, signal=None, crashed=False, outcome="ended", summary="", ended_at=NOW
+        )
+        return instance(number, InstanceState.STOPPED, started_at=at, exit=exit)
+
+    early = plan_group(group(min=1), [ended(1, started=-2)], pause_over=True, now=NOW)
+    assert (early.need, early.missing) == (Need.WAIT, 1)
+    assert "5 s after its start" in early.reason
+    assert dt.timedelta(seconds=3) <= early.wake_at - NOW <= dt.timedelta(seconds=4.25)
+    both = plan_group(group(min=2), [ended(1, started=-2), ended(2, started=-7)], pause_over=True, now=NOW)
+    assert (both.need, both.missing, both.wake_at) == (Need.START, 1, early.wake_at)
+    assert plan_group(group(min=1), [ended(1, started=600)], pause_over=True, now=NOW).need is Need.START

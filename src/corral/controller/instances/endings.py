@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 import msgspec
 
 from corral.controller.instances.crash_loops import count_failure
@@ -10,6 +12,7 @@ from corral.controller.instances.workspace import Workspace
 from corral.controller.placement.placing import Refused
 from corral.domain.decisions import DecisionKind
 from corral.domain.events import EventType
+from corral.domain.groups import RestartOn
 from corral.domain.instance_records import (
     AfterStop,
     ExitRecord,
@@ -22,6 +25,8 @@ from corral.domain.instance_states import InstanceState, Wanted
 
 NOT_THE_WORKLOADS_FAULT = frozenset({"host_rebooted", "unknown", "never_started"})
 """Outcomes that say nothing about whether the group works."""
+ENDED: Final = "ended"
+"""The outcome of a clean end: by itself, with code 0 or one that the group names."""
 
 
 def end_run(
@@ -65,6 +70,21 @@ def end_run(
         count_failure(ws, record.group, what=f"{record.id}: {reason}")
     if record.after_stop is AfterStop.RESTART:
         return restart_run(ws, ended)
+    if exit is not None and exit.outcome == ENDED and record.wanted is Wanted.RUN:
+        return _after_clean_end(ws, ended)
+    return ended
+
+
+def _after_clean_end(ws: Workspace, ended: InstanceRecord) -> InstanceRecord:
+    """Its node does not start it again. Where the group wants it back always, the node had no number left for
+    another run of this start; otherwise it stays ended, and one fewer is wanted: `min` is kept by another."""
+    group = ws.group(ended.group)
+    if group is None or group.deleting:
+        return ended
+    if group.spec.restart.on is RestartOn.ALWAYS:
+        return restart_run(ws, ended)
+    if group.target > 0:
+        ws.put_group(msgspec.structs.replace(group, target=group.target - 1, updated_at=ws.now))
     return ended
 
 

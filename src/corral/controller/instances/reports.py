@@ -23,6 +23,7 @@ from corral.controller.instances.wire_values import (
     published_exit,
 )
 from corral.controller.instances.workspace import Workspace
+from corral.domain.decisions import DecisionKind
 from corral.domain.events import EventType
 from corral.domain.ids import Incarnation, NodeId, same_start, start_number
 from corral.domain.instance_records import ExitRecord, InstanceRecord, Readiness, is_ready, live
@@ -116,10 +117,39 @@ def fold_report(ws: Workspace, node: NodeId, report: RunReport) -> Stray | None:
     if kin is Kinship.RESTARTED:
         if _is_over(record):
             return _stray(record, report, f"this start was stopped: {record.reason}", ours=True)
+        _announce_end_before(ws, record, report, decided=True)
         record = restarted_by_node(ws, record, report.incarnation, reason=report.reason)
-    elif kin is not Kinship.SAME:
+    elif kin in (Kinship.SAME, Kinship.EARLIER):  # its node had restarted it already when it connected
+        _announce_end_before(ws, record, report, decided=kin is Kinship.SAME)
+    if kin not in (Kinship.SAME, Kinship.RESTARTED):
         return None
     return _advance(ws, record, report)
+
+
+def _announce_end_before(ws: Workspace, record: InstanceRecord, report: RunReport, *, decided: bool) -> None:
+    """A run ended without a crash, and its node runs this one in its place: the event of that end, and why another
+    follows it."""
+    if report.former_exit is None or not report.incarnation:
+        return
+    exit = exit_record(report.former_exit, crashed=False, now=ws.now)
+    ws.event(
+        EventType.INSTANCE_STOPPED,
+        record.id,
+        group=record.group,
+        node=record.node,
+        incarnation=report.incarnation - 1,
+        reason=exit.summary,
+        exit=msgspec.to_builtins(exit),
+        restarted_as=report.incarnation,
+    )
+    if decided:
+        ws.decide(
+            DecisionKind.RESTART,
+            group=record.group,
+            instance=record.id,
+            reason=cut(f"its node starts it again: {report.reason or exit.summary}"),
+            inputs={"outcome": exit.outcome, "incarnation": report.incarnation},
+        )
 
 
 def _is_over(record: InstanceRecord) -> bool:

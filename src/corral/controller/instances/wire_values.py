@@ -32,6 +32,8 @@ _WORD: Final = 300
 _ABOUT_MODULES: Final = 65_536
 """Characters in one record; what is beyond is named without its words."""
 
+UNSTARTED: Final = frozenset({"start_failed", "never_started"})
+"""Outcomes of runs of which no process ever was: they have no exit code, whatever an earlier daemon says."""
 _SIGNALLED: Final = 128
 _SIGNALS: Final = frozenset(signal.valid_signals()) & frozenset(signal.Signals)
 
@@ -69,6 +71,8 @@ class RunReport(msgspec.Struct, frozen=True, kw_only=True):
     readiness: Readiness | None = None
     reason: str = ""
     exit: wire.ExitStatus | None = None
+    former_exit: wire.ExitStatus | None = None
+    """How the run before it ended, when that was no crash and its node runs this one in its place."""
     module_changes: tuple[ModuleChange, ...] = ()
     modules_missing: tuple[str, ...] = ()
     files_kept: tuple[str, ...] = ()
@@ -96,10 +100,17 @@ def report_of(
         readiness=_READINESS.get(message.readiness),
         reason=getattr(message, "reason", "")[:_TEXT],
         exit=message.exit if message.HasField("exit") else None,
+        former_exit=_former_exit(message),
         module_changes=_module_changes(message),
         modules_missing=tuple(text[:_TEXT] for text in getattr(message, "modules_missing", ())[:_MODULES]),
         files_kept=tuple(text[:_TEXT] for text in getattr(message, "files_kept", ())[:_FILES]),
     )
+
+
+def _former_exit(message: object) -> wire.ExitStatus | None:
+    if isinstance(message, wire.InstanceStatusUpdate) and message.HasField("former_exit"):
+        return message.former_exit
+    return None
 
 
 def _module_changes(
@@ -161,10 +172,11 @@ def exit_record(
             summary="the node does not know how it ended",
             ended_at=now,
         )
-    signalled = status.known and status.signal != 0
+    known = status.known and status.outcome not in UNSTARTED
+    signalled = known and status.signal != 0
     return ExitRecord(
-        known=status.known,
-        code=status.code if status.known and not signalled else None,
+        known=known,
+        code=status.code if known and not signalled else None,
         signal=status.signal if signalled else None,
         core_dumped=status.core_dumped,
         crashed=crashed,

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import itertools
+from typing import NamedTuple
 
 import msgspec
 
@@ -17,21 +19,30 @@ from corral.domain.events import EventType
 from corral.domain.instance_records import GroupRecord
 
 
-def keep_group(ws: Workspace, name: str, *, pause_over: bool, budget: int) -> tuple[int, bool]:
-    """Start what is missing, at most `budget`. How many were started, and whether more is left to do."""
+class Kept(NamedTuple):
+    started: int = 0
+    more: bool = False
+    """More is left to do."""
+    wake_at: dt.datetime | None = None
+    """When there will be more to do, though nothing happens."""
+
+
+def keep_group(ws: Workspace, name: str, *, pause_over: bool, budget: int) -> Kept:
+    """Start what is missing, at most `budget`."""
     group = ws.group(name)
     if group is None:
-        return 0, False
-    plan = plan_group(group, ws.instances_of(name), pause_over=pause_over)
+        return Kept()
+    plan = plan_group(group, ws.instances_of(name), pause_over=pause_over, now=ws.now)
     if plan.need is Need.DROP:
         drop_group(ws, name)
-        return 0, False
+        return Kept()
     if plan.end_pause:
         group = end_pause(ws, group, by="time")
     if plan.need is Need.START:
-        return _start(ws, group, plan, budget)
+        started, more = _start(ws, group, plan, budget)
+        return Kept(started, more, plan.wake_at)
     _say(ws, group, "" if group.deleting else plan.reason)
-    return 0, False
+    return Kept(wake_at=plan.wake_at)
 
 
 def _start(ws: Workspace, group: GroupRecord, plan: GroupPlan, budget: int) -> tuple[int, bool]:

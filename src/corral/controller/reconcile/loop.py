@@ -81,6 +81,8 @@ class Reconciler:
         self._collected_at = 0.0
         self._boot = boot_id()
         self._pauses: dict[str, tuple[dt.datetime, float]] = {}
+        self._places: dict[str, float] = {}
+        """When a group may take a place again whose last run ended by itself."""
         self._lost: dict[str, float] = {}
         self._wake = asyncio.Event()
         self.observing = True
@@ -231,6 +233,9 @@ class Reconciler:
         for name, (_, deadline) in self._pauses.items():
             if now >= deadline:
                 self._dirty.setdefault(name, "the end of its pause")
+        for name in [name for name, due in self._places.items() if now >= due]:
+            del self._places[name]
+            self._dirty.setdefault(name, "the time after which a place is taken again")
 
     def _pause(self) -> float:
         """Until something is due though nothing happens."""
@@ -241,6 +246,7 @@ class Reconciler:
             # A pause that was over when we last looked was acted upon, or cannot be: no reason to hurry.
             ends = (deadline for _, deadline in self._pauses.values())
             moments += [deadline for deadline in ends if deadline > self._collected_at]
+            moments += self._places.values()
             if self._capacity_changed and self._short:
                 moments.append(self._swept_at + _SHORT_SWEEP_SECONDS)
         return max(0.0, min(moments, default=now + self._config.floor_seconds) - now)
@@ -268,7 +274,7 @@ class Reconciler:
             mark = ws.mark()
             ws.cause = cause
             try:
-                started, more = keep_group(ws, name, pause_over=self._pause_over(name), budget=budget)
+                kept = keep_group(ws, name, pause_over=self._pause_over(name), budget=budget)
                 quarantine = self._ledger.state.quarantine
                 if quarantine and (found := quarantine.among(ws.steps())) is not None:
                     raise unreadable(found)
@@ -278,8 +284,11 @@ class Reconciler:
                 _log.exception("reconcile.group_broken", group=name)
                 ws.back_to(mark)
                 continue
-            budget -= started
-            unfinished += [name] if more else []
+            budget -= kept.started
+            unfinished += [name] if kept.more else []
+            if kept.wake_at is not None:
+                left = max(0.0, (kept.wake_at - ws.now).total_seconds())
+                self._places[name] = self._clock.monotonic() + left
         return unfinished
 
     def _pause_over(self, name: str) -> bool:

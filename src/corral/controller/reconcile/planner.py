@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import enum
+import zlib
 from collections.abc import Iterable, Sequence
 from typing import Final
 
 import msgspec
 
+from corral.controller.instances.endings import ENDED
 from corral.controller.instances.instance_changes import stays
 from corral.controller.instances.starts import is_held
 from corral.domain.instance_records import GroupRecord, InstanceRecord, live
 
 _SHOWN: Final = 5
+PLACE_SECONDS: Final = 5
+PLACE_SPREAD: Final = 0.25
+"""After a clean end a place is taken again so long after its last start, and up to this share longer."""
 
 
 class Need(enum.StrEnum):
@@ -30,10 +36,19 @@ class GroupPlan(msgspec.Struct, frozen=True, kw_only=True):
     present: int = 0
     end_pause: bool = False
     reason: str = ""
+    wake_at: dt.datetime | None = None
+    """When a place whose last run ended by itself may be taken again."""
 
 
-def plan_group(group: GroupRecord, instances: Iterable[InstanceRecord], *, pause_over: bool) -> GroupPlan:
-    """Compare what is wanted with what is there. Instances out of reach count as there."""
+def plan_group(
+    group: GroupRecord,
+    instances: Iterable[InstanceRecord],
+    *,
+    pause_over: bool,
+    now: dt.datetime | None = None,
+) -> GroupPlan:
+    """Compare what is wanted with what is there. Instances out of reach count as there. `now` None: no place has to
+    wait."""
     records = list(instances)
     if group.deleting:
         empty = not any(live(each.state) for each in records)
@@ -55,7 +70,37 @@ def plan_group(group: GroupRecord, instances: Iterable[InstanceRecord], *, pause
             present=present,
             reason=f"paused as crash-looping until {group.paused.until:%Y-%m-%d %H:%M:%S} UTC",
         )
-    return GroupPlan(need=Need.START, missing=missing, present=present, end_pause=end_pause, reason=reason)
+    waiting = sorted(due for each in records if (due := place_free_at(each, now)) is not None)
+    if len(waiting) >= missing:
+        return GroupPlan(
+            need=Need.WAIT,
+            missing=missing,
+            present=present,
+            end_pause=end_pause,
+            reason=f"an instance ended by itself; its place is taken again {PLACE_SECONDS} s after its start",
+            wake_at=waiting[0],
+        )
+    return GroupPlan(
+        need=Need.START,
+        missing=missing - len(waiting),
+        present=present,
+        end_pause=end_pause,
+        reason=reason,
+        wake_at=waiting[0] if waiting else None,
+    )
+
+
+def place_free_at(record: InstanceRecord, now: dt.datetime | None) -> dt.datetime | None:
+    """When another may be started in the place of a run that ended by itself, if that is later than now: what ends
+    cleanly counts as no failure, and must not be started all the time for that. Spread, so that many do not come at
+    once. A clock that was set back does not make it longer."""
+    ended = record.exit is not None and record.exit.outcome == ENDED and not live(record.state)
+    if now is None or not ended or record.started_at is None:
+        return None
+    spread = PLACE_SPREAD * zlib.crc32(f"{record.id}.{record.incarnation}".encode()) / 2**32
+    due = record.started_at + dt.timedelta(seconds=PLACE_SECONDS * (1 + spread))
+    longest = dt.timedelta(seconds=PLACE_SECONDS * (1 + PLACE_SPREAD))
+    return due if dt.timedelta() < due - now <= longest else None
 
 
 def _resting(held: Sequence[InstanceRecord]) -> str:

@@ -53,6 +53,8 @@ class Rung(msgspec.Struct, frozen=True, kw_only=True):
 class RestartRule(msgspec.Struct, frozen=True, kw_only=True):
     """Restarts by the node: how many within an interval, and how long to wait before each."""
 
+    on: str = ""
+    """always, failure or never; empty, of an order that does not know clean ends: every end by itself is a crash."""
     attempts: int = 0
     interval_seconds: float = 300.0
     delay_seconds: float = 0.0
@@ -82,6 +84,7 @@ class StartOrder(msgspec.Struct, frozen=True, kw_only=True):
     restart: RestartRule = RestartRule()
     startup_timeout_seconds: float = _STARTUP_SECONDS
     min_alive_seconds: float = 0.0
+    clean_exit_codes: tuple[int, ...] = ()
     max_lifetime_seconds: float = 0.0
     crash_keep_seconds: float = _CRASH_KEEP_SECONDS
     plan_hash: str = ""
@@ -125,6 +128,7 @@ def read_start(message: StartInstance) -> StartOrder:
         static=plan.static,
         ladder=tuple(map(_rung, plan.stop)),
         restart=RestartRule(
+            on=plan.restart_on,
             attempts=plan.restart.attempts,
             interval_seconds=float(plan.restart.interval_seconds),
             delay_seconds=plan.restart.delay_ms / 1000,
@@ -132,6 +136,7 @@ def read_start(message: StartInstance) -> StartOrder:
         ),
         startup_timeout_seconds=float(plan.startup_timeout_seconds or _STARTUP_SECONDS),
         min_alive_seconds=plan.min_alive_ms / 1000,
+        clean_exit_codes=plan.clean_exit_codes,
         max_lifetime_seconds=float(plan.max_lifetime_seconds),
         crash_keep_seconds=float(plan.crash_keep_seconds),
         runtime=_runtime(plan.runtime),

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Final
 
 import msgspec
 
 from corral.daemon.prepare.stages import PROCESS_START
+from corral.daemon.prepare.start_order import StartOrder
 from corral.daemon.supervise.crash_class import classify, ending, signature
 from corral.daemon.supervise.ladder import KILL
 from corral.daemon.supervise.run_files import FailedStart, Outcome, StopOrder
@@ -14,6 +16,9 @@ from corral.domain.instance_records import CrashClass
 from corral.domain.instance_states import InstanceState
 from corral.errors import CorralError, Rejected
 from corral.sdk.runtime import RunExit
+
+ENDED: Final = "ended"
+"""The outcome of a clean end."""
 
 
 class Life(msgspec.Struct, frozen=True, kw_only=True):
@@ -30,13 +35,15 @@ class Life(msgspec.Struct, frozen=True, kw_only=True):
     ready: bool = True
     """False: we ended it because it did not become ready."""
     waited_for: str = ""
+    clean: bool = False
+    """It ended as its group says that a run may end by itself."""
     tail: Sequence[str] = ()
     tail_offset: int = 0
 
 
 def judge(life: Life) -> Outcome:
     """Ended without being asked to, killed by the kernel, or never ready: a crash. The host's own end
-    is none."""
+    is none, nor is a clean one."""
     exit = life.exit
     base = Outcome(
         state=InstanceState.STOPPED,
@@ -57,6 +64,9 @@ def judge(life: Life) -> Outcome:
         return msgspec.structs.replace(base, outcome="host_rebooted", reason="the host was restarted")
     if life.stop is not None and not exit.oom_killed:
         return _stopped(base, life)
+    if life.clean:
+        after = f"{ending(exit)} after {life.uptime_ms / 1000:.1f} s, by itself"
+        return msgspec.structs.replace(base, outcome=ENDED, summary=after, reason=after)
     kind = classify(exit, life.tail, ready=life.ready)
     return msgspec.structs.replace(
         base,
@@ -66,6 +76,18 @@ def judge(life: Life) -> Outcome:
         signature=signature(kind, exit, life.tail),
         summary=_crash_summary(exit, life),
         reason=_crash_summary(exit, life),
+    )
+
+
+def is_clean(exit: RunExit, order: StartOrder, *, uptime_ms: int) -> bool:
+    """By code 0, or one that its group names, after the time that it has to live; else an end by itself is a crash."""
+    return (
+        bool(order.restart.on)
+        and exit.known
+        and not exit.signal
+        and not exit.oom_killed
+        and (exit.code == 0 or exit.code in order.clean_exit_codes)
+        and uptime_ms >= order.min_alive_seconds * 1000
     )
 
 

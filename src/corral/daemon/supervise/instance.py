@@ -12,10 +12,11 @@ import msgspec
 import structlog
 
 from corral.daemon.disk import lacks_room
+from corral.daemon.supervise.restarts import PLACE_SECONDS
 from corral.daemon.supervise.run import Run
 from corral.daemon.supervise.run_files import Intent, Outcome, StopOrder
 from corral.daemon.supervise.services import Services
-from corral.daemon.supervise.wire_forms import crash_report, status_update
+from corral.daemon.supervise.wire_forms import crash_report, first_status, status_update
 from corral.domain.instance_states import InstanceState
 from corral.errors import Bug, CorralError
 from corral.sdk.runtime import Adoption, AdoptionKind
@@ -120,7 +121,7 @@ class Instance:
             ended.tail = ended.masked_tail().lines if outcome.exit else ()
             self._tell(ended, outcome)
         if follows:
-            self._services.reporter.report(status_update(self.current))
+            self._services.reporter.report(first_status(self.current, outcome))
             self._follow(self.current.live())
 
     async def ask_stop(self, order: StopOrder) -> None:
@@ -228,7 +229,7 @@ class Instance:
         self.current = self._successor(ended, outcome)
         self._may_live = self._told_unknown = False
         self._tell(ended, outcome)
-        self._services.reporter.report(status_update(self.current))
+        self._services.reporter.report(first_status(self.current, outcome))
         if await self._free_directory(ended):
             self.current.intent = msgspec.structs.replace(self.current.intent, anew=True)
         return await self.current.live()
@@ -253,6 +254,8 @@ class Instance:
         order = msgspec.structs.replace(ended.order, incarnation=outcome.restarted_as)
         delay = outcome.restart_delay_seconds
         again = f"restarts in {delay:.1f} s" if delay >= 0.05 else "restarts now"
+        if delay and outcome.state is InstanceState.STOPPED:
+            again += f", {PLACE_SECONDS:g} s after its last start at the earliest"
         intent = Intent(
             order=order,
             boot_id=self._services.boot_id,

@@ -117,7 +117,8 @@ class Minding:
                 self._ready = True
                 self._now_ready()
             elif self._ready:
-                await self._stop.make(StopOrder(reason=reason))
+                again = bool(self._order.restart.on)
+                await self._stop.make(StopOrder(reason=reason, then_restart=again, too_old=again))
             else:
                 self._in_time = False
                 self._waited_for = self._watched.last_seen if not self._watched.probed.is_set() else ""

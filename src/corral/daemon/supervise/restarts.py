@@ -1,4 +1,4 @@
-"""May the node start a crashed run again by itself, and when?"""
+"""May the node start a run that ended again by itself, and when?"""
 
 from __future__ import annotations
 
@@ -8,11 +8,14 @@ from typing import Final
 import msgspec
 
 from corral.daemon.prepare.start_order import RestartRule, StartOrder
+from corral.daemon.supervise.endings import ENDED
 from corral.daemon.supervise.run_files import Outcome, StopOrder
 from corral.domain.ids import restart_incarnation
 
 _SECOND_DELAY: Final = 1.0
 _JITTER: Final = 0.25
+PLACE_SECONDS: Final = 5.0
+"""After a clean end the next start comes this long after the last one at the earliest."""
 
 
 def recent_crashes(crashes: Sequence[float], *, now: float, rule: RestartRule) -> tuple[float, ...]:
@@ -46,20 +49,32 @@ def with_restart(
     stop: StopOrder | None,
     crashes: Sequence[float],
     now: float,
+    age: float,
     fraction: float,
 ) -> Outcome:
     """The outcome and what follows from it here on the node: the next run, or nothing. What was asked
-    to stop stays stopped."""
+    to stop stays stopped. `age`: how long ago the run was started."""
     following = restart_incarnation(order.incarnation)
     again = stop is not None and stop.then_restart
     if following is None or (stop is not None and not again):
         return outcome
+    too_old = again and stop is not None and stop.too_old
+    if too_old or outcome.outcome == ENDED:
+        if not too_old and order.restart.on != "always":
+            return outcome
+        # Neither an attempt nor a strike is used; only not faster than a place takes starts.
+        delay = max(0.0, PLACE_SECONDS * (1 + _JITTER * fraction) - age)
+        return msgspec.structs.replace(
+            outcome, restarted_as=following, restart_delay_seconds=delay, crashes=tuple(crashes)
+        )
     if again or outcome.outcome == "host_rebooted":
         return msgspec.structs.replace(outcome, restarted_as=following, crashes=tuple(crashes))
+    if order.restart.on == "never":
+        return outcome
     recent = recent_crashes(crashes, now=now, rule=order.restart)
-    delay = restart_delay(recent, rule=order.restart, fraction=fraction)
-    if delay is None:
+    wait = restart_delay(recent, rule=order.restart, fraction=fraction)
+    if wait is None:
         return outcome
     return msgspec.structs.replace(
-        outcome, restarted_as=following, restart_delay_seconds=delay, crashes=recent
+        outcome, restarted_as=following, restart_delay_seconds=wait, crashes=recent
     )

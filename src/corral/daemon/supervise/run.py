@@ -24,6 +24,7 @@ from corral.daemon.probes.players import PlayerCount
 from corral.daemon.supervise.beginning import Beginning, Interrupted
 from corral.daemon.supervise.endings import (
     Life,
+    is_clean,
     judge,
     never_started,
     start_failed,
@@ -403,12 +404,14 @@ class Run:
     async def _judge(self, ending: Ending) -> Outcome:
         tail = await asyncio.to_thread(self.masked_tail)
         self.tail = tail.lines
+        uptime_ms = self._lived_ms(ending.exit, tail.last_ms)
         outcome = judge(
             Life(
                 exit=ending.exit,
                 pid=self.pid,
                 started_at_ms=self.started_at_ms,
-                uptime_ms=self._lived_ms(ending.exit, tail.last_ms),
+                uptime_ms=uptime_ms,
+                clean=ending.ready and is_clean(ending.exit, self.order, uptime_ms=uptime_ms),
                 console_end=tail.end,
                 now_ms=self._services.now_ms(),
                 rung=ending.rung,
@@ -449,8 +452,15 @@ class Run:
             stop=self.stop.order,
             crashes=self.intent.crashes if self.intent.boot_id == self._services.boot_id else (),
             now=self._services.clock.boottime(),
+            age=self._age(outcome),
             fraction=self._services.entropy.fraction(),
         )
+
+    def _age(self, outcome: Outcome) -> float:
+        """How many seconds ago its process was started."""
+        if self._started_at is not None:
+            return self._services.clock.boottime() - self._started_at
+        return max(0.0, (self._services.now_ms() - (outcome.started_at_ms or outcome.ended_at_ms)) / 1000)
 
     def _lived_ms(self, exit: RunExit, last_output_ms: int) -> int:
         """By the times of start and end; where a clock was set in between, by one that nobody sets. Of an end that

@@ -70,6 +70,8 @@ class StopOrder(msgspec.Struct, frozen=True, kw_only=True):
     reason: str
     force: bool = False
     then_restart: bool = False
+    too_old: bool = False
+    """It reached its maximum lifetime, and begins again in its turn."""
     """A local `restart`: the next run begins when this one has ended."""
 
 

@@ -78,6 +78,15 @@ def status_update(run: RunView) -> DaemonMessage:
     return message
 
 
+def first_status(run: RunView, before: Outcome) -> DaemonMessage:
+    """Of a run that follows another here. A crash has told how that one ended; any other end is told with this."""
+    message = status_update(run)
+    ended = exit_status(before)
+    if before.state is InstanceState.STOPPED and ended is not None:
+        message.instance_status.former_exit.CopyFrom(ended)
+    return message
+
+
 def figures_update(run: RunView) -> DaemonMessage:
     """How it is at the moment, without what does not change any more."""
     return DaemonMessage(
