@@ -23,8 +23,10 @@ def why(session: Session, subject: str) -> None:
     click.echo(printable(str(found.get("summary", ""))))
     for kept in found.get("files_kept", []):
         click.echo(printable(f"  kept {kept}"))
-    for decision in found.get("decisions", []):
-        click.echo(_explained(decision))
+    told = [(item.get("at"), _explained(item)) for item in found.get("decisions", [])]
+    told += [(item.get("at"), _restarted(item)) for item in found.get("restarts", [])]
+    for _, text in sorted(told, key=lambda one: str(one[0]), reverse=True):
+        click.echo(text)
 
 
 def _look_up(session: Session, subject: str) -> Item:
@@ -49,6 +51,13 @@ def _look_up(session: Session, subject: str) -> Item:
                 code="NOT_FOUND",
             ) from None
     return found
+
+
+def _restarted(restart: Item) -> str:
+    return printable(
+        f"{short_time(restart.get('at'))}  restart by its node: {restart.get('reason')}\n"
+        f"  see: corral crash get {restart.get('crash')}"
+    )
 
 
 def _explained(decision: Item) -> str:

@@ -343,3 +343,31 @@ async def test_when_a_node_was_last_seen_is_kept_when_it_goes_and_over_a_restart
     await again.drop()
     await eventually(lambda: fleet.state.nodes.require("n2").record.state == "DISCONNECTED")
     assert (await fleet.controller.call("GET", "/api/v1/nodes/n2"))["last_seen"] is not None
+
+
+async def test_why_tells_of_restarts_that_the_node_made_with_their_crash(fleet):
+    await fleet.begin()
+    node = await fleet.node("n1")
+    await fleet.group(min=1)
+    await fleet.running(1)
+    first = fleet.record("lobby-1").incarnation
+    await node.crash("lobby-1", code=139, restart=True)
+    await node.report("lobby-1", S.INSTANCE_STATE_RUNNING)
+    await eventually(lambda: fleet.record("lobby-1").restarts == 1)
+    why = await fleet.controller.call("GET", "/api/v1/instances/lobby-1/why")
+    assert why["summary"].endswith(f" s ago by its node: exit 139, crash lobby-1.{first}")
+    [restart] = why["restarts"]
+    assert (restart["crash"], restart["restarted_as"]) == (f"lobby-1.{first}", first + 1)
+    assert [decision["kind"] for decision in why["decisions"]] == ["start"]
+
+
+async def test_one_that_shall_stop_keeps_that_as_its_reason_though_its_node_restarts_it(fleet):
+    await fleet.begin()
+    node = await fleet.node("n1")
+    await fleet.group()
+    await fleet.controller.call("POST", "/api/v1/instances?wait=running", {"group": "lobby"})
+    node.deaf = True
+    await fleet.controller.call("POST", "/api/v1/instances/lobby-1/stop", {"reason": "maintenance"})
+    await node.crash("lobby-1", restart=True)
+    await eventually(lambda: fleet.record("lobby-1").restarts == 1)
+    assert fleet.record("lobby-1").reason == "maintenance"

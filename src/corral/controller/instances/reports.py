@@ -263,7 +263,8 @@ def restarted_by_node(
         module_changes=(),
         modules_missing=(),
         restarts=record.restarts + incarnation - record.incarnation,
-        reason=reason or "restarted by its node",
+        # One that shall stop is stopped all the same: why stays what it says.
+        reason=record.reason if record.wanted is Wanted.STOP else reason or "restarted by its node",
     )
     ws.put_instance(changed)
     if not live(record.state):

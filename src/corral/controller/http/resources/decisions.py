@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import itertools
 from typing import Annotated, Final
 
 import msgspec
@@ -15,6 +16,7 @@ from corral.controller.http.setting import Leading
 from corral.controller.http.time_ranges import TimedPageQuery, newest_entries
 from corral.controller.instances.group_upgrade import isolation_hint
 from corral.domain.decisions import Alternative, DecisionKind
+from corral.domain.ids import same_start
 from corral.domain.instance_records import DecisionRecord, GroupRecord, InstanceRecord, live
 from corral.domain.permissions import Permission
 from corral.errors import Code, Rejected
@@ -49,6 +51,17 @@ class DecisionShape(msgspec.Struct, frozen=True, kw_only=True):
     rejected: list[Alternative]
 
 
+class RestartShape(msgspec.Struct, frozen=True, kw_only=True):
+    """A restart by the node itself, with the crash behind it."""
+
+    at: dt.datetime
+    crash: str
+    incarnation: int
+    restarted_as: int
+    uptime_ms: int
+    reason: str
+
+
 class WhyShape(msgspec.Struct, frozen=True, kw_only=True):
     """Why something is as it is: one sentence, and the decisions behind it, the newest first."""
 
@@ -57,6 +70,7 @@ class WhyShape(msgspec.Struct, frozen=True, kw_only=True):
     summary: str
     files_kept: list[str]
     decisions: list[DecisionShape]
+    restarts: list[RestartShape] = []
 
 
 class DecisionQuery(TimedPageQuery, frozen=True, kw_only=True):
@@ -109,13 +123,52 @@ async def _recent(leading: Leading, journal: Journal[DecisionRecord]) -> list[De
 async def why_instance(leading: Leading, call: Call[None, NoQuery]) -> WhyShape:
     record = leading.state.instances.require(call.path["id"]).record
     vital = leading.workload.vitals.find(record.id)
+    restarts = _restarts(leading, record)
+    summary = _instance_summary(record, vital.waits_for if vital else "")
+    if restarts and live(record.state):
+        ago = _span(leading.setting.clock.now() - restarts[0].at)
+        summary += f"; restarted {ago} ago by its node: {restarts[0].reason}, crash {restarts[0].crash}"
     return WhyShape(
         subject=f"{_INSTANCE}{record.id}",
         state=record.state.value,
-        summary=_instance_summary(record, vital.waits_for if vital else ""),
+        summary=summary,
+        restarts=restarts,
         files_kept=list(record.files_kept),
         decisions=await _recent(leading, instance_decisions(record.id)),
     )
+
+
+def _restarts(leading: Leading, record: InstanceRecord) -> list[RestartShape]:
+    """Those of its present start that its node made, the newest first."""
+    crashes = leading.state.crashes
+    found = (crashes.require(id).record for id in reversed(crashes.of_node(record.node)))
+    of_it = (
+        crash
+        for crash in found
+        if crash.instance == record.id
+        and crash.restarted_as
+        and same_start(crash.incarnation, record.incarnation)
+    )
+    return [
+        RestartShape(
+            at=crash.at,
+            crash=crash.id,
+            incarnation=crash.incarnation,
+            restarted_as=crash.restarted_as,
+            uptime_ms=crash.uptime_ms,
+            reason=crash.exit.summary,
+        )
+        for crash in itertools.islice(of_it, _RECENT)
+    ]
+
+
+def _span(length: dt.timedelta) -> str:
+    """As people say it: 2 s, 28 min, 5 h, 3 d."""
+    seconds = max(0, int(length.total_seconds()))
+    for unit, size in (("d", 86_400), ("h", 3_600), ("min", 60)):
+        if seconds >= 2 * size:
+            return f"{seconds // size} {unit}"
+    return f"{seconds} s"
 
 
 def _instance_summary(record: InstanceRecord, waits_for: str) -> str:
