@@ -224,6 +224,8 @@ def unknown_choice(
 ) -> Rejected:
     """A refusal that lists what would have been accepted."""
     known = sorted(choices)
+    if not known:
+        return Rejected(code, f"unknown {kind} '{word}'", hint=f"there is no {kind} at present", field=field)
     guess = nearest(word, known)
     hint = f"did you mean '{guess}'? known: " if guess else "known: "
     return Rejected(code, f"unknown {kind} '{word}'", hint=hint + ", ".join(known), field=field)

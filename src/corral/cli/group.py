@@ -158,6 +158,7 @@ def create(session: Session, path: str, wait: bool, timeout: int) -> None:
 def update(session: Session, name: str | None, path: str, yes: bool) -> None:
     """Change the fields a file names (RFC 7396: null goes back to the default); others stay."""
     from corral.cli.documents import read_documents
+    from corral.cli.group_changes import differing, say_what_runs_as_before
 
     documents = read_documents(path)
     if name is not None and len(documents) > 1:
@@ -166,8 +167,12 @@ def update(session: Session, name: str | None, path: str, yes: bool) -> None:
         target = name or document.get("name")
         if not isinstance(target, str) or not target:
             raise WrongUsage("which group? the file has no 'name'", hint="corral group update NAME -f FILE")
+        before = session.client.get(f"{GROUPS}/{segment(target)}")
         changed = _patch(session, target, _writable(document), yes=yes)
-        show_done(session.output, changed, f"group '{target}' is changed", name="name")
+        fields = differing(before, changed) - set(READ_ONLY)
+        what = f"group '{target}' is changed" if fields else f"group '{target}': nothing changed"
+        show_done(session.output, changed, what, name="name")
+        say_what_runs_as_before(session, changed, fields)
 
 
 def _patch(session: Session, name: str, patch: dict[str, Any], *, yes: bool) -> Any:

@@ -135,6 +135,7 @@ class ControllerApp:
             body_limit=self._config.http.body_limit_bytes,
             limits=self._config.http.limits,
             templates=self._config.templates,
+            leader=self.place.leader_http,
             instances_are_root=self._config.instances.development and os.geteuid() == 0,
         )
 

@@ -48,6 +48,11 @@ class Place:
         info = self.leader_info()
         return info.grpc if info else ""
 
+    def leader_http(self) -> str:
+        """Of another controller that leads."""
+        info = None if self.term is not None else self.leader_info()
+        return info.http if info else ""
+
     def controller_addresses(self) -> Sequence[str]:
         leader = self.leader_address()
         return list(dict.fromkeys(address for address in (leader, self.own.grpc) if address))

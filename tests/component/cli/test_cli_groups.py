@@ -66,10 +66,29 @@ def test_a_group_is_shown_and_its_document_can_be_written_back(
     file = tmp_path / "lobby.yaml"
     file.write_text(corral("group", "get", "lobby", "-o", "yaml").stdout)
     done = corral("group", "update", "-f", str(file))
-    assert done.stdout == "group 'lobby' is changed\n", done.stderr
+    assert done.stdout == "group 'lobby': nothing changed\n", done.stderr
     sent = server.requests[-1]
     assert sent.body == {key: value for key, value in GROUP.items() if key not in ("status", "revision")}
     assert "Idempotency-Key" in sent.headers
+
+
+def test_a_changed_group_says_what_still_runs_as_it_was_before(
+    corral: Corral, server: StandIn, tmp_path: pathlib.Path
+) -> None:
+    changed = {**GROUP, "memory_mb": 512, "status": {**GROUP["status"], "updated_at": "2026-01-02T00:00:00Z"}}
+    server.answers["GET", "/api/v1/groups/lobby"] = (200, GROUP)
+    server.answers["PATCH", "/api/v1/groups/lobby"] = (200, changed)
+    runs = [
+        {"id": "lobby-1", "state": "RUNNING", "created_at": "2026-01-01T00:00:00Z", "restarts": 1},
+        {"id": "lobby-2", "state": "STOPPED", "created_at": "2026-01-01T00:00:00Z"},
+        {"id": "lobby-3", "state": "RUNNING", "created_at": "2026-01-02T00:00:01Z"},
+    ]
+    server.answers["GET", "/api/v1/instances"] = (200, {"items": runs, "next": None})
+    file = tmp_path / "lobby.yaml"
+    file.write_text("name: lobby\nmemory_mb: 512\n")
+    done = corral("group", "update", "-f", str(file))
+    assert done.stdout == "group 'lobby' is changed\n", done.stderr
+    assert done.stderr == "1 instance runs as the group was before (lobby-1): corral group restart lobby\n"
 
 
 @pytest.mark.parametrize(
@@ -152,6 +171,8 @@ def test_a_change_that_leaves_worlds_behind_needs_a_yes(
     file = tmp_path / "lobby.yaml"
     file.write_text("static: false")
     asked = refused(409, "CONFIRMATION_REQUIRED", "group 'lobby' has worlds: 'lobby-1' on node 'n1'")
+    server.answers["GET", "/api/v1/groups/lobby"] = (200, {**GROUP, "static": True})
+    server.answers["GET", "/api/v1/instances"] = (200, {"items": [], "next": None})
     server.answers["PATCH", "/api/v1/groups/lobby"] = lambda request: (
         (200, GROUP) if request.query.get("confirm") == "lobby" else asked
     )

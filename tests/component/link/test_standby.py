@@ -40,6 +40,13 @@ async def pair(cluster, store, scratch, **standby):
     return leader, other
 
 
+async def test_a_standby_names_the_address_of_the_leader(cluster, store, scratch):
+    leader, standby = await pair(cluster, store, scratch)
+    with pytest.raises(Failure) as refused:
+        await call(standby.url, leader.admin_token, "GET", "/api/v1/nodes")
+    assert refused.value.hint == f"ask the leader: {leader.url}"
+
+
 @pytest.mark.trap("T32")
 async def test_a_daemon_that_knows_only_the_standby_is_sent_to_the_leader_and_stays_there(
     cluster, store, scratch

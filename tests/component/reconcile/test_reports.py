@@ -371,3 +371,14 @@ async def test_one_that_shall_stop_keeps_that_as_its_reason_though_its_node_rest
     await node.crash("lobby-1", restart=True)
     await eventually(lambda: fleet.record("lobby-1").restarts == 1)
     assert fleet.record("lobby-1").reason == "maintenance"
+
+
+async def test_a_group_whose_node_is_away_says_so(fleet):
+    await fleet.begin()
+    node = await fleet.node("n1")
+    await fleet.group(min=1)
+    await fleet.running(1)
+    await node.drop()
+    await fleet.reaches("lobby-1", "OFFLINE")
+    status = (await fleet.controller.call("GET", "/api/v1/groups/lobby"))["status"]
+    assert status["reason"] == "1 of its instances are on nodes that are away (n1)"

@@ -47,7 +47,7 @@ from corral.controller.http.streaming import serve_download, serve_stream
 from corral.controller.http.uploading import NOTHING_STORED, Incoming, take_in
 from corral.domain.permissions import Permission
 from corral.domain.sensitive_fields import redacted, sees_all
-from corral.errors import Bug, Code, Rejected, Retryable
+from corral.errors import Bug, Code, Rejected
 
 _EMPTY_BODY: Final = b"{}"
 
@@ -93,12 +93,7 @@ class Served:
     def _leading(self) -> Leading:
         leading = self._gate()
         if leading is None:
-            raise Retryable(
-                Code.NOT_LEADER,
-                "this controller does not lead at present",
-                hint="ask the leader, or try again shortly",
-                retry_after=1.0,
-            )
+            raise self._setting.not_leading()
         return leading
 
     def _caller(self, leading: Leading, request: Request, *, ticket: str | None) -> Caller:

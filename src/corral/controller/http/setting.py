@@ -35,6 +35,7 @@ from corral.controller.workload.service import Workloads
 from corral.domain.events import EventType
 from corral.domain.ids import Epoch
 from corral.domain.instance_records import InstanceRecord
+from corral.errors import Code, Retryable
 from corral.store.port import BlobEngine, ReadEngine
 from corral.system.clock import Clock
 from corral.system.config_schema import HttpLimitsSection, TemplatesSection
@@ -65,7 +66,19 @@ class Setting:
     heartbeat_seconds: float = 15.0
     instances_are_root: bool = False
     """Instances on this host run as root: whoever may start one can read everything that we keep."""
+    leader: Callable[[], str] = lambda: ""
+    """The address of the leader's API, as far as it is known here."""
     version: str = VERSION
+
+    def not_leading(self) -> Retryable:
+        """The refusal of a controller that does not lead, with the way to the one that does."""
+        leader = self.leader()
+        return Retryable(
+            Code.NOT_LEADER,
+            "this controller does not lead at present",
+            hint=f"ask the leader: http://{leader}" if leader else "ask the leader, or try again shortly",
+            retry_after=1.0,
+        )
 
     def upload_pace(self) -> BodyPace:
         return BodyPace(pause_seconds=self.limits.body_pause_seconds, idle_seconds=self.upload_idle_seconds)

@@ -6,7 +6,7 @@ import builtins
 import datetime as dt
 import types
 import typing
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Annotated, Any, Final
 
 import msgspec
@@ -24,10 +24,12 @@ from corral.controller.mutations import Mutation
 from corral.domain.artifacts import shown_url
 from corral.domain.group_files import ArtifactSpec
 from corral.domain.groups import GroupSpec
-from corral.domain.instance_records import CrashLoop, GroupRecord, is_ready, live
-from corral.domain.instance_states import Wanted
+from corral.domain.instance_records import CrashLoop, GroupRecord, InstanceRecord, is_ready, live
+from corral.domain.instance_states import InstanceState, Wanted
 from corral.domain.permissions import Permission
 from corral.domain.spec import Count, Spec
+
+_NODES_NAMED: Final = 5
 
 
 class GroupStatus(msgspec.Struct, frozen=True, kw_only=True):
@@ -105,13 +107,23 @@ def group_shape(state: ClusterState, stored: Stored[GroupRecord]) -> GroupShape:
         target=record.target,
         instances=len(living),
         ready=sum(is_ready(each) for each in living),
-        reason=record.reason,
+        reason=record.reason or _away(living),
         paused=record.paused,
         deleting=record.deleting,
         created_at=record.created_at,
         updated_at=record.updated_at,
     )
     return GroupShape(**msgspec.structs.asdict(record.spec), status=status, revision=stored.revision)
+
+
+def _away(living: Sequence[InstanceRecord]) -> str:
+    """Why fewer are ready than are there, where that is because of nodes that are not connected."""
+    away = [each for each in living if each.state is InstanceState.OFFLINE]
+    if not away:
+        return ""
+    nodes = sorted({each.node for each in away})
+    named = ", ".join(nodes[:_NODES_NAMED]) + (", …" if len(nodes) > _NODES_NAMED else "")
+    return f"{len(away)} of its instances are on nodes that are away ({named})"
 
 
 async def list_groups(leading: Leading, call: Call[None, PageQuery]) -> Page[GroupShape]:

@@ -40,15 +40,9 @@ async def health(setting: Setting, gate: Gate) -> Answer:
 
 async def ready(setting: Setting, gate: Gate) -> Answer:
     """Whether this controller would take a write now; 503 with the reason when not."""
-    del setting
     leading = gate()
     if leading is None:
-        raise Retryable(
-            Code.NOT_LEADER,
-            "this controller does not lead at present",
-            hint="ask the leader",
-            retry_after=1.0,
-        )
+        raise setting.not_leading()
     if not leading.writer.healthy:
         raise Retryable(
             Code.STORE_UNAVAILABLE,
