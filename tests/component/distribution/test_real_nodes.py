@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import signal
 
 import pytest
 from depot import unpacked
@@ -142,6 +143,59 @@ async def test_a_static_instance_comes_back_under_its_id_with_its_world(cluster,
     await cluster.restart(daemon)
     await eventually(lambda: depot.state.nodes.require("n1").record.worlds == ("forgotten-1", "lobby-1"))
     assert depot.state.nodes.require("n1").record.static_directory == str(daemon.config.data / "static")
+
+
+@pytest.mark.trap("T75")
+async def test_a_played_world_outlives_template_changes_restarts_crashes_and_changed_rules(cluster, depot):
+    controller = await depot.begin()
+    shipped = {"world/level.dat": b"seed", "server.properties": b"motd=hi", "plugins/a.jar": b"1"}
+    await depot.upload("base", shipped)
+    daemon = await cluster.daemon("n1", controller)
+    command = ["sh", "-c", "echo $$ > pid; exec sleep 600"]
+    await depot.group(
+        command=command,
+        templates=["base"],
+        static=True,
+        min=1,
+        restart={"attempts": 0},
+        stop=[{"signal": "SIGTERM", "wait_seconds": 5}],
+    )
+    await eventually(lambda: state_of(depot) == "RUNNING")
+    world = daemon.config.data / "static" / "lobby-1"
+    (world / "world/level.dat").write_bytes(b"six months of playing")
+    (world / "server.properties").write_bytes(b"motd=mine")
+
+    def record():
+        return depot.state.instances.require("lobby-1").record
+
+    async def begun_after(order):
+        before = record().incarnation
+        await order
+        await eventually(lambda: record().incarnation > before and state_of(depot) == "RUNNING")
+        assert (world / "world/level.dat").read_bytes() == b"six months of playing"
+        assert (world / "server.properties").read_bytes() == b"motd=mine"
+
+    def restarted():
+        return controller.call("POST", "/api/v1/instances/lobby-1/restart", {})
+
+    async def crashed():
+        os.kill(int((world / "pid").read_text()), signal.SIGKILL)
+
+    await depot.upload("base", {**shipped, "plugins/a.jar": b"2"})
+    await begun_after(restarted())
+    assert (world / "plugins/a.jar").read_bytes() == b"2"
+    await depot.upload("base", {**shipped, "plugins/a.jar": b"3"})
+    await begun_after(crashed())
+    assert (world / "plugins/a.jar").read_bytes() == b"3"
+    for rules in ({"substitute": ["*.properties"]}, {"merge": ["*.properties"]}):
+        await controller.call("PATCH", "/api/v1/groups/lobby", rules)
+        await begun_after(restarted())
+    await depot.upload("base", {**shipped, "plugins/a.jar": b"3", "server.properties": b"motd=new"})
+    await begun_after(restarted())
+    why = await controller.call("GET", "/api/v1/instances/lobby-1/why")
+    assert why["files_kept"] == ["server.properties: it was changed since it was laid"]
+    (daemon.config.data / "static" / ".seeds" / "lobby-1.json").unlink()
+    await begun_after(restarted())
 
 
 def state_of(depot, id="lobby-1"):

@@ -107,7 +107,6 @@ class Offer(msgspec.Struct, frozen=True, kw_only=True):
     """A digest of the contents it is made of, their modes, and whether variables are filled in."""
     content: str = ""
     """The SHA-256 of the result, where it is known without making it."""
-    mode: int = 0
 
 
 def offers(plan: Plan, found: Ingredients) -> dict[str, Offer]:
@@ -123,7 +122,7 @@ def offers(plan: Plan, found: Ingredients) -> dict[str, Offer]:
         told = ([(file.digest, file.mode) for file in files], mode, fills)
         source = hashlib.sha256(_ENCODER.encode(told)).hexdigest()
         content = files[0].digest if len(files) == 1 and not fills else ""
-        made[path] = Offer(source=source, content=content, mode=mode)
+        made[path] = Offer(source=source, content=content)
     return made
 
 
@@ -170,9 +169,9 @@ class Digests:
             return self._key
 
 
-def plain_digest(offer: Offer) -> str:
-    """Of a file that is laid as it is in its template."""
-    return f"{_PLAIN}:{offer.content}:{offer.mode:o}"
+def plain_digest(offer: Offer, mode: int) -> str:
+    """Of a file that is laid as it is in its template, and has this mode."""
+    return f"{_PLAIN}:{offer.content}:{mode & 0o777:o}"
 
 
 def same_content(one: str, other: str) -> bool:

@@ -36,7 +36,7 @@ from corral.daemon.prepare.values import Values
 from corral.domain.group_files import PatchSpec
 from corral.domain.plans import Plan
 from corral.errors import CorralError
-from corral.system.trees.entries import is_missing, open_beneath, open_tree
+from corral.system.trees.entries import entry_at, is_missing, open_beneath, open_tree
 
 _VALUE_SHOWN: Final = 60
 
@@ -238,7 +238,7 @@ class StaticUpdate:
         with open_beneath(root, path) as descriptor:
             present_digest = self._digests.of_file(descriptor, keyed=False)
         if staged is None:
-            return same_content(present_digest, plain_digest(offer))
+            return same_content(present_digest, plain_digest(offer, 0))
         with open_tree(staged) as aside, open_beneath(aside, path) as descriptor:
             return same_content(present_digest, self._digests.of_file(descriptor, keyed=False))
 
@@ -300,8 +300,9 @@ def first_seed(
     files = {}
     with open_tree(staged) as root:
         for path, offer in offered.items():
-            if offer.content and path not in patches:
-                laid = plain_digest(offer)
+            found = entry_at(root, path)
+            if offer.content and path not in patches and found is not None:
+                laid = plain_digest(offer, found.st_mode)  # not every file system has the modes it is given
             else:
                 with open_beneath(root, path) as descriptor:
                     laid = digests.of_file(descriptor, keyed=path in secret)
