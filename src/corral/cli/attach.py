@@ -6,6 +6,7 @@ the main thread owns the terminal. Leaving only ends these; the instance never l
 
 from __future__ import annotations
 
+import collections
 import contextlib
 import json
 import os
@@ -28,8 +29,10 @@ _PATIENCE_SECONDS: Final = 30.0
 _LINGER_SECONDS: Final = 10.0
 _CLEAR_LINE: Final = "\r\x1b[K"
 _MAX_PARTIAL: Final = 4096
+_ECHOES: Final = 64
 
 TEXT: Final = "text"
+LATE: Final = "late"
 NOTE: Final = "note"
 ECHO: Final = "echo"
 ENDED: Final = "ended"
@@ -39,11 +42,12 @@ FAILED: Final = "failed"
 class Feed:
     """What happens to a console, as a queue with a descriptor that `select` can wait for."""
 
-    def __init__(self, client: Client, id: str, *, after: int, incarnation: int | None) -> None:
+    def __init__(self, client: Client, id: str, *, place: str) -> None:
         self._client = client
         self._path = f"/api/v1/instances/{segment(id)}"
         self._id = id
-        self._params = {"format": "blocks", "after": str(after), "incarnation": incarnation}
+        self._place = place
+        self._mine: collections.deque[str] = collections.deque(maxlen=_ECHOES)
         self._events: queue.SimpleQueue[tuple[str, Any]] = queue.SimpleQueue()
         self._lines: queue.SimpleQueue[str] = queue.SimpleQueue()
         self._ours, self._theirs = os.pipe()
@@ -67,6 +71,7 @@ class Feed:
 
     def send(self, line: str) -> None:
         self.unanswered += 1
+        self._mine.append(line)
         self._lines.put(line)
 
     def take(self) -> Iterator[tuple[str, Any]]:
@@ -84,7 +89,11 @@ class Feed:
     def _follow(self) -> None:
         try:
             messages = sse.follow(
-                self._client, f"{self._path}/console/stream", self._params, tell=lambda t: self._put(NOTE, t)
+                self._client,
+                f"{self._path}/console/stream",
+                {"format": "blocks"},
+                last_id=self._place,
+                tell=lambda told: self._put(NOTE, told),
             )
             for message in messages:
                 with contextlib.suppress(ValueError):
@@ -97,14 +106,25 @@ class Feed:
         if event == "text":
             self._put(TEXT, data["text"])
         elif event == "command":
-            self._put(ECHO, (str(data.get("by", "")), str(data.get("line", ""))))
+            self._echoed(str(data.get("line", "")))
         elif event == "run":
             self._put(NOTE, f"-- run {data.get('incarnation')} on node {data.get('node')} --")
         elif event == "gap":
             for gap in data.get("gaps", []):
                 self._put(NOTE, f"-- {gap_text(gap)} --")
+        elif event == "late":
+            self._put(NOTE, f"-- late, from run {data.get('incarnation')}: --")
+            self._put(LATE, "".join(f"{item['line']}\n" for item in data.get("items", [])))
+            self._put(NOTE, "-- that was late; now it goes on --")
         elif event == "end":
             self._put(ENDED, data)
+
+    def _echoed(self, line: str) -> None:
+        """A line that an instance has taken; ours was shown when it was typed, before its answer."""
+        try:
+            self._mine.remove(line)
+        except ValueError:
+            self._put(ECHO, line)
 
     def _send(self) -> None:
         while True:
@@ -118,6 +138,8 @@ class Feed:
                 )
                 self._put(NOTE, "")
             except Failure as failure:
+                with contextlib.suppress(ValueError):
+                    self._mine.remove(line)
                 told = f"error: {failure.message}" + (f" ({failure.hint})" if failure.hint else "")
                 self._put(NOTE, told)
             finally:
@@ -148,6 +170,13 @@ class Screen:
             whole, newline, self._partial = whole + newline + self._partial, "\n", ""
         if newline:
             self._put(_CLEAR_LINE + whole.replace("\n", "\r\n") + "\r\n")
+        self.draw()
+
+    def write_apart(self, text: str) -> None:
+        """Whole lines from elsewhere: what has begun at the end goes on afterwards."""
+        begun, self._partial = self._partial, ""
+        self.write(text)
+        self._partial = begun
         self.draw()
 
     def say(self, line: str) -> None:
@@ -200,6 +229,7 @@ def attach_terminal(feed: Feed, id: str, *, scrollback: str, raw: bool) -> None:
                 typed = os.read(sys.stdin.fileno(), 4096)
                 for line in editor.feed(typed):
                     if line:
+                        screen.say(f"» {line}")
                         feed.send(line)
                 if not typed:
                     break  # the terminal is gone
@@ -219,7 +249,9 @@ def _show(feed: Feed, screen: Screen, id: str) -> Failure | None:
         elif kind == NOTE:
             screen.say(value)
         elif kind == ECHO:
-            screen.say(f"» {value[1]}")
+            screen.say(f"» {value}")
+        elif kind == LATE:
+            screen.write_apart(value)
         elif kind == ENDED:
             screen.say(how_it_ended(id, value))
         elif isinstance(value, Failure):
@@ -260,7 +292,7 @@ def attach_pipe(feed: Feed, id: str, *, scrollback: str) -> None:
 def _pass_events(feed: Feed, id: str) -> bool:
     """Pass on what came; True when it was the end."""
     for kind, value in feed.take():
-        if kind == TEXT:
+        if kind in (TEXT, LATE):
             _pass_on(value)
         elif kind == NOTE and value:
             note(value)

@@ -43,6 +43,13 @@ def neutral(text: str) -> str:
 def gap_text(gap: dict[str, Any]) -> str:
     """What is missing and why, as a person says it. Where the reason is `unknown` the size is, too."""
     missing = int(gap["to_offset"]) - int(gap["from_offset"])
+    if not missing or gap.get("late"):
+        what = (
+            f"{missing} bytes at {gap['from_offset']}" if missing else f"what follows at {gap['from_offset']}"
+        )
+        return f"{what}: {gap['reason']}" + (
+            " (late: it is told when it can be had)" if gap.get("late") else ""
+        )
     if gap["reason"] == "unknown":
         return (
             f"nobody knows how much is missing at {gap['from_offset']}: nothing was left that could store it"

@@ -10,9 +10,11 @@ import click
 from corral.cli.client import segment
 from corral.cli.confirm import confirm, yes_option
 from corral.cli.failure import note
-from corral.cli.instance_console import console, download, logs, search
+from corral.cli.instance_console import console, download, search
 from corral.cli.instance_files import files, get_file, plan, save
+from corral.cli.instance_logs import logs
 from corral.cli.instance_modules import module_rows
+from corral.cli.instance_runs import runs
 from corral.cli.instance_waits import (
     INSTANCES,
     stage_text,
@@ -273,5 +275,5 @@ def delete(session: Session, id: str, yes: bool) -> None:
     show_done(session.output, {"id": id}, f"instance '{id}' is forgotten")
 
 
-for extra in (console, logs, search, download, plan, files, get_file, save):
+for extra in (console, logs, runs, search, download, plan, files, get_file, save):
     instance.add_command(extra)

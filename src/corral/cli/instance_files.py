@@ -9,6 +9,7 @@ import click
 
 from corral.cli.client import segment
 from corral.cli.failure import note as remark
+from corral.cli.instance_runs import run_option
 from corral.cli.instance_waits import INSTANCES
 from corral.cli.output import Column, plain, show_done, show_list, show_one
 from corral.cli.session import Session, api_command
@@ -27,10 +28,11 @@ FILE_COLUMNS: Final = (
 
 @click.command()
 @click.argument("id")
+@run_option
 @api_command
-def plan(session: Session, id: str) -> None:
+def plan(session: Session, id: str, incarnation: int | None) -> None:
     """Show what exactly an instance was started with."""
-    found = session.client.get(f"{INSTANCES}/{segment(id)}/plan")
+    found = session.client.get(f"{INSTANCES}/{segment(id)}/plan", {"incarnation": incarnation})
     body = found.get("plan") or {}
     head = [("Hash", plain(found.get("hash"))), ("Drawn", plain(found.get("picks")))]
     shown = [*head, *((key, _text(value)) for key, value in body.items())]

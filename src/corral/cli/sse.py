@@ -63,14 +63,18 @@ def _lines(response: http.client.HTTPResponse) -> Iterator[str]:
 
 
 def follow(
-    client: Client, path: str, params: Params, *, tell: Callable[[str], None] = note
+    client: Client,
+    path: str,
+    params: Params,
+    *,
+    last_id: str | None = None,
+    tell: Callable[[str], None] = note,
 ) -> Iterator[Message]:
-    """Messages for ever, resumed after the last one that came. The first connection must succeed.
+    """Messages for ever, from `last_id` on, resumed after the last one that came. The first connection must succeed.
 
     Ends only by an exception: `Refused` when the controller will not have us any more. What
     happens to the connection meanwhile is told to `tell`.
     """
-    last_id: str | None = None
     connected = False
     delay = FIRST_PAUSE_SECONDS
     while True:

@@ -80,6 +80,18 @@ def rfc3339(time: dt.datetime) -> str:
     return time.astimezone(dt.UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
+def is_before(time: Any, other: str) -> bool:
+    """Whether a time of the API is earlier than one that `Moment` made; False when there is none."""
+    if not time:
+        return False
+    import datetime as dt
+
+    try:
+        return dt.datetime.fromisoformat(str(time)) < dt.datetime.fromisoformat(other)
+    except (ValueError, TypeError):
+        return False
+
+
 def local_time(time: Any) -> str:
     """A time of the API as the clock here shows it, `2026-11-15T10:00:00.250+01:00`; a dash when there is none."""
     if not time:

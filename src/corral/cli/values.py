@@ -114,6 +114,16 @@ def _length(seconds: int) -> str:
     return f"{seconds // 86_400}d"
 
 
+def duration(start: Any, end: Any) -> str:
+    """How long something lasted, `12s`, `5m`; up to now when it has not ended; a dash when it never began."""
+    if not start:
+        return "-"
+    if not end:
+        return age(start)
+    began, ended = _local(start), _local(end)
+    return _length(max(0, int((ended - began).total_seconds()))) if began and ended else "-"
+
+
 def size_text(size: Any) -> str:
     """Bytes as people read them."""
     value = float(size or 0)

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 from stand_in_console import RUN, Console
-from stand_in_controller import PROGRAM, Answer, StandIn, refused
+from stand_in_controller import PROGRAM, Answer, Request, StandIn, refused
 
 from corral.cli.console_text import Neutraliser, neutral
 from corral.cli.line_editor import LineEditor
@@ -39,7 +39,11 @@ def until(condition: Callable[[], object], what: Callable[[], object]) -> None:
 def test_the_last_lines_are_printed(corral: Corral, console: Console) -> None:
     console.write("".join(f"line {number}\n" for number in range(10)))
     assert corral("instance", "logs", "lobby-1", "--tail", "2").stdout == "line 8\nline 9\n"
-    assert corral("instance", "logs", "lobby-1", "--since", "7").stdout.startswith("line 1\nline 2\n")
+    assert corral("instance", "logs", "lobby-1", "-n", "1").stdout == "line 9\n"
+    assert corral("instance", "logs", "lobby-1", "--after", "7").stdout.startswith("line 1\nline 2\n")
+    assert corral("instance", "logs", "lobby-1", "--after", "7", "-n", "2").stdout == "line 8\nline 9\n"
+    refused = corral("instance", "logs", "lobby-1", "--since", "7")
+    assert (refused.returncode, "'7' is no time" in refused.stderr) == (2, True), refused.stderr
     first = corral("instance", "logs", "lobby-1", "--tail", "1", "-o", "json").stdout
     assert json.loads(first)["line"] == "line 9"
 
@@ -224,6 +228,28 @@ def test_a_terminal_shows_scroll_back_live_output_and_the_line_being_typed(
     tmux.shows("exit 0")
     assert "detached" in tmux.screen()
     assert console.commands == ["say_hello"], "leaving sends nothing"
+
+
+def test_a_typed_line_is_shown_before_its_answer_and_once(
+    terminal: Callable[..., Tmux], console: Console, server: StandIn
+) -> None:
+    take = server.answers["POST", "/api/v1/instances/lobby-1/command"]
+
+    def answered_at_once(request: Request) -> Answer:
+        answer = f"answer to {request.body['command']}"
+        console.write(f"{answer}\n")
+        tmux.shows(answer)  # the echo comes only now
+        return take(request)
+
+    server.answers["POST", "/api/v1/instances/lobby-1/command"] = answered_at_once
+    tmux = terminal()
+    tmux.shows("lobby-1>")
+    until(lambda: console.streams, lambda: "no stream")
+    for number in range(3):
+        tmux.type("-l", f"list {number}")
+        tmux.type("Enter")
+        tmux.shows(f"» list {number}\nanswer to list {number}\n")
+    assert tmux.screen().count("» list") == 3
 
 
 def test_ctrl_c_detaches_and_the_terminal_is_as_before(
