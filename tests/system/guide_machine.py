@@ -33,11 +33,16 @@ while True:
     except ChildProcessError:
         time.sleep(0.1)
 """
+FURNISH: Final = f"""
+hostname {HOST}; echo {HOST} > etc/hostname
+ip link set lo up
+ln -s /proc/self/fd dev/fd; ln -s fd/0 dev/stdin; ln -s fd/1 dev/stdout; ln -s fd/2 dev/stderr
+echo '127.0.0.1 localhost {HOST} {" ".join(f"{name}.example.org" for name in ELSEWHERE)}' > etc/hosts
+rm -rf etc/corral var/lib/corral opt/corral
+"""
 BOOT: Final = f"""
 set -eu
 root=$1; shift
-hostname {HOST}
-ip link set lo up
 mount --make-rprivate /
 mount -t tmpfs -o mode=755 tmpfs "$root"
 mkdir "$root/upper" "$root/work" "$root/all"
@@ -46,7 +51,6 @@ cd "$root/all"
 for place in dev dev/shm run tmp; do mkdir -p $place; mount -t tmpfs -o mode=755 tmpfs $place; done
 chmod 1777 tmp dev/shm
 for node in null zero full random urandom tty; do : > dev/$node; mount --bind /dev/$node dev/$node; done
-ln -s /proc/self/fd dev/fd; ln -s fd/0 dev/stdin; ln -s fd/1 dev/stdout; ln -s fd/2 dev/stderr
 number=0
 for path in "$@"; do
   number=$((number + 1)); mkdir -p ".$path" "$root/upper$number" "$root/work$number"
@@ -54,9 +58,8 @@ for path in "$@"; do
 done
 mount -t proc proc proc
 mount -t sysfs -o ro sysfs sys
-mkdir -p root/guide
-echo '127.0.0.1 localhost {HOST} {" ".join(f"{name}.example.org" for name in ELSEWHERE)}' > etc/hosts
-rm -rf etc/corral var/lib/corral opt/corral ".{PROJECT}/data"
+{FURNISH}
+rm -rf ".{PROJECT}/data"
 [ -e ".{PROJECT}/.venv" ] || ln -s {sys.prefix} ".{PROJECT}/.venv"
 touch ".{PROJECT}/.venv/.runtime" ".{PROJECT}/.venv/.dev"
 exec env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin chroot . {sys.executable} -c "$REAP"
@@ -107,6 +110,16 @@ class Shell:
         self._process.stdout.close()
 
 
+def login(directory: pathlib.Path = PROJECT) -> list[str]:
+    """What comes before a command of a person who has just logged in."""
+    path = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+    variables = ["HOME=/root", "LANG=C.UTF-8", "TERM=dumb", "COLUMNS=200", f"PATH={path}"]
+    return ["env", "-i", f"--chdir={directory}", *variables]
+
+
+SHELL: Final = ("bash", "--norc", "--noprofile", "-O", "expand_aliases")
+
+
 class GuideMachine:
     """Where a guide is read. Commands see nothing of the test's own processes, network and directories."""
 
@@ -118,26 +131,9 @@ class GuideMachine:
         children = pathlib.Path(f"/proc/{self._process.pid}/task/{self._process.pid}/children")
         return int(children.read_text().split()[0])
 
-    def inside(self, *command: str, directory: pathlib.Path = PROJECT) -> list[str]:
-        """The command line that runs this one in the machine, as a person who has just logged in."""
-        login = ["env", "-i", f"--chdir={directory}", "HOME=/root", "LANG=C.UTF-8", "TERM=dumb", "COLUMNS=200",
-                 "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"]  # fmt: skip
-        return [
-            "nsenter",
-            "-t",
-            str(self.first_process()),
-            "-m",
-            "-u",
-            "-i",
-            "-n",
-            "-p",
-            "-r",
-            *login,
-            *command,
-        ]
-
     def shell(self) -> Shell:
-        shell = Shell(self.inside("bash", "--norc", "--noprofile", "-O", "expand_aliases"))
+        enter = ["nsenter", "-t", str(self.first_process()), "-m", "-u", "-i", "-n", "-p", "-r"]
+        shell = Shell([*enter, *login(), *SHELL])
         self._shells.append(shell)
         return shell
 

@@ -8,7 +8,7 @@ from typing import Final
 
 import msgspec
 import yaml
-from guide_machine import PROJECT, GuideMachine
+from guide_machine import PROJECT, Shell
 from guide_pages import Block, blocks_of, commands_of
 
 from corral.domain.group_checks import check_group
@@ -43,9 +43,9 @@ tail -c +$((before + 1)) /tmp/service-{number}; (exit $code)
 
 
 class GuideReader:
-    def __init__(self, machine: GuideMachine, page: pathlib.Path) -> None:
+    def __init__(self, shell: Shell, page: pathlib.Path) -> None:
         self._page = page
-        self._shell = machine.shell()
+        self._shell = shell
         self._services: list[str] = []
         self._said = ""
         self._seen = ""

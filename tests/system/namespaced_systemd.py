@@ -46,7 +46,8 @@ mount --bind proc/sys proc/sys
 mount -o remount,bind,ro proc/sys
 mount -t sysfs -o ro sysfs sys
 mount -t cgroup2 cgroup2 sys/fs/cgroup
-exec env -i container=corral-test PATH=/usr/sbin:/usr/bin:/sbin:/bin SYSTEMD_UNIT_PATH="$units" \\
+eval "$FURNISH"
+exec env -i container=corral-test PATH=/usr/sbin:/usr/bin:/sbin:/bin SYSTEMD_UNIT_PATH="$units$MORE_UNITS" \\
   chroot . {SYSTEMD} --system --unit=corral-test.target --log-target=console --show-status=no
 """
 UNITS: Final = {
@@ -66,8 +67,11 @@ ExecStart=/usr/bin/dbus-daemon --system --address=systemd: --nofork --nopidfile 
 class NamespacedSystemd:
     """Commands run inside; files that both sides see lie beneath `shared`, under the same path."""
 
-    def __init__(self, shared: pathlib.Path, process: subprocess.Popen[bytes], group: str) -> None:
+    def __init__(
+        self, shared: pathlib.Path, process: subprocess.Popen[bytes], group: str, namespaces: tuple[str, ...]
+    ) -> None:
         self._process = process
+        self._entered = [f"-{name.removeprefix('--')[0]}" for name in namespaces]
         self._group = group
         self.shared = shared
         self.units = shared / "units"
@@ -81,8 +85,12 @@ class NamespacedSystemd:
         children = pathlib.Path(f"/proc/{self._process.pid}/task/{self._process.pid}/children")
         return int(children.read_text().split()[0])
 
+    def inside(self, *command: str) -> list[str]:
+        """The command line that runs this one beneath it."""
+        return ["nsenter", "-t", str(self.first_process()), *self._entered, "-p", "-C", "-r", *command]
+
     def run(self, *command: str, timeout: float = 60) -> subprocess.CompletedProcess[str]:
-        inside = ["nsenter", "-t", str(self.first_process()), "-m", "-u", "-i", "-p", "-C", "-r", *command]
+        inside = self.inside(*command)
         return subprocess.run(inside, capture_output=True, text=True, timeout=timeout, cwd="/")
 
     async def checked(self, *command: str, timeout: float = 60) -> str:
@@ -113,8 +121,11 @@ class NamespacedSystemd:
 
 
 @contextlib.asynccontextmanager
-async def namespaced_systemd(shared: pathlib.Path) -> AsyncIterator[NamespacedSystemd]:
-    """Booted, and gone afterwards. Skips where the machine does not let us."""
+async def namespaced_systemd(
+    shared: pathlib.Path, *, furnish: str = "", more_units: str = "", own_network: bool = False
+) -> AsyncIterator[NamespacedSystemd]:
+    """Booted, and gone afterwards. Skips where the machine does not let us. `furnish` is run in its root before it boots;
+    `more_units` is a directory that it reads units from, beside its own."""
     mount = _possible()
     (shared / "units").mkdir()
     (shared / "root").mkdir()
@@ -124,7 +135,9 @@ async def namespaced_systemd(shared: pathlib.Path) -> AsyncIterator[NamespacedSy
         (shared / "units" / name).write_text(text)
     group = f"{mount}/corral-systemd-{os.getpid()}"
     pathlib.Path(group).mkdir()
-    manager = NamespacedSystemd(shared, _boot(shared, group), group)
+    namespaces = (*NAMESPACES, "--net") if own_network else NAMESPACES
+    settings = {"FURNISH": furnish, "MORE_UNITS": f":{more_units}" if more_units else ""}
+    manager = NamespacedSystemd(shared, _boot(shared, group, namespaces, settings), group, namespaces)
     try:
         await eventually(manager.booted, deadline=40, state=lambda: manager.log[-4000:])
         yield manager
@@ -132,7 +145,9 @@ async def namespaced_systemd(shared: pathlib.Path) -> AsyncIterator[NamespacedSy
         await manager.end()
 
 
-def _boot(shared: pathlib.Path, group: str) -> subprocess.Popen[bytes]:
+def _boot(
+    shared: pathlib.Path, group: str, namespaces: tuple[str, ...], settings: dict[str, str]
+) -> subprocess.Popen[bytes]:
     """The first process enters its group before it gets a view of groups: that group is its root."""
     seen = [str(shared), str(PROJECT), sys.prefix, sys.base_prefix]
     boot = [
@@ -149,7 +164,8 @@ def _boot(shared: pathlib.Path, group: str) -> subprocess.Popen[bytes]:
     ]
     with (shared / "systemd.log").open("ab") as log:
         return subprocess.Popen(
-            ["unshare", "--pid", "--fork", "--kill-child", *NAMESPACES, *boot],
+            ["unshare", "--pid", "--fork", "--kill-child", *namespaces, *boot],
+            env={**os.environ, **settings},
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=log,

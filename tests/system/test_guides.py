@@ -30,7 +30,7 @@ AFTERWARDS = {
 async def test_every_command_of_a_guide_does_what_the_guide_says(page: str) -> None:
     def read() -> None:
         with guide_machine() as machine:
-            reader = GuideReader(machine, PROJECT / page)
+            reader = GuideReader(machine.shell(), PROJECT / page)
             reader.read()
             if page in AFTERWARDS:
                 reader.check(AFTERWARDS[page])

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import pathlib
 import sys
 
 import pytest
 from estate import Estate
+from guide_machine import FURNISH, SHELL, Shell, login
+from guide_reader import GuideReader
 from namespaced_systemd import PROJECT, NamespacedSystemd, namespaced_systemd
 
 from corral.testing.waiting import eventually
@@ -234,3 +237,51 @@ async def test_without_its_bus_systemd_is_an_error_that_says_so(systemd):
     code = "from corral.runtimes.cgroups.opening import open_cgroups; open_cgroups('systemd', '')"
     done = systemd.run(sys.executable, "-c", code)
     assert "systemd cannot be reached over the system bus" in done.stderr
+
+
+GUIDE = PROJECT / "docs" / "guides" / "systemd.md"
+ROLES = ("corral-controller.service", "corral-daemon.service")
+OWN_UNITS = "/etc/systemd/system"
+COPY_ON_WRITE = f"""
+ln -s pts/ptmx dev/ptmx
+mount -t tmpfs -o mode=755 tmpfs .{OWN_UNITS}
+mkdir "$root/guide" "$root/guide-work"
+mount -t overlay -o "lowerdir={PROJECT},upperdir=$root/guide,workdir=$root/guide-work" overlay ".{PROJECT}"
+"""
+
+
+@pytest.mark.trap("T96")
+async def test_the_guide_for_systemd_makes_services_that_run_and_come_back_after_a_boot(scratch):
+    """The page, typed as it is printed, by a systemd that reads the directory that the page installs to."""
+    scratch.chmod(0o711)
+    furnish = FURNISH + COPY_ON_WRITE
+    async with namespaced_systemd(
+        scratch, furnish=furnish, more_units=OWN_UNITS, own_network=True
+    ) as systemd:
+        shell = Shell(systemd.inside(*login(), *SHELL))
+        try:
+            await asyncio.to_thread(GuideReader(shell, GUIDE).read)
+        except AssertionError as error:
+            told = systemd.run("systemctl", "--no-pager", "status", *ROLES).stdout
+            raise AssertionError(f"{error}\n{told}\n{systemd.log[-4000:]}") from None
+        finally:
+            shell.join()
+        await systemd.checked("systemd-analyze", "verify", *(f"{OWN_UNITS}/{unit}" for unit in ROLES))
+        for unit in ROLES:
+            assert (await systemd.systemctl("is-enabled", unit)).strip() == "enabled"
+            assert await systemd.property_of(unit, "ActiveState") == "active"
+            assert await systemd.property_of(unit, "NRestarts") == "0"
+            await _refused_settings_end_a_unit_for_good(systemd, unit)
+
+
+async def _refused_settings_end_a_unit_for_good(systemd: NamespacedSystemd, unit: str) -> None:
+    settings = f"/etc/corral/{unit.removeprefix('corral-').removesuffix('.service')}.yaml"
+    await systemd.checked("sh", "-c", f"echo 'nonsense: 1' >> {settings}")
+    await systemd.systemctl("restart", unit)
+
+    async def failed() -> bool:
+        return await systemd.property_of(unit, "ActiveState") == "failed"
+
+    await eventually(failed, deadline=30, state=lambda: systemd.log[-4000:])
+    assert await systemd.property_of(unit, "ExecMainStatus") == "78"
+    assert await systemd.property_of(unit, "NRestarts") == "0"

@@ -8,7 +8,7 @@ import shlex
 import click
 
 from corral.cli.failure import WrongUsage, note
-from corral.cli.roles import Flags, ended_by, role_options
+from corral.cli.roles import Flags, ended_by, role_options, settings_read
 
 
 @click.group(invoke_without_command=True)
@@ -59,13 +59,14 @@ def controller(
         "store.url": store,
         **flags.settings,
     }
-    with ended_by():
+    with settings_read():
         from corral.system.config import load_controller, render
 
         config, sources = load_controller(flags.path, os.environ, settings)
-        if flags.print_config:
-            click.echo(render(config, sources), nl=False)
-            return 0
+    if flags.print_config:
+        click.echo(render(config, sources), nl=False)
+        return 0
+    with ended_by():
         from corral.controller.app import run_controller
 
         return run_controller(

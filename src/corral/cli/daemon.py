@@ -6,7 +6,7 @@ import os
 
 import click
 
-from corral.cli.roles import Flags, ended_by, role_options
+from corral.cli.roles import Flags, ended_by, role_options, settings_read
 from corral.domain.variable_checks import JOIN_VARIABLE
 
 
@@ -36,13 +36,14 @@ def daemon(
         "node.labels": labels,
         **flags.settings,
     }
-    with ended_by():
+    with settings_read():
         from corral.system.config import load_daemon, render
 
         config, sources = load_daemon(flags.path, os.environ, settings)
-        if flags.print_config:
-            click.echo(render(config, sources), nl=False)
-            return 0
+    if flags.print_config:
+        click.echo(render(config, sources), nl=False)
+        return 0
+    with ended_by():
         from corral.daemon.app import run_daemon
 
         return run_daemon(config, join=join or _given_secretly(), parent_fd=flags.parent_fd)

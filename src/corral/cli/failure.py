@@ -35,6 +35,12 @@ class Refused(Failure):
         self.field = field
 
 
+class BadConfiguration(Refused):
+    """The settings of a role are refused: another start would end the same way. Its unit is not restarted then."""
+
+    exit_code = 78  # EX_CONFIG of sysexits.h
+
+
 class WrongUsage(Failure):
     """The command line itself cannot be followed."""
 

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 import click
 
-from corral.cli.failure import Refused
+from corral.cli.failure import BadConfiguration, Refused
 from corral.errors import CorralError
 
 R = TypeVar("R")
@@ -65,9 +65,14 @@ def role_options(command: Callable[..., R]) -> Callable[..., R]:
 
 
 @contextlib.contextmanager
-def ended_by() -> Iterator[None]:
+def ended_by(kind: type[Refused] = Refused) -> Iterator[None]:
     """A failure of ours on the way up is told in two lines, not in forty."""
     try:
         yield
     except CorralError as error:
-        raise Refused(error.message, hint=error.hint, code=error.code.name) from error
+        raise kind(error.message, hint=error.hint, code=error.code.name) from error
+
+
+def settings_read() -> contextlib.AbstractContextManager[None]:
+    """Settings that are refused end a role with a code of their own."""
+    return ended_by(BadConfiguration)

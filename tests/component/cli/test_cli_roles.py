@@ -51,21 +51,21 @@ def test_every_flag_of_a_daemon_reaches_its_key(corral: Corral) -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "env", "fragment"),
+    ("arguments", "env", "fragment", "code"),
     [
-        (("controller", "--http", "nowhere"), {}, "http.listen (flag) cannot be used"),
-        (("controller",), {"CORRAL_HTTP_LISTN": "x"}, "did you mean CORRAL_HTTP_LISTEN?"),
-        (("daemon", "--config", "/nonexistent.yaml"), {}, "cannot read /nonexistent.yaml"),
-        (("daemon", "--labels", "zone"), {}, "name=value"),
-        (("up", "--data", "/dev/null/x"), {}, "cannot use /dev/null/x"),
-        (("up", "--data", "/nonexistent/d", "--http", "x"), {}, "http.listen (flag)"),
+        (("controller", "--http", "nowhere"), {}, "http.listen (flag) cannot be used", 78),
+        (("controller",), {"CORRAL_HTTP_LISTN": "x"}, "did you mean CORRAL_HTTP_LISTEN?", 78),
+        (("daemon", "--config", "/nonexistent.yaml"), {}, "cannot read /nonexistent.yaml", 78),
+        (("daemon", "--labels", "zone"), {}, "name=value", 78),
+        (("up", "--data", "/dev/null/x"), {}, "cannot use /dev/null/x", 1),
+        (("up", "--data", "/nonexistent/d", "--http", "x"), {}, "http.listen (flag)", 1),
     ],
 )
-def test_a_configuration_that_cannot_be_is_code_1_in_two_lines(
-    corral: Corral, arguments: tuple[str, ...], env: dict[str, str], fragment: str
+def test_a_configuration_that_cannot_be_has_a_code_of_its_own_and_two_lines(
+    corral: Corral, arguments: tuple[str, ...], env: dict[str, str], fragment: str, code: int
 ) -> None:
     done = corral(*arguments, **env)
-    assert done.returncode == 1
+    assert done.returncode == code
     assert fragment in done.stderr
     assert done.stderr.startswith("error: ")
     assert "Traceback" not in done.stderr

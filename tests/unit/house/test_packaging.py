@@ -5,6 +5,11 @@ from __future__ import annotations
 import pathlib
 import re
 
+import pytest
+
+from corral.cli.failure import BadConfiguration
+from corral.system.config import load_controller, load_daemon
+
 UNITS = pathlib.Path(__file__).parents[3] / "packaging" / "systemd"
 
 
@@ -25,3 +30,20 @@ def test_a_unit_without_a_user_of_its_own_gives_modules_one() -> None:
     for unit in UNITS.glob("*.service"):
         text = unit.read_text()
         assert "\nUser=" in text or "\nEnvironment=CORRAL_MODULES_RUN_AS=" in text, unit.name
+
+
+@pytest.mark.trap("T96")
+@pytest.mark.parametrize("role", ["controller", "daemon"])
+def test_the_settings_that_a_unit_names_ship_and_are_accepted(role: str) -> None:
+    unit = (UNITS / f"corral-{role}.service").read_text()
+    assert f"/bin/corral {role} --config /etc/corral/{role}.yaml\n" in unit
+    load = {"controller": load_controller, "daemon": load_daemon}[role]
+    config, sources = load(UNITS / f"{role}.yaml", {}, {})
+    assert config is not None
+    assert sources
+
+
+@pytest.mark.trap("T96")
+def test_a_unit_whose_settings_are_refused_is_not_started_again() -> None:
+    for unit in UNITS.glob("*.service"):
+        assert f"\nRestartPreventExitStatus={BadConfiguration.exit_code}\n" in unit.read_text()
