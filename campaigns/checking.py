@@ -7,6 +7,7 @@ bytes may be missing only where a gap says so. The exit must be what the workloa
 
 from __future__ import annotations
 
+import collections
 import pathlib
 from collections.abc import Awaitable, Callable
 from typing import Any
@@ -44,6 +45,7 @@ class Checker:
         self._side = side
         self._get = get
         self._checked: set[str] = set()
+        self._nameless: collections.Counter[str] = collections.Counter()
 
     async def check(self, end: dict[str, Any]) -> None:
         """`end` is an event that told how a run ended."""
@@ -54,6 +56,7 @@ class Checker:
             self.tally.unknown_ends += 1
         name = console.name or self._only_candidate(id)
         if name is None:
+            self._nameless[id] += 1
             if not console.gaps:
                 self._violated(f"{id} run {run}: a console without a first line, and no gap is told")
             return
@@ -64,7 +67,11 @@ class Checker:
     def check_all_told(self) -> None:
         """Every workload that ended was checked."""
         for path in self._side.glob("*.end"):
-            if path.stem not in self._checked:
+            id = path.stem.partition(".")[0]
+            if path.stem in self._checked:
+                continue
+            self._nameless[id] -= 1  # one whose first line is declared missing
+            if self._nameless[id] < 0:
                 self._violated(f"{path.stem} has ended, and nobody was told")
         violations = self._side / "violations"
         if violations.exists():
