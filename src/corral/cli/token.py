@@ -23,7 +23,8 @@ COLUMNS: Final = (
     Column("ROLE", "role"),
     Column("AGE", lambda token: age(token.get("created_at"))),
     Column("EXPIRES", lambda token: age(token.get("expires_at")) if token.get("expires_at") else "never"),
-    Column("BY", "created_by"),
+    Column("USED", lambda token: age(token.get("last_used_at"))),
+    Column("BY", "created_by", rank=1),
 )
 
 

@@ -102,3 +102,11 @@ async def test_an_operator_where_instances_are_root_is_told_to_be_an_administrat
     async with http_rig(data, instances_are_root=root) as rig, rig.client() as client:
         made = (await client.post("/api/v1/tokens", json={"name": "t", "role": role})).json()
     assert ("as much as an ADMIN's" in made["warning"]) is warned
+
+
+async def test_a_token_tells_when_it_was_last_used(client: httpx.AsyncClient, rig: Rig) -> None:
+    id, text = await rig.token(Role.VIEWER)
+    assert (await client.get(f"/api/v1/tokens/{id}")).json()["last_used_at"] is None
+    async with rig.client(text) as other:
+        await other.get("/api/v1/auth/me")
+    assert (await client.get(f"/api/v1/tokens/{id}")).json()["last_used_at"] is not None

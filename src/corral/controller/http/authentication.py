@@ -19,6 +19,7 @@ def authenticate(leading: Leading, request: Request, *, now: dt.datetime) -> Cal
     """The caller behind the bearer token; UNAUTHENTICATED without a good one."""
     credential = _bearer(request, "send 'Authorization: Bearer corral_…'")
     token = verify(leading.state.tokens, credential, now=now)
+    leading.token_uses.note(token.id, now)
     return Caller(token=token, address=request.address, credential=credential)
 
 
@@ -42,6 +43,7 @@ def redeem(leading: Leading, request: Request, ticket: str, *, now: dt.datetime)
         raise Rejected(
             Code.UNAUTHENTICATED, "the token behind this ticket was revoked or expired", hint="log in again"
         )
+    leading.token_uses.note(stored.record.id, now)
     return Caller(token=stored.record, address=request.address)
 
 

@@ -12,7 +12,7 @@ from typing import Final, Protocol
 
 import msgspec
 
-from corral.controller.cluster_state import ClusterState, Stored
+from corral.controller.cluster_state import ClusterState, Mirror, Stored
 from corral.controller.consoles.service import Consoles
 from corral.controller.distribution.instance_files import FileListing, FilePart
 from corral.controller.distribution.reports import CacheReport, SyncAnswer
@@ -33,8 +33,9 @@ from corral.controller.sessions.live import LiveNodes
 from corral.controller.templates.library import TemplateLibrary
 from corral.controller.workload.service import Workloads
 from corral.domain.events import EventType
-from corral.domain.ids import Epoch
+from corral.domain.ids import Epoch, TokenId
 from corral.domain.instance_records import InstanceRecord
+from corral.domain.records import ApiTokenRecord
 from corral.errors import Code, Retryable
 from corral.store.port import BlobEngine, ReadEngine
 from corral.system.clock import Clock
@@ -197,6 +198,25 @@ class Distribution(Protocol):
         """A part of one of its files. NODE_OFFLINE, TIMEOUT, NOT_FOUND, PATH_REFUSED."""
 
 
+_REVOKED_KEPT: Final = 100
+
+
+class TokenUses:
+    """When each token was last used, since this controller leads; those that are revoked are forgotten."""
+
+    def __init__(self, tokens: Mirror[ApiTokenRecord]) -> None:
+        self._tokens = tokens
+        self._last: dict[TokenId, dt.datetime] = {}
+
+    def note(self, token: TokenId, now: dt.datetime) -> None:
+        self._last[token] = now
+        if len(self._last) > 2 * len(self._tokens) + _REVOKED_KEPT:
+            self._last = {id: at for id, at in self._last.items() if self._tokens.find(id) is not None}
+
+    def last(self, token: TokenId) -> dt.datetime | None:
+        return self._last.get(token)
+
+
 class Leading:
     """Everything a leading controller answers from. One per term; `close` ends the term's streams."""
 
@@ -243,6 +263,7 @@ class Leading:
         self.streams = self._pool("streams", limit=limits.all_streams, per_token=limits.streams)
         self.uploads = self._pool("uploads", limit=limits.all_uploads, per_token=limits.uploads)
         self.rates = RequestRates(limits, clock=setting.clock)
+        self.token_uses = TokenUses(state.tokens)
 
     def _pool(self, what: str, *, limit: int, per_token: int) -> OpenStreams:
         pool = OpenStreams(

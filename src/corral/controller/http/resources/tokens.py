@@ -31,6 +31,7 @@ class TokenShape(msgspec.Struct, frozen=True, kw_only=True):
     created_at: dt.datetime
     created_by: str
     expires_at: dt.datetime | None
+    last_used_at: dt.datetime | None
     revision: int
 
 
@@ -54,7 +55,7 @@ class CreateToken(Body, frozen=True, kw_only=True):
     expires_in_seconds: Annotated[int, msgspec.Meta(ge=1, le=TEN_YEARS_SECONDS)] | None = None
 
 
-def token_shape(stored: Stored[ApiTokenRecord]) -> TokenShape:
+def token_shape(leading: Leading, stored: Stored[ApiTokenRecord]) -> TokenShape:
     record = stored.record
     return TokenShape(
         id=record.id,
@@ -63,21 +64,24 @@ def token_shape(stored: Stored[ApiTokenRecord]) -> TokenShape:
         created_at=record.created_at,
         created_by=record.created_by,
         expires_at=record.expires_at,
+        last_used_at=leading.token_uses.last(record.id),
         revision=stored.revision,
     )
 
 
 async def me(leading: Leading, call: Call[None, NoQuery]) -> MeShape:
     stored = leading.state.tokens.require(call.caller.token.id)
-    return MeShape(token=token_shape(stored), permissions=sorted(GRANTS[stored.record.role]))
+    return MeShape(token=token_shape(leading, stored), permissions=sorted(GRANTS[stored.record.role]))
 
 
 async def list_tokens(leading: Leading, call: Call[None, PageQuery]) -> Page[TokenShape]:
-    return page_of(leading.state.tokens, call.query, wanted=everything, shape=token_shape)
+    return page_of(
+        leading.state.tokens, call.query, wanted=everything, shape=lambda stored: token_shape(leading, stored)
+    )
 
 
 async def get_token(leading: Leading, call: Call[None, NoQuery]) -> TokenShape:
-    return token_shape(leading.state.tokens.require(call.path["id"]))
+    return token_shape(leading, leading.state.tokens.require(call.path["id"]))
 
 
 def create_token(leading: Leading, call: Call[CreateToken, NoQuery]) -> Mutation:
@@ -90,7 +94,7 @@ def create_token(leading: Leading, call: Call[CreateToken, NoQuery]) -> Mutation
         entropy=leading.setting.entropy,
         expires_at=None if life is None else call.now + dt.timedelta(seconds=life),
     )
-    shape = token_shape(Stored(0, record))
+    shape = token_shape(leading, Stored(0, record))
     return Mutation(
         action="tokens.create",
         subject=record.id,
