@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import socket
+import sys
 
 import pytest
 from supervised_node import FIRST
 
+from corral.daemon.ports.probe import check_free, lingers_for
+from corral.errors import Retryable
 from corral.testing import workloads
 from corral.testing.ports import free_range
 from corral.testing.waiting import eventually
@@ -67,3 +70,53 @@ async def test_a_workload_gets_its_ports_by_name(node):
     await node.start("one", workloads.holding_ports(tcp="%PORT%", udp="%PORT_QUERY%"), ports=ports)
     await eventually(lambda: f"up tcp:{port} udp:{extra}" in node.console("one"))
     assert node.supervision.services.ports.numbers() == sorted({port, extra})
+
+
+_HANGS_UP_FIRST = """
+import socket, sys
+server = socket.socket()  # without SO_REUSEADDR
+server.bind(("127.0.0.1", int(sys.argv[1])))
+server.listen()
+print("listens", flush=True)
+server.accept()[0].close()
+sys.stdin.readline()
+sys.exit(1)
+"""
+
+
+async def test_a_restart_waits_for_the_lingering_connections_of_the_run_before(node):
+    port = free_range(1)[0]
+    command = (sys.executable, "-c", _HANGS_UP_FIRST, str(port))
+    await node.start("one", command, ports=named(port, "tcp"), attempts=1)
+    await node.says("one", "listens")
+    with socket.create_connection(("127.0.0.1", port)) as client:
+        assert client.recv(1) == b""  # the server hung up first: the connection lingers on its side
+    assert not lingers_for(port)  # its socket is there
+    await node.command("one", "die")
+    await eventually(
+        lambda: "starts again when its port" in node.run("one").reason, state=lambda: node.run("one")
+    )
+    run = node.run("one")
+    assert (run.state, run.order.incarnation) == ("SCHEDULED", FIRST + 1)
+    assert (
+        f"port {port}/tcp ('primary') is not free yet: connections of a program that has ended" in run.reason
+    )
+    assert 0 < lingers_for(port) <= 60
+    with pytest.raises(Retryable, match="TIME_WAIT") as refused:
+        check_free(run.order.ports)
+    assert 0 < refused.value.retry_after <= 60
+    await node.stop("one")
+    assert (await node.settled("one")).outcome.outcome == "never_started"
+
+
+async def test_a_restart_waits_a_moment_for_a_port_that_somebody_took(node):
+    port = free_range(1)[0]
+    await node.start(
+        "one", workloads.crashing(code=1, after_seconds=1.0), ports=named(port, "udp"), attempts=1
+    )
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as taken:
+        taken.bind(("127.0.0.1", port))
+        await eventually(lambda: "by something that is no instance of it" in node.run("one").reason)
+        assert (node.run("one").state, node.run("one").order.incarnation) == ("SCHEDULED", FIRST + 1)
+    await node.until("one", "RUNNING", incarnation=FIRST + 1)
+    await node.settled("one")

@@ -24,7 +24,7 @@ from corral.controller.instances.orders import OrderKind, first_delay, order_for
 from corral.controller.instances.reports import Kinship, fold_crash, fold_report, kinship
 from corral.controller.instances.wire_values import exit_record, report_of
 from corral.controller.workload.vitals import Vitals
-from corral.domain.groups import CrashLoopSpec, RestartOn, RestartSpec
+from corral.domain.groups import CrashLoopSpec, PortSpec, RestartOn, RestartSpec
 from corral.domain.ids import NodeId
 from corral.domain.instance_records import StartFailure
 from corral.domain.instance_states import INSTANCE_LIFECYCLE, InstanceState, reported
@@ -175,6 +175,51 @@ def test_a_node_that_has_no_number_left_leaves_the_next_start_to_the_controller(
 def test_what_never_ran_has_no_exit_code_whatever_an_earlier_daemon_says(outcome):
     found = exit_record(wire.ExitStatus(known=True, outcome=outcome), crashed=True, now=NOW)
     assert (found.known, found.code, found.signal) == (False, None, None)
+
+
+def refusal(world, message: str, *, retry_after_seconds: int = 0) -> wire.StartInstanceAck:
+    return wire.StartInstanceAck(
+        instance_id="lobby-1",
+        incarnation=world.record("lobby-1").incarnation,
+        error_code="PORT_IN_USE",
+        error_message=message,
+        stage=wire.START_PREPARATION_STAGE_VALIDATION,
+        failure_disposition=wire.START_FAILURE_DISPOSITION_TRANSIENT,
+        retry_after_seconds=retry_after_seconds,
+    )
+
+
+def with_ports(low: int, high: int) -> World:
+    world = World()
+    world.do(create_group, spec(ports={"primary": PortSpec(range=(low, high))}))
+    world.do(start_instance, "lobby")
+    return world
+
+
+def test_a_port_that_lingers_is_waited_for_where_there_is_no_other():
+    world = with_ports(80, 80)
+    world.do(fold_start_answer, N1, refusal(world, "port 80/tcp is not free yet", retry_after_seconds=42))
+    record = world.record("lobby-1")
+    assert (record.state, record.ports[0].port, record.attempts) == ("SCHEDULED", 80, 1)
+    assert first_delay(record, 5.0) == 42
+    assert world.group().failures == ()
+
+
+def test_where_there_is_another_port_nothing_waits_for_one_that_lingers():
+    world = with_ports(80, 81)
+    world.do(fold_start_answer, N1, refusal(world, "port 80/tcp is not free yet", retry_after_seconds=42))
+    record = world.record("lobby-1")
+    assert (record.ports[0].port, first_delay(record, 5.0)) == (81, 0)
+
+
+def test_the_last_refused_port_of_a_range_says_that_none_is_left():
+    world = with_ports(80, 81)
+    for number in (80, 81):
+        world.do(fold_start_answer, N1, refusal(world, f"port {number} is in use; it is tried again"))
+    record = world.record("lobby-1")
+    assert (record.state, record.start_failure.code) == ("CRASHED", "PORT_RANGE_EXHAUSTED")
+    assert "no port is left (n1: port 'primary': each of 80-81" in record.reason
+    assert record.reason.endswith("the last refusal: port 81 is in use")
 
 
 def test_what_a_run_waits_for_is_shown_until_it_is_ready_and_never_stored(world):

@@ -29,6 +29,9 @@ _UNDER_WAY: Final = frozenset(
     {InstanceState.SCHEDULED, InstanceState.PREPARING, InstanceState.STARTING, InstanceState.STOPPING}
 )
 _NOT_ABOUT_THE_RUN: Final = frozenset({Code.STALE_INCARNATION.name, Code.STALE_EPOCH.name})
+_LISTED: Final = 5
+_AGAIN: Final = "; it is tried again"
+"""What a node says of a failure that may pass; not true of the last one."""
 _NUMBER: Final = re.compile(r"\d{1,5}")
 
 
@@ -63,20 +66,46 @@ def _refused(ws: Workspace, record: InstanceRecord, failure: StartFailure) -> No
         end_run(ws, record, InstanceState.STOPPED, never, reason=failure.message, failure=failure)
         return
     busy = failure.code == Code.PORT_IN_USE.name
-    if busy:
-        refuse_ports(ws, record.node, _named_ports(record, failure.message))
     attempts = record.attempts + 1
     final = failure.permanent and not _overtaken(ws, record, failure)
     given_up = final or attempts >= (MAX_PORT_ATTEMPTS if busy else MAX_ATTEMPTS)
-    why = f"{failure.code} at {failure.stage or 'the start'}: {failure.message}"
     if not given_up:
-        again = _try_again(ws, record, failure, attempts)
+        try_again = _try_other_ports if busy else _try_again
+        again = try_again(ws, record, failure, attempts)
         if again is None:
             return
-        why = f"{why}; no other place: {again.summary}"
+        failure = _without_place(failure, again)
+    failure = msgspec.structs.replace(failure, message=failure.message.removesuffix(_AGAIN))
+    why = f"{failure.code} at {failure.stage or 'the start'}: {failure.message}"
     failed = _unstarted(ws, crashed=True, outcome="start_failed", summary=cut(why))
     ended = msgspec.structs.replace(record, attempts=attempts)
     end_run(ws, ended, InstanceState.CRASHED, failed, reason=cut(why), failure=failure)
+
+
+def _try_other_ports(
+    ws: Workspace, record: InstanceRecord, failure: StartFailure, attempts: int
+) -> Refused | None:
+    """With other ports, while those that were refused count as busy; where there are none and the node says when these
+    are free (the connections of a run that ended linger there), with the same, once they are."""
+    mark = ws.mark()
+    refuse_ports(ws, record.node, _named_ports(record, failure.message))
+    at_once = msgspec.structs.replace(failure, retry_after_seconds=0)
+    again = _try_again(ws, record, at_once, attempts)
+    if again is None or again.code is not Code.PORT_RANGE_EXHAUSTED or not failure.retry_after_seconds:
+        return again
+    ws.back_to(mark)
+    return _try_again(ws, record, failure, attempts)
+
+
+def _without_place(failure: StartFailure, refused: Refused) -> StartFailure:
+    """The refusal of one node, when no other place was found: what is lacking comes first."""
+    if failure.code == Code.PORT_IN_USE.name and refused.code is Code.PORT_RANGE_EXHAUSTED:
+        lacking = "; ".join(f"{each.node}: {each.reason}" for each in refused.refusals[:_LISTED])
+        message = f"no port is left ({lacking or refused.summary}); the last refusal: {failure.message}"
+        return msgspec.structs.replace(failure, code=refused.code.name, message=cut(message))
+    return msgspec.structs.replace(
+        failure, message=cut(f"{failure.message}; no other place: {refused.summary}")
+    )
 
 
 def _overtaken(ws: Workspace, record: InstanceRecord, failure: StartFailure) -> bool:

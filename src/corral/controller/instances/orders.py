@@ -47,8 +47,10 @@ def order_for(record: InstanceRecord) -> Order | None:
 def first_delay(record: InstanceRecord, resend_seconds: float) -> float:
     """How long to hold a start back because nodes have refused it before."""
     failure = record.start_failure
-    if not record.attempts or failure is None or failure.code == Code.PORT_IN_USE.name:
+    if not record.attempts or failure is None:
         return 0.0
+    if failure.code == Code.PORT_IN_USE.name:  # other ports are tried at once, the same when they are free
+        return min(float(failure.retry_after_seconds), _MAX_DELAY)
     doubled = resend_seconds * 2.0 ** min(record.attempts - 1, 16)
     return min(max(doubled, float(failure.retry_after_seconds)), _MAX_DELAY)
 

@@ -1,7 +1,8 @@
 """Is a port free, as far as the kernel can tell? Blocking: call it in a worker thread.
 
 Binding is tried for every address of both families. TCP sockets that merely linger after an end
-(TIME_WAIT) do not count, which is what SO_REUSEADDR means there; for UDP the same option would let
+(TIME_WAIT) do not count, which is what SO_REUSEADDR means there, unless the program that ended had not set it:
+then nobody gets the port until the kernel forgets them, and `check_free` says when; for UDP the same option would let
 two programs share the port, so it is not set. A connection that is accepted tells of listeners that
 binding does not see, such as a forwarding rule.
 """
@@ -10,6 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import pathlib
 import socket
 from collections.abc import Iterable
 from typing import Final
@@ -19,6 +21,11 @@ from corral.domain.instance_records import LeasedPort
 from corral.errors import Code, Retryable
 
 _CONNECT_SECONDS: Final = 0.2
+_NO_INODE: Final = b"0"
+_TIME_WAIT: Final = b"03"
+"""The kind of timer that such a connection has."""
+_TICKS: Final = 100
+_LONGEST_LINGER: Final = 60.0
 _ANY: Final = {socket.AF_INET: "0.0.0.0", socket.AF_INET6: "::"}  # noqa: S104 - it is tried, not served
 _LOCAL: Final = "127.0.0.1"
 _NO_SUCH_FAMILY: Final = (errno.EAFNOSUPPORT, errno.EADDRNOTAVAIL, errno.EPROTONOSUPPORT)
@@ -28,13 +35,24 @@ def check_free(ports: Iterable[LeasedPort]) -> None:
     """PORT_IN_USE for the first that somebody else has; TRANSIENT by nature."""
     for port in ports:
         taken = taken_by(port)
-        if taken:
+        if not taken:
+            continue
+        if left := lingers_for(port.port):
             raise Retryable(
                 Code.PORT_IN_USE,
-                f"port {port.port} ('{port.name}') is in use on this node: {taken}",
-                hint="another port of the range is tried next",
+                f"port {port.port}/tcp ('{port.name}') is not free yet: connections of a program that has ended "
+                f"linger there (TIME_WAIT), for {left:.0f} s more",
+                hint="a program that sets SO_REUSEADDR has its port back at once",
                 field="port",
+                retry_after=left,
             )
+        raise Retryable(
+            Code.PORT_IN_USE,
+            f"port {port.port} ('{port.name}') is in use on this node by something that is no instance of it: "
+            f"{taken}",
+            hint="free it, or give the group a range in which others are free",
+            field="port",
+        )
 
 
 def taken_by(port: LeasedPort) -> str:
@@ -51,6 +69,24 @@ def taken_by(port: LeasedPort) -> str:
         if kind == socket.SOCK_STREAM and _answers(port.port):
             return "something accepts TCP connections there"
     return ""
+
+
+def lingers_for(port: int) -> float:
+    """How many seconds nobody gets this TCP port because of connections that belong to no process any more; 0: that is
+    not what keeps it."""
+    longest = 0.0
+    for name in ("tcp", "tcp6"):
+        with contextlib.suppress(OSError):
+            for line in pathlib.Path(f"/proc/self/net/{name}").read_bytes().splitlines()[1:]:
+                words = line.split(maxsplit=10)
+                if int(words[1].rpartition(b":")[2], 16) != port:
+                    continue
+                if words[9] != _NO_INODE:
+                    return 0.0
+                kind, _, ticks = words[5].partition(b":")
+                left = int(ticks, 16) / _TICKS if kind == _TIME_WAIT else _LONGEST_LINGER
+                longest = max(longest, min(left, _LONGEST_LINGER), 1.0)
+    return longest
 
 
 def _refusal(family: socket.AddressFamily, kind: socket.SocketKind, port: int) -> str:

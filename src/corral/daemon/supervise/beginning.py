@@ -12,6 +12,7 @@ from typing import Final, NamedTuple, TypeVar
 
 import structlog
 
+from corral.daemon.ports.probe import check_free
 from corral.daemon.prepare.stages import PROCESS_START, VALIDATION, StageFailed
 from corral.daemon.supervise.run_files import Intent, RunFiles
 from corral.daemon.supervise.run_modules import RunModules
@@ -24,6 +25,9 @@ from corral.sdk.runtime import AdoptionKind, RunHandle, RunSpec, RuntimeProvider
 
 _RETRY_SECONDS: Final = 1.0
 _LATE_SECONDS: Final = 5.0
+_LINGER_SECONDS: Final = 90.0
+_TAKEN_SECONDS: Final = 10.0
+_PORT_PAUSE: Final = 5.0
 _log = structlog.get_logger("corral.daemon.supervise")
 T = TypeVar("T")
 
@@ -87,6 +91,24 @@ class Beginning:
         """A restart comes when it is due; Interrupted when it shall not come any more."""
         due = self._intent.due if self._intent.boot_id == self._services.boot_id else 0.0
         await self._wait_for_stop(max(0.0, due - self._services.clock.boottime()))
+
+    async def wait_for_ports(self) -> None:
+        """A restart has the ports of the run before it, and that one's connections may linger there: it waits for
+        them. What somebody else has taken meanwhile is waited for a moment only, and then refused as in any start."""
+        if self._order.incarnation % RESTARTS_PER_START == 0:
+            return
+        clock = self._services.clock
+        began = clock.monotonic()
+        while True:
+            try:
+                await asyncio.to_thread(check_free, self._order.ports)
+                return
+            except CorralError as error:
+                left = error.retry_after or 0.0
+                if clock.monotonic() - began > (_LINGER_SECONDS if left else _TAKEN_SECONDS):
+                    return
+                self._waits(f"it starts again when its port is free: {error.message}")
+            await self._wait_for_stop(min(max(left, _RETRY_SECONDS), _PORT_PAUSE))
 
     async def _wait_for_stop(self, seconds: float) -> None:
         if seconds > 0:

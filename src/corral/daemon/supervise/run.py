@@ -180,11 +180,12 @@ class Run:
             stages,
             self.modules,
             self._note_kept,
-            waits=self._wait_for_disk,
+            waits=self._start_waits,
         )
         try:
             await beginning.write_intent()
             await beginning.wait_for_turn()
+            await beginning.wait_for_ports()
             self._enter(_Trigger.PREPARE)
             self._began_at = self._services.clock.boottime()
             handle, self._in_time = await beginning.spawn()
@@ -527,8 +528,8 @@ class Run:
         self._outcome_waits = True
         return last
 
-    def _wait_for_disk(self, why: str) -> None:
-        """Its start is owed, and waits for room."""
+    def _start_waits(self, why: str) -> None:
+        """Its start is owed, and waits for room on the disk or for its ports."""
         self.reason = why
         self._services.send(stage_update(self, VALIDATION))
 
