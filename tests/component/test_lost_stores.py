@@ -199,3 +199,17 @@ async def test_no_token_is_made_where_there_is_no_cluster(scratch):
         await asyncio.to_thread(make_admin_token, controller_config(scratch))
     assert refused.value.code is Code.NOT_FOUND
     assert not (scratch / "corral.db").exists()
+
+
+async def test_the_command_line_makes_a_token_and_says_where_it_is(cluster, scratch):
+    controller = await cluster.controller()
+    old = controller.admin_token
+    await controller.app.stop()
+    async with ProcessCluster(scratch) as processes:
+        process = processes.start("controller", "admin-token", "--data", str(controller.data))
+        assert await process.wait() == 0, process.stderr
+        assert f"--token-file {controller.data}/admin.token" in process.stderr
+    assert controller.admin_token != old
+    assert (controller.data / "admin.token.former-1").read_text().strip() == old
+    again = await cluster.controller()
+    assert (await again.call("GET", "/api/v1/tokens"))["items"]

@@ -174,7 +174,8 @@ class LocalCluster:
         except FileNotFoundError:
             raise Refused(
                 f"there is no administrator's token at {source}",
-                hint=f"put one with the role ADMIN into {self.token_path}",
+                hint=f"put one with the role ADMIN into {self.token_path}; are all lost, "
+                f"'corral controller admin-token --data {source.parent}' makes a new one",
             ) from None
 
     def _learn_addresses(self, client: Client) -> None:

@@ -264,6 +264,11 @@ async def test_a_refused_start_that_somebody_asked_for_is_a_decision_and_shown_b
     assert "NO_CAPACITY: of 1 nodes: 1 not enough memory" in refused["reason"]
     assert refused["rejected"][0]["subject"] == "node/n1"
     assert fleet.states() == {}
+    await fleet.group("full", max=0)
+    with pytest.raises(Refused, match="its max is 0"):
+        await fleet.controller.call("POST", "/api/v1/groups/full/start")
+    why = await fleet.controller.call("GET", "/api/v1/groups/full/why")
+    assert "GROUP_FULL: group 'full' has 0 instances" in why["decisions"][0]["reason"]
 
 
 async def test_a_start_waits_for_the_only_node_while_that_reconnects(fleet):

@@ -102,6 +102,8 @@ def test_an_unknown_choice_lists_the_choices_and_guesses():
     error = unknown_choice("level", "DEBGU", ["INFO", "DEBUG"], code=Code.INVALID_FIELD)
     assert "did you mean 'DEBUG'? known: DEBUG, INFO" in str(error)
     assert nearest("zzz", ["INFO"]) is None
+    none = unknown_choice("command", "instance list", (), code=Code.NOT_FOUND)
+    assert none.hint == "there is no command at present"
 
 
 def test_every_declared_event_type_is_published_somewhere():

@@ -6,7 +6,7 @@ An order that is already so changes nothing and is answered with the present rec
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 import msgspec
@@ -23,7 +23,7 @@ from corral.controller.instances.starts import (
 from corral.controller.instances.workspace import Workspace
 from corral.controller.mutations import RecordedRefusal
 from corral.controller.placement.placing import Obstacle, Refused, unsuited
-from corral.domain.decisions import DecisionKind
+from corral.domain.decisions import Alternative, DecisionKind
 from corral.domain.events import EventType
 from corral.domain.groups import GroupSpec
 from corral.domain.instance_records import AfterStop, GroupRecord, InstanceRecord, live
@@ -48,13 +48,7 @@ def start_instance(
     if node is not None:
         ws.require_node(node)
     refuse_deleting(record)
-    present = running_count(ws, group)
-    if record.spec.max is not None and present >= record.spec.max:
-        raise Rejected(
-            Code.GROUP_FULL,
-            f"group '{group}' has {present} instances, its max is {record.spec.max}",
-            hint="raise max, or stop one of them",
-        )
+    _refuse_over_max(ws, record)
     if variables:
         _check_size(variables)
         check_instance_variables(ws.resolve(record.spec).plan, variables)
@@ -73,17 +67,28 @@ def refused_start(
     only: str | None = None,
 ) -> RecordedRefusal:
     """The refusal of a start that somebody asked for: a decision like any other, with what was passed over."""
+    told = _refusal(ws, group, f"{refused.code.name}: {refused.summary}", instance, passed_over(refused))
+    returning = _returning(ws, group.spec, refused, only)
+    return RecordedRefusal(refused.error(group.spec.name), steps=told, returning=returning)
+
+
+def _refusal(
+    ws: Workspace,
+    group: GroupRecord,
+    why: str,
+    instance: str | None = None,
+    rejected: Sequence[Alternative] = (),
+) -> tuple[Append, ...]:
+    """The decision alone, for its journals."""
     ws.decide(
         DecisionKind.REFUSE,
         group=group.spec.name,
         instance=instance,
-        reason=f"asked for by {ws.cause}; {refused.code.name}: {refused.summary}",
+        reason=f"asked for by {ws.cause}; {why}",
         inputs={"wanted": group.wanted_count, "present": running_count(ws, group.spec.name)},
-        rejected=passed_over(refused),
+        rejected=rejected,
     )
-    returning = _returning(ws, group.spec, refused, only)
-    told = tuple(step for step in ws.steps() if isinstance(step, Append))
-    return RecordedRefusal(refused.error(group.spec.name), steps=told, returning=returning)
+    return tuple(step for step in ws.steps() if isinstance(step, Append))
 
 
 def _returning(ws: Workspace, spec: GroupSpec, refused: Refused, only: str | None) -> list[str]:
@@ -183,11 +188,12 @@ def _refuse_without_plan(ws: Workspace, group: GroupRecord, record: InstanceReco
 def _refuse_over_max(ws: Workspace, group: GroupRecord) -> None:
     present = running_count(ws, group.spec.name)
     if group.spec.max is not None and present >= group.spec.max:
-        raise Rejected(
+        error = Rejected(
             Code.GROUP_FULL,
             f"group '{group.spec.name}' has {present} instances, its max is {group.spec.max}",
             hint="raise max, or stop one of them",
         )
+        raise RecordedRefusal(error, steps=_refusal(ws, group, f"{error.code.name}: {error.message}"))
 
 
 def order_stop(ws: Workspace, record: InstanceRecord, *, reason: str) -> InstanceRecord:
