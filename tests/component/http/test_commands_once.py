@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import json
+import pathlib
+import signal
+import sys
 from collections.abc import Callable
 
 import httpx
 import msgspec
 import pytest
-from http_rig import Rig
+from http_rig import Rig, http_rig
+from killed_controller import TAKEN
+from killed_controller import post as sent_line
 from stand_in_node import StandInNode
 from websockets.asyncio.client import connect
 from websockets.typing import Subprotocol
@@ -250,3 +255,26 @@ async def test_a_line_on_a_socket_with_an_id_is_acknowledged_with_it_and_sent_on
     assert node.commands == ["give 1000"]
     assert len(await rig.audits("instances.command")) == 1
     assert len(sent_events(rig)) == 1
+
+
+@pytest.mark.trap("T70")
+@pytest.mark.parametrize("point", ["the key is stored", "the line is sent", "the answer is stored"])
+async def test_a_controller_killed_when_leaves_a_line_that_comes_once(data: pathlib.Path, point: str) -> None:
+    killed = await asyncio.create_subprocess_exec(
+        sys.executable, pathlib.Path(__file__).with_name("killed_controller.py"), data, point
+    )
+    assert await killed.wait() == -signal.SIGKILL
+    async with http_rig(data) as rig:
+        (record,) = [stored.record for stored in rig.state.instances]
+        node = StandInNode(record.node, consoles=rig.consoles, uploads=rig.uploads)
+        node.instances = rig.instances
+        taken = json.loads((data / TAKEN).read_text())
+        node.commands += taken["lines"]
+        node.command_ids |= {(incarnation, id) for incarnation, id in taken["ids"]}
+        rig.sessions.links[record.node] = node
+        assert len(taken["lines"]) == (point != "the key is stored")
+        for _ in range(2):
+            assert (await sent_line(rig, record.id))[0] == 200
+        assert node.commands == ["give 1000"]
+        assert len(await rig.audits("instances.command")) == 1
+        assert len(sent_events(rig)) == 1

@@ -28,7 +28,7 @@ _TAKES_INPUT: Final = frozenset(
 _PASSING: Final = frozenset({Code.TIMEOUT, Code.SHUTTING_DOWN, Code.UNREACHABLE, Code.DISK_FULL})
 
 
-class Aim(msgspec.Struct, frozen=True, kw_only=True):
+class Target(msgspec.Struct, frozen=True, kw_only=True):
     """The run that a line is meant for, and where it runs."""
 
     instance: InstanceId
@@ -46,21 +46,29 @@ class Commands:
         self._entropy = entropy
         self._waiting: dict[str, tuple[NodeId, asyncio.Future[SendCommandAck]]] = {}
 
-    def aim(self, id: str, line: str) -> Aim:
+    def target(self, id: str, line: str) -> Target:
         """The present run of an instance, if it takes this line. NOT_RUNNING, NODE_OFFLINE; nothing is sent."""
         record = self._ledger.state.instances.require(id).record
         _check(record, line)
-        aim = Aim(instance=record.id, incarnation=record.incarnation, node=record.node, group=record.group)
-        self._session(aim, hint=None)
-        return aim
+        target = Target(
+            instance=record.id, incarnation=record.incarnation, node=record.node, group=record.group
+        )
+        self._session(target, hint=None)
+        return target
 
-    def executes_once(self, aim: Aim) -> bool:
+    def executes_once(self, target: Target) -> bool:
         """Whether the node knows a command by its id; NODE_OFFLINE while it is away."""
         hint = "the line may have arrived; repeat the request with the same key"
-        return features.COMMAND_IDS in self._session(aim, hint=hint).facts.features
+        return features.COMMAND_IDS in self._session(target, hint=hint).facts.features
 
     async def send(
-        self, aim: Aim, line: str, *, id: str = "", repeated: bool = False, timeout: float = COMMAND_SECONDS
+        self,
+        target: Target,
+        line: str,
+        *,
+        id: str = "",
+        repeated: bool = False,
+        timeout: float = COMMAND_SECONDS,
     ) -> None:
         """Returns when the line is in the run's input. NODE_OFFLINE, TIMEOUT, or the node's own code; after TIMEOUT
         it may have arrived all the same. With an `id` the node executes it once however often it is sent;
@@ -68,26 +76,26 @@ class Commands:
         request_id = new_id("cmd", self._entropy)
         message = ControllerMessage(
             send_command=SendCommand(
-                instance_id=aim.instance,
+                instance_id=target.instance,
                 command=line,
-                incarnation=aim.incarnation,
+                incarnation=target.incarnation,
                 request_id=request_id,
                 command_id=id,
                 repeated=repeated,
             )
         )
-        session = self._session(aim, hint=None)
+        session = self._session(target, hint=None)
         answer: asyncio.Future[SendCommandAck] = asyncio.get_running_loop().create_future()
-        self._waiting[request_id] = aim.node, answer
+        self._waiting[request_id] = target.node, answer
         try:
             if not session.send(message):
-                raise _away(aim, hint=None)
+                raise _away(target, hint=None)
             async with asyncio.timeout(timeout):
                 ack = await self._taken(session, answer)
         except TimeoutError:
             raise Retryable(
                 Code.TIMEOUT,
-                f"node '{aim.node}' did not answer within {timeout:g} s",
+                f"node '{target.node}' did not answer within {timeout:g} s",
                 hint="the line may have arrived; look at the console",
             ) from None
         finally:
@@ -95,10 +103,10 @@ class Commands:
         if not ack.accepted:
             raise _refusal(ack)
 
-    def _session(self, aim: Aim, *, hint: str | None) -> Session:
-        session = self._sessions.find(aim.node)
+    def _session(self, target: Target, *, hint: str | None) -> Session:
+        session = self._sessions.find(target.node)
         if session is None:
-            raise _away(aim, hint=hint)
+            raise _away(target, hint=hint)
         return session
 
     @staticmethod
@@ -125,16 +133,16 @@ class Commands:
         return waiting[0] == node_id
 
 
-def sent_event(aim: Aim, line: str, actor: Actor) -> Draft:
+def sent_event(target: Target, line: str, actor: Actor) -> Draft:
     """That a line is in an instance's input."""
-    data = {"line": line, "by": actor.name, "incarnation": aim.incarnation, "group": aim.group}
-    return Draft(type=EventType.INSTANCE_COMMAND, subject=aim.instance, data=data)
+    data = {"line": line, "by": actor.name, "incarnation": target.incarnation, "group": target.group}
+    return Draft(type=EventType.INSTANCE_COMMAND, subject=target.instance, data=data)
 
 
-def _away(aim: Aim, *, hint: str | None) -> Retryable:
+def _away(target: Target, *, hint: str | None) -> Retryable:
     return Retryable(
         Code.NODE_OFFLINE,
-        f"node '{aim.node}' of instance '{aim.instance}' is not connected",
+        f"node '{target.node}' of instance '{target.instance}' is not connected",
         hint=hint,
         retry_after=5.0,
     )

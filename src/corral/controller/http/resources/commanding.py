@@ -6,7 +6,7 @@ from typing import Final
 
 from corral.controller.http.attempts import Attempt, may_have_arrived
 from corral.controller.http.setting import Leading
-from corral.controller.instances.commands import Aim, sent_event
+from corral.controller.instances.commands import Target, sent_event
 from corral.domain.events import Draft
 from corral.domain.ids import InstanceId
 from corral.domain.records import BegunEffect
@@ -33,39 +33,41 @@ async def send(leading: Leading, id: InstanceId, line: str, attempt: Attempt) ->
     The line is for the run that was there at the first attempt, and for no other one. NOT_RUNNING,
     STALE_INCARNATION, INPUT_NOT_READ, INPUT_CLOSED, NODE_OFFLINE, TIMEOUT, MAY_HAVE_ARRIVED.
     """
-    earlier = attempt.begun
-    aim = leading.instances.commands.aim(id, line) if earlier is None else _aim_again(leading, id, earlier)
-    repeated = attempt.in_doubt
-    begun = earlier
+    commands, begun, repeated = leading.instances.commands, attempt.begun, attempt.in_doubt
+    target = commands.target(id, line) if begun is None else _former_target(leading, id, begun)
+    by_id = commands.executes_once(target)
     if begun is None or not repeated:
         begun = await attempt.begin(
-            action=ACTION, subject=id, after={"command": line}, node=aim.node, incarnation=aim.incarnation
+            action=ACTION,
+            subject=id,
+            after={"command": line},
+            node=target.node,
+            incarnation=target.incarnation,
         )
-    by_id = leading.instances.commands.executes_once(aim)
     try:
-        await leading.instances.commands.send(aim, line, id=begun.id, repeated=repeated)
+        await commands.send(target, line, id=begun.id, repeated=repeated)
     except CorralError as error:
         if error.code in _NOTHING_SENT and not by_id:
             await attempt.undo()
         raise
     leading.consoles.echo(id, line=line, by=attempt.actor.name)
-    return sent_event(aim, line, attempt.actor)
+    return sent_event(target, line, attempt.actor)
 
 
-def _aim_again(leading: Leading, id: InstanceId, begun: BegunEffect) -> Aim:
+def _former_target(leading: Leading, id: InstanceId, begun: BegunEffect) -> Target:
     """The run that an earlier attempt was meant for, if its node can tell whether the line arrived there."""
     found = leading.state.instances.find(id)
     group = found.record.group if found is not None else ""
-    aim = Aim(instance=id, incarnation=begun.incarnation, node=begun.node, group=group)
-    if leading.state.nodes.find(aim.node) is None:
-        raise _in_doubt(aim)
-    if not leading.instances.commands.executes_once(aim) and not begun.undone:
-        raise _in_doubt(aim)
-    return aim
+    target = Target(instance=id, incarnation=begun.incarnation, node=begun.node, group=group)
+    if leading.state.nodes.find(target.node) is None:
+        raise _in_doubt(target)
+    if not leading.instances.commands.executes_once(target) and not begun.undone:
+        raise _in_doubt(target)
+    return target
 
 
-def _in_doubt(aim: Aim) -> Rejected:
+def _in_doubt(target: Target) -> Rejected:
     return may_have_arrived(
-        f"the line may have arrived at run {aim.incarnation} of instance '{aim.instance}'",
+        f"the line may have arrived at run {target.incarnation} of instance '{target.instance}'",
         hint="it is not sent again; look at the console, and send it with a new key if it did not arrive",
     )
