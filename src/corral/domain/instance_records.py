@@ -168,6 +168,10 @@ class InstanceRecord(Record, frozen=True, kw_only=True):
     """Of a static instance: files that stayed at its start though templates give others, each with why."""
     serial: int = 0
     """Of its start among those that its node was given; 0: from before there were tickets."""
+    nonce: str = ""
+    """Of its present run, as its node named it; empty: not heard yet, or from a node that has none."""
+    former_nonces: tuple[str, ...] = ()
+    """Of runs of this start that had the number of a later one: their node was put back to an earlier state."""
     end_received_at: dt.datetime | None = None
     """When the controller learned of its end, by its own clock; `ended_at` is by the node's."""
     earlier: tuple[EarlierStart, ...] = ()
@@ -208,7 +212,7 @@ class CrashRecord(Record, frozen=True, kw_only=True):
     """One crash, as its node reported it."""
 
     id: str
-    """`INSTANCE.INCARNATION`."""
+    """`INSTANCE.INCARNATION`; of a second run with the same number, with its nonce behind."""
     instance: InstanceId
     incarnation: Incarnation
     group: GroupName
@@ -221,6 +225,8 @@ class CrashRecord(Record, frozen=True, kw_only=True):
     tail: tuple[str, ...] = ()
     tail_offset: int = 0
     restarted_as: int = 0
+    nonce: str = ""
+    """Of the run."""
     received_at: dt.datetime | None = None
     """By the controller's clock; what is kept goes by this. `at` is by the node's."""
 

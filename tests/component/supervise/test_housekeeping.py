@@ -189,12 +189,13 @@ async def test_an_end_that_was_not_told_is_not_cleaned_up(scratch):
         await node.clear()
 
 
-async def test_the_group_of_a_run_without_a_directory_is_ended(node):
+@pytest.mark.trap("T73")
+async def test_the_group_of_a_run_without_a_directory_is_left_alone_until_somebody_ends_it(node):
     cgroups = node.runtime.cgroups
     if cgroups.name == "none":
         pytest.skip("this machine has no control groups")
     process = os.posix_spawn("/bin/sleep", ["sleep", "3600"], {})
-    # The node looks by itself, too: until the group is complete it must not be an orphan yet.
+    # The node looks by itself, too: until the group is complete it must not be without a directory.
     directory = node.data / "runs" / "orphan" / "1024"
     directory.mkdir(parents=True)
 
@@ -207,12 +208,19 @@ async def test_the_group_of_a_run_without_a_directory_is_ended(node):
         files = await cgroups.create("orphan.1024", shim_pid=process, limits=RunLimits())
         for file in files:
             pathlib.Path(file).write_text(str(process))
-        assert "orphan.1024" in cgroups.leftovers()
         directory.rmdir()
-        await eventually(tidied)
+        await node.supervision.housekeeping.tidy()
+        (lost,) = node.supervision.supervisor.lost()
+        assert (lost.instance_id, lost.incarnation, lost.pid) == ("orphan", 1024, process)
+        assert os.waitpid(process, os.WNOHANG) == (0, 0), "nobody asked for its end"
+        assert not (await node.stop("orphan", incarnation=2048)).accepted, "that is another run"
+        assert (await node.stop("orphan", incarnation=1024)).accepted
         _, status = os.waitpid(process, 0)
         process = 0
         assert os.WTERMSIG(status) == 9
+        await eventually(tidied)
+        assert not node.supervision.supervisor.lost()
+        assert (await node.last_status("orphan")).exit.known is False
     finally:
         if process:
             os.kill(process, 9)

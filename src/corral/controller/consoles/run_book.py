@@ -50,6 +50,7 @@ class RunFacts(msgspec.Struct, frozen=True, kw_only=True):
     exit: ExitRecord | None = None
     first_offset: int | None = None
     end_offset: int | None = None
+    nonce: str = ""
 
 
 class RunList(msgspec.Struct, frozen=True, kw_only=True):
@@ -149,16 +150,18 @@ class RunBook:
 
     async def listed(self, record: InstanceRecord, *, before: int | None, limit: int) -> RunList:
         """What is known here and on the nodes that can be asked."""
-        facts = {run.incarnation: run for run in self._known(record, limit, before)}
+        facts: dict[tuple[int, str], RunFacts] = {}
+        for run in self._known(record, limit, before):
+            facts[run.incarnation, ""] = run
         nodes = list(dict.fromkeys(start.node for start in starts_of(record)))
         answers = await asyncio.gather(*(self._asked(record, node, before, limit) for node in nodes))
         notes = [note for _, _, note in answers if note]
         more = any(more for _, more, _ in answers)
-        for node, (runs, _, _) in zip(nodes, answers, strict=True):
-            for run in runs:
+        for node, (told, _, _) in zip(nodes, answers, strict=True):
+            for run in (self._described(node, each) for each in told):
                 if _may_tell(record, node, run.incarnation):
-                    told = self._described(node, run)
-                    facts[told.incarnation] = _joined(facts.get(told.incarnation), told)
+                    place = _place(facts.get((run.incarnation, "")), run)
+                    facts[place] = _joined(facts.get(place), run)
         newest = sorted(
             (run for run in facts.values() if before is None or run.incarnation < before),
             key=lambda run: run.incarnation,
@@ -192,6 +195,7 @@ class RunBook:
                         started_at=ended - dt.timedelta(milliseconds=crash.record.uptime_ms),
                         ended_at=ended,
                         exit=crash.record.exit,
+                        nonce=crash.record.nonce,
                     )
         yield from (_of_earlier(start) for start in record.earlier)
         yield RunFacts(
@@ -203,6 +207,7 @@ class RunBook:
             ended_at=record.ended_at,
             exit=record.exit,
             end_offset=record.console_end or None,
+            nonce=record.nonce,
         )
 
     def _described(self, node: NodeId, run: InstanceRun) -> RunFacts:
@@ -221,6 +226,7 @@ class RunBook:
             exit=exit,
             first_offset=min(run.first_offset, _MAX_OFFSET),
             end_offset=min(run.end_offset, _MAX_OFFSET),
+            nonce=run.nonce[:_MAX_HASH],
         )
 
     def crash_of(self, record: InstanceRecord, incarnation: int) -> str | None:
@@ -268,6 +274,12 @@ def _of_earlier(start: EarlierStart) -> RunFacts:
     )
 
 
+def _place(known: RunFacts | None, told: RunFacts) -> tuple[int, str]:
+    """Where a run belongs that a node tells of: beside the one that is known by this number if it is another."""
+    other = known is not None and known.nonce and told.nonce and known.nonce != told.nonce
+    return told.incarnation, told.nonce if other else ""
+
+
 def _joined(known: RunFacts | None, told: RunFacts) -> RunFacts:
     """What the controller knows of a run, completed by its node, which knows best where its console lies. Whether it has
     ended is for its reports to say."""
@@ -276,6 +288,7 @@ def _joined(known: RunFacts | None, told: RunFacts) -> RunFacts:
     over = known.state in _OVER
     return msgspec.structs.replace(
         known,
+        nonce=known.nonce or told.nonce,
         plan_hash=known.plan_hash or told.plan_hash,
         started_at=known.started_at or told.started_at,
         ended_at=known.ended_at or told.ended_at if over else None,

@@ -46,6 +46,8 @@ Listed = Mapping[str, Sequence[RunningInstance]]
 """By instance, the newest run first."""
 _RUNS_OF_ONE: Final = 16
 """No node has more runs of one instance alive; one that says so does not get to have them sorted."""
+_NO_RECORD: Final = "there was no record"
+_PUT_BACK: Final = "was put back to an earlier state: it knows nothing of run {incarnation} any more"
 _UNPROVEN: Final = "nothing proves that it was started by us"
 
 
@@ -109,8 +111,12 @@ class Opening:
         record = ws.instance(run.instance_id)
         where = standing(record, self._node, run.incarnation)
         if where is Standing.KNOWN:
-            return fold_report(ws, self._node, report)
+            return fold_report(ws, self._node, report, present=True)
         ticket = self._proven(run)
+        if ticket and record is not None and where is Standing.SUPERSEDED and _forgotten(record, self._node):
+            release(ws, record)
+            _adopt(ws, self._node, run, report, ticket, why=_PUT_BACK.format(incarnation=record.incarnation))
+            return None
         if record is not None and (
             superseded(record, self._node, run.incarnation) or (ticket and where is Standing.SUPERSEDED)
         ):
@@ -124,7 +130,7 @@ class Opening:
             return _stray(run, reason, ours=True, stop=True)
         if record is not None:
             release(ws, record)
-        _adopt(ws, self._node, run, report, ticket)
+        _adopt(ws, self._node, run, report, ticket, why=_NO_RECORD)
         return None
 
     def adoptable(self, runs: Sequence[RunningInstance]) -> int:
@@ -149,10 +155,19 @@ def _stray(run: RunningInstance, reason: str, *, ours: bool, stop: bool) -> Stra
     )
 
 
-def _adopt(ws: Workspace, node: NodeId, run: RunningInstance, report: RunReport, ticket: Ticket) -> None:
+def _forgotten(record: InstanceRecord, node: NodeId) -> bool:
+    """Has this node told us that it executed the run of the record, which it does not list now? Then it was put back
+    to an earlier state, and what it runs instead is all there is of this instance."""
+    here = record.node == node and record.started_at is not None
+    return here and live(record.state) and record.wanted is Wanted.RUN
+
+
+def _adopt(
+    ws: Workspace, node: NodeId, run: RunningInstance, report: RunReport, ticket: Ticket, *, why: str
+) -> None:
     """A run of ours that the store does not know: it goes on, under a record made from its node's."""
     known = ws.group(run.group) is not None
-    reason = f"node '{node}' runs it and there was no record" + ("" if known else "; its group is unknown")
+    reason = f"node '{node}' runs it and {why}" + ("" if known else "; its group is unknown")
     decision = ws.decide(
         DecisionKind.PLACE,
         group=run.group if known else "",
@@ -178,6 +193,7 @@ def _adopt(ws: Workspace, node: NodeId, run: RunningInstance, report: RunReport,
         created_at=report.started_at or ws.now,
         started_at=report.started_at,
         console_end=report.console_end,
+        nonce=report.nonce,
         adopted=True,
         module_changes=report.module_changes,
         modules_missing=report.modules_missing,

@@ -39,6 +39,11 @@ EVENT_OF_STATE: Final = {
 }
 CRASHES_OF_A_NODE: Final = 1000
 """However many are kept in all."""
+_FORMER_NONCES: Final = 16
+_LONGEST_NONCE: Final = 63
+_PUT_BACK: Final = (
+    "its node was put back to an earlier state, and started it again under a number that was used before"
+)
 _PREPARED: Final = frozenset({InstanceState.STARTING, InstanceState.RUNNING})
 """Then its node has its directory."""
 
@@ -87,23 +92,29 @@ class Kinship(enum.Enum):
     """How a run that a node names relates to the one in the record."""
 
     SAME = "same"
+    REPEATED = "repeated"  # another run with the number of the one in the record
     RESTARTED = "restarted"  # a later run of the same start, made by the node
     EARLIER = "earlier"  # an earlier run of the same start
     STALE = "stale"  # of an earlier start
     FOREIGN = "foreign"  # of a start the record does not know
 
 
-def kinship(record: InstanceRecord, incarnation: int) -> Kinship:
+def kinship(record: InstanceRecord, incarnation: int, nonce: str = "") -> Kinship:
+    """By the number; runs of one number are told apart by their nonces. A node uses one twice after it was put back to
+    an earlier state, and then knows nothing of the first run any more: what it says of another is later."""
+    if nonce and nonce in record.former_nonces:
+        return Kinship.EARLIER
     if incarnation in (0, record.incarnation):
-        return Kinship.SAME
+        return Kinship.REPEATED if nonce and record.nonce and nonce != record.nonce else Kinship.SAME
     later = incarnation > record.incarnation
     if same_start(record.incarnation, Incarnation(incarnation)):
         return Kinship.RESTARTED if later else Kinship.EARLIER
     return Kinship.FOREIGN if later else Kinship.STALE
 
 
-def fold_report(ws: Workspace, node: NodeId, report: RunReport) -> Stray | None:
-    """Take a report about one run into its record. One that is not the node's to give changes nothing."""
+def fold_report(ws: Workspace, node: NodeId, report: RunReport, *, present: bool = False) -> Stray | None:
+    """Take a report about one run into its record. One that is not the node's to give changes nothing. `present`:
+    it is no late word, the node has this run now."""
     record = ws.instance(report.id)
     if record is None:
         return None
@@ -113,15 +124,22 @@ def fold_report(ws: Workspace, node: NodeId, report: RunReport) -> Stray | None:
         return _stray(record, report, reason, ours=False)
     if where is not Standing.KNOWN:
         return None
-    kin = kinship(record, report.incarnation)
-    if kin is Kinship.RESTARTED:
+    kin = kinship(record, report.incarnation, report.nonce)
+    if kin is Kinship.EARLIER and present and _is_put_back(record, report):
+        kin = Kinship.REPEATED
+    if kin in (Kinship.RESTARTED, Kinship.REPEATED):
         if _is_over(record):
             return _stray(record, report, f"this start was stopped: {record.reason}", ours=True)
         _announce_end_before(ws, record, report, decided=True)
-        record = restarted_by_node(ws, record, report.incarnation, reason=report.reason)
+        if kin is Kinship.RESTARTED:
+            record = restarted_by_node(
+                ws, record, report.incarnation, nonce=report.nonce, reason=report.reason
+            )
+        else:
+            record = _repeated(ws, record, report.incarnation, report.nonce)
     elif kin in (Kinship.SAME, Kinship.EARLIER):  # its node had restarted it already when it connected
         _announce_end_before(ws, record, report, decided=kin is Kinship.SAME)
-    if kin not in (Kinship.SAME, Kinship.RESTARTED):
+    if kin not in (Kinship.SAME, Kinship.RESTARTED, Kinship.REPEATED):
         return None
     return _advance(ws, record, report)
 
@@ -152,6 +170,12 @@ def _announce_end_before(ws: Workspace, record: InstanceRecord, report: RunRepor
         )
 
 
+def _is_put_back(record: InstanceRecord, report: RunReport) -> bool:
+    """Its node runs it under a number below the last that it told us, and not as a run that we know of."""
+    known = {"", record.nonce, *record.former_nonces}
+    return report.nonce not in known and live(report.state)
+
+
 def _is_over(record: InstanceRecord) -> bool:
     """It was told to stop, and has: its node does not get to run it again."""
     return record.wanted is Wanted.STOP and not live(record.state)
@@ -165,6 +189,8 @@ def _stray(record: InstanceRecord, report: RunReport, reason: str, *, ours: bool
 
 def _advance(ws: Workspace, record: InstanceRecord, report: RunReport) -> Stray | None:
     if not live(record.state):
+        if live(report.state) and _is_late(record, report):
+            return None
         if live(report.state):
             return _stray(record, report, f"this run was given up: {record.reason}", ours=True)
         crashed = record.state is InstanceState.CRASHED
@@ -172,6 +198,8 @@ def _advance(ws: Workspace, record: InstanceRecord, report: RunReport) -> Stray 
         learn_exit(ws, record, exit, console_end=report.console_end)
         return None
     record, before = _with_modules(record, report), record
+    if report.nonce and not record.nonce:
+        record = msgspec.structs.replace(record, nonce=report.nonce)
     state = reported(record.state, report.state)
     readiness = report.readiness or record.readiness
     if not live(state):
@@ -199,6 +227,12 @@ def _advance(ws: Workspace, record: InstanceRecord, report: RunReport) -> Stray 
     elif readiness is not record.readiness:
         announce_ready(ws, changed)
     return None
+
+
+def _is_late(record: InstanceRecord, report: RunReport) -> bool:
+    """How this very run ended is known: what is heard of its life was said before that."""
+    ended = record.exit is not None and record.exit.known
+    return ended and bool(report.nonce) and report.nonce == record.nonce
 
 
 def _with_modules(record: InstanceRecord, report: RunReport) -> InstanceRecord:
@@ -244,9 +278,12 @@ def announce_ready(ws: Workspace, record: InstanceRecord) -> None:
 
 
 def restarted_by_node(
-    ws: Workspace, record: InstanceRecord, incarnation: int, *, reason: str
+    ws: Workspace, record: InstanceRecord, incarnation: int, *, nonce: str = "", reason: str
 ) -> InstanceRecord:
     """The node runs it again by itself: a new run of the same start, with the same reservation."""
+    former = record.former_nonces
+    if incarnation <= record.incarnation and record.nonce:
+        former = (*former, record.nonce)[-_FORMER_NONCES:]
     changed = msgspec.structs.replace(
         record,
         incarnation=Incarnation(incarnation),
@@ -262,7 +299,9 @@ def restarted_by_node(
         console_end=0,
         module_changes=(),
         modules_missing=(),
-        restarts=record.restarts + incarnation - record.incarnation,
+        restarts=record.restarts + max(1, incarnation - record.incarnation),
+        nonce=nonce,
+        former_nonces=former,
         # One that shall stop is stopped all the same: why stays what it says.
         reason=record.reason if record.wanted is Wanted.STOP else reason or "restarted by its node",
     )
@@ -270,6 +309,18 @@ def restarted_by_node(
     if not live(record.state):
         reserve(ws, changed, cpu=0.0)  # the end of the run before had released it
     return changed
+
+
+def _repeated(ws: Workspace, record: InstanceRecord, incarnation: int, nonce: str) -> InstanceRecord:
+    """Another run under a number that was used before; `why` says so."""
+    ws.decide(
+        DecisionKind.RESTART,
+        group=record.group,
+        instance=record.id,
+        reason=_PUT_BACK,
+        inputs={"node": record.node, "incarnation": incarnation, "before": record.incarnation},
+    )
+    return restarted_by_node(ws, record, incarnation, nonce=nonce, reason=_PUT_BACK)
 
 
 def learn_exit(ws: Workspace, record: InstanceRecord, exit: ExitRecord, *, console_end: int = 0) -> None:
@@ -304,7 +355,7 @@ def fold_crash(
     if not known and not proven:
         return
     incarnation = report.incarnation or (record.incarnation if record else 0)
-    id = f"{report.instance_id}.{incarnation}"
+    id = _crash_id(ws, report, incarnation)
     if ws.has_crash(id):
         return
     status = report.exit if report.HasField("exit") else published_exit(report.exit_code)
@@ -313,13 +364,24 @@ def fold_crash(
     crash = crash_record(report, id=id, incarnation=incarnation, node=node, exit=exit, now=ws.now)
     ws.put_crash(crash, most=CRASHES_OF_A_NODE, instead=surplus)
     if record is not None and known:
-        kin = kinship(record, incarnation)
+        kin = kinship(record, incarnation, crash.nonce)
+        if kin is Kinship.REPEATED and not _is_over(record):
+            record = _repeated(ws, record, incarnation, crash.nonce)
+            kin = Kinship.SAME
         if kin is Kinship.SAME:
             _end_by_crash(ws, record, report, exit)
         elif (
             kin is Kinship.EARLIER and not surplus
         ):  # of a run that its node, when it connected, had restarted already
             _announce_crash(ws, record, incarnation, exit, restarted_as=report.restarted_as)
+
+
+def _crash_id(ws: Workspace, report: CrashReport, incarnation: int) -> str:
+    """The crash of another run with the same number is another crash."""
+    id = f"{report.instance_id}.{incarnation}"
+    stored = ws.crash(id)
+    other = stored is not None and stored.nonce and report.nonce and stored.nonce != report.nonce
+    return f"{id}.{report.nonce[:_LONGEST_NONCE]}" if other else id
 
 
 def _end_by_crash(ws: Workspace, record: InstanceRecord, report: CrashReport, exit: ExitRecord) -> None:

@@ -75,6 +75,7 @@ class RunReport(msgspec.Struct, frozen=True, kw_only=True):
     """How the run before it ended, when that was no crash and its node runs this one in its place."""
     module_changes: tuple[ModuleChange, ...] = ()
     modules_missing: tuple[str, ...] = ()
+    nonce: str = ""
     files_kept: tuple[str, ...] = ()
 
     @property
@@ -101,6 +102,7 @@ def report_of(
         reason=getattr(message, "reason", "")[:_TEXT],
         exit=message.exit if message.HasField("exit") else None,
         former_exit=_former_exit(message),
+        nonce=message.nonce[:_NAME],
         module_changes=_module_changes(message),
         modules_missing=tuple(text[:_TEXT] for text in getattr(message, "modules_missing", ())[:_MODULES]),
         files_kept=tuple(text[:_TEXT] for text in getattr(message, "files_kept", ())[:_FILES]),
@@ -237,6 +239,7 @@ def crash_record(
         uptime_ms=max(0, report.uptime_ms),
         tail_offset=min(report.log_tail_offset, 2**63 - 1),
         restarted_as=min(report.restarted_as, 2**63 - 1),
+        nonce=report.nonce[:_NAME],
         received_at=now,
     )
     room = CRASH_BYTES - len(msgspec.json.encode(record))

@@ -16,7 +16,7 @@ from corral.controller.sessions.intake import Intake
 from corral.controller.sessions.node_frames import Listeners
 from corral.controller.sessions.session import Session
 from corral.controller.sessions.session_facts import SessionFacts
-from corral.domain.ids import NodeId, SessionId
+from corral.domain.ids import RESTARTS_PER_START, NodeId, SessionId
 from corral.domain.node_claims import TRUSTED
 from corral.domain.records import NodeRecord
 from corral.errors import Code, CorralError, Rejected, Retryable
@@ -27,6 +27,7 @@ from corral.system.entropy import Entropy, new_id
 from corral.version import PROTOCOL_VERSION
 from corral.wire import features
 from corral.wire.frames import read_frame
+from corral.wire.v1.instance_pb2 import RunName
 from corral.wire.v1.link_pb2 import ControllerMessage, DaemonMessage
 from corral.wire.v1.link_pb2_grpc import DaemonServiceServicer
 from corral.wire.v1.node_pb2 import CertificateIssued, Handshake, HandshakeAck
@@ -219,5 +220,10 @@ class DaemonService(DaemonServiceServicer):
             consoles=leading.consoles.positions(session.facts.node_id),
             modules=leading.modules.wanted(session.facts.node_id),
             event_head=leading.modules.event_head(),
+            known_runs=[
+                RunName(instance_id=stored.record.id, incarnation=stored.record.incarnation)
+                for stored in leading.state.instances.of_node(session.facts.node_id)
+                if stored.record.incarnation % RESTARTS_PER_START
+            ],
         )
         return ControllerMessage(handshake_ack=ack, epoch=leading.epoch)

@@ -120,6 +120,8 @@ class Beginning:
 
     async def spawn(self) -> Begun:
         """Prepare and start it within its time. StageFailed, Interrupted."""
+        if (lost := self._services.lost.of(self._order.instance_id)) is not None:
+            raise StageFailed(VALIDATION, lost.refusal())
         limit = self._order.startup_timeout_seconds
         runtime = self._runtime()
         self._until = self._services.clock.monotonic() + limit

@@ -19,7 +19,6 @@ from corral.daemon.supervise.services import Services
 from corral.daemon.supervise.supervisor import Supervisor
 from corral.domain.instance_states import InstanceState
 from corral.errors import CorralError
-from corral.runtimes.cgroups.port import Cgroups
 from corral.sdk.runtime import run_name
 
 _PAUSE_SECONDS: Final = 60.0
@@ -42,13 +41,11 @@ class Housekeeping:
         *,
         supervisor: Supervisor,
         services: Services,
-        cgroups: Cgroups | None,
         keep_seconds: float,
         keep_bytes: int,
     ) -> None:
         self._supervisor = supervisor
         self._services = services
-        self._cgroups = cgroups
         self._keep_seconds = keep_seconds
         self._keep_bytes = keep_bytes
 
@@ -68,12 +65,13 @@ class Housekeeping:
         await self._remove_old_runs()
         await self._services.directories.empty_bin()  # needs no room, and makes some for what comes next
         await self._release_uids()
-        await self._end_orphans()
+        await self._supervisor.look_for_lost()
 
     def put_away_directories(self) -> None:
         """Working directories of instances that ended: at once after a stop, later after a crash."""
         for instance in self._supervisor.instances():
-            if not instance.active and _is_due(instance):
+            lost = self._services.lost.of(instance.id)  # whose directory it is
+            if not instance.active and _is_due(instance) and lost is None:
                 self._services.directories.discard(instance.id, instance.current.order.incarnation)
 
     async def _remove_old_runs(self) -> None:
@@ -93,13 +91,15 @@ class Housekeeping:
         if last is None or last.order.incarnation != gone.incarnation or not last.ended:
             return
         self._supervisor.forget(gone.instance_id)
-        if not last.order.static:
+        if not last.order.static and self._services.lost.of(gone.instance_id) is None:
             self._services.directories.discard(gone.instance_id, gone.incarnation)
 
     def _is_gone(self, instance_id: str) -> bool:
         """Nothing runs under this id, and it has no directory. Any thread may ask."""
-        return not self._supervisor.is_active(instance_id) and not self._services.directories.present(
-            instance_id
+        return (
+            not self._supervisor.is_active(instance_id)
+            and self._services.lost.of(instance_id) is None
+            and not self._services.directories.present(instance_id)
         )
 
     async def _release_uids(self) -> None:
@@ -107,22 +107,6 @@ class Housekeeping:
             await asyncio.to_thread(self._services.release_uids, self._is_gone)
         except (CorralError, OSError) as error:  # they are written down with the next change
             _log.warning("instances.uids_not_released", reason=str(error))
-
-    async def _end_orphans(self) -> None:
-        """Control groups of runs without a directory: somebody deleted it, or another node's disk was put
-        here. Nobody could ever stop what is in them."""
-        if self._cgroups is None:
-            return
-        groups = await asyncio.to_thread(self._cgroups.leftovers)
-        # Only afterwards: a run's directory is made before its group.
-        found = await asyncio.to_thread(self._services.runs.all)
-        known = {run_name(run.instance_id, run.incarnation) for run in found}
-        known |= {run.name for run in self._supervisor.runs()}
-        for orphan in groups:
-            if orphan not in known:
-                _log.warning("instances.orphan_killed", run=orphan, reason="its run directory is gone")
-                await self._cgroups.kill(orphan)
-                await self._cgroups.remove(orphan)
 
 
 def _is_due(instance: Instance) -> bool:

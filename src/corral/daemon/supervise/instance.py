@@ -110,7 +110,7 @@ class Instance:
         ended = self.current
         ended.stop.restore()
         ended.modules.restore()
-        if newest and ended.stop.stays_stopped:
+        if newest and (ended.stop.stays_stopped or self._services.lost.of(self.id) is not None):
             outcome = msgspec.structs.replace(outcome, restarted_as=None)
         ended.remember(outcome)
         self.ended_at_number = reported
@@ -261,6 +261,7 @@ class Instance:
             boot_id=self._services.boot_id,
             accepted_at_ms=self._services.now_ms(),
             crashes=outcome.crashes,
+            nonce=self._services.new_nonce(),
             due=self._services.clock.boottime() + delay if delay else 0.0,
             anew=outcome.outcome == "host_rebooted",
             reason=f"{again}: run {ended.order.incarnation} {outcome.summary}",
@@ -282,15 +283,18 @@ class Instance:
         run = self.current
         if await self._free_directory(run):
             return
-        if outcome.state is InstanceState.STOPPED and not run.order.static:
+        mine = self._services.lost.of(self.id) is None
+        if outcome.state is InstanceState.STOPPED and not run.order.static and mine:
             self._services.directories.discard(self.id, run.order.incarnation)
 
     async def _free_directory(self, ended: Run) -> bool:
         """Delete the files of an ended run now if there is no room for any start. A static one's are nobody's to
         delete."""
         directories = self._services.directories
-        if ended.order.static or not await asyncio.to_thread(
-            lacks_room, directories.running, self._services.reserve_mb
+        if (
+            ended.order.static
+            or self._services.lost.of(self.id) is not None
+            or not await asyncio.to_thread(lacks_room, directories.running, self._services.reserve_mb)
         ):
             return False
         if not directories.discard(self.id, ended.order.incarnation):

@@ -27,7 +27,11 @@ class InstanceOrders:
             **self._saves.handlers,
             **self._files.handlers,
         }
-        self.listeners: Final[list[SessionListener]] = [self._saves, LiveFigures(supervisor)]
+        self.listeners: Final[list[SessionListener]] = [
+            self._saves,
+            LiveFigures(supervisor),
+            supervision.services.known_runs,
+        ]
 
     async def close(self) -> None:
         await self._runs.close()

@@ -62,7 +62,8 @@ class LinkOrders:
             known = self._supervisor.find(order.instance_id)
             run = self._supervisor.start(order, begun=lambda run: reply_to_start(reply, run))
         except Refusal as refusal:
-            self._refuse(reply, wanted.instance_id, refusal.failure, refusal.run)
+            number = wanted.incarnation
+            self._refuse(reply, wanted.instance_id, refusal.failure, refusal.run, incarnation=number)
         except CorralError as error:
             failure = failed_start(VALIDATION, error)
             self._refuse(reply, wanted.instance_id, failure, None, incarnation=wanted.incarnation)
@@ -88,7 +89,8 @@ class LinkOrders:
         try:
             if not wanted.instance_id:
                 raise Rejected(Code.MISSING_FIELD, "StopInstance lacks 'instance_id'", field="instance_id")
-            await self._supervisor.stop(wanted.instance_id, incarnation=wanted.incarnation, order=order)
+            if not await self._supervisor.end_lost(wanted.instance_id, wanted.incarnation):
+                await self._supervisor.stop(wanted.instance_id, incarnation=wanted.incarnation, order=order)
         except Exception as error:
             problem = _as_ours(error)
         run = self._supervisor.find(wanted.instance_id)

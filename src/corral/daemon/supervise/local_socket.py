@@ -16,9 +16,11 @@ from typing import Any, Final
 
 import structlog
 
+from corral.daemon.supervise.lost_runs import LostRun
 from corral.daemon.supervise.run import Run
 from corral.daemon.supervise.run_files import StopOrder
 from corral.daemon.supervise.supervisor import Supervisor
+from corral.domain.instance_states import InstanceState
 from corral.errors import Code, CorralError, Rejected, unknown_choice
 
 NAME: Final = "daemon.sock"
@@ -95,10 +97,15 @@ class LocalSocket:
             return {"ok": False, "code": Code.INTERNAL.name, "message": f"it failed: {error}"}
 
     async def _list(self, _: Answer) -> Answer:
-        return {"items": [as_item(run) for run in self._supervisor.runs()]}
+        runs = [as_item(run) for run in self._supervisor.runs()]
+        return {"items": [*runs, *map(_lost_item, self._supervisor.lost())]}
 
     async def _stop(self, request: Answer) -> Answer:
         kill = request["verb"] == "kill"
+        for lost in self._supervisor.lost():
+            if lost.instance_id == _id(request):
+                await self._supervisor.end_lost(lost.instance_id, lost.incarnation)
+                return {"item": _lost_item(lost)}
         order = StopOrder(reason=f"a local order to {request['verb']} it", force=kill)
         run = await self._supervisor.stop(_id(request), incarnation=0, order=order)
         if request.get("wait", True):
@@ -151,6 +158,24 @@ def as_item(run: Run) -> Answer:
         "exit_code": outcome.exit.code if outcome and outcome.exit and not outcome.exit.signal else None,
         "signal": outcome.exit.signal or None if outcome and outcome.exit else None,
         "summary": outcome.summary if outcome else None,
+    }
+
+
+def _lost_item(run: LostRun) -> Answer:
+    """A run without its directory: nothing else is known of it."""
+    return {
+        "id": run.instance_id,
+        "group": run.group,
+        "incarnation": run.incarnation,
+        "state": InstanceState.RUNNING.value,
+        "pid": run.pid,
+        "port": None,
+        "uptime_ms": 0,
+        "reason": run.reason,
+        "outcome": None,
+        "exit_code": None,
+        "signal": None,
+        "summary": None,
     }
 
 

@@ -10,7 +10,7 @@ import msgspec
 from corral.daemon.prepare.start_order import RestartRule, StartOrder
 from corral.daemon.supervise.endings import ENDED
 from corral.daemon.supervise.run_files import Outcome, StopOrder
-from corral.domain.ids import restart_incarnation
+from corral.domain.ids import Incarnation, restart_incarnation
 
 _SECOND_DELAY: Final = 1.0
 _JITTER: Final = 0.25
@@ -51,10 +51,12 @@ def with_restart(
     now: float,
     age: float,
     fraction: float,
+    last: Incarnation | None = None,
 ) -> Outcome:
     """The outcome and what follows from it here on the node: the next run, or nothing. What was asked
-    to stop stays stopped. `age`: how long ago the run was started."""
-    following = restart_incarnation(order.incarnation)
+    to stop stays stopped. `age`: how long ago the run was started. `last` is the highest number that this start may
+    have used, if not its own."""
+    following = restart_incarnation(last or order.incarnation)
     again = stop is not None and stop.then_restart
     if following is None or (stop is not None and not again):
         return outcome

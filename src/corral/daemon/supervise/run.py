@@ -67,6 +67,7 @@ class Run:
         stop: StopRequest | None = None,
     ) -> None:
         self.order = intent.order
+        self.nonce = intent.nonce
         self.intent = intent
         self.files = files
         self.stop = stop or StopRequest(files)
@@ -446,7 +447,9 @@ class Run:
         return msgspec.structs.replace(tail, lines=tuple(map(mask, tail.lines)))
 
     def _followed(self, outcome: Outcome) -> Outcome:
-        """With the run that follows here, if one does."""
+        """With the run that follows here, if one does; none beside another that lives."""
+        if (lost := self._services.lost.of(self.order.instance_id)) is not None:
+            return msgspec.structs.replace(outcome, reason=f"{outcome.reason}; {lost.reason}")
         return with_restart(
             outcome,
             order=self.order,
@@ -455,6 +458,7 @@ class Run:
             now=self._services.clock.boottime(),
             age=self._age(outcome),
             fraction=self._services.entropy.fraction(),
+            last=self._services.known_runs.last(self.order),
         )
 
     def _age(self, outcome: Outcome) -> float:

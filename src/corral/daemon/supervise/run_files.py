@@ -58,6 +58,9 @@ class Intent(msgspec.Struct, frozen=True, kw_only=True):
     """Why it exists, when it is a restart."""
     anew: bool = False
     """A restart that finds its directory as the end of the host left it: it is made again."""
+    nonce: str = ""
+    """Tells this run from another of the same number: a node that was put back to an earlier state may use one twice.
+    Empty: from before there were any."""
 
     @property
     def name(self) -> str:

@@ -36,6 +36,7 @@ def _described(found: FoundRun) -> InstanceRun:
         if (intent := files.intent()) is not None:
             run.plan_hash = intent.order.plan_hash
             run.accepted_at_ms = intent.accepted_at_ms
+            run.nonce = intent.nonce
     with contextlib.suppress(CorralError, OSError):
         if (outcome := files.outcome()) is not None:
             run.started_at_ms = outcome.started_at_ms

@@ -19,6 +19,7 @@ from corral.daemon.prepare.preparation import Preparation
 from corral.daemon.probes.console_growth import ConsoleGrowth
 from corral.daemon.probes.sockets import SocketTables
 from corral.daemon.supervise.housekeeping import Housekeeping
+from corral.daemon.supervise.lost_runs import LostRuns
 from corral.daemon.supervise.reporter import Reporter, ReportSpool
 from corral.daemon.supervise.run_files import RunDirectories, RunFiles
 from corral.daemon.supervise.services import Consoles, Services
@@ -102,13 +103,15 @@ class Supervision:
         self.directories = self._preparation.directories
         self._growth = ConsoleGrowth()
         self._open = contextlib.ExitStack()
+        runs, reporter = RunDirectories(config.data), Reporter(spool, live=send)
         self.services = Services(
             runtimes=runtime.runtimes,
             preparer=self._preparation.preparer,
-            runs=RunDirectories(config.data),
+            runs=runs,
             directories=self.directories,
             ports=self._preparation.ports,
-            reporter=Reporter(spool, live=send),
+            reporter=reporter,
+            lost=LostRuns(cgroups=runtime.cgroups, runs=runs, reporter=reporter),
             consoles=consoles,
             clock=clock,
             entropy=entropy,
@@ -124,7 +127,6 @@ class Supervision:
         self.housekeeping = Housekeeping(
             supervisor=self.supervisor,
             services=self.services,
-            cgroups=runtime.cgroups,
             keep_seconds=config.instances.keep_ended_seconds,
             keep_bytes=config.instances.keep_ended_bytes,
         )
@@ -137,8 +139,16 @@ class Supervision:
         await asyncio.to_thread(self._preparation.users.warn)
         self._tasks.append(asyncio.create_task(self.services.reporter.run(), name="supervise/report"))
         await self._tell_old_ends()
+        await self._find_lost()
         await self.supervisor.adopt()
         self._tasks.append(asyncio.create_task(self.housekeeping.run(), name="supervise/tidy"))
+
+    async def _find_lost(self) -> None:
+        """Before anything is started again: what lives here without its directory keeps its id."""
+        try:
+            await self.services.lost.look(tuple, ended_too=True)
+        except (CorralError, OSError) as error:
+            _log.warning("instances.groups_not_looked_at", reason=str(error))
 
     async def _tell_old_ends(self) -> None:
         """Modules hear of what a daemon before us could not tell them, before anything of a later run."""

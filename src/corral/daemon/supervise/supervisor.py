@@ -20,6 +20,8 @@ from corral.daemon.supervise.adoption import Leftover, find_leftovers
 from corral.daemon.supervise.command_ids import CommandIds, Fate, check_id, may_have_arrived
 from corral.daemon.supervise.endings import failed_start
 from corral.daemon.supervise.instance import Instance
+from corral.daemon.supervise.lost_runs import LostRun
+from corral.daemon.supervise.lost_runs import listed as lost_entry
 from corral.daemon.supervise.run import Run
 from corral.daemon.supervise.run_files import FailedStart, Intent, StopOrder
 from corral.daemon.supervise.services import Services
@@ -73,6 +75,10 @@ class Supervisor:
             stray.active and stray.id == instance_id for stray in list(self._strays)
         )
 
+    def lost(self) -> list[LostRun]:
+        """What lives here without its run directory."""
+        return self._services.lost.all()
+
     def live_count(self) -> int:
         return sum(live(run.state) for run in self.runs())
 
@@ -92,7 +98,14 @@ class Supervisor:
             if present.order.incarnation == order.incarnation:
                 return present
             self._refuse_other(present, existing, order)
-        intent = Intent(order=order, boot_id=self._services.boot_id, accepted_at_ms=self._services.now_ms())
+        if (lost := self._services.lost.of(order.instance_id)) is not None:
+            raise Refusal(failed_start(VALIDATION, lost.refusal()), None)
+        intent = Intent(
+            order=order,
+            boot_id=self._services.boot_id,
+            accepted_at_ms=self._services.now_ms(),
+            nonce=self._services.new_nonce(),
+        )
         files = self._services.runs.files(order.instance_id, order.incarnation)
         instance = Instance(self._services, Run(self._services, files, intent, begun=begun))
         self._instances[order.instance_id] = instance
@@ -202,6 +215,19 @@ class Supervisor:
         active = [instance for instance in everything if instance.active]
         await asyncio.gather(*(instance.ask_stop(order) for instance in active))
         await asyncio.gather(*(instance.settled() for instance in active))
+        for lost in self.lost():
+            await self.end_lost(lost.instance_id, lost.incarnation)
+
+    async def end_lost(self, instance_id: str, incarnation: int) -> bool:
+        """Kill this run, if it is one without a directory: nobody could ask it to stop. False when it is none."""
+        lost = self._services.lost.of(instance_id)
+        if lost is None or incarnation != lost.incarnation:
+            return False
+        await self._services.lost.end(lost, look=self.look_for_lost)
+        return True
+
+    async def look_for_lost(self) -> None:
+        await self._services.lost.look(lambda: [run.name for run in self.runs()])
 
     async def settled(self, instance_id: str) -> None:
         """Until nothing of it is left and nothing follows."""
@@ -271,7 +297,7 @@ def running_instances(supervisor: Supervisor, confirmed: Callable[[int], bool]) 
         if instance.active or instance.ended_at_number is None or not confirmed(instance.ended_at_number)
     ]
     _shorten(listed)
-    return listed
+    return [*listed, *map(lost_entry, supervisor.lost())]
 
 
 def _shorten(listed: list[RunningInstance]) -> None:

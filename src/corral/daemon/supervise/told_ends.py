@@ -50,6 +50,7 @@ def _ended(intent: Intent, outcome: Outcome) -> RunningInstance:
         plan_hash=order.plan_hash,
         reason=cut(outcome.reason),
         ticket=order.ticket,
+        nonce=intent.nonce,
     )
 
 

@@ -40,6 +40,7 @@ class RunView(Protocol):
     """What there is to say about a run."""
 
     order: StartOrder
+    nonce: str
     state: InstanceState
     ready: bool
     reason: str
@@ -105,6 +106,7 @@ def figures_update(run: RunView) -> DaemonMessage:
             players_known=run.players is not None,
             player_count=run.players.online if run.players else 0,
             max_players=run.players.maximum if run.players else 0,
+            nonce=run.nonce,
         )
     )
 
@@ -135,6 +137,7 @@ def crash_report(run: RunView, outcome: Outcome, tail: Sequence[str]) -> DaemonM
             pid=outcome.pid,
             started_at_ms=outcome.started_at_ms,
             ticket=run.order.ticket,
+            nonce=run.nonce,
         )
     )
 
@@ -185,6 +188,7 @@ def running_instance(run: RunView) -> RunningInstance:
         module_changes=module_changes(run.made_by_modules),
         modules_missing=run.made_by_modules.missing,
         ticket=run.order.ticket,
+        nonce=run.nonce,
     )
 
 
@@ -222,6 +226,7 @@ def start_accepted(run: RunView) -> DaemonMessage:
             exit=exit_status(run.outcome),
             readiness=_readiness(run),
             state=wire_state(run.state),
+            nonce=run.nonce,
         )
     )
 

@@ -140,7 +140,7 @@ class RestartPolicy(_message.Message):
     def __init__(self, attempts: _Optional[int] = ..., interval_ms: _Optional[int] = ..., delay_ms: _Optional[int] = ..., max_delay_ms: _Optional[int] = ...) -> None: ...
 
 class RunningInstance(_message.Message):
-    __slots__ = ("instance_id", "group", "port", "state", "incarnation", "pid", "started_at_ms", "console_offset", "exit", "readiness", "plan_hash", "ports", "memory_mb", "reason", "module_changes", "modules_missing", "ticket")
+    __slots__ = ("instance_id", "group", "port", "state", "incarnation", "pid", "started_at_ms", "console_offset", "exit", "readiness", "plan_hash", "ports", "memory_mb", "reason", "module_changes", "modules_missing", "ticket", "nonce")
     INSTANCE_ID_FIELD_NUMBER: _ClassVar[int]
     GROUP_FIELD_NUMBER: _ClassVar[int]
     PORT_FIELD_NUMBER: _ClassVar[int]
@@ -158,6 +158,7 @@ class RunningInstance(_message.Message):
     MODULE_CHANGES_FIELD_NUMBER: _ClassVar[int]
     MODULES_MISSING_FIELD_NUMBER: _ClassVar[int]
     TICKET_FIELD_NUMBER: _ClassVar[int]
+    NONCE_FIELD_NUMBER: _ClassVar[int]
     instance_id: str
     group: str
     port: int
@@ -175,7 +176,8 @@ class RunningInstance(_message.Message):
     module_changes: _containers.RepeatedCompositeFieldContainer[ModuleChange]
     modules_missing: _containers.RepeatedScalarFieldContainer[str]
     ticket: str
-    def __init__(self, instance_id: _Optional[str] = ..., group: _Optional[str] = ..., port: _Optional[int] = ..., state: _Optional[_Union[InstanceState, str]] = ..., incarnation: _Optional[int] = ..., pid: _Optional[int] = ..., started_at_ms: _Optional[int] = ..., console_offset: _Optional[int] = ..., exit: _Optional[_Union[ExitStatus, _Mapping]] = ..., readiness: _Optional[_Union[Readiness, str]] = ..., plan_hash: _Optional[str] = ..., ports: _Optional[_Iterable[_Union[NamedPort, _Mapping]]] = ..., memory_mb: _Optional[int] = ..., reason: _Optional[str] = ..., module_changes: _Optional[_Iterable[_Union[ModuleChange, _Mapping]]] = ..., modules_missing: _Optional[_Iterable[str]] = ..., ticket: _Optional[str] = ...) -> None: ...
+    nonce: str
+    def __init__(self, instance_id: _Optional[str] = ..., group: _Optional[str] = ..., port: _Optional[int] = ..., state: _Optional[_Union[InstanceState, str]] = ..., incarnation: _Optional[int] = ..., pid: _Optional[int] = ..., started_at_ms: _Optional[int] = ..., console_offset: _Optional[int] = ..., exit: _Optional[_Union[ExitStatus, _Mapping]] = ..., readiness: _Optional[_Union[Readiness, str]] = ..., plan_hash: _Optional[str] = ..., ports: _Optional[_Iterable[_Union[NamedPort, _Mapping]]] = ..., memory_mb: _Optional[int] = ..., reason: _Optional[str] = ..., module_changes: _Optional[_Iterable[_Union[ModuleChange, _Mapping]]] = ..., modules_missing: _Optional[_Iterable[str]] = ..., ticket: _Optional[str] = ..., nonce: _Optional[str] = ...) -> None: ...
 
 class RunName(_message.Message):
     __slots__ = ("instance_id", "incarnation")
@@ -360,7 +362,7 @@ class StartInstance(_message.Message):
     def __init__(self, instance_id: _Optional[str] = ..., group: _Optional[str] = ..., port: _Optional[int] = ..., memory_mb: _Optional[int] = ..., jvm_args: _Optional[_Iterable[str]] = ..., env: _Optional[_Mapping[str, str]] = ..., jar_file: _Optional[str] = ..., plugin_token: _Optional[str] = ..., templates: _Optional[_Iterable[_Union[_plan_pb2.TemplateRef, _Mapping]]] = ..., startup_timeout_seconds: _Optional[int] = ..., shutdown_grace_seconds: _Optional[int] = ..., max_lifetime_seconds: _Optional[int] = ..., deployment_revision: _Optional[int] = ..., static_instance: _Optional[bool] = ..., protected_paths: _Optional[_Iterable[str]] = ..., category: _Optional[_Union[_plan_pb2.InstanceCategory, str]] = ..., download_url: _Optional[str] = ..., platform: _Optional[str] = ..., platform_version: _Optional[str] = ..., max_players: _Optional[int] = ..., config_format: _Optional[_Union[_plan_pb2.ConfigFormat, str]] = ..., composition_plan: _Optional[_Union[_plan_pb2.CompositionPlan, _Mapping]] = ..., isolation: _Optional[_Union[_plan_pb2.RuntimeIsolation, _Mapping]] = ..., resolved_variables: _Optional[_Mapping[str, str]] = ..., incarnation: _Optional[int] = ..., runtime: _Optional[str] = ..., command: _Optional[_Iterable[str]] = ..., args: _Optional[_Iterable[str]] = ..., ports: _Optional[_Iterable[_Union[NamedPort, _Mapping]]] = ..., limits: _Optional[_Union[Limits, _Mapping]] = ..., stop_ladder: _Optional[_Iterable[_Union[StopRung, _Mapping]]] = ..., probes: _Optional[_Iterable[_Union[Probe, _Mapping]]] = ..., restart_policy: _Optional[_Union[RestartPolicy, _Mapping]] = ..., run_as: _Optional[str] = ..., tty: _Optional[bool] = ..., stdin: _Optional[str] = ..., line_buffered: _Optional[bool] = ..., plan_hash: _Optional[str] = ..., decision_id: _Optional[str] = ..., isolate: _Optional[str] = ..., min_alive_ms: _Optional[int] = ..., crash_keep_seconds: _Optional[int] = ..., api_url: _Optional[str] = ..., ticket: _Optional[str] = ...) -> None: ...
 
 class StartInstanceAck(_message.Message):
-    __slots__ = ("instance_id", "accepted", "error_message", "plan_hash", "stage", "error_code", "failure_disposition", "retry_after_seconds", "incarnation", "pid", "started_at_ms", "console_offset", "exit", "readiness", "state")
+    __slots__ = ("instance_id", "accepted", "error_message", "plan_hash", "stage", "error_code", "failure_disposition", "retry_after_seconds", "incarnation", "pid", "started_at_ms", "console_offset", "exit", "readiness", "state", "nonce")
     INSTANCE_ID_FIELD_NUMBER: _ClassVar[int]
     ACCEPTED_FIELD_NUMBER: _ClassVar[int]
     ERROR_MESSAGE_FIELD_NUMBER: _ClassVar[int]
@@ -376,6 +378,7 @@ class StartInstanceAck(_message.Message):
     EXIT_FIELD_NUMBER: _ClassVar[int]
     READINESS_FIELD_NUMBER: _ClassVar[int]
     STATE_FIELD_NUMBER: _ClassVar[int]
+    NONCE_FIELD_NUMBER: _ClassVar[int]
     instance_id: str
     accepted: bool
     error_message: str
@@ -391,7 +394,8 @@ class StartInstanceAck(_message.Message):
     exit: ExitStatus
     readiness: Readiness
     state: InstanceState
-    def __init__(self, instance_id: _Optional[str] = ..., accepted: _Optional[bool] = ..., error_message: _Optional[str] = ..., plan_hash: _Optional[str] = ..., stage: _Optional[_Union[StartPreparationStage, str]] = ..., error_code: _Optional[str] = ..., failure_disposition: _Optional[_Union[StartFailureDisposition, str]] = ..., retry_after_seconds: _Optional[int] = ..., incarnation: _Optional[int] = ..., pid: _Optional[int] = ..., started_at_ms: _Optional[int] = ..., console_offset: _Optional[int] = ..., exit: _Optional[_Union[ExitStatus, _Mapping]] = ..., readiness: _Optional[_Union[Readiness, str]] = ..., state: _Optional[_Union[InstanceState, str]] = ...) -> None: ...
+    nonce: str
+    def __init__(self, instance_id: _Optional[str] = ..., accepted: _Optional[bool] = ..., error_message: _Optional[str] = ..., plan_hash: _Optional[str] = ..., stage: _Optional[_Union[StartPreparationStage, str]] = ..., error_code: _Optional[str] = ..., failure_disposition: _Optional[_Union[StartFailureDisposition, str]] = ..., retry_after_seconds: _Optional[int] = ..., incarnation: _Optional[int] = ..., pid: _Optional[int] = ..., started_at_ms: _Optional[int] = ..., console_offset: _Optional[int] = ..., exit: _Optional[_Union[ExitStatus, _Mapping]] = ..., readiness: _Optional[_Union[Readiness, str]] = ..., state: _Optional[_Union[InstanceState, str]] = ..., nonce: _Optional[str] = ...) -> None: ...
 
 class StopInstance(_message.Message):
     __slots__ = ("instance_id", "force", "incarnation", "reason", "decision_id")
@@ -460,7 +464,7 @@ class SendCommandAck(_message.Message):
     def __init__(self, request_id: _Optional[str] = ..., instance_id: _Optional[str] = ..., incarnation: _Optional[int] = ..., accepted: _Optional[bool] = ..., error_code: _Optional[str] = ..., error_message: _Optional[str] = ..., unread_bytes: _Optional[int] = ..., repeated: _Optional[bool] = ...) -> None: ...
 
 class InstanceStatusUpdate(_message.Message):
-    __slots__ = ("instance_id", "state", "port", "player_count", "uptime_ms", "incarnation", "pid", "started_at_ms", "console_offset", "exit", "readiness", "reason", "stage", "players_known", "max_players", "module_changes", "modules_missing", "files_kept", "former_exit")
+    __slots__ = ("instance_id", "state", "port", "player_count", "uptime_ms", "incarnation", "pid", "started_at_ms", "console_offset", "exit", "readiness", "reason", "stage", "players_known", "max_players", "module_changes", "modules_missing", "files_kept", "former_exit", "nonce")
     INSTANCE_ID_FIELD_NUMBER: _ClassVar[int]
     STATE_FIELD_NUMBER: _ClassVar[int]
     PORT_FIELD_NUMBER: _ClassVar[int]
@@ -480,6 +484,7 @@ class InstanceStatusUpdate(_message.Message):
     MODULES_MISSING_FIELD_NUMBER: _ClassVar[int]
     FILES_KEPT_FIELD_NUMBER: _ClassVar[int]
     FORMER_EXIT_FIELD_NUMBER: _ClassVar[int]
+    NONCE_FIELD_NUMBER: _ClassVar[int]
     instance_id: str
     state: InstanceState
     port: int
@@ -499,10 +504,11 @@ class InstanceStatusUpdate(_message.Message):
     modules_missing: _containers.RepeatedScalarFieldContainer[str]
     files_kept: _containers.RepeatedScalarFieldContainer[str]
     former_exit: ExitStatus
-    def __init__(self, instance_id: _Optional[str] = ..., state: _Optional[_Union[InstanceState, str]] = ..., port: _Optional[int] = ..., player_count: _Optional[int] = ..., uptime_ms: _Optional[int] = ..., incarnation: _Optional[int] = ..., pid: _Optional[int] = ..., started_at_ms: _Optional[int] = ..., console_offset: _Optional[int] = ..., exit: _Optional[_Union[ExitStatus, _Mapping]] = ..., readiness: _Optional[_Union[Readiness, str]] = ..., reason: _Optional[str] = ..., stage: _Optional[_Union[StartPreparationStage, str]] = ..., players_known: _Optional[bool] = ..., max_players: _Optional[int] = ..., module_changes: _Optional[_Iterable[_Union[ModuleChange, _Mapping]]] = ..., modules_missing: _Optional[_Iterable[str]] = ..., files_kept: _Optional[_Iterable[str]] = ..., former_exit: _Optional[_Union[ExitStatus, _Mapping]] = ...) -> None: ...
+    nonce: str
+    def __init__(self, instance_id: _Optional[str] = ..., state: _Optional[_Union[InstanceState, str]] = ..., port: _Optional[int] = ..., player_count: _Optional[int] = ..., uptime_ms: _Optional[int] = ..., incarnation: _Optional[int] = ..., pid: _Optional[int] = ..., started_at_ms: _Optional[int] = ..., console_offset: _Optional[int] = ..., exit: _Optional[_Union[ExitStatus, _Mapping]] = ..., readiness: _Optional[_Union[Readiness, str]] = ..., reason: _Optional[str] = ..., stage: _Optional[_Union[StartPreparationStage, str]] = ..., players_known: _Optional[bool] = ..., max_players: _Optional[int] = ..., module_changes: _Optional[_Iterable[_Union[ModuleChange, _Mapping]]] = ..., modules_missing: _Optional[_Iterable[str]] = ..., files_kept: _Optional[_Iterable[str]] = ..., former_exit: _Optional[_Union[ExitStatus, _Mapping]] = ..., nonce: _Optional[str] = ...) -> None: ...
 
 class CrashReport(_message.Message):
-    __slots__ = ("instance_id", "group", "exit_code", "log_tail", "uptime_ms", "incarnation", "exit", "crash_class", "signature", "log_tail_offset", "restarted_as", "restart_in_ms", "pid", "started_at_ms", "ticket")
+    __slots__ = ("instance_id", "group", "exit_code", "log_tail", "uptime_ms", "incarnation", "exit", "crash_class", "signature", "log_tail_offset", "restarted_as", "restart_in_ms", "pid", "started_at_ms", "ticket", "nonce")
     INSTANCE_ID_FIELD_NUMBER: _ClassVar[int]
     GROUP_FIELD_NUMBER: _ClassVar[int]
     EXIT_CODE_FIELD_NUMBER: _ClassVar[int]
@@ -518,6 +524,7 @@ class CrashReport(_message.Message):
     PID_FIELD_NUMBER: _ClassVar[int]
     STARTED_AT_MS_FIELD_NUMBER: _ClassVar[int]
     TICKET_FIELD_NUMBER: _ClassVar[int]
+    NONCE_FIELD_NUMBER: _ClassVar[int]
     instance_id: str
     group: str
     exit_code: int
@@ -533,7 +540,8 @@ class CrashReport(_message.Message):
     pid: int
     started_at_ms: int
     ticket: str
-    def __init__(self, instance_id: _Optional[str] = ..., group: _Optional[str] = ..., exit_code: _Optional[int] = ..., log_tail: _Optional[_Iterable[str]] = ..., uptime_ms: _Optional[int] = ..., incarnation: _Optional[int] = ..., exit: _Optional[_Union[ExitStatus, _Mapping]] = ..., crash_class: _Optional[str] = ..., signature: _Optional[str] = ..., log_tail_offset: _Optional[int] = ..., restarted_as: _Optional[int] = ..., restart_in_ms: _Optional[int] = ..., pid: _Optional[int] = ..., started_at_ms: _Optional[int] = ..., ticket: _Optional[str] = ...) -> None: ...
+    nonce: str
+    def __init__(self, instance_id: _Optional[str] = ..., group: _Optional[str] = ..., exit_code: _Optional[int] = ..., log_tail: _Optional[_Iterable[str]] = ..., uptime_ms: _Optional[int] = ..., incarnation: _Optional[int] = ..., exit: _Optional[_Union[ExitStatus, _Mapping]] = ..., crash_class: _Optional[str] = ..., signature: _Optional[str] = ..., log_tail_offset: _Optional[int] = ..., restarted_as: _Optional[int] = ..., restart_in_ms: _Optional[int] = ..., pid: _Optional[int] = ..., started_at_ms: _Optional[int] = ..., ticket: _Optional[str] = ..., nonce: _Optional[str] = ...) -> None: ...
 
 class ConsoleOutput(_message.Message):
     __slots__ = ("instance_id", "line", "timestamp_ms", "incarnation", "offset")
@@ -658,7 +666,7 @@ class ConsoleQueryResult(_message.Message):
     def __init__(self, blocks: _Optional[_Iterable[_Union[ConsoleBlock, _Mapping]]] = ..., gaps: _Optional[_Iterable[_Union[ConsoleGap, _Mapping]]] = ..., first_offset: _Optional[int] = ..., end_offset: _Optional[int] = ..., next_offset: _Optional[int] = ..., runs: _Optional[_Iterable[_Union[InstanceRun, _Mapping]]] = ..., more_runs: _Optional[bool] = ...) -> None: ...
 
 class InstanceRun(_message.Message):
-    __slots__ = ("incarnation", "plan_hash", "accepted_at_ms", "started_at_ms", "ended_at_ms", "exit", "crashed", "first_offset", "end_offset")
+    __slots__ = ("incarnation", "plan_hash", "accepted_at_ms", "started_at_ms", "ended_at_ms", "exit", "crashed", "first_offset", "end_offset", "nonce")
     INCARNATION_FIELD_NUMBER: _ClassVar[int]
     PLAN_HASH_FIELD_NUMBER: _ClassVar[int]
     ACCEPTED_AT_MS_FIELD_NUMBER: _ClassVar[int]
@@ -668,6 +676,7 @@ class InstanceRun(_message.Message):
     CRASHED_FIELD_NUMBER: _ClassVar[int]
     FIRST_OFFSET_FIELD_NUMBER: _ClassVar[int]
     END_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    NONCE_FIELD_NUMBER: _ClassVar[int]
     incarnation: int
     plan_hash: str
     accepted_at_ms: int
@@ -677,7 +686,8 @@ class InstanceRun(_message.Message):
     crashed: bool
     first_offset: int
     end_offset: int
-    def __init__(self, incarnation: _Optional[int] = ..., plan_hash: _Optional[str] = ..., accepted_at_ms: _Optional[int] = ..., started_at_ms: _Optional[int] = ..., ended_at_ms: _Optional[int] = ..., exit: _Optional[_Union[ExitStatus, _Mapping]] = ..., crashed: _Optional[bool] = ..., first_offset: _Optional[int] = ..., end_offset: _Optional[int] = ...) -> None: ...
+    nonce: str
+    def __init__(self, incarnation: _Optional[int] = ..., plan_hash: _Optional[str] = ..., accepted_at_ms: _Optional[int] = ..., started_at_ms: _Optional[int] = ..., ended_at_ms: _Optional[int] = ..., exit: _Optional[_Union[ExitStatus, _Mapping]] = ..., crashed: _Optional[bool] = ..., first_offset: _Optional[int] = ..., end_offset: _Optional[int] = ..., nonce: _Optional[str] = ...) -> None: ...
 
 class ConsoleQueryFailed(_message.Message):
     __slots__ = ("request_id", "error_code", "error_message")

@@ -68,7 +68,7 @@ class Handshake(_message.Message):
     def __init__(self, node_id: _Optional[str] = ..., version: _Optional[str] = ..., total_memory_mb: _Optional[int] = ..., available_cpus: _Optional[int] = ..., labels: _Optional[_Mapping[str, str]] = ..., running_instances: _Optional[_Iterable[_Union[_instance_pb2.RunningInstance, _Mapping]]] = ..., advertise_address: _Optional[str] = ..., host_info: _Optional[_Union[HostInfo, _Mapping]] = ..., protocol_version: _Optional[int] = ..., features: _Optional[_Iterable[str]] = ..., machine_id: _Optional[str] = ..., boot_id: _Optional[str] = ..., known_epoch: _Optional[int] = ..., spool_id: _Optional[str] = ..., modules: _Optional[_Iterable[_Union[_module_pb2.ModuleSetEntry, _Mapping]]] = ..., runtimes: _Optional[_Iterable[str]] = ..., run_id: _Optional[str] = ..., connection_generation: _Optional[int] = ..., spool_head: _Optional[int] = ..., capabilities: _Optional[_Iterable[str]] = ..., portions_follow: _Optional[bool] = ..., spool_confirmed: _Optional[int] = ..., worlds: _Optional[_Iterable[str]] = ..., static_directory: _Optional[str] = ...) -> None: ...
 
 class HandshakeAck(_message.Message):
-    __slots__ = ("session_id", "heartbeat_interval_ms", "controller_api_port", "protocol_version", "protocol_compatible", "leader_grpc_addr", "epoch", "controller_grpc_addrs", "features", "spool_confirmed", "modules", "trusted_ca_pem", "log_level", "consoles", "event_head")
+    __slots__ = ("session_id", "heartbeat_interval_ms", "controller_api_port", "protocol_version", "protocol_compatible", "leader_grpc_addr", "epoch", "controller_grpc_addrs", "features", "spool_confirmed", "modules", "trusted_ca_pem", "log_level", "consoles", "event_head", "known_runs")
     SESSION_ID_FIELD_NUMBER: _ClassVar[int]
     HEARTBEAT_INTERVAL_MS_FIELD_NUMBER: _ClassVar[int]
     CONTROLLER_API_PORT_FIELD_NUMBER: _ClassVar[int]
@@ -84,6 +84,7 @@ class HandshakeAck(_message.Message):
     LOG_LEVEL_FIELD_NUMBER: _ClassVar[int]
     CONSOLES_FIELD_NUMBER: _ClassVar[int]
     EVENT_HEAD_FIELD_NUMBER: _ClassVar[int]
+    KNOWN_RUNS_FIELD_NUMBER: _ClassVar[int]
     session_id: str
     heartbeat_interval_ms: int
     controller_api_port: int
@@ -99,7 +100,8 @@ class HandshakeAck(_message.Message):
     log_level: str
     consoles: _containers.RepeatedCompositeFieldContainer[_instance_pb2.ConsolePosition]
     event_head: _module_pb2.EventCursor
-    def __init__(self, session_id: _Optional[str] = ..., heartbeat_interval_ms: _Optional[int] = ..., controller_api_port: _Optional[int] = ..., protocol_version: _Optional[int] = ..., protocol_compatible: _Optional[bool] = ..., leader_grpc_addr: _Optional[str] = ..., epoch: _Optional[int] = ..., controller_grpc_addrs: _Optional[_Iterable[str]] = ..., features: _Optional[_Iterable[str]] = ..., spool_confirmed: _Optional[int] = ..., modules: _Optional[_Iterable[_Union[_module_pb2.ModuleSetEntry, _Mapping]]] = ..., trusted_ca_pem: _Optional[bytes] = ..., log_level: _Optional[str] = ..., consoles: _Optional[_Iterable[_Union[_instance_pb2.ConsolePosition, _Mapping]]] = ..., event_head: _Optional[_Union[_module_pb2.EventCursor, _Mapping]] = ...) -> None: ...
+    known_runs: _containers.RepeatedCompositeFieldContainer[_instance_pb2.RunName]
+    def __init__(self, session_id: _Optional[str] = ..., heartbeat_interval_ms: _Optional[int] = ..., controller_api_port: _Optional[int] = ..., protocol_version: _Optional[int] = ..., protocol_compatible: _Optional[bool] = ..., leader_grpc_addr: _Optional[str] = ..., epoch: _Optional[int] = ..., controller_grpc_addrs: _Optional[_Iterable[str]] = ..., features: _Optional[_Iterable[str]] = ..., spool_confirmed: _Optional[int] = ..., modules: _Optional[_Iterable[_Union[_module_pb2.ModuleSetEntry, _Mapping]]] = ..., trusted_ca_pem: _Optional[bytes] = ..., log_level: _Optional[str] = ..., consoles: _Optional[_Iterable[_Union[_instance_pb2.ConsolePosition, _Mapping]]] = ..., event_head: _Optional[_Union[_module_pb2.EventCursor, _Mapping]] = ..., known_runs: _Optional[_Iterable[_Union[_instance_pb2.RunName, _Mapping]]] = ...) -> None: ...
 
 class HostInfo(_message.Message):
     __slots__ = ("os_name", "os_version", "arch", "cpu_model", "cpu_physical_cores", "cpu_logical_cores", "cpu_max_freq_hz", "java_version", "java_vendor", "java_runtime", "java_gc")

@@ -28,7 +28,8 @@ class RunsQuery(Query, frozen=True, kw_only=True):
 
 class InstanceRunShape(msgspec.Struct, frozen=True, kw_only=True):
     """One run. `state` is UNKNOWN for one whose end nobody told; `crash` is the id of the crash that ended it, if one is
-    kept. Of its console the bytes from `first_offset` to `end_offset` can be read; null: nobody could be asked."""
+    kept. Of its console the bytes from `first_offset` to `end_offset` can be read; null: nobody could be asked. `nonce` tells it from another run with its number, which a node makes that was put
+    back to an earlier state; empty: from before there were any."""
 
     incarnation: int
     node: str
@@ -40,6 +41,7 @@ class InstanceRunShape(msgspec.Struct, frozen=True, kw_only=True):
     end_offset: int | None
     plan_hash: str
     crash: str | None
+    nonce: str
 
 
 class RunsShape(msgspec.Struct, frozen=True, kw_only=True):
@@ -72,6 +74,7 @@ def _shape(leading: Leading, record: InstanceRecord, run: RunFacts) -> InstanceR
         end_offset=run.end_offset,
         plan_hash=run.plan_hash,
         crash=leading.consoles.runs.crash_of(record, run.incarnation),
+        nonce=run.nonce,
     )
 
 

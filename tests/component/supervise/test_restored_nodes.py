@@ -1,0 +1,114 @@
+"""A node whose data directory was put back to an earlier copy: no run is taken for another, nothing healthy is ended."""
+
+from __future__ import annotations
+
+import os
+import pathlib
+import signal
+import subprocess
+
+import pytest
+from supervised_node import FIRST, SupervisedNode, start_frame
+
+from corral.daemon.supervise.supervisor import running_instances
+from corral.testing.waiting import eventually
+from corral.wire.v1.instance_pb2 import RunName
+from corral.wire.v1.node_pb2 import HandshakeAck
+
+LASTING = ["/bin/sleep", "1000"]
+
+
+class Snapshot:
+    """A copy of a node's data directory, made while its daemon was away."""
+
+    def __init__(self, node: SupervisedNode, place: pathlib.Path) -> None:
+        self._node = node
+        self._place = place
+
+    async def take(self) -> None:
+        await self._node.close()
+        subprocess.run(["cp", "-a", str(self._node.data), str(self._place)], check=True)
+        await self._node.open()
+
+    async def put_back(self, *, kill: int = 0) -> None:
+        """With the daemon away; `kill`: this process ends meanwhile. The keeper of the former directory goes."""
+        keeper = await self._node.runtime.runtime.start_keeper()
+        await self._node.close()
+        if kill:
+            os.kill(kill, signal.SIGKILL)
+            await eventually(lambda: not pathlib.Path(f"/proc/{kill}").exists())
+        if pathlib.Path(f"/proc/{keeper.pid}").exists():
+            os.kill(keeper.pid, signal.SIGKILL)
+        self._node.data.rename(self._node.data.with_name("newer"))
+        self._place.rename(self._node.data)
+        await self._node.open()
+
+
+@pytest.fixture
+def snapshot(node, scratch):
+    return Snapshot(node, scratch / "older")
+
+
+async def restarted(node: SupervisedNode, pid: int, number: int) -> int:
+    """End it by its process, and wait until its node has started it again; the new process."""
+    os.kill(pid, signal.SIGKILL)
+    run = await node.until("one", "RUNNING", incarnation=number)
+    return run.pid
+
+
+@pytest.mark.trap("T73")
+async def test_a_number_that_is_used_again_without_a_controller_is_another_run(node, snapshot):
+    ack = await node.start("one", LASTING, attempts=9)
+    await node.until("one", "RUNNING")
+    await snapshot.take()
+    pid = await restarted(node, ack.pid, FIRST + 1)
+    first = node.run("one").nonce
+    await snapshot.put_back(kill=pid)
+    again = await node.until("one", "RUNNING", incarnation=FIRST + 1)
+    assert again.nonce
+    assert again.nonce != first
+    (listed,) = running_instances(node.supervision.supervisor, lambda _: False)
+    assert (listed.incarnation, listed.nonce) == (FIRST + 1, again.nonce)
+    assert (await node.last_status("one")).nonce == again.nonce
+    assert (await node.crash("one")).nonce not in ("", first, again.nonce), "that of the run before"
+
+
+@pytest.mark.trap("T73")
+async def test_numbers_that_the_controller_knows_are_not_used_again(node, snapshot):
+    ack = await node.start("one", LASTING, attempts=9)
+    await node.until("one", "RUNNING")
+
+    class Session:
+        ack = HandshakeAck(known_runs=[RunName(instance_id="one", incarnation=FIRST + 5)])
+
+    node.supervision.services.known_runs.on_connected(Session())
+    await restarted(node, ack.pid, FIRST + 6)
+
+
+@pytest.mark.trap("T73")
+async def test_a_run_that_the_copy_does_not_know_lives_on_alone_until_somebody_ends_it(node, snapshot):
+    ack = await node.start("one", LASTING, attempts=9)
+    await node.until("one", "RUNNING")
+    await snapshot.take()
+    pid = await restarted(node, ack.pid, FIRST + 1)
+    await snapshot.put_back()
+    ended = await node.until("one", "CRASHED", incarnation=FIRST)
+    assert "lives here without its run directory" in ended.reason
+    await node.supervision.housekeeping.tidy()
+    assert pathlib.Path(f"/proc/{pid}").exists(), "it is healthy, and nobody asked for its end"
+    listed = {run.incarnation: run for run in running_instances(node.supervision.supervisor, lambda _: False)}
+    assert listed[FIRST + 1].pid == pid
+    refused = await node.answer(start_frame("one", LASTING, incarnation=FIRST + 1024), "start_instance_ack")
+    assert not refused.accepted
+    assert "without its run directory" in refused.error_message
+    assert refused.incarnation == FIRST + 1024
+    assert (await node.stop("one", incarnation=FIRST + 1)).accepted
+
+    async def gone() -> bool:
+        await node.supervision.housekeeping.tidy()
+        return not node.supervision.supervisor.lost()
+
+    await eventually(gone)
+    await eventually(lambda: not pathlib.Path(f"/proc/{pid}").exists())
+    assert (await node.told("one"))[-1] == "STOPPED:1"
+    assert (await node.start("one", LASTING, incarnation=FIRST + 1024)).accepted

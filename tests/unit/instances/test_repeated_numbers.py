@@ -1,0 +1,159 @@
+"""A node that was put back to an earlier state uses numbers again: each run is told as what it is."""
+
+from __future__ import annotations
+
+import pytest
+from world import N1, NOW, TICKETS, World, spec
+
+from corral.controller.instances.group_changes import create_group
+from corral.controller.instances.instance_changes import restart_instance, start_instance, stop_instance
+from corral.controller.instances.reports import Kinship, fold_crash, fold_report, kinship
+from corral.controller.instances.wire_values import report_of
+from corral.domain.instance_records import InstanceRecord
+from corral.domain.instance_states import InstanceState
+from corral.testing.start_tickets import ticketed
+from corral.wire.v1 import instance_pb2 as wire
+
+RUNNING, STOPPED, CRASHED = (
+    wire.INSTANCE_STATE_RUNNING,
+    wire.INSTANCE_STATE_STOPPED,
+    wire.INSTANCE_STATE_CRASHED,
+)
+BEGUN = int(NOW.timestamp() * 1000)
+
+
+@pytest.fixture
+def world() -> World:
+    world = World()
+    world.do(create_group, spec(ports={}, memory_mb=100))
+    world.do(start_instance, "lobby")
+    return world
+
+
+@pytest.fixture
+def first(world) -> int:
+    return world.record("lobby-1").incarnation
+
+
+def tell(world, state, number: int, nonce: str, *, code: int | None = None):
+    exit = wire.ExitStatus(known=True, code=code or 0, outcome="crashed", summary=f"exit {code}")
+    update = wire.InstanceStatusUpdate(
+        instance_id="lobby-1", state=state, incarnation=number, nonce=nonce, pid=7, started_at_ms=BEGUN
+    )
+    if code is not None:
+        update.exit.CopyFrom(exit)
+    return world.do(lambda ws: fold_report(ws, N1, report_of(update, NOW)))
+
+
+def crash(world, number: int, nonce: str, *, code: int, restarted_as: int = 0) -> None:
+    exit = wire.ExitStatus(known=True, code=code, outcome="crashed", summary=f"exit {code}")
+    report = wire.CrashReport(
+        instance_id="lobby-1",
+        group="lobby",
+        incarnation=number,
+        nonce=nonce,
+        exit=exit,
+        restarted_as=restarted_as,
+    )
+    world.do(fold_crash, N1, report)
+
+
+def run_of(world) -> tuple[int, str, InstanceState]:
+    record: InstanceRecord = world.record("lobby-1")
+    return record.incarnation, record.nonce, record.state
+
+
+@pytest.mark.trap("T73")
+def test_the_end_of_a_second_run_with_the_same_number_is_its_own(world, first):
+    tell(world, RUNNING, first, "n-a")
+    tell(world, CRASHED, first, "n-a", code=1)
+    assert world.record("lobby-1").exit.code == 1
+    tell(world, RUNNING, first, "n-b")
+    assert run_of(world) == (first, "n-b", InstanceState.RUNNING)
+    tell(world, CRASHED, first, "n-b", code=2)
+    assert world.record("lobby-1").exit.code == 2, "that of the second run"
+
+
+@pytest.mark.trap("T73")
+def test_a_second_run_whose_end_is_all_that_is_heard_is_told_as_well(world, first):
+    tell(world, CRASHED, first, "n-a", code=1)
+    tell(world, CRASHED, first, "n-b", code=2)
+    assert (run_of(world)[1], world.record("lobby-1").exit.code) == ("n-b", 2)
+
+
+@pytest.mark.trap("T73")
+def test_both_crashes_of_one_number_are_kept(world, first):
+    crash(world, first, "n-a", code=1, restarted_as=first + 1)
+    crash(world, first, "n-a", code=1, restarted_as=first + 1)
+    tell(world, RUNNING, first + 1, "n-b")
+    crash(world, first + 1, "n-b", code=3)
+    crash(world, first + 1, "n-c", code=4)
+    codes = {stored.record.id: stored.record.exit.code for stored in world.state.crashes}
+    assert codes == {f"lobby-1.{first}": 1, f"lobby-1.{first + 1}": 3, f"lobby-1.{first + 1}.n-c": 4}
+    assert world.record("lobby-1").exit.code == 4
+
+
+@pytest.mark.trap("T73")
+def test_late_words_about_the_first_of_two_runs_change_nothing(world, first):
+    tell(world, RUNNING, first, "n-a")
+    tell(world, RUNNING, first, "n-b")
+    before = world.record("lobby-1")
+    assert tell(world, CRASHED, first, "n-a", code=1) is None
+    assert world.record("lobby-1") == before
+    assert kinship(before, first, "n-a") is Kinship.EARLIER
+
+
+@pytest.mark.trap("T72")
+def test_what_is_heard_of_the_life_of_a_run_after_its_end_is_late_and_no_stray(world, first):
+    tell(world, CRASHED, first, "n-a", code=1)
+    assert tell(world, RUNNING, first, "n-a") is None
+    assert run_of(world)[2] is InstanceState.CRASHED
+
+
+def test_a_peer_without_nonces_is_understood_by_numbers(world, first):
+    tell(world, RUNNING, first, "n-a")
+    tell(world, CRASHED, first, "", code=1)
+    assert run_of(world) == (first, "n-a", InstanceState.CRASHED)
+
+
+def listed(world, number: int, nonce: str) -> wire.RunningInstance:
+    return wire.RunningInstance(
+        instance_id="lobby-1", group="lobby", state=RUNNING, incarnation=number, nonce=nonce, pid=9
+    )
+
+
+@pytest.mark.trap("T73")
+def test_a_node_that_runs_an_instance_under_a_lower_number_than_it_told_is_believed_when_it_connects(
+    world, first
+):
+    tell(world, RUNNING, first + 2, "n-a")
+    assert world.open(N1, listed(world, first + 1, "n-b")) == []
+    assert run_of(world) == (first + 1, "n-b", InstanceState.RUNNING)
+    assert b"put back" in world.decisions[-1].body
+    tell(world, CRASHED, first + 1, "n-b", code=5)
+    assert world.record("lobby-1").exit.code == 5
+
+
+@pytest.mark.trap("T73")
+def test_a_late_word_about_a_run_between_is_no_sign_of_an_older_copy(world, first):
+    world.open(N1, listed(world, first + 2, "n-c"))
+    tell(world, RUNNING, first + 1, "n-b")
+    assert run_of(world)[:2] == (first + 2, "n-c")
+
+
+@pytest.mark.trap("T73")
+def test_a_live_run_of_an_earlier_start_with_its_ticket_goes_on_where_the_later_one_is_forgotten(
+    world, first
+):
+    record = world.record("lobby-1")
+    old = listed(world, first, "n-a")
+    old.plan_hash = record.plan_hash
+    ticketed(TICKETS, old, node=N1, serial=record.serial)
+    tell(world, RUNNING, first, "n-a")
+    world.do(stop_instance, "lobby-1", reason="x")
+    tell(world, STOPPED, first, "n-a", code=0)
+    world.do(restart_instance, "lobby-1", reason="x")
+    tell(world, RUNNING, world.record("lobby-1").incarnation, "n-b")
+    assert world.open(N1, old) == [], "a healthy run is not ended for its number"
+    assert run_of(world)[0] == first
+    assert set(world.state.node_ledgers.require("n1").record.runs) == {"lobby-1"}
