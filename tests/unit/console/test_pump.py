@@ -65,6 +65,52 @@ def test_a_segment_is_named_after_its_first_byte_and_never_larger_than_asked(con
     assert [path.stat().st_size for path in segments] == [5000, 5000, 5000, 5000, 3456]
 
 
+@pytest.mark.parametrize("how", ["unlink", "move", "empty"])
+def test_a_segment_that_somebody_removes_is_told_and_storing_goes_on(consoles, how):
+    console = consoles(segment_bytes=20_000)
+    console.write(b"a" * 30_000)
+    newest = console.directory / layout.segment_name(20_000)
+    if how == "unlink":
+        newest.unlink()
+    elif how == "move":
+        newest.rename(console.directory.parent / "moved")
+    else:
+        newest.write_bytes(b"")
+    console.write(b"b" * 1000)
+    assert console.everything() == b"a" * 20_000 + b"b" * 1000
+    assert console.log.end_offset == 31_000
+    assert console.log.gaps(0, 31_000) == [Gap(20_000, 30_000, "removed")]
+
+
+def test_all_segments_and_the_file_of_gaps_are_removed(consoles):
+    console = consoles(segment_bytes=20_000)
+    console.write(b"a" * 30_000)
+    for path in console.directory.iterdir():
+        path.unlink()
+    console.write(b"b" * 1000)
+    assert console.everything() == b"b" * 1000
+    assert console.log.gaps(0, 31_000) == [Gap(0, 30_000, "removed")]
+
+
+def test_a_segment_that_somebody_cuts_is_told_and_storing_goes_on(consoles):
+    console = consoles(segment_bytes=20_000)
+    console.write(b"a" * 10_000)
+    os.truncate(console.directory / layout.segment_name(0), 4000)
+    console.write(b"b" * 1000)
+    console.kill()
+    console.write(b"c" * 1000)
+    assert console.everything() == b"a" * 4000 + b"b" * 1000 + b"c" * 1000
+    assert console.log.gaps(0, 12_000) == [Gap(4000, 10_000, "removed")]
+
+
+def test_a_removed_segment_of_a_console_that_ends_is_told(consoles):
+    console = consoles()
+    console.write(b"a" * 1000)
+    (console.directory / layout.segment_name(0)).unlink()
+    console.pump.close()
+    assert console.log.gaps(0, console.log.end_offset) == [Gap(0, 1000, "removed")]
+
+
 def test_the_quota_lets_whole_segments_go_the_oldest_first(consoles):
     console = consoles(segment_bytes=1 << 20, quota_bytes=64 * 1024)
     data = os.urandom(1_000_000)

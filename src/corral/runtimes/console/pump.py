@@ -22,7 +22,7 @@ import termios
 import time
 
 from corral.runtimes.console.gap_ring import GapRing
-from corral.runtimes.console.layout import DISK_ERROR, DISK_FULL, DISK_QUOTA
+from corral.runtimes.console.layout import DISK_ERROR, DISK_FULL, DISK_QUOTA, REMOVED
 from corral.runtimes.console.segments import Segments
 
 MOVE_BYTES = 1 << 20
@@ -114,6 +114,7 @@ class Pump:
 
     def close(self) -> None:
         """Let go of everything but the source. Idempotent. An open gap ends here."""
+        self._notice_removal()
         self._gaps.end()
         self._gaps.close()
         self._segments.close()
@@ -142,6 +143,7 @@ class Pump:
             try:
                 if not self._waiting():
                     return 0
+                self._notice_removal()
                 if self._segments.needs_rotation(self.end_offset):
                     self._segments.rotate(self.end_offset)
                 self._segments.stamp(self.end_offset)
@@ -152,6 +154,16 @@ class Pump:
                 if error.errno not in _NO_SPACE or not self._segments.drop_oldest():
                     self._begin_gap(error)
                     return self._discard()
+
+    def _notice_removal(self) -> None:
+        """Before each transfer: what we would add to a file that is gone nobody could read, and to one that was
+        cut it would leave a hole of zeros. A gap says what is missing, and storing goes on in a new segment."""
+        missing = self._segments.missing_from(self.end_offset)
+        if missing is None:
+            return
+        if missing < self.end_offset:
+            self._gaps.add(missing, self.end_offset, REMOVED)
+        self._segments.abandon()
 
     def _waiting(self) -> int:
         return int(_WAITING.unpack(fcntl.ioctl(self._source, termios.FIONREAD, b"\0" * 4))[0])

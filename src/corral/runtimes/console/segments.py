@@ -30,7 +30,7 @@ class Segments:
         limit = min(segment_bytes, quota_bytes // 4) if quota_bytes else segment_bytes
         self.segment_bytes = max(SMALLEST_SEGMENT, limit)
         self.newest = self._index = -1
-        self.room = self._first = self._index_end = 0
+        self.room = self._first = self._index_end = self._inode = 0
         self._older: list[tuple[int, int]] = []  # first offset and size, without the newest
         self._stamped_at = 0.0
 
@@ -80,6 +80,21 @@ class Segments:
                 self._index_end += INDEX_RECORD.size
                 self._stamped_at = now
 
+    def missing_from(self, end: int) -> int | None:
+        """From which offset on bytes of the newest one are gone, because somebody removed, moved or cut its file;
+        None when all are there up to `end`."""
+        if self.newest < 0:
+            return None
+        try:
+            found = os.stat(segment_name(self._first), dir_fd=self._directory)
+        except FileNotFoundError:
+            return self._first
+        except OSError:
+            return None
+        if found.st_ino != self._inode:
+            return self._first
+        return self._first + found.st_size if found.st_size < end - self._first else None
+
     def drop_oldest(self) -> bool:
         """Give up the oldest segment; False when there is none but the newest."""
         if not self._older:
@@ -106,6 +121,7 @@ class Segments:
         flags = os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC
         self.newest = os.open(segment_name(first), flags, 0o600, dir_fd=self._directory)
         self.room = self.segment_bytes - os.lseek(self.newest, 0, os.SEEK_END)
+        self._inode = os.fstat(self.newest).st_ino
         self._first = first
         self._index_end = 0
         self._stamped_at = 0.0
