@@ -40,4 +40,6 @@ async def test_a_record_of_another_boot_or_process_is_no_life(tmp_path: pathlib.
     (run / "record").write_text(written.replace("start=", "start=1"))
     assert live_instances(tmp_path) == []
     (run / "record").write_text("torn")
+    assert live_instances(tmp_path) == ["lobby-1"]
+    (run / "record.copy").write_text("torn")
     assert live_instances(tmp_path) == []

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import signal
 from collections.abc import Coroutine
 from typing import Any, Final
 
@@ -12,6 +13,7 @@ import msgspec
 import structlog
 
 from corral.daemon.disk import lacks_room
+from corral.daemon.supervise.minding import kill_run
 from corral.daemon.supervise.restarts import PLACE_SECONDS
 from corral.daemon.supervise.run import Run
 from corral.daemon.supervise.run_files import Intent, Outcome, StopOrder
@@ -19,7 +21,7 @@ from corral.daemon.supervise.services import Services
 from corral.daemon.supervise.wire_forms import crash_report, first_status, status_update
 from corral.domain.instance_states import InstanceState
 from corral.errors import Bug, CorralError
-from corral.sdk.runtime import Adoption, AdoptionKind
+from corral.sdk.runtime import Adoption, AdoptionKind, RunHandle
 
 _RETRY_SECONDS: Final = 1.0
 _LONGEST_RETRY_SECONDS: Final = 60.0
@@ -27,6 +29,8 @@ _TRIES: Final = 3
 _FORGOTTEN_SECONDS: Final = 600.0
 """A fault that long ago counts no more."""
 _KILL_SECONDS: Final = 30.0
+_ASK_SECONDS: Final = 10.0
+_LOOK_SECONDS: Final = 0.1
 _log = structlog.get_logger("corral.daemon.supervise")
 
 
@@ -46,7 +50,10 @@ class Faults:
             self._until = run.start_deadline(now)
         self.count, self._last = self.count + 1, now
         kind = _kind(error)
-        self.error = Bug(f"{kind} while it was supervised, {self.count} times; the node's log says where")
+        if isinstance(error, CorralError):
+            self.error = Bug(kind)
+        else:
+            self.error = Bug(f"{kind} while it was supervised, {self.count} times; the node's log says where")
         if self.count == 1 and not isinstance(error, CorralError):
             _log.error("instance.supervision_failed", run=run.name, exc_info=error)
         else:
@@ -82,7 +89,8 @@ class Instance:
         """The number in the spool under which the last end was told."""
         self._may_live = False
         """The current run was executed, or is of a daemon before us: only its runtime can say that it ended."""
-        self._told_unknown = False
+        self._told_unknown: InstanceState | None = None
+        """In which state it was told that nobody knows."""
 
     @property
     def id(self) -> str:
@@ -180,11 +188,38 @@ class Instance:
         except Exception:
             if self._may_live:
                 self._tell_unknown(run, faults)
-                raise
+                if not run.stop.wanted.is_set():
+                    raise
+                return await self._adopted(await self._ended_by_name(run))
             if faults.too_many or run.stop.wanted.is_set():
                 return await run.fail(faults.error, None, None)
             raise
         return await (self._recovered(faults, found) if faults.too_many else self._adopted(found))
+
+    async def _ended_by_name(self, run: Run) -> Adoption:
+        """A run that shall end, and of which the runtime cannot say what it is: whatever bears its name is asked
+        to end, then killed. Raises when the runtime cannot say even then that it is over."""
+        directory = str(run.files.directory)
+        runtime = self._services.runtimes.of(directory)
+        handle = RunHandle(
+            runtime=run.order.runtime, run_name=run.name, run_directory=directory, pid=0, started_at_ms=0
+        )
+        _log.warning("instance.ended_by_name", run=run.name)
+        if not run.stop.killing.is_set():
+            with contextlib.suppress(CorralError):
+                await runtime.signal(handle, signal.SIGTERM)
+        loop = asyncio.get_running_loop()
+        asked_until = loop.time() + _ASK_SECONDS
+        while True:
+            try:
+                gone = not (await runtime.stats(handle)).processes  # then a kill only makes sure
+                if gone or run.stop.killing.is_set() or loop.time() > asked_until:
+                    await kill_run(runtime, handle)
+                return await self._find(run)
+            except (CorralError, OSError):
+                if loop.time() > asked_until + _KILL_SECONDS:
+                    raise
+            await asyncio.sleep(_LOOK_SECONDS)
 
     async def _find(self, run: Run) -> Adoption:
         directory = str(run.files.directory)
@@ -193,8 +228,8 @@ class Instance:
     def _tell_unknown(self, run: Run, faults: Faults) -> None:
         """Once, until it is found. An end that is only guessed would have it started a second time."""
         run.reason = f"nobody can say whether it runs, it is looked for again: {faults.error.message}"
-        if not self._told_unknown:
-            self._told_unknown = True
+        if self._told_unknown is not run.state:
+            self._told_unknown = run.state
             self._services.reporter.report(status_update(run))
 
     async def _recovered(self, faults: Faults, found: Adoption) -> Outcome:
@@ -227,7 +262,7 @@ class Instance:
         the files of the ended one go first, and are made again."""
         ended = self.current
         self.current = self._successor(ended, outcome)
-        self._may_live = self._told_unknown = False
+        self._may_live, self._told_unknown = False, None
         self._tell(ended, outcome)
         self._services.reporter.report(first_status(self.current, outcome))
         if await self._free_directory(ended):
@@ -242,7 +277,7 @@ class Instance:
             if run.handle is None:
                 run.take_over(found.handle)
             if self._told_unknown:
-                self._told_unknown = False
+                self._told_unknown = None
                 self._services.reporter.report(status_update(run))
             return await run.resume()
         if found.kind is AdoptionKind.ENDED and found.exit is not None:

@@ -18,6 +18,7 @@ from corral.runtimes.process.run_files import Record, TooNew
 from corral.runtimes.process.run_lock import try_lock
 
 _START_SECONDS: Final = 60.0
+_WITHOUT_RECORD_SECONDS: Final = 0.5
 _FIRST_PAUSE: Final = 0.001
 _LAST_PAUSE: Final = 0.05
 
@@ -31,13 +32,16 @@ class Found(msgspec.Struct, frozen=True):
 async def find_run(directory: str) -> Found | None:
     """None: its program was never executed, and never will be. Waits for a start that is under way; its
     shim gives up by itself when the daemon that ordered it is gone."""
-    ends = asyncio.get_running_loop().time() + _START_SECONDS
+    began = asyncio.get_running_loop().time()
     pause = _FIRST_PAUSE
     while True:
         settled, found = look(directory)
         if settled:
             return found
-        if asyncio.get_running_loop().time() > ends:
+        waited = asyncio.get_running_loop().time() - began
+        if waited > _WITHOUT_RECORD_SECONDS and run_files.was_executed(directory):
+            raise unreadable(directory, "its record is gone, and something of it holds its lock")
+        if waited > _START_SECONDS:
             raise Retryable(
                 Code.SPAWN_FAILED,
                 f"a start of the run in {directory} has been under way for more than {_START_SECONDS:g} s",
@@ -77,8 +81,13 @@ def executed(directory: str) -> Record | None:
             hint="run the version that started it, or a newer one",
         ) from error
     except (ValueError, KeyError) as error:
-        raise Rejected(
-            Code.FORMAT_INVALID,
-            f"the files of the run in {directory} are damaged: {error}",
-            hint="look for its processes by hand, end them, and move the directory away",
-        ) from error
+        raise unreadable(directory, str(error)) from error
+
+
+def unreadable(directory: str, why: str) -> Rejected:
+    return Rejected(
+        Code.FORMAT_INVALID,
+        f"the files of the run in {directory} are damaged: {why}",
+        hint="stop or kill the instance: its processes are found by their control group or their mark;"
+        " or end them by hand and move the directory away",
+    )

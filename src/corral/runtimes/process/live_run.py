@@ -50,6 +50,7 @@ class LiveRun:
         """How the main process ended."""
         self.emptied: asyncio.Future[None] = loop.create_future()
         """Nothing is left, and the console is complete."""
+        run_files.repair_record(directory, record)
         self.process = open_process(record.pid, record.start)
         self._minder = open_process(record.shim, record.shim_start)
         self._console = self._hold_console()
@@ -61,6 +62,8 @@ class LiveRun:
 
     async def close(self) -> None:
         """Let go of it. Idempotent."""
+        if not self.emptied.done():
+            run_files.repair_record(self.directory, self.record)  # the next daemon finds it by this
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -187,6 +190,7 @@ class LiveRun:
             if run_files.is_empty(self.directory):
                 return
             _log.warning("run.shim_lost", run=self.record.run, shim=self.record.shim)
+            run_files.repair_record(self.directory, self.record)
             await self._keeper.rescue(self.directory, lock=lock, held=self.held)
         finally:
             os.close(lock)

@@ -15,6 +15,7 @@ from corral.runtimes.process.keeper_caller import CONSOLE, PROCESS, TERMINAL, Ca
 
 _ROWS_AND_COLUMNS = struct.pack("HHHH", 24, 80, 0, 0)
 _OF_EARLIER_STARTS = (
+    run_files.RECORD_COPY,
     run_files.RECORD,
     run_files.EXIT,
     run_files.FAILED,

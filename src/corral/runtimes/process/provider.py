@@ -28,10 +28,11 @@ from corral.runtimes.process.proc_facts import boot_id, has_ended
 from corral.runtimes.process.run_groups import remove_group, remove_group_if_empty
 from corral.runtimes.process.run_lock import try_lock, was_attempted
 from corral.runtimes.process.run_user import RunUser, look_up, own_user
-from corral.runtimes.process.runtime_mark import RuntimeMark, write_mark
+from corral.runtimes.process.runtime_mark import RuntimeMark, read_mark, write_mark
 from corral.runtimes.process.spawn_plan import spawn_plan
 from corral.runtimes.process.spawning import spawn
 from corral.runtimes.process.surroundings import Surroundings
+from corral.runtimes.process.unreadable_runs import conclude, refuse_living
 from corral.runtimes.process.watched_runs import WatchedRuns
 from corral.sdk.runtime import (
     Adoption,
@@ -137,7 +138,7 @@ class ProcessRuntime:
         try:
             if attempted:
                 await self._make_way(spec)
-            mark = RuntimeMark(runtime=self.name, directory=spec.directory, user=user)
+            mark = RuntimeMark(runtime=self.name, directory=spec.directory, user=user, run=spec.run_name)
             write_mark(spec.run_directory, mark)
             dialogue, hello = await self.keeper.client.ask(plan, lock=lock)
             async with dialogue:
@@ -161,8 +162,16 @@ class ProcessRuntime:
         known = self._watched.get(run_directory)
         if known is not None:
             return await self._adoption(known)
-        found = await find_run(run_directory)
+        try:
+            found = await find_run(run_directory)
+        except Rejected:
+            if not run_files.is_empty(run_directory):
+                raise
+            found = None
+        if found is None and run_files.is_empty(run_directory):
+            return await self._ended_without_record(run_directory)
         if found is None:
+            refuse_living(run_directory, self._cgroups)
             return Adoption(kind=AdoptionKind.NEVER_STARTED)
         rebooted = found.record.boot != boot_id()
         if rebooted or (run_files.is_empty(run_directory) and not found.minded):
@@ -181,6 +190,18 @@ class ProcessRuntime:
             ended = lost_with_the_host() if rebooted else RunExit(known=False, reason="its record is gone")
         await remove_group(self._cgroups, record.run)
         handle = handle_of(record, directory, runtime=self.name)
+        return Adoption(kind=AdoptionKind.ENDED, handle=handle, exit=ended)
+
+    async def _ended_without_record(self, directory: str) -> Adoption:
+        """It was executed, and nothing of it is left; somebody removed or damaged its record."""
+        mark = read_mark(directory)
+        run = mark.run if mark is not None else ""
+        if run:
+            await self._end_companions(directory, run)
+            await remove_group(self._cgroups, run)
+        ending = exit_file.read_exit(directory)
+        ended = exit_of(ending) if ending else RunExit(known=False, seen=False, reason="its record is gone")
+        handle = RunHandle(runtime=self.name, run_name=run, run_directory=directory, pid=0, started_at_ms=0)
         return Adoption(kind=AdoptionKind.ENDED, handle=handle, exit=ended)
 
     async def _adoption(self, run: LiveRun) -> Adoption:
@@ -216,6 +237,8 @@ class ProcessRuntime:
         if run is not None and run.process is not None:
             with contextlib.suppress(ProcessLookupError):
                 signal.pidfd_send_signal(run.process, signal.SIGKILL)
+        if run is None:
+            conclude(handle, self._cgroups)
 
     async def wait_exit(self, handle: RunHandle) -> RunExit:
         run = await self._run(handle)

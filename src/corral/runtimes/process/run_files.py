@@ -1,6 +1,7 @@
 """The files of a run: a frozen format, written by keeper, shim and rescue, read by any later daemon.
 
-`record` says which processes a run is; `exit` how its main process ended (see `exit_file`); `failed` why
+`record` says which processes a run is, and so does `record.copy`, for the case that somebody removes or cuts the
+first; `exit` how its main process ended (see `exit_file`); `failed` why
 its program was not executed; `empty` that nothing of it is left. All are text, begin with a name and a version, and a
 reader ignores keys it does not know: the writer may be years older or newer than the reader.
 
@@ -19,6 +20,7 @@ import os
 
 LOCK = "lock"
 RECORD = "record"
+RECORD_COPY = "record.copy"
 EXIT = "exit"
 FAILED = "failed"
 EMPTY = "empty"
@@ -127,11 +129,33 @@ class Failure:
 
 
 def read_record(directory: str) -> Record | None:
-    """None when there is none. Raises `TooNew`, and ValueError for a damaged one.
+    """None when there is none. Raises `TooNew`, and ValueError or KeyError for a damaged one without a copy.
 
     A blank one is none: it was whole when it got its name, so that a power failure emptied it, and nothing
     of that boot is left."""
-    content = read_content(directory, RECORD)
+    try:
+        record = _record(directory, RECORD)
+    except TooNew:
+        raise
+    except (ValueError, KeyError):
+        copy = _copied_record(directory)
+        if copy is None:
+            raise
+        return copy
+    return record or _copied_record(directory)
+
+
+def _copied_record(directory: str) -> Record | None:
+    try:
+        return _record(directory, RECORD_COPY)
+    except TooNew:
+        raise
+    except (ValueError, KeyError):
+        return None
+
+
+def _record(directory: str, name: str) -> Record | None:
+    content = read_content(directory, name)
     if content is None or _blank(content):
         return None
     values, lists = _values(content, "corral-record")
@@ -154,8 +178,31 @@ def read_record(directory: str) -> Record | None:
 
 
 def write_record(directory: str, record: Record) -> None:
-    """Replace it as a whole."""
-    replace_file(directory, RECORD, os.fsencode(record.text()))
+    """Replace it as a whole, and its copy."""
+    content = os.fsencode(record.text())
+    replace_file(directory, RECORD, content)
+    with contextlib.suppress(OSError):  # without a copy it is as good, until somebody damages it
+        replace_file(directory, RECORD_COPY, content)
+
+
+def repair_record(directory: str, record: Record) -> None:
+    """Write it again where somebody removed or damaged it or its copy. A full disk, or a directory that is gone,
+    changes nothing."""
+    with contextlib.suppress(OSError):
+        for name in (RECORD, RECORD_COPY):
+            try:
+                whole = _record(directory, name) is not None
+            except (ValueError, KeyError):
+                whole = False
+            if not whole:
+                replace_file(directory, name, os.fsencode(record.text()))
+
+
+def was_executed(directory: str) -> bool:
+    """Whether the program of a run was executed, by what is there beside its record: `failed` is made before the
+    fork and goes with the execution, `.empty` stays until nothing is left."""
+    names = os.listdir(directory)  # noqa: PTH208 - no pathlib in the keeper
+    return EMPTY in names or (NOT_EMPTY in names and FAILED not in names)
 
 
 def replace_file(directory: str, name: str, content: bytes) -> None:

@@ -26,6 +26,8 @@ class RuntimeMark(msgspec.Struct, frozen=True, kw_only=True):
     runtime: str
     directory: str
     user: RunUser
+    run: str = ""
+    """Its name; empty in marks of earlier versions."""
 
 
 def write_mark(run_directory: str, mark: RuntimeMark) -> None:
