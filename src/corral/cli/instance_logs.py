@@ -112,6 +112,8 @@ class Lines:
         """Keeps the last lines of those that are read; None: they are printed as they come."""
         self.missing = False
         """Some of what was asked for could not be had."""
+        self._owed: str | None = None
+        """Where the first part lies that was told as late and has not come."""
 
     def newest(self, run: int | None, tail: int, *, follow: bool) -> str:
         page = self._page({"newest": "true", "limit": max(1, tail), "incarnation": run})
@@ -181,17 +183,33 @@ class Lines:
             except ValueError:
                 continue  # not one of ours; the next may be
             if message.event in ("page", "gap", "late"):
-                if message.event == "late":
-                    note(f"-- late, from run {told.get('incarnation')}: --")
-                self._note_gaps(told)
-                self._show.items(told["items"])
+                self._told(message.event, told)
             elif message.event == "run":
                 note(f"-- run {told.get('incarnation')} on node {told.get('node')} --")
             elif message.event == "end":
                 from corral.cli.attach import how_it_ended
 
                 note(how_it_ended(self._id, told))
+                self._note_owed()
                 return
+
+    def _told(self, event: str, page: Item) -> None:
+        late = next((gap for gap in page.get("gaps", []) if gap.get("late")), None)
+        if event == "late":
+            self._owed = None
+            note(f"-- late, from run {page.get('incarnation')}: --")
+        elif late is not None and self._owed is None:
+            self._owed = f"--run {page.get('incarnation')} --after {late['from_offset']}"
+        self._note_gaps(page)
+        self._show.items(page["items"])
+
+    def _note_owed(self) -> None:
+        """It has ended before everything of it came."""
+        if self._owed is not None:
+            self.missing = True
+            note(
+                f"what is late can be read when its node is back: corral instance logs {self._id} {self._owed}"
+            )
 
     def _page(self, params: dict[str, Any]) -> Any:
         return self._session.client.get(console_path(self._id), params)

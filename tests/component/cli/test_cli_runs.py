@@ -160,3 +160,20 @@ def test_a_follower_begins_in_the_run_it_has_shown_and_tells_what_is_late_as_suc
     assert "it lies on node 'web-1' (late: it is told when it can be had)" in notes[0]
     assert notes[1] == f"-- run {RUN + 4} on node web-2 --"
     assert notes[2] == f"-- late, from run {RUN + 3}: --"
+
+
+def test_a_run_that_ends_before_what_is_late_of_it_came_says_how_to_read_it(
+    corral: Corral, asked: list[dict[str, Any]], server: StandIn
+) -> None:
+    def stream(request: Request) -> Answer:
+        def told() -> Iterator[bytes]:
+            gap = {"from_offset": 30, "to_offset": 99, "reason": "it lies on node 'web-1'", "late": True}
+            yield frame(f"{RUN + 3}-99", "gap", {"incarnation": RUN + 3, "items": [], "gaps": [gap]})
+            yield frame(f"{RUN + 3}-99", "end", {"incarnation": RUN + 3, "state": "CRASHED", "exit": EXIT})
+
+        return told()
+
+    server.answers["GET", f"{PATH}/console/stream"] = stream
+    done = corral("instance", "logs", "lobby-1", "-f")
+    assert done.returncode == 1
+    assert done.stderr.splitlines()[-1].endswith(f"corral instance logs lobby-1 --run {RUN + 3} --after 30")

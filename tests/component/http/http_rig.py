@@ -59,7 +59,7 @@ from corral.testing.failing_store import FailingStore
 from corral.testing.recorded_log import RecordedLog
 
 DEADLINE = 15.0
-PATIENCE = 1.0
+PATIENCE = 0.5
 """So long followers of consoles wait for a node that is away."""
 TOKEN_LIFE = dt.timedelta(minutes=5)
 

@@ -106,6 +106,14 @@ class StandInNode:
         self.kept[key].extend(b"after\n")
         self._consoles.receive(self.id, self.confirm, ConsoleBatch(blocks=[block]))
 
+    def give_up(self, id: str, incarnation: int, count: int) -> None:
+        """A gap at the end, behind which nothing comes any more."""
+        begin = len(self.kept[id, incarnation])
+        self.kept[id, incarnation].extend(b"?" * count)
+        gap = ConsoleGap(from_offset=begin, to_offset=begin + count, reason="unknown")
+        block = ConsoleBlock(instance_id=id, incarnation=incarnation, offset=begin + count, gaps=[gap])
+        self._consoles.receive(self.id, self.confirm, ConsoleBatch(blocks=[block]))
+
     @staticmethod
     def _block(key: tuple[str, int], offset: int, data: bytes) -> ConsoleBlock:
         return ConsoleBlock(

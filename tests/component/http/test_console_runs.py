@@ -92,6 +92,7 @@ async def test_a_daemon_that_cannot_list_its_runs_is_a_gap_with_a_reason(
 async def test_a_node_that_is_back_soon_delays_a_follower_and_costs_it_nothing(
     client: httpx.AsyncClient, rig: Rig
 ) -> None:
+    rig.consoles.patience_seconds = 60.0
     record, node, path = await after_crashes(rig)
     node.refuse_queries = "NODE_OFFLINE"
     async with following(client, path, headers={"Last-Event-ID": f"{record.incarnation}-6"}) as reader:

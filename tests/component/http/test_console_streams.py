@@ -121,6 +121,23 @@ async def test_blocks_are_text_as_it_comes_and_never_cut_a_character(
         assert second.id == f"{record.incarnation}-16"
 
 
+async def test_blocks_name_what_is_missing_between_them_and_at_the_end(
+    client: httpx.AsyncClient, rig: Rig
+) -> None:
+    record, node, path = await talking(rig, b"before\n")
+    node.skip(record.id, record.incarnation, 100)
+    node.give_up(record.id, record.incarnation, 50)
+    await rig.report(record.id, state=InstanceState.CRASHED, console_end=163)
+    async with following(client, path, params={"after": 0, "format": "blocks"}) as reader:
+        told = [await reader.event() for _ in range(5)]
+    assert [frame.event for frame in told] == ["text", "gap", "text", "gap", "end"]
+    gaps = [frame.data["gaps"][0] for frame in told if frame.event == "gap" and frame.data]
+    assert [(gap["from_offset"], gap["to_offset"], gap["reason"]) for gap in gaps] == [
+        (7, 107, "the disk was full"),
+        (113, 163, "unknown"),
+    ]
+
+
 async def test_a_prompt_is_shown_before_its_line_is_finished(client: httpx.AsyncClient, rig: Rig) -> None:
     record, node, path = await talking(rig)
     async with following(client, path, params={"after": 0}) as reader:
@@ -475,6 +492,7 @@ async def test_a_busy_node_delays_a_reader_that_is_behind_and_costs_it_nothing(
     client: httpx.AsyncClient, rig: Rig
 ) -> None:
     _, node, path = await talking(rig, b"".join(b"%06d\n" % number for number in range(100_000)))
+    rig.consoles.patience_seconds = 60.0
     node.refuse_queries = "RATE_LIMITED"
     async with following(client, path, params={"after": 0}) as reader:
         await eventually(lambda: len(node.queries) > 1)

@@ -78,10 +78,24 @@ def message(name: str, shape: Any, place: Place) -> Message:
 
 
 def told_texts(stretch: Stretch, place: Place, *, final: bool) -> Told:
-    texts = texts_of(stretch, after=place.offset, final=final)
-    places = [Place(place.incarnation, text.next_offset) for text in texts]
-    messages = [message("text", text, at) for text, at in zip(texts, places, strict=True)]
-    return Told(messages=tuple(messages), place=places[-1] if places else place)
+    """Texts, and between them and behind them what is missing."""
+    messages: list[Message] = []
+    end = place
+    for text in texts_of(stretch, after=place.offset, final=final):
+        if text.offset > end.offset:
+            messages.append(gap_message(end, text.offset, _reason(stretch, end.offset, text.offset)))
+        end = Place(place.incarnation, text.next_offset)
+        messages.append(message("text", text, end))
+    for gap in stretch.gaps:
+        if gap.from_offset <= end.offset < gap.to_offset:
+            messages.append(gap_message(end, gap.to_offset, gap.reason))
+            end = messages[-1].place
+    return Told(messages=tuple(messages), place=end)
+
+
+def _reason(stretch: Stretch, begin: int, end: int) -> str:
+    reasons = (gap.reason for gap in stretch.gaps if gap.from_offset < end and gap.to_offset > begin)
+    return next(reasons, "not kept any more")
 
 
 def told_page(stretch: Stretch, place: Place, *, final: bool) -> Told:

@@ -78,7 +78,7 @@ class Consoles:
         self.history: Final = NodeHistory(links=links, uploads=uploads, entropy=entropy)
         self.rings: Final = Rings(is_live=self._is_live, total_bytes=total_bytes)
         self.runs: Final = RunBook(state=state, history=self.history, rings=self.rings, clock=clock)
-        self.patience_seconds: Final = patience_seconds
+        self.patience_seconds = patience_seconds
         self.echoes: Final = Echoes(clock=clock)
         self._watchers: Final = Watchers()
         hub.subscribe(name="consoles", types=_CHANGES, on_event=self._on_change, on_resync=self._on_resync)
