@@ -18,7 +18,7 @@ READY: Final = "ready: "
 _PREFIX: Final = r"^(?:[A-Z_]+=\S*\s+)*"
 SERVICE: Final = re.compile(_PREFIX + r"(?:make up|corral up|corral (?:controller|daemon)(?= +-|$))")
 """Goes on until it is interrupted; the reader needs another terminal."""
-FOLLOWER: Final = re.compile(r" -f( |$)| --watch| event follow|/stream$| module dev ")
+FOLLOWER: Final = re.compile(r" logs .*-f( |$)| --watch| event follow|/stream$|^corral module dev ")
 """Goes on, too, and the reader interrupts it after a look."""
 _PRINTS: Final = re.compile(r" --print-config| --help")
 LOOK: Final = """
