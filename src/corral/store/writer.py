@@ -211,6 +211,7 @@ class Writer:
                 await self._recover(error.why)
                 return
             outcome = found
+        log.debug("store.committed", batch=name, transactions=len(batch))
         self._settle(batch, outcome, at)
         if self._stage is _Stage.UNHEALTHY:
             await self._recover(self._reason)

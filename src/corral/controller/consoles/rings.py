@@ -6,8 +6,12 @@ import collections
 from collections.abc import Callable
 from typing import Final
 
+import structlog
+
 from corral.controller.consoles.ring import ENDED_BYTES, RING_BYTES, ConsoleRing
 from corral.domain.ids import Incarnation, InstanceId
+
+_log = structlog.get_logger("corral.controller.consoles")
 
 TOTAL_BYTES: Final = 512 * 1024 * 1024
 _RUNS_PER_INSTANCE: Final = 4
@@ -55,6 +59,7 @@ class Rings:
                 return None
             ring = self._rings[run] = ConsoleRing(begin=begin, capacity=self._ring_bytes, writer=writer)
             self._runs.setdefault(run[0], []).append(run[1])
+            _log.debug("console.ring_made", instance=run[0], incarnation=run[1], begin=begin)
         self._rings.move_to_end(run)
         return ring
 
@@ -100,6 +105,7 @@ class Rings:
         ring = self._rings.pop(run, None)
         if ring is None:
             return
+        _log.debug("console.ring_dropped", instance=run[0], incarnation=run[1])
         self.bytes -= ring.memory
         self._runs[run[0]].remove(run[1])
         if not self._runs[run[0]]:

@@ -107,6 +107,7 @@ class TemplateDesk:
             del self._serving[node_id], self._waiting[node_id]
 
     async def _answer(self, node_id: NodeId, link: NodeLink, request: TemplateRequest) -> None:
+        _log.debug("template.requested", node=node_id, template=request.template_name[:_TEXT])
         try:
             message = await self._message(node_id, link, request)
         except CorralError as error:

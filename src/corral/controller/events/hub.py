@@ -13,6 +13,8 @@ import contextlib
 from collections.abc import Iterator
 from typing import Final
 
+import structlog
+
 from corral.controller.events.follower import EventLog, Follower
 from corral.controller.events.ring import EventRing, Wanted
 from corral.controller.events.subscribers import EventHandler, ResyncHandler, Subscription
@@ -21,6 +23,8 @@ from corral.domain.events import Cursor, EventType
 from corral.errors import Code, Retryable
 from corral.store.port import Commit
 from corral.system.clock import Clock
+
+_log = structlog.get_logger("corral.controller.events")
 
 RING_EVENTS: Final = 8192
 RING_BYTES: Final = 8 * 1024 * 1024
@@ -77,6 +81,7 @@ class EventHub:
 
     def follow(self, *, after: Cursor | None, wanted: Wanted) -> Follower:
         """A reader from a position, or from now on."""
+        _log.debug("events.followed", after=str(after) if after else "now", head=str(self.head))
         return Follower(ring=self.ring, log=self._log, clock=self._clock, after=after, wanted=wanted)
 
     def subscribe(

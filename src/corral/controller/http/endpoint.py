@@ -54,6 +54,15 @@ class Endpoint:
         self._count(request, answer, time.perf_counter() - began)
 
     def _count(self, request: Request, answer: Answer | None, seconds: float) -> None:
+        log.debug(
+            "http.answered",
+            request=request.id,
+            method=request.method,
+            route=request.label or self._path,
+            status=answer.status if answer else request.status,
+            took_ms=round(seconds * 1000, 1),
+            address=request.address,
+        )
         self._setting.metrics.answered(
             method=request.method if request.method in self._methods else "(other)",
             route=request.label or self._path,

@@ -129,6 +129,7 @@ class Dispatcher:
         asked = stored is not None and stored.record.node == node_id
         if asked and sending is not None and sending.order.incarnation == incarnation:
             sending.answered = True
+            _log.debug("instance.order_answered", instance=id, incarnation=incarnation, node=node_id)
 
     def stop_stray(self, node_id: NodeId, stray: Stray, decision: str = "") -> None:
         """Tell a node to end a run that no record wants, once a session: its next handshake would bring it up

@@ -263,6 +263,7 @@ class Reconciler:
         except BaseException:
             self._dirty = {**causes, **self._dirty}
             raise
+        _log.debug("reconcile.pass_ended", causes=causes, steps=len(steps), unfinished=unfinished)
         for name in unfinished:
             self._dirty.setdefault(name, causes[name])
 

@@ -341,6 +341,7 @@ class Intake:
             revision = state.replaced_revision(state.spools, self._node_id)
             steps.append(SPOOLS.put(self._node_id, position, expect=revision))
         await self._commit(reported, *steps)
+        _log.debug("intake.stored", node=self._node_id, messages=len(batch), reports=len(reports))
         if highest:
             self._confirm(max(highest, confirmed))
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pathlib
 
+import structlog
+
 from corral.daemon.cache.artifact_sync import ArtifactSync
 from corral.daemon.cache.bootstraps import BootstrapKey
 from corral.daemon.cache.joined import Joined
@@ -14,6 +16,8 @@ from corral.domain.plans import PlanArtifact
 from corral.domain.templates import Manifest
 from corral.system.clock import Clock
 from corral.system.threads import to_end
+
+_log = structlog.get_logger("corral.daemon.cache")
 
 
 class Supply:
@@ -51,7 +55,9 @@ class Supply:
     async def pinned_template(self, hash: str, pins: list[Pin]) -> Manifest | None:
         """The version, if it is here and whole; pinned in any case that it is here."""
         async with self._room.lock:
-            if self._shelves.templates.find(hash) is None:
+            found = self._shelves.templates.find(hash)
+            _log.debug("cache.template_looked_up", hash=hash[:12], found=found is not None)
+            if found is None:
                 return None
             self._pin(TEMPLATE, hash, pins)
         manifest = self._shelves.whole_at_a_glance(hash) or await self._look(hash)

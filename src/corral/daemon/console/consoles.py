@@ -66,6 +66,7 @@ class Consoles:
         if key in self._feeds:
             return
         feed = self._feeds[key] = Feed(key, directory, ended=ended)
+        _log.debug("console.attached", instance=instance_id, incarnation=incarnation, ended=ended)
         if self._sender is not None and (not ended or key in self._known):
             self._begin(feed)
 
@@ -81,6 +82,7 @@ class Consoles:
         feed = self._feeds.pop(Key(instance_id, incarnation), None)
         if feed is None:
             return
+        _log.debug("console.detached", instance=instance_id, incarnation=incarnation, sent=feed.sent)
         self._watch.disarm(feed)
         if self._sender is not None:
             self._sender.removed(feed)

@@ -67,6 +67,7 @@ class Downloads:
         """
         if self._tls is None:
             self._tls = await to_end(ssl.create_default_context)
+        _log.debug("download.begun", url=shown_url(url), size=size)
         part = PartFile(target)
         download = _Download(
             settings=self._settings,

@@ -120,6 +120,7 @@ async def _asked(
     except Exception:  # one answer that we cannot cope with costs no other module its own
         _log.exception("hooks.answer_not_judged", module=scope.module_id)
         return _dropped(scope, "its answer could not be judged")
+    _log.debug("hook.answered", module=scope.module_id, hook=STARTING)
     return change
 
 

@@ -80,6 +80,7 @@ class Dialler:
         is none."""
         try:
             for _ in range(_MAX_HOPS):
+                _log.debug("link.dialled", address=address)
                 found = await self._greet(address)
                 if isinstance(found, Connection):
                     return found

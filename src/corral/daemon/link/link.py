@@ -35,6 +35,8 @@ from corral.wire.v1.node_pb2 import ErrorReport, NodeStatus, Pong
 _STEADY_SECONDS: Final = 5.0
 _TOLD_MAX: Final = 500
 _log = structlog.get_logger("corral.daemon.link")
+_OFTEN: Final = frozenset(("ping", "spool_ack", "console_ack"))
+"""Frames that are not logged one by one: to log that a log record was confirmed would never end."""
 
 
 class Host(Facts, Protocol):
@@ -244,6 +246,8 @@ class Link:
             # Additive by design: what a newer controller may say is no reason to part.
             _log.warning("link.frame_ignored", kind=kind or "unknown", address=connection.address)
             return
+        if kind not in _OFTEN:
+            _log.debug("link.frame_received", kind=kind, address=connection.address)
         try:
             handler(connection, message)
         except Exception as error:

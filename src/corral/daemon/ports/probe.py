@@ -16,9 +16,13 @@ import socket
 from collections.abc import Iterable
 from typing import Final
 
+import structlog
+
 from corral.domain.groups import PortProtocol
 from corral.domain.instance_records import LeasedPort
 from corral.errors import Code, Retryable
+
+_log = structlog.get_logger("corral.daemon.ports")
 
 _CONNECT_SECONDS: Final = 0.2
 _NO_INODE: Final = b"0"
@@ -35,6 +39,7 @@ def check_free(ports: Iterable[LeasedPort]) -> None:
     """PORT_IN_USE for the first that somebody else has; TRANSIENT by nature."""
     for port in ports:
         taken = taken_by(port)
+        _log.debug("port.probed", name=port.name, port=port.port, found=taken or "nothing")
         if not taken:
             continue
         if left := lingers_for(port.port):

@@ -101,7 +101,7 @@ class Preparer:
         `anew`: the directory is made again although this is a restart; `tune`: the node's modules have
         a say in arguments and environment; `kept` hears which files of a static directory stay though templates
         give others, and why. Cancelled, it stops at once."""
-        progress = Progress(entered)
+        progress = Progress(entered, run=run_name(order.instance_id, order.incarnation))
         with progress.stage(VALIDATION):
             user, java, values = await self._validate(order)
         directory = await self._directory(order, user, values, run_directory, progress, anew=anew)

@@ -9,9 +9,13 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Final, cast
 
+import structlog
+
 from corral.daemon.disk import as_ours
 from corral.errors import Code, CorralError
 from corral.wire.v1.instance_pb2 import StartPreparationStage
+
+_log = structlog.get_logger("corral.daemon.prepare")
 
 VALIDATION: Final = "VALIDATION"
 TEMPLATE_APPLY: Final = "TEMPLATE_APPLY"
@@ -40,8 +44,9 @@ class Progress:
     """Where a preparation is, and how long each stage took. `entered` hears of every stage at once, in the
     loop's thread, wherever the stage runs; who tells others of it decides how often."""
 
-    def __init__(self, entered: Callable[[str], None] | None = None) -> None:
+    def __init__(self, entered: Callable[[str], None] | None = None, *, run: str = "") -> None:
         self._entered = entered
+        self._run = run
         self._loop = asyncio.get_running_loop() if entered is not None else None
         self._thread = threading.get_ident()
         self.took_ms: dict[str, float] = {}
@@ -72,4 +77,5 @@ class Progress:
             raise StageFailed(name, as_ours(error, doing=name, otherwise=code)) from error
         finally:
             passed = (time.perf_counter() - began) * 1000
+            _log.debug("prepare.stage_ended", stage=name, run=self._run, took_ms=round(passed, 1))
             self.took_ms[name] = round(self.took_ms.get(name, 0.0) + passed, 1)

@@ -130,8 +130,10 @@ class Readiness:
             await self._said_ready.wait()
         else:
             while not await self._succeeds(watch):
+                _log.debug("probe.failed", run=self._name, kind=spec.kind, seen=watch.seen)
                 await asyncio.sleep(spec.interval_ms / 1000)
         watch.succeeded = True
+        _log.debug("probe.succeeded", run=self._name, kind=spec.kind)
 
     async def _until_line(self, watch: _Watch, probe: LogProbe) -> None:
         while True:

@@ -77,4 +77,5 @@ async def _act(rung: Rung, runtime: RuntimeProvider, handle: RunHandle) -> bool:
     except (CorralError, OSError) as error:
         _log.info("instance.rung_skipped", run=handle.run_name, rung=rung.label, reason=str(error))
         return False
+    _log.debug("instance.rung_tried", run=handle.run_name, rung=rung.label, wait_seconds=rung.wait_seconds)
     return True
