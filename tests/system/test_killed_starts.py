@@ -76,6 +76,7 @@ def plan(template: PlanTemplate, *, static: bool) -> Plan:
         max_lifetime_seconds=0,
         crash_keep_seconds=3600,
         restart=RestartSpec(attempts=0),
+        restart_on="never",
     )
 
 
