@@ -351,13 +351,14 @@ async def http_rig(
     instances_are_root: bool = False,
     limits: HttpLimitsSection = NO_LIMITS,
     routes: Sequence[Route] = ROUTES,
+    patience: float = 5.0,
 ) -> AsyncIterator[Rig]:
     """Everything started, in order, and stopped, in order."""
     async with contextlib.AsyncExitStack() as stack:
         store: Adapter = await open_store("sqlite", data=data)
         stack.push_async_callback(store.close)
         rig = Rig(store=FailingStore(store), data=data)
-        await _lead(rig, stack, ring_events=ring_events, ring_bytes=ring_bytes)
+        await _lead(rig, stack, ring_events=ring_events, ring_bytes=ring_bytes, patience=patience)
         rig.setting = Setting(
             clock=rig.clock,
             entropy=rig.entropy,
@@ -434,7 +435,9 @@ def _modules(rig: Rig, config: ModulesSection) -> Modules:
     return Modules(parts, ledger=rig.ledger, budget=5.0)
 
 
-async def _lead(rig: Rig, stack: contextlib.AsyncExitStack, *, ring_events: int, ring_bytes: int) -> None:
+async def _lead(
+    rig: Rig, stack: contextlib.AsyncExitStack, *, ring_events: int, ring_bytes: int, patience: float
+) -> None:
     term = await Leadership(rig.store, clock=rig.clock, holder="rig", uncontested=True).acquire()
     rig.cluster = LoneCluster(term.epoch)
     rig.writer = Writer(
@@ -445,7 +448,7 @@ async def _lead(rig: Rig, stack: contextlib.AsyncExitStack, *, ring_events: int,
         on_commit=rig.fold,
         on_fenced=lambda fenced: None,
         on_fatal=lambda error: None,
-        timing=WriterTiming(first_probe=0.01, slowest_probe=0.05),
+        timing=WriterTiming(patience=patience, first_probe=0.01, slowest_probe=0.05),
     )
     snapshot = await rig.store.snapshot(rig.state.collections)
     rig.state.load(snapshot)

@@ -74,7 +74,7 @@ Do = Callable[..., Awaitable[httpx.Response]]
 
 @pytest.fixture
 async def rig(data: pathlib.Path) -> AsyncIterator[Rig]:
-    async with http_rig(data) as made:
+    async with http_rig(data, patience=0.2) as made:
         installed = await made.install(module_zip("counting", source=COUNTING, name="Counting"))
         assert installed["phase"] == "ACTIVE", installed
         yield made
@@ -139,6 +139,22 @@ async def test_nothing_is_done_while_the_store_refuses_the_key(
     await until_healthy(rig)
     assert (await do("it")).is_success
     assert await done(client) == ["it"]
+
+
+async def test_a_call_that_was_refused_while_nobody_knew_what_the_store_did_is_done_later(
+    client: httpx.AsyncClient, rig: Rig, do: Do
+) -> None:
+    rig.store.fail(Failure.AFTER)
+    rig.store.fail_resolving(times=1_000_000)
+    refused = await do("it")
+    assert code(refused) == (503, "STORE_UNAVAILABLE")
+    rig.store.let_resolve()
+    await until_healthy(rig)
+    assert len(list(rig.state.idempotency)) == 1, "the key was stored as begun"
+    assert (await do("it")).is_success
+    assert (await do("it")).headers["idempotency-replayed"] == "true"
+    assert await done(client) == ["it"]
+    assert not rig.leading.never_acted
 
 
 @pytest.mark.trap("T70")

@@ -25,7 +25,7 @@ from corral.controller.ledger import Actor, Step, audit
 from corral.domain.ids import Incarnation, NodeId
 from corral.domain.records import BegunEffect
 from corral.errors import Code, CorralError, Rejected, Retryable
-from corral.store.port import Conflict
+from corral.store.port import Conflict, StoreUnavailable
 from corral.system.entropy import Entropy, new_id
 
 MAX_BEGUN: Final = 1000
@@ -55,6 +55,8 @@ class Attempt:
         stored = guard.find(leading.state, now) if guard is not None else None
         self.begun: BegunEffect | None = stored.record.begun if stored is not None else None
         """What an earlier attempt with this key was about to do."""
+        if guard is not None and self.begun is not None and guard.id in leading.never_acted:
+            self.begun = msgspec.structs.replace(self.begun, undone=True)
         self.answered = stored if self.begun is None else None
         """The answer to an earlier attempt with this key: nothing is left to do."""
 
@@ -102,6 +104,9 @@ class Attempt:
             )
         try:
             await self._leading.ledger.commit(*steps)
+        except StoreUnavailable:
+            self._remember_refusal()
+            raise
         except Conflict:
             raise Retryable(
                 Code.CONFLICT,
@@ -110,7 +115,18 @@ class Attempt:
                 retry_after=1.0,
             ) from None
         self.begun = effect
+        if self._guard is not None:
+            self._leading.never_acted.pop(self._guard.id, None)
         return effect
+
+    def _remember_refusal(self) -> None:
+        """The store may have the key as begun all the same: a repetition need not wonder what was done."""
+        if self._guard is None or self.in_doubt:
+            return
+        known = self._leading.never_acted
+        known[self._guard.id] = None
+        while len(known) > MAX_BEGUN:
+            del known[next(iter(known))]
 
     async def undo(self) -> None:
         """Nothing was done: the effect may be tried again. A store that refuses leaves it in doubt."""

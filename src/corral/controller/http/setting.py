@@ -258,6 +258,8 @@ class Leading:
         """Edits of one template come one after the other: each is made from the files of the one before."""
         self.keyed = Turns()
         """Requests with one Idempotency-Key that act outside the store come one after the other."""
+        self.never_acted: dict[str, None] = {}
+        """Keys that may yet be stored as begun, though their request was refused and did nothing; the latest."""
         limits = setting.limits
         self.tickets = Tickets(clock=setting.clock, entropy=setting.entropy, per_token=limits.tickets)
         self.streams = self._pool("streams", limit=limits.all_streams, per_token=limits.streams)
