@@ -161,6 +161,7 @@ ELSEWHERE = {
     "event_subscribe": "what a node may ask for",
     "event_unsubscribe": "its own subscriptions alone",
     "capability_call": "what a node may ask for",
+    "run_ends": "test_reports.py: ends that it was asked for, and of its own runs alone",
 }
 
 

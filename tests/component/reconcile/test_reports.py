@@ -9,6 +9,7 @@ from pretend_node import TRANSIENT, S, refuse
 
 from corral.cli.failure import Refused
 from corral.testing.waiting import eventually
+from corral.wire.features import FEATURES
 from corral.wire.v1 import instance_pb2 as wire
 from corral.wire.v1.link_pb2 import DaemonMessage
 
@@ -382,3 +383,36 @@ async def test_a_group_whose_node_is_away_says_so(fleet):
     await fleet.reaches("lobby-1", "OFFLINE")
     status = (await fleet.controller.call("GET", "/api/v1/groups/lobby"))["status"]
     assert status["reason"] == "1 of its instances are on nodes that are away (n1)"
+
+
+@pytest.mark.trap("T65")
+async def test_a_node_that_is_asked_how_runs_ended_speaks_of_its_own_alone(fleet):
+    await fleet.begin()
+    await fleet.node("n1")
+    await fleet.group(nodes=["n1"], min=1)
+    await fleet.running(1)
+    rogue = await fleet.node("rogue")
+    await fleet.group("mine", nodes=["rogue"])
+    await fleet.controller.call("POST", "/api/v1/instances?wait=running", {"group": "mine"})
+    before = fleet.record("lobby-1")
+    names = [(before.id, before.incarnation), ("mine-1", fleet.record("mine-1").incarnation)]
+    exit = wire.ExitStatus(known=True, code=7, outcome="stopped", summary="exited with code 7")
+    ends = [
+        wire.RunningInstance(
+            instance_id=id, group=id[:-2], incarnation=number, state=S.INSTANCE_STATE_STOPPED, exit=exit
+        )
+        for id, number in names
+    ]
+    await eventually(lambda: not rogue._spool)
+    await rogue.drop()
+    await rogue.connect(running=False, features=FEATURES)
+    await eventually(lambda: [m for m in rogue.asked if m.WhichOneof("payload") == "ask_run_ends"])
+    (question,) = (m.ask_run_ends for m in rogue.asked if m.WhichOneof("payload") == "ask_run_ends")
+    assert [run.instance_id for run in question.runs] == ["mine-1"]
+    await rogue.tell(DaemonMessage(run_ends=wire.RunEnds(runs=ends)))
+    ended = await fleet.reaches("mine-1", "STOPPED")
+    assert (ended.exit.code, ended.reason) == (7, "exited with code 7")
+    assert fleet.record("lobby-1") == before
+    await rogue.tell(DaemonMessage(run_ends=wire.RunEnds(runs=ends)))  # nobody asked
+    await eventually(lambda: fleet.term.sessions.find("rogue") is not None)
+    assert fleet.record("lobby-1") == before
