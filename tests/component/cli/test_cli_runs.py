@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import json
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from conftest import Corral
 from stand_in_console import RUN
 from stand_in_controller import Answer, Request, StandIn, frame
 
+Corral = Callable[..., subprocess.CompletedProcess[str]]
 PATH = "/api/v1/instances/lobby-1"
 EXIT = {"summary": "exited with code 3", "code": 3, "signal": None, "crashed": True}
 
