@@ -34,6 +34,16 @@ def keeper_pid(data: pathlib.Path) -> int:
     raise AssertionError(f"{lock} stays empty")
 
 
+def open_files(pid: int) -> list[str]:
+    """What a process has open, by name; nothing when it has ended."""
+    found = []
+    with contextlib.suppress(FileNotFoundError):
+        for entry in pathlib.Path(f"/proc/{pid}/fd").iterdir():
+            with contextlib.suppress(FileNotFoundError):
+                found.append(str(entry.readlink()))
+    return found
+
+
 class ProcessHouse:
     """Use as `async with`. `cgroups` is a kind as in the configuration; each house has a root of its own."""
 

@@ -23,7 +23,7 @@ from corral.runtimes.process.run_lock import try_lock
 from corral.runtimes.process.run_user import own_user
 from corral.runtimes.process.spawn_plan import spawn_plan
 from corral.testing import workloads
-from corral.testing.process_house import ProcessHouse
+from corral.testing.process_house import ProcessHouse, open_files
 from corral.testing.runtime_contract import is_running
 from corral.testing.waiting import eventually
 
@@ -34,16 +34,6 @@ sys.path.append(sys.argv[1])
 import corral.runtimes.process.keeper_main
 print(json.dumps({name: getattr(module, "__file__", None) for name, module in sys.modules.items()}))
 """
-
-
-def open_files(pid: int) -> list[str]:
-    found = []
-    for name in os.listdir(f"/proc/{pid}/fd"):
-        try:
-            found.append(str(pathlib.Path(f"/proc/{pid}/fd/{name}").readlink()))
-        except FileNotFoundError:
-            continue
-    return found
 
 
 def test_it_imports_the_standard_library_and_its_own_few_files() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pathlib
+import signal
 from collections.abc import AsyncIterator
 
 import pytest
@@ -11,13 +12,16 @@ import pytest
 from corral.errors import Code, CorralError
 from corral.runtimes.cgroups.none import NoCgroups
 from corral.runtimes.opening import Runtimes, open_runtimes, runtime_of
+from corral.runtimes.process import run_files
 from corral.runtimes.process.provider import ProcessRuntime
 from corral.runtimes.sessions.provider import SessionRuntime
 from corral.runtimes.sessions.tmux import Tmux
 from corral.sdk.runtime import AdoptionKind, RunSpec
 from corral.testing import workloads
+from corral.testing.process_house import keeper_pid, open_files
 from corral.testing.reaper import Reaper
 from corral.testing.runtime_contract import said
+from corral.testing.waiting import eventually
 
 
 @pytest.fixture
@@ -60,6 +64,40 @@ async def test_a_run_is_adopted_by_the_runtime_that_started_it(
         assert (await provider.wait_empty(handles[name])).code == 4
     await later.close()
     assert await later.end_keeper()
+
+
+@pytest.mark.trap("T68")
+async def test_a_new_keeper_is_handed_the_runs_of_every_runtime(
+    runtimes: Runtimes, scratch: pathlib.Path
+) -> None:
+    handles = {name: await runtimes.get(name).start(spec_in(scratch, name)) for name in runtimes.names()}
+    dead = keeper_pid(scratch)
+    os.kill(dead, signal.SIGKILL)
+
+    def held() -> bool:
+        consoles = open_files(keeper_pid(scratch))
+        return keeper_pid(scratch) != dead and all(
+            f"{h.run_directory}/out" in consoles for h in handles.values()
+        )
+
+    await eventually(held)
+    await runtimes.close()
+    for handle in handles.values():
+        os.kill(int(handle.state["shim"]), signal.SIGKILL)
+    later = await open_runtimes(scratch, NoCgroups("opening"))
+    for name, handle in handles.items():
+        await eventually(lambda directory=handle.run_directory: _is_rescued(directory))
+        await later.get(name).send_command(handle, "stop")
+        await eventually(lambda directory=handle.run_directory: run_files.is_empty(directory))
+        ended = (await later.get(name).adopt(handle.run_directory)).exit
+        assert ended is not None
+        assert (ended.known, ended.code) == (True, 4)
+    await later.close()
+
+
+def _is_rescued(directory: str) -> bool:
+    record = run_files.read_record(directory)
+    return record is not None and record.rescued
 
 
 async def test_a_runtime_that_is_not_there_is_refused_with_those_that_are(runtimes: Runtimes) -> None:

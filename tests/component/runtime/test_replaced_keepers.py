@@ -11,6 +11,7 @@ import signal
 
 import pytest
 
+from corral.errors import Retryable
 from corral.runtimes.process import framing, run_files
 from corral.runtimes.process.keeper_client import KeeperClient
 from corral.runtimes.process.provider import ProcessRuntime
@@ -19,7 +20,7 @@ from corral.runtimes.process.run_user import own_user
 from corral.runtimes.process.spawn_plan import spawn_plan
 from corral.sdk.runtime import RunExit, RunHandle
 from corral.testing import workloads
-from corral.testing.process_house import ProcessHouse, keeper_pid
+from corral.testing.process_house import ProcessHouse, keeper_pid, open_files
 from corral.testing.runtime_contract import console_bytes, is_running, said
 from corral.testing.waiting import eventually
 
@@ -52,10 +53,12 @@ def written(house: ProcessHouse, handle: RunHandle) -> int:
     return 0
 
 
-def kill_shim(handle: RunHandle) -> None:
+def kill_shim(handle: RunHandle) -> int:
+    """Whoever minds the run now; its pid."""
     record = run_files.read_record(handle.run_directory)
     assert record is not None
     os.kill(record.shim, signal.SIGKILL)
+    return record.shim
 
 
 def kill_keeper(house: ProcessHouse) -> int:
@@ -67,11 +70,7 @@ def kill_keeper(house: ProcessHouse) -> int:
 
 def holds(pid: int, handle: RunHandle, *, terminal: bool = False) -> bool:
     """Whether this process has the console of the run open, and a terminal."""
-    found = set()
-    with contextlib.suppress(FileNotFoundError, ProcessLookupError):
-        for name in os.listdir(f"/proc/{pid}/fd"):
-            with contextlib.suppress(FileNotFoundError):
-                found.add(str(pathlib.Path(f"/proc/{pid}/fd/{name}").readlink()))
+    found = open_files(pid)
     return f"{handle.run_directory}/out" in found and (not terminal or "/dev/ptmx" in found)
 
 
@@ -86,10 +85,12 @@ async def handed_over(house: ProcessHouse, dead: int, *handles: RunHandle, termi
     return await eventually(found)
 
 
-async def rescued(handle: RunHandle) -> None:
+async def rescued(handle: RunHandle, dead: int) -> None:
+    """Until another one minds it."""
+
     def minded() -> bool:
         record = run_files.read_record(handle.run_directory)
-        return record is not None and record.rescued and is_running(record.shim)
+        return record is not None and record.rescued and record.shim != dead
 
     await eventually(minded)
 
@@ -120,8 +121,7 @@ async def test_keeper_killed_and_later_daemon_and_shim(house: ProcessHouse, tty:
         assert (await (await house.next_provider()).adopt(handle.run_directory)).handle is not None
     await handed_over(house, dead, handle, terminal=tty)
     await house.provider.close()
-    kill_shim(handle)
-    await rescued(handle)
+    await rescued(handle, kill_shim(handle))
     ended = await ended_alone(house, handle)
     assert (ended.known, ended.code) == (True, 9)
     assert console_bytes(handle.run_directory) == (work(house, handle) / "side").read_bytes()
@@ -135,8 +135,7 @@ async def test_its_rescue_is_replaced_and_its_keeper_again_and_again(house: Proc
         await handed_over(house, kill_keeper(house), handle)
         await house.provider.close()
         for _ in range(2):
-            kill_shim(handle)
-            await rescued(handle)
+            await rescued(handle, kill_shim(handle))
         assert (await (await house.next_provider()).adopt(handle.run_directory)).handle is not None
     await house.provider.close()
     ended = await ended_alone(house, handle)
@@ -172,8 +171,7 @@ async def test_the_terminal_of_a_run_outlives_keeper_and_shim_together(house: Pr
     await eventually(lambda: written(house, handle) > 10_000)
     await eventually(lambda: holds(os.getpid(), handle, terminal=True))
     kill_keeper(house)
-    kill_shim(handle)
-    await rescued(handle)
+    await rescued(handle, kill_shim(handle))
     (work(house, handle) / "enough").touch()
     ended = await house.provider.wait_empty(handle)
     assert (ended.known, ended.code) == (True, 9)
@@ -183,8 +181,14 @@ async def test_the_terminal_of_a_run_outlives_keeper_and_shim_together(house: Pr
 async def test_keepers_die_while_runs_start_and_end(house: ProcessHouse) -> None:
     chance = random.Random(68)
 
+    async def started(code: int) -> RunHandle:
+        """Also when keepers die faster than they can be asked: then nothing was started."""
+        while True:
+            with contextlib.suppress(Retryable):
+                return await house.provider.start(house.spec(*workloads.shell(f"echo {code}; exit {code}")))
+
     async def one(code: int) -> tuple[int, RunExit, bytes]:
-        handle = await house.provider.start(house.spec(*workloads.shell(f"echo {code}; exit {code}")))
+        handle = await started(code)
         ended = await house.provider.wait_empty(handle)
         return code, ended, console_bytes(handle.run_directory)
 
@@ -204,10 +208,9 @@ async def test_many_runs_are_handed_over_and_rescued_without_a_daemon(house: Pro
     handles = [await house.provider.start(house.spec(*workloads.silent())) for _ in range(MANY)]
     await handed_over(house, kill_keeper(house), *handles)
     await house.provider.close()
-    for handle in handles:
-        kill_shim(handle)
-    for handle in handles:
-        await rescued(handle)
+    shims = [kill_shim(handle) for handle in handles]
+    for handle, shim in zip(handles, shims, strict=True):
+        await rescued(handle, shim)
         os.kill(handle.pid, signal.SIGKILL)
     for handle in handles:
         await eventually(lambda directory=handle.run_directory: run_files.is_empty(directory))
@@ -248,8 +251,7 @@ async def test_runs_of_a_keeper_of_the_former_protocol_are_held_by_the_new_one(h
     await eventually(lambda: holds(keeper_pid(house.data), handle))
     os.kill(older.pid, signal.SIGKILL)
     await provider.close()
-    kill_shim(handle)
-    await rescued(handle)
+    await rescued(handle, kill_shim(handle))
     (work(house, handle) / "enough").touch()
     await eventually(lambda: run_files.is_empty(handle.run_directory))
     ended = (await (await house.next_provider()).adopt(handle.run_directory)).exit
