@@ -75,7 +75,7 @@ class Shell:
         )
         self._typed = 0
 
-    def type(self, command: str, timeout: float = 60) -> tuple[int, str]:
+    def type(self, command: str, timeout: float = 120) -> tuple[int, str]:
         """Exit code and output. What a command leaves in the shell (directory, variables, aliases) stays."""
         self._typed += 1
         end = f"typed-{self._typed}-of-{self._process.pid}"
