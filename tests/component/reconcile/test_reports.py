@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 
 import pytest
 from pretend_node import TRANSIENT, S, refuse
@@ -416,3 +417,24 @@ async def test_a_node_that_is_asked_how_runs_ended_speaks_of_its_own_alone(fleet
     await rogue.tell(DaemonMessage(run_ends=wire.RunEnds(runs=ends)))  # nobody asked
     await eventually(lambda: fleet.term.sessions.find("rogue") is not None)
     assert fleet.record("lobby-1") == before
+
+
+@pytest.mark.trap("T88")
+async def test_the_place_of_a_match_that_ended_is_taken_by_another_in_its_turn(fleet):
+    await fleet.begin()
+    node = await fleet.node("n1")
+    await fleet.group(min=1, restart={"on": "failure"})
+    await fleet.running(1)
+    started = round(time.time() * 1000) - 3000
+    run = node.runs["lobby-1"]
+    began = wire.InstanceStatusUpdate(
+        instance_id="lobby-1", incarnation=run.incarnation, state=run.state, started_at_ms=started
+    )
+    await node.spool(DaemonMessage(instance_status=began))
+    exit = wire.ExitStatus(known=True, outcome="ended", summary="exited with code 0, by itself")
+    await node.report("lobby-1", wire.INSTANCE_STATE_STOPPED, exit=exit)
+    await eventually(lambda: "its place is taken again 5 s after" in fleet.group_record().reason)
+    assert await fleet.running(1) == ["lobby-2"]
+    assert fleet.record("lobby-2").created_at.timestamp() * 1000 >= started + 5000
+    assert (fleet.record("lobby-1").exit.outcome, fleet.group_record().failures) == ("ended", ())
+    assert fleet.group_record().reason == ""
