@@ -50,7 +50,7 @@ def order(incarnation: int = 1024, attempts: int = 1) -> StartOrder:
 
 def decide(kind: str = "crashed", *, stop: StopOrder | None = None, **fields) -> Outcome:
     return with_restart(
-        outcome(kind), order=order(**fields), stop=stop, crashes=(), now=10.0, fraction=MIDDLE
+        outcome(kind), order=order(**fields), stop=stop, crashes=(), now=10.0, age=10.0, fraction=MIDDLE
     )
 
 

@@ -33,12 +33,15 @@ class ConsoleRing:
         "begin",
         "capacity",
         "end",
+        "nonce",
         "shared",
         "size",
         "writer",
     )
 
     def __init__(self, *, begin: int, capacity: int = RING_BYTES, writer: str = "") -> None:
+        self.nonce = ""
+        """Of the run, once its node named it."""
         self.writer = writer
         """The node that it comes from."""
         self.begin = begin

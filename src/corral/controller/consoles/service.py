@@ -47,6 +47,7 @@ PAGE_BYTES: Final = 256 * 1024
 PATIENCE_SECONDS: Final = 20.0
 """So long a follower waits for a node that is away or busy, before it goes on without what lies there."""
 _LONGEST_ID: Final = 63
+_LONGEST_NONCE: Final = 63
 _BEYOND: Final = 2**63
 """No console has so many bytes."""
 _CHANGES: Final = frozenset(type for type in EventType if type.startswith("INSTANCE_"))
@@ -141,9 +142,13 @@ class Consoles:
 
     def _take(self, node_id: NodeId, run: Run, block: ConsoleBlock) -> int:
         """Store a block; how far the console is here. That of a run whose ring is not kept stays on the node."""
+        held = self.rings.find(run)
+        if held is not None and block.nonce and held.nonce not in ("", block.nonce):
+            self.rings.drop(run)  # of another run with this number, which its node has forgotten
         ring = self.rings.writing(run, begin=block.offset, writer=node_id)
         if ring is None:
             return block.offset + len(block.data)
+        ring.nonce = block.nonce[:_LONGEST_NONCE] or ring.nonce
         before, now = ring.memory, self._now_ms()
         ring.append(
             block.offset,
@@ -175,8 +180,13 @@ class Consoles:
         return False
 
     def _position(self, run: Run, offset: int) -> ConsolePosition:
+        ring = self.rings.find(run)
         return ConsolePosition(
-            instance_id=run[0], incarnation=run[1], offset=offset, watched=self._watchers.any(run[0])
+            instance_id=run[0],
+            incarnation=run[1],
+            offset=offset,
+            watched=self._watchers.any(run[0]),
+            nonce=ring.nonce if ring is not None else "",
         )
 
     def positions(self, node_id: NodeId) -> list[ConsolePosition]:

@@ -59,13 +59,15 @@ class Consoles:
             feed.release()
         self._feeds.clear()
 
-    def attach(self, instance_id: str, incarnation: int, directory: str, *, ended: bool = False) -> None:
+    def attach(
+        self, instance_id: str, incarnation: int, directory: str, *, ended: bool = False, nonce: str = ""
+    ) -> None:
         """Make this console known. One that is attached as `ended` is not sent by itself, only if the
         controller names it at the beginning of a session, but can be asked for. Idempotent."""
         key = Key(instance_id, incarnation)
         if key in self._feeds:
             return
-        feed = self._feeds[key] = Feed(key, directory, ended=ended)
+        feed = self._feeds[key] = Feed(key, directory, ended=ended, nonce=nonce)
         _log.debug("console.attached", instance=instance_id, incarnation=incarnation, ended=ended)
         if self._sender is not None and (not ended or key in self._known):
             self._begin(feed)

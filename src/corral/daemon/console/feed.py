@@ -15,7 +15,7 @@ from corral.wire.v1.instance_pb2 import ConsoleBatch, ConsolePosition
 BLOCK_BYTES: Final = 64 * 1024
 BEGIN_BEFORE_END: Final = 256 * 1024
 """A console of which the controller knows nothing begins so far before its end."""
-_OVERHEAD: Final = 64
+_OVERHEAD: Final = 80
 
 
 class Key(NamedTuple):
@@ -26,8 +26,10 @@ class Key(NamedTuple):
 class Feed:
     """The state of one console. Offsets never step back within a connection."""
 
-    def __init__(self, key: Key, directory: str, *, ended: bool = False) -> None:
+    def __init__(self, key: Key, directory: str, *, ended: bool = False, nonce: str = "") -> None:
         self.key = key
+        self.nonce = nonce
+        """Of its run; empty: not known."""
         self.directory = directory
         self.ended = ended
         self.watched = False
@@ -53,7 +55,7 @@ class Feed:
         self._under_way.clear()
         self.sent = -1  # until it is known: what the last connection sent may never have arrived
         end = self._log.end_offset
-        if position is not None and position.offset <= end:
+        if position is not None and position.offset <= end and self._is_of(position):
             self.sent = position.offset
             self.watched = position.watched
         else:
@@ -62,6 +64,10 @@ class Feed:
             self.watched = position is not None and position.watched
         self.acknowledged = self.sent
         self._settled = False
+
+    def _is_of(self, position: ConsolePosition) -> bool:
+        """Whether the controller speaks of this run, and not of another that had its number."""
+        return not self.nonce or position.nonce in ("", self.nonce)
 
     def add_block(self, batch: ConsoleBatch, limit: int, *, thorough: bool = False) -> int:
         """Put what comes next into the batch, cut at the last line break where there is one; how many
@@ -73,7 +79,11 @@ class Feed:
         data = block.data if cut == len(block.data) else block.data[:cut]
         stamps = self._log.times(block.offset, block.offset + cut)  # may fail: nothing has departed then
         message = batch.blocks.add(
-            instance_id=self.key.instance_id, incarnation=self.key.incarnation, offset=block.offset, data=data
+            instance_id=self.key.instance_id,
+            incarnation=self.key.incarnation,
+            offset=block.offset,
+            data=data,
+            nonce=self.nonce,
         )
         self.sent = block.offset + cut
         for stamp in stamps:

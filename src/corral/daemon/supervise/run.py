@@ -325,7 +325,7 @@ class Run:
 
     def _follow_console(self) -> None:
         self._services.consoles.attach(
-            self.order.instance_id, self.order.incarnation, str(self.files.console)
+            self.order.instance_id, self.order.incarnation, str(self.files.console), nonce=self.nonce
         )
 
     def _lives_on(self) -> bool:

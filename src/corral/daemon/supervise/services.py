@@ -30,7 +30,9 @@ from corral.wire.v1.node_pb2 import HandshakeAck
 class Consoles(Protocol):
     """What carries consoles to the controller."""
 
-    def attach(self, instance_id: str, incarnation: int, directory: str, *, ended: bool = False) -> None:
+    def attach(
+        self, instance_id: str, incarnation: int, directory: str, *, ended: bool = False, nonce: str = ""
+    ) -> None:
         """Follow this console from now on; `ended`: only keep it for questions. Idempotent."""
 
     def ended(self, instance_id: str, incarnation: int) -> None:

@@ -564,20 +564,22 @@ class ConsoleBatch(_message.Message):
     def __init__(self, blocks: _Optional[_Iterable[_Union[ConsoleBlock, _Mapping]]] = ...) -> None: ...
 
 class ConsoleBlock(_message.Message):
-    __slots__ = ("instance_id", "incarnation", "offset", "data", "times", "gaps")
+    __slots__ = ("instance_id", "incarnation", "offset", "data", "times", "gaps", "nonce")
     INSTANCE_ID_FIELD_NUMBER: _ClassVar[int]
     INCARNATION_FIELD_NUMBER: _ClassVar[int]
     OFFSET_FIELD_NUMBER: _ClassVar[int]
     DATA_FIELD_NUMBER: _ClassVar[int]
     TIMES_FIELD_NUMBER: _ClassVar[int]
     GAPS_FIELD_NUMBER: _ClassVar[int]
+    NONCE_FIELD_NUMBER: _ClassVar[int]
     instance_id: str
     incarnation: int
     offset: int
     data: bytes
     times: _containers.RepeatedCompositeFieldContainer[ConsoleTime]
     gaps: _containers.RepeatedCompositeFieldContainer[ConsoleGap]
-    def __init__(self, instance_id: _Optional[str] = ..., incarnation: _Optional[int] = ..., offset: _Optional[int] = ..., data: _Optional[bytes] = ..., times: _Optional[_Iterable[_Union[ConsoleTime, _Mapping]]] = ..., gaps: _Optional[_Iterable[_Union[ConsoleGap, _Mapping]]] = ...) -> None: ...
+    nonce: str
+    def __init__(self, instance_id: _Optional[str] = ..., incarnation: _Optional[int] = ..., offset: _Optional[int] = ..., data: _Optional[bytes] = ..., times: _Optional[_Iterable[_Union[ConsoleTime, _Mapping]]] = ..., gaps: _Optional[_Iterable[_Union[ConsoleGap, _Mapping]]] = ..., nonce: _Optional[str] = ...) -> None: ...
 
 class ConsoleTime(_message.Message):
     __slots__ = ("offset", "timestamp_ms")
@@ -604,16 +606,18 @@ class ConsoleAck(_message.Message):
     def __init__(self, positions: _Optional[_Iterable[_Union[ConsolePosition, _Mapping]]] = ...) -> None: ...
 
 class ConsolePosition(_message.Message):
-    __slots__ = ("instance_id", "incarnation", "offset", "watched")
+    __slots__ = ("instance_id", "incarnation", "offset", "watched", "nonce")
     INSTANCE_ID_FIELD_NUMBER: _ClassVar[int]
     INCARNATION_FIELD_NUMBER: _ClassVar[int]
     OFFSET_FIELD_NUMBER: _ClassVar[int]
     WATCHED_FIELD_NUMBER: _ClassVar[int]
+    NONCE_FIELD_NUMBER: _ClassVar[int]
     instance_id: str
     incarnation: int
     offset: int
     watched: bool
-    def __init__(self, instance_id: _Optional[str] = ..., incarnation: _Optional[int] = ..., offset: _Optional[int] = ..., watched: _Optional[bool] = ...) -> None: ...
+    nonce: str
+    def __init__(self, instance_id: _Optional[str] = ..., incarnation: _Optional[int] = ..., offset: _Optional[int] = ..., watched: _Optional[bool] = ..., nonce: _Optional[str] = ...) -> None: ...
 
 class ConsoleQuery(_message.Message):
     __slots__ = ("request_id", "instance_id", "incarnation", "from_offset", "to_offset", "max_bytes", "pattern", "max_lines", "newest", "runs", "after_run", "before_run", "since_ms", "until_ms")
