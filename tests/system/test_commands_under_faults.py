@@ -116,7 +116,7 @@ async def console_of(estate: Estate, id: str) -> list[str]:
 
 
 async def end(processes, estate: Estate) -> None:
-    await estate.call("DELETE", "/api/v1/groups/counting?cascade=true")
+    await estate.call("DELETE", "/api/v1/groups/counting?cascade=true&confirm=counting")
 
     async def gone() -> bool:
         return all(item["state"] == "STOPPED" for item in await instances_of(estate, "counting"))
