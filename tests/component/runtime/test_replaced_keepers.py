@@ -12,6 +12,7 @@ import signal
 import pytest
 
 from corral.errors import Retryable
+from corral.runtimes.console.log import ConsoleLog
 from corral.runtimes.process import framing, run_files
 from corral.runtimes.process.keeper_client import KeeperClient
 from corral.runtimes.process.provider import ProcessRuntime
@@ -165,17 +166,39 @@ async def test_main_process_and_shim_end_at_once_and_no_daemon_is_there(house: P
         assert (ended.known, ended.signal) == (True, signal.SIGUSR1)
 
 
-async def test_the_terminal_of_a_run_outlives_keeper_and_shim_together(house: ProcessHouse) -> None:
-    """The daemon has a copy of it."""
+@pytest.mark.parametrize("moment", ["at once", "later"])
+async def test_the_terminal_of_a_run_outlives_keeper_and_shim_together(
+    house: ProcessHouse, moment: str
+) -> None:
+    """The daemon has a copy of it, from the moment in which it knows of the run."""
     handle = await house.provider.start(house.spec(*workloads.python(SIDE), tty=True))
-    await eventually(lambda: written(house, handle) > 10_000)
-    await eventually(lambda: holds(os.getpid(), handle, terminal=True))
+    if moment == "later":
+        await eventually(lambda: written(house, handle) > 10_000)
     kill_keeper(house)
     await rescued(handle, kill_shim(handle))
     (work(house, handle) / "enough").touch()
     ended = await house.provider.wait_empty(handle)
     assert (ended.known, ended.code) == (True, 9)
     assert console_bytes(handle.run_directory) == (work(house, handle) / "side").read_bytes()
+
+
+async def test_a_terminal_that_nobody_held_is_told_as_a_gap(house: ProcessHouse) -> None:
+    """Its workload lives on without it, and what was in it is gone."""
+    ignoring = workloads.shell("trap '' HUP; echo up; while sleep 0.1; do :; done")
+    handle = await house.provider.start(house.spec(*ignoring, tty=True))
+    await said(handle, b"up\r\n")
+    await house.provider.close()
+    dead = kill_keeper(house)
+    shim = kill_shim(handle)
+    await eventually(lambda: not is_running(dead) and not is_running(shim))
+    assert (await (await house.next_provider()).adopt(handle.run_directory)).handle is not None
+    await rescued(handle, shim)
+    await rescued(handle, kill_shim(handle))
+    await house.provider.kill(handle)
+    await house.provider.wait_empty(handle)
+    with ConsoleLog(f"{handle.run_directory}/console") as log:
+        gaps = log.gaps(0, log.end_offset)
+        assert (log.end_offset, [gap.reason for gap in gaps]) == (5, ["unknown"])
 
 
 async def test_keepers_die_while_runs_start_and_end(house: ProcessHouse) -> None:

@@ -109,6 +109,7 @@ class Pump:
 
     def note_loss(self) -> None:
         """Nobody knows what was written behind the last byte that is stored: a gap says so, once."""
+        self._gaps.end()
         self.end_offset = self._gaps.add_loss(self.end_offset)
         self._segments.abandon()
 

@@ -37,10 +37,11 @@ class ConsoleRelay:
             self._input = os.open(f"{directory}/{INPUT}", flags)
         self._typed = b""
 
-    def note_loss(self, *, main_ended: bool) -> None:
+    def note_loss(self, *, main_ended: bool, terminal_lost: bool) -> None:
         """For whoever takes over: where nobody held the console meanwhile, what waited in it went with the
-        workload, and a gap says so."""
-        if main_ended and self._pump.source_is_fresh:
+        workload, and where nobody held the terminal, what waited there is gone. A gap says so."""
+        if terminal_lost or (main_ended and self._pump.source_is_fresh):
+            self._pump.drain()
             self._pump.note_loss()
 
     def watch(self, poller: select.poll) -> float | None:

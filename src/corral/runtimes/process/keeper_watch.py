@@ -132,7 +132,4 @@ class KeeperWatch:
         """Whether the keeper has it now."""
         held, terminal = await self.client.hold(run.directory, held=run.held)
         run.keep_terminal(terminal)
-        if held and terminal < 0 and run.copy_terminal():
-            held, terminal = await self.client.hold(run.directory, held=run.held)
-            run.keep_terminal(terminal)
         return held

@@ -54,7 +54,7 @@ class LiveRun:
         self.process = open_process(record.pid, record.start)
         self._minder = open_process(record.shim, record.shim_start)
         self._console = self._hold_console()
-        self._terminal: int | None = None
+        self._terminal = self._copy_terminal()
         self._tasks = [
             asyncio.create_task(self._watch_process(), name=f"runtime/exit/{record.run}"),
             asyncio.create_task(self._watch_minder(), name=f"runtime/mind/{record.run}"),
@@ -97,13 +97,12 @@ class LiveRun:
         elif descriptor >= 0:
             os.close(descriptor)
 
-    def copy_terminal(self) -> bool:
-        """Of a run on a terminal: take a copy from whoever minds it, when nobody else has one. A node's kernel
-        may forbid that to anybody but root."""
-        if not self.record.tty or self._terminal is not None or self._minder is None:
-            return False
-        self._terminal = copy_of_terminal(self._minder, self.record.shim)
-        return self._terminal is not None
+    def _copy_terminal(self) -> int | None:
+        """From whoever minds it, before anything else can happen to that one. A node's kernel may forbid it to
+        anybody but root: then the keeper gives us its own when it is handed the run."""
+        if not self.record.tty or self._minder is None:
+            return None
+        return copy_of_terminal(self._minder, self.record.shim)
 
     def _hold_console(self) -> int | None:
         with contextlib.suppress(OSError):

@@ -49,7 +49,7 @@ def run_rescue(directory: str, *, lock: int, master: int, process: int, connecti
         quota_bytes=record.quota_bytes,
     )
     main = process if process >= 0 else open_process(record.pid, record.start)
-    relay.note_loss(main_ended=main is None or has_ended(main))
+    relay.note_loss(main_ended=main is None or has_ended(main), terminal_lost=record.tty and master < 0)
     _await_exit(directory, record, relay, main)
     _await_empty(directory, record, relay)
     relay.finish()
