@@ -89,9 +89,10 @@ class IdempotencyMirror(Mirror[IdempotencyRecord]):
 
     def _count(self, id: str, change: int) -> None:
         stored = self._documents.get(id)
-        if stored is None or stored.record.begun is None:
+        begun = stored.record.begun if stored is not None else None
+        if begun is None or begun.undone:
             return
-        token = stored.record.begun.token
+        token = begun.token
         self._begun[token] += change
         if not self._begun[token]:
             del self._begun[token]

@@ -163,6 +163,37 @@ async def test_a_line_that_a_run_refused_is_tried_again_there_and_nowhere_else(
     assert [frame.incarnation for frame in sent] == [record.incarnation] * 2
 
 
+@pytest.mark.parametrize("by_id", [True, False], ids=["by id", "former version"])
+async def test_a_refused_line_has_a_known_outcome_and_uses_up_none_of_the_keys_in_doubt(
+    client: httpx.AsyncClient, rig: Rig, by_id: bool
+) -> None:
+    record, node = await reading_instance(rig, by_id=by_id)
+    (token,) = [stored.record.id for stored in rig.state.tokens]
+    for place, refusal in enumerate(("INPUT_NOT_READ", "NOT_RUNNING", "DISK_FULL")):
+        node.refuse_commands = refusal
+        assert (await post(client, record, key=f"k-{place}")).json()["error"]["code"] == refusal
+    assert rig.state.idempotency.begun_by(token) == 0
+    node.refuse_commands = ""
+    assert (await post(client, record, key="k-0")).status_code == 200
+    sent = [frame.send_command for frame in node.sent if frame.WhichOneof("payload") == "send_command"]
+    assert (sent[-1].command_id, sent[-1].repeated) == (sent[0].command_id, False)
+
+
+@pytest.mark.trap("T70")
+async def test_a_line_that_may_have_arrived_stays_in_doubt_when_its_repetition_is_refused(
+    client: httpx.AsyncClient, rig: Rig
+) -> None:
+    record, node = await reading_instance(rig)
+    (token,) = [stored.record.id for stored in rig.state.tokens]
+    node.on_command = failing_once(rig, Failure.BEFORE)
+    await post(client, record)
+    await until_healthy(rig)
+    node.command_ids.clear()  # it remembers the last ones only
+    node.refuse_commands = "NOT_RUNNING"
+    assert code(await post(client, record)) == (409, "NOT_RUNNING")
+    assert rig.state.idempotency.begun_by(token) == 1
+
+
 @pytest.mark.trap("T70")
 async def test_a_daemon_that_knows_no_ids_is_not_sent_a_line_again_that_may_have_arrived(
     client: httpx.AsyncClient, rig: Rig

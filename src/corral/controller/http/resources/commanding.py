@@ -16,6 +16,7 @@ ACTION: Final = "instances.command"
 
 _NOTHING_SENT: Final = frozenset(
     {
+        Code.DISK_FULL,
         Code.INPUT_CLOSED,
         Code.INPUT_NOT_READ,
         Code.INVALID_FIELD,
@@ -24,7 +25,7 @@ _NOTHING_SENT: Final = frozenset(
         Code.STALE_INCARNATION,
     }
 )
-"""Refusals of a node that say so."""
+"""Refusals of a node that say so, of this attempt."""
 
 
 async def send(leading: Leading, id: InstanceId, line: str, attempt: Attempt) -> Draft:
@@ -35,7 +36,6 @@ async def send(leading: Leading, id: InstanceId, line: str, attempt: Attempt) ->
     """
     commands, begun, repeated = leading.instances.commands, attempt.begun, attempt.in_doubt
     target = commands.target(id, line) if begun is None else _former_target(leading, id, begun)
-    by_id = commands.executes_once(target)
     if begun is None or not repeated:
         begun = await attempt.begin(
             action=ACTION,
@@ -47,7 +47,7 @@ async def send(leading: Leading, id: InstanceId, line: str, attempt: Attempt) ->
     try:
         await commands.send(target, line, id=begun.id, repeated=repeated)
     except CorralError as error:
-        if error.code in _NOTHING_SENT and not by_id:
+        if error.code in _NOTHING_SENT and not repeated:
             await attempt.undo()
         raise
     leading.consoles.echo(id, line=line, by=attempt.actor.name)
