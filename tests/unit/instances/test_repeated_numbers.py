@@ -116,6 +116,13 @@ def test_a_peer_without_nonces_is_understood_by_numbers(world, first):
     assert run_of(world) == (first, "n-a", InstanceState.CRASHED)
 
 
+@pytest.mark.trap("T73")
+def test_another_run_that_its_node_names_without_a_number_has_that_of_the_present_one(world, first):
+    tell(world, RUNNING, first, "n-a")
+    tell(world, RUNNING, 0, "n-b")
+    assert run_of(world) == (first, "n-b", InstanceState.RUNNING)
+
+
 def listed(world, number: int, nonce: str) -> wire.RunningInstance:
     return wire.RunningInstance(
         instance_id="lobby-1", group="lobby", state=RUNNING, incarnation=number, nonce=nonce, pid=9

@@ -136,7 +136,7 @@ def fold_report(ws: Workspace, node: NodeId, report: RunReport, *, present: bool
                 ws, record, report.incarnation, nonce=report.nonce, reason=report.reason
             )
         else:
-            record = _repeated(ws, record, report.incarnation, report.nonce)
+            record = _repeated(ws, record, report.incarnation or record.incarnation, report.nonce)
     elif kin in (Kinship.SAME, Kinship.EARLIER):  # its node had restarted it already when it connected
         _announce_end_before(ws, record, report, decided=kin is Kinship.SAME)
     if kin not in (Kinship.SAME, Kinship.RESTARTED, Kinship.REPEATED):
