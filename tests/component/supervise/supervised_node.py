@@ -126,6 +126,7 @@ class SupervisedNode:
         self._config = config or DaemonConfig()
         self.cache = ShelfCache(data.parent / f"{data.name}-shelf")
         self.sent: list[DaemonMessage] = []
+        self.connected = True
         self.answers: list[DaemonMessage] = []
         self.supervision: Supervision
         self._opened = False
@@ -187,8 +188,9 @@ class SupervisedNode:
         self.orders.handlers[kind](self._keep, frame)
 
     def _send(self, message: DaemonMessage) -> bool:
-        self.sent.append(message)
-        return True
+        if self.connected:
+            self.sent.append(message)
+        return self.connected
 
     def _keep(self, message: DaemonMessage) -> bool:
         self.answers.append(message)

@@ -135,3 +135,21 @@ async def test_an_end_without_room_that_was_made_for_it_is_told_and_written_late
     assert ended.order.incarnation == FIRST, "what was told as an end is not begun again"
     assert ended.files.outcome() is not None
     assert (await node.told("old"))[-2:] == ["crash:0", "CRASHED:0"]
+
+
+@pytest.mark.trap("T72")
+async def test_an_end_that_can_neither_be_written_nor_told_takes_an_order_to_stop(node):
+    """Without a controller; and it is not begun again when there is room."""
+    ack = await node.start("old", ["/bin/sleep", "1000"], attempts=2)
+    run = await node.until("old", "RUNNING")
+    (run.files.directory / ".outcome.json.room").unlink()
+    await fill_spool(node)
+    node.connected = False
+    os.kill(ack.pid, signal.SIGKILL)
+    await eventually(lambda: run.handle is None)
+    stopped = await node.stop("old")
+    assert (stopped.accepted, stopped.error_message) == (True, "")
+    fill(node).unlink()
+    ended = await node.settled("old")
+    assert (ended.state, ended.order.incarnation) == ("CRASHED", FIRST)
+    assert ended.files.outcome() is not None

@@ -71,7 +71,8 @@ class LostRuns:
         self._looking = asyncio.Lock()
 
     def of(self, instance_id: str) -> LostRun | None:
-        return next((run for run in self._found.values() if run.instance_id == instance_id), None)
+        """Any thread may ask."""
+        return next((run for run in self.all() if run.instance_id == instance_id), None)
 
     def all(self) -> list[LostRun]:
         return list(self._found.values())

@@ -490,13 +490,17 @@ class Run:
         if self._has_secrets:
             mask = await asyncio.to_thread(self._services.preparer.mask, self.order)
             outcome = without_secrets(outcome, mask)
+        refused = False
         while True:
             try:
                 await asyncio.to_thread(self._store_outcome, outcome)
             except CorralError as error:
                 if outcome.exit is None and self._is_ordered and not self.files.has_intent():
                     break
-                outcome = await self._tell_unwritten(outcome, error)
+                if not refused:
+                    refused = True
+                    await self._make_room(error)
+                outcome = self._tell_unwritten(outcome, error)
                 await asyncio.sleep(_RETRY_SECONDS)
                 continue
             if outcome.restarted_as is None or not self.stop.stays_stopped:
@@ -513,24 +517,30 @@ class Run:
         self.tell_begun()
         return outcome
 
-    async def _tell_unwritten(self, outcome: Outcome, error: CorralError) -> Outcome:
-        """Its end cannot be written: its own files go first, for they may be what fills the disk, and the end is
-        told as it is. What was told as an end is not begun again here: that is for the controller to decide."""
+    async def _make_room(self, error: CorralError) -> None:
+        """Its end cannot be written: its own files go first, for they may be what fills the disk. Not those of a
+        static directory, nor of one in which another run of this id lives."""
+        _log.error("instance.outcome_not_stored", run=self.name, reason=str(error))
+        directories, id = self._services.directories, self.order.instance_id
+        if self.order.static or self._services.lost.of(id) is not None:
+            return
+        if directories.discard(id, self.order.incarnation):
+            await directories.empty_bin()
+
+    def _tell_unwritten(self, outcome: Outcome, error: CorralError) -> Outcome:
+        """The end is told as it is, once somebody hears it. What was told as an end is not begun again here: that is
+        for the controller to decide."""
         if self._outcome_waits:
             return outcome
-        _log.error("instance.outcome_not_stored", run=self.name, reason=str(error))
-        if not self.order.static and self._services.directories.discard(
-            self.order.instance_id, self.order.incarnation
-        ):
-            await self._services.directories.empty_bin()
+        state, reason = self.state, self._reason
         last = msgspec.structs.replace(outcome, restarted_as=None, restart_delay_seconds=0.0)
         self._show(last)
         self.reason = f"{last.reason or last.summary}; its end is not written yet: {error.message}"
-        if not self._services.send(status_update(self)):
-            self.outcome = None
-            return outcome
-        self._outcome_waits = True
-        return last
+        if self._services.send(status_update(self)):
+            self._outcome_waits = True
+            return last
+        self.outcome, self.state, self._reason = None, state, reason
+        return outcome
 
     def _start_waits(self, why: str) -> None:
         """Its start is owed, and waits for room on the disk or for its ports."""

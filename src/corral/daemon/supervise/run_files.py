@@ -73,9 +73,9 @@ class StopOrder(msgspec.Struct, frozen=True, kw_only=True):
     reason: str
     force: bool = False
     then_restart: bool = False
+    """A local `restart`: the next run begins when this one has ended."""
     too_old: bool = False
     """It reached its maximum lifetime, and begins again in its turn."""
-    """A local `restart`: the next run begins when this one has ended."""
 
 
 class FailedStart(msgspec.Struct, frozen=True, kw_only=True):
