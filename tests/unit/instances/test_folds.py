@@ -164,6 +164,27 @@ def test_what_ended_by_itself_stays_ended_and_one_fewer_is_wanted(on):
     assert (world.group().target, world.group().failures) == (1, ())
 
 
+@pytest.mark.parametrize(
+    ("on", "outcome", "target"),
+    [
+        ("never", "crashed", 1),
+        ("failure", "crashed", 2),
+        ("never", "host_rebooted", 2),
+        ("never", "start_failed", 2),
+    ],
+)
+def test_nothing_follows_a_crash_where_nothing_is_started_again(on, outcome, target):
+    world = World()
+    world.do(create_group, spec(restart=RestartSpec(on=RestartOn(on))))
+    world.do(scale_group, "lobby", 2)
+    for _ in range(2):
+        world.do(start_instance, "lobby")
+    exit = wire.ExitStatus(known=True, code=3, outcome=outcome, ended_at_ms=1)
+    world.do(fold_report_of(N1, status(world, S.INSTANCE_STATE_CRASHED, exit=exit)))
+    assert world.record("lobby-1").state == "CRASHED"
+    assert world.group().target == target
+
+
 def test_a_node_that_has_no_number_left_leaves_the_next_start_to_the_controller(world):
     first = world.record("lobby-1").incarnation
     world.do(fold_report_of(N1, status(world, S.INSTANCE_STATE_STOPPED, exit=clean(ended_at_ms=1))))

@@ -8,6 +8,7 @@ import msgspec
 
 from corral.controller.instances.crash_loops import count_failure
 from corral.controller.instances.starts import StartRequest, release, settled_home, start_run
+from corral.controller.instances.wire_values import UNSTARTED
 from corral.controller.instances.workspace import Workspace
 from corral.controller.placement.placing import Refused
 from corral.domain.decisions import DecisionKind
@@ -70,8 +71,11 @@ def end_run(
         count_failure(ws, record.group, what=f"{record.id}: {reason}")
     if record.after_stop is AfterStop.RESTART:
         return restart_run(ws, ended)
-    if exit is not None and exit.outcome == ENDED and record.wanted is Wanted.RUN:
-        return _after_clean_end(ws, ended)
+    if exit is not None and record.wanted is Wanted.RUN:
+        if exit.outcome == ENDED:
+            return _after_clean_end(ws, ended)
+        if crashed and not blameless and exit.outcome not in UNSTARTED:
+            _after_crash(ws, ended)
     return ended
 
 
@@ -83,9 +87,20 @@ def _after_clean_end(ws: Workspace, ended: InstanceRecord) -> InstanceRecord:
         return ended
     if group.spec.restart.on is RestartOn.ALWAYS:
         return restart_run(ws, ended)
+    _want_one_fewer(ws, group)
+    return ended
+
+
+def _after_crash(ws: Workspace, ended: InstanceRecord) -> None:
+    """Where nothing is started again after a crash either, one fewer is wanted, as after a clean end."""
+    group = ws.group(ended.group)
+    if group is not None and not group.deleting and group.spec.restart.on is RestartOn.NEVER:
+        _want_one_fewer(ws, group)
+
+
+def _want_one_fewer(ws: Workspace, group: GroupRecord) -> None:
     if group.target > 0:
         ws.put_group(msgspec.structs.replace(group, target=group.target - 1, updated_at=ws.now))
-    return ended
 
 
 def run_again(ws: Workspace, group: GroupRecord, ended: InstanceRecord) -> InstanceRecord | Refused:
