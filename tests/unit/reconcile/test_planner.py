@@ -95,3 +95,21 @@ def test_the_place_of_a_run_that_ended_by_itself_is_taken_five_seconds_after_its
     both = plan_group(group(min=2), [ended(1, started=-2), ended(2, started=-7)], pause_over=True, now=NOW)
     assert (both.need, both.missing, both.wake_at) == (Need.START, 1, early.wake_at)
     assert plan_group(group(min=1), [ended(1, started=600)], pause_over=True, now=NOW).need is Need.START
+
+
+@pytest.mark.trap("T88")
+def test_a_clock_of_a_node_that_is_behind_makes_no_place_free_sooner():
+    ended_at = NOW - dt.timedelta(hours=1)
+    exit = ExitRecord(
+        known=True, code=0, signal=None, crashed=False, outcome="ended", summary="", ended_at=ended_at
+    )
+    record = instance(
+        state=InstanceState.STOPPED,
+        started_at=ended_at - dt.timedelta(seconds=2),
+        ended_at=ended_at,
+        end_received_at=NOW,
+        exit=exit,
+    )
+    plan = plan_group(group(min=1), [record], pause_over=True, now=NOW)
+    assert plan.need is Need.WAIT
+    assert dt.timedelta(seconds=3) <= plan.wake_at - NOW <= dt.timedelta(seconds=4.25)

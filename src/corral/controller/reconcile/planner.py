@@ -97,8 +97,11 @@ def place_free_at(record: InstanceRecord, now: dt.datetime | None) -> dt.datetim
     ended = record.exit is not None and record.exit.outcome == ENDED and not live(record.state)
     if now is None or not ended or record.started_at is None:
         return None
+    began = record.started_at
+    if record.end_received_at is not None and record.ended_at is not None:
+        began = record.end_received_at - (record.ended_at - began)  # the clock of its node may be behind
     spread = PLACE_SPREAD * zlib.crc32(f"{record.id}.{record.incarnation}".encode()) / 2**32
-    due = record.started_at + dt.timedelta(seconds=PLACE_SECONDS * (1 + spread))
+    due = began + dt.timedelta(seconds=PLACE_SECONDS * (1 + spread))
     longest = dt.timedelta(seconds=PLACE_SECONDS * (1 + PLACE_SPREAD))
     return due if dt.timedelta() < due - now <= longest else None
 
