@@ -151,6 +151,29 @@ def test_clean_ends_that_the_node_follows_up_are_told_and_count_as_no_failure(wo
     )
 
 
+def test_a_clean_end_that_its_node_tells_again_is_one_end(world):
+    """A node whose disk is full tells it over the link, and once more from its spool."""
+    first = world.record("lobby-1").incarnation
+    told = [
+        status(world, S.INSTANCE_STATE_SCHEDULED, incarnation=first + number, former_exit=clean())
+        for number in (1, 2)
+    ]
+    for update in (told[0], told[0], told[1], *told):
+        world.do(fold_report_of(N1, update))
+    ends = [event.data["incarnation"] for event in world.events if event.type == "INSTANCE_STOPPED"]
+    assert ends == [first, first + 1]
+    assert world.record("lobby-1").incarnation == first + 2
+
+
+async def test_a_node_is_asked_for_the_end_of_a_run_that_it_had_announced_and_does_not_list(world):
+    """A store that was put back may have heard the announcement alone; a start of ours is ordered again instead."""
+    first = world.record("lobby-1").incarnation
+    assert await reports(world).unaccounted(N1, []) == []
+    world.do(fold_report_of(N1, status(world, S.INSTANCE_STATE_SCHEDULED, incarnation=first + 1)))
+    (asked,) = await reports(world).unaccounted(N1, [])
+    assert (asked.instance_id, asked.incarnation) == ("lobby-1", first + 1)
+
+
 @pytest.mark.parametrize("on", ["failure", "never"])
 def test_what_ended_by_itself_stays_ended_and_one_fewer_is_wanted(on):
     world = World()

@@ -237,15 +237,20 @@ def _is_present(record: InstanceRecord, run: RunningInstance) -> bool:
 
 
 def is_missing(record: InstanceRecord, runs: Sequence[RunningInstance]) -> bool:
-    """Was it begun, and is neither alive nor over by what its node lists?"""
-    begun = (record.state_before_offline or record.state) is not InstanceState.SCHEDULED
+    """Was it begun, or may it have been, and is neither alive nor over by what its node lists?"""
+    scheduled = (record.state_before_offline or record.state) is InstanceState.SCHEDULED
+    begun = not (scheduled and _is_sendable(record))
     return live(record.state) and begun and not any(_is_present(record, run) for run in runs)
+
+
+def _is_sendable(record: InstanceRecord) -> bool:
+    """Is it a start of ours? What its node began by itself is not ordered again, and may be over."""
+    return record.incarnation % RESTARTS_PER_START == 0 and not record.adopted
 
 
 def _judge_missing(ws: Workspace, record: InstanceRecord) -> None:
     state = record.state_before_offline or record.state
-    sendable = record.incarnation % RESTARTS_PER_START == 0 and not record.adopted
-    if state is InstanceState.SCHEDULED and sendable and record.wanted is Wanted.RUN:
+    if state is InstanceState.SCHEDULED and _is_sendable(record) and record.wanted is Wanted.RUN:
         if record.state is InstanceState.OFFLINE:
             back = msgspec.structs.replace(
                 record, state=state, state_before_offline=None, reason="its node is back"

@@ -130,25 +130,28 @@ def fold_report(ws: Workspace, node: NodeId, report: RunReport, *, present: bool
     if kin in (Kinship.RESTARTED, Kinship.REPEATED):
         if _is_over(record):
             return _stray(record, report, f"this start was stopped: {record.reason}", ours=True)
-        _announce_end_before(ws, record, report, decided=True)
+        record = _announce_end_before(ws, record, report, decided=True)
         if kin is Kinship.RESTARTED:
             record = restarted_by_node(
                 ws, record, report.incarnation, nonce=report.nonce, reason=report.reason
             )
         else:
             record = _repeated(ws, record, report.incarnation or record.incarnation, report.nonce)
-    elif kin in (Kinship.SAME, Kinship.EARLIER):  # its node had restarted it already when it connected
-        _announce_end_before(ws, record, report, decided=kin is Kinship.SAME)
+    elif kin in (Kinship.SAME, Kinship.EARLIER) and report.incarnation > record.end_told_before:
+        # its node had restarted it already when it connected
+        record = _announce_end_before(ws, record, report, decided=kin is Kinship.SAME)
     if kin not in (Kinship.SAME, Kinship.RESTARTED, Kinship.REPEATED):
         return None
     return _advance(ws, record, report)
 
 
-def _announce_end_before(ws: Workspace, record: InstanceRecord, report: RunReport, *, decided: bool) -> None:
+def _announce_end_before(
+    ws: Workspace, record: InstanceRecord, report: RunReport, *, decided: bool
+) -> InstanceRecord:
     """A run ended without a crash, and its node runs this one in its place: the event of that end, and why another
-    follows it."""
+    follows it. The record remembers it: a node whose disk is full tells it over the link and once more later."""
     if report.former_exit is None or not report.incarnation:
-        return
+        return record
     exit = exit_record(report.former_exit, crashed=False, now=ws.now)
     ws.event(
         EventType.INSTANCE_STOPPED,
@@ -168,6 +171,9 @@ def _announce_end_before(ws: Workspace, record: InstanceRecord, report: RunRepor
             reason=cut(f"its node starts it again: {report.reason or exit.summary}"),
             inputs={"outcome": exit.outcome, "incarnation": report.incarnation},
         )
+    told = msgspec.structs.replace(record, end_told_before=Incarnation(report.incarnation))
+    ws.put_instance(told)
+    return told
 
 
 def _is_put_back(record: InstanceRecord, report: RunReport) -> bool:
