@@ -18,6 +18,7 @@ Call = Callable[[str], Awaitable[Any]]
 """A GET of the API."""
 
 _WHOLE_CONSOLE_PAGES = 10_000
+_NEVER_RAN = frozenset({"start_failed", "never_started"})
 
 
 class Tally:
@@ -46,14 +47,23 @@ class Checker:
         self._get = get
         self._checked: set[str] = set()
         self._nameless: collections.Counter[str] = collections.Counter()
+        self._ended: set[tuple[str, int]] = set()
 
     async def check(self, end: dict[str, Any]) -> None:
         """`end` is an event that told how a run ended."""
         id, run, exit = end["subject"], end["data"]["incarnation"], end["data"].get("exit") or {}
+        if (id, run) in self._ended:
+            self._violated(f"{id} run {run}: its end is told twice")
+            return
+        self._ended.add((id, run))
         console = await self._read(id, run)
         self.tally.runs += 1
         if not exit.get("known"):
             self.tally.unknown_ends += 1
+        if exit.get("outcome") in _NEVER_RAN:
+            if console.parts:
+                self._violated(f"{id} run {run}: told as never executed, and has written")
+            return
         name = console.name or self._only_candidate(id)
         if name is None:
             self._nameless[id] += 1
@@ -65,8 +75,8 @@ class Checker:
         self._compare_exit(f"{id} run {run}", name, exit)
 
     def check_all_told(self) -> None:
-        """Every workload that ended was checked."""
-        for path in self._side.glob("*.end"):
+        """Every workload was checked; all have ended."""
+        for path in self._side.glob("*.side"):
             id = path.stem.partition(".")[0]
             if path.stem in self._checked:
                 continue
@@ -119,8 +129,12 @@ class Checker:
             return
         announced = self._side / f"{name}.end"
         told = f"signal {exit['signal']}" if exit.get("signal") else f"code {exit['code']}"
-        truth = announced.read_text() if announced.exists() else "nothing: it was killed"
-        if told != truth and announced.exists():
+        if not announced.exists():  # only a signal ends a workload that did not say how it would end
+            right, truth = bool(exit.get("signal")), "a signal from outside"
+        else:
+            truth = announced.read_text()
+            right = told == truth
+        if not right:
             self._violated(f"{what} ({name}): the end is told as {told}, and was {truth}")
 
     def _violated(self, text: str) -> None:
@@ -142,8 +156,10 @@ class Console:
         return first.removeprefix(b"begin ").strip().decode() if first.startswith(b"begin ") else None
 
     def add(self, page: dict[str, Any]) -> None:
+        cut = {gap["from_offset"] for gap in page["gaps"]}
         for item in page["items"]:
-            self._take(item, b"" if item.get("partial") else b"\n")
+            cut_off = item["offset"] + len(item["line"].encode()) in cut
+            self._take(item, b"" if item.get("partial") or cut_off else b"\n")
         tail = page.get("tail")
         if tail and not page["items"]:
             self._take(tail, b"")
@@ -173,6 +189,8 @@ class Console:
 
     def declares(self, begin: int, end: int) -> bool:
         """Whether gaps cover that stretch; one of an unknown end covers what lies behind it, too."""
-        if self._open_end is not None and begin >= self._open_end:
-            return True
-        return any(first <= begin and end <= last for first, last in self.gaps)
+        told = begin
+        for first, last in sorted(self.gaps):
+            if first <= told:
+                told = max(told, last)
+        return told >= end or (self._open_end is not None and told >= self._open_end)

@@ -39,6 +39,11 @@ _NODE: Final = "n1"
 _ENDS: Final = "INSTANCE_CRASHED,INSTANCE_STOPPED"
 _DISTANCES: Final = (0.0, 0.2, 1.0, 4.0)
 _DEADLINE_SECONDS: Final = 120.0
+_CONTROLLER: Final = {
+    "CORRAL_LINK_HEARTBEAT_SECONDS": "1",
+    "CORRAL_RECONCILE_OBSERVE_SECONDS": "1",
+    "CORRAL_INSTANCES_ENDED_PER_GROUP": "10000",  # no record goes before its console was compared
+}
 _GROUPS: Final[dict[str, dict[str, Any]]] = {
     "brief": {"min": 5, "restart": {"attempts": 0}},
     "again": {"min": 3, "restart": {"attempts": 1000, "interval_seconds": 1, "delay_ms": 200}},
@@ -91,7 +96,7 @@ class Site:
             self._roles["controller"] = self._processes.start(
                 "controller", "--data", str(self._data), "--http", self._http, "--grpc", self._grpc,
                 "--bootstrap", self._bootstrap, "--store", self._store,
-                environment={"CORRAL_LINK_HEARTBEAT_SECONDS": "1", "CORRAL_RECONCILE_OBSERVE_SECONDS": "1"},
+                environment=_CONTROLLER,
             )  # fmt: skip
             await self._roles["controller"].ready()
         if not self._lives("daemon"):
