@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import resource
 import signal
 import socket
 import sqlite3
@@ -14,6 +15,7 @@ from estate import Estate
 from corral.cli.failure import Failure
 from corral.pki.join_token import JoinToken
 from corral.testing.api_call import call
+from corral.testing.process_house import keeper_pid
 from corral.testing.waiting import eventually
 
 pytestmark = pytest.mark.system
@@ -65,6 +67,19 @@ async def test_a_killed_daemon_comes_back_as_itself_and_its_log_is_whole(estate)
     assert second["session"] != first["session"]
     assert second["machine_id"] == first["machine_id"]
     await eventually(lambda: has_told(2))
+
+
+async def test_a_daemon_and_its_keeper_take_the_descriptors_that_they_may_have(estate, scratch):
+    """Each has several for every run."""
+    await estate.controller()
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (512, hard))
+    try:
+        daemon = await estate.daemon("n1")
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    for pid in (daemon.pid, keeper_pid(scratch / "n1")):
+        assert resource.prlimit(pid, resource.RLIMIT_NOFILE) == (min(hard, 65_536), hard)
 
 
 async def test_a_frozen_daemon_is_unreachable_and_thaws_into_a_new_session(estate):

@@ -31,6 +31,7 @@ from corral.daemon.supervise.supervision import NodeRuntime, Supervision
 from corral.domain.ids import NodeId
 from corral.system.clock import Clock, SystemClock
 from corral.system.config_schema import DaemonConfig
+from corral.system.connection_shares import raise_descriptors
 from corral.system.entropy import Entropy, SystemEntropy
 from corral.system.files import DirectoryLock
 from corral.system.log_port import LogPort
@@ -273,6 +274,7 @@ def open_cache(config: DaemonConfig, clock: Clock, entropy: Entropy) -> NodeCach
 def run_daemon(config: DaemonConfig, *, join: str | None = None, parent_fd: int | None = None) -> int:
     """Run a daemon until it is told to stop; returns the exit code."""
     make_data_directory(config.data)
+    raise_descriptors()  # before the keeper is started: it and we hold several for every run
     with start_logging(
         role=DAEMON_ROLE, directory=config.data / "logs", level=config.log.level, format=config.log.format
     ) as logs:

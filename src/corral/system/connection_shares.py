@@ -43,7 +43,7 @@ def affordable(wanted: int, *, part: int) -> int:
 
 
 def raise_descriptors() -> None:
-    """As many file descriptors as we may have: a service holds connections, and the usual 1024 are few."""
+    """As many file descriptors as we may have: a service holds connections or runs, and the usual 1024 are few."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     most = _DESCRIPTORS if hard == resource.RLIM_INFINITY else min(hard, _DESCRIPTORS)
     if soft != resource.RLIM_INFINITY and soft < most:
