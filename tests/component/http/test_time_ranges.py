@@ -9,7 +9,8 @@ import httpx
 import pytest
 from http_rig import Rig
 
-from corral.controller.http.time_ranges import TimeRange
+from corral.controller.http.time_ranges import MOST_MISPLACED, TimeRange
+from corral.domain.events import Draft, EventType
 from corral.domain.permissions import Role
 
 
@@ -50,6 +51,20 @@ async def test_the_newest_events_before_a_time(client: httpx.AsyncClient, rig: R
     until = everything[-2]
     newest = await client.get("/api/v1/events", params={"newest": "true", "until": until, "limit": 3})
     assert [item["at"] for item in newest.json()["items"]] == [at for at in everything if at < until][-3:]
+
+
+async def test_the_newest_events_before_a_time_are_found_however_many_came_right_behind_it(
+    client: httpx.AsyncClient, rig: Rig
+) -> None:
+    for number in range(3):
+        await rig.happen(f"node-{number}")
+    everything = await _times(client, "/api/v1/events")
+    await rig.happen("node-3")
+    until = (await _times(client, "/api/v1/events"))[-1]
+    many = [Draft(type=EventType.NODE_ERROR_REPORTED, subject="node-3") for _ in range(5000)]
+    await rig.ledger.commit(*many)
+    newest = await client.get("/api/v1/events", params={"newest": "true", "until": until, "limit": 3})
+    assert [item["at"] for item in newest.json()["items"]] == everything[-3:]
 
 
 async def test_the_audit_names_the_token_also_when_it_is_gone(client: httpx.AsyncClient, rig: Rig) -> None:
@@ -97,3 +112,13 @@ async def test_a_search_by_time_survives_a_clock_that_was_set_back() -> None:
     first = await span.first_number(time_at, oldest=1, newest=len(times))
     end = await span.end_number(time_at, oldest=1, newest=len(times))
     assert [number for number in range(first, end) if span.holds(times[number - 1])] == [4, 5]
+
+
+async def test_a_search_by_time_looks_at_a_bounded_number_of_entries_behind_it() -> None:
+    start = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
+
+    async def time_at(number: int) -> dt.datetime | None:
+        return start + dt.timedelta(milliseconds=number)
+
+    span = TimeRange(None, start + dt.timedelta(milliseconds=1000))
+    assert await span.end_number(time_at, oldest=1, newest=100_000) == 1000 + MOST_MISPLACED

@@ -19,6 +19,8 @@ from corral.store.port import Entry, ReadEngine
 
 _CLOCK_STEP: Final = dt.timedelta(minutes=10)
 _SCANS: Final = 20
+MOST_MISPLACED: Final = 2000
+"""So many entries behind a moment are looked at for those that a clock which was set back has put there."""
 
 Since = Annotated[dt.datetime, msgspec.Meta(tz=True, description="Only what happened at this time or later.")]
 Until = Annotated[dt.datetime, msgspec.Meta(tz=True, description="Only what happened before this time.")]
@@ -51,10 +53,15 @@ class TimeRange(msgspec.Struct, frozen=True):
         return oldest if self.since is None else await _search(time_at, oldest, newest, self.is_before)
 
     async def end_number(self, time_at: TimeAt, *, oldest: int, newest: int) -> int:
-        """A number that all in this range lie below."""
-        if self.until is None:
+        """A number that all in this range lie below: behind the first that is too late there are at most
+        `MOST_MISPLACED` others."""
+        until = self.until
+        if until is None:
             return newest + 1
-        return await _search(time_at, oldest, newest, lambda at: not self.is_after(at))
+        late = await _search(time_at, oldest, newest, lambda at: at < until)
+        return min(
+            await _search(time_at, late, newest, lambda at: not self.is_after(at)), late + MOST_MISPLACED
+        )
 
 
 class TimedPageQuery(PageQuery, frozen=True, kw_only=True):

@@ -16,7 +16,7 @@ from corral.controller.http.call import Call, Caller, NoQuery, Query
 from corral.controller.http.paging import DEFAULT_LIMIT, Limit, Page
 from corral.controller.http.route_table import Pump, Read, Route, Stream, Write
 from corral.controller.http.setting import Leading
-from corral.controller.http.time_ranges import Since, TimeRange, Until
+from corral.controller.http.time_ranges import MOST_MISPLACED, Since, TimeRange, Until
 from corral.domain.events import Cursor, Event, EventType
 from corral.domain.permissions import Permission
 from corral.domain.sensitive_fields import EVENT_PERMISSIONS, sees_all, unseen_types
@@ -151,6 +151,7 @@ async def _newest(leading: Leading, wanted: Wanted, span: TimeRange, *, limit: i
     last = await _number(leading, span.end_number) - 1
     plain = wanted.everything and not span.bounded
     stretch = limit if plain else limit + _SCAN if wanted.all_seen else _SCAN * _SCANS
+    stretch += MOST_MISPLACED if span.until is not None else 0
     cursor = await leading.reads.cursor_at(last - stretch)
     found: collections.deque[Event] = collections.deque(maxlen=limit)
     while cursor.sequence < last:
