@@ -238,3 +238,21 @@ async def test_offsets_that_no_console_has_are_not_believed_and_the_node_comes_b
     await site.rogue.drop()
     await site.rogue.connect()
     await site.taken_in()
+
+
+@pytest.mark.trap("T65")
+@pytest.mark.parametrize("uptime", [2**63 - 1, 80_000_000_000_000])
+async def test_a_crash_after_ages_of_life_leaves_the_runs_of_its_instance_readable(site, uptime):
+    own = site.fleet.record("mine-1")
+    report = wire.CrashReport(
+        instance_id="mine-1",
+        group="mine",
+        incarnation=own.incarnation,
+        exit=exit_of(),
+        uptime_ms=uptime,
+        ticket=site.rogue.runs["mine-1"].ticket,
+    )
+    await site.rogue.spool(DaemonMessage(crash_report=report))
+    await site.taken_in()
+    listed = await site.fleet.controller.call("GET", "/api/v1/instances/mine-1/runs")
+    assert [(run["incarnation"], run["state"]) for run in listed["items"]] == [(own.incarnation, "CRASHED")]

@@ -192,7 +192,7 @@ class RunBook:
                         node=crash.record.node,
                         state=InstanceState.CRASHED.value,
                         plan_hash=_plan_of_start(record, number),
-                        started_at=ended - dt.timedelta(milliseconds=crash.record.uptime_ms),
+                        started_at=told_time(int(ended.timestamp() * 1000) - crash.record.uptime_ms, ended),
                         ended_at=ended,
                         exit=crash.record.exit,
                         nonce=crash.record.nonce,
