@@ -174,6 +174,8 @@ class InstanceRecord(Record, frozen=True, kw_only=True):
     """Of runs of this start that had the number of a later one: their node was put back to an earlier state."""
     end_told_before: Incarnation = Incarnation(0)
     """The last run whose node told with it how the run before it ended: told again, that is no second end."""
+    gave_up_place: bool = False
+    """It has ended, and its group wants one fewer since then."""
     end_received_at: dt.datetime | None = None
     """When the controller learned of its end, by its own clock; `ended_at` is by the node's."""
     earlier: tuple[EarlierStart, ...] = ()

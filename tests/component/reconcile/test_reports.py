@@ -438,3 +438,22 @@ async def test_the_place_of_a_match_that_ended_is_taken_by_another_in_its_turn(f
     assert fleet.record("lobby-2").created_at.timestamp() * 1000 >= started + 5000
     assert (fleet.record("lobby-1").exit.outcome, fleet.group_record().failures) == ("ended", ())
     assert fleet.group_record().reason == ""
+
+
+@pytest.mark.trap("T65")
+async def test_a_node_that_ends_one_run_again_and_again_changes_how_many_are_wanted_by_one(fleet):
+    await fleet.begin()
+    await fleet.group(restart={"on": "failure"})
+    node = await fleet.node("n1")
+    await fleet.controller.call("POST", "/api/v1/groups/lobby/scale", {"count": 3})
+    await fleet.running(3)
+    exit = wire.ExitStatus(known=True, outcome="ended", summary="exited with code 0, by itself")
+    for number in range(4):
+        await node.report("lobby-1", S.INSTANCE_STATE_STOPPED, exit=exit, nonce=f"run-{number}")
+        await node.report("lobby-1", S.INSTANCE_STATE_RUNNING, nonce=f"run-{number + 1}")
+    await eventually(lambda: not node._spool)
+    assert fleet.record("lobby-1").restarts == 4
+    assert fleet.group_record().target == 3, "it runs, and nobody asked for fewer"
+    await node.report("lobby-1", S.INSTANCE_STATE_STOPPED, exit=exit, nonce="run-4")
+    await fleet.reaches("lobby-1", "STOPPED")
+    assert fleet.group_record().target == 2

@@ -75,7 +75,7 @@ def end_run(
         if exit.outcome == ENDED:
             return _after_clean_end(ws, ended)
         if crashed and not blameless and exit.outcome not in UNSTARTED:
-            _after_crash(ws, ended)
+            return _after_crash(ws, ended)
     return ended
 
 
@@ -87,20 +87,33 @@ def _after_clean_end(ws: Workspace, ended: InstanceRecord) -> InstanceRecord:
         return ended
     if group.spec.restart.on is RestartOn.ALWAYS:
         return restart_run(ws, ended)
-    _want_one_fewer(ws, group)
-    return ended
+    return _want_one_fewer(ws, group, ended)
 
 
-def _after_crash(ws: Workspace, ended: InstanceRecord) -> None:
+def _after_crash(ws: Workspace, ended: InstanceRecord) -> InstanceRecord:
     """Where nothing is started again after a crash either, one fewer is wanted, as after a clean end."""
     group = ws.group(ended.group)
     if group is not None and not group.deleting and group.spec.restart.on is RestartOn.NEVER:
-        _want_one_fewer(ws, group)
+        return _want_one_fewer(ws, group, ended)
+    return ended
 
 
-def _want_one_fewer(ws: Workspace, group: GroupRecord) -> None:
+def _want_one_fewer(ws: Workspace, group: GroupRecord, ended: InstanceRecord) -> InstanceRecord:
     if group.target > 0:
         ws.put_group(msgspec.structs.replace(group, target=group.target - 1, updated_at=ws.now))
+        ended = msgspec.structs.replace(ended, gave_up_place=True)
+        ws.put_instance(ended)
+    return ended
+
+
+def take_place_again(ws: Workspace, ended: InstanceRecord) -> None:
+    """Its node runs it again after all: as many are wanted as before its end, however often that happens."""
+    group = ws.group(ended.group)
+    if not ended.gave_up_place or group is None or group.deleting:
+        return
+    wanted = group.target + 1
+    target = wanted if group.spec.max is None else min(wanted, max(group.target, group.spec.max))
+    ws.put_group(msgspec.structs.replace(group, target=target, updated_at=ws.now))
 
 
 def run_again(ws: Workspace, group: GroupRecord, ended: InstanceRecord) -> InstanceRecord | Refused:

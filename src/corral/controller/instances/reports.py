@@ -13,7 +13,7 @@ from typing import Final
 
 import msgspec
 
-from corral.controller.instances.endings import end_run
+from corral.controller.instances.endings import end_run, take_place_again
 from corral.controller.instances.starts import reserve, settled_home
 from corral.controller.instances.wire_values import (
     RunReport,
@@ -308,12 +308,14 @@ def restarted_by_node(
         restarts=record.restarts + max(1, incarnation - record.incarnation),
         nonce=nonce,
         former_nonces=former,
+        gave_up_place=False,
         # One that shall stop is stopped all the same: why stays what it says.
         reason=record.reason if record.wanted is Wanted.STOP else reason or "restarted by its node",
     )
     ws.put_instance(changed)
     if not live(record.state):
         reserve(ws, changed, cpu=0.0)  # the end of the run before had released it
+        take_place_again(ws, record)
     return changed
 
 
