@@ -69,6 +69,28 @@ async def test_a_connection_of_its_own_and_a_socket_of_another_do_not_count():
             await sleeper.wait()
 
 
+async def test_a_run_of_countless_processes_and_descriptors_is_looked_at_in_part():
+    """Whose the port is nobody finds out then; that somebody has it has to do."""
+    sleeper = await asyncio.create_subprocess_exec("sleep", "60")
+
+    async def asked(*pids: int, **limits: int) -> str:
+        async def processes() -> tuple[int, ...]:
+            return pids
+
+        return await RunSockets(SocketTables(), processes, **limits).missing(leased(port, TCP))
+
+    try:
+        with listening(socket.SOCK_STREAM) as port:
+            not_its = f"{port}/tcp belongs to a process that is not of this run"
+            assert await asked(*[sleeper.pid] * 999, os.getpid()) == ""
+            assert await asked(*[sleeper.pid] * 1000, os.getpid()) == not_its, "the last one is not looked at"
+            assert await asked(*[sleeper.pid] * 20, most_descriptors=1000) == not_its
+            assert await asked(*[sleeper.pid] * 20, most_descriptors=10) == ""
+    finally:
+        sleeper.kill()
+        await sleeper.wait()
+
+
 async def test_where_nobody_can_see_its_processes_it_counts_as_listening():
     async def elsewhere() -> None:
         return None

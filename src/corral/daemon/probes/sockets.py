@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
 import os
 import threading
 import time
@@ -26,6 +27,9 @@ _LISTENS: Final = b"0A"
 _NOBODY: Final = b":0000"
 _TABLES: Final = (("tcp", "tcp"), ("tcp", "tcp6"), ("udp", "udp"), ("udp", "udp6"))
 _MOST_DESCRIPTORS: Final = 50_000
+_MOST_PROCESSES: Final = 1000
+"""So many of a run are looked at, its descriptors in all: it opens as many as it likes, and a look keeps a thread busy
+that others wait for."""
 _NAMED: Final = 5
 _SOCKET: Final = "socket:["
 
@@ -100,8 +104,11 @@ def _lines(path: str) -> Iterator[bytes]:
 class RunSockets:
     """The sockets of one run. Cancelling a question harms nothing."""
 
-    def __init__(self, tables: SocketTables, processes: Processes) -> None:
+    def __init__(
+        self, tables: SocketTables, processes: Processes, *, most_descriptors: int = _MOST_DESCRIPTORS
+    ) -> None:
         self._tables = tables
+        self._most_descriptors = most_descriptors
         self._processes = processes
         self._known: tuple[int, int] | None = None
         """A process of the run, and the inode of the socket that was found last."""
@@ -129,12 +136,14 @@ class RunSockets:
     ) -> tuple[str, tuple[int, int] | None]:
         elsewhere: set[PortKey] = set()
         foreign = False
-        for pid in pids:
+        room = self._most_descriptors
+        for pid in pids[:_MOST_PROCESSES]:
             table = self._tables.seen_by(pid, max_age=max_age)
             if table is None:
                 continue
             there = {inode for key in keys(port) for inode in table.by_port.get(key, ())}
-            own = _own_sockets(pid)
+            own, looked = _own_sockets(pid, room)
+            room -= looked
             if own is None:
                 if there:  # whose they are nobody can see; that somebody has the port has to do
                     return "", None
@@ -146,16 +155,20 @@ class RunSockets:
         return _why(port, elsewhere, foreign=foreign), None
 
 
-def _own_sockets(pid: int) -> set[int] | None:
-    """The inodes of its sockets; None: they are not ours to see, or too many."""
+def _own_sockets(pid: int, room: int) -> tuple[set[int] | None, int]:
+    """The inodes of its sockets, and how many descriptors were looked at; None: they are not ours to see, or more than
+    `room`."""
+    if not room:
+        return None, 0
     try:
-        names = os.listdir(f"/proc/{pid}/fd")  # noqa: PTH208  # hot
+        with os.scandir(f"/proc/{pid}/fd") as entries:  # as many as fit: it may have millions
+            names = [entry.name for entry in itertools.islice(entries, room + 1)]
     except FileNotFoundError:
-        return set()
+        return set(), 0
     except OSError:
-        return None
-    if len(names) > _MOST_DESCRIPTORS:
-        return None
+        return None, 0
+    if len(names) > room:
+        return None, room
     found = set()
     for name in names:
         try:
@@ -164,7 +177,7 @@ def _own_sockets(pid: int) -> set[int] | None:
             continue
         if target.startswith(_SOCKET):
             found.add(int(target[len(_SOCKET) : -1]))
-    return found
+    return found, len(names)
 
 
 def _why(port: LeasedPort, elsewhere: Iterable[PortKey], *, foreign: bool) -> str:
