@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import json
+import resource
 
 import pytest
 
+from corral.daemon.prepare.stages import StageFailed
 from corral.daemon.prepare.static_making import StaticMaker
 from corral.domain.group_files import PatchSpec
 
@@ -66,6 +68,38 @@ async def test_an_edited_file_stays_though_its_template_changes_and_is_named(ben
     assert bench.progress.kept_files == {}, "its operator took the template's"
     await bench.make(plan({**SHIPPED, "server.properties": b"motd=newer\n"}), incarnation=5120)
     assert (played / "server.properties").read_bytes() == b"motd=newer\n"
+
+
+@pytest.mark.trap("T65")
+@pytest.mark.parametrize("plugin", [b"jar 2", b"for %NAME%"])
+async def test_files_that_a_workload_made_endless_are_kept_and_not_read(bench, plan, plugin):
+    """Four TiB of nothing take no room, and hours to read."""
+    rule = {"substitute": ("**",)}
+    first = plan({"plugins/a.jar": b"jar 1", "b.conf": b"pw=%PW%"}, **rule)
+    made = await bench.make(first, secret=("PW",), PW="1")
+    for path in ("plugins/a.jar", "b.conf", "c.conf"):
+        with (made / path).open("ab") as file:
+            file.truncate(4 << 40)
+    later = plan({"plugins/a.jar": plugin, "b.conf": b"password=%PW%", "c.conf": b"new"}, **rule)
+    await bench.make(later, incarnation=2048, secret=("PW",), PW="2", NAME="me")
+    assert set(bench.progress.kept_files) == {"plugins/a.jar", "b.conf", "c.conf"}
+    assert (made / "b.conf").stat().st_size == 4 << 40
+
+
+@pytest.mark.trap("T65")
+async def test_an_endless_file_is_refused_to_a_patch_before_it_is_copied(bench, plan):
+    patch = PatchSpec(file="server.properties", path="port", value="1")
+    made = await bench.make(plan(SHIPPED, patches=(patch,)))
+    with (made / "server.properties").open("ab") as file:
+        file.truncate(4 << 40)
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (64 << 20, limits[1]))
+    try:
+        with pytest.raises(StageFailed, match="a configuration file has 16777216 at most"):
+            await bench.make(plan(SHIPPED, patches=(patch,)), incarnation=2048)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert (made / "server.properties").stat().st_size == 4 << 40
 
 
 @pytest.mark.trap("T75")

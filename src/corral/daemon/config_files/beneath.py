@@ -31,6 +31,13 @@ def read_beneath(root: pathlib.Path, path: str) -> bytes | None:
 
 
 def _content(descriptor: int, path: str) -> bytes:
+    check_size(descriptor, path)
+    with os.fdopen(descriptor, "rb", closefd=False) as file:
+        return file.read(MAX_BYTES)
+
+
+def check_size(descriptor: int, path: str) -> None:
+    """CONFIG_FILE_INVALID for a file that is too large to be patched."""
     size = os.fstat(descriptor).st_size
     if size > MAX_BYTES:
         raise Rejected(
@@ -38,8 +45,6 @@ def _content(descriptor: int, path: str) -> bytes:
             f"{path} has {size} bytes; a configuration file has {MAX_BYTES} at most",
             hint="take it out of the patches",
         )
-    with os.fdopen(descriptor, "rb", closefd=False) as file:
-        return file.read(MAX_BYTES)
 
 
 def replace_beneath(root: pathlib.Path, path: str, content: bytes) -> None:

@@ -107,6 +107,8 @@ class Offer(msgspec.Struct, frozen=True, kw_only=True):
     """A digest of the contents it is made of, their modes, and whether variables are filled in."""
     content: str = ""
     """The SHA-256 of the result, where it is known without making it."""
+    size: int = 0
+    """Of that result."""
 
 
 def offers(plan: Plan, found: Ingredients) -> dict[str, Offer]:
@@ -121,8 +123,12 @@ def offers(plan: Plan, found: Ingredients) -> dict[str, Offer]:
         fills = path in found.texts and chosen.matches(path)
         told = ([(file.digest, file.mode) for file in files], mode, fills)
         source = hashlib.sha256(_ENCODER.encode(told)).hexdigest()
-        content = files[0].digest if len(files) == 1 and not fills else ""
-        made[path] = Offer(source=source, content=content)
+        known = len(files) == 1 and not fills
+        made[path] = Offer(
+            source=source,
+            content=files[0].digest if known else "",
+            size=files[0].size if known else 0,
+        )
     return made
 
 
@@ -136,20 +142,23 @@ class Digests:
         self._lock = threading.Lock()
 
     def of_file(self, descriptor: int, *, keyed: bool) -> str:
-        """With the file's mode: who changes it has changed the file. It is read from its beginning."""
+        """With the file's mode: who changes it has changed the file. And with its size, so that no file is read that
+        is another for certain. It is read from its beginning."""
         kind = _KEYED if keyed else _PLAIN
         hash = hashlib.blake2b(key=self._node_key()) if keyed else hashlib.sha256()
-        position = 0
-        while block := os.pread(descriptor, _BLOCK, position):
+        found, position = os.fstat(descriptor), 0
+        while position < found.st_size and (block := os.pread(descriptor, _BLOCK, position)):
             hash.update(block)
             position += len(block)
-        return f"{kind}:{hash.hexdigest()}:{os.fstat(descriptor).st_mode & 0o777:o}"
+        return f"{kind}:{hash.hexdigest()}:{_mode_and_size(found.st_mode, found.st_size)}"
 
-    def is_one_of(self, descriptor: int, wanted: Iterable[str]) -> bool:
-        """Whether a file has one of these digests, of whichever kind each is."""
-        known = {digest for digest in wanted if digest}
-        kinds = {digest.partition(":")[0] for digest in known}
-        return any(self.of_file(descriptor, keyed=kind == _KEYED) in known for kind in kinds)
+    def has_digest(self, descriptor: int, digest: str) -> bool:
+        """Whether a file has this digest, of whichever kind it is. One of another size or mode is not read: a workload
+        makes files of any size that take no room."""
+        found = os.fstat(descriptor)
+        if not digest.endswith(f":{_mode_and_size(found.st_mode, found.st_size)}"):
+            return False
+        return self.of_file(descriptor, keyed=digest.startswith(_KEYED)) == digest
 
     def of_value(self, name: str, value: str | None) -> str:
         """Of a secret; empty when it is none any more."""
@@ -171,12 +180,16 @@ class Digests:
 
 def plain_digest(offer: Offer, mode: int) -> str:
     """Of a file that is laid as it is in its template, and has this mode."""
-    return f"{_PLAIN}:{offer.content}:{mode & 0o777:o}"
+    return f"{_PLAIN}:{offer.content}:{_mode_and_size(mode, offer.size)}"
+
+
+def _mode_and_size(mode: int, size: int) -> str:
+    return f"{mode & 0o777:o}:{size}"
 
 
 def same_content(one: str, other: str) -> bool:
     """Whether two digests of one kind are of the same bytes, whatever the modes are."""
-    return one.rpartition(":")[0] == other.rpartition(":")[0]
+    return one.split(":")[:2] == other.split(":")[:2]
 
 
 def laid_from(

@@ -18,6 +18,7 @@ from typing import Final
 
 import structlog
 
+from corral.daemon.config_files.beneath import check_size
 from corral.daemon.durable import store
 from corral.daemon.prepare.abort import Abort
 from corral.daemon.prepare.copying import copy_content
@@ -90,6 +91,9 @@ class StaticTree:
                     continue
                 try:
                     with open_beneath(root, path) as reading, parent_of(aside, path, make=True, owner=owner):
+                        check_size(
+                            reading, path
+                        )  # before it is copied: one that takes no room would take all there is
                         found = os.fstat(reading)
                         whose = found.st_uid, found.st_gid
                         if owner is not None and found.st_uid == former:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import enum
+import os
 import pathlib
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
@@ -226,21 +227,28 @@ class StaticUpdate:
             return False
         try:
             with open_beneath(root, path) as descriptor:
-                return self._digests.is_one_of(descriptor, (digest,))
+                return self._digests.has_digest(descriptor, digest)
         except (OSError, CorralError):
             return False
 
     def _is_offered(self, root: int, staged: pathlib.Path | None, path: str, offer: Offer) -> bool:
         patches = [patch for patch in self._plan.patches if patch.file == path]
         if staged is not None and patches:
-            made, present = read_beneath(staged, path), read_beneath(self._tree.path, path)
-            return self._with_patches(made, patches) == self._with_patches(present, patches)
-        with open_beneath(root, path) as descriptor:
-            present_digest = self._digests.of_file(descriptor, keyed=False)
-        if staged is None:
-            return same_content(present_digest, plain_digest(offer, 0))
-        with open_tree(staged) as aside, open_beneath(aside, path) as descriptor:
-            return same_content(present_digest, self._digests.of_file(descriptor, keyed=False))
+            offered, there = read_beneath(staged, path), read_beneath(self._tree.path, path)
+            return self._with_patches(offered, patches) == self._with_patches(there, patches)
+        with open_beneath(root, path) as present:
+            if staged is None:
+                return self._is_made_of(present, offer.size, plain_digest(offer, 0))
+            with open_tree(staged) as aside, open_beneath(aside, path) as made:
+                return self._is_made_of(
+                    present, os.fstat(made).st_size, self._digests.of_file(made, keyed=False)
+                )
+
+    def _is_made_of(self, present: int, size: int, digest: str) -> bool:
+        """Whether a file has these bytes; one of another size is not read."""
+        if os.fstat(present).st_size != size:
+            return False
+        return same_content(self._digests.of_file(present, keyed=False), digest)
 
     def _with_patches(self, content: bytes | None, patches: Sequence[PatchSpec]) -> bytes | None:
         for patch in patches:
