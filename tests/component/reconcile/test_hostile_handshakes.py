@@ -251,3 +251,23 @@ async def test_tickets_follow_the_authority_that_is_replaced(fleet):
         assert tickets.of(record) != first
         assert tickets.proven(tickets.of(record), **facts)
         assert (tickets.proven(first, **facts) is not None) is bool(retiring)
+
+
+@pytest.mark.trap("T65")
+async def test_worlds_that_no_instance_can_have_and_a_place_that_is_no_line_are_not_taken(site):
+    await site.rogue.drop()
+    worlds = [
+        "mine-7",
+        "",
+        "../../etc",
+        "x" * 300,
+        "lobby-1\x1b[2J",
+        "a\nb",
+        *(f"far-{n}" for n in range(999)),
+    ]
+    await site.rogue.connect(worlds=worlds, static_directory="/srv\n\x1b]0;title\x07")
+    record = site.fleet.state.nodes.require("rogue").record
+    assert "mine-7" in record.worlds
+    assert len(record.worlds) <= 256
+    assert all(id == "mine-7" or id.startswith("far-") for id in record.worlds)
+    assert record.static_directory == ""

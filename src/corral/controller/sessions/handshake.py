@@ -10,7 +10,7 @@ import msgspec
 from corral.controller.cluster_state import ClusterState, Stored
 from corral.controller.sessions.session_facts import HostIdentity
 from corral.domain.events import Draft, EventType
-from corral.domain.ids import MAX_COUNTER, NodeId, SessionId
+from corral.domain.ids import MAX_COUNTER, NodeId, SessionId, instance_id
 from corral.domain.labels import check_labels
 from corral.domain.node_claims import NodeClaims, checked_claims, differences
 from corral.domain.node_states import NODE_LIFECYCLE, NodeState, NodeTrigger
@@ -28,7 +28,6 @@ _MAX_NAME: Final = 64
 _MOST_CAPABILITIES: Final = 64
 _MAX_TEXT: Final = 256
 _MOST_WORLDS: Final = 256
-_MAX_WORLD: Final = 80
 _MAX_PATH: Final = 1024
 MOST_RUNNING_OF_A_NODE: Final = 100_000
 MOST_LISTED_BYTES: Final = 64 * 1024 * 1024
@@ -179,8 +178,8 @@ def opened(
             sorted({name[:_MAX_TEXT] for name in handshake.capabilities[:_MOST_CAPABILITIES]})
         ),
         host_info=_host_info(handshake),
-        worlds=tuple(sorted({id for id in handshake.worlds[:_MOST_WORLDS] if len(id) <= _MAX_WORLD})),
-        static_directory=handshake.static_directory if len(handshake.static_directory) <= _MAX_PATH else "",
+        worlds=tuple(sorted({id for id in handshake.worlds[:_MOST_WORLDS] if _is_instance(id)})),
+        static_directory=_shown_path(handshake.static_directory),
         last_seen=now,
     )
     claims, _ = claims_of(handshake)
@@ -195,6 +194,18 @@ def opened(
     if not changed:
         return record, [event]
     return record, [event, Draft(type=EventType.NODE_CLAIMS_CHANGED, subject=old.id, data=changed)]
+
+
+def _is_instance(id: str) -> bool:
+    try:
+        return bool(instance_id(id))
+    except Rejected:
+        return False
+
+
+def _shown_path(path: str) -> str:
+    """As it is, or empty where it is too long or would not be one line of text to whoever reads it."""
+    return path if len(path) <= _MAX_PATH and path.isprintable() else ""
 
 
 def lost_reports(state: ClusterState, handshake: Handshake) -> Draft | None:
