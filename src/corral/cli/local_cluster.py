@@ -46,12 +46,20 @@ class LocalCluster:
     """The two children, from the first start to the orderly end."""
 
     def __init__(
-        self, *, supervisor: Supervisor, directory: pathlib.Path, config: ControllerConfig, node_id: str
+        self,
+        *,
+        supervisor: Supervisor,
+        directory: pathlib.Path,
+        config: ControllerConfig,
+        node_id: str,
+        first_flags: tuple[str, ...] = (),
     ) -> None:
+        """`first_flags` are for the first start of the controller alone."""
         self._supervisor = supervisor
         self._directory = directory
         self._config = config
         self._node_id = node_id
+        self._first_flags = first_flags
         self._http = config.http.listen
         self._grpc = config.grpc.listen
         self._controller: Child | None = None
@@ -66,7 +74,7 @@ class LocalCluster:
         """Bring up the controller, enrol the daemon if it never was, and wait until it is ONLINE."""
         with ProgressLine() as progress:
             progress.show("starting the controller")
-            self._controller = self._start_controller()
+            self._controller = self._start_controller(*self._first_flags)
             self._until_ready(self._controller, CONTROLLER_SECONDS)
             self.url = _usable_url(self._controller.ready or "", self._http)
             self._take_token()
@@ -122,8 +130,8 @@ class LocalCluster:
             self._daemon = self._start_daemon(None)
         return True
 
-    def _start_controller(self) -> Child:
-        arguments = ["--http", self._http, "--grpc", self._grpc]
+    def _start_controller(self, *flags: str) -> Child:
+        arguments = ["--http", self._http, "--grpc", self._grpc, *flags]
         if self._config.bootstrap.listen:
             arguments += ["--bootstrap", self._config.bootstrap.listen]
         return self._start("controller", arguments, {})

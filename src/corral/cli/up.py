@@ -47,6 +47,8 @@ _NAMES_SHOWN: Final = 5
     show_default=True,
     help="Ports of the demo, when it is made.",
 )
+@click.option("--found-cluster", is_flag=True, help="For one start, as of 'corral controller'.")
+@click.option("--accept-older-store", is_flag=True, help="For one start, as of 'corral controller'.")
 @click.option("-v", "--verbose", is_flag=True, help="Show what controller and daemon log.")
 def up(
     data: str,
@@ -55,6 +57,8 @@ def up(
     bootstrap: str | None,
     demo: bool,
     demo_ports: tuple[int, int],
+    found_cluster: bool,
+    accept_older_store: bool,
     verbose: bool,
 ) -> int:
     """Run a controller and a daemon until Ctrl-C; instances keep running, 'corral down' stops them.
@@ -68,6 +72,7 @@ def up(
         "grpc.listen": grpc,
         "bootstrap.listen": bootstrap,
     }
+    meant = {"--found-cluster": found_cluster, "--accept-older-store": accept_older_store}
     with ended_by():
         config, _ = load_controller(None, os.environ, flags)
         node_id = load_daemon(None, os.environ, {})[0].node_id(host_name=socket.gethostname())
@@ -77,7 +82,11 @@ def up(
                 note("development profile: instances run as root, and can read and change everything here")
             with Supervisor(echo=_echo if verbose else None) as supervisor:
                 cluster = LocalCluster(
-                    supervisor=supervisor, directory=directory, config=config, node_id=node_id
+                    supervisor=supervisor,
+                    directory=directory,
+                    config=config,
+                    node_id=node_id,
+                    first_flags=tuple(flag for flag, given in meant.items() if given),
                 )
                 code = _supervise(cluster, demo=demo_ports if demo else None)
             _say_what_stays(directory)

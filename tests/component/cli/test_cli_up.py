@@ -123,6 +123,28 @@ def test_what_was_enrolled_comes_up_again_and_ends_when_up_is_killed(
     assert corral("down", "--data", str(tmp_path / "d")).stdout == "nothing runs here\n"
 
 
+def test_a_restored_database_is_taken_with_the_flag_that_is_named(
+    up: Begin, corral: Corral, access: Callable[[Up], dict[str, str]], tmp_path: pathlib.Path, ports: Ports
+) -> None:
+    def ended(running: Up) -> None:
+        running.process.send_signal(signal.SIGINT)
+        assert running.process.wait(timeout=60) == 0
+
+    ended(up())
+    database = tmp_path / "d" / "controller" / "corral.db"
+    copy = database.read_bytes()
+    second = up()
+    assert corral("token", "create", "lost", "--role", "VIEWER", **access(second)).returncode == 0
+    ended(second)
+    database.write_bytes(copy)
+    refused = corral("up", "--data", str(tmp_path / "d"), *ports)
+    assert refused.returncode == 1
+    assert "--accept-older-store" in refused.stderr
+    taken = up("--accept-older-store")
+    assert "lost" not in corral("token", "list", **access(taken)).stdout
+    ended(taken)
+
+
 def running(corral: Corral, at: dict[str, str]) -> dict[str, int]:
     """Process id by instance of those that run."""
     listed = corral("instance", "list", "-o", "json", **at)
