@@ -6,6 +6,8 @@ import asyncio
 import contextlib
 import sqlite3
 import stat
+import subprocess
+import sys
 
 import pytest
 
@@ -201,14 +203,27 @@ async def test_no_token_is_made_where_there_is_no_cluster(scratch):
     assert not (scratch / "corral.db").exists()
 
 
-async def test_the_command_line_makes_a_token_and_says_where_it_is(cluster, scratch):
+async def test_the_command_line_makes_a_token_and_says_where_it_is(cluster):
     controller = await cluster.controller()
     old = controller.admin_token
     await controller.app.stop()
-    async with ProcessCluster(scratch) as processes:
-        process = processes.start("controller", "admin-token", "--data", str(controller.data))
-        assert await process.wait() == 0, process.stderr
-        assert f"--token-file {controller.data}/admin.token" in process.stderr
+    command = [
+        sys.executable,
+        "-m",
+        "corral.cli",
+        "controller",
+        "admin-token",
+        "--data",
+        str(controller.data),
+    ]
+    done = await asyncio.to_thread(subprocess.run, command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("a new administrator's token (tok-"), "and nothing of what it logs"
+    assert done.stdout.count("\n") == 1
+    assert (
+        done.stderr
+        == f"start the controller, then: corral login URL --token-file {controller.data}/admin.token\n"
+    )
     assert controller.admin_token != old
     assert (controller.data / "admin.token.former-1").read_text().strip() == old
     again = await cluster.controller()

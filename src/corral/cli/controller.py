@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import shlex
+import sys
 
 import click
 
@@ -88,8 +90,19 @@ def admin_token(data: str | None, store: str | None, config: str | None) -> None
         from corral.system.config import load_controller
 
         settings, _ = load_controller(flags.path, os.environ, {"data": data, "store.url": store})
+        _log_warnings_alone()
         from corral.controller.lost_token import make_admin_token
 
         made = make_admin_token(settings)
     click.echo(f"a new administrator's token ({made.id}) is in {made.path}")
     note("start the controller, then: corral login URL --token-file " + shlex.quote(str(made.path)))
+
+
+def _log_warnings_alone() -> None:
+    """To stderr: what is printed is the answer."""
+    import structlog
+
+    structlog.configure(
+        wrapper_class=structlog.make_filtering_bound_logger(logging.WARNING),
+        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+    )
