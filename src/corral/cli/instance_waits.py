@@ -111,6 +111,6 @@ def _progress(instance: Item) -> str:
 
 
 def waits_for(instance: Item) -> str:
-    """What keeps one whose process exists from being ready, as far as its node has said so."""
-    waiting = instance.get("state") in ("STARTING", "RUNNING") and not instance.get("ready")
+    """What keeps one whose process exists from being ready, or why it is stopped, as far as its node has said so."""
+    waiting = instance.get("state") in ("STARTING", "RUNNING", "STOPPING") and not instance.get("ready")
     return str(instance.get("reason") or "") if waiting else ""

@@ -72,6 +72,9 @@ async def test_a_wait_ends_at_once_with_the_last_lines_of_what_died(
         started = await api.call("GET", "/api/v1/instances/deaf-1")
         assert (started["state"], started["ready"]) == ("RUNNING", False)
 
+        why = (await api.call("GET", "/api/v1/groups/deaf/why"))["summary"]
+        assert f"'deaf-1' is RUNNING: nothing listens on {port}/udp yet" in why
+
         group = document(tmp_path, name="fine", command=_SLEEPS, min=1)
         code, printed = await corral(api, home, "group", "create", "-f", group, "--wait")
         assert (code, printed) == (0, "group 'fine' is created\n")

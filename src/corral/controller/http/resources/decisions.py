@@ -17,12 +17,14 @@ from corral.controller.http.time_ranges import TimedPageQuery, newest_entries
 from corral.controller.instances.group_upgrade import isolation_hint
 from corral.domain.decisions import Alternative, DecisionKind
 from corral.domain.ids import same_start
-from corral.domain.instance_records import DecisionRecord, GroupRecord, InstanceRecord, live
+from corral.domain.instance_records import DecisionRecord, GroupRecord, InstanceRecord, is_ready, live
 from corral.domain.permissions import Permission
 from corral.errors import Code, Rejected
 from corral.store.port import Entry
 
 _RECENT: Final = 20
+_NAMED: Final = 3
+"""Instances that are not ready, of which the reason is told with their group."""
 _INSTANCE: Final = "instance/"
 _GROUP: Final = "group/"
 
@@ -191,7 +193,7 @@ async def why_group(leading: Leading, call: Call[None, NoQuery]) -> WhyShape:
     return WhyShape(
         subject=f"{_GROUP}{name}",
         state="PAUSED" if record.paused else "SHORT" if present < record.wanted_count else "MET",
-        summary=_group_summary(record, present),
+        summary=_group_summary(record, present) + _not_ready(leading, there),
         files_kept=[],
         decisions=await _recent(leading, group_decisions(name)),
     )
@@ -207,6 +209,20 @@ def _group_summary(record: GroupRecord, present: int) -> str:
     if hint := isolation_hint(record):
         told += f"; {hint}"
     return told
+
+
+def _not_ready(leading: Leading, there: list[InstanceRecord]) -> str:
+    """What keeps those that live from being ready, as far as anybody has said so."""
+    found = []
+    for record in there:
+        if not live(record.state) or is_ready(record):
+            continue
+        vital = leading.workload.vitals.find(record.id)
+        failure = record.start_failure if not record.started_at else None
+        reason = failure.message if failure else (vital.waits_for if vital else "") or record.reason
+        if reason:
+            found.append(f"; '{record.id}' is {record.state}: {reason}")
+    return "".join(found[:_NAMED])
 
 
 ROUTES: Final[tuple[Route, ...]] = (
