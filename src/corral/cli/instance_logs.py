@@ -72,7 +72,7 @@ def logs(
     if timed or after is not None:
         lines.last = collections.deque(maxlen=tail) if tail is not None else None
         place = lines.between(run, since, until) if timed else lines.from_offset(run, after or 0)
-        show.items(list(lines.last or ()))
+        lines.show_last()
     else:
         place = lines.newest(run, _TAIL if tail is None else tail, follow=follow)
     if follow:
@@ -108,8 +108,11 @@ class Lines:
         self._session = session
         self._id = id
         self._show = show
-        self.last: collections.deque[Any] | None = None
-        """Keeps the last lines of those that are read; None: they are printed as they come."""
+        self.last: collections.deque[tuple[str, Any]] | None = None
+        """Keeps the last lines of those that are read, each with the heading of its run; None: they are printed as
+        they come."""
+        self._heading = ""
+        self._headed = ""
         self.missing = False
         """Some of what was asked for could not be had."""
         self._owed: str | None = None
@@ -135,7 +138,7 @@ class Lines:
         place = ""
         for each in chosen:
             if len(chosen) > 1:
-                note(f"-- run {each['incarnation']} on node {each['node']} --")
+                self._heading = f"-- run {each['incarnation']} on node {each['node']} --"
             try:
                 place = self._pages({**times, "incarnation": each["incarnation"]})
             except Refused as refusal:
@@ -166,11 +169,23 @@ class Lines:
             over = not moved or after >= int(page["end_offset"])
             items = [*page["items"], *([page["tail"]] if over and page.get("tail") else [])]
             if self.last is None:
+                self._head(self._heading if items else "")
                 self._show.items(items)
             else:
-                self.last.extend(items)
+                self.last.extend((self._heading, item) for item in items)
             if over:
                 return f"{page['incarnation']}-{after}"
+
+    def show_last(self) -> None:
+        for heading, item in self.last or ():
+            self._head(heading)
+            self._show.items([item])
+
+    def _head(self, heading: str) -> None:
+        """Above the first line of its run."""
+        if heading and heading != self._headed:
+            note(heading)
+            self._headed = heading
 
     def live(self, run: int | None, place: str) -> None:
         """What comes from there on, from run to run unless one was asked for."""

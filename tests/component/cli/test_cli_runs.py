@@ -105,6 +105,11 @@ def test_a_time_is_asked_of_every_run_in_it_and_what_is_missing_is_told(
     assert {question["since"] for question in asked} == {"2026-01-01T11:15:00.000Z"}
     done = corral("instance", "logs", "lobby-1", "--since", "2026-01-01T12:15Z", "-n", "3")
     assert done.stdout.splitlines() == ["run 2 at 15", "run 3 at 0", "run 3 at 15"]
+    assert done.stderr.count("-- run ") == 2
+    done = corral("instance", "logs", "lobby-1", "--since", "2026-01-01T12:15Z", "-n", "1")
+    assert done.stdout.splitlines() == ["run 3 at 15"]
+    assert done.stderr.splitlines()[-1] == f"-- run {RUN + 3} on node web-1 --"
+    assert f"run {RUN + 2}" not in done.stderr, "nothing of it is shown"
     assert done.returncode == 0
 
 
