@@ -81,7 +81,7 @@ def run(args: list[str] | None = None) -> int:
         if isinstance(wrong, click.exceptions.NoArgsIsHelpError):
             wrong.show()
         else:
-            report(wrong.format_message(), hint=f"see '{path} --help'")
+            report(" ".join(wrong.format_message().split()), hint=f"see '{path} --help'")
         return wrong.exit_code
     except click.ClickException as other:
         report(other.format_message())

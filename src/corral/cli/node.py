@@ -34,6 +34,11 @@ COLUMNS: Final = (
 )
 
 
+def _admission(node: Item) -> str:
+    told = plain(node.get("admission"))
+    return f"{told}: {plain(reason)}" if (reason := node.get("admission_reason")) else told
+
+
 def _memory(node: Item) -> str:
     """What is used is known only of a node that is connected."""
     total = node.get("memory_mb") or 0
@@ -92,7 +97,7 @@ def _rows(node: Item) -> list[tuple[str, str]]:
         ("State", plain(node.get("state"))),
         ("Since", age(node.get("state_since"))),
         ("Reason", plain(node.get("reason"))),
-        ("Admission", plain(node.get("admission"))),
+        ("Admission", _admission(node)),
         ("Last seen", age(node.get("last_seen"))),
         ("Enrolled", full_time(node.get("enrolled_at"))),
         ("Address", plain(node.get("address"))),

@@ -157,6 +157,21 @@ def test_every_change_carries_its_own_idempotency_key(corral: Corral, server: St
     assert server.requests[0].body == {"reason": "disk"}
 
 
+def test_a_node_says_why_it_is_cordoned(corral: Corral, server: StandIn) -> None:
+    cordoned = {**NODE, "admission": "cordoned", "admission_reason": "new disk"}
+    server.answers["GET", "/api/v1/nodes/web-1"] = (200, cordoned)
+    assert "cordoned: new disk\n" in corral("node", "info", "web-1").stdout
+
+
+def test_an_option_that_is_missing_is_named_in_one_line_with_its_choices(corral: Corral) -> None:
+    done = corral("token", "create", "ci")
+    assert done.returncode == 2
+    assert done.stderr.splitlines() == [
+        "error: Missing option '--role'. Choose from: admin, operator, viewer",
+        "hint: see 'corral token create --help'",
+    ]
+
+
 def test_labels_and_limits_of_a_node_are_one_change(corral: Corral, server: StandIn) -> None:
     server.answers["PATCH", "/api/v1/nodes/web-1"] = (200, {**NODE, "labels": {"zone": "eu"}})
     done = corral("node", "label", "web-1", "zone=eu", "disk-", "--as-claimed", "team")
