@@ -47,9 +47,12 @@ def exited(code: int) -> ExitRecord:
     )
 
 
-async def crashed(rig: Rig, record: InstanceRecord, incarnation: int) -> None:
+async def crashed(
+    rig: Rig, record: InstanceRecord, incarnation: int, *, nonce: str = "", second: bool = False
+) -> None:
     crash = CrashRecord(
-        id=f"{record.id}.{incarnation}",
+        id=f"{record.id}.{incarnation}" + (f".{nonce}" if second else ""),
+        nonce=nonce,
         instance=record.id,
         incarnation=Incarnation(incarnation),
         group=record.group,
@@ -90,6 +93,24 @@ async def test_runs_are_listed_from_the_record_the_crashes_and_the_node(
     assert ([run["incarnation"] for run in page["items"]], page["next"]) == ([first + 2], first + 2)
     rest = (await client.get(f"{path}/runs", params={"before": page["next"]})).json()
     assert [run["incarnation"] for run in rest["items"]] == [first + 1, first]
+
+
+@pytest.mark.trap("T73")
+async def test_two_runs_with_one_number_are_listed_as_two_each_with_its_own_crash(
+    client: httpx.AsyncClient, rig: Rig
+) -> None:
+    record, _, path = await running(rig)
+    first = record.incarnation
+    await crashed(rig, record, first, nonce="n-a")
+    await rig.report(record.id, incarnation=first, nonce="n-b")
+
+    async def listed() -> list[tuple[int, str, str | None]]:
+        items = (await client.get(f"{path}/runs")).json()["items"]
+        return [(run["incarnation"], run["nonce"], run["crash"]) for run in items]
+
+    assert await listed() == [(first, "n-b", None), (first, "n-a", f"{record.id}.{first}")]
+    await crashed(rig, record, first, nonce="n-b", second=True)
+    assert (await listed())[0] == (first, "n-b", f"{record.id}.{first}.n-b")
 
 
 @pytest.mark.parametrize("how", ["away", "former version"])

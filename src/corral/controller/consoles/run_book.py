@@ -152,7 +152,7 @@ class RunBook:
         """What is known here and on the nodes that can be asked."""
         facts: dict[tuple[int, str], RunFacts] = {}
         for run in self._known(record, limit, before):
-            facts[run.incarnation, ""] = run
+            facts[_place(facts.get((run.incarnation, "")), run)] = run
         nodes = list(dict.fromkeys(start.node for start in starts_of(record)))
         answers = await asyncio.gather(*(self._asked(record, node, before, limit) for node in nodes))
         notes = [note for _, _, note in answers if note]
@@ -164,7 +164,7 @@ class RunBook:
                     facts[place] = _joined(facts.get(place), run)
         newest = sorted(
             (run for run in facts.values() if before is None or run.incarnation < before),
-            key=lambda run: run.incarnation,
+            key=lambda run: (run.incarnation, run.nonce == record.nonce),
             reverse=True,
         )
         return RunList(runs=newest[:limit], more=more or len(newest) > limit, notes=notes)
@@ -229,10 +229,16 @@ class RunBook:
             nonce=run.nonce[:_MAX_HASH],
         )
 
-    def crash_of(self, record: InstanceRecord, incarnation: int) -> str | None:
+    def crash_of(self, record: InstanceRecord, run: RunFacts) -> str | None:
         """The id of the crash that ended a run; None: none that is kept did."""
-        id = f"{record.id}.{incarnation}"
-        return id if self._state.crashes.find(id) is not None else None
+        id = f"{record.id}.{run.incarnation}"
+        for each in (f"{id}.{run.nonce}", id):
+            crash = self._state.crashes.find(each)
+            if crash is not None and (
+                crash.record.nonce == run.nonce or not (crash.record.nonce and run.nonce)
+            ):
+                return each
+        return None
 
     async def plan_hash(self, record: InstanceRecord, incarnation: int) -> str:
         """Of the plan that a run was started with; restarts by the node have that of their start. Asks the node for one
@@ -275,7 +281,7 @@ def _of_earlier(start: EarlierStart) -> RunFacts:
 
 
 def _place(known: RunFacts | None, told: RunFacts) -> tuple[int, str]:
-    """Where a run belongs that a node tells of: beside the one that is known by this number if it is another."""
+    """Where a run belongs: beside the one that is known by this number if it is another."""
     other = known is not None and known.nonce and told.nonce and known.nonce != told.nonce
     return told.incarnation, told.nonce if other else ""
 

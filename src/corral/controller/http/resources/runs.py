@@ -73,7 +73,7 @@ def _shape(leading: Leading, record: InstanceRecord, run: RunFacts) -> InstanceR
         first_offset=run.first_offset,
         end_offset=run.end_offset,
         plan_hash=run.plan_hash,
-        crash=leading.consoles.runs.crash_of(record, run.incarnation),
+        crash=leading.consoles.runs.crash_of(record, run),
         nonce=run.nonce,
     )
 
