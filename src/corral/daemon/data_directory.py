@@ -19,6 +19,7 @@ OURS: Final = frozenset(
     (
         *(
             ".discarded",
+            ".link.room",
             "cache",
             "keeper",
             "logs",

@@ -64,12 +64,13 @@ def fill(disk: pathlib.Path) -> pathlib.Path:
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="mounting a small disk needs root")
-async def test_on_a_full_disk_a_daemon_waits_with_a_new_epoch_and_goes_on_when_there_is_room(
+async def test_a_daemon_without_room_for_a_new_epoch_waits_with_it_and_goes_on_when_there_is_room(
     cluster, scratch
 ):
     controller = await cluster.controller()
     with small_disk(scratch / "n1") as disk, structlog.testing.capture_logs() as logged:
         daemon = await cluster.daemon("n1", controller)
+        (disk / ".link.room").unlink()
         ballast = fill(disk)
         for number in range(2000):
             daemon.log.write(f"record {number} " + "x" * 500)
@@ -277,10 +278,12 @@ async def test_an_enrolment_that_could_not_store_the_addresses_begins_again(clus
     token = await controller.join_token("n1")
     in_the_way = scratch / "n1" / f".link.json.{os.getpid()}.tmp"
     in_the_way.mkdir(parents=True)
+    (scratch / "n1" / ".link.room").mkdir()
     (scratch / "n1" / "daemon.lock").touch()  # a daemon has used the directory before
     with pytest.raises((CorralError, OSError)) as caught:
         await cluster.daemon("n1", None, join=token)
     in_the_way.rmdir()
+    (scratch / "n1" / ".link.room").rmdir()
     daemon = await cluster.daemon("n1", None, join=token)
     assert daemon.app.ready.is_set()
     assert isinstance(caught.value, Retryable)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import pathlib
+import subprocess
 
 import pytest
 
@@ -52,9 +53,10 @@ def test_a_damaged_or_newer_file_is_refused_with_its_name(tmp_path, content):
 
 @contextlib.contextmanager
 def unwritable(data: pathlib.Path):
-    """A disk that takes no new file under the name that the next write needs."""
+    """A disk that takes no new file under the name that the next write needs, and has no room left for it."""
     in_the_way = data / f".link.json.{os.getpid()}.tmp"
     in_the_way.mkdir()
+    (data / ".link.room").unlink()
     yield
     in_the_way.rmdir()
 
@@ -72,6 +74,24 @@ def test_an_epoch_that_cannot_be_remembered_is_not_obeyed_until_it_can(tmp_path)
         memory.obey(5)
     memory.obey(6)
     assert LinkMemory(tmp_path, []).epoch == 6
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="mounting a small disk needs root")
+def test_new_leaders_are_obeyed_and_remembered_on_a_full_disk(tmp_path):
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=256k", "tmpfs", str(disk)], check=True)
+    try:
+        memory = LinkMemory(disk, [])
+        memory.obey(5)
+        with contextlib.suppress(OSError), (disk / "ballast").open("wb", buffering=0) as file:
+            while True:
+                file.write(b"x" * 512)
+        for epoch in (6, 7, 8):
+            memory.obey(epoch)
+            assert LinkMemory(disk, []).epoch == epoch
+    finally:
+        subprocess.run(["umount", "-l", str(disk)], check=True)
 
 
 def test_addresses_that_cannot_be_written_are_used_and_written_at_the_next_occasion(tmp_path):

@@ -1,11 +1,13 @@
 """What a daemon remembers of its controllers across restarts: where they are, and whom it obeyed.
 
 The epoch is on disk before a frame that carries it is obeyed, so a deposed controller finds no
-ear here, not even after a restart of the daemon.
+ear here, not even after a restart of the daemon. There is room for it on the disk beforehand: a full one
+shall not keep a node from the next leader.
 """
 
 from __future__ import annotations
 
+import contextlib
 import pathlib
 from collections.abc import Iterable
 from typing import Final
@@ -16,12 +18,14 @@ import structlog
 from corral.daemon.durable import store
 from corral.domain.ids import Epoch
 from corral.errors import Code, Rejected, Retryable
-from corral.system.files import read_versioned
+from corral.system.files import allocate, read_versioned, write_allocated
 
 _FILE: Final = "link.json"
 _FORMAT: Final = "corral-link"
 _VERSION: Final = 1
 _MAX_ADDRESSES: Final = 32
+_ROOM: Final = ".link.room"
+_ROOM_BYTES: Final = 16_384
 _log = structlog.get_logger("corral.daemon.memory")
 
 
@@ -35,10 +39,12 @@ class LinkMemory:
 
     def __init__(self, data: pathlib.Path, configured: Iterable[str]) -> None:
         self._path = data / _FILE
+        self._room = data / _ROOM
         self._configured = tuple(configured)
         found = read_versioned(self._path, _Remembered, name=_FORMAT, version=_VERSION)
         self._remembered = found or _Remembered()
         self._learned = self._remembered.controllers
+        self._make_room()
 
     @property
     def epoch(self) -> Epoch:
@@ -81,5 +87,17 @@ class LinkMemory:
     def _store(self, epoch: int) -> None:
         wanted = _Remembered(epoch=epoch, controllers=self._learned)
         if wanted != self._remembered:
-            store(self._path, wanted, name=_FORMAT, version=_VERSION)
+            try:
+                store(self._path, wanted, name=_FORMAT, version=_VERSION)
+            except Retryable as full:
+                try:
+                    write_allocated(self._room, self._path, wanted, name=_FORMAT, version=_VERSION)
+                except OSError:
+                    raise full from None
             self._remembered = wanted
+            self._make_room()
+
+    def _make_room(self) -> None:
+        """For the next that is remembered; what was replaced has left some."""
+        with contextlib.suppress(OSError):
+            allocate(self._room, _ROOM_BYTES)
