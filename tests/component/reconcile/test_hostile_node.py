@@ -256,3 +256,19 @@ async def test_a_crash_after_ages_of_life_leaves_the_runs_of_its_instance_readab
     await site.taken_in()
     listed = await site.fleet.controller.call("GET", "/api/v1/instances/mine-1/runs")
     assert [(run["incarnation"], run["state"]) for run in listed["items"]] == [(own.incarnation, "CRASHED")]
+
+
+@pytest.mark.trap("T65")
+async def test_of_the_reasons_for_gaps_a_few_words_are_kept(site):
+    own = site.fleet.record("mine-1")
+    for offset in range(0, 100, 20):
+        gap = wire.ConsoleGap(from_offset=offset, to_offset=offset + 10, reason="y" * 1_000_000)
+        block = wire.ConsoleBlock(
+            instance_id="mine-1", incarnation=own.incarnation, offset=offset + 10, data=b"x" * 10, gaps=[gap]
+        )
+        await site.rogue.tell(DaemonMessage(console_batch=wire.ConsoleBatch(blocks=[block])))
+    await site.taken_in()
+    ring = site.fleet.term.http.consoles.rings.find(("mine-1", own.incarnation))
+    kept = ring.stretch(ring.begin, max_bytes=1000).gaps
+    assert [len(gap.reason) for gap in kept] == [500] * len(kept)
+    assert len(kept) >= 4

@@ -10,7 +10,7 @@ from typing import Final
 from google.protobuf.message import DecodeError
 
 from corral.controller.consoles.ports import BytesUploads, NodeLink, NodeLinks
-from corral.controller.consoles.stretch import Gap, Piece, Stretch
+from corral.controller.consoles.stretch import Piece, Stretch, told_gap
 from corral.controller.sessions.node_answers import answer_of, dismiss
 from corral.domain.ids import NodeId
 from corral.errors import Code, CorralError, Rejected, Retryable
@@ -161,7 +161,7 @@ def _stretch(query: ConsoleQuery, result: ConsoleQueryResult) -> Stretch:
         times += [(entry.offset, entry.timestamp_ms) for entry in block.times]
         end = block.offset + len(block.data)
     told = [*result.gaps, *(gap for block in result.blocks for gap in block.gaps)]
-    gaps = {(gap.from_offset, gap.to_offset): Gap(gap.from_offset, gap.to_offset, gap.reason) for gap in told}
+    gaps = {(gap.from_offset, gap.to_offset): told_gap(gap) for gap in told}
     return Stretch(
         pieces=tuple(pieces),
         times=sorted(times),

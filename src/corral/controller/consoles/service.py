@@ -18,7 +18,7 @@ from corral.controller.consoles.ports import BytesUploads, NodeLinks
 from corral.controller.consoles.ring import ConsoleRing
 from corral.controller.consoles.rings import TOTAL_BYTES, Rings, Run
 from corral.controller.consoles.run_book import RunBook, node_of, was_given
-from corral.controller.consoles.stretch import EMPTY, Gap, Stretch
+from corral.controller.consoles.stretch import EMPTY, Gap, Stretch, told_gap
 from corral.controller.consoles.watchers import Watchers
 from corral.controller.events.hub import EventHub
 from corral.controller.events.wakeup import Wakeup
@@ -155,9 +155,7 @@ class Consoles:
             block.data,
             times=[(entry.offset, min(entry.timestamp_ms, now)) for entry in block.times]
             or [(block.offset, now)],
-            gaps=[Gap(gap.from_offset, gap.to_offset, gap.reason) for gap in block.gaps]
-            if block.gaps
-            else (),
+            gaps=[told_gap(gap) for gap in block.gaps] if block.gaps else (),
         )
         self.rings.grown(ring.memory - before)
         return ring.end

@@ -10,6 +10,9 @@ from typing import Final
 
 import msgspec
 
+from corral.wire.v1.instance_pb2 import ConsoleGap
+
+_LONGEST_REASON: Final = 500
 _OFFSET: Final = operator.itemgetter(0)
 _EPOCH: Final = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 _LATEST_MS: Final = 253_402_300_799_000
@@ -22,6 +25,11 @@ class Gap(msgspec.Struct, frozen=True):
     from_offset: int
     to_offset: int
     reason: str
+
+
+def told_gap(gap: ConsoleGap) -> Gap:
+    """As a node told it. Its words are cut before they are kept beside the console."""
+    return Gap(gap.from_offset, gap.to_offset, gap.reason[:_LONGEST_REASON])
 
 
 class Piece(msgspec.Struct, frozen=True):
