@@ -120,6 +120,7 @@ class Site:
         for name, more in _GROUPS.items():
             command = [sys.executable, "-I", "-S", program, str(self.side), name]
             document = {"name": name, "command": command, "crash_loop": {"failures": 1000}, "min_alive_ms": 0}
+            document["stop"] = [{"signal": "SIGTERM", "wait_seconds": 5}]
             await self._call("POST", "/api/v1/groups", {**document, **more})
 
     async def kill(self, kind: str) -> None:
@@ -153,7 +154,7 @@ class Site:
                     f"still living: {[(each['id'], each['state'], each['reason']) for each in living]}"
                 )
             for each in living:
-                if each["group"] == "again" and each["wanted"] == "run":
+                if each["group"] != "long" and each["wanted"] == "run":
                     await self._call("POST", f"/api/v1/instances/{each['id']}/stop", {})
                 elif each["group"] == "long" and each["state"] == "RUNNING" and each["pid"]:
                     with contextlib.suppress(ProcessLookupError):
