@@ -62,7 +62,7 @@ async def test_ends_are_told_with_their_true_code_signal_and_duration(node):
     await node.start("never-1", ("/no/such/program",))
     await node.start("code-1", workloads.shell("sleep 0.3; exit 137"))
     await node.start("signal-1", workloads.shell("kill -KILL $$"))
-    await node.start("clean-1", workloads.shell("exit 0"))
+    await node.start("clean-1", workloads.shell("exit 0"), restart_on="never")
     for id in ("code-1", "signal-1", "clean-1"):
         await node.settled(id)
     code = (await node.hears("ears", "started", "stopped", about="code-1"))[-1]
@@ -73,7 +73,10 @@ async def test_ends_are_told_with_their_true_code_signal_and_duration(node):
     assert (killed["code"], killed["signal"], killed["crashed"]) == (None, "SIGKILL", True)
     clean = (await node.hears("ears", "started", "stopped", about="clean-1"))[-1]
     assert (clean["code"], clean["signal"]) == (0, "")
-    old = (await node.hears("ears", "started", "stopping", "stopped", about="old-1"))[-1]
+    await eventually(
+        lambda: node.story("ears", "old-1")[:3] == ["started", "stopping", "stopped"]
+    )  # then it runs again
+    old = node.heard("ears", "old-1")[2]
     assert (old["signal"], old["crashed"]) == ("SIGTERM", False)
     assert (await node.settled("never-1")).outcome is not None
     assert node.heard("ears", "never-1") == [], "what had no process never began"
