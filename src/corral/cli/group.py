@@ -313,7 +313,8 @@ def _until_gone(session: Session, name: str, timeout: int) -> None:
         left = _instances_left(session, name)
         return left is None, f"group '{name}' has {left} instances"
 
-    wait_until(look, timeout=timeout, what=f"group '{name}' was not gone")
+    hint = f"it goes when they have ended: corral instance list --group {name}"
+    wait_until(look, timeout=timeout, what=f"group '{name}' was not gone", hint=hint)
 
 
 def _instances_left(session: Session, name: str) -> int | None:

@@ -70,7 +70,8 @@ def until_ended(session: Session, asked: Item, timeout: int) -> Any:
         over = found[0].get("state") in ENDED or started_again(asked, found[0])
         return over, f"instance '{id}' is {found[0].get('state')}"
 
-    wait_until(look, timeout=timeout, what=f"instance '{id}' had not ended")
+    hint = f"it is still being stopped; to end it now: corral instance kill {id}"
+    wait_until(look, timeout=timeout, what=f"instance '{id}' had not ended", hint=hint)
     return found[0]
 
 

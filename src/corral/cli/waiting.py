@@ -34,7 +34,9 @@ def wait_options(default: str = "60s") -> Callable[[F], F]:
     return decorate
 
 
-def wait_until(look: Callable[[], tuple[bool, str]], *, timeout: int, what: str) -> None:
+def wait_until(
+    look: Callable[[], tuple[bool, str]], *, timeout: int, what: str, hint: str | None = None
+) -> None:
     """Call `look` until it says yes. What it says besides is shown, and is the reason when time is up."""
     began = time.monotonic()
     deadline = began + timeout
@@ -46,6 +48,6 @@ def wait_until(look: Callable[[], tuple[bool, str]], *, timeout: int, what: str)
                 return
             line.show(f"{time.monotonic() - began:.0f}s: {seen}")
             if time.monotonic() + pause > deadline:
-                raise WaitRanOut(f"{what} within {timeout} seconds: {seen}")
+                raise WaitRanOut(f"{what} within {timeout} seconds: {seen}", hint=hint)
             time.sleep(pause)
             pause = min(pause * 1.3, _LONGEST_PAUSE_SECONDS)

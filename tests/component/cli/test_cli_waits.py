@@ -75,6 +75,15 @@ async def test_a_wait_ends_at_once_with_the_last_lines_of_what_died(
         why = (await api.call("GET", "/api/v1/groups/deaf/why"))["summary"]
         assert f"'deaf-1' is RUNNING: nothing listens on {port}/udp yet" in why
 
+        # One that does not end: it is said how it can be made to.
+        stop = [{"command": "no word that it knows", "wait_seconds": 600}]
+        group = document(tmp_path, name="stays", command=_SLEEPS, min=1, stop=stop)
+        assert (await corral(api, home, "group", "create", "-f", group, "--wait"))[0] == 0
+        code, printed = await corral(api, home, "instance", "stop", "stays-1", "--wait", "--timeout", "1s")
+        assert code == 4, printed
+        assert "hint: it is still being stopped; to end it now: corral instance kill stays-1" in printed
+        assert (await corral(api, home, "instance", "kill", "stays-1", "--yes", "--wait"))[0] == 0
+
         group = document(tmp_path, name="fine", command=_SLEEPS, min=1)
         code, printed = await corral(api, home, "group", "create", "-f", group, "--wait")
         assert (code, printed) == (0, "group 'fine' is created\n")
