@@ -29,6 +29,7 @@ EPOCH_LEAP: Final = 2**32
 MAX_COUNTER: Final = 2**63 - 1
 """The largest number both stores and every JSON reader of ours carry exactly."""
 
+_NONCE: Final = re.compile(r"[A-Za-z0-9_-]{1,63}")
 _NAME: Final = re.compile(r"[a-z0-9](?:[a-z0-9._-]{0,61}[a-z0-9])?")
 _RULE: Final = "use 1 to 63 of a-z, 0-9, '.', '_' and '-', beginning and ending with a letter or digit"
 
@@ -56,6 +57,11 @@ def instance_id(value: str, *, field: str = "instance_id") -> InstanceId:
 RESTARTS_PER_START: Final = 1024
 """Each start that the controller decides gets this many incarnations: the first for the start, the
 others for restarts that the node makes by itself, also while it has no controller."""
+
+
+def run_nonce(value: str) -> str:
+    """What tells a run from another with its number, as its node made it; empty for what cannot be one."""
+    return value if _NONCE.fullmatch(value) else ""
 
 
 def first_incarnation(number: int) -> Incarnation:

@@ -141,10 +141,10 @@ async def test_a_group_that_cannot_get_more_says_why_once_and_gets_it_when_it_ca
     await fleet.running(1)
     await eventually(lambda: fleet.group_record().reason)
     assert "not enough memory" in fleet.group_record().reason
+    assert len(await fleet.events("GROUP_SHORT")) == 1
     await fleet.node("n2", total_memory_mb=150)
     assert await fleet.running(2) == ["lobby-1", "lobby-2"]
     assert fleet.group_record().reason == ""
-    assert len(await fleet.events("GROUP_SHORT")) == 1
 
 
 async def test_a_broken_group_does_not_stop_the_others(fleet):

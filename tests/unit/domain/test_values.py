@@ -19,6 +19,7 @@ from corral.domain.ids import (
     first_incarnation,
     node_id,
     restart_incarnation,
+    run_nonce,
     same_start,
 )
 from corral.domain.permissions import GRANTS, Permission, Role, allows
@@ -114,3 +115,9 @@ def test_every_declared_event_type_is_published_somewhere():
     ]
     published = set(re.findall(r"EventType\.([A-Z_]+)", "\n".join(sources)))
     assert {event.name for event in EventType} <= published
+
+
+def test_a_nonce_from_a_node_is_a_short_word_or_none():
+    assert run_nonce("n-ab_9") == "n-ab_9"
+    for bad in ("", "a/../b", "a b", "x" * 64, "é", "a\n"):
+        assert run_nonce(bad) == ""

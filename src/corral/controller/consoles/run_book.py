@@ -17,7 +17,7 @@ from corral.controller.cluster_state import ClusterState
 from corral.controller.consoles.node_history import NodeHistory
 from corral.controller.consoles.rings import Rings
 from corral.controller.instances.wire_values import exit_record
-from corral.domain.ids import RESTARTS_PER_START, Incarnation, NodeId, start_number
+from corral.domain.ids import RESTARTS_PER_START, Incarnation, NodeId, run_nonce, start_number
 from corral.domain.instance_records import EARLIER_STARTS, EarlierStart, ExitRecord, InstanceRecord
 from corral.domain.instance_states import InstanceState
 from corral.domain.node_times import told_time
@@ -226,7 +226,7 @@ class RunBook:
             exit=exit,
             first_offset=min(run.first_offset, _MAX_OFFSET),
             end_offset=min(run.end_offset, _MAX_OFFSET),
-            nonce=run.nonce[:_MAX_HASH],
+            nonce=run_nonce(run.nonce),
         )
 
     def crash_of(self, record: InstanceRecord, run: RunFacts) -> str | None:

@@ -25,7 +25,7 @@ from corral.controller.events.wakeup import Wakeup
 from corral.controller.instances.reports import Standing, standing
 from corral.controller.sessions.refused_reports import RefusedReports
 from corral.domain.events import Cursor, Event, EventType
-from corral.domain.ids import Incarnation, InstanceId, NodeId
+from corral.domain.ids import Incarnation, InstanceId, NodeId, run_nonce
 from corral.domain.instance_records import InstanceRecord, live
 from corral.domain.instance_states import InstanceState
 from corral.errors import Code, CorralError, Rejected
@@ -47,7 +47,6 @@ PAGE_BYTES: Final = 256 * 1024
 PATIENCE_SECONDS: Final = 20.0
 """So long a follower waits for a node that is away or busy, before it goes on without what lies there."""
 _LONGEST_ID: Final = 63
-_LONGEST_NONCE: Final = 63
 _BEYOND: Final = 2**63
 """No console has so many bytes."""
 _CHANGES: Final = frozenset(type for type in EventType if type.startswith("INSTANCE_"))
@@ -142,13 +141,13 @@ class Consoles:
 
     def _take(self, node_id: NodeId, run: Run, block: ConsoleBlock) -> int:
         """Store a block; how far the console is here. That of a run whose ring is not kept stays on the node."""
-        held = self.rings.find(run)
-        if held is not None and block.nonce and held.nonce not in ("", block.nonce):
+        held, nonce = self.rings.find(run), run_nonce(block.nonce)
+        if held is not None and nonce and held.nonce not in ("", nonce):
             self.rings.drop(run)  # of another run with this number, which its node has forgotten
         ring = self.rings.writing(run, begin=block.offset, writer=node_id)
         if ring is None:
             return block.offset + len(block.data)
-        ring.nonce = block.nonce[:_LONGEST_NONCE] or ring.nonce
+        ring.nonce = nonce or ring.nonce
         before, now = ring.memory, self._now_ms()
         ring.append(
             block.offset,

@@ -25,7 +25,7 @@ from corral.controller.instances.wire_values import (
 from corral.controller.instances.workspace import Workspace
 from corral.domain.decisions import DecisionKind
 from corral.domain.events import EventType
-from corral.domain.ids import Incarnation, NodeId, same_start, start_number
+from corral.domain.ids import Incarnation, NodeId, run_nonce, same_start, start_number
 from corral.domain.instance_records import ExitRecord, InstanceRecord, Readiness, is_ready, live
 from corral.domain.instance_states import InstanceState, Wanted, reported
 from corral.wire.v1.instance_pb2 import CrashReport
@@ -40,7 +40,6 @@ EVENT_OF_STATE: Final = {
 CRASHES_OF_A_NODE: Final = 1000
 """However many are kept in all."""
 _FORMER_NONCES: Final = 16
-_LONGEST_NONCE: Final = 63
 _PUT_BACK: Final = (
     "its node was put back to an earlier state, and started it again under a number that was used before"
 )
@@ -388,8 +387,9 @@ def _crash_id(ws: Workspace, report: CrashReport, incarnation: int) -> str:
     """The crash of another run with the same number is another crash."""
     id = f"{report.instance_id}.{incarnation}"
     stored = ws.crash(id)
-    other = stored is not None and stored.nonce and report.nonce and stored.nonce != report.nonce
-    return f"{id}.{report.nonce[:_LONGEST_NONCE]}" if other else id
+    nonce = run_nonce(report.nonce)
+    other = stored is not None and stored.nonce and nonce and stored.nonce != nonce
+    return f"{id}.{nonce}" if other else id
 
 
 def _end_by_crash(ws: Workspace, record: InstanceRecord, report: CrashReport, exit: ExitRecord) -> None:

@@ -10,7 +10,7 @@ from typing import Final
 import msgspec
 
 from corral.domain.groups import PortProtocol
-from corral.domain.ids import GroupName, Incarnation, InstanceId, NodeId
+from corral.domain.ids import GroupName, Incarnation, InstanceId, NodeId, run_nonce
 from corral.domain.instance_records import CrashRecord, ExitRecord, LeasedPort, Readiness
 from corral.domain.instance_states import InstanceState
 from corral.domain.module_nodes import ModuleChange, Overridden
@@ -102,7 +102,7 @@ def report_of(
         reason=getattr(message, "reason", "")[:_TEXT],
         exit=message.exit if message.HasField("exit") else None,
         former_exit=_former_exit(message),
-        nonce=message.nonce[:_NAME],
+        nonce=run_nonce(message.nonce),
         module_changes=_module_changes(message),
         modules_missing=tuple(text[:_TEXT] for text in getattr(message, "modules_missing", ())[:_MODULES]),
         files_kept=tuple(text[:_TEXT] for text in getattr(message, "files_kept", ())[:_FILES]),
@@ -239,7 +239,7 @@ def crash_record(
         uptime_ms=max(0, report.uptime_ms),
         tail_offset=min(report.log_tail_offset, 2**63 - 1),
         restarted_as=min(report.restarted_as, 2**63 - 1),
-        nonce=report.nonce[:_NAME],
+        nonce=run_nonce(report.nonce),
         received_at=now,
     )
     room = CRASH_BYTES - len(msgspec.json.encode(record))

@@ -62,9 +62,10 @@ def notes_of(leading: Leading) -> list[str]:
     unreadable = len(leading.state.quarantine)
     if unreadable:
         notes.append(f"{unreadable} documents of the store cannot be read: see `corral cluster status`")
-    if ahead := sorted(leading.nodes.ahead_of_store):
+    if ahead := len(leading.nodes.ahead_of_store):  # their names are for those who may list events
         notes.append(
-            f"the store has lost what it had confirmed to {len(ahead)} nodes ({ahead[0]}, …): it is older than they know"
+            f"the store has lost what it had confirmed to {ahead} nodes: it is older than they know; the events "
+            "STORE_OLDER_THAN_NODE name them"
         )
     return notes
 
