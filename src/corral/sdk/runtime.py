@@ -102,6 +102,8 @@ class Adoption(msgspec.Struct, frozen=True, kw_only=True):
     kind: AdoptionKind
     handle: RunHandle | None = None
     exit: RunExit | None = None
+    reason: str = ""
+    """What is not as usual with a run that lives, for people."""
 
 
 class Execution(msgspec.Struct, frozen=True, kw_only=True):

@@ -11,11 +11,18 @@ import pytest
 from supervised_node import FIRST, SupervisedNode, start_frame
 
 from corral.daemon.supervise.supervisor import running_instances
+from corral.runtimes.console.log import ConsoleLog
+from corral.runtimes.process.run_files import read_record
 from corral.testing.waiting import eventually
 from corral.wire.v1.instance_pb2 import RunName
 from corral.wire.v1.node_pb2 import HandshakeAck
 
 LASTING = ["/bin/sleep", "1000"]
+TALKING = [
+    "/bin/sh",
+    "-c",
+    "echo before; trap 'echo heard' USR1; trap 'exit 7' TERM; while :; do sleep 0.05; done",
+]
 
 
 class Snapshot:
@@ -112,3 +119,78 @@ async def test_a_run_that_the_copy_does_not_know_lives_on_alone_until_somebody_e
     await eventually(lambda: not pathlib.Path(f"/proc/{pid}").exists())
     assert (await node.told("one"))[-1] == "STOPPED:1"
     assert (await node.start("one", LASTING, incarnation=FIRST + 1024)).accepted
+
+
+@pytest.mark.trap("T73")
+async def test_the_end_of_a_run_that_the_copy_does_not_know_is_told_by_itself(node, snapshot):
+    ack = await node.start("one", LASTING, attempts=9)
+    await node.until("one", "RUNNING")
+    await snapshot.take()
+    pid = await restarted(node, ack.pid, FIRST + 1)
+    await snapshot.put_back()
+    (lost,) = node.supervision.supervisor.lost()
+    assert lost.pid == pid
+    os.kill(pid, signal.SIGKILL)
+    await eventually(lambda: not node.supervision.supervisor.lost())
+    status = await node.last_status("one")
+    assert status.incarnation == FIRST + 1
+    assert not status.exit.known
+    assert (await node.told("one"))[-1] == "CRASHED:1"
+
+
+def gaps(node: SupervisedNode) -> list[tuple[int, str]]:
+    """Of the console of `one`: where each begins, and why."""
+    with ConsoleLog(node.run("one").files.console) as log:
+        return [(gap.from_offset, gap.reason) for gap in log.gaps(0, log.end_offset)]
+
+
+@pytest.mark.trap("T73")
+async def test_a_console_that_goes_on_in_the_directory_that_was_put_away_has_a_gap(node, snapshot):
+    ack = await node.start("one", TALKING)
+    await node.says("one", "before")
+    await snapshot.take()
+    assert gaps(node) == []
+    await snapshot.put_back()
+    again = await node.until("one", "RUNNING", incarnation=FIRST)
+    assert again.pid == ack.pid
+    stored = len("before\n")
+    assert gaps(node) == [(stored, "unknown")]
+    assert "another directory" in again.reason
+    (listed,) = running_instances(node.supervision.supervisor, lambda _: False)
+    assert "another directory" in listed.reason
+    await node.reopen()
+    assert gaps(node) == [(stored, "unknown")], "it is told once"
+    os.kill(ack.pid, signal.SIGTERM)
+    ended = await node.settled("one")
+    assert ended.outcome.exit.code == 7
+    assert gaps(node) == [(stored, "unknown")]
+
+
+async def replaced_shim(node: SupervisedNode) -> None:
+    """Kill the shim of `one`, and wait for whoever takes its place."""
+    directory = str(node.run("one").files.directory)
+    os.kill(read_record(directory).shim, signal.SIGKILL)
+    await eventually(lambda: read_record(directory).rescued)
+
+
+@pytest.mark.trap("T73")
+async def test_the_console_goes_on_behind_the_gap_with_the_next_shim(node, snapshot):
+    ack = await node.start("one", TALKING)
+    await node.says("one", "before")
+    await snapshot.take()
+    await snapshot.put_back()
+    await replaced_shim(node)
+    os.kill(ack.pid, signal.SIGUSR1)
+    await node.says("one", "heard")
+    assert gaps(node) == [(len("before\n"), "unknown")]
+
+
+@pytest.mark.trap("T73")
+async def test_a_shim_that_the_copy_does_not_know_leaves_a_gap_as_well(node, snapshot):
+    await node.start("one", TALKING)
+    await node.says("one", "before")
+    await snapshot.take()
+    await replaced_shim(node)
+    await snapshot.put_back()
+    assert gaps(node) == [(len("before\n"), "unknown")]
+    assert "another directory" in node.run("one").reason

@@ -109,7 +109,7 @@ class Instance:
         """Go on with what a daemon before us left; None: the runtime could not say, and is asked again."""
         self._may_live = True
         if found is not None and found.kind is AdoptionKind.ALIVE and found.handle is not None:
-            self.current.take_over(found.handle)
+            self.current.take_over(found.handle, found.reason)
         self._follow(self._adopted(found))
 
     def remember(self, outcome: Outcome, *, reported: int | None, newest: bool) -> None:
@@ -238,7 +238,7 @@ class Instance:
         run = self.current
         if found.kind is not AdoptionKind.ALIVE or found.handle is None:
             return await run.fail(faults.error, found.exit, found.handle)
-        run.take_over(found.handle)
+        run.take_over(found.handle, found.reason)
         if run.state is InstanceState.RUNNING:
             run.reason = f"it runs, but its supervision failed {faults.count} times: {faults.error.message}"
             self._services.reporter.report(status_update(run))

@@ -10,7 +10,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 from collections.abc import Awaitable, Callable, Collection
+from typing import Final
 
 import msgspec
 import structlog
@@ -20,10 +22,13 @@ from corral.daemon.supervise.run_files import RunDirectories, RunFiles
 from corral.domain.ids import Incarnation, instance_id
 from corral.errors import Code, CorralError, Retryable
 from corral.runtimes.cgroups.port import Cgroups
+from corral.runtimes.process.descriptors import readable
 from corral.sdk.runtime import run_name
 from corral.wire.v1 import instance_pb2 as wire
 from corral.wire.v1.link_pb2 import DaemonMessage
 
+_FIRST_PAUSE: Final = 0.01
+_LAST_PAUSE: Final = 1.0
 _log = structlog.get_logger("corral.daemon.supervise")
 
 
@@ -60,7 +65,7 @@ class LostRun(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LostRuns:
-    """Those of this node."""
+    """Those of this node. `close` lets go of them."""
 
     def __init__(self, *, cgroups: Cgroups | None, runs: RunDirectories, reporter: Reporter) -> None:
         self._cgroups = cgroups
@@ -69,6 +74,13 @@ class LostRuns:
         self._found: dict[str, LostRun] = {}
         self._ordered: set[str] = set()
         self._looking = asyncio.Lock()
+        self._watches: set[asyncio.Task[None]] = set()
+
+    async def close(self) -> None:
+        """Idempotent."""
+        for watch in self._watches:
+            watch.cancel()
+        await asyncio.gather(*self._watches, return_exceptions=True)
 
     def of(self, instance_id: str) -> LostRun | None:
         """Any thread may ask."""
@@ -107,22 +119,54 @@ class LostRuns:
     async def _look_at(self, cgroups: Cgroups, name: str) -> None:
         pids = await asyncio.to_thread(cgroups.pids, name)
         if pids:
-            self._note(name, min(pids))
+            self._note(cgroups, name, min(pids))
             return
         with contextlib.suppress(CorralError):  # something of ours is in it still
             await cgroups.remove(name)
             self._gone(name)
 
-    def _note(self, name: str, pid: int) -> None:
+    async def _watch(self, cgroups: Cgroups, name: str) -> None:
+        """Until it is gone: look at it whenever the process that is known of it has ended."""
+        pause = _FIRST_PAUSE
+        while (run := self._found.get(name)) is not None:
+            with contextlib.suppress(CorralError, OSError):  # `look` meets the same, and its caller says so
+                if await self._process_ended(cgroups, run):
+                    pause = _FIRST_PAUSE
+                async with self._looking:
+                    if name in self._found:
+                        await self._look_at(cgroups, name)
+            await asyncio.sleep(pause)  # its shim, which is in its group, ends after it
+            pause = min(pause * 2, _LAST_PAUSE)
+
+    async def _process_ended(self, cgroups: Cgroups, run: LostRun) -> bool:
+        """Until it has; False when it had before."""
+        try:
+            process = os.pidfd_open(run.pid)
+        except ProcessLookupError:
+            return False
+        try:
+            # Only now: whatever takes the pid later, this descriptor means a process of the run.
+            if run.pid not in await asyncio.to_thread(cgroups.pids, run.name):
+                return False
+            await readable(process)
+            return True
+        finally:
+            os.close(process)
+
+    def _note(self, cgroups: Cgroups, name: str, pid: int) -> None:
         id, _, number = name.rpartition(".")
         try:
             run = LostRun(instance_id=instance_id(id), incarnation=Incarnation(int(number)), pid=pid)
         except (CorralError, ValueError):
             _log.warning("instances.group_not_ours", group=name)
             return
-        if name not in self._found:
-            _log.warning("instances.run_without_directory", run=name, pid=pid, meaning=run.reason)
+        known = name in self._found
         self._found[name] = run
+        if not known:
+            _log.warning("instances.run_without_directory", run=name, pid=pid, meaning=run.reason)
+            watch = asyncio.create_task(self._watch(cgroups, name), name=f"supervise/lost/{name}")
+            self._watches.add(watch)
+            watch.add_done_callback(self._watches.discard)
 
     def _gone(self, name: str) -> None:
         run = self._found.pop(name, None)

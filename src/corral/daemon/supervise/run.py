@@ -255,14 +255,14 @@ class Run:
             self.tell_begun()
             return outcome
 
-    def take_over(self, handle: RunHandle) -> None:
-        """It lives, started by a daemon before us; `resume` follows."""
+    def take_over(self, handle: RunHandle, reason: str = "") -> None:
+        """It lives, started by a daemon before us; `resume` follows. `reason`: what is not as usual with it."""
         self.stop.restore()
         self._take(handle)
         running = not self.order.probes or self.files.was_ready()
         self.state = _State.RUNNING if running else _State.STARTING
         self.ready = running and (bool(self.order.probes) or self._lives_on())
-        self.reason = ""  # that of its intent told why it would start
+        self.reason = reason  # that of its intent told why it would start
         if self.stop.order is not None:
             self.state, self.reason = _State.STOPPING, self.stop.order.reason
         self.modules.restore()

@@ -168,6 +168,7 @@ class Supervision:
         """Let go of everything, and leave no report unwritten that the disk takes: an end that is not
         told is told by the next daemon. Nothing that runs is touched."""
         await self.supervisor.detach()
+        await self.services.lost.close()
         await self._preparation.close()
         reporter = self.services.reporter
         try:

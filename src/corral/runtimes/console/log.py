@@ -31,7 +31,8 @@ _ATTEMPTS: Final = 16
 
 
 def note_loss(directory: str) -> None:
-    """The console of a run that ended unseen with its host: a gap says that something may be missing at its end.
+    """The console of a run that ended unseen with its host, or whose bytes go elsewhere: a gap says that something
+    may be missing at its end.
     Idempotent; for a console that nobody writes any more."""
     with ConsoleLog(directory) as log:
         end = log.end_offset

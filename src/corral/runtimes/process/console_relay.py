@@ -22,8 +22,12 @@ class ConsoleRelay:
     """What shim and rescue poll. With a terminal (`master` ≥ 0) its output goes through the same FIFO,
     which the keeper holds open, so that bytes in it outlive whoever moves them."""
 
-    def __init__(self, directory: str, *, master: int, segment_bytes: int, quota_bytes: int) -> None:
-        self._out = os.open(f"{directory}/{OUTPUT}", os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    def __init__(
+        self, directory: str, *, out: int = -1, master: int, segment_bytes: int, quota_bytes: int
+    ) -> None:
+        """`out` is the read end of the FIFO, where somebody held it; that of the directory may be another."""
+        source = f"{directory}/{OUTPUT}" if out < 0 else f"/proc/self/fd/{out}"
+        self._out = os.open(source, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         self._pump = Pump(
             f"{directory}/{CONSOLE}", self._out, segment_bytes=segment_bytes, quota_bytes=quota_bytes
         )
@@ -33,7 +37,7 @@ class ConsoleRelay:
         if master >= 0:
             os.set_blocking(master, False)
             flags = os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC
-            self._into_out = os.open(f"{directory}/{OUTPUT}", flags)
+            self._into_out = os.open(source, flags)
             self._input = os.open(f"{directory}/{INPUT}", flags)
         self._typed = b""
 

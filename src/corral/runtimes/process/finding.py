@@ -7,13 +7,17 @@ final, but for a workload that lost its shim.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
+import stat
+from collections.abc import Callable, Iterator
 from typing import Final
 
 import msgspec
 
 from corral.errors import Code, Rejected, Retryable
 from corral.runtimes.process import run_files
+from corral.runtimes.process.proc_facts import start_time
 from corral.runtimes.process.run_files import Record, TooNew
 from corral.runtimes.process.run_lock import try_lock
 
@@ -21,6 +25,7 @@ _START_SECONDS: Final = 60.0
 _WITHOUT_RECORD_SECONDS: Final = 0.5
 _FIRST_PAUSE: Final = 0.001
 _LAST_PAUSE: Final = 0.05
+_DELETED: Final = " (deleted)"
 
 
 class Found(msgspec.Struct, frozen=True):
@@ -91,3 +96,48 @@ def unreadable(directory: str, why: str) -> Rejected:
         hint="stop or kill the instance: its processes are found by their control group or their mark;"
         " or end them by hand and move the directory away",
     )
+
+
+def stored_elsewhere(directory: str, record: Record) -> bool:
+    """Whether what the run prints goes to another directory: an older copy of this one was put in its place while
+    the run lived. Its shim tells, which has its console open; without one its main process, which has the FIFO."""
+    held = list(_open_files(record.shim, record.shim_start, run_files.CONSOLE, stat.S_ISDIR))
+    if held:
+        return not _has(directory, run_files.CONSOLE, held[0])
+    fifos = _open_files(record.pid, record.start, run_files.OUTPUT, stat.S_ISFIFO)
+    return any(not _has(directory, run_files.OUTPUT, fifo) for fifo in fifos)
+
+
+def console_source(directory: str, record: Record) -> int:
+    """The read end of the FIFO into which the run prints: that which its shim reads, wherever it is by now, else
+    that of its directory. Raises OSError when there is none."""
+    flags = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC
+    for fifo in _open_files(record.shim, record.shim_start, run_files.OUTPUT, stat.S_ISFIFO):
+        if not _has(directory, run_files.OUTPUT, fifo):
+            with contextlib.suppress(OSError):
+                return os.open(fifo, flags)
+    return os.open(f"{directory}/{run_files.OUTPUT}", flags)
+
+
+def _open_files(pid: int, start: int, name: str, kind: Callable[[int], bool]) -> Iterator[str]:
+    """What of this kind a process has open under this name, as paths of the kernel's; nothing when it is gone, or not ours to
+    look at."""
+    with contextlib.suppress(OSError):
+        for number in os.listdir(f"/proc/{pid}/fd"):  # noqa: PTH208 - names alone
+            path = f"/proc/{pid}/fd/{number}"
+            opened = os.readlink(path).removesuffix(_DELETED)  # noqa: PTH115
+            named = opened.rpartition("/")[2] == name
+            if named and kind(os.stat(path).st_mode) and start_time(pid) == start:  # noqa: PTH116
+                yield path
+
+
+def _has(directory: str, name: str, file: str) -> bool:
+    """Whether this is the file of that name here. True as well when it is closed by now."""
+    try:
+        held = os.stat(file)  # noqa: PTH116
+    except OSError:
+        return True
+    try:
+        return os.path.samestat(held, os.stat(f"{directory}/{name}"))  # noqa: PTH116
+    except FileNotFoundError:
+        return False

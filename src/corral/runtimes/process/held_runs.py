@@ -180,6 +180,7 @@ class HeldRuns:
                 run_rescue(
                     run.directory,
                     lock=lock,
+                    out=run.out,
                     master=run.master,
                     process=run.process,
                     connection=-1 if connection is None else connection.fileno(),

@@ -19,6 +19,7 @@ from corral.errors import CorralError
 from corral.runtimes.process import exit_file, run_files
 from corral.runtimes.process.descriptors import readable
 from corral.runtimes.process.exit_file import Ending
+from corral.runtimes.process.finding import console_source
 from corral.runtimes.process.keeper_caller import CONSOLE, MINDER, PROCESS, TERMINAL
 from corral.runtimes.process.keeper_client import KeeperClient
 from corral.runtimes.process.proc_facts import exit_witness, has_ended, open_process
@@ -45,6 +46,8 @@ class LiveRun:
         loop = asyncio.get_running_loop()
         self.directory = directory
         self.record = record
+        self.notice = ""
+        """What is not as usual with it, for people."""
         self._keeper = keeper
         self.ended: asyncio.Future[Ending] = loop.create_future()
         """How the main process ended."""
@@ -106,8 +109,7 @@ class LiveRun:
 
     def _hold_console(self) -> int | None:
         with contextlib.suppress(OSError):
-            path = f"{self.directory}/{run_files.OUTPUT}"
-            return os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+            return console_source(self.directory, self.record)
         return None
 
     async def _watch_process(self) -> None:

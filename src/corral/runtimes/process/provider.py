@@ -20,7 +20,7 @@ from corral.runtimes.process.command_input import write_command
 from corral.runtimes.process.companions import Companions
 from corral.runtimes.process.endings import RUNTIME, exit_of, handle_of, lost_with_the_host
 from corral.runtimes.process.executing import Executions
-from corral.runtimes.process.finding import executed, find_run
+from corral.runtimes.process.finding import Found, executed, find_run, stored_elsewhere
 from corral.runtimes.process.keeper_client import KeeperClient, KeeperFacts
 from corral.runtimes.process.keeper_watch import KeeperWatch
 from corral.runtimes.process.live_run import LiveRun
@@ -49,6 +49,10 @@ from corral.sdk.runtime import (
 _log = structlog.get_logger("corral.runtimes.process")
 
 SEGMENT_BYTES: Final = 64 << 20
+_ELSEWHERE: Final = (
+    "its run directory was replaced by a copy while it ran: what it prints goes to another directory"
+    " as long as its shim lives, its console here has a gap, and it takes no commands"
+)
 
 
 class ProcessRuntime:
@@ -176,7 +180,20 @@ class ProcessRuntime:
         rebooted = found.record.boot != boot_id()
         if rebooted or (run_files.is_empty(run_directory) and not found.minded):
             return await self._ended(run_directory, found.record, rebooted=rebooted)
-        return await self._adoption(self._watched.watch(run_directory, found))
+        elsewhere = await asyncio.to_thread(self._note_elsewhere, run_directory, found)
+        run = self._watched.watch(run_directory, found)
+        run.notice = elsewhere
+        return await self._adoption(run)
+
+    def _note_elsewhere(self, directory: str, found: Found) -> str:
+        """Blocking. A gap where its console goes on in another directory; empty when it goes on in this one."""
+        if found.minded or not stored_elsewhere(directory, found.record):
+            return ""
+        note_loss(f"{directory}/{run_files.CONSOLE}")
+        _log.warning(
+            "run.console_elsewhere", run=found.record.run, shim=found.record.shim, meaning=_ELSEWHERE
+        )
+        return _ELSEWHERE
 
     async def _ended(self, directory: str, record: run_files.Record, *, rebooted: bool) -> Adoption:
         """Nothing of it is left but its files: what they say, and the end of its group."""
@@ -210,8 +227,9 @@ class ProcessRuntime:
             return Adoption(kind=AdoptionKind.ENDED, handle=handle, exit=await self.wait_empty(handle))
         ending = exit_file.read_exit(run.directory)
         if ending is None or ending.status is None:
-            return Adoption(kind=AdoptionKind.ALIVE, handle=handle)
-        return Adoption(kind=AdoptionKind.ALIVE, handle=handle, exit=self._exit(run, ending))
+            return Adoption(kind=AdoptionKind.ALIVE, handle=handle, reason=run.notice)
+        exit = self._exit(run, ending)
+        return Adoption(kind=AdoptionKind.ALIVE, handle=handle, exit=exit, reason=run.notice)
 
     def _handle(self, run: LiveRun) -> RunHandle:
         return handle_of(run.record, run.directory, runtime=self.name)

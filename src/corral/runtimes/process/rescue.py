@@ -28,10 +28,12 @@ _LOOK_FIRST = 0.005
 _LOOK_AT_MOST = 0.5
 
 
-def run_rescue(directory: str, *, lock: int, master: int, process: int, connection: int) -> NoReturn:
-    """The whole life of a rescue. `lock` is -1 when it has to be taken first; `process` is a pidfd of the main
-    process, or -1; `connection` is -1 when nobody asked, else it is told our pid by `record` and closed."""
-    minding.begin(b"corral-rescue", {lock, master, process, connection})
+def run_rescue(
+    directory: str, *, lock: int, out: int, master: int, process: int, connection: int
+) -> NoReturn:
+    """The whole life of a rescue. `lock` is -1 when it has to be taken first; `out` is the read end of
+    its FIFO, which need not be that of the directory; `process` is a pidfd of the main process, or -1; `connection` is -1 when nobody asked, else it is told our pid by `record` and closed."""
+    minding.begin(b"corral-rescue", {lock, out, master, process, connection})
     if lock < 0 and try_lock(directory) is None:
         os._exit(LOCK_LOST)
     record = run_files.read_record(directory)
@@ -44,6 +46,7 @@ def run_rescue(directory: str, *, lock: int, master: int, process: int, connecti
         os.close(connection)
     relay = ConsoleRelay(
         directory,
+        out=out,
         master=master if record.tty else -1,
         segment_bytes=record.segment_bytes,
         quota_bytes=record.quota_bytes,
