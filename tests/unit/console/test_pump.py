@@ -146,6 +146,26 @@ def test_a_quiet_source_moves_nothing_and_a_chatty_one_is_left_alone_for_a_momen
     assert console.pump.timeout() is None
 
 
+def test_who_takes_over_and_dies_before_the_loss_is_told_leaves_it_to_the_next(scratch):
+    source, sink = os.pipe()
+    (scratch / "console").mkdir()
+
+    def taking_over() -> Pump:
+        where = str(scratch / "console")
+        return Pump(where, source, segment_bytes=4096, quota_bytes=0, taking_over=True)
+
+    died, follower = taking_over(), taking_over()
+    assert (died.source_is_fresh, follower.source_is_fresh) == (True, True)
+    follower.note_loss()
+    follower.size_source()
+    last = taking_over()
+    assert last.source_is_fresh is False
+    for pump in (died, follower, last):
+        pump.close()
+    os.close(source)
+    os.close(sink)
+
+
 def test_the_end_of_the_last_writer_is_no_byte_and_no_error(scratch):
     source, sink = os.pipe()
     pump = Pump(str(scratch), source, segment_bytes=4096, quota_bytes=0)

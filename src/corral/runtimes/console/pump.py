@@ -49,9 +49,17 @@ class Pump:
     will write any more. Neither blocks, and neither fails for a reason that lies with the disk.
     """
 
-    def __init__(self, directory: str, source_fd: int, *, segment_bytes: int, quota_bytes: int) -> None:
+    def __init__(
+        self,
+        directory: str,
+        source_fd: int,
+        *,
+        segment_bytes: int,
+        quota_bytes: int,
+        taking_over: bool = False,
+    ) -> None:
         """`source_fd` is the read end of a FIFO or pipe and stays the caller's; it is made non-blocking.
-        A quota of 0 is none. The directory exists."""
+        A quota of 0 is none. The directory exists. `taking_over`: the source keeps its size until `size_source`."""
         self.ready_at = 0.0
         """Monotonic time before which the source need not be polled."""
         self._moved_at = 0.0
@@ -62,8 +70,8 @@ class Pump:
         self.source_is_fresh = self._capacity() != PIPE_BYTES
         """Whether the source was opened by nobody since the last pump, which gave it its size: then what was in
         it is gone. True as well where the kernel refuses that size."""
-        with contextlib.suppress(OSError):  # over the user's share of pipe memory: the size it has will do
-            fcntl.fcntl(source_fd, fcntl.F_SETPIPE_SZ, PIPE_BYTES)
+        if not taking_over:
+            self.size_source()
         self._directory = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         self._null = os.open("/dev/null", os.O_WRONLY | os.O_CLOEXEC)
         self._gaps = GapRing(self._directory)
@@ -71,6 +79,11 @@ class Pump:
         self.end_offset = self._segments.resume()
         """Where the next byte goes."""
         self._leave_gap()
+
+    def size_source(self) -> None:
+        """Give the source its size, by which the next pump sees that somebody had it."""
+        with contextlib.suppress(OSError):  # over the user's share of pipe memory: the size it has will do
+            fcntl.fcntl(self._source, fcntl.F_SETPIPE_SZ, PIPE_BYTES)
 
     def fileno(self) -> int:
         """What to poll: the source."""

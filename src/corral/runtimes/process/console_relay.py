@@ -23,13 +23,25 @@ class ConsoleRelay:
     which the keeper holds open, so that bytes in it outlive whoever moves them."""
 
     def __init__(
-        self, directory: str, *, out: int = -1, master: int, segment_bytes: int, quota_bytes: int
+        self,
+        directory: str,
+        *,
+        out: int = -1,
+        master: int,
+        segment_bytes: int,
+        quota_bytes: int,
+        taking_over: bool = False,
     ) -> None:
-        """`out` is the read end of the FIFO, where somebody held it; that of the directory may be another."""
+        """`out` is the read end of the FIFO, where somebody held it; that of the directory may be another.
+        `taking_over`: from one who died; `note_loss` comes next."""
         source = f"{directory}/{OUTPUT}" if out < 0 else f"/proc/self/fd/{out}"
         self._out = os.open(source, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         self._pump = Pump(
-            f"{directory}/{CONSOLE}", self._out, segment_bytes=segment_bytes, quota_bytes=quota_bytes
+            f"{directory}/{CONSOLE}",
+            self._out,
+            segment_bytes=segment_bytes,
+            quota_bytes=quota_bytes,
+            taking_over=taking_over,
         )
         self._quiet_until = 0.0
         self._master = master
@@ -47,6 +59,7 @@ class ConsoleRelay:
         if terminal_lost or (main_ended and self._pump.source_is_fresh):
             self._pump.drain()
             self._pump.note_loss()
+        self._pump.size_source()  # after the gap: one who dies in between leaves the next to tell it
 
     def watch(self, poller: select.poll) -> float | None:
         """Register what matters now; returns after how many seconds to come back without an event."""

@@ -50,6 +50,7 @@ def run_rescue(
         master=master if record.tty else -1,
         segment_bytes=record.segment_bytes,
         quota_bytes=record.quota_bytes,
+        taking_over=True,
     )
     main = process if process >= 0 else open_process(record.pid, record.start)
     relay.note_loss(main_ended=main is None or has_ended(main), terminal_lost=record.tty and master < 0)
