@@ -8,7 +8,7 @@ from typing import Any, Final, TypeVar
 
 import click
 
-from corral.cli.failure import WaitRanOut
+from corral.cli.failure import WaitRanOut, note
 from corral.cli.progress_line import ProgressLine
 from corral.cli.values import Span
 
@@ -38,6 +38,14 @@ def wait_until(
     look: Callable[[], tuple[bool, str]], *, timeout: int, what: str, hint: str | None = None
 ) -> None:
     """Call `look` until it says yes. What it says besides is shown, and is the reason when time is up."""
+    try:
+        _look_until(look, timeout=timeout, what=what, hint=hint)
+    except KeyboardInterrupt:
+        note("interrupted: only the wait ends, what was asked for stays and goes on")
+        raise
+
+
+def _look_until(look: Callable[[], tuple[bool, str]], *, timeout: int, what: str, hint: str | None) -> None:
     began = time.monotonic()
     deadline = began + timeout
     pause = _FIRST_PAUSE_SECONDS

@@ -6,6 +6,7 @@ import json
 import queue
 import signal
 import subprocess
+import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -128,6 +129,31 @@ def test_an_interrupt_ends_it_quietly(begin: Begin, feed: Feed) -> None:
     assert process.wait(timeout=30) == 130
     assert process.stderr is not None
     assert process.stderr.read().strip() == ""
+
+
+def test_an_interrupted_wait_says_that_only_the_wait_ends(begin: Begin, server: StandIn) -> None:
+    instance = {
+        "id": "a-1",
+        "state": "STOPPING",
+        "wanted": "stop",
+        "incarnation": 1024,
+        "group": "a",
+        "node": "n",
+    }
+    seen = threading.Event()
+
+    def stopping(request: Request) -> Any:
+        seen.set()
+        return (200, instance)
+
+    server.answers["POST", "/api/v1/instances/a-1/stop"] = (200, instance)
+    server.answers["GET", "/api/v1/instances/a-1"] = stopping
+    process = begin("instance", "stop", "a-1", "--wait")
+    assert seen.wait(30)
+    process.send_signal(signal.SIGINT)
+    assert process.wait(timeout=30) == 130
+    assert process.stderr is not None
+    assert "only the wait ends" in process.stderr.read()
 
 
 def log_record(number: int, level: str, message: str) -> dict[str, Any]:
