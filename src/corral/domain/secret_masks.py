@@ -14,7 +14,9 @@ class SecretMask:
     """Puts `%NAME%` where a text holds the value of the secret NAME: as it is, as texts quote it, and line by
     line where it has several."""
 
-    def __init__(self, secrets: Mapping[str, str] = {}) -> None:
+    def __init__(self, secrets: Mapping[str, str] = {}, *, unknown: frozenset[str] = frozenset()) -> None:
+        self.unknown = unknown
+        """The secrets whose value is not known any more: a text may hold them all the same."""
         found: dict[str, str] = {}
         for name, value in secrets.items():
             for form in forms(value):
@@ -33,7 +35,7 @@ class SecretMask:
         return bool(self.hidden)
 
     def __or__(self, other: SecretMask) -> SecretMask:
-        both = SecretMask()
+        both = SecretMask(unknown=self.unknown | other.unknown)
         both.hidden = tuple(sorted({*self.hidden, *other.hidden}, key=lambda pair: (-len(pair[0]), pair)))
         both.vague = frozenset(
             (self.vague | other.vague)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pathlib
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ from corral.domain.plans import Plan
 from corral.domain.probes import ProbeKind, ProbeSpec
 from corral.domain.variable_types import VariableSpec, VariableType
 from corral.testing import workloads
+from corral.testing.waiting import eventually
 
 SECRET = "TOPSECRETVALUE-0123456789"
 NEVER = ProbeSpec(kind=ProbeKind.LOG, pattern="never said")
@@ -92,4 +94,25 @@ async def test_a_secret_that_was_changed_while_no_daemon_ran_is_still_masked(
     await node.settled("one")
     tail = list((await node.crash("one")).log_tail)
     assert any("FATAL login with %PW%" in line for line in tail)
+    assert SECRET.encode() not in await leaving(node)
+
+
+async def test_last_lines_stay_behind_when_a_secret_was_changed_and_its_run_ended_while_no_daemon_ran(
+    node: SupervisedNode, tmp_path: pathlib.Path
+) -> None:
+    go = tmp_path / "go"
+    command = workloads.shell(
+        f'until [ -e {go} ]; do sleep 0.05; done; echo "FATAL login with $PW refused"; exit 3'
+    )
+    assert (await node.begin("one", with_secret(node, command))).accepted
+    await node.until("one", "RUNNING")
+    pid = node.run("one").pid
+    await node.close()
+    keep(node, "ROTATEDVALUE")
+    go.touch()
+    await eventually(lambda: not pathlib.Path(f"/proc/{pid}").exists())
+    await node.open()
+    await node.settled("one")
+    (line,) = (await node.crash("one")).log_tail
+    assert line.startswith("(withheld: %PW% was changed while no daemon ran")
     assert SECRET.encode() not in await leaving(node)

@@ -6,7 +6,7 @@ import io
 
 import pytest
 
-from corral.daemon.prepare.secret_files import SecretGuard, read_filled, write_filled
+from corral.daemon.prepare.secret_files import RunSecrets, SecretGuard, read_run_secrets, write_run_secrets
 from corral.domain.secret_masks import SecretMask
 from corral.errors import Code, Rejected
 
@@ -47,14 +47,23 @@ def test_names_are_put_in_place_of_values():
 
 def test_what_was_filled_is_remembered_from_run_to_run_of_a_directory_that_goes_on(tmp_path):
     first, second, third, fresh = (tmp_path / "one" / str(number) for number in (1024, 1025, 1026, 2048))
-    write_filled(first, {"a"}, earlier=False)
-    write_filled(second, (), earlier=True)
-    write_filled(third, {"b"}, earlier=True)
-    write_filled(fresh, {"c"}, earlier=False)
-    assert [sorted(read_filled(run)) for run in (first, second, third, fresh)] == [
+    write_run_secrets(first, {"a"}, {}, earlier=False)
+    write_run_secrets(second, (), {}, earlier=True)
+    write_run_secrets(third, {"b"}, {}, earlier=True)
+    write_run_secrets(fresh, {"c"}, {}, earlier=False)
+    assert [list(read_run_secrets(run).paths) for run in (first, second, third, fresh)] == [
         ["a"],
         ["a"],
         ["a", "b"],
         ["c"],
     ]
-    assert read_filled(tmp_path / "nowhere") == frozenset()
+    assert read_run_secrets(tmp_path / "nowhere") == RunSecrets()
+
+
+def test_a_value_is_recognised_by_its_digest_and_stands_in_no_file(tmp_path):
+    write_run_secrets(tmp_path, (), {"PW": "hunter2", "PIN": "1"}, earlier=False)
+    found = read_run_secrets(tmp_path)
+    assert found.unknown({"PW": "hunter2", "PIN": "1"}) == frozenset()
+    assert found.unknown({"PW": "rotated", "PIN": "1"}, {"PW": "hunter2"}) == frozenset()
+    assert found.unknown({"PW": "rotated"}) == {"PW", "PIN"}
+    assert b"hunter2" not in (tmp_path / "secret-files.json").read_bytes()

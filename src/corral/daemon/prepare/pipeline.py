@@ -22,7 +22,7 @@ from corral.daemon.ports.held import HeldPorts
 from corral.daemon.ports.probe import check_free
 from corral.daemon.prepare.command_line import CommandLine, Tune, command_line, tuned
 from corral.daemon.prepare.environment import build_environment, check_names
-from corral.daemon.prepare.secret_files import SecretGuard, read_filled, write_filled
+from corral.daemon.prepare.secret_files import SecretGuard, read_run_secrets, write_run_secrets
 from corral.daemon.prepare.stages import (
     PROCESS_START,
     TEMPLATE_APPLY,
@@ -49,8 +49,8 @@ from corral.daemon.secrets import Secrets
 from corral.domain.ids import RESTARTS_PER_START
 from corral.domain.plans import Plan
 from corral.domain.probe_checks import check_probes
-from corral.domain.secret_masks import SecretMask, refuse_in_command
-from corral.errors import Code, Rejected
+from corral.domain.secret_masks import SecretMask, refuse_in_command, secret_names
+from corral.errors import Code, CorralError, Rejected
 from corral.sdk.runtime import RunSpec, run_name
 from corral.system.trees.entries import is_tree
 
@@ -110,7 +110,11 @@ class Preparer:
             if values.secret:
                 first = order.incarnation % RESTARTS_PER_START == 0
                 await asyncio.to_thread(
-                    write_filled, run_directory, progress.secret_files, earlier=order.static or not first
+                    write_run_secrets,
+                    run_directory,
+                    progress.secret_files,
+                    values.secrets,
+                    earlier=order.static or not first,
                 )
             line = self._substitute(order, java, values)
         with progress.stage(PROCESS_START):
@@ -143,18 +147,31 @@ class Preparer:
             limits=order.limits,
         )
 
-    def mask(self, order: StartOrder) -> SecretMask:
+    def mask(self, order: StartOrder, run_directory: pathlib.Path) -> SecretMask:
         """Keeps the values of this run's secrets out of a text. Blocks for a moment."""
-        kept = self._masks.get(run_name(order.instance_id, order.incarnation))
-        return kept if kept is not None else secrets_now(order, self._node, self._secrets)
-
-    def learn_secrets(self, order: StartOrder, pid: int) -> None:
-        """Of a run that another daemon started, and that lives: as they are now, and as its process has them. Blocks
-        for a moment."""
         name = run_name(order.instance_id, order.incarnation)
         if name not in self._masks:
-            now = secrets_now(order, self._node, self._secrets)
-            self._masks[name] = secrets_of_process(order, self._node, pid) | now
+            self.learn_secrets(order, run_directory, pid=0)
+        return self._masks[name]
+
+    def learn_secrets(self, order: StartOrder, run_directory: pathlib.Path, *, pid: int) -> None:
+        """Of a run that another daemon started: as they are now, and as its process has them if it lives (0: it does
+        not). Blocks for a moment."""
+        name = run_name(order.instance_id, order.incarnation)
+        kept = self._masks.get(name)
+        if kept is not None and not kept.unknown:
+            return
+        known = [secrets_now(order, self._node, self._secrets)]
+        if pid:
+            known += secrets_of_process(order, self._node, pid)
+        try:
+            unknown = read_run_secrets(run_directory).unknown(*known)
+        except (CorralError, OSError):  # damaged: nothing is certain
+            unknown = secret_names(order.plan.variable_types) if order.plan else frozenset()
+        mask = SecretMask(unknown=unknown)
+        for values in known:
+            mask |= SecretMask(values)
+        self._masks[name] = mask
 
     def hide(self, order: StartOrder, text: str) -> str:
         """A text about this run as it may leave the node: without the values it was given. Never blocks."""
@@ -163,8 +180,9 @@ class Preparer:
 
     def guard(self, order: StartOrder, run_directory: pathlib.Path, *, put_names: bool) -> SecretGuard:
         """Keeps this run's secrets out of what is saved of its files. Blocks for a moment."""
-        mask = self.mask(order) | secrets_now(order, self._node, self._secrets)
-        return SecretGuard(mask, read_filled(run_directory), put_names=put_names)
+        mask = self.mask(order, run_directory) | SecretMask(secrets_now(order, self._node, self._secrets))
+        filled = frozenset(read_run_secrets(run_directory).paths)
+        return SecretGuard(mask, filled, put_names=put_names)
 
     def forget_secrets(self, order: StartOrder) -> None:
         """The run has ended, and everything about it is told."""
@@ -219,7 +237,7 @@ class Preparer:
         )
         values = resolve_values(order, self._node, self._secrets)
         if values.secret:
-            self._masks[run_name(order.instance_id, order.incarnation)] = values.mask
+            self._masks[run_name(order.instance_id, order.incarnation)] = SecretMask(values.secrets)
         return user, java, values
 
     async def _directory(

@@ -1,14 +1,18 @@
-"""Files of a working directory into which secrets were filled: kept out of what is saved of it.
+"""What is written down about the secrets of a run: the files they were filled into, and a salted digest of each
+value, by which a later daemon sees whether it still knows them all.
 
-The paths are written down with the run, without any value. Beside them every file is searched for the values
+The files are kept out of what is saved of a working directory. Beside them every file is searched for the values
 that the node knows: a workload may have copied them.
 """
 
 from __future__ import annotations
 
+import hashlib
+import hmac
 import io
 import pathlib
-from collections.abc import Iterable
+import secrets
+from collections.abc import Iterable, Mapping
 from typing import IO, Final, cast
 
 import msgspec
@@ -29,8 +33,30 @@ _LARGEST: Final = 64 * 1024 * 1024
 """Of a file in which names are put in place of values."""
 
 
-class _Filled(msgspec.Struct, frozen=True, kw_only=True):
+class RunSecrets(msgspec.Struct, frozen=True, kw_only=True):
+    """Of one run, without any value."""
+
     paths: tuple[str, ...] = ()
+    """Beneath its working directory: the files that secrets were filled into."""
+    salt: str = ""
+    digests: dict[str, str] = {}
+    """By the name of the variable."""
+
+    def unknown(self, *known: Mapping[str, str]) -> frozenset[str]:
+        """The variables whose value in this run is none of those in `known`."""
+        return frozenset(
+            name
+            for name, digest in self.digests.items()
+            if not any(
+                hmac.compare_digest(digest, _digest(values[name], self.salt))
+                for values in known
+                if name in values
+            )
+        )
+
+
+def _digest(value: str, salt: str) -> str:
+    return hashlib.blake2b(value.encode(), key=bytes.fromhex(salt), digest_size=16).hexdigest()
 
 
 def patched_with_secrets(plan: Plan) -> frozenset[str]:
@@ -41,24 +67,35 @@ def patched_with_secrets(plan: Plan) -> frozenset[str]:
     )
 
 
-def write_filled(run_directory: pathlib.Path, paths: Iterable[str], *, earlier: bool) -> None:
-    """What this start filled; with `earlier` also what runs before it did, whose directory goes on. Blocks;
-    Retryable when the disk refuses."""
+def write_run_secrets(
+    run_directory: pathlib.Path, paths: Iterable[str], values: Mapping[str, str], *, earlier: bool
+) -> None:
+    """The files that this start filled and the values it used; with `earlier` also the files of the runs before
+    it, whose directory goes on. Blocks; Retryable when the disk refuses."""
     found = set(paths)
     if earlier and run_directory.parent.is_dir():
         for beside in run_directory.parent.iterdir():
-            found |= read_filled(beside)
-    if found:
-        run_directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-        store(run_directory / _FILE, _Filled(paths=tuple(sorted(found))), name=_FORMAT, version=_VERSION)
+            found.update(read_run_secrets(beside).paths)
+    salt = secrets.token_hex(16)
+    run_directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+    store(
+        run_directory / _FILE,
+        RunSecrets(
+            paths=tuple(sorted(found)),
+            salt=salt,
+            digests={name: _digest(value, salt) for name, value in values.items()},
+        ),
+        name=_FORMAT,
+        version=_VERSION,
+    )
 
 
-def read_filled(run_directory: pathlib.Path) -> frozenset[str]:
+def read_run_secrets(run_directory: pathlib.Path) -> RunSecrets:
     try:
-        found = read_versioned(run_directory / _FILE, _Filled, name=_FORMAT, version=_VERSION)
+        found = read_versioned(run_directory / _FILE, RunSecrets, name=_FORMAT, version=_VERSION)
     except NotADirectoryError:
-        return frozenset()
-    return frozenset(found.paths) if found is not None else frozenset()
+        return RunSecrets()
+    return found if found is not None else RunSecrets()
 
 
 class SecretGuard:

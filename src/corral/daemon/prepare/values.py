@@ -14,7 +14,7 @@ import msgspec
 from corral.daemon.prepare.start_order import StartOrder
 from corral.daemon.secrets import Secrets
 from corral.domain.patterns import compile_pattern
-from corral.domain.secret_masks import SecretMask, names_within
+from corral.domain.secret_masks import names_within
 from corral.domain.variable_checks import check_secret_value, check_values
 from corral.domain.variable_layers import defaults, run_variables, secrets_among
 from corral.domain.variable_types import VariableSpec
@@ -47,8 +47,8 @@ class Values(msgspec.Struct, frozen=True, kw_only=True):
         return {name: self.all[name] for name in names if name in self.all and name not in self.secret}
 
     @property
-    def mask(self) -> SecretMask:
-        return SecretMask({name: self.all[name] for name in self.secret})
+    def secrets(self) -> dict[str, str]:
+        return {name: self.all[name] for name in self.secret}
 
 
 def resolve_values(order: StartOrder, node: NodeFacts, secrets: Secrets) -> Values:
@@ -67,23 +67,23 @@ def resolve_values(order: StartOrder, node: NodeFacts, secrets: Secrets) -> Valu
     return Values(all={**named, **built_in(_facts(order, node, address))}, secret=frozenset(hidden))
 
 
-def secrets_now(order: StartOrder, node: NodeFacts, secrets: Secrets) -> SecretMask:
+def secrets_now(order: StartOrder, node: NodeFacts, secrets: Secrets) -> dict[str, str]:
     """The secrets of an order as far as they can be looked up at this moment. Blocks for them."""
     if order.plan is None:
-        return SecretMask()
+        return {}
     found = {}
     for name, reference in secrets_among(order.plan.variable_types, _given(order, node)).items():
         with contextlib.suppress(CorralError):
             found[name] = secrets.value(reference, name=name)
-    return SecretMask(found)
+    return found
 
 
-def secrets_of_process(order: StartOrder, node: NodeFacts, pid: int) -> SecretMask:
-    """The secrets that a living run was given in its environment, though they were changed since. What cannot be
-    read there is missing. Blocks for a moment."""
-    mask = SecretMask()
+def secrets_of_process(order: StartOrder, node: NodeFacts, pid: int) -> list[dict[str, str]]:
+    """The secrets that a living run was given in its environment, though they were changed since: those of each
+    variable of the environment. What cannot be read there is missing. Blocks for a moment."""
     if order.plan is None:
-        return mask
+        return []
+    every = []
     given = _given(order, node)
     secret = secrets_among(order.plan.variable_types, given).keys()
     known = {**given, **built_in(_facts(order, node, probed_address(order, node)))}
@@ -93,8 +93,8 @@ def secrets_of_process(order: StartOrder, node: NodeFacts, pid: int) -> SecretMa
             found = filled_in(text, environment[variable], known, secret)
             for value in found.values():
                 HIDDEN_VALUES.add(value)
-            mask |= SecretMask(found)
-    return mask
+            every.append(found)
+    return every
 
 
 def filled_in(text: str, result: str, known: Mapping[str, str], secret: Set[str]) -> dict[str, str]:

@@ -272,9 +272,16 @@ class Run:
         """Mind a run that was taken over."""
         assert self.handle is not None
         self.tell_begun()  # a fault of ours came between its start and the answer
-        if self._has_secrets:
-            await asyncio.to_thread(self._services.preparer.learn_secrets, self.order, self.handle.pid)
+        await self.learn_secrets(self.handle)
         return await self._mind(self.handle)
+
+    async def learn_secrets(self, handle: RunHandle | None) -> None:
+        """Of a run that a daemon before us started; None: nothing of it lives."""
+        if self._has_secrets:
+            pid = handle.pid if handle is not None else 0
+            await asyncio.to_thread(
+                self._services.preparer.learn_secrets, self.order, self.files.directory, pid=pid
+            )
 
     async def conclude(self, exit: RunExit, handle: RunHandle | None) -> Outcome:
         """Its end, when it ended while no daemon was looking."""
@@ -441,9 +448,11 @@ class Run:
 
     def masked_tail(self) -> ConsoleTail:
         """The workload's own last words, which leave the node and are kept in places where its console is not:
-        without its secrets."""
-        mask = self._services.preparer.mask(self.order)
+        without its secrets. Where these are not known any more nobody can take them out, and it stays behind."""
+        mask = self._services.preparer.mask(self.order, self.files.directory)
         tail = read_tail(self.files.console, TAIL_LINES)
+        if mask.unknown and tail.lines:
+            return msgspec.structs.replace(tail, lines=(_withheld(mask.unknown),))
         return msgspec.structs.replace(tail, lines=tuple(map(mask, tail.lines)))
 
     def _followed(self, outcome: Outcome) -> Outcome:
@@ -488,7 +497,7 @@ class Run:
         """Durable first. A disk that refuses is asked again: an end that is forgotten happens twice. Whoever is
         connected hears of it meanwhile. Only of an order that never came to disk nothing can happen twice."""
         if self._has_secrets:
-            mask = await asyncio.to_thread(self._services.preparer.mask, self.order)
+            mask = await asyncio.to_thread(self._services.preparer.mask, self.order, self.files.directory)
             outcome = without_secrets(outcome, mask)
         refused = False
         while True:
@@ -565,3 +574,12 @@ class Run:
         self.reason = reason
         _log.info("instance.transition", run=self.name, before=before, state=self.state, reason=self.reason)
         self._services.reporter.report(status_update(self))
+
+
+def _withheld(names: frozenset[str]) -> str:
+    """In place of a crash's last lines."""
+    changed = ", ".join(f"%{name}%" for name in sorted(names))
+    return (
+        f"(withheld: {changed} was changed while no daemon ran, and these lines may hold the value before;"
+        " the console has them)"
+    )

@@ -29,6 +29,7 @@ from corral.daemon.supervise.wire_forms import running_instance
 from corral.domain.ids import RESTARTS_PER_START, node_incarnation
 from corral.domain.instance_records import live
 from corral.errors import Code, CorralError, Rejected, Retryable
+from corral.sdk.runtime import AdoptionKind
 from corral.wire.v1.instance_pb2 import RunningInstance
 
 _ADOPT_AT_ONCE: Final = 32
@@ -275,6 +276,8 @@ class Supervisor:
         if not leftover.newest:
             self._strays.append(instance)
             await run.stop.make(StopOrder(reason="a later run of this instance exists", force=True))
+        # Before anybody can end it: what its process was given can be read only while that lives.
+        await run.learn_secrets(found.handle if found and found.kind is AdoptionKind.ALIVE else None)
         instance.adopt(found)
 
     async def detach(self) -> None:
