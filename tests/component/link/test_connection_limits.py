@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import pathlib
 import socket
 import subprocess
 import sys
+import threading
 
 import pytest
 
@@ -15,6 +17,7 @@ from corral.controller.sessions.address_guard import AddressGuard, Bound
 from corral.domain.node_states import NodeState
 from corral.system.clock import SystemClock
 from corral.system.connection_shares import LOOPBACK, counted_as, share_of
+from corral.testing.leaks import take_census
 
 DEADLINE = 20.0
 
@@ -106,6 +109,32 @@ def test_a_guard_shuts_what_is_too_much_and_nothing_else():
             else:
                 with pytest.raises(BlockingIOError):
                     calling.recv(1)
+
+
+def test_a_guard_keeps_nothing_of_descriptors_that_become_others_while_it_looks(
+    tmp_path: pathlib.Path,
+) -> None:
+    guard = AddressGuard({1: Bound(per_address=1, most=1)}, clock=SystemClock())
+    ending = threading.Event()
+    path = tmp_path / "file"
+    path.touch()
+
+    def churn() -> None:
+        while not ending.is_set():
+            with socket.socket():
+                pass
+            with path.open():
+                pass
+
+    churning = threading.Thread(target=churn)
+    churning.start()
+    try:
+        for _ in range(4000):
+            guard.sweep()
+    finally:
+        ending.set()
+        churning.join()
+    assert str(path) not in take_census().descriptors
 
 
 def test_a_guard_asks_again_about_what_it_could_not_find_out():

@@ -116,8 +116,19 @@ class AddressGuard:
 @contextlib.contextmanager
 def _held(descriptor: int, inode: int) -> Iterator[socket.socket | None]:
     """The socket under a name of its own, so that nobody closes it meanwhile; None when it is another one by now."""
-    with socket.socket(fileno=os.dup(descriptor)) as copy:
-        yield copy if os.fstat(copy.fileno()).st_ino == inode else None
+    copy = os.dup(descriptor)
+    try:
+        found = os.fstat(copy)
+        if not stat.S_ISSOCK(found.st_mode) or found.st_ino != inode:
+            yield None
+            return
+        connection = socket.socket(fileno=copy)
+        try:
+            yield connection
+        finally:
+            connection.detach()
+    finally:
+        os.close(copy)
 
 
 def _shut(descriptor: int, inode: int) -> bool:
