@@ -112,8 +112,11 @@ async def test_a_caller_that_only_keeps_its_place_is_given_up() -> None:
         await asyncio.sleep(0.02)  # the slowness itself
         return {"type": "http.request", "body": b"x", "more_body": True}
 
+    async def refuse(message: Message) -> None:
+        raise AssertionError(message)
+
     scope: Scope = {"type": "http", "headers": [], "path": "/", "query_string": b"", "method": "PUT"}
-    request = Request(scope, trickle, entropy=SystemEntropy())
+    request = Request(scope, trickle, refuse, entropy=SystemEntropy())
     pace = BodyPace(pause_seconds=10.0, idle_seconds=10.0)
     incoming = Incoming(request, limit=10**6, pace=pace, digested=False, head_start_seconds=0.1)
     with pytest.raises(Rejected, match="less than 1024 bytes a second"):

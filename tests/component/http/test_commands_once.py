@@ -238,7 +238,7 @@ async def test_one_key_at_once_from_many_sends_one_line(client: httpx.AsyncClien
     answers = await asyncio.gather(*(post(client, record) for _ in range(10)))
     assert [answer.status_code for answer in answers] == [200] * 10
     assert node.commands == ["give 1000"]
-    assert len(rig.leading.keyed) == 0
+    assert len(rig.leading.attempts.turns) == 0
     other = await post(client, record, "give 2000")
     assert code(other) == (409, "IDEMPOTENCY_KEY_REUSED")
 

@@ -154,7 +154,7 @@ async def test_a_call_that_was_refused_while_nobody_knew_what_the_store_did_is_d
     assert (await do("it")).is_success
     assert (await do("it")).headers["idempotency-replayed"] == "true"
     assert await done(client) == ["it"]
-    assert not rig.leading.never_acted
+    assert not rig.leading.attempts.never_acted
 
 
 @pytest.mark.trap("T70")

@@ -73,13 +73,13 @@ class Api:
         return not any(isinstance(each, Endpoint) and each.takes(scope["method"]) for each in others)
 
     async def _not_found(self, scope: Scope, receive: Receive, send: Send) -> None:
-        request = Request(scope, receive, entropy=self._setting.entropy)
+        request = Request(scope, receive, send, entropy=self._setting.entropy)
         error = Rejected(
             Code.NOT_FOUND,
             f"there is nothing at '{request.path[:200]}'",
             hint="GET /api/v1/openapi.json lists all paths",
         )
-        await send_answer(send, refusal(error), request_id=request.id, socket=request.is_socket)
+        await send_answer(request, refusal(error))
         self._setting.metrics.answered(
             method="(any)", route=_UNROUTED, status=error.code.status, seconds=None
         )

@@ -17,11 +17,12 @@ from typing import Final
 import msgspec
 import structlog
 
+from corral.controller.cluster_state import ClusterState
 from corral.controller.http.answers import REPLAYED, Answer, refusal
 from corral.controller.http.call import Caller
 from corral.controller.http.idempotency import Guard
-from corral.controller.http.setting import Leading
-from corral.controller.ledger import Actor, Step, audit
+from corral.controller.http.turns import Turns
+from corral.controller.ledger import Actor, Ledger, Step, audit
 from corral.domain.ids import Incarnation, NodeId
 from corral.domain.records import BegunEffect
 from corral.errors import Code, CorralError, Rejected, Retryable
@@ -35,27 +36,44 @@ _WHOLE: Final = msgspec.msgpack.Decoder(Answer)
 _log = structlog.get_logger("corral.controller.http")
 
 
-def in_turn(leading: Leading, guard: Guard | None) -> contextlib.AbstractAsyncContextManager[None]:
-    """Held while a request acts: one with the same key waits."""
-    return leading.keyed.of(guard.id) if guard is not None else contextlib.nullcontext()
+class Attempts:
+    """The attempts of one term. Those with one key come one after the other."""
+
+    def __init__(self, *, state: ClusterState, ledger: Ledger, entropy: Entropy) -> None:
+        self.state = state
+        self.ledger = ledger
+        self.entropy = entropy
+        self.never_acted: dict[str, None] = {}
+        """Keys that may yet be stored as begun, though their request was refused and did nothing; the latest."""
+        self.turns = Turns()
+
+    def in_turn(self, guard: Guard | None) -> contextlib.AbstractAsyncContextManager[None]:
+        """Held while a request acts: one with the same key waits."""
+        return self.turns.of(guard.id) if guard is not None else contextlib.nullcontext()
+
+    def attempt(
+        self, *, caller: Caller, now: dt.datetime, guard: Guard | None, whole: bool = False
+    ) -> Attempt:
+        """A new attempt; IDEMPOTENCY_KEY_REUSED when the key belongs to another request. `whole`: the answer is
+        kept with its headers, for it is not ours; see `kept_answer`."""
+        return Attempt(self, caller=caller, now=now, guard=guard, whole=whole)
 
 
 class Attempt:
-    """One attempt at such a request. Attempts with one key come one after the other. `whole`: the answer is kept with its
-    headers, for it is not ours; see `kept_answer`."""
+    """One attempt at such a request."""
 
     def __init__(
-        self, leading: Leading, *, caller: Caller, now: dt.datetime, guard: Guard | None, whole: bool = False
+        self, attempts: Attempts, *, caller: Caller, now: dt.datetime, guard: Guard | None, whole: bool
     ) -> None:
-        self._leading = leading
+        self._attempts = attempts
         self._caller = caller
         self._now = now
         self._guard = guard
         self._whole = whole
-        stored = guard.find(leading.state, now) if guard is not None else None
+        stored = guard.find(attempts.state, now) if guard is not None else None
         self.begun: BegunEffect | None = stored.record.begun if stored is not None else None
         """What an earlier attempt with this key was about to do."""
-        if guard is not None and self.begun is not None and guard.id in leading.never_acted:
+        if guard is not None and self.begun is not None and guard.id in attempts.never_acted:
             self.begun = msgspec.structs.replace(self.begun, undone=True)
         self.answered = stored if self.begun is None else None
         """The answer to an earlier attempt with this key: nothing is left to do."""
@@ -91,7 +109,7 @@ class Attempt:
         STORE_UNAVAILABLE, FENCED; RATE_LIMITED with too many keys whose effects are in doubt."""
         effect = self.begun or BegunEffect(
             token=self._caller.token.id,
-            id=new_id("once", self._leading.setting.entropy) if self._guard is not None else "",
+            id=new_id("once", self._attempts.entropy) if self._guard is not None else "",
             node=node or NodeId(""),
             incarnation=incarnation or Incarnation(0),
         )
@@ -100,10 +118,12 @@ class Attempt:
         if self._guard is not None:
             self._refuse_too_many()
             steps.append(
-                self._guard.begin(effect, state=self._leading.state, now=self._now, entropy=self._entropy)
+                self._guard.begin(
+                    effect, state=self._attempts.state, now=self._now, entropy=self._attempts.entropy
+                )
             )
         try:
-            await self._leading.ledger.commit(*steps)
+            await self._attempts.ledger.commit(*steps)
         except StoreUnavailable:
             self._remember_refusal()
             raise
@@ -116,14 +136,14 @@ class Attempt:
             ) from None
         self.begun = effect
         if self._guard is not None:
-            self._leading.never_acted.pop(self._guard.id, None)
+            self._attempts.never_acted.pop(self._guard.id, None)
         return effect
 
     def _remember_refusal(self) -> None:
         """The store may have the key as begun all the same: a repetition need not wonder what was done."""
         if self._guard is None or self.in_doubt:
             return
-        known = self._leading.never_acted
+        known = self._attempts.never_acted
         known[self._guard.id] = None
         while len(known) > MAX_BEGUN:
             del known[next(iter(known))]
@@ -134,7 +154,9 @@ class Attempt:
             return
         effect = msgspec.structs.replace(self.begun, undone=True)
         await self._store(
-            self._guard.begin(effect, state=self._leading.state, now=self._now, entropy=self._entropy)
+            self._guard.begin(
+                effect, state=self._attempts.state, now=self._now, entropy=self._attempts.entropy
+            )
         )
 
     async def finish(self, *steps: Step, answer: Answer) -> None:
@@ -144,11 +166,11 @@ class Attempt:
             body = msgspec.msgpack.encode(answer) if self._whole else answer.body
             kept.append(
                 self._guard.keep(
-                    state=self._leading.state,
+                    state=self._attempts.state,
                     status=answer.status,
                     body=body,
                     now=self._now,
-                    entropy=self._entropy,
+                    entropy=self._attempts.entropy,
                 )
             )
         if kept:
@@ -160,18 +182,14 @@ class Attempt:
 
     async def _store(self, *steps: Step) -> None:
         try:
-            await self._leading.ledger.commit(*steps)
+            await self._attempts.ledger.commit(*steps)
         except CorralError as error:
             _log.warning("request.outcome_not_stored", actor=self.actor.name, reason=str(error))
-
-    @property
-    def _entropy(self) -> Entropy:
-        return self._leading.setting.entropy
 
     def _refuse_too_many(self) -> None:
         if (
             self.begun is None
-            and self._leading.state.idempotency.begun_by(self._caller.token.id) >= MAX_BEGUN
+            and self._attempts.state.idempotency.begun_by(self._caller.token.id) >= MAX_BEGUN
         ):
             raise Retryable(
                 Code.RATE_LIMITED,

@@ -40,17 +40,17 @@ class Endpoint:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         began = time.perf_counter()
-        request = Request(scope, receive, entropy=self._setting.entropy)
+        request = Request(scope, receive, send, entropy=self._setting.entropy)
         served = self._methods.get(request.method)
         answer: Answer | None
         if served is not None:
-            answer = await self._guarded(served, request, send)
+            answer = await self._guarded(served, request)
         elif request.method == "OPTIONS":
             answer = Answer(status=204, headers=self._allow)
         else:
             answer = refusal(self._wrong_method(request), headers=self._allow)
         if answer is not None:
-            await send_answer(send, answer, request_id=request.id, socket=request.is_socket)
+            await send_answer(request, answer)
         self._count(request, answer, time.perf_counter() - began)
 
     def _count(self, request: Request, answer: Answer | None, seconds: float) -> None:
@@ -77,10 +77,10 @@ class Endpoint:
             hint=f"possible: {self._allow[0][1].decode()}",
         )
 
-    async def _guarded(self, served: Served, request: Request, send: Send) -> Answer | None:
+    async def _guarded(self, served: Served, request: Request) -> Answer | None:
         """The answer, whatever goes wrong; None when it was a stream, or nobody is left to hear it."""
         try:
-            return await served.answer(request, send)
+            return await served.answer(request)
         except Bug as error:
             return self._confess(request, error)
         except CorralError as error:

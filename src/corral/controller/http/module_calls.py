@@ -14,7 +14,6 @@ from typing import Any, Final, TypeVar
 import msgspec
 
 from corral.controller.http.answers import Answer, refusal, secured
-from corral.controller.http.attempts import Attempt, in_turn
 from corral.controller.http.authentication import authorise
 from corral.controller.http.call import Caller
 from corral.controller.http.decoding import query_pairs
@@ -28,7 +27,7 @@ from corral.controller.http.module_answers import (
     told_failure,
 )
 from corral.controller.http.open_streams import OpenStream
-from corral.controller.http.request import ClientGone, Request, Send
+from corral.controller.http.request import ClientGone, Request
 from corral.controller.http.setting import Leading
 from corral.controller.http.streaming import cut, until_gone
 from corral.domain.permissions import Permission
@@ -66,7 +65,7 @@ _KEPT_BACK: Final = frozenset(
 """Headers of a request that are between the caller and us."""
 
 
-async def relay(leading: Leading, caller: Caller, request: Request, send: Send) -> Answer | None:
+async def relay(leading: Leading, caller: Caller, request: Request) -> Answer | None:
     """Answer a request with what a module says; None when it was sent in pieces.
 
     NOT_FOUND, METHOD_NOT_ALLOWED, FORBIDDEN, BODY_TOO_LARGE, MODULE_NOT_ACTIVE, MODULE_TIMEOUT,
@@ -81,7 +80,7 @@ async def relay(leading: Leading, caller: Caller, request: Request, send: Send) 
     authorise(caller, declared_permission(match))
     with leading.streams.opened(caller.token) as stream:  # modules take their time
         asked = await _asked(leading, match, caller, request, path)
-        call = _ModuleCall(leading, match, asked, request, send)
+        call = _ModuleCall(leading, match, asked, request)
         if method in _READING:
             return await call.answered(stream)
         return await _once(leading, caller, call, stream)
@@ -98,9 +97,9 @@ async def _once(leading: Leading, caller: Caller, call: _ModuleCall, stream: Ope
         query=request.query,
         body=asked.body,
     )
-    async with in_turn(leading, guard):
+    async with leading.attempts.in_turn(guard):
         now = leading.setting.clock.now()
-        attempt = Attempt(leading, caller=caller, now=now, guard=guard, whole=True)
+        attempt = leading.attempts.attempt(caller=caller, now=now, guard=guard, whole=True)
         if (kept := attempt.kept_answer) is not None:
             return kept
         if attempt.in_doubt:
@@ -171,14 +170,11 @@ def _passed_on(request: Request) -> list[tuple[str, str]]:
 class _ModuleCall:
     """One call into a module on behalf of one request."""
 
-    def __init__(
-        self, leading: Leading, match: RouteMatch, asked: RouteRequest, request: Request, send: Send
-    ) -> None:
+    def __init__(self, leading: Leading, match: RouteMatch, asked: RouteRequest, request: Request) -> None:
         self._leading = leading
         self._match = match
         self.asked = asked
         self.request = request
-        self._send = send
         self.named = f"{match.declaration.method} {match.declaration.path}"
         self._what = f"route:{self.named}"
         self._deadline = match.declaration.deadline_ms / 1000
@@ -267,7 +263,7 @@ class _ModuleCall:
         ]
         self._begun = True
         self.request.status = found.status
-        await self._send({"type": "http.response.start", "status": found.status, "headers": headers})
+        await self.request.send({"type": "http.response.start", "status": found.status, "headers": headers})
 
     async def _write(self, piece: bytes, *, more: bool) -> None:
-        await self._send({"type": "http.response.body", "body": piece, "more_body": more})
+        await self.request.send({"type": "http.response.body", "body": piece, "more_body": more})

@@ -15,7 +15,6 @@ import msgspec
 
 from corral.controller.cluster_state import Stored
 from corral.controller.http.answers import REPLAYED, Answer, Headers, revision_of, shaped
-from corral.controller.http.attempts import Attempt, in_turn
 from corral.controller.http.call import Call
 from corral.controller.http.form_spooling import ReceivedForm
 from corral.controller.http.idempotency import Guard
@@ -160,7 +159,7 @@ class Mutator:
 
     async def act(self, route: Act, leading: Leading, call: Call[Any, Any], *, guard: Guard | None) -> Answer:
         """Act, then record it. A second request with the same key waits and is answered the same."""
-        async with in_turn(leading, guard):
+        async with leading.attempts.in_turn(guard):
             if guard is not None and (stored := guard.find(leading.state, call.now)) is not None:
                 return _replay(route, guard, stored)[1]
             if guard is not None and (known := self._remembered.get(guard)) is not None:
@@ -178,8 +177,8 @@ class Mutator:
         self, route: Once, leading: Leading, call: Call[Any, Any], *, guard: Guard | None
     ) -> Answer:
         """Act once; see `Attempt`. A second request with the same key waits and is answered the same."""
-        async with in_turn(leading, guard):
-            attempt = Attempt(leading, caller=call.caller, now=call.now, guard=guard)
+        async with leading.attempts.in_turn(guard):
+            attempt = leading.attempts.attempt(caller=call.caller, now=call.now, guard=guard)
             if guard is not None and attempt.answered is not None:
                 return _replay(route, guard, attempt.answered)[1]
             mutation = await route.handler(leading, call, attempt)
@@ -197,7 +196,7 @@ class Mutator:
         guard: Guard | None,
     ) -> Answer:
         """The same with a form that came in whole. The audit is the actor's own."""
-        async with in_turn(leading, guard):
+        async with leading.attempts.in_turn(guard):
             if guard is not None and (stored := guard.find(leading.state, call.now)) is not None:
                 return _replay(route, guard, stored)[1]
             mutation = await route.handler(leading, call, form)

@@ -54,6 +54,7 @@ class Request:
     __slots__ = (
         "_headers",
         "_receive",
+        "_send",
         "address",
         "id",
         "is_socket",
@@ -65,9 +66,10 @@ class Request:
         "status",
     )
 
-    def __init__(self, scope: Scope, receive: Receive, *, entropy: Entropy) -> None:
+    def __init__(self, scope: Scope, receive: Receive, send: Send, *, entropy: Entropy) -> None:
         self.scope = scope
         self._receive = receive
+        self._send = send
         headers: dict[bytes, bytes] = {}
         for name, value in scope["headers"]:
             headers.setdefault(name, value)
@@ -91,6 +93,9 @@ class Request:
 
     async def receive(self) -> Message:
         return await self._receive()
+
+    async def send(self, message: Message) -> None:
+        await self._send(message)
 
     def abort(self) -> None:
         """Drop the connection with all that is buffered for it."""

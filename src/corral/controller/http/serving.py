@@ -21,7 +21,7 @@ from corral.controller.http.idempotency import Guard, guard_of
 from corral.controller.http.module_calls import relay
 from corral.controller.http.mutating import Mutator, require
 from corral.controller.http.preconditions import parse_match
-from corral.controller.http.request import Request, Scope, Send
+from corral.controller.http.request import Request, Scope
 from corral.controller.http.route_table import (
     PUBLIC,
     Act,
@@ -63,7 +63,7 @@ class Served:
         self._query = QueryDecoder(route.query)
         self._body = BodyDecoder(route.body) if route.body else None
 
-    async def answer(self, request: Request, send: Send) -> Answer | None:
+    async def answer(self, request: Request) -> Answer | None:
         now = self._setting.clock.now()
         if isinstance(self._route, Probe):
             return await self._probe(self._route, request)
@@ -78,7 +78,7 @@ class Served:
             ticket = ticket_of(request)
         caller = self._caller(leading, request, ticket=ticket)
         if isinstance(self._route, Relay):
-            return await relay(leading, caller, request, send)
+            return await relay(leading, caller, request)
         raw = b"" if isinstance(self._route, Upload | Intake) else await self._read_body(request)
         call: Call[Any, Any] = Call(
             caller=caller,
@@ -88,7 +88,7 @@ class Served:
             now=now,
             last_event_id=request.header(b"last-event-id"),
         )
-        return await self._dispatch(leading, call, request, send, raw)
+        return await self._dispatch(leading, call, request, raw)
 
     def _leading(self) -> Leading:
         leading = self._gate()
@@ -123,7 +123,7 @@ class Served:
         return raw
 
     async def _dispatch(
-        self, leading: Leading, call: Call[Any, Any], request: Request, send: Send, raw: bytes
+        self, leading: Leading, call: Call[Any, Any], request: Request, raw: bytes
     ) -> Answer | None:
         route = self._route
         match route:
@@ -135,10 +135,10 @@ class Served:
             case Stream() if request.method == "HEAD":
                 return Answer(content_type=EVENT_STREAM)
             case Stream():
-                await self._stream(route, leading, call, request, send)
+                await self._stream(route, leading, call, request)
                 return None
             case Download() | Socket():
-                await self._serve(route, leading, call, request, send)
+                await self._serve(route, leading, call, request)
                 return None
             case Asset():
                 return _unless_held(await route.handler(leading, call), request)
@@ -221,9 +221,7 @@ class Served:
         body = await self._body.received(raw or _EMPTY_BODY) if self._body else None
         return shaped(route.handler(leading, run, body), status=route.status)
 
-    async def _stream(
-        self, route: Stream, leading: Leading, call: Call[Any, Any], request: Request, send: Send
-    ) -> None:
+    async def _stream(self, route: Stream, leading: Leading, call: Call[Any, Any], request: Request) -> None:
         with (
             leading.streams.opened(call.caller.token) as stream,
             self._setting.metrics.streams(route.path).track_inprogress(),
@@ -231,7 +229,6 @@ class Served:
             pump = await route.handler(leading, call)
             await serve_stream(
                 request=request,
-                send=send,
                 stream=stream,
                 pump=pump,
                 headers=((b"x-request-id", request.id),),
@@ -243,7 +240,6 @@ class Served:
         leading: Leading,
         call: Call[Any, Any],
         request: Request,
-        send: Send,
     ) -> None:
         if isinstance(route, Socket) != request.is_socket:
             raise Rejected(
@@ -258,11 +254,9 @@ class Served:
             served = await route.handler(leading, call)
             if isinstance(served, Content):
                 headers = ((b"x-request-id", request.id),)
-                await serve_download(
-                    request=request, send=send, stream=stream, content=served, headers=headers
-                )
+                await serve_download(request=request, stream=stream, content=served, headers=headers)
             else:
-                await serve_socket(request=request, send=send, stream=stream, dialogue=served)
+                await serve_socket(request=request, stream=stream, dialogue=served)
 
     async def _probe(self, route: Probe, request: Request) -> Answer:
         self._query.decode(request.query)

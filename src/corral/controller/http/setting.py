@@ -17,6 +17,7 @@ from corral.controller.consoles.service import Consoles
 from corral.controller.distribution.instance_files import FileListing, FilePart
 from corral.controller.distribution.reports import CacheReport, SyncAnswer
 from corral.controller.events.hub import EventHub
+from corral.controller.http.attempts import Attempts
 from corral.controller.http.log_sources import LogRing
 from corral.controller.http.metrics import HttpMetrics
 from corral.controller.http.open_streams import OpenStreams
@@ -256,10 +257,7 @@ class Leading:
         self.modules = modules
         self.edits = Turns()
         """Edits of one template come one after the other: each is made from the files of the one before."""
-        self.keyed = Turns()
-        """Requests with one Idempotency-Key that act outside the store come one after the other."""
-        self.never_acted: dict[str, None] = {}
-        """Keys that may yet be stored as begun, though their request was refused and did nothing; the latest."""
+        self.attempts = Attempts(state=state, ledger=ledger, entropy=setting.entropy)
         limits = setting.limits
         self.tickets = Tickets(clock=setting.clock, entropy=setting.entropy, per_token=limits.tickets)
         self.streams = self._pool("streams", limit=limits.all_streams, per_token=limits.streams)

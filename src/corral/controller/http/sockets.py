@@ -8,7 +8,7 @@ from typing import Any, Final
 import structlog
 
 from corral.controller.http.open_streams import OpenStream
-from corral.controller.http.request import Request, Send
+from corral.controller.http.request import Request
 from corral.controller.http.route_table import Dialogue
 
 log = structlog.get_logger(__name__)
@@ -32,13 +32,13 @@ def ticket_of(request: Request) -> str | None:
     return None
 
 
-async def serve_socket(*, request: Request, send: Send, stream: OpenStream, dialogue: Dialogue) -> None:
+async def serve_socket(*, request: Request, stream: OpenStream, dialogue: Dialogue) -> None:
     """Speak and hear until either side goes or `stream` is closed; nothing is left running."""
     assert (await request.receive())["type"] == "websocket.connect"
-    await send({"type": "websocket.accept", "subprotocol": _chosen(request), "headers": []})
+    await request.send({"type": "websocket.accept", "subprotocol": _chosen(request), "headers": []})
 
     async def write(message: bytes) -> None:
-        await send({"type": "websocket.send", "text": message.decode()})
+        await request.send({"type": "websocket.send", "text": message.decode()})
 
     speaking = asyncio.ensure_future(dialogue.speak(write))
     hearing = asyncio.ensure_future(_hear(request, dialogue, write))
@@ -56,11 +56,11 @@ async def serve_socket(*, request: Request, send: Send, stream: OpenStream, dial
     for failure in failures:
         log.warning("http.socket_failed", path=request.path, error=str(failure), exc_info=failure)
     if stream.closing.done():
-        await _say_goodbye(request, send, _CLOSED_BY_US, stream.closing.result())
+        await _say_goodbye(request, _CLOSED_BY_US, stream.closing.result())
     elif failures:
-        await _say_goodbye(request, send, _FAILED, "something went wrong")
+        await _say_goodbye(request, _FAILED, "something went wrong")
     else:
-        await _say_goodbye(request, send, _ENDED, "nothing more will come")
+        await _say_goodbye(request, _ENDED, "nothing more will come")
 
 
 def _chosen(request: Request) -> str | None:
@@ -80,11 +80,11 @@ async def _hear(request: Request, dialogue: Dialogue, write: Any) -> None:
         await write(await dialogue.hear(text))
 
 
-async def _say_goodbye(request: Request, send: Send, code: int, reason: str) -> None:
+async def _say_goodbye(request: Request, code: int, reason: str) -> None:
     """Close properly if the client takes it; one that has stopped reading is cut off."""
     try:
         async with asyncio.timeout(_GOODBYE_SECONDS):
-            await send({"type": "websocket.close", "code": code, "reason": reason[:_MAX_REASON]})
+            await request.send({"type": "websocket.close", "code": code, "reason": reason[:_MAX_REASON]})
     except TimeoutError:
         request.abort()
         await asyncio.sleep(0)  # the server learns of it in its next step, and must before we return

@@ -11,7 +11,7 @@ import structlog
 from corral.controller.events.frames import comment_frame
 from corral.controller.http.answers import EVENT_STREAM, SECURITY_HEADERS, Headers, attachment
 from corral.controller.http.open_streams import OpenStream
-from corral.controller.http.request import Request, Send
+from corral.controller.http.request import Request
 from corral.controller.http.route_table import Content, Pump, Write
 
 log = structlog.get_logger(__name__)
@@ -20,11 +20,9 @@ _GOODBYE_SECONDS: Final = 0.25
 _RETRY_MS: Final = 1000
 
 
-async def serve_stream(
-    *, request: Request, send: Send, stream: OpenStream, pump: Pump, headers: Headers
-) -> None:
+async def serve_stream(*, request: Request, stream: OpenStream, pump: Pump, headers: Headers) -> None:
     """Run a pump until it ends, the reader goes, or `stream` is closed; nothing is left running."""
-    await send(
+    await request.send(
         {
             "type": "http.response.start",
             "status": 200,
@@ -38,20 +36,18 @@ async def serve_stream(
     )
 
     async def write(piece: bytes) -> None:
-        await send({"type": "http.response.body", "body": piece, "more_body": True})
+        await request.send({"type": "http.response.body", "body": piece, "more_body": True})
 
     await write(b"retry: %d\n\n" % _RETRY_MS)
     await _run(request, stream, pump, write)
-    await _say_goodbye(request, send, stream)
+    await _say_goodbye(request, stream)
 
 
-async def serve_download(
-    *, request: Request, send: Send, stream: OpenStream, content: Content, headers: Headers
-) -> None:
+async def serve_download(*, request: Request, stream: OpenStream, content: Content, headers: Headers) -> None:
     """Send bytes; for HEAD, what is said of them. What could not be sent whole ends as a broken connection."""
     if content.length is not None:
         headers = ((b"content-length", b"%d" % content.length), *headers)
-    await send(
+    await request.send(
         {
             "type": "http.response.start",
             "status": 200,
@@ -65,10 +61,10 @@ async def serve_download(
     )
 
     async def write(piece: bytes) -> None:
-        await send({"type": "http.response.body", "body": piece, "more_body": True})
+        await request.send({"type": "http.response.body", "body": piece, "more_body": True})
 
     if request.method == "HEAD" or await _run(request, stream, content.pump, write):
-        await send({"type": "http.response.body", "body": b"", "more_body": False})
+        await request.send({"type": "http.response.body", "body": b"", "more_body": False})
     else:
         await cut(request)
 
@@ -101,11 +97,13 @@ async def until_gone(request: Request) -> None:
         pass
 
 
-async def _say_goodbye(request: Request, send: Send, stream: OpenStream) -> None:
+async def _say_goodbye(request: Request, stream: OpenStream) -> None:
     """End the answer properly if the reader takes it; one who has stopped reading is cut off."""
     reason = stream.closing.result() if stream.closing.done() else "the stream has ended"
     try:
         async with asyncio.timeout(_GOODBYE_SECONDS):
-            await send({"type": "http.response.body", "body": comment_frame(reason), "more_body": False})
+            await request.send(
+                {"type": "http.response.body", "body": comment_frame(reason), "more_body": False}
+            )
     except TimeoutError:
         await cut(request)

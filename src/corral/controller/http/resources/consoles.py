@@ -15,7 +15,6 @@ from corral.controller.consoles.reader import ConsoleReader
 from corral.controller.consoles.service import has_ended
 from corral.controller.events.frames import position_frame
 from corral.controller.http.answers import Answer, ErrorDetail, encode
-from corral.controller.http.attempts import Attempt, in_turn
 from corral.controller.http.authentication import authorise
 from corral.controller.http.call import Call, Query
 from corral.controller.http.decoding import BodyDecoder
@@ -285,8 +284,8 @@ class ConsoleDialogue:
         """A line with an id that was sent before is acknowledged, and not sent again."""
         now = self._leading.setting.clock.now()
         guard = line_guard(asked.id, caller=self._caller, instance=self._id, line=asked.command)
-        async with in_turn(self._leading, guard):
-            attempt = Attempt(self._leading, caller=self._caller, now=now, guard=guard)
+        async with self._leading.attempts.in_turn(guard):
+            attempt = self._leading.attempts.attempt(caller=self._caller, now=now, guard=guard)
             if attempt.answered is not None:
                 return
             event = await commanding.send(self._leading, self._id, asked.command, attempt)
