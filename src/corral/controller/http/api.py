@@ -12,7 +12,6 @@ from corral.controller.events.hub import EventHub
 from corral.controller.http.answers import refusal
 from corral.controller.http.endpoint import Endpoint
 from corral.controller.http.metrics import Players
-from corral.controller.http.mutating import Mutator
 from corral.controller.http.request import Receive, Request, Scope, Send
 from corral.controller.http.route_table import Route, Socket, check_table
 from corral.controller.http.sending import send_answer
@@ -32,12 +31,11 @@ class Api:
         self._gate = gate
         setting.metrics.watch_hub(self._hub)
         setting.metrics.watch_players(self._players)
-        mutator = Mutator()
         by_path: dict[str, list[Route]] = {}
         for route in routes:
             by_path.setdefault(route.path, []).append(route)
         endpoints = {
-            path: Endpoint(path=path, routes=there, setting=setting, gate=gate, mutator=mutator)
+            path: Endpoint(path=path, routes=there, setting=setting, gate=gate)
             for path, there in by_path.items()
         }
         # A literal path beats a pattern, and most requests are found without any matching.

@@ -8,11 +8,10 @@ from collections.abc import Sequence
 import structlog
 
 from corral.controller.http.answers import Answer, Headers, internal_error, refusal
-from corral.controller.http.mutating import Mutator
 from corral.controller.http.request import ClientGone, Receive, Request, Scope, Send
+from corral.controller.http.route_servers.choice import RouteServer, server_of
 from corral.controller.http.route_table import Route
 from corral.controller.http.sending import send_answer
-from corral.controller.http.serving import Served
 from corral.controller.http.setting import Gate, Setting
 from corral.errors import Bug, Code, CorralError, Rejected
 from corral.system.entropy import new_id
@@ -23,14 +22,10 @@ log = structlog.get_logger(__name__)
 class Endpoint:
     """Answers every request to one path; no request leaves without an answer in our shape."""
 
-    def __init__(
-        self, *, path: str, routes: Sequence[Route], setting: Setting, gate: Gate, mutator: Mutator
-    ) -> None:
+    def __init__(self, *, path: str, routes: Sequence[Route], setting: Setting, gate: Gate) -> None:
         self._path = path
         self._setting = setting
-        self._methods = {
-            route.method: Served(route, setting=setting, gate=gate, mutator=mutator) for route in routes
-        }
+        self._methods = {route.method: server_of(route, setting=setting, gate=gate) for route in routes}
         if "GET" in self._methods:
             self._methods["HEAD"] = self._methods["GET"]
         self._allow: Headers = ((b"allow", ", ".join(sorted({*self._methods, "OPTIONS"})).encode()),)
@@ -41,10 +36,10 @@ class Endpoint:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         began = time.perf_counter()
         request = Request(scope, receive, send, entropy=self._setting.entropy)
-        served = self._methods.get(request.method)
+        server = self._methods.get(request.method)
         answer: Answer | None
-        if served is not None:
-            answer = await self._guarded(served, request)
+        if server is not None:
+            answer = await self._guarded(server, request)
         elif request.method == "OPTIONS":
             answer = Answer(status=204, headers=self._allow)
         else:
@@ -77,10 +72,10 @@ class Endpoint:
             hint=f"possible: {self._allow[0][1].decode()}",
         )
 
-    async def _guarded(self, served: Served, request: Request) -> Answer | None:
+    async def _guarded(self, server: RouteServer, request: Request) -> Answer | None:
         """The answer, whatever goes wrong; None when it was a stream, or nobody is left to hear it."""
         try:
-            return await served.answer(request)
+            return await server.answer(request)
         except Bug as error:
             return self._confess(request, error)
         except CorralError as error:

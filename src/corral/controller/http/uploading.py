@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 from collections.abc import AsyncGenerator
-from typing import Any, Final
+from typing import Final
 
-from corral.controller.http.call import Call
-from corral.controller.http.open_streams import OpenStream
 from corral.controller.http.request import BodyPace, Request
-from corral.controller.http.route_table import Describe, Upload
-from corral.controller.http.setting import Leading
 from corral.errors import Code, Rejected
 
 NOTHING_STORED: Final = "nothing was stored"
@@ -65,17 +60,3 @@ class Incoming:
         if self._digest is not None:
             self._digest.update(piece)
         return piece
-
-
-async def take_in(
-    route: Upload, leading: Leading, call: Call[Any, Any], *, incoming: Incoming, stream: OpenStream
-) -> Describe:
-    """Let the handler read the body; what ends a stream of this caller ends it, too."""
-
-    async def work() -> Describe:
-        async with contextlib.aclosing(incoming.pieces()) as pieces:
-            describe = await route.handler(leading, call, pieces)
-        await incoming.drain()
-        return describe
-
-    return await leading.uploads.within(stream, work(), otherwise=NOTHING_STORED)

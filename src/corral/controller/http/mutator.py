@@ -1,0 +1,210 @@
+"""How a mutation becomes a fact: precondition, description, one transaction, answer.
+
+There are two ways. `commit` asks for a description and commits it with its audit entry and its idempotency
+record; when somebody else was faster, everything is judged again from the new state: a caller who insisted on
+a revision is then refused, for any other one the change is described anew. Contents that a change names are
+stored before: only the change itself is repeated. `act` is for effects outside the store: it does them in
+turn, or gives the answer that was kept.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Awaitable, Callable
+from typing import Any, Final, NamedTuple
+
+import msgspec
+
+from corral.controller.cluster_state import Stored
+from corral.controller.http.answers import REPLAYED, Answer, Headers, revision_of, shaped
+from corral.controller.http.attempts import Attempt
+from corral.controller.http.idempotency import Guard
+from corral.controller.http.preconditions import Match
+from corral.controller.http.route_servers.admission import AdmittedRequest
+from corral.controller.http.route_table import Change, Describe, Route
+from corral.controller.ledger import Step, audit
+from corral.controller.mutations import Mutation, RecordedRefusal
+from corral.domain.records import IdempotencyRecord
+from corral.errors import Code, Rejected, Retryable
+from corral.store.port import Conflict
+
+_NOT_AWAITED: Final = "the change was made, and its end is no longer waited for"
+_ATTEMPTS: Final = 20
+_PATIENCE: Final = 10.0
+"""So long, in seconds, a start waits for a node that has just gone, and once."""
+_AT_ONCE: Final = contextlib.nullcontext()
+
+Do = Callable[[Attempt], Awaitable[Answer]]
+"""Has the effect and records it."""
+
+
+class AnsweredMutation(NamedTuple):
+    """The body of an answer as a value, and the answer."""
+
+    body: Any
+    answer: Answer
+
+
+async def commit(
+    route: Change,
+    admitted: AdmittedRequest,
+    describe: Describe,
+    *,
+    guard: Guard | None,
+    match: Match | None,
+) -> Answer:
+    """Commit what is described. Every error leaves the store as it was."""
+    leading, call = admitted.leading, admitted.call
+    if route.settle is None or getattr(call.query, "wait", None) is None:
+        return (await _attempts(route, admitted, describe, guard=guard, match=match)).answer
+    # A wait is one of the token's streams; whether it may have one is known before anything is changed.
+    with leading.streams.opened(call.caller.token) as stream:
+        body, answered = await _attempts(route, admitted, describe, guard=guard, match=match)
+        settling = route.settle(leading, call, body)
+        settled = await leading.streams.within(stream, settling, otherwise=_NOT_AWAITED)
+    return shaped(settled, status=answered.status, headers=_kept(answered))
+
+
+async def act(route: Route, admitted: AdmittedRequest, do: Do, *, guard: Guard | None) -> Answer:
+    """Act, unless it was done. A second request with the same key waits and is answered the same."""
+    attempts, call = admitted.leading.attempts, admitted.call
+    async with attempts.in_turn(guard):
+        attempt = attempts.attempt(caller=call.caller, now=call.now, guard=guard)
+        if guard is not None and attempt.answered is not None:
+            return _replay(route, guard, attempt.answered).answer
+        return await do(attempt)
+
+
+def replayed(route: Route, admitted: AdmittedRequest, guard: Guard | None) -> AnsweredMutation | None:
+    """What is stored under the request's key."""
+    if guard is None:
+        return None
+    stored = guard.find(admitted.leading.state, admitted.call.now)
+    return None if stored is None else _replay(route, guard, stored)
+
+
+def require(route: Change, admitted: AdmittedRequest, match: Match | None) -> None:
+    """The resource is there and as the caller insists; NOT_FOUND, REVISION_MISMATCH."""
+    if route.revises is None:
+        if match is not None:
+            raise Rejected(
+                Code.BAD_REQUEST,
+                f"If-Match means nothing to {route.name}: it changes nothing that exists",
+                field="If-Match",
+            )
+        return
+    if route.creates and match is None:
+        return
+    try:
+        resource = route.revises(admitted.leading.state, admitted.call.path)
+    except Rejected as error:
+        if not route.creates or error.code.status != 404:
+            raise
+        raise Rejected(
+            Code.REVISION_MISMATCH, f"{error.message}, so it has no revision", hint="leave If-Match out"
+        ) from None
+    if match is not None:
+        match.require(resource.revision)
+
+
+async def record(
+    admitted: AdmittedRequest, mutation: Mutation, *, guard: Guard | None, always: bool
+) -> AnsweredMutation:
+    """Commit a mutation with its audit entry and its answer. `always`: also one without steps."""
+    leading, call = admitted.leading, admitted.call
+    steps: list[Step] = list(mutation.steps)
+    changes = bool(steps) or always
+    body = mutation.body
+    if changes:
+        steps.append(
+            audit(
+                call.caller.actor,
+                mutation.action,
+                mutation.subject,
+                before=mutation.before,
+                after=mutation.after,
+            )
+        )
+        if mutation.steps and revision_of(body) is not None:
+            body = msgspec.structs.replace(body, revision=0)  # known only when it is stored
+    if guard is not None:
+        steps.append(
+            guard.keep(
+                state=leading.state,
+                status=mutation.status,
+                body=b"" if body is None else msgspec.json.encode(body),
+                now=call.now,
+                entropy=leading.setting.entropy,
+            )
+        )
+    if steps:
+        committed = await leading.ledger.commit(*steps)
+        body = _filled(body, committed.number)
+    return AnsweredMutation(body, shaped(body, status=mutation.status))
+
+
+async def _attempts(
+    route: Change,
+    admitted: AdmittedRequest,
+    describe: Describe,
+    *,
+    guard: Guard | None,
+    match: Match | None,
+) -> AnsweredMutation:
+    leading, patience = admitted.leading, _PATIENCE
+    for _ in range(_ATTEMPTS):
+        try:
+            async with route.turn(leading, admitted.call) if route.turn is not None else _AT_ONCE:
+                return await _attempt(route, admitted, describe, guard=guard, match=match)
+        except Conflict:
+            continue  # look again: a caller who insists on a revision is told by the precondition
+        except RecordedRefusal as refusal:
+            waited, patience = patience if refusal.returning else 0.0, 0.0
+            if waited and await leading.instances.returned(refusal.returning, timeout=waited):
+                continue
+            await leading.ledger.commit(*refusal.steps)
+            raise
+    raise Retryable(
+        Code.CONFLICT,
+        f"others changed the same things {_ATTEMPTS} times while this was tried",
+        hint="try again",
+        retry_after=1.0,
+    )
+
+
+async def _attempt(
+    route: Change,
+    admitted: AdmittedRequest,
+    describe: Describe,
+    *,
+    guard: Guard | None,
+    match: Match | None,
+) -> AnsweredMutation:
+    if (known := replayed(route, admitted, guard)) is not None:
+        return known
+    require(route, admitted, match)
+    mutation = await describe()
+    if match is not None:
+        require(route, admitted, match)  # a description may have waited for something
+    recorded = await record(admitted, mutation, guard=guard, always=False)
+    if route.effect is not None:
+        route.effect(admitted.leading, admitted.call)
+    return recorded
+
+
+def _replay(route: Route, guard: Guard, stored: Stored[IdempotencyRecord]) -> AnsweredMutation:
+    """The stored answer. Documents of one transaction share its number: so does the answer's revision."""
+    raw = guard.open(stored.record)
+    if stored.record.status >= 400:  # how an effect failed
+        return AnsweredMutation(None, Answer(status=stored.record.status, body=raw, headers=REPLAYED))
+    body = _filled(msgspec.json.decode(raw, type=route.response) if raw else None, stored.revision)
+    return AnsweredMutation(body, shaped(body, status=stored.record.status, headers=REPLAYED))
+
+
+def _kept(answer: Answer) -> Headers:
+    """The headers of an answer that do not speak of its body."""
+    return tuple(header for header in answer.headers if header[0] != b"etag")
+
+
+def _filled(body: Any, revision: int) -> Any:
+    return msgspec.structs.replace(body, revision=revision) if revision_of(body) == 0 else body

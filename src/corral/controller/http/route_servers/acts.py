@@ -1,0 +1,135 @@
+"""Servers of routes with an effect outside the store: acts, acts that must not come twice, acts on a form."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import Final
+
+import msgspec
+
+from corral.controller.http.answers import REPLAYED, Answer, shaped
+from corral.controller.http.attempts import Attempt
+from corral.controller.http.form_spooling import HEADS, received_form, require_form
+from corral.controller.http.idempotency import Guard
+from corral.controller.http.mutator import act, record
+from corral.controller.http.request import Request
+from corral.controller.http.route_servers.admission import Admission
+from corral.controller.http.route_table import Act, Intake, Once
+from corral.controller.http.uploading import NOTHING_STORED, Incoming
+
+_REMEMBERED: Final = 100
+
+
+class ActServer:
+    """Serves an `Act`: the effect first, then its record."""
+
+    def __init__(self, route: Act, admission: Admission) -> None:
+        self._route = route
+        self._handler = route.handler
+        self._admission = admission
+
+    async def answer(self, request: Request) -> Answer:
+        admitted = await self._admission.admit(request)
+        guard = admitted.guard(admitted.raw)
+        admitted.refuse_match(self._route)
+
+        async def do(_: Attempt) -> Answer:
+            mutation = await self._handler(admitted.leading, admitted.call)
+            always = not self._route.audited_within
+            return (await record(admitted, mutation, guard=guard, always=always)).answer
+
+        return await act(self._route, admitted, do, guard=guard)
+
+
+class TermEndServer:
+    """Serves an `Act` that ends the term: this process alone remembers the answers under keys."""
+
+    def __init__(self, route: Act, admission: Admission) -> None:
+        self._route = route
+        self._handler = route.handler
+        self._admission = admission
+        self._remembered: dict[Guard, Answer] = {}
+
+    async def answer(self, request: Request) -> Answer:
+        admitted = await self._admission.admit(request)
+        guard = admitted.guard(admitted.raw)
+        admitted.refuse_match(self._route)
+
+        async def do(_: Attempt) -> Answer:
+            if guard is not None and (known := self._remembered.get(guard)) is not None:
+                return known
+            mutation = await self._handler(admitted.leading, admitted.call)
+            answer = shaped(mutation.body, status=mutation.status)
+            if guard is not None:
+                self._remember(guard, answer)
+            return answer
+
+        return await act(self._route, admitted, do, guard=guard)
+
+    def _remember(self, guard: Guard, answer: Answer) -> None:
+        self._remembered[guard] = msgspec.structs.replace(answer, headers=(*answer.headers, *REPLAYED))
+        while len(self._remembered) > _REMEMBERED:
+            del self._remembered[next(iter(self._remembered))]
+
+
+class OnceServer:
+    """Serves a `Once`: recorded before and after the effect; see `Attempt`."""
+
+    def __init__(self, route: Once, admission: Admission) -> None:
+        self._route = route
+        self._handler = route.handler
+        self._admission = admission
+
+    async def answer(self, request: Request) -> Answer:
+        admitted = await self._admission.admit(request)
+        guard = admitted.guard(admitted.raw)
+        admitted.refuse_match(self._route)
+
+        async def do(attempt: Attempt) -> Answer:
+            mutation = await self._handler(admitted.leading, admitted.call, attempt)
+            answer = shaped(mutation.body, status=mutation.status)
+            await attempt.finish(*mutation.steps, answer=answer)
+            return answer
+
+        return await act(self._route, admitted, do, guard=guard)
+
+
+class IntakeServer:
+    """Serves an `Intake`. Everything that can be refused without the body is refused before it is read."""
+
+    def __init__(self, route: Intake, admission: Admission) -> None:
+        self._route = route
+        self._handler = route.handler
+        self._limit = route.limit
+        self._directory = route.directory
+        self._admission = admission
+
+    async def answer(self, request: Request) -> Answer:
+        admitted = self._admission.admit_unread(request)
+        leading, call, small = admitted.leading, admitted.call, self._route.small
+        admitted.refuse_match(self._route)
+        admitted.guard(b"")
+        content_type = request.header(b"content-type") or ""
+        require_form(content_type)
+        request.require_plain()
+        limit = self._limit(leading)
+        whole = limit + sum(small.values()) + HEADS
+        request.refuse_declared(whole)
+        pace = self._admission.setting.upload_pace()
+        incoming = Incoming(request, limit=whole, pace=pace, digested=False)
+        async with contextlib.AsyncExitStack() as stack:
+            pieces = await stack.enter_async_context(contextlib.aclosing(incoming.pieces()))
+            directory = self._directory(leading)
+            receiving = received_form(
+                pieces, content_type=content_type, directory=directory, limit=limit, small=small
+            )
+            with leading.uploads.opened(call.caller.token) as stream:
+                entering = stack.enter_async_context(receiving)
+                form = await leading.uploads.within(stream, entering, otherwise=NOTHING_STORED)
+            guard = admitted.guard(form.digest)
+
+            async def do(_: Attempt) -> Answer:
+                mutation = await self._handler(leading, call, form)
+                return (await record(admitted, mutation, guard=guard, always=False)).answer
+
+            return await act(self._route, admitted, do, guard=guard)

@@ -1,0 +1,134 @@
+"""What a request passes before its handler: the term, the caller, the permission and the input, in this order."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from corral.controller.http.authentication import authenticate, authorise, redeem
+from corral.controller.http.call import Call, Caller
+from corral.controller.http.decoding import BodyDecoder, QueryDecoder
+from corral.controller.http.idempotency import Guard, guard_of
+from corral.controller.http.preconditions import Match, parse_match
+from corral.controller.http.request import Request
+from corral.controller.http.route_table import Route
+from corral.controller.http.setting import Gate, Leading, Setting
+from corral.domain.permissions import Permission
+from corral.errors import Code, Rejected
+
+TicketFinder = Callable[[Request], str | None]
+"""The ticket that stands in for a token; None when there is none."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AdmittedRequest:
+    """A request whose caller may make it. `raw` is its body where the kind of route reads it."""
+
+    leading: Leading
+    call: Call[Any, Any]
+    request: Request
+    raw: bytes = b""
+
+    def guard(self, body: bytes) -> Guard | None:
+        """What its Idempotency-Key stands for with this body; None without a key. BAD_REQUEST."""
+        request = self.request
+        return guard_of(
+            request.header(b"idempotency-key"),
+            caller=self.call.caller,
+            method=request.method,
+            path=request.path,
+            query=request.query,
+            body=body,
+        )
+
+    def match(self) -> Match | None:
+        """The revision that the caller insists on. BAD_REQUEST."""
+        return parse_match(self.request.header(b"if-match"))
+
+    def refuse_match(self, route: Route) -> None:
+        """BAD_REQUEST when the caller insists on a revision where there is none."""
+        if self.request.header(b"if-match") is not None:
+            raise Rejected(Code.BAD_REQUEST, f"If-Match means nothing to {route.name}", field="If-Match")
+
+
+class Admission:
+    """Admits the requests of one route."""
+
+    def __init__(self, route: Route, *, setting: Setting, gate: Gate) -> None:
+        self._route = route
+        self.setting = setting
+        self.gate = gate
+        self._query = QueryDecoder(route.query)
+        self._body = BodyDecoder(route.body) if route.body else None
+
+    async def admit(self, request: Request, *, ticket_of: TicketFinder | None = None) -> AdmittedRequest:
+        """A request that is whole: its body was read and decoded."""
+        now = self.setting.clock.now()
+        leading = self.leading()
+        caller = self.caller(leading, request, ticket=ticket_of(request) if ticket_of else None)
+        raw = await self.read_body(request)
+        body = await self.decode_body(raw)
+        return AdmittedRequest(
+            leading=leading, call=self._call(caller, request, body, now), request=request, raw=raw
+        )
+
+    def admit_unread(self, request: Request) -> AdmittedRequest:
+        """A request of which only the head was looked at: its body is still with the caller."""
+        now = self.setting.clock.now()
+        leading = self.leading()
+        caller = self.caller(leading, request)
+        return AdmittedRequest(leading=leading, call=self._call(caller, request, None, now), request=request)
+
+    def leading(self) -> Leading:
+        """The present term; NOT_LEADER."""
+        leading = self.gate()
+        if leading is None:
+            raise self.setting.not_leading()
+        return leading
+
+    def caller(self, leading: Leading, request: Request, *, ticket: str | None = None) -> Caller:
+        """Who calls, and may. UNAUTHENTICATED, RATE_LIMITED, FORBIDDEN."""
+        now = self.setting.clock.now()
+        try:
+            if ticket is not None:
+                caller = redeem(leading, request, ticket, now=now)
+            else:
+                caller = authenticate(leading, request, now=now)
+        except Rejected:
+            leading.rates.stranger(request.address)
+            raise
+        leading.rates.admit(caller.token.id)
+        assert isinstance(self._route.permission, Permission), "only probes are public"
+        authorise(caller, self._route.permission)
+        return caller
+
+    def query(self, request: Request) -> Any:
+        return self._query.decode(request.query)
+
+    async def read_body(self, request: Request) -> bytes:
+        """The body's bytes; BAD_REQUEST for one where none is taken, UNSUPPORTED_MEDIA_TYPE."""
+        if request.method in ("GET", "HEAD"):
+            return b""
+        pause = self.setting.limits.body_pause_seconds
+        raw = await request.read_body(limit=self.setting.body_limit, pause_seconds=pause)
+        if raw and self._body is None:
+            raise Rejected(Code.BAD_REQUEST, f"{self._route.name} takes no body")
+        if raw:
+            request.require_json()
+        return raw
+
+    async def decode_body(self, raw: bytes) -> Any:
+        return await self._body.received(raw) if self._body else None
+
+    def _call(self, caller: Caller, request: Request, body: Any, now: dt.datetime) -> Call[Any, Any]:
+        path: Mapping[str, str] = request.scope.get("path_params", {})
+        return Call(
+            caller=caller,
+            path=path,
+            body=body,
+            query=self.query(request),
+            now=now,
+            last_event_id=request.header(b"last-event-id"),
+        )
