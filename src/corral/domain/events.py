@@ -133,6 +133,14 @@ class Event(msgspec.Struct, frozen=True, kw_only=True):
     data: dict[str, Any]
 
 
+class MissedEvents(msgspec.Struct, frozen=True, kw_only=True):
+    """Events between two cursors that a reader cannot have: the log lost them, or they cannot be read. The last of
+    them is `until`, or it is before that."""
+
+    after: Cursor
+    until: Cursor
+
+
 DATA_DEPTH: Final = 2 * MAX_DEPTH
 """That an event's data may have in the log: free values of others lie some levels deep in ours."""
 LEFT_OFF: Final = "left_off"

@@ -17,9 +17,9 @@ from corral.daemon.link.link import Link
 from corral.daemon.link.memory import LinkMemory
 from corral.daemon.link.spool import Spool
 from corral.daemon.modules.controller_capabilities import ControllerCapabilities
-from corral.daemon.modules.event_ring import EventRing
 from corral.daemon.modules.metrics_shipping import MetricsShipping
 from corral.daemon.modules.node_events import NodeEvents
+from corral.daemon.modules.subscriptions import NodeEventRing
 from corral.domain.events import EventType
 from corral.domain.module_manifest import (
     Backends,
@@ -162,7 +162,7 @@ class PlayedSession:
 class EventBench:
     """`NodeEvents` over a real spool. `sent` is what went to the controller."""
 
-    def __init__(self, spool: Spool, ring: EventRing | None = None) -> None:
+    def __init__(self, spool: Spool, ring: NodeEventRing | None = None) -> None:
         self.sent: list[DaemonMessage] = []
         self.spool = spool
         self.events = NodeEvents(node_id="n1", spool=spool, send=self._take, clock=SystemClock(), ring=ring)
@@ -234,7 +234,7 @@ def cursor(number: int, *, epoch: int = 1) -> EventCursor:
 
 @contextlib.asynccontextmanager
 async def event_bench(
-    directory: pathlib.Path, *, ring: EventRing | None = None, max_bytes: int = 10**7
+    directory: pathlib.Path, *, ring: NodeEventRing | None = None, max_bytes: int = 10**7
 ) -> AsyncIterator[EventBench]:
     spool = Spool.open(directory / "spool", entropy=SystemEntropy(), log_bytes=10**6, max_bytes=max_bytes)
     bench = EventBench(spool, ring)

@@ -13,8 +13,8 @@ import pytest
 from bridge_rig import EventBench, PlayedProcess, cursor, event_bench, event_frame, played, wish
 
 from corral.controller.modules_on_nodes.bridge_frames import EventFrames
-from corral.daemon.modules.event_ring import EventRing
 from corral.daemon.modules.publishing import Publishing
+from corral.daemon.modules.subscriptions import NodeEventRing
 from corral.domain.events import Cursor, Event, EventType
 from corral.domain.module_manifest import EventsPart
 from corral.errors import Code, CorralError
@@ -348,7 +348,8 @@ async def test_a_handler_that_raises_loses_nothing_that_comes_after(bench: Event
 
 
 async def test_one_that_fell_behind_is_told_once_and_goes_on_from_the_head(scratch: Any) -> None:
-    async with event_bench(scratch, ring=EventRing(capacity=8)) as bench, playing() as (scope, process):
+    ring = NodeEventRing(capacity=8, capacity_bytes=10**6)
+    async with event_bench(scratch, ring=ring) as bench, playing() as (scope, process):
         go = asyncio.Event()
 
         async def slow(method: str, body: Any) -> Nothing:

@@ -9,6 +9,7 @@ import msgspec
 from corral.controller.events.frames import framed
 from corral.domain.events import Cursor, Event, EventType
 from corral.domain.sensitive_fields import redacted_event
+from corral.system.bounded_ring import BoundedRing
 
 _CHUNK_BYTES: Final = 65536
 _KEPT_CHUNKS: Final = 16
@@ -69,42 +70,35 @@ class EventRing:
     def __init__(self, *, head: Cursor, capacity: int, capacity_bytes: int) -> None:
         self.head = head
         self.floor = head
-        self.bytes = 0
-        self._capacity = capacity
-        self._capacity_bytes = capacity_bytes
-        self._slots: list[_Slot | None] = [None] * capacity
+        self._slots: BoundedRing[_Slot] = BoundedRing(
+            capacity=capacity, capacity_bytes=capacity_bytes, floor=head.sequence
+        )
         self._chunks: dict[tuple[int, Wanted], Chunk] = {}
+
+    @property
+    def bytes(self) -> int:
+        return self._slots.bytes
+
+    def __len__(self) -> int:
+        return len(self._slots)
 
     def append(self, event: Event) -> None:
         """Take the next event, dropping the oldest ones that no longer fit. Never raises: one that cannot be
         encoded, or is too large, is kept without its data."""
         event, frame = framed(event)
-        while self.floor.sequence < self.head.sequence and (
-            self.head.sequence - self.floor.sequence >= self._capacity
-            or self.bytes + len(frame) > self._capacity_bytes
-        ):
-            self._drop_oldest()
         if event.cursor.sequence != self.head.sequence + 1:
             # A hole would make cursors lie: forget what came before, readers page from the log.
             self.begin_after(Cursor(event.cursor.epoch, event.cursor.sequence - 1))
-        self._slots[event.cursor.sequence % self._capacity] = _Slot(event, frame)
+        dropped = self._slots.append(_Slot(event, frame), len(frame))
+        if dropped is not None:
+            self.floor = dropped.event.cursor
         self.head = event.cursor
-        self.bytes += len(frame)
         self._chunks.clear()
-
-    def _drop_oldest(self) -> None:
-        index = (self.floor.sequence + 1) % self._capacity
-        slot = self._slots[index]
-        assert slot is not None, "every sequence between floor and head has a slot"
-        self._slots[index] = None
-        self.bytes -= len(slot.frame)
-        self.floor = slot.event.cursor
 
     def begin_after(self, floor: Cursor) -> None:
         """Hold nothing, and go on from here."""
         self._chunks.clear()
-        self._slots = [None] * self._capacity
-        self.bytes = 0
+        self._slots.begin_after(floor.sequence)
         self.floor = self.head = floor
 
     def reaches(self, sequence: int) -> bool:
@@ -115,28 +109,18 @@ class EventRing:
         """Whether the very event of this cursor is here: then the cursor is of this log."""
         if not self.floor.sequence < cursor.sequence <= self.head.sequence:
             return False
-        return self._event(cursor.sequence).cursor == cursor
-
-    def __len__(self) -> int:
-        return self.head.sequence - self.floor.sequence
-
-    def _event(self, sequence: int) -> Event:
-        slot = self._slots[sequence % self._capacity]
-        assert slot is not None, "every sequence between floor and head has a slot"
-        return slot.event
+        return self._slots[cursor.sequence].event.cursor == cursor
 
     def events(self, after: int, wanted: Wanted, *, limit: int) -> tuple[list[Event], Cursor]:
         """Up to `limit` events after a sequence the ring reaches, and how far was looked."""
         found: list[Event] = []
-        cursor = self.head
         for sequence in range(after + 1, self.head.sequence + 1):
-            event = self._event(sequence)
+            event = self._slots[sequence].event
             if wanted.accepts(event):
                 found.append(event)
                 if len(found) == limit:
-                    cursor = event.cursor
-                    break
-        return found, cursor
+                    return found, event.cursor
+        return found, self.head
 
     def chunk(self, after: int, wanted: Wanted) -> Chunk:
         """The frames after a sequence the ring reaches, about 64 KiB at most.
@@ -154,16 +138,13 @@ class EventRing:
     def _join(self, after: int, wanted: Wanted) -> Chunk:
         frames: list[bytes] = []
         size = 0
-        cursor = self.head
         everything = wanted.everything
         for sequence in range(after + 1, self.head.sequence + 1):
-            slot = self._slots[sequence % self._capacity]
-            assert slot is not None, "every sequence between floor and head has a slot"
+            slot = self._slots[sequence]
             if everything or wanted.accepts(slot.event):
                 shown = wanted.shown(slot.event)
                 frames.append(slot.frame if shown is slot.event else framed(shown)[1])
                 size += len(frames[-1])
                 if size >= _CHUNK_BYTES:
-                    cursor = slot.event.cursor
-                    break
-        return Chunk(b"".join(frames), cursor)
+                    return Chunk(b"".join(frames), slot.event.cursor)
+        return Chunk(b"".join(frames), self.head)

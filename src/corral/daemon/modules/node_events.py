@@ -10,17 +10,17 @@ connection is lost before, nobody knows what is missing, and the node says so by
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
+from typing import Final
 
 import structlog
 
 from corral.daemon.link.connection import Connection
 from corral.daemon.link.link import Order, Reply
-from corral.daemon.modules.event_ring import EventRing, Gap
 from corral.daemon.modules.event_wire import read_cursor, read_event, read_head, wire_cursor
 from corral.daemon.modules.publishing import EventSpool, Publishing
-from corral.daemon.modules.subscriptions import Interests, NodeSubscription
+from corral.daemon.modules.subscriptions import Interests, NodeEventRing, NodeSubscription
 from corral.daemon.modules.types_told import TypesTold
-from corral.domain.events import START, Cursor, Event
+from corral.domain.events import START, Cursor, Event, MissedEvents
 from corral.domain.module_manifest import EventsPart
 from corral.domain.sensitive_fields import NEVER_ON_NODES
 from corral.errors import Code, Rejected
@@ -36,6 +36,8 @@ from corral.wire import features
 from corral.wire.v1.link_pb2 import ControllerMessage, DaemonMessage
 from corral.wire.v1.module_pb2 import ModuleEvent
 
+RING_EVENTS: Final = 10_000
+RING_BYTES: Final = 16 * 1024 * 1024
 _log = structlog.get_logger("corral.daemon.modules.events")
 
 Key = tuple[int, int]
@@ -53,13 +55,15 @@ class NodeEvents:
         send: Callable[[DaemonMessage], bool],
         clock: Clock,
         pace: EventPace | None = None,
-        ring: EventRing | None = None,
+        ring: NodeEventRing | None = None,
     ) -> None:
         self._node_id = node_id
         self._clock = clock
         pace = pace or EventPace(per_second=ModuleHostSection().events_per_second, clock=clock)
         self._publishing = Publishing(spool, pace=pace, clock=clock)
-        self._ring = EventRing() if ring is None else ring
+        if ring is None:
+            ring = NodeEventRing(capacity=RING_EVENTS, capacity_bytes=RING_BYTES)
+        self._ring = ring
         self._interests = Interests()
         self._told = TypesTold(wanted=self._interests.all, send=send, clock=clock)
         self._open: dict[Key, tuple[NodeSubscription, Owned]] = {}
@@ -103,7 +107,7 @@ class NodeEvents:
             asked.subscription,
             wanted,
             ring=self._ring,
-            cursor=str(self._seen or ""),
+            cursor=self._seen or START,
             clock=self._clock,
         )
         self._open[key] = subscription, owned
@@ -174,9 +178,9 @@ class NodeEvents:
 
     def _missed(self, head: Cursor | None) -> None:
         """The controller goes on from `head`, also where that lies before what was seen: its log was put back."""
-        gap = Gap(after=str(self._seen or ""), until=str(head or ""))
+        missed = MissedEvents(after=self._seen or START, until=head or START)
         self._seen = head
-        self._append(gap, 0)
+        self._append(missed, 0)
 
     def _take(self, frame: ModuleEvent, cursor: Cursor) -> None:
         try:
@@ -187,10 +191,10 @@ class NodeEvents:
         if event.type.value in self._interests or name_of(event) in self._interests:
             self._append(event, len(frame.payload_json))
 
-    def _append(self, content: Event | Gap, size: int) -> None:
+    def _append(self, item: Event | MissedEvents, size: int) -> None:
         if not self._open:
             return
-        self._ring.append(content, size)
+        self._ring.append(item, size)
         for subscription, _ in self._open.values():
             subscription.wake()
 

@@ -8,15 +8,19 @@ from collections.abc import Collection
 
 import structlog
 
-from corral.daemon.modules.event_ring import EventRing, Gap
-from corral.domain.events import Event
+from corral.domain.events import START, Cursor, Event, MissedEvents
 from corral.errors import Code, Rejected
 from corral.modules.event_handover import BATCH, Handover, WeighedEvent, event_body, missed_body
 from corral.modules.event_names import MAX_NODE_TYPES, EventFilter
 from corral.modules.scope import Scope
+from corral.system.bounded_ring import BoundedRing
 from corral.system.clock import Clock
 
 _log = structlog.get_logger("corral.daemon.modules.events")
+
+NodeEventRing = BoundedRing[Event | MissedEvents]
+"""What reached this node. Its numbers are of the ring: what a node gets of the log has holes, and cursors say nothing
+about how many events lie between them."""
 
 
 class Interests:
@@ -59,11 +63,11 @@ class NodeSubscription:
         number: int,
         wanted: EventFilter,
         *,
-        ring: EventRing,
-        cursor: str,
+        ring: NodeEventRing,
+        cursor: Cursor,
         clock: Clock,
     ) -> None:
-        """`cursor` is the last that the node had seen when the subscription was made."""
+        """`cursor` is the last that the node had seen when the subscription was made, START for none."""
         self.wanted = wanted
         self._scope = scope
         self._number = number
@@ -97,7 +101,9 @@ class NodeSubscription:
             try:
                 await self._step()
             except Exception:
-                _log.exception("module.events_failed", module=self._scope.module_id, after=self._cursor)
+                _log.exception(
+                    "module.events_failed", module=self._scope.module_id, after=_text(self._cursor)
+                )
                 if self._at == before:  # what cannot be read is passed over, not tried for ever
                     self._at = self._ring.head
 
@@ -107,20 +113,47 @@ class NodeSubscription:
         elif self._at < self._ring.floor:
             await self._catch_up()
         else:
-            found, self._at = self._ring.after(self._at, self.wanted, limit=BATCH)
-            await self._handover.deliver([self._body(content) for content in found])
+            found, self._at = items_after(self._ring, self._at, self.wanted, limit=BATCH)
+            await self._handover.deliver([self._body(item) for item in found])
 
-    def _body(self, content: Event | Gap) -> WeighedEvent:
-        if isinstance(content, Gap):
-            self._cursor = content.until
-            return missed_body(after=content.after, until=content.until, at=self._clock.now())
-        self._cursor = str(content.cursor)
-        return event_body(content)
+    def _body(self, item: Event | MissedEvents) -> WeighedEvent:
+        self._cursor = _place(item)
+        if isinstance(item, Event):
+            return event_body(item)
+        return missed_body(after=_text(item.after), until=_text(item.until), at=self._clock.now())
 
     async def _catch_up(self) -> None:
         """It was too slow: it is told so once, and goes on from the head."""
-        lost, self._at = self._cursor, self._ring.head
-        last = self._ring.last
-        self._cursor = last.until if isinstance(last, Gap) else str(last.cursor)
-        _log.warning("module.events_missed", module=self._scope.module_id, after=lost, until=self._cursor)
-        await self._handover.deliver([missed_body(after=lost, until=self._cursor, at=self._clock.now())])
+        missed = MissedEvents(after=self._cursor, until=_place(self._ring[self._ring.head]))
+        _log.warning(
+            "module.events_missed",
+            module=self._scope.module_id,
+            after=_text(missed.after),
+            until=_text(missed.until),
+        )
+        self._at = self._ring.head
+        await self._handover.deliver([self._body(missed)])
+
+
+def items_after(
+    ring: NodeEventRing, number: int, wanted: EventFilter, *, limit: int
+) -> tuple[list[Event | MissedEvents], int]:
+    """Up to `limit` of what is wanted after a number that is not below the ring's floor, and how far was looked.
+    What was missed concerns everybody."""
+    found: list[Event | MissedEvents] = []
+    for at in range(number + 1, ring.head + 1):
+        item = ring[at]
+        if isinstance(item, MissedEvents) or wanted.accepts(item):
+            found.append(item)
+            if len(found) == limit:
+                return found, at
+    return found, ring.head
+
+
+def _place(item: Event | MissedEvents) -> Cursor:
+    return item.cursor if isinstance(item, Event) else item.until
+
+
+def _text(cursor: Cursor) -> str:
+    """As modules see it; empty for a place that nobody knows."""
+    return "" if cursor == START else str(cursor)
