@@ -81,7 +81,6 @@ class Doors:
             ledger=self._ledger,
             blobs=self._mandate.store,
             hub=self._hub,
-            log=self._mandate.store,
             registry=parts.engine.capabilities,
             figures=parts.node_figures,
             clock=self._mandate.clock,

@@ -85,7 +85,8 @@ class EventType(enum.StrEnum):
     STORE_OLDER_THAN_NODE = "STORE_OLDER_THAN_NODE"
 
 
-_CURSOR: Final = re.compile(r"(0|[1-9][0-9]{0,18})-(0|[1-9][0-9]{0,18})")
+_CURSOR: Final = re.compile(r"(0|[1-9][0-9]{0,17})-(0|[1-9][0-9]{0,17})")
+"""As long as every store takes the numbers."""
 
 
 class Cursor(msgspec.Struct, frozen=True, order=True):
@@ -97,6 +98,11 @@ class Cursor(msgspec.Struct, frozen=True, order=True):
 
     def __str__(self) -> str:
         return f"{self.epoch}-{self.sequence}"
+
+    @property
+    def storable(self) -> bool:
+        """Whether a store can be asked about it; a peer may send larger numbers."""
+        return max(self.epoch, self.sequence) < 2**63
 
     @classmethod
     def parse(cls, text: str, *, field: str = "after") -> Cursor:

@@ -172,6 +172,7 @@ async def test_a_quiet_stream_has_a_heartbeat_that_moves_the_position(data: path
         ("types=NODE_ONLINE,,", "UNKNOWN_EVENT_TYPE", "types"),
         ("after=5", "INVALID_CURSOR", "after"),
         ("after=01-1", "INVALID_CURSOR", "after"),
+        ("after=1-9999999999999999999", "INVALID_CURSOR", "after"),
         ("typos=x", "UNKNOWN_FIELD", "typos"),
     ],
 )

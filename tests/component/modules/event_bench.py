@@ -63,7 +63,7 @@ class EventBench:
             on_fatal=lambda error: None,
         )
         self.ledger = Ledger(self.writer, self.state)
-        events = ModuleEvents(hub=self.hub, log=self.store, ledger=self.ledger, clock=clock)
+        events = ModuleEvents(hub=self.hub, ledger=self.ledger, clock=clock)
         self._table = OperationTable(events.operations())
 
     def _fold(self, commit: Commit) -> None:

@@ -6,13 +6,14 @@ import asyncio
 import contextlib
 import json
 import pathlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 import msgspec
 
 from corral.controller.cluster_state import ClusterState
 from corral.controller.events.hub import RING_EVENTS, EventHub
+from corral.controller.events.reader import EventLog
 from corral.controller.ledger import Ledger
 from corral.controller.modules_on_nodes.forwarding import EventForwarding
 from corral.domain.events import Cursor, Draft, Event, EventType
@@ -103,12 +104,14 @@ class BridgeBench:
         self.writer: Writer
         self.ledger: Ledger
         self.forwarding: EventForwarding
+        self.log: Any = store
+        """Where events are read from."""
 
-    async def begin(self, *, ring_events: int, clock: Clock | None = None) -> None:
+    async def begin(self, *, ring_events: int, clock: Clock | None) -> None:
         clock = clock or SystemClock()
         snapshot = await self.store.snapshot(self.state.collections)
         self.state.load(snapshot)
-        self.hub = EventHub(log=self.store, clock=clock, head=snapshot.head.cursor, ring_events=ring_events)
+        self.hub = EventHub(log=self.log, clock=clock, head=snapshot.head.cursor, ring_events=ring_events)
         self.writer = Writer(
             self.store,
             epoch=self.epoch,
@@ -119,7 +122,7 @@ class BridgeBench:
             on_fatal=lambda error: None,
         )
         self.ledger = Ledger(self.writer, self.state)
-        self.forwarding = EventForwarding(hub=self.hub, log=self.store, clock=clock, declared=AllNames)
+        self.forwarding = EventForwarding(hub=self.hub, clock=clock, declared=AllNames)
 
     def _fold(self, commit: Commit) -> None:
         self.state.apply(commit)
@@ -146,11 +149,16 @@ class BridgeBench:
 
 @contextlib.asynccontextmanager
 async def term_on(
-    store: Adapter, *, ring_events: int = RING_EVENTS, clock: Clock | None = None
+    store: Adapter,
+    *,
+    ring_events: int = RING_EVENTS,
+    clock: Clock | None = None,
+    log: Callable[[EventLog], EventLog] | None = None,
 ) -> AsyncIterator[BridgeBench]:
-    """A term of leading, from its election to its end."""
+    """A term of leading, from its election to its end. `log` is put around the store's."""
     term = await Leadership(store, clock=SystemClock(), holder="bench", uncontested=True).acquire()
     bench = BridgeBench(store, term.epoch)
+    bench.log = log(store) if log is not None else store
     await bench.begin(ring_events=ring_events, clock=clock)
     async with bench.writer:
         try:

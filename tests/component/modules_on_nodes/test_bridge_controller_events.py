@@ -7,21 +7,19 @@ import contextlib
 
 import msgspec
 import pytest
-from bridge_bench import AllNames, BridgeBench, HeldLink, bridge_bench, payload, term_on
+from bridge_bench import BridgeBench, HeldLink, bridge_bench, payload, term_on
 
+from corral.controller.events.reader import EventLog
 from corral.controller.modules_on_nodes.forwarder import MAX_TYPES, POSITION_EVENTS, POSITION_SECONDS
-from corral.controller.modules_on_nodes.forwarding import EventForwarding
 from corral.controller.modules_on_nodes.outbox_room import QUEUED_BYTES, QUEUED_MESSAGES
 from corral.domain.events import Cursor, Draft, Event, EventType
 from corral.errors import Code
 from corral.modules.event_names import EVENTS_MISSED
 from corral.store.opening import open_store
-from corral.store.port import Adapter
 from corral.store.retention import Retention, RetentionPolicy
 from corral.system.clock import SystemClock
 from corral.testing.waiting import eventually
 from corral.wire import features
-from corral.wire.v1.module_pb2 import EventCursor, EventSubscribe
 
 
 class LeapingClock(SystemClock):
@@ -153,18 +151,18 @@ async def test_what_was_dropped_from_among_others_is_told_to_those_who_wanted_it
 class DamagedLog:
     """A store's log that cannot be read at one place, for a reason that nobody foresaw."""
 
-    def __init__(self, log: Adapter, *, unreadable: int = 0, untold: int = 0) -> None:
+    def __init__(self, log: EventLog) -> None:
+        self.unreadable = 0
+        self.untold = 0
         self._log = log
-        self._unreadable = unreadable
-        self._untold = untold
 
     async def events(self, after: Cursor, *, limit: int) -> list[Event]:
-        if after.sequence < self._unreadable:
+        if after.sequence < self.unreadable:
             raise ZeroDivisionError(f"page after {after}")
         page = await self._log.events(after, limit=limit)
         return [
             msgspec.structs.replace(event, subject="\ud800", type=EventType.MODULE_EVENT)
-            if event.cursor.sequence == self._untold
+            if event.cursor.sequence == self.untold
             else event
             for event in page
         ]
@@ -172,19 +170,14 @@ class DamagedLog:
 
 @pytest.mark.trap("T81")
 async def test_an_event_that_cannot_be_told_is_passed_with_a_marker_and_the_others_come(scratch):
-    async with bridge_bench(scratch, ring_events=2) as bench:
+    async with bridge_bench(scratch, ring_events=2, log=DamagedLog) as bench:
         before = bench.hub.head
         told = [(await bench.tell(str(n)))[0].cursor for n in range(6)]
-        log = DamagedLog(bench.store, untold=told[2].sequence)
-        forwarding = EventForwarding(hub=bench.hub, log=log, clock=SystemClock(), declared=AllNames)
-        link = HeldLink()
-        forwarding.joined(link)
-        place = EventCursor(epoch=before.epoch, sequence=before.sequence)
-        forwarding.subscribed(
-            link, EventSubscribe(event_types=["GROUP_CREATED", "MODULE_EVENT"], after=place)
-        )
+        bench.log.untold = told[2].sequence
+        link = bench.join()
+        bench.subscribe(link, "GROUP_CREATED", "MODULE_EVENT", after=before)
         await eventually(lambda: link.subjects()[-1:] == ["5"], state=link.subjects)
-        await forwarding.close()
+        assert bench.hub.skipped == 1
         assert link.subjects() == ["0", "1", "3", "4", "5"]
         (marker,) = [event for event in link.events() if event.missed]
         assert marker.event_type == EVENTS_MISSED
@@ -193,21 +186,18 @@ async def test_an_event_that_cannot_be_told_is_passed_with_a_marker_and_the_othe
 
 @pytest.mark.trap("T81")
 async def test_a_log_that_cannot_be_read_is_given_up_with_a_marker_instead_of_tried_for_ever(scratch):
-    async with bridge_bench(scratch, ring_events=2) as bench:
+    async with bridge_bench(scratch, ring_events=2, log=DamagedLog) as bench:
         before = bench.hub.head
         for n in range(6):
             await bench.tell(str(n))
         head = bench.hub.head
-        log = DamagedLog(bench.store, unreadable=head.sequence)
-        forwarding = EventForwarding(hub=bench.hub, log=log, clock=SystemClock(), declared=AllNames)
-        link = HeldLink()
-        forwarding.joined(link)
-        place = EventCursor(epoch=before.epoch, sequence=before.sequence)
-        forwarding.subscribed(link, EventSubscribe(event_types=["GROUP_CREATED"], after=place))
+        bench.log.unreadable = head.sequence
+        link = bench.join()
+        bench.subscribe(link, "GROUP_CREATED", after=before)
         await eventually(lambda: link.events(), state=link.events)
         await bench.tell("next")
         await eventually(lambda: link.subjects() == ["next"], state=link.subjects)
-        await forwarding.close()
+        assert bench.hub.skipped == 1
         assert [event.missed for event in link.events()] == [True, False]
         assert payload(link.events()[0])["data"] == {"after": str(before), "until": str(head)}
 
@@ -419,41 +409,37 @@ async def test_a_name_that_catches_up_repeats_nothing_of_the_others(scratch):
 class HeldLog:
     """The store's log, which answers when it may."""
 
-    def __init__(self, store: Adapter) -> None:
+    def __init__(self, log: EventLog) -> None:
         self.asked = asyncio.Event()
         self.may = asyncio.Event()
-        self._store = store
+        self._log = log
 
     async def events(self, after: Cursor, *, limit: int) -> list[Event]:
         self.asked.set()
         await self.may.wait()
-        return await self._store.events(after, limit=limit)
+        return await self._log.events(after, limit=limit)
 
 
 async def test_what_is_subscribed_while_the_store_is_read_misses_nothing(scratch):
-    async with bridge_bench(scratch, ring_events=4) as bench:
+    async with bridge_bench(scratch, ring_events=4, log=HeldLog) as bench:
         start = bench.hub.head
         await bench.tell(*(f"c{n}" for n in range(6)))
-        held = HeldLog(bench.store)
-        bench.forwarding = EventForwarding(hub=bench.hub, log=held, clock=SystemClock(), declared=AllNames)
         link = bench.join()
         bench.subscribe(link, "GROUP_CREATED")
         await caught_up(bench, link)
         drafts = [Draft(type=EventType.GROUP_CREATED, subject=f"d{n}") for n in range(6)]
         await bench.ledger.commit(*drafts, Draft(type=EventType.GROUP_UPDATED, subject="u"))
-        await held.asked.wait()
+        await bench.log.asked.wait()
         bench.subscribe(link, "GROUP_DELETED")
         bench.subscribe(link, "GROUP_UPDATED", after=start)
         await bench.tell("e", type=EventType.GROUP_DELETED)
         await bench.tell("f", type=EventType.GROUP_UPDATED)
-        held.may.set()
+        bench.log.may.set()
         await arrived(link, *(f"d{n}" for n in range(6)), "u", "e", "f")
 
 
 async def test_what_others_want_costs_a_quiet_subscription_no_look_at_the_store(scratch):
-    async with bridge_bench(scratch, ring_events=16) as bench:
-        held = HeldLog(bench.store)
-        bench.forwarding = EventForwarding(hub=bench.hub, log=held, clock=SystemClock(), declared=AllNames)
+    async with bridge_bench(scratch, ring_events=16, log=HeldLog) as bench:
         link = bench.join()
         bench.subscribe(link, "GROUP_DELETED")
         await caught_up(bench, link)
@@ -461,18 +447,16 @@ async def test_what_others_want_costs_a_quiet_subscription_no_look_at_the_store(
             await bench.tell(f"c{n}")
         await bench.tell("d", type=EventType.GROUP_DELETED)
         await arrived(link, "d")
-        assert not held.asked.is_set()
+        assert not bench.log.asked.is_set()
 
 
 async def test_a_place_at_the_head_is_not_lost_by_what_happens_while_the_store_is_asked_about_it(scratch):
-    async with bridge_bench(scratch, ring_events=4) as bench:
-        held = HeldLog(bench.store)
-        bench.forwarding = EventForwarding(hub=bench.hub, log=held, clock=SystemClock(), declared=AllNames)
+    async with bridge_bench(scratch, ring_events=4, log=HeldLog) as bench:
         link = bench.join()
         bench.subscribe(link, "GROUP_CREATED", after=bench.hub.head)
-        await held.asked.wait()
+        await bench.log.asked.wait()
         await bench.tell(*(f"c{n}" for n in range(20)))
-        held.may.set()
+        bench.log.may.set()
         await arrived(link, *(f"c{n}" for n in range(20)))
         assert not any(event.missed for event in link.events())
 

@@ -15,8 +15,9 @@ from typing import Final
 
 import structlog
 
-from corral.controller.events.follower import EventLog, Follower
+from corral.controller.events.reader import EventLog, EventReader
 from corral.controller.events.ring import EventRing, Wanted
+from corral.controller.events.stream import EventStream
 from corral.controller.events.subscribers import EventHandler, ResyncHandler, Subscription
 from corral.controller.events.wakeup import Wakeup
 from corral.domain.events import Cursor, EventType
@@ -45,6 +46,8 @@ class EventHub:
         self.ring: Final = EventRing(head=head, capacity=ring_events, capacity_bytes=ring_bytes)
         self.wakeup: Final = Wakeup()
         self.published: Final[collections.Counter[EventType]] = collections.Counter()
+        self.skipped = 0
+        """How often a reader was not given events because they could not be read or encoded."""
         self.closed = False
         self._last = head
         self._log = log
@@ -79,10 +82,20 @@ class EventHub:
         for wakeup in self._journals.values():
             wakeup.wake()
 
-    def follow(self, *, after: Cursor | None, wanted: Wanted) -> Follower:
-        """A reader from a position, or from now on."""
+    def reader(self, name: str, *, after: Cursor | None = None, ring_only: bool = False) -> EventReader:
+        """A reader from a position, which may be anybody's, or from now on. `ring_only`: what the ring has dropped is
+        missed, and the store is not asked."""
+        log = None if ring_only else self._log
+        return EventReader(name, ring=self.ring, log=log, after=after, on_skip=self._count_skip)
+
+    def _count_skip(self) -> None:
+        self.skipped += 1
+
+    def follow(self, *, after: Cursor | None, wanted: Wanted) -> EventStream:
+        """A stream of frames from a position, or from now on."""
         _log.debug("events.followed", after=str(after) if after else "now", head=str(self.head))
-        return Follower(ring=self.ring, log=self._log, clock=self._clock, after=after, wanted=wanted)
+        reader = self.reader("stream", after=after)
+        return EventStream(reader, ring=self.ring, clock=self._clock, wanted=wanted)
 
     def subscribe(
         self,
@@ -100,8 +113,7 @@ class EventHub:
         if self.closed:
             raise Retryable(Code.SHUTTING_DOWN, "the event hub is closed", hint="ask the leader")
         subscription = Subscription(
-            name=name,
-            ring=self.ring,
+            reader=self.reader(name, ring_only=True),
             wakeup=self.wakeup,
             wanted=Wanted(types=types),
             on_event=on_event,

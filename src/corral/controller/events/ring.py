@@ -5,14 +5,16 @@ from __future__ import annotations
 from typing import Final
 
 import msgspec
+import structlog
 
 from corral.controller.events.frames import framed
-from corral.domain.events import Cursor, Event, EventType
+from corral.domain.events import Cursor, Event, EventType, without_data
 from corral.domain.sensitive_fields import redacted_event
 from corral.system.bounded_ring import BoundedRing
 
 _CHUNK_BYTES: Final = 65536
 _KEPT_CHUNKS: Final = 16
+_log = structlog.get_logger("corral.events")
 
 
 class Wanted(msgspec.Struct, frozen=True, kw_only=True):
@@ -47,8 +49,16 @@ class Wanted(msgspec.Struct, frozen=True, kw_only=True):
         )
 
     def shown(self, event: Event) -> Event:
-        """The event as this reader may see it."""
-        return redacted_event(event) if self.redacted else event
+        """The event as this reader may see it; without its data, if nobody can say what of that is sensitive."""
+        if not self.redacted:
+            return event
+        try:
+            return redacted_event(event)
+        except Exception as error:
+            _log.error(
+                "event.unreadable", cursor=str(event.cursor), type=event.type, reason=repr(error)[:500]
+            )
+            return without_data(event, "the data of this event cannot be redacted")
 
 
 class Chunk(msgspec.Struct, frozen=True):

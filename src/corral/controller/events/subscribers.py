@@ -8,9 +8,10 @@ from typing import Final
 
 import structlog
 
-from corral.controller.events.ring import EventRing, Wanted
+from corral.controller.events.reader import EventReader
+from corral.controller.events.ring import Wanted
 from corral.controller.events.wakeup import Wakeup
-from corral.domain.events import Cursor, Event
+from corral.domain.events import Cursor, Event, MissedEvents
 
 _BATCH: Final = 64
 _RECHECK_SECONDS: Final = 60.0
@@ -30,21 +31,18 @@ class Subscription:
     def __init__(
         self,
         *,
-        name: str,
-        ring: EventRing,
+        reader: EventReader,
         wakeup: Wakeup,
         wanted: Wanted,
         on_event: EventHandler,
         on_resync: ResyncHandler,
     ) -> None:
-        self.name = name
-        self._ring = ring
+        self._reader = reader
         self._wakeup = wakeup
         self._wanted = wanted
         self._on_event = on_event
         self._on_resync = on_resync
-        self._cursor = ring.head
-        self._task = asyncio.create_task(self._deliver(), name=f"events/deliver/{name}")
+        self._task = asyncio.create_task(self._deliver(), name=f"events/deliver/{reader.name}")
 
     def end(self) -> None:
         """Ask it to end; `close` waits until it has."""
@@ -57,20 +55,22 @@ class Subscription:
 
     async def _deliver(self) -> None:
         while True:
-            if self._cursor.sequence == self._ring.head.sequence:
+            if self._reader.at_head:
                 await self._wakeup.wait(timeout=_RECHECK_SECONDS)
-            elif not self._ring.reaches(self._cursor.sequence):
-                self._cursor = self._ring.head
-                log.warning("event.subscriber_overrun", subscriber=self.name, head=str(self._cursor))
-                await self._guarded(self._on_resync(self._cursor))
-            else:
-                events, cursor = self._ring.events(self._cursor.sequence, self._wanted, limit=_BATCH)
-                for event in events:
-                    await self._guarded(self._on_event(event))
-                self._cursor = cursor
+                continue
+            read = await self._reader.read(self._wanted, limit=_BATCH)
+            for item in read.items:
+                if isinstance(item, MissedEvents):
+                    log.warning(
+                        "event.subscriber_overrun", subscriber=self._reader.name, head=str(item.until)
+                    )
+                    await self._guarded(self._on_resync(item.until))
+                else:
+                    await self._guarded(self._on_event(item))
+            self._reader.advance(read.until)
 
     async def _guarded(self, call: Awaitable[None]) -> None:
         try:
             await call
         except Exception:
-            log.exception("event.subscriber_failed", subscriber=self.name)
+            log.exception("event.subscriber_failed", subscriber=self._reader.name)

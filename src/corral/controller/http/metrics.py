@@ -141,18 +141,24 @@ class _HubCollector(Collector):
         self._hub = hub
 
     def describe(self) -> Iterable[CounterMetricFamily]:
-        return [self._family()]
+        return self._families()
 
     def collect(self) -> Iterable[CounterMetricFamily]:
-        family = self._family()
+        published, skipped = families = self._families()
         hub = self._hub()
         if hub is not None:
             for type, count in sorted(hub.published.items()):
-                family.add_metric([type.value], count)
-        return [family]
+                published.add_metric([type.value], count)
+            skipped.add_metric([], hub.skipped)
+        return families
 
     @staticmethod
-    def _family() -> CounterMetricFamily:
-        return CounterMetricFamily(
-            "corral_events_published", "Events published by this leader.", labels=["type"]
+    def _families() -> tuple[CounterMetricFamily, CounterMetricFamily]:
+        return (
+            CounterMetricFamily(
+                "corral_events_published", "Events published by this leader.", labels=["type"]
+            ),
+            CounterMetricFamily(
+                "corral_events_skipped", "Times that a reader was not given events that cannot be read."
+            ),
         )

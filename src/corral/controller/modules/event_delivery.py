@@ -13,12 +13,12 @@ from typing import Final
 
 import structlog
 
-from corral.controller.events.follower import EventLog, first_hole
 from corral.controller.events.hub import EventHub
+from corral.controller.events.reader import RETRY_SECONDS, ReadEvents
 from corral.controller.events.ring import Wanted
-from corral.domain.events import Cursor
-from corral.errors import Code, CorralError
-from corral.modules.event_handover import BATCH, Handover, event_body, missed_body
+from corral.domain.events import Cursor, Event, MissedEvents
+from corral.errors import CorralError
+from corral.modules.event_handover import BATCH, Handover, WeighedEvent, event_body, missed_body
 from corral.modules.event_names import EventFilter
 from corral.modules.scope import Scope
 from corral.system.clock import Clock
@@ -27,9 +27,6 @@ _LAG: Final = 1000
 """So far a stored cursor may lag behind events that were not wanted."""
 _SAVE_SECONDS: Final = 0.5
 _RECHECK_SECONDS: Final = 60.0
-_ATTEMPTS: Final = 3
-"""At what cannot be read for a reason of ours, before it is passed over with an `EVENTS_MISSED`."""
-_RETRY_SECONDS: Final = 0.2
 _log = structlog.get_logger("corral.controller.modules.events")
 
 Save = Callable[[Cursor], Awaitable[None]]
@@ -45,7 +42,6 @@ class Deliveries:
         number: int,
         wanted: EventFilter,
         hub: EventHub,
-        log: EventLog,
         clock: Clock,
         after: Cursor | None = None,
         save: Save | None = None,
@@ -56,14 +52,13 @@ class Deliveries:
         self._wanted = wanted
         self._coarse = Wanted(types=wanted.log_types)
         self._hub = hub
-        self._log = log
         self._clock = clock
         self._save = save
         self._handover = Handover(scope, number, insists=save is not None)
-        self.cursor = hub.head if after is None else after
+        name = f"module/{scope.module_id}/{number}"
+        self._reader = hub.reader(name, after=after, ring_only=save is None)
         self._saved = after
         self._saved_at = clock.monotonic()
-        self._recognised = after is None
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
@@ -82,74 +77,61 @@ class Deliveries:
             _log.warning("module.cursor_not_stored", module=self.scope.module_id, reason=str(error))
 
     async def _run(self) -> None:
-        failures = 0
+        given_up: MissedEvents | None = None
         while not self._hub.closed:
             try:
-                if failures >= _ATTEMPTS:
-                    await self._missed()
-                elif not await self._step():
+                if given_up is not None:
+                    missed, given_up = given_up, None
+                    await self._deliver(ReadEvents((missed,), missed.until))
+                elif self._reader.at_head:
                     await self._keep(force=True)
                     await self._wait()
-                failures = 0
+                else:
+                    await self._deliver(await self._reader.read(self._coarse, limit=BATCH))
             except CorralError as error:  # the store; a delivery's own failures are dealt with below
                 _log.warning("module.events_delayed", module=self.scope.module_id, reason=str(error))
                 await asyncio.sleep(error.retry_after or 1.0)
-            except Exception:  # what comes next cannot be read: passed over with a marker, not tried for ever
-                failures += 1
-                _log.exception("module.events_failed", module=self.scope.module_id, after=str(self.cursor))
-                await asyncio.sleep(_RETRY_SECONDS)
+            except Exception:
+                at = str(self._reader.cursor)
+                _log.exception("module.events_failed", module=self.scope.module_id, after=at)
+                given_up = self._reader.passed_over()
+                await asyncio.sleep(RETRY_SECONDS)
 
     async def _wait(self) -> None:
-        if self.cursor.sequence >= self._hub.head.sequence:
+        if self._reader.at_head:  # nothing came while the position was stored
             await self._hub.wakeup.wait(timeout=_RECHECK_SECONDS)
 
-    async def _step(self) -> bool:
-        """Deliver the next events, if there are any; False when the end of the log is reached."""
-        ring = self._hub.ring
-        if self._recognised and self.cursor.sequence >= ring.head.sequence:
-            return False
-        if self._recognised and ring.reaches(self.cursor.sequence):
-            events, cursor = ring.events(self.cursor.sequence, self._coarse, limit=BATCH)
-        elif self._save is None:
-            return await self._missed()
-        else:
-            try:
-                page = await self._log.events(self.cursor, limit=BATCH)
-            except CorralError as error:
-                if error.code is not Code.RESYNC_REQUIRED:
-                    raise
-                return await self._missed()
-            self._recognised = True
-            if not page:
-                return self.cursor.sequence < ring.floor.sequence and await self._missed()
-            if self._coarse.of_modules:
-                hole = first_hole(self.cursor, page)
-                if not hole:  # older events of modules made room
-                    return await self._missed(Cursor(page[0].cursor.epoch, page[0].cursor.sequence - 1))
-                page = page[:hole]
-            events, cursor = page, page[-1].cursor
-        await self._handover.deliver(event_body(event) for event in events if self._wanted.accepts(event))
-        self.cursor = cursor
-        await self._keep()
-        return True
+    async def _deliver(self, read: ReadEvents) -> None:
+        missed = [item for item in read.items if isinstance(item, MissedEvents)]
+        for item in missed:
+            _log.warning(
+                "module.events_missed",
+                module=self.scope.module_id,
+                after=str(item.after),
+                until=str(item.until),
+            )
+        await self._handover.deliver(
+            self._body(item)
+            for item in read.items
+            if isinstance(item, MissedEvents) or self._wanted.accepts(item)
+        )
+        self._reader.advance(read.until)
+        await self._keep(force=bool(missed))
 
-    async def _missed(self, until: Cursor | None = None) -> bool:
-        lost, head = self.cursor, until or self._hub.head
-        _log.warning("module.events_missed", module=self.scope.module_id, after=str(lost), until=str(head))
-        await self._handover.deliver([missed_body(after=str(lost), until=str(head), at=self._clock.now())])
-        self._recognised = True
-        self.cursor = head
-        await self._keep(force=True)
-        return True
+    def _body(self, item: Event | MissedEvents) -> WeighedEvent:
+        body = self._reader.encoded(item, event_body) if isinstance(item, Event) else item
+        if isinstance(body, MissedEvents):
+            return missed_body(after=str(body.after), until=str(body.until), at=self._clock.now())
+        return body
 
     async def _keep(self, *, force: bool = False) -> None:
         """Store the position of a durable one, not more often than needed."""
-        if self._save is None or not self._recognised or self.cursor == self._saved:
+        cursor = self._reader.cursor
+        if self._save is None or cursor == self._saved:
             return
-        lag = self.cursor.sequence - (self._saved.sequence if self._saved else 0)
+        lag = cursor.sequence - (self._saved.sequence if self._saved else 0)
         if not force and lag < _LAG and self._clock.monotonic() - self._saved_at < _SAVE_SECONDS:
             return
-        cursor = self.cursor
         await self._save(cursor)
         self._saved = cursor
         self._saved_at = self._clock.monotonic()

@@ -6,7 +6,6 @@ import re
 from typing import Final
 
 from corral.controller.collections import MODULE_CURSORS
-from corral.controller.events.follower import EventLog
 from corral.controller.events.hub import EventHub
 from corral.controller.ledger import Ledger
 from corral.controller.modules.event_delivery import Deliveries, Save
@@ -37,11 +36,8 @@ _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 class ModuleEvents:
     """The subscriptions of all modules of a term, each owned by the scope that asked for it."""
 
-    def __init__(
-        self, *, hub: EventHub, log: EventLog, ledger: Ledger, clock: Clock, pace: EventPace | None = None
-    ) -> None:
+    def __init__(self, *, hub: EventHub, ledger: Ledger, clock: Clock, pace: EventPace | None = None) -> None:
         self._hub = hub
-        self._log = log
         self._ledger = ledger
         self._clock = clock
         self._pace = pace or EventPace(per_second=ModuleHostSection().events_per_second, clock=clock)
@@ -71,7 +67,6 @@ class ModuleEvents:
             number=asked.subscription,
             wanted=wanted,
             hub=self._hub,
-            log=self._log,
             clock=self._clock,
             after=after,
             save=save,

@@ -127,7 +127,6 @@ class ModuleParts:
             operations=[
                 *ModuleEvents(
                     hub=hub,
-                    log=store,
                     ledger=ledger,
                     clock=clock,
                     pace=EventPace(per_second=config.events_per_second, clock=clock),

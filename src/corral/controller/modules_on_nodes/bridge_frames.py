@@ -8,7 +8,7 @@ from typing import Final
 
 import msgspec
 
-from corral.domain.events import LEFT_OFF, Cursor, Event
+from corral.domain.events import LEFT_OFF, Cursor, Event, MissedEvents
 from corral.domain.sensitive_fields import redacted_event
 from corral.modules.event_handover import BATCH_BYTES, event_body, missed_body
 from corral.modules.event_names import EVENTS_MISSED, name_of
@@ -60,14 +60,13 @@ def _event_frame(event: Event) -> ControllerMessage:
     )
 
 
-def missed_frame(*, lost: Cursor, until: Cursor, at: dt.datetime) -> ControllerMessage:
-    """What lies between the two is not told any more."""
-    told, _ = missed_body(after=str(lost), until=str(until), at=at)
+def missed_frame(missed: MissedEvents, *, at: dt.datetime) -> ControllerMessage:
+    told, _ = missed_body(after=str(missed.after), until=str(missed.until), at=at)
     return ControllerMessage(
         module_event=ModuleEvent(
             event_type=EVENTS_MISSED,
             payload_json=_ENCODER.encode(told),
-            cursor=wire_cursor(until),
+            cursor=wire_cursor(missed.until),
             missed=True,
         )
     )

@@ -14,40 +14,38 @@ from typing import Final
 
 import structlog
 
-from corral.controller.events.follower import EventLog
 from corral.controller.events.hub import EventHub
+from corral.controller.events.reader import RETRY_SECONDS, EventReader
 from corral.controller.events.wakeup import Wakeup
 from corral.controller.modules_on_nodes.bridge_frames import (
     EventFrames,
     missed_frame,
     position_frame,
 )
-from corral.controller.modules_on_nodes.log_reader import LogReader, Missed
 from corral.controller.modules_on_nodes.outbox_room import has_room, room
 from corral.controller.modules_on_nodes.ports import ModuleLink
 from corral.controller.modules_on_nodes.wanted_names import WantedNames
-from corral.domain.events import Cursor, Event, EventType
+from corral.domain.events import Cursor, Event, EventType, MissedEvents
 from corral.errors import CorralError
 from corral.system.clock import Clock
 from corral.wire import features
-from corral.wire.v1.link_pb2 import ControllerMessage
 
 MAX_TYPES: Final = 500
 """Names that one session may want."""
 POSITION_EVENTS: Final = 1000
 POSITION_SECONDS: Final = 30.0
 """So far, or so long, a place that was told may lag behind events which the node does not want."""
-_RETRY_SECONDS: Final = 1.0
-_ATTEMPTS: Final = 3
-"""At what cannot be read for a reason of ours, before the node is told that it missed it."""
-_FAILED_SECONDS: Final = 0.2
+_AT_ONCE: Final = 128
+"""Events that are read in one turn."""
+_STORE_SECONDS: Final = 1.0
+"""The pause when the store is unavailable and does not say how long."""
 _log = structlog.get_logger("corral.controller.bridge")
 
 
 class _Replay:
     """Names that are wanted from an earlier place on, until they have caught up with the others."""
 
-    def __init__(self, names: WantedNames, reader: LogReader) -> None:
+    def __init__(self, names: WantedNames, reader: EventReader) -> None:
         self.names = names
         self.reader = reader
 
@@ -55,28 +53,24 @@ class _Replay:
 class EventForwarder:
     """The events of one session. Its task runs only while something is wanted; `end`, then `ended`."""
 
-    def __init__(
-        self, link: ModuleLink, *, hub: EventHub, log: EventLog, clock: Clock, frames: EventFrames
-    ) -> None:
+    def __init__(self, link: ModuleLink, *, hub: EventHub, clock: Clock, frames: EventFrames) -> None:
         self._link = link
         self._hub = hub
-        self._log = log
         self._clock = clock
         self._frames = frames
         self._wakeup = Wakeup()
-        self._main = self._reader(hub.head)
+        self._main = self._reader()
         self._wanted = WantedNames()
         self._replays: deque[_Replay] = deque()
         self._positions = features.MODULES in link.facts.features
         self._place_due = False
         self._idle = False
-        self._failures = 0
         self._told = hub.head
         self._told_at = clock.monotonic()
         self._task: asyncio.Task[None] | None = None
 
-    def _reader(self, cursor: Cursor, *, believed: bool = True) -> LogReader:
-        return LogReader(hub=self._hub, log=self._log, cursor=cursor, believed=believed)
+    def _reader(self, *, after: Cursor | None = None) -> EventReader:
+        return self._hub.reader(f"node/{self._link.facts.node_id}", after=after)
 
     # what is wanted
 
@@ -95,14 +89,13 @@ class EventForwarder:
         new = [name for name in names if name not in self]
         self._place_due = True
         if not len(self):
-            self._main = self._reader(self._hub.head)
+            self._main = self._reader()
         if after is None:
             self._wanted.add(new, since=self._hub.head.sequence)
         elif new:
             resumed = WantedNames()
             resumed.add(new, since=after.sequence)
-            reader = self._reader(after, believed=False)
-            self._replays.append(_Replay(resumed, reader))
+            self._replays.append(_Replay(resumed, self._reader(after=after)))
         self._work()
 
     def unwant(self, names: Iterable[str]) -> None:
@@ -119,7 +112,7 @@ class EventForwarder:
         if not self._idle or types is None or not self._wanted.of_none(types):
             self._wake()
             return
-        self._main.cursor = head
+        self._main.advance(head)
         if self._lags(head):
             self._wake()
 
@@ -152,15 +145,12 @@ class EventForwarder:
             moved = await self._step()
         except CorralError as error:  # the store
             _log.warning("bridge.events_delayed", node=self._link.facts.node_id, reason=str(error))
-            await asyncio.sleep(error.retry_after or _RETRY_SECONDS)
+            await asyncio.sleep(error.retry_after or _STORE_SECONDS)
         except Exception:
             _log.exception("bridge.events_failed", node=self._link.facts.node_id)
-            self._failures += 1
-            if self._failures >= _ATTEMPTS:
-                self._pass_over()
-            await asyncio.sleep(_FAILED_SECONDS)
+            self._pass_over()
+            await asyncio.sleep(RETRY_SECONDS)
         else:
-            self._failures = 0
             if moved:
                 await asyncio.sleep(0)  # the others' turn
             else:
@@ -178,75 +168,76 @@ class EventForwarder:
         if self._replays:
             await self._catch_up(self._replays[0])
             return True
-        if self._main.cursor.sequence < self._hub.head.sequence:
-            reader = self._main
-            try:
-                await self._forward(reader, self._wanted, until=None)
-            except Missed as missed:
-                if reader is self._main:
-                    self._main = self._reader(missed.until or self._hub.head)
-                    self._tell_missed(reader.cursor, self._main.cursor)
+        if not self._main.at_head:
+            await self._forward(self._main, self._wanted, until=None)
         self._tell_place()
-        return self._main.cursor.sequence < self._hub.head.sequence
+        return not self._main.at_head
 
     async def _catch_up(self, replay: _Replay) -> None:
         """Up to where the others are: they stay there as long as anybody catches up."""
-        done, until = not len(replay.names), self._main.cursor
-        try:
-            done = done or await self._forward(replay.reader, replay.names, until=until)
-        except Missed as missed:
-            behind = missed.until if missed.until and missed.until.sequence < until.sequence else until
-            self._tell_missed(replay.reader.cursor, behind)
-            replay.reader.cursor = behind
-            done = behind == until
-        if done:
-            self._caught_up(until)
+        until = self._main.cursor
+        if not len(replay.names) or await self._forward(replay.reader, replay.names, until=until):
+            self._caught_up()
 
-    def _caught_up(self, until: Cursor) -> None:
+    def _caught_up(self) -> None:
         replay = self._replays.popleft()
-        self._wanted.add(replay.names, since=until.sequence)
+        since = max(self._main.cursor.sequence, replay.reader.cursor.sequence)
+        self._wanted.add(replay.names, since=since)
 
     def _pass_over(self) -> None:
-        """Go on after what cannot be read, with a word to the node, instead of trying it for ever."""
-        self._failures = 0
-        if self._replays:
-            self._tell_missed(self._replays[0].reader.cursor, self._main.cursor)
-            self._caught_up(self._main.cursor)
-        else:
-            lost, self._main = self._main.cursor, self._reader(self._hub.head)
-            self._tell_missed(lost, self._main.cursor)
+        """Go on after what cannot be read or sent, with a word to the node, instead of trying it for ever."""
+        if not self._replays:
+            missed = self._main.passed_over()
+            if missed is not None:
+                self._tell_missed(missed)
+                self._main.advance(missed.until)
+            return
+        reader = self._replays[0].reader
+        missed = reader.passed_over(until=self._main.cursor)
+        if missed is not None:
+            self._tell_missed(missed)
+            reader.advance(missed.until)
+            self._caught_up()
 
-    async def _forward(self, reader: LogReader, wanted: WantedNames, *, until: Cursor | None) -> bool:
+    async def _forward(self, reader: EventReader, wanted: WantedNames, *, until: Cursor | None) -> bool:
         """One stretch of the log, as far as there is room for it; whether `until` is reached. Names may come
         and go while the store is read."""
-        events, looked = await reader.ahead(wanted.coarse)
-        for event in events:
-            if until is not None and event.cursor.sequence > until.sequence:
-                break
+        read = await reader.read(wanted.coarse, limit=_AT_ONCE)
+        if until is None and reader is not self._main:
+            return False  # meanwhile nothing was wanted for a moment: what was missed then concerns nobody
+        for item in read.items:
             if not has_room(self._link):
                 return False
-            if wanted.accepts(event):
-                self._link.send(self._frame(event, after=reader.cursor))
-                self._note_told(event.cursor)
-            reader.cursor = event.cursor
-        reader.cursor = looked
-        return until is not None and looked.sequence >= until.sequence
+            place = item.cursor if isinstance(item, Event) else item.until
+            if until is not None and place.sequence > until.sequence:
+                if isinstance(item, MissedEvents):
+                    self._tell_missed(MissedEvents(after=item.after, until=until))
+                reader.advance(until)
+                return True
+            self._send(reader, item, wanted)
+            reader.advance(place)
+        reader.advance(read.until)
+        return until is not None and read.until.sequence >= until.sequence
 
-    def _frame(self, event: Event, *, after: Cursor) -> ControllerMessage:
-        """One that cannot be told is missed, and says so; the others go on."""
-        try:
-            return self._frames.of(event)
-        except Exception:
-            _log.exception("bridge.event_unreadable", node=self._link.facts.node_id, cursor=str(event.cursor))
-            return missed_frame(lost=after, until=event.cursor, at=self._clock.now())
+    def _send(self, reader: EventReader, item: Event | MissedEvents, wanted: WantedNames) -> None:
+        if isinstance(item, Event):
+            if not wanted.accepts(item):
+                return
+            frame = reader.encoded(item, self._frames.of)
+            if not isinstance(frame, MissedEvents):
+                self._link.send(frame)
+                self._note_told(item.cursor)
+                return
+            item = frame
+        self._tell_missed(item)
 
     # places
 
-    def _tell_missed(self, lost: Cursor, until: Cursor) -> None:
+    def _tell_missed(self, missed: MissedEvents) -> None:
         node = self._link.facts.node_id
-        _log.warning("bridge.events_missed", node=node, after=str(lost), until=str(until))
-        self._link.send(missed_frame(lost=lost, until=until, at=self._clock.now()))
-        self._note_told(until)
+        _log.warning("bridge.events_missed", node=node, after=str(missed.after), until=str(missed.until))
+        self._link.send(missed_frame(missed, at=self._clock.now()))
+        self._note_told(missed.until)
 
     def _lags(self, place: Cursor) -> bool:
         if place.sequence - self._told.sequence >= POSITION_EVENTS:

@@ -8,7 +8,6 @@ from typing import Final
 
 import structlog
 
-from corral.controller.events.follower import EventLog
 from corral.controller.events.hub import EventHub
 from corral.controller.events.ring import Wanted
 from corral.controller.modules_on_nodes.bridge_frames import EventFrames
@@ -34,13 +33,10 @@ _log = structlog.get_logger("corral.controller.bridge")
 class EventForwarding:
     """Forwarders belong to sessions, not to nodes: a session that ends late takes nothing from the next one."""
 
-    def __init__(
-        self, *, hub: EventHub, log: EventLog, clock: Clock, declared: Callable[[], Container[str]]
-    ) -> None:
+    def __init__(self, *, hub: EventHub, clock: Clock, declared: Callable[[], Container[str]]) -> None:
         """`declared`: the names that nodes may want at present."""
         self._hub = hub
         self._declared = declared
-        self._log = log
         self._clock = clock
         self._frames = EventFrames()
         self._forwarders: dict[ModuleLink, EventForwarder] = {}
@@ -71,9 +67,7 @@ class EventForwarding:
         return self._hub.head
 
     def joined(self, link: ModuleLink) -> None:
-        self._forwarders[link] = EventForwarder(
-            link, hub=self._hub, log=self._log, clock=self._clock, frames=self._frames
-        )
+        self._forwarders[link] = EventForwarder(link, hub=self._hub, clock=self._clock, frames=self._frames)
 
     def left(self, link: ModuleLink) -> None:
         """This very session is over, and with it all that it wanted. Idempotent."""

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from typing import Final
 
 from corral.controller.collections import MODULE_PACKAGES
-from corral.controller.events.follower import EventLog
 from corral.controller.events.hub import EventHub
 from corral.controller.ledger import Ledger, Step
 from corral.controller.modules_on_nodes import states
@@ -44,7 +43,6 @@ class NodeModuleTraffic:
         ledger: Ledger,
         blobs: BlobEngine,
         hub: EventHub,
-        log: EventLog,
         registry: CapabilityRegistry,
         figures: NodeFigures,
         clock: Clock,
@@ -55,7 +53,7 @@ class NodeModuleTraffic:
         self._progress: Final = Progress()
         self._distributor: Final = Distributor(state=ledger.state, blobs=blobs, progress=self._progress)
         self._forwarding: Final = EventForwarding(
-            hub=hub, log=log, clock=clock, declared=functools.partial(DeclaredNames, ledger.state)
+            hub=hub, clock=clock, declared=functools.partial(DeclaredNames, ledger.state)
         )
         self._offering: Final = CapabilityOffering(registry)
         self._desk: Final = CapabilityDesk(registry=registry, records=self._record, clock=clock)
