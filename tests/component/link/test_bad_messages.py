@@ -31,6 +31,7 @@ from corral.system.clock import SystemClock
 from corral.system.entropy import SystemEntropy
 from corral.testing.scripted_peers import ScriptedDaemon, enrolled_identity
 from corral.testing.waiting import eventually
+from corral.wire.frame_table import NodeFrame, node_frame
 from corral.wire.v1.instance_pb2 import CrashReport, InstanceStatusUpdate
 from corral.wire.v1.link_pb2 import DaemonBatch, DaemonMessage
 from corral.wire.v1.module_pb2 import EventPublish, ModuleStateUpdate
@@ -59,8 +60,8 @@ class BadReports:
     async def judgement(self, *_: Any) -> AsyncIterator[Reported]:
         yield self._handshake()
 
-    def fold(self, node_id: NodeId, messages: Sequence[DaemonMessage]) -> Reported:
-        if any(message.crash_report.instance_id == POISON for message in messages):
+    def fold(self, node_id: NodeId, frames: Sequence[NodeFrame]) -> Reported:
+        if any(frame.message.crash_report.instance_id == POISON for frame in frames):
             raise ZeroDivisionError(POISON)
         return Reported()
 
@@ -80,14 +81,14 @@ class BadModules:
         self.counted: list[int] = []
         self.folded: set[int] = set()
 
-    def too_fast(self, node_id: NodeId, messages: Sequence[DaemonMessage]) -> list[DaemonMessage]:
-        self.counted += [message.spool_sequence for message in messages]
-        return [message for message in messages if message.event_publish.module_id == FAST]
+    def too_fast(self, node_id: NodeId, frames: Sequence[NodeFrame]) -> list[NodeFrame]:
+        self.counted += [frame.sequence for frame in frames]
+        return [frame for frame in frames if frame.message.event_publish.module_id == FAST]
 
-    def fold(self, node_id: NodeId, messages: Sequence[DaemonMessage]) -> list[Step]:
-        if any(message.module_state_update.module_id == POISON for message in messages):
+    def fold(self, node_id: NodeId, frames: Sequence[NodeFrame]) -> list[Step]:
+        if any(frame.message.module_state_update.module_id == POISON for frame in frames):
             raise ZeroDivisionError(POISON)
-        self.folded |= {message.spool_sequence for message in messages}
+        self.folded |= {frame.sequence for frame in frames}
         return []
 
     def fold_judgement(self, node_id: NodeId, hello: Handshake) -> list[Step]:
@@ -166,7 +167,7 @@ async def test_a_record_that_cannot_be_taken_in_is_set_aside_told_and_confirmed(
         with capture_logs() as logs:
             for sequence in range(1, 61):
                 message = poisoned(sequence, kind) if sequence in bad else log_line(sequence)
-                bench.intake.offer(message)
+                bench.intake.offer(node_frame(message))
             await eventually(lambda: bench.confirmed[-1:] == [60], state=lambda: bench.confirmed)
         journal = await bench.store.entries(f"log:node:{NODE}", limit=100)
         assert len(journal) == 60 - len(bad)
@@ -182,7 +183,7 @@ async def test_a_record_that_cannot_be_taken_in_is_set_aside_told_and_confirmed(
 async def test_a_handshake_that_cannot_be_taken_in_is_told_and_the_session_goes_on(scratch):
     reports = BadReports(handshakes=False)
     async with intake_bench(scratch, reports=reports) as bench:
-        bench.intake.offer(log_line(1))
+        bench.intake.offer(node_frame(log_line(1)))
         await eventually(lambda: bench.confirmed[-1:] == [1], state=lambda: bench.confirmed)
         assert reports.done == ["opened", "judged"]
         assert [event["context"] for event in await bench.told()] == ["handshake", "handshake"]
@@ -213,7 +214,7 @@ async def test_a_conflict_that_lasts_is_tried_ever_more_slowly_and_then_stored(s
 
     with capture_logs() as logs:
         async with intake_bench(scratch, committer=between) as bench:
-            bench.intake.offer(log_line(1))
+            bench.intake.offer(node_frame(log_line(1)))
             await eventually(lambda: bench.confirmed == [1], state=lambda: bench.confirmed)
     assert [log["event"] for log in logs].count("intake.conflict_lasts") == 1
     pauses = [conflict_pause(conflicts) for conflicts in range(1, 40)]
@@ -232,7 +233,8 @@ async def test_what_modules_tell_is_counted_once_however_often_it_is_tried_to_be
 
     async with intake_bench(scratch, committer=lambda writer: Contested(writer, 3)) as bench:
         for sequence in range(1, 21):
-            bench.intake.offer(poisoned(sequence, "module") if sequence == 7 else event(sequence))
+            message = poisoned(sequence, "module") if sequence == 7 else event(sequence)
+            bench.intake.offer(node_frame(message))
         await eventually(lambda: bench.confirmed[-1:] == [20], state=lambda: bench.confirmed)
         assert bench.modules.counted == list(range(1, 21))
         assert bench.modules.folded == set(range(1, 21)) - {5, 7, 20}
@@ -298,12 +300,12 @@ async def test_a_frame_that_a_listener_cannot_deal_with_is_told_once_and_passed(
                 for kind in told:
                     message = DaemonMessage()
                     getattr(message, kind).SetInParent()
-                    frames.receive(message)
-            frames.receive(log_line(1))
+                    frames.receive(node_frame(message))
+            frames.receive(node_frame(log_line(1)))
             await eventually(lambda: bench.confirmed == [1], state=lambda: bench.confirmed)
         failed = [log["kind"] for log in logs if log["event"] == "session.frame_failed"]
         assert {"console_batch", "cache_status", "event_subscribe", "capability_call"} <= set(failed)
         assert len(failed) < 4 * len(told), "each kind about once a second"
         assert ("INTERNAL", "frame:console_batch") in stream.complaints
         with pytest.raises(CorralError):
-            frames.receive(DaemonMessage(batch=DaemonBatch()))
+            frames.receive(node_frame(DaemonMessage(batch=DaemonBatch())))

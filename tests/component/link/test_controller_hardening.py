@@ -22,6 +22,7 @@ from corral.testing.fault_proxy import FaultProxy
 from corral.testing.scripted_peers import ScriptedDaemon, enrolled_identity
 from corral.testing.waiting import eventually
 from corral.wire.channels import channel_options
+from corral.wire.frame_table import node_frame
 from corral.wire.outbox import FRAME_MESSAGES
 from corral.wire.status import from_rpc
 from corral.wire.transfer import EPOCH_KEY, SESSION_KEY
@@ -121,7 +122,7 @@ async def test_what_waits_to_be_stored_is_bounded_by_bytes(controller, identity)
         intake = session_of(controller)._intake
         with pytest.raises(CorralError) as caught:
             for number in range(1, 1 + 2 * MAX_WAITING_BYTES // 1_000_000):
-                intake.offer(DaemonMessage(daemon_log_record=record, spool_sequence=number))
+                intake.offer(node_frame(DaemonMessage(daemon_log_record=record, spool_sequence=number)))
         assert caught.value.code is Code.PEER_TOO_SLOW
         assert intake._waiting_bytes <= MAX_WAITING_BYTES
         await eventually(lambda: intake._waiting_bytes == 0)

@@ -31,6 +31,7 @@ from corral.domain.instance_states import INSTANCE_LIFECYCLE, InstanceState, rep
 from corral.store.port import Put
 from corral.system.clock import SystemClock
 from corral.testing.start_tickets import ticketed
+from corral.wire.frame_table import node_frame
 from corral.wire.v1 import instance_pb2 as wire
 from corral.wire.v1.link_pb2 import DaemonMessage
 
@@ -80,7 +81,7 @@ def test_several_messages_about_one_instance_are_one_write_and_every_event(world
         for state in (S.INSTANCE_STATE_PREPARING, S.INSTANCE_STATE_STARTING, S.INSTANCE_STATE_RUNNING)
     ]
     messages.append(DaemonMessage(crash_report=crash(world)))
-    folded = reports(world).fold(N1, messages)
+    folded = reports(world).fold(N1, [node_frame(message) for message in messages])
     puts = [step for step in folded.steps if isinstance(step, Put)]
     assert sorted(put.collection for put in puts) == ["crashes", "groups", "instances", "node_ledgers"]
     world.apply(folded.steps)
@@ -99,7 +100,7 @@ def test_a_message_that_cannot_be_taken_does_not_keep_the_others(world):
     bad.crash_report.exit.ended_at_ms = 2**62
     good = DaemonMessage(instance_status=status(world, S.INSTANCE_STATE_RUNNING))
     strange = DaemonMessage(instance_status=wire.InstanceStatusUpdate(instance_id="\0" * 10, state=77))
-    folded = reports(world).fold(N1, [strange, good, bad])
+    folded = reports(world).fold(N1, [node_frame(message) for message in (strange, good, bad)])
     world.apply(folded.steps)
     assert world.record("lobby-1").state is InstanceState.CRASHED
 

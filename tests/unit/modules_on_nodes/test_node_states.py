@@ -14,7 +14,6 @@ from corral.controller.modules_on_nodes.states import (
     declines,
     fold_list,
     forget_node,
-    is_progress,
 )
 from corral.domain.ids import NodeId
 from corral.domain.module_phases import ModuleIntent, ModulePhase
@@ -101,7 +100,6 @@ def test_what_is_kept_is_bounded_and_makes_sense(world):
 @pytest.mark.parametrize(
     ("bad", "code", "field"),
     [
-        ({"module_id": ""}, Code.MISSING_FIELD, "module_id"),
         ({"module_id": "../etc"}, Code.INVALID_FIELD, "module_id"),
         ({"module_id": "stranger"}, Code.NOT_FOUND, "module_id"),
         ({"state": ""}, Code.MISSING_FIELD, "state"),
@@ -125,12 +123,6 @@ def test_an_uninstalled_package_keeps_its_row_until_the_node_tells(world):
     fold(world, update("UNLOADED", "INSTALLED"))
     assert row(world) is None
     assert complaint(world.state, N1, update("UNLOADED")) is None
-
-
-def test_progress_is_what_has_a_size_and_no_place_in_the_spool():
-    assert is_progress(ModuleStateUpdate(module_id="small", size_bytes=5), 0)
-    assert not is_progress(ModuleStateUpdate(module_id="small", size_bytes=5), 7)
-    assert not is_progress(update(), 0)
 
 
 def test_the_list_of_a_handshake_puts_rows_right(world):

@@ -28,6 +28,7 @@ from corral.domain.decisions import DecisionKind
 from corral.domain.ids import NodeId, SessionId
 from corral.store.port import StoreUnavailable
 from corral.system.clock import Clock
+from corral.wire.frame_table import NodeFrame
 from corral.wire.v1 import instance_pb2 as wire
 from corral.wire.v1.instance_pb2 import (
     CrashReport,
@@ -35,10 +36,13 @@ from corral.wire.v1.instance_pb2 import (
     RunName,
     RunningInstance,
     SendCommandAck,
+    StartInstanceAck,
+    StopInstanceAck,
 )
-from corral.wire.v1.link_pb2 import DaemonMessage
 
 T = TypeVar("T")
+InstanceReport = InstanceStatusUpdate | CrashReport | StartInstanceAck | StopInstanceAck
+"""What nodes say about instances, to be stored."""
 PORTION: Final = 500
 """So many instances of a handshake are taken in by one commit."""
 _LONGEST_REASON: Final = 1000
@@ -130,43 +134,43 @@ class InstanceReports:
 
     # what it reports afterwards
 
-    def fold(self, node_id: NodeId, messages: Sequence[DaemonMessage]) -> Reported:
-        if not messages:
+    def fold(self, node_id: NodeId, frames: Sequence[NodeFrame]) -> Reported:
+        if not frames:
             return Reported()
         ws = self._workspace(f"report of node '{node_id}'")
         strays: list[Stray] = []
         refused: collections.Counter[str] = collections.Counter()
         over: list[str] = []
-        for message in messages:
-            kind = message.WhichOneof("payload") or ""
-            if not self._is_its_own(ws, node_id, message):
-                refused[kind] += 1
-                if kind == "instance_status" and _is_over(message.instance_status):
-                    over.append(message.instance_status.instance_id)
-            stray = _guarded(ws, node_id, self._fold, ws, node_id, message, refused)
+        for frame in frames:
+            about = frame.payload
+            if not self._is_its_own(ws, node_id, about):
+                refused[frame.kind] += 1
+                if isinstance(about, InstanceStatusUpdate) and _is_over(about):
+                    over.append(about.instance_id)
+            stray = _guarded(ws, node_id, self._fold, ws, node_id, about, refused)
             strays += [stray] if stray else []
         reported = self._reported(ws, node_id, strays, refused)
         return msgspec.structs.replace(reported, over=tuple(over)) if over else reported
 
     def _fold(
-        self, ws: Workspace, node_id: NodeId, message: DaemonMessage, refused: collections.Counter[str]
+        self, ws: Workspace, node_id: NodeId, about: InstanceReport, refused: collections.Counter[str]
     ) -> Stray | None:
-        match message.WhichOneof("payload"):
-            case "instance_status":
-                report = report_of(message.instance_status, ws.now)
+        match about:
+            case InstanceStatusUpdate():
+                report = report_of(about, ws.now)
                 return fold_report(ws, node_id, report) if report else None
-            case "crash_report":
+            case CrashReport():
                 fold_crash(
                     ws,
                     node_id,
-                    message.crash_report,
-                    proven=self._proven(node_id, message.crash_report),
+                    about,
+                    proven=self._proven(node_id, about),
                     within_rate=lambda: self._within_rate(node_id, refused),
                 )
-            case "start_instance_ack":
-                return fold_start_answer(ws, node_id, message.start_instance_ack)
-            case "stop_instance_ack":
-                fold_stop_answer(ws, node_id, message.stop_instance_ack)
+            case StartInstanceAck():
+                return fold_start_answer(ws, node_id, about)
+            case StopInstanceAck():
+                fold_stop_answer(ws, node_id, about)
         return None
 
     def _within_rate(self, node_id: NodeId, refused: collections.Counter[str]) -> bool:
@@ -175,9 +179,8 @@ class InstanceReports:
             refused[CRASH_RATE] += 1
         return allowed
 
-    def _is_its_own(self, ws: Workspace, node_id: NodeId, message: DaemonMessage) -> bool:
+    def _is_its_own(self, ws: Workspace, node_id: NodeId, about: InstanceReport) -> bool:
         """Is the report about a run of this node? Late words about an earlier start that it had are its own."""
-        about = getattr(message, message.WhichOneof("payload") or "")
         record = ws.instance(about.instance_id)
         if standing(record, node_id, about.incarnation) is Standing.KNOWN:
             return not isinstance(about, CrashReport) or record is None or about.group == record.group
@@ -252,13 +255,8 @@ class InstanceReports:
                 maximum=max(0, update.max_players),
             )
 
-    def order_answered(self, node_id: NodeId, message: DaemonMessage) -> None:
-        if message.WhichOneof("payload") == "start_instance_ack":
-            ack = message.start_instance_ack
-            self._dispatcher.answered(node_id, ack.instance_id, ack.incarnation)
-        elif message.WhichOneof("payload") == "stop_instance_ack":
-            told = message.stop_instance_ack
-            self._dispatcher.answered(node_id, told.instance_id, told.incarnation)
+    def order_answered(self, node_id: NodeId, id: str, incarnation: int) -> None:
+        self._dispatcher.answered(node_id, id, incarnation)
 
     def command_answered(self, node_id: NodeId, ack: SendCommandAck) -> None:
         if not self._commands.answered(node_id, ack):

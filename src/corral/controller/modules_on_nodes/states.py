@@ -30,15 +30,8 @@ _GONE: Final = "gone_from_the_node"
 """Why a module is UNLOADED of which a node does not say so itself: it is not in its list."""
 
 
-def is_progress(update: ModuleStateUpdate, spool_sequence: int) -> bool:
-    """Is this about an archive on its way? It holds for the moment alone."""
-    return not spool_sequence and update.size_bytes > 0
-
-
 def complaint(state: ClusterState, node_id: NodeId, update: ModuleStateUpdate) -> Rejected | None:
     """What is wrong with an update, for the node to hear. It then changes nothing."""
-    if not update.module_id:
-        return Rejected(Code.MISSING_FIELD, "module_state_update.module_id is empty", field="module_id")
     if not is_module_id(update.module_id):
         return Rejected(Code.INVALID_FIELD, "module_state_update.module_id is no id", field="module_id")
     if update.size_bytes and not update.state:

@@ -29,8 +29,17 @@ from corral.modules.capabilities import CapabilityRegistry
 from corral.store.port import BlobEngine, Commit
 from corral.system.clock import Clock
 from corral.wire import features
-from corral.wire.v1.link_pb2 import DaemonMessage
-from corral.wire.v1.module_pb2 import EventCursor, ModuleSetEntry, ModuleStateUpdate
+from corral.wire.frame_table import NodeFrame
+from corral.wire.v1.module_pb2 import (
+    CapabilityCall,
+    EventCursor,
+    EventPublish,
+    EventSubscribe,
+    EventUnsubscribe,
+    ModuleMetrics,
+    ModuleSetEntry,
+    ModuleStateUpdate,
+)
 from corral.wire.v1.node_pb2 import Handshake
 
 
@@ -94,53 +103,53 @@ class NodeModuleTraffic:
         self._distributor.resync()
         self._forwarding.modules_changed()
 
-    def received(self, link: ModuleLink, message: DaemonMessage) -> None:
-        match message.WhichOneof("payload"):
-            case "module_state_update":
-                self._state_told(link, message.module_state_update, message.spool_sequence)
-            case "event_subscribe":
-                self._forwarding.subscribed(link, message.event_subscribe)
-            case "event_unsubscribe":
-                self._forwarding.unsubscribed(link, message.event_unsubscribe)
-            case "capability_call":
-                self._desk.called(link, message.capability_call)
-            case "module_metrics":
-                self._figures.received(link, message.module_metrics)
+    # what nodes say
 
-    def _state_told(self, link: ModuleLink, update: ModuleStateUpdate, spool_sequence: int) -> None:
+    def subscribed(self, link: ModuleLink, wanted: EventSubscribe) -> None:
+        self._forwarding.subscribed(link, wanted)
+
+    def unsubscribed(self, link: ModuleLink, unwanted: EventUnsubscribe) -> None:
+        self._forwarding.unsubscribed(link, unwanted)
+
+    def called(self, link: ModuleLink, call: CapabilityCall) -> None:
+        self._desk.called(link, call)
+
+    def metrics_told(self, link: ModuleLink, metrics: ModuleMetrics) -> None:
+        self._figures.received(link, metrics)
+
+    def state_told(self, link: ModuleLink, update: ModuleStateUpdate, *, on_its_way: bool) -> None:
         node_id = link.facts.node_id
         complaint = states.complaint(self._state, node_id, update)
         if complaint is not None:
             late = complaint.code is Code.NOT_FOUND and self._distributor.knows(link, update.module_id)
             if not late:  # else it was uninstalled while this was on its way
                 link.report(complaint, context="modules")
-        elif states.is_progress(update, spool_sequence):
+        elif on_its_way:
             self._progress.fetched(
                 node_id, update.module_id, fetched=update.fetched_bytes, size=update.size_bytes
             )
 
     # what is stored
 
-    def too_fast(self, node_id: NodeId, messages: Sequence[DaemonMessage]) -> list[DaemonMessage]:
+    def too_fast(self, node_id: NodeId, frames: Sequence[NodeFrame]) -> list[NodeFrame]:
         """Those that are passed over because the node tells more than it may; each is counted by this."""
         return [
-            message
-            for message in messages
-            if message.WhichOneof("payload") == "event_publish"
-            and not self._publishing.admit(node_id, message.event_publish)
+            frame
+            for frame in frames
+            if frame.kind == "event_publish"
+            and not self._publishing.admit(node_id, frame.message.event_publish)
         ]
 
-    def fold(self, node_id: NodeId, messages: Sequence[DaemonMessage]) -> list[Step]:
+    def fold(self, node_id: NodeId, frames: Sequence[NodeFrame]) -> list[Step]:
         """What spooled messages about modules change; pure."""
         now = self._clock.now()
         fold = StateFold(self._state, node_id, now=now)
         events: list[Step] = []
-        for message in messages:
-            match message.WhichOneof("payload"):
-                case "module_state_update":
-                    events += fold.take(message.module_state_update)
-                case "event_publish":
-                    told = message.event_publish
+        for frame in frames:
+            match told := frame.payload:
+                case ModuleStateUpdate():
+                    events += fold.take(told)
+                case EventPublish():
                     events += self._publishing.steps(node_id, told, self._record(told.module_id))
         return fold.writes() + events
 

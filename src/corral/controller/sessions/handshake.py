@@ -19,6 +19,7 @@ from corral.errors import Code, Rejected
 from corral.pki.names import Peer, PeerKind
 from corral.system.addresses import parse_host
 from corral.version import PROTOCOL_VERSION
+from corral.wire.frame_table import node_frame
 from corral.wire.handshake_portions import MOST_RUNNING
 from corral.wire.v1.link_pb2 import DaemonMessage
 from corral.wire.v1.node_pb2 import Handshake, HandshakePortion
@@ -36,15 +37,15 @@ _MOST_MODULES: Final = 1000
 
 def expect_handshake(frame: DaemonMessage) -> Handshake:
     """The handshake in a stream's first frame, its required fields present."""
-    if frame.WhichOneof("payload") != "handshake":
+    first = node_frame(frame)
+    if first.kind != "handshake":
         raise Rejected(
-            Code.HANDSHAKE_EXPECTED,
-            f"the first frame must be a Handshake, got '{frame.WhichOneof('payload') or 'nothing'}'",
+            Code.HANDSHAKE_EXPECTED, f"the first frame must be a Handshake, got '{first.kind or 'nothing'}'"
         )
+    complaint = first.complaint()
+    if complaint is not None:
+        raise complaint
     handshake = frame.handshake
-    for field in ("node_id", "version", "protocol_version"):
-        if not getattr(handshake, field):
-            raise Rejected(Code.MISSING_FIELD, f"Handshake.{field} is empty", field=field)
     check_labels(handshake.labels)
     _check_sizes(handshake)
     if handshake.advertise_address:

@@ -30,9 +30,9 @@ from corral.controller.sessions.intake_faults import (
     may_pass,
     repair_pause,
 )
-from corral.controller.sessions.live import MODULE_REPORTS, ModuleTraffic
+from corral.controller.sessions.live import ModuleTraffic
 from corral.controller.sessions.rate_limit import RateLimit
-from corral.controller.sessions.reporting import REPORTS, NodeReports, Reported
+from corral.controller.sessions.reporting import NodeReports, Reported
 from corral.domain.events import Draft, EventType
 from corral.domain.ids import NodeId, SessionId
 from corral.domain.node_times import told_time
@@ -41,6 +41,7 @@ from corral.errors import Code, Rejected, Retryable
 from corral.store.port import Conflict
 from corral.system.clock import Clock
 from corral.wire import features
+from corral.wire.frame_table import FrameOwner, NodeFrame, node_frame
 from corral.wire.v1.instance_pb2 import AskRunEnds, RunEnds
 from corral.wire.v1.link_pb2 import ControllerMessage, DaemonMessage
 from corral.wire.v1.node_pb2 import DaemonLogRecord, ErrorReport, Handshake, HandshakePortion
@@ -101,7 +102,7 @@ class Intake:
         self._ends: asyncio.Future[RunEnds] | None = None
         """The answer that is waited for."""
         self._journal = node_log(node_id)
-        self._waiting: deque[DaemonMessage] = deque()
+        self._waiting: deque[NodeFrame] = deque()
         self._waiting_bytes = 0
         self._wake = asyncio.Event()
         self._stored = asyncio.Event()
@@ -115,15 +116,15 @@ class Intake:
         stored = self._ledger.state.spools.find(self._node_id)
         return stored.record.sequence if stored and stored.record.spool_id == self._spool_id else 0
 
-    def offer(self, message: DaemonMessage) -> None:
+    def offer(self, frame: NodeFrame) -> None:
         """Take a message over; never blocks. A node that ignores its window is cut off."""
-        size = message.ByteSize()
+        size = frame.message.ByteSize()
         if len(self._waiting) >= MAX_WAITING or self._waiting_bytes + size > MAX_WAITING_BYTES:
             raise Retryable(
                 Code.PEER_TOO_SLOW, f"node '{self._node_id}' sent more unconfirmed records than allowed"
             )
         self._waiting_bytes += size
-        self._waiting.append(message)
+        self._waiting.append(frame)
         self._wake.set()
 
     async def room(self) -> None:
@@ -167,9 +168,9 @@ class Intake:
             fresh = _unseen(batch, self.confirmed)
             passed_over = frozenset(map(id, self._modules.too_fast(self._node_id, fresh)))
             await self._take_in(batch, passed_over)
-            for message in batch:
+            for frame in batch:
                 self._waiting.popleft()
-                self._waiting_bytes -= message.ByteSize()
+                self._waiting_bytes -= frame.message.ByteSize()
             self._stored.set()
 
     def _is_caught_up(self) -> bool:
@@ -177,16 +178,16 @@ class Intake:
         never come, nor those that were confirmed, be it to a store that was lost."""
         head = self._hello.spool_head
         return max(self.confirmed, self._hello.spool_confirmed) >= head or (
-            bool(self._waiting) and self._waiting[0].spool_sequence > head
+            bool(self._waiting) and self._waiting[0].sequence > head
         )
 
-    def _next_batch(self) -> list[DaemonMessage]:
+    def _next_batch(self) -> list[NodeFrame]:
         """What waits, but until the judgement nothing that was said after the handshake: that may be of runs
         which the node could not list yet, and which must not be taken for missing. Its modules likewise."""
         batch = [self._waiting[i] for i in range(min(_PER_COMMIT, len(self._waiting)))]
         if not self._judged:
             head = self._hello.spool_head
-            batch = list(itertools.takewhile(lambda message: message.spool_sequence <= head, batch))
+            batch = list(itertools.takewhile(lambda frame: frame.sequence <= head, batch))
         return batch
 
     async def _persist(self, attempt: Callable[[], Awaitable[None]]) -> None:
@@ -223,7 +224,7 @@ class Intake:
             await self._tell(report)
             otherwise()
 
-    async def _take_in(self, batch: list[DaemonMessage], passed_over: frozenset[int]) -> None:
+    async def _take_in(self, batch: list[NodeFrame], passed_over: frozenset[int]) -> None:
         """Store a batch; of the messages with an identity in `passed_over` only that they came. If it cannot be, its halves are stored one after the other, down to the one record that
         is to blame: that one is set aside, told and confirmed, and does not come again. One that a document in the
         way keeps out waits, and all behind it."""
@@ -241,11 +242,11 @@ class Intake:
             else:
                 await self._set_aside(batch[0], error)
 
-    async def _after_repair(self, message: DaemonMessage, error: Exception) -> None:
+    async def _after_repair(self, frame: NodeFrame, error: Exception) -> None:
         """Try ever more slowly, as long as the session lasts. The node keeps the record, and sends it again to a
         controller that can read its store."""
-        kind = message.WhichOneof("payload") or "unknown"
-        text = f"record {message.spool_sequence} ({kind}) and all behind it wait: {described(error)}"
+        kind = frame.kind or "unknown"
+        text = f"record {frame.sequence} ({kind}) and all behind it wait: {described(error)}"
         await self._tell(
             ErrorReport(error_code=Code.FORMAT_INVALID.name, error_message=text, context="intake")
         )
@@ -253,27 +254,27 @@ class Intake:
             _log.warning("intake.waits_for_repair", node=self._node_id, kind=kind, reason=described(error))
             await asyncio.sleep(repair_pause(attempt))
             try:
-                await self._persist(functools.partial(self._store, [message]))
+                await self._persist(functools.partial(self._store, [frame]))
                 return
             except NotOverwritten as again:
                 error = again
 
-    async def _set_aside(self, message: DaemonMessage, error: Exception) -> None:
-        report = aside_report(message, error)
+    async def _set_aside(self, frame: NodeFrame, error: Exception) -> None:
+        report = aside_report(frame, error)
         _log.error(
             "intake.record_set_aside",
             node=self._node_id,
-            kind=message.WhichOneof("payload"),
-            sequence=message.spool_sequence,
-            bytes=message.ByteSize(),
+            kind=frame.kind,
+            sequence=frame.sequence,
+            bytes=frame.message.ByteSize(),
             reason=described(error),
             exc_info=error,
         )
-        stand_in = DaemonMessage(spool_sequence=message.spool_sequence, error_report=report)
+        stand_in = node_frame(DaemonMessage(spool_sequence=frame.sequence, error_report=report))
         await self._persist(functools.partial(self._store, [stand_in]))
 
     async def _tell(self, report: ErrorReport) -> None:
-        await self._persist(functools.partial(self._store, [DaemonMessage(error_report=report)]))
+        await self._persist(functools.partial(self._store, [node_frame(DaemonMessage(error_report=report))]))
 
     async def _open(self) -> None:
         """Take in what the node says is alive, before anything that it reports afterwards."""
@@ -326,14 +327,14 @@ class Intake:
             await self._ledger.commit(*reported.steps, *more)
         self._instances.stored(self._node_id, reported)
 
-    async def _store(self, batch: list[DaemonMessage], passed_over: frozenset[int] = frozenset()) -> None:
+    async def _store(self, batch: list[NodeFrame], passed_over: frozenset[int] = frozenset()) -> None:
         confirmed = self.confirmed
         fresh = _unseen(batch, confirmed)
-        highest = max((m.spool_sequence for m in batch), default=0)
-        reports = [m for m in fresh if m.WhichOneof("payload") in REPORTS]
+        highest = max((frame.sequence for frame in batch), default=0)
+        reports = _stored_of(FrameOwner.INSTANCES, fresh)
         reported = self._instances.fold(self._node_id, reports)
-        steps = [step for message in fresh for step in self._effects(message)]
-        told = [m for m in fresh if m.WhichOneof("payload") in MODULE_REPORTS and id(m) not in passed_over]
+        steps = [step for frame in fresh for step in self._effects(frame)]
+        told = [frame for frame in _stored_of(FrameOwner.MODULES, fresh) if id(frame) not in passed_over]
         steps += self._modules.fold(self._node_id, told)
         if highest > confirmed:
             position = SpoolPosition(spool_id=self._spool_id, sequence=highest)
@@ -345,18 +346,16 @@ class Intake:
         if highest:
             self._confirm(max(highest, confirmed))
 
-    def _effects(self, message: DaemonMessage) -> list[Step]:
-        """What a record means. Kinds that only a newer daemon knows are confirmed and passed over."""
-        kind = message.WhichOneof("payload")
-        if kind == "daemon_log_record":
-            return [self._journal.append(log_record(message.daemon_log_record, self._clock.now()))]
-        if kind == "error_report":
-            return self._report(message.error_report)
-        if kind in REPORTS or kind in MODULE_REPORTS:
-            return []  # folded together, so that several about one instance are one change
-        if kind not in self._unknown:
-            self._unknown.add(kind or "")
-            _log.warning("intake.unknown_kind", node=self._node_id, kind=kind or "none")
+    def _effects(self, frame: NodeFrame) -> list[Step]:
+        """What a record means by itself: those about instances and modules are folded together, so that several
+        about one are one change. What is not for the store is confirmed and passed over."""
+        if frame.kind == "daemon_log_record":
+            return [self._journal.append(log_record(frame.message.daemon_log_record, self._clock.now()))]
+        if frame.kind == "error_report":
+            return self._report(frame.message.error_report)
+        if not frame.rule.stored and frame.kind not in self._unknown:
+            self._unknown.add(frame.kind)
+            _log.warning("intake.unknown_kind", node=self._node_id, kind=frame.kind or "none")
         return []
 
     def _report(self, report: ErrorReport) -> list[Step]:
@@ -368,15 +367,19 @@ class Intake:
         return [_reported(self._node_id, report, suppressed=suppressed)]
 
 
-def _unseen(batch: list[DaemonMessage], confirmed: int) -> list[DaemonMessage]:
+def _unseen(batch: list[NodeFrame], confirmed: int) -> list[NodeFrame]:
     """Without what is stored already, or came twice; numbers only grow."""
     fresh = []
-    for message in batch:
-        if message.spool_sequence and message.spool_sequence <= confirmed:
+    for frame in batch:
+        if frame.sequence and frame.sequence <= confirmed:
             continue
-        confirmed = message.spool_sequence or confirmed
-        fresh.append(message)
+        confirmed = frame.sequence or confirmed
+        fresh.append(frame)
     return fresh
+
+
+def _stored_of(owner: FrameOwner, frames: list[NodeFrame]) -> list[NodeFrame]:
+    return [frame for frame in frames if frame.rule.stored and frame.rule.owner is owner]
 
 
 def log_record(record: DaemonLogRecord, now: dt.datetime) -> LogRecord:

@@ -8,7 +8,7 @@ from typing import Final
 from corral.controller.quarantine import NotOverwritten
 from corral.errors import Code, CorralError, Retryable
 from corral.store.port import Conflict, Fenced
-from corral.wire.v1.link_pb2 import DaemonMessage
+from corral.wire.frame_table import NodeFrame
 from corral.wire.v1.node_pb2 import ErrorReport
 
 QUICK_CONFLICTS: Final = 10
@@ -51,12 +51,11 @@ def described(error: Exception) -> str:
     return text.replace("\0", "\\0").encode(errors="replace").decode()
 
 
-def aside_report(message: DaemonMessage, error: Exception) -> ErrorReport:
+def aside_report(frame: NodeFrame, error: Exception) -> ErrorReport:
     """What is told of a record that was set aside."""
-    kind = message.WhichOneof("payload") or "unknown"
     code = error.code.name if isinstance(error, CorralError) else Code.INTERNAL.name
     return ErrorReport(
         error_code=code,
-        error_message=f"record {message.spool_sequence} ({kind}) was set aside: {described(error)}",
+        error_message=f"record {frame.sequence} ({frame.kind or 'unknown'}) was set aside: {described(error)}",
         context="intake",
     )

@@ -13,6 +13,7 @@ import msgspec
 from corral.controller.ledger import Step
 from corral.controller.modules_on_nodes.ports import ModuleLink
 from corral.domain.ids import NodeId, SessionId
+from corral.wire.frame_table import NodeFrame
 from corral.wire.v1.instance_pb2 import (
     ConsoleBatch,
     ConsoleOutput,
@@ -22,21 +23,20 @@ from corral.wire.v1.instance_pb2 import (
     InstanceFileTree,
     SaveFilesFailed,
 )
-from corral.wire.v1.link_pb2 import DaemonMessage
-from corral.wire.v1.module_pb2 import EventCursor, ModuleSetEntry
+from corral.wire.v1.module_pb2 import (
+    CapabilityCall,
+    EventCursor,
+    EventSubscribe,
+    EventUnsubscribe,
+    ModuleMetrics,
+    ModuleSetEntry,
+    ModuleStateUpdate,
+)
 from corral.wire.v1.node_pb2 import Handshake, NodeStatus
 from corral.wire.v1.plan_pb2 import CacheStatus, TemplateRequest
 
 _MAX_PORT: Final = 65_535
 _MOST_PORTS: Final = 4096
-MODULE_REPORTS: Final = frozenset({"module_state_update", "event_publish"})
-"""Messages about modules that are stored."""
-MODULE_FRAMES: Final = MODULE_REPORTS | {
-    "event_subscribe",
-    "event_unsubscribe",
-    "capability_call",
-    "module_metrics",
-}
 
 
 class StrayRun(msgspec.Struct, frozen=True, kw_only=True):
@@ -147,15 +147,24 @@ class ModuleTraffic(Protocol):
     def left(self, link: ModuleLink) -> None:
         """This very session has ended."""
 
-    def received(self, link: ModuleLink, message: DaemonMessage) -> None:
-        """One of MODULE_FRAMES, as it came."""
+    def state_told(self, link: ModuleLink, update: ModuleStateUpdate, *, on_its_way: bool) -> None:
+        """Where a module stands; `on_its_way`: how much of its archive has come, which holds for the moment."""
 
-    def too_fast(self, node_id: NodeId, messages: Sequence[DaemonMessage]) -> list[DaemonMessage]:
+    def subscribed(self, link: ModuleLink, wanted: EventSubscribe) -> None: ...
+
+    def unsubscribed(self, link: ModuleLink, unwanted: EventUnsubscribe) -> None: ...
+
+    def called(self, link: ModuleLink, call: CapabilityCall) -> None:
+        """A capability of the controller is called; the answer goes to this session."""
+
+    def metrics_told(self, link: ModuleLink, metrics: ModuleMetrics) -> None: ...
+
+    def too_fast(self, node_id: NodeId, frames: Sequence[NodeFrame]) -> list[NodeFrame]:
         """Those that are passed over because the node tells more than it may. Each is counted by this: it is
         asked once, however often one tries to store them."""
 
-    def fold(self, node_id: NodeId, messages: Sequence[DaemonMessage]) -> list[Step]:
-        """What MODULE_REPORTS change, in the order in which they came; pure."""
+    def fold(self, node_id: NodeId, frames: Sequence[NodeFrame]) -> list[Step]:
+        """What the stored frames about modules change, in the order in which they came; pure."""
 
     def fold_judgement(self, node_id: NodeId, hello: Handshake) -> list[Step]:
         """What the list in the handshake changes, once everything before it is stored, and nothing that was said

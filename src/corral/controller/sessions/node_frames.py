@@ -1,38 +1,31 @@
 """What becomes of the messages that a node sends: each goes to whoever understands it.
 
-What must not be lost goes through the intake; everything else is said on at once, and nothing here blocks:
-it runs in the reader of the node's stream.
+Which way each goes is in the table of frames: what must not be lost goes through the intake, everything else is
+said on at once. Nothing here blocks: it runs in the reader of the node's stream.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Final, Protocol
 
 import msgspec
 import structlog
 
 from corral.controller.modules_on_nodes.ports import ModuleLink
-from corral.controller.modules_on_nodes.states import is_progress
 from corral.controller.sessions.heartbeat import Heartbeat
 from corral.controller.sessions.intake import Intake
-from corral.controller.sessions.live import (
-    MODULE_FRAMES,
-    MODULE_REPORTS,
-    ConsoleSink,
-    FileTraffic,
-    ModuleTraffic,
-)
+from corral.controller.sessions.live import ConsoleSink, FileTraffic, ModuleTraffic
 from corral.controller.sessions.renewal import Renewal
-from corral.controller.sessions.reporting import REPORTS, NodeReports, missing_field, passing
+from corral.controller.sessions.reporting import NodeReports
 from corral.errors import Bug, Code, CorralError, Rejected
 from corral.system.clock import Clock
 from corral.system.log_quota import LogQuota
+from corral.wire.frame_table import FrameDelivery, NodeFrame
 from corral.wire.v1.instance_pb2 import ConsoleAck, ConsolePosition
-from corral.wire.v1.link_pb2 import ControllerMessage, DaemonMessage
+from corral.wire.v1.link_pb2 import ControllerMessage
 from corral.wire.v1.node_pb2 import NodeStatus
 
-_TAKEN_IN: Final = REPORTS | MODULE_REPORTS | {"daemon_log_record", "error_report"}
 _log = structlog.get_logger("corral.controller.session")
 
 
@@ -77,125 +70,127 @@ class NodeFrames:
         self._ignored: set[str] = set()
         self._quota = LogQuota(clock=clock)
 
-    def receive(self, message: DaemonMessage) -> None:
+    def receive(self, frame: NodeFrame) -> None:
         """A CorralError ends the stream: the node breaks a rule of the protocol. Whatever else goes wrong is about
         this message alone."""
-        kind = message.WhichOneof("payload")
-        if kind in REPORTS:
-            self._guarded(message, self._report_received)
-            if passing(message):
-                return
-        if kind in MODULE_FRAMES:
-            self._guarded(message, lambda one: self._modules.received(self._stream, one))
-            if kind not in MODULE_REPORTS or _momentary(message):
-                return
-        if message.spool_sequence or kind in _TAKEN_IN:
-            self._intake.offer(message)
+        rule = frame.rule
+        if rule.delivery is FrameDelivery.STREAM:
+            HANDLERS[frame.kind](self, frame)
             return
-        handler = _HANDLERS.get(kind or "")
-        if handler is None:
+        if frame.at_once or rule.stored:
+            self._guarded(frame)
+        if frame.kept:
+            self._intake.offer(frame)
+        elif rule.delivery is FrameDelivery.IGNORED and frame.kind not in self._ignored:
             # Additive by design: a kind we do not know, or do not use yet, is no reason to part.
-            if kind not in self._ignored:
-                self._ignored.add(kind or "")
-                _log.info("session.frames_ignored", node=self._node_id, kind=kind or "unknown")
-            return
-        if kind in _STREAM_RULES:
-            handler(self, message)
-        else:
-            self._guarded(message, lambda one: handler(self, one))
+            self._ignored.add(frame.kind)
+            _log.info("session.frames_ignored", node=self._node_id, kind=frame.kind or "unknown")
 
-    def _guarded(self, message: DaemonMessage, handle: Callable[[DaemonMessage], None]) -> None:
+    def _guarded(self, frame: NodeFrame) -> None:
         """One message that cannot be dealt with is told, and passed; what must not be lost of it is taken in."""
         try:
-            handle(message)
+            self._hand_on(frame)
         except Exception as error:
-            kind = message.WhichOneof("payload") or "unknown"
+            kind = frame.kind
             if (unsaid := self._quota.admit(kind)) is None:
                 return
             _log.exception("session.frame_failed", node=self._node_id, kind=kind, unsaid=unsaid)
             told = error if isinstance(error, CorralError) else Bug(f"{kind} could not be dealt with")
             self._stream.report(told, context=f"frame:{kind}")
 
-    def _report_received(self, message: DaemonMessage) -> None:
-        """What can be said at once about a report; what it means is for the intake."""
-        complaint = missing_field(message)
+    def _hand_on(self, frame: NodeFrame) -> None:
+        """To its owner, or back to the node when it lacks something."""
+        complaint = frame.complaint()
         if complaint is not None:
-            self._stream.report(complaint, context="instances")
-        elif message.WhichOneof("payload") == "instance_status":
-            self._reports.heard(self._node_id, message.instance_status)
-        self._reports.order_answered(self._node_id, message)
+            self._stream.report(complaint, context=frame.rule.owner)
+        elif frame.at_once:
+            HANDLERS[frame.kind](self, frame)
 
     # --- the stream itself ----------------------------------------------------------------------
-    def _handshake_again(self, _: DaemonMessage) -> None:
+    def _handshake_again(self, _: NodeFrame) -> None:
         raise Rejected(Code.BAD_REQUEST, "a stream has one Handshake")
 
-    def _portion(self, message: DaemonMessage) -> None:
-        self._intake.list_more(message.handshake_portion)
+    def _portion(self, frame: NodeFrame) -> None:
+        self._intake.list_more(frame.message.handshake_portion)
 
-    def _run_ends(self, message: DaemonMessage) -> None:
-        self._intake.ends_told(message.run_ends)
+    def _run_ends(self, frame: NodeFrame) -> None:
+        self._intake.ends_told(frame.message.run_ends)
 
-    def _nested_batch(self, _: DaemonMessage) -> None:
+    def _nested_batch(self, _: NodeFrame) -> None:
         raise Rejected(Code.BAD_REQUEST, "a batch must not hold a batch")
 
-    def _pong(self, message: DaemonMessage) -> None:
-        self._heartbeat.pong(message.pong.sequence)
+    def _pong(self, frame: NodeFrame) -> None:
+        self._heartbeat.pong(frame.message.pong.sequence)
 
-    def _node_status(self, message: DaemonMessage) -> None:
-        self._stream.status_told(message.node_status)
+    def _node_status(self, frame: NodeFrame) -> None:
+        self._stream.status_told(frame.message.node_status)
 
-    def _certificate_request(self, message: DaemonMessage) -> None:
-        self._renewal.requested(message.certificate_request.csr_pem)
+    def _certificate_request(self, frame: NodeFrame) -> None:
+        self._renewal.requested(frame.message.certificate_request.csr_pem)
 
     # --- instances and their consoles -----------------------------------------------------------
-    def _command_answered(self, message: DaemonMessage) -> None:
-        self._reports.command_answered(self._node_id, message.send_command_ack)
+    def _instance_status(self, frame: NodeFrame) -> None:
+        self._reports.heard(self._node_id, frame.message.instance_status)
 
-    def _console_batch(self, message: DaemonMessage) -> None:
-        self._consoles.receive(self._node_id, self._confirm_console, message.console_batch)
+    def _start_answered(self, frame: NodeFrame) -> None:
+        ack = frame.message.start_instance_ack
+        self._reports.order_answered(self._node_id, ack.instance_id, ack.incarnation)
 
-    def _console_output(self, message: DaemonMessage) -> None:
-        self._consoles.receive_line(self._node_id, message.console_output)
+    def _stop_answered(self, frame: NodeFrame) -> None:
+        ack = frame.message.stop_instance_ack
+        self._reports.order_answered(self._node_id, ack.instance_id, ack.incarnation)
 
-    def _console_query_failed(self, message: DaemonMessage) -> None:
-        self._consoles.query_failed(self._node_id, message.console_query_failed)
+    def _command_answered(self, frame: NodeFrame) -> None:
+        self._reports.command_answered(self._node_id, frame.message.send_command_ack)
+
+    def _console_batch(self, frame: NodeFrame) -> None:
+        self._consoles.receive(self._node_id, self._confirm_console, frame.message.console_batch)
+
+    def _console_output(self, frame: NodeFrame) -> None:
+        self._consoles.receive_line(self._node_id, frame.message.console_output)
+
+    def _console_query_failed(self, frame: NodeFrame) -> None:
+        self._consoles.query_failed(self._node_id, frame.message.console_query_failed)
 
     def _confirm_console(self, position: ConsolePosition) -> None:
         key = f"console:{position.instance_id}:{position.incarnation}"
         self._stream.outbox.replace(key, ControllerMessage(console_ack=ConsoleAck(positions=[position])))
 
     # --- templates, caches and files ------------------------------------------------------------
-    def _template_request(self, message: DaemonMessage) -> None:
-        if not message.template_request.template_name:
-            complaint = Rejected(
-                Code.MISSING_FIELD, "template_request.template_name is empty", field="template_name"
-            )
-            self._stream.report(complaint, context="templates")
-            return
-        self._files.template_requested(self._node_id, message.template_request)
+    def _template_request(self, frame: NodeFrame) -> None:
+        self._files.template_requested(self._node_id, frame.message.template_request)
 
-    def _cache_status(self, message: DaemonMessage) -> None:
-        self._files.cache_told(self._node_id, message.cache_status)
+    def _cache_status(self, frame: NodeFrame) -> None:
+        self._files.cache_told(self._node_id, frame.message.cache_status)
 
-    def _save_files_failed(self, message: DaemonMessage) -> None:
-        self._files.save_failed(self._node_id, message.save_files_failed)
+    def _save_files_failed(self, frame: NodeFrame) -> None:
+        self._files.save_failed(self._node_id, frame.message.save_files_failed)
 
-    def _file_tree(self, message: DaemonMessage) -> None:
-        self._files.files_told(self._node_id, message.instance_file_tree)
+    def _file_tree(self, frame: NodeFrame) -> None:
+        self._files.files_told(self._node_id, frame.message.instance_file_tree)
 
-    def _file_content(self, message: DaemonMessage) -> None:
-        self._files.files_told(self._node_id, message.instance_file_content)
+    def _file_content(self, frame: NodeFrame) -> None:
+        self._files.files_told(self._node_id, frame.message.instance_file_content)
+
+    # --- modules --------------------------------------------------------------------------------
+    def _module_state(self, frame: NodeFrame) -> None:
+        update = frame.message.module_state_update
+        self._modules.state_told(self._stream, update, on_its_way=frame.momentary)
+
+    def _event_subscribe(self, frame: NodeFrame) -> None:
+        self._modules.subscribed(self._stream, frame.message.event_subscribe)
+
+    def _event_unsubscribe(self, frame: NodeFrame) -> None:
+        self._modules.unsubscribed(self._stream, frame.message.event_unsubscribe)
+
+    def _capability_call(self, frame: NodeFrame) -> None:
+        self._modules.called(self._stream, frame.message.capability_call)
+
+    def _module_metrics(self, frame: NodeFrame) -> None:
+        self._modules.metrics_told(self._stream, frame.message.module_metrics)
 
 
-def _momentary(message: DaemonMessage) -> bool:
-    return message.WhichOneof("payload") == "module_state_update" and is_progress(
-        message.module_state_update, message.spool_sequence
-    )
-
-
-_STREAM_RULES: Final = frozenset({"handshake", "handshake_portion", "batch"})
-"""Frames of the stream itself: one that is out of place ends it."""
-_HANDLERS: Final[dict[str, Callable[[NodeFrames, DaemonMessage], None]]] = {
+HANDLERS: Final[Mapping[str, Callable[[NodeFrames, NodeFrame], None]]] = {
     "handshake": NodeFrames._handshake_again,
     "handshake_portion": NodeFrames._portion,
     "batch": NodeFrames._nested_batch,
@@ -203,6 +198,9 @@ _HANDLERS: Final[dict[str, Callable[[NodeFrames, DaemonMessage], None]]] = {
     "pong": NodeFrames._pong,
     "node_status": NodeFrames._node_status,
     "certificate_request": NodeFrames._certificate_request,
+    "instance_status": NodeFrames._instance_status,
+    "start_instance_ack": NodeFrames._start_answered,
+    "stop_instance_ack": NodeFrames._stop_answered,
     "send_command_ack": NodeFrames._command_answered,
     "console_batch": NodeFrames._console_batch,
     "console_output": NodeFrames._console_output,
@@ -212,4 +210,10 @@ _HANDLERS: Final[dict[str, Callable[[NodeFrames, DaemonMessage], None]]] = {
     "save_files_failed": NodeFrames._save_files_failed,
     "instance_file_tree": NodeFrames._file_tree,
     "instance_file_content": NodeFrames._file_content,
+    "module_state_update": NodeFrames._module_state,
+    "event_subscribe": NodeFrames._event_subscribe,
+    "event_unsubscribe": NodeFrames._event_unsubscribe,
+    "capability_call": NodeFrames._capability_call,
+    "module_metrics": NodeFrames._module_metrics,
 }
+"""For every kind that is handed on at once, or is of the stream itself."""

@@ -3,35 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
-from typing import Any, Final, Protocol
+from typing import Any, Protocol
 
 import msgspec
 
 from corral.controller.ledger import Step
 from corral.domain.ids import NodeId, SessionId
-from corral.errors import Code, Rejected
+from corral.wire.frame_table import NodeFrame
 from corral.wire.v1.instance_pb2 import InstanceStatusUpdate, RunName, RunningInstance, SendCommandAck
-from corral.wire.v1.link_pb2 import DaemonMessage
-
-REPORTS: Final = frozenset({"instance_status", "crash_report", "start_instance_ack", "stop_instance_ack"})
-"""Messages about instances. All are taken in in order, whether or not the node keeps them on disk."""
-
-
-def passing(message: DaemonMessage) -> bool:
-    """Is this report about the moment alone? A stage is: its state comes by itself, to be kept."""
-    return (
-        message.WhichOneof("payload") == "instance_status"
-        and not message.spool_sequence
-        and bool(message.instance_status.stage)
-    )
-
-
-_REQUIRED: Final = {
-    "instance_status": ("instance_id", "state"),
-    "crash_report": ("instance_id", "group"),
-    "start_instance_ack": ("instance_id",),
-    "stop_instance_ack": ("instance_id",),
-}
 
 
 class Reported(msgspec.Struct, frozen=True, kw_only=True):
@@ -59,7 +38,7 @@ class NodeReports(Protocol):
     async def unaccounted(self, node_id: NodeId, listed: Sequence[RunningInstance]) -> list[RunName]:
         """The runs of this node that the records have alive, and that it did not list."""
 
-    def fold(self, node_id: NodeId, messages: Sequence[DaemonMessage]) -> Reported:
+    def fold(self, node_id: NodeId, frames: Sequence[NodeFrame]) -> Reported:
         """Reports in the order in which they came; one that makes no sense changes nothing."""
 
     def stored(self, node_id: NodeId, reported: Reported) -> None:
@@ -74,16 +53,7 @@ class NodeReports(Protocol):
     def heard(self, node_id: NodeId, update: InstanceStatusUpdate) -> None:
         """What a report says about the moment alone: stage and players. Nothing of it is stored."""
 
-    def order_answered(self, node_id: NodeId, message: DaemonMessage) -> None:
+    def order_answered(self, node_id: NodeId, id: str, incarnation: int) -> None:
         """A node answered an order; what it said about the run is folded apart."""
 
     def command_answered(self, node_id: NodeId, ack: SendCommandAck) -> None: ...
-
-
-def missing_field(message: DaemonMessage) -> Rejected | None:
-    """The complaint about a report that lacks a required field."""
-    kind = message.WhichOneof("payload") or ""
-    for field in _REQUIRED.get(kind, ()):
-        if not getattr(getattr(message, kind), field):
-            return Rejected(Code.MISSING_FIELD, f"{kind}.{field} is empty", field=field)
-    return None

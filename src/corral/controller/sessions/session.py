@@ -20,6 +20,7 @@ from corral.controller.sessions.session_facts import SessionFacts
 from corral.errors import Code, CorralError, Rejected, Retryable
 from corral.system.clock import Clock
 from corral.wire import features
+from corral.wire.frame_table import messages_of, node_frame
 from corral.wire.frames import read_frame
 from corral.wire.outbox import FRAME_MESSAGES, Outbox
 from corral.wire.v1.link_pb2 import ControllerBatch, ControllerMessage, DaemonMessage
@@ -183,12 +184,11 @@ class Session:
             if paced:  # it has no confirmations to keep to
                 await self._intake.room()
             self.live = msgspec.structs.replace(self.live, last_seen=self._clock.now())
-            if frame.WhichOneof("payload") == "batch":
-                if len(frame.batch.messages) > FRAME_MESSAGES:
-                    raise Rejected(Code.BAD_REQUEST, f"a batch holds at most {FRAME_MESSAGES} messages")
-                for message in frame.batch.messages:
-                    self._frames.receive(message)
-                    if message.WhichOneof("payload") == "console_batch":
-                        await asyncio.sleep(0)  # thousands of blocks: the others have their turn
-            else:
-                self._frames.receive(frame)
+            messages = messages_of(frame)
+            if len(messages) > FRAME_MESSAGES:
+                raise Rejected(Code.BAD_REQUEST, f"a batch holds at most {FRAME_MESSAGES} messages")
+            for message in messages:
+                received = node_frame(message)
+                self._frames.receive(received)
+                if received.kind == "console_batch":
+                    await asyncio.sleep(0)  # thousands of blocks: the others have their turn

@@ -1,0 +1,231 @@
+"""The kinds of frames on the control stream, in both directions: how each is delivered, which fields it must have,
+and who deals with it.
+
+Nobody else asks a frame for its kind. A kind that is in no table comes from a newer peer, and is ignored: additions
+are allowed.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, TypeVar
+
+import msgspec
+
+from corral.errors import Code, Rejected
+from corral.wire.v1.link_pb2 import ControllerMessage, DaemonMessage
+
+E = TypeVar("E", ControllerMessage, DaemonMessage)
+
+
+class FrameDelivery(enum.Enum):
+    """What the reader of a stream does with a frame."""
+
+    STREAM = "stream"
+    """A rule of the stream itself: one that is out of place ends it."""
+    NOW = "now"
+    """Handed to its owner when it is read, and then gone."""
+    STORED = "stored"
+    """Stored in the order in which it came, and confirmed if it has a number."""
+    BOTH = "both"
+    """Stored; what it says about the moment is handed to its owner before that."""
+    IGNORED = "ignored"
+    """Of the protocol, and of no use here."""
+
+
+class FrameOwner(enum.StrEnum):
+    """Who deals with a frame. A complaint about it has this as its context."""
+
+    LINK = "link"
+    LOG = "log"
+    INSTANCES = "instances"
+    CONSOLES = "consoles"
+    TEMPLATES = "templates"
+    FILES = "files"
+    MODULES = "modules"
+
+
+class FrameRule(msgspec.Struct, frozen=True, kw_only=True):
+    owner: FrameOwner
+    delivery: FrameDelivery = FrameDelivery.NOW
+    required: tuple[str, ...] = ()
+    """Fields without which it makes no sense."""
+    momentary: str = ""
+    """A field that, above zero in a frame without a number, says that it holds for the moment alone: then it is
+    not stored."""
+
+    @property
+    def stored(self) -> bool:
+        return self.delivery in (FrameDelivery.STORED, FrameDelivery.BOTH)
+
+
+_LINK: Final = FrameRule(owner=FrameOwner.LINK)
+_STREAM: Final = FrameRule(owner=FrameOwner.LINK, delivery=FrameDelivery.STREAM)
+_IGNORED: Final = FrameRule(owner=FrameOwner.LINK, delivery=FrameDelivery.IGNORED)
+_INSTANCES: Final = FrameRule(owner=FrameOwner.INSTANCES)
+_CONSOLES: Final = FrameRule(owner=FrameOwner.CONSOLES)
+_TEMPLATES: Final = FrameRule(owner=FrameOwner.TEMPLATES)
+_FILES: Final = FrameRule(owner=FrameOwner.FILES)
+_MODULES: Final = FrameRule(owner=FrameOwner.MODULES)
+_LOG: Final = FrameRule(owner=FrameOwner.LOG, delivery=FrameDelivery.STORED)
+
+FROM_NODES: Final[Mapping[str, FrameRule]] = {
+    "handshake": FrameRule(
+        owner=FrameOwner.LINK,
+        delivery=FrameDelivery.STREAM,
+        required=("node_id", "version", "protocol_version"),
+    ),
+    "handshake_portion": _STREAM,
+    "batch": _STREAM,
+    "pong": _LINK,
+    "node_status": _LINK,
+    "certificate_request": _LINK,
+    "run_ends": _LINK,
+    "daemon_log_record": _LOG,
+    "error_report": _LOG,
+    "instance_status": FrameRule(
+        owner=FrameOwner.INSTANCES,
+        delivery=FrameDelivery.BOTH,
+        required=("instance_id", "state"),
+        momentary="stage",
+    ),
+    "crash_report": FrameRule(
+        owner=FrameOwner.INSTANCES, delivery=FrameDelivery.STORED, required=("instance_id", "group")
+    ),
+    "start_instance_ack": FrameRule(
+        owner=FrameOwner.INSTANCES, delivery=FrameDelivery.BOTH, required=("instance_id",)
+    ),
+    "stop_instance_ack": FrameRule(
+        owner=FrameOwner.INSTANCES, delivery=FrameDelivery.BOTH, required=("instance_id",)
+    ),
+    "send_command_ack": _INSTANCES,
+    "console_output": _CONSOLES,
+    "console_batch": _CONSOLES,
+    "console_query_failed": _CONSOLES,
+    "template_request": FrameRule(owner=FrameOwner.TEMPLATES, required=("template_name",)),
+    "cache_status": _TEMPLATES,
+    "save_files_failed": _FILES,
+    "instance_file_tree": _FILES,
+    "instance_file_content": _FILES,
+    "module_state_update": FrameRule(
+        owner=FrameOwner.MODULES,
+        delivery=FrameDelivery.BOTH,
+        required=("module_id",),
+        momentary="size_bytes",
+    ),
+    "event_publish": FrameRule(owner=FrameOwner.MODULES, delivery=FrameDelivery.STORED),
+    "event_subscribe": _MODULES,
+    "event_unsubscribe": _MODULES,
+    "capability_call": _MODULES,
+    "module_metrics": _MODULES,
+    "capability_result": _IGNORED,
+    "shutdown_node_ack": _IGNORED,
+}
+
+FROM_CONTROLLERS: Final[Mapping[str, FrameRule]] = {
+    "handshake_ack": _STREAM,
+    "batch": _STREAM,
+    "ping": _LINK,
+    "spool_ack": _LINK,
+    "certificate_issued": _LINK,
+    "set_log_level": _LINK,
+    "error_report": _LINK,
+    "start_instance": FrameRule(owner=FrameOwner.INSTANCES, required=("instance_id", "group")),
+    "stop_instance": FrameRule(owner=FrameOwner.INSTANCES, required=("instance_id",)),
+    "send_command": FrameRule(owner=FrameOwner.INSTANCES, required=("instance_id", "command")),
+    "workload_report": _INSTANCES,
+    "ask_run_ends": _INSTANCES,
+    "console_ack": _CONSOLES,
+    "console_query": _CONSOLES,
+    "template_data": _TEMPLATES,
+    "template_up_to_date": _TEMPLATES,
+    "template_unavailable": _TEMPLATES,
+    "pre_warm_cache": _TEMPLATES,
+    "request_cache_status": _TEMPLATES,
+    "save_files": FrameRule(owner=FrameOwner.FILES, required=("paths",)),
+    "walk_instance_files": FrameRule(owner=FrameOwner.FILES, required=("request_id", "group", "instance_id")),
+    "read_instance_file": FrameRule(
+        owner=FrameOwner.FILES, required=("request_id", "group", "instance_id", "path")
+    ),
+    "module_install": FrameRule(owner=FrameOwner.MODULES, required=("module_id", "version", "sha256")),
+    "module_uninstall": FrameRule(owner=FrameOwner.MODULES, required=("module_id",)),
+    "module_control": FrameRule(owner=FrameOwner.MODULES, required=("module_id",)),
+    "module_event": _MODULES,
+    "capability_offers": _MODULES,
+    "capability_result": _MODULES,
+    "capability_call": _IGNORED,
+    "shutdown_node": _IGNORED,
+}
+
+
+def kind_of(message: ControllerMessage | DaemonMessage) -> str:
+    """Empty when it has no payload, or one that only a newer peer knows."""
+    return message.WhichOneof("payload") or ""
+
+
+def messages_of(frame: E) -> Sequence[E]:
+    """Those of a batch, else the frame itself."""
+    return frame.batch.messages if frame.HasField("batch") else (frame,)
+
+
+class NodeFrame(msgspec.Struct, frozen=True, kw_only=True):
+    """One message of a node, with its kind and the rule for that."""
+
+    kind: str
+    rule: FrameRule
+    message: DaemonMessage
+
+    @property
+    def payload(self) -> Any:
+        return getattr(self.message, self.kind)
+
+    @property
+    def sequence(self) -> int:
+        """Its number in the node's spool; 0: it has none."""
+        return self.message.spool_sequence
+
+    @property
+    def at_once(self) -> bool:
+        """Is it for its owner now? What is merely said and has a number all the same is not."""
+        delivery = self.rule.delivery
+        return delivery is FrameDelivery.BOTH or (delivery is FrameDelivery.NOW and not self.sequence)
+
+    @property
+    def momentary(self) -> bool:
+        """Is it about the moment alone, and not to be stored?"""
+        field = self.rule.momentary
+        return bool(field) and not self.sequence and getattr(self.payload, field) > 0
+
+    @property
+    def kept(self) -> bool:
+        """Is it for the intake? Whatever has a number is, so that it is confirmed."""
+        return bool(self.sequence) or (self.rule.stored and not self.momentary)
+
+    def complaint(self) -> Rejected | None:
+        """About the first required field that it lacks."""
+        for field in self.rule.required:
+            if not getattr(self.payload, field):
+                return Rejected(Code.MISSING_FIELD, f"{self.kind}.{field} is empty", field=field)
+        return None
+
+
+def node_frame(message: DaemonMessage) -> NodeFrame:
+    kind = kind_of(message)
+    return NodeFrame(kind=kind, rule=FROM_NODES.get(kind, _IGNORED), message=message)
+
+
+def require(payload: Any, *further: str) -> None:
+    """MISSING_FIELD when the payload of a controller's frame lacks a required field, or one of these. An order is
+    answered, so its owner asks, and the answer says what is missing."""
+    name = payload.DESCRIPTOR.name
+    for field in (*_RULES_OF_PAYLOADS[name].required, *further):
+        if not getattr(payload, field):
+            raise Rejected(Code.MISSING_FIELD, f"{name} lacks '{field}'", field=field)
+
+
+_RULES_OF_PAYLOADS: Final = {
+    field.message_type.name: FROM_CONTROLLERS[field.name]
+    for field in ControllerMessage.DESCRIPTOR.oneofs_by_name["payload"].fields
+    if field.message_type is not None
+}
