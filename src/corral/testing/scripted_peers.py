@@ -23,6 +23,7 @@ from corral.system.entropy import SystemEntropy
 from corral.version import PROTOCOL_VERSION, VERSION
 from corral.wire.channels import channel_options
 from corral.wire.features import FEATURES, RUN_ENDS
+from corral.wire.frame_table import kind_of, messages_of
 from corral.wire.status import from_rpc
 from corral.wire.v1.link_pb2 import ControllerMessage, DaemonMessage
 from corral.wire.v1.node_pb2 import Handshake
@@ -107,9 +108,8 @@ class ScriptedDaemon:
         """Skip frames until one of this kind, looking into batches."""
         while True:
             frame = await self.read()
-            messages = frame.batch.messages if frame.WhichOneof("payload") == "batch" else [frame]
-            for message in messages:
-                if message.WhichOneof("payload") == kind:
+            for message in messages_of(frame):
+                if kind_of(message) == kind:
                     return message
 
     async def ending(self) -> Exception:

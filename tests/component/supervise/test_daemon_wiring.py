@@ -12,6 +12,7 @@ from corral.testing.scripted_peers import ScriptedController
 from corral.testing.waiting import eventually
 from corral.version import PROTOCOL_VERSION
 from corral.wire.features import FEATURES
+from corral.wire.frame_table import FROM_CONTROLLERS, FrameDelivery
 from corral.wire.v1.instance_pb2 import InstanceState, StopInstance
 from corral.wire.v1.link_pb2 import ControllerMessage, DaemonMessage
 from corral.wire.v1.node_pb2 import Handshake, HandshakeAck
@@ -60,6 +61,14 @@ class OrderingController:
 
     def console(self) -> bytes:
         return b"".join(block.data for batch in self.of("console_batch") for block in batch.blocks)
+
+
+async def test_every_kind_of_frame_that_a_controller_may_send_is_dealt_with(scratch):
+    async with ScriptedController(OrderingController()) as controller, LocalCluster(scratch) as cluster:
+        controller.enrol(scratch / "n1", "n1")
+        daemon = await cluster.daemon("n1", None, controllers=[controller.address])
+        now = {kind for kind, rule in FROM_CONTROLLERS.items() if rule.delivery is FrameDelivery.NOW}
+        assert daemon.app.link.kinds == now
 
 
 async def test_an_instance_is_started_watched_and_stopped_over_the_link(scratch):

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import pathlib
+
 import pytest
 
+import corral
 from corral.controller.sessions.node_frames import HANDLERS
 from corral.errors import Code, Rejected
 from corral.wire.frame_table import (
@@ -20,6 +23,13 @@ from corral.wire.v1.link_pb2 import ControllerBatch, ControllerMessage, DaemonMe
 from corral.wire.v1.module_pb2 import ModuleStateUpdate
 from corral.wire.v1.node_pb2 import Ping, Pong
 
+SOURCES = pathlib.Path(corral.__file__).parent
+OTHER_STREAMS = {
+    "daemon/link/data_channel.py",
+    "controller/sessions/fetches.py",
+    "controller/sessions/uploads.py",
+}
+"""They read frames of DataService, each of which has two kinds."""
 TABLES = [(DaemonMessage, FROM_NODES), (ControllerMessage, FROM_CONTROLLERS)]
 
 
@@ -44,6 +54,13 @@ def test_the_controller_has_a_handler_for_every_kind_that_is_dealt_with_at_once_
 
 def test_what_a_controller_sends_is_never_stored():
     assert not [kind for kind, rule in FROM_CONTROLLERS.items() if rule.stored]
+
+
+def test_the_kind_of_a_frame_is_asked_in_one_place():
+    asking = {
+        str(path.relative_to(SOURCES)) for path in SOURCES.rglob("*.py") if "WhichOneof" in path.read_text()
+    }
+    assert asking - OTHER_STREAMS == {"wire/frame_table.py"}
 
 
 def test_a_frame_without_a_kind_we_know_is_ignored_but_kept_when_it_has_a_number():

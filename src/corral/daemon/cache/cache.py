@@ -74,9 +74,9 @@ class NodeCache:
         self._keeping: Joined[int] = Joined()
         self._prewarming = Prewarming(self)
         self.handlers: dict[str, Order] = {
-            "template_data": self._answered,
-            "template_up_to_date": self._answered,
-            "template_unavailable": self._answered,
+            "template_data": lambda _, message: self._sessions.answered(message.template_data),
+            "template_up_to_date": lambda _, message: self._sessions.answered(message.template_up_to_date),
+            "template_unavailable": lambda _, message: self._sessions.answered(message.template_unavailable),
             "error_report": lambda _, message: self._sessions.refused(message.error_report),
             "pre_warm_cache": lambda reply, message: self._prewarming.begin(reply, message.pre_warm_cache),
             "request_cache_status": self._tell_status,
@@ -156,9 +156,6 @@ class NodeCache:
     async def warm_artifact(self, artifact: PlanArtifact) -> None:
         async with self.use() as use:
             await use.artifact(artifact)
-
-    def _answered(self, _: Reply, message: ControllerMessage) -> None:
-        self._sessions.answered(message)
 
     def _tell_status(self, reply: Reply, message: ControllerMessage) -> None:
         reply(DaemonMessage(cache_status=self.status(message.request_cache_status.request_id)))

@@ -11,11 +11,12 @@ from corral.daemon.link.connection import Connection
 from corral.daemon.link.data_channel import DataChannel
 from corral.errors import Code, Retryable
 from corral.wire import features
-from corral.wire.v1.link_pb2 import ControllerMessage, DaemonMessage
+from corral.wire.v1.link_pb2 import DaemonMessage
 from corral.wire.v1.node_pb2 import ErrorReport
-from corral.wire.v1.plan_pb2 import TemplateRequest, TemplateUnavailable
+from corral.wire.v1.plan_pb2 import TemplateData, TemplateRequest, TemplateUnavailable, TemplateUpToDate
 
 T = TypeVar("T")
+TemplateAnswer = TemplateData | TemplateUpToDate | TemplateUnavailable
 
 LINE_TROUBLE: Final = frozenset(
     {
@@ -43,7 +44,7 @@ class TemplateSession:
         self._connection = connection
         self._answer_seconds = answer_seconds
         self._turns: collections.defaultdict[str, asyncio.Lock] = collections.defaultdict(asyncio.Lock)
-        self._asked: dict[str, tuple[str, asyncio.Future[ControllerMessage]]] = {}
+        self._asked: dict[str, tuple[str, asyncio.Future[TemplateAnswer]]] = {}
         self._transfers = asyncio.Semaphore(TRANSFERS)
         self._users = 0
         self._channel: DataChannel | None = None
@@ -58,13 +59,13 @@ class TemplateSession:
     def bulk(self) -> bool:
         return features.DATA in self._connection.features
 
-    async def ask(self, name: str, *, known: str, wanted: str) -> ControllerMessage:
+    async def ask(self, name: str, *, known: str, wanted: str) -> TemplateAnswer:
         """Ask for a template and wait for the answer, one question about a name at a time: the answers
         of a plain peer name nothing else. TIMEOUT or UNREACHABLE when none comes."""
         async with self._turns[name]:
             if self._over.is_set():
                 raise self._lost()
-            answer: asyncio.Future[ControllerMessage] = asyncio.get_running_loop().create_future()
+            answer: asyncio.Future[TemplateAnswer] = asyncio.get_running_loop().create_future()
             self._asked[name] = (wanted, answer)
             try:
                 request = TemplateRequest(template_name=name, known_hash=known, wanted_hash=wanted)
@@ -80,26 +81,25 @@ class TemplateSession:
             finally:
                 del self._asked[name]
 
-    def answered(self, message: ControllerMessage) -> None:
+    def answered(self, told: TemplateAnswer) -> None:
         """An answer came. One that nobody waits for, or that belongs to a question which was given up
         (a peer that knows hashes names the one it was asked for), is passed over."""
-        name, hash = _subject(message)
-        wanted, answer = self._asked.get(name, ("", None))
+        wanted, answer = self._asked.get(told.template_name, ("", None))
         if answer is None or answer.done():
             return
-        if self.by_digest and wanted and hash and hash != wanted:
+        if self.by_digest and wanted and told.hash and told.hash != wanted:
             return
-        answer.set_result(message)
+        answer.set_result(told)
 
     def refused(self, report: ErrorReport) -> None:
         """A published controller has no other way to refuse a template than this report; whoever waits for that
         template need not wait for the end of his time."""
         name = None if features.TEMPLATES in self._connection.features else self._meant(report)
         if name is not None:
-            unavailable = TemplateUnavailable(
+            refusal = TemplateUnavailable(
                 template_name=name, error_code=report.error_code, error_message=report.error_message
             )
-            self.answered(ControllerMessage(template_unavailable=unavailable))
+            self.answered(refusal)
 
     def _meant(self, report: ErrorReport) -> str | None:
         """Which open question it answers: the one that its context names, or the only one there is when its code
@@ -157,16 +157,6 @@ async def _run(work: Callable[[DataChannel], Awaitable[T]], channel: DataChannel
     return await work(channel)
 
 
-def _subject(message: ControllerMessage) -> tuple[str, str]:
-    """Which template, which version."""
-    kind = message.WhichOneof("payload")
-    if kind == "template_data":
-        return message.template_data.template_name, message.template_data.hash
-    if kind == "template_up_to_date":
-        return message.template_up_to_date.template_name, message.template_up_to_date.hash
-    return message.template_unavailable.template_name, message.template_unavailable.hash
-
-
 class Sessions:
     """The present session, or the next one, for those who can wait a moment."""
 
@@ -187,9 +177,9 @@ class Sessions:
             session, self._current = self._current, None
             session.close()
 
-    def answered(self, message: ControllerMessage) -> None:
+    def answered(self, told: TemplateAnswer) -> None:
         if self._current is not None:
-            self._current.answered(message)
+            self._current.answered(told)
 
     def refused(self, report: ErrorReport) -> None:
         if self._current is not None:

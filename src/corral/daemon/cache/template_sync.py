@@ -78,13 +78,13 @@ class TemplateSync:
             await self._complete(session, name, wanted, at_hand)  # only contents were lost
             return wanted
         known = await self._known(session, name)
-        message = await session.ask(name, known=known, wanted=wanted)
-        kind = message.WhichOneof("payload")
-        if kind == "template_unavailable":
-            raise _refusal(name, message.template_unavailable)
-        if kind == "template_up_to_date":
-            return await self._up_to_date(session, message.template_up_to_date, known, wanted)
-        return await self._take(session, message.template_data, name, known, wanted)
+        match answer := await session.ask(name, known=known, wanted=wanted):
+            case TemplateUnavailable():
+                raise _refusal(name, answer)
+            case TemplateUpToDate():
+                return await self._up_to_date(session, answer, known, wanted)
+            case TemplateData():
+                return await self._take(session, answer, name, known, wanted)
 
     async def _known(self, session: TemplateSession, name: str) -> str:
         """The version we have; to a peer that can send nothing but whole ones, only if we have it whole."""

@@ -22,6 +22,7 @@ from corral.system.clock import Clock
 from corral.version import PROTOCOL_VERSION
 from corral.wire import features
 from corral.wire.channels import channel_options
+from corral.wire.frame_table import kind_of, messages_of
 from corral.wire.frames import DecodingChannel, read_frame
 from corral.wire.handshake_portions import portions_of
 from corral.wire.outbox import Outbox
@@ -99,7 +100,7 @@ class Connection:
             raise await self._ending() from error
         if not isinstance(first, ControllerMessage):
             raise await self._ending()
-        if first.WhichOneof("payload") != "handshake_ack":
+        if kind_of(first) != "handshake_ack":
             raise Rejected(Code.HANDSHAKE_EXPECTED, f"{self.address} did not begin with a HandshakeAck")
         return self._accept(first.handshake_ack)
 
@@ -183,11 +184,8 @@ class Connection:
             except Rejected as stale:
                 self._refuse(stale)
                 continue
-            if frame.WhichOneof("payload") == "batch":
-                for message in frame.batch.messages:
-                    self._receive(self, message)
-            else:
-                self._receive(self, frame)
+            for message in messages_of(frame):
+                self._receive(self, message)
 
     def _refuse(self, stale: Rejected) -> None:
         """A frame of a deposed controller does nothing but this, and this only once."""

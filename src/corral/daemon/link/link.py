@@ -29,6 +29,7 @@ from corral.system.config_schema import DaemonLinkSection
 from corral.system.entropy import Entropy
 from corral.system.log_quota import LogQuota
 from corral.wire import features
+from corral.wire.frame_table import kind_of
 from corral.wire.v1.link_pb2 import ControllerMessage, DaemonMessage
 from corral.wire.v1.node_pb2 import ErrorReport, NodeStatus, Pong
 
@@ -110,6 +111,11 @@ class Link:
         self._listeners = tuple(listeners)
         self._quota = LogQuota(clock=clock)
         self.connected = asyncio.Event()
+
+    @property
+    def kinds(self) -> frozenset[str]:
+        """The kinds of frames that somebody here deals with."""
+        return frozenset(self._handlers)
 
     @property
     def session_id(self) -> str:
@@ -240,7 +246,7 @@ class Link:
             await asyncio.sleep(self._settings.status_seconds)
 
     def _receive(self, connection: Connection, message: ControllerMessage) -> None:
-        kind = message.WhichOneof("payload") or ""
+        kind = kind_of(message)
         handler = self._handlers.get(kind)
         if handler is None:
             # Additive by design: what a newer controller may say is no reason to part.

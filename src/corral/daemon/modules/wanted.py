@@ -14,6 +14,7 @@ from corral.errors import Code, Rejected, unknown_choice
 from corral.modules.manifest_checks import ID, ID_RULE
 from corral.modules.settings import SETTINGS_MAX
 from corral.signing import SIDECAR_SUFFIXES, Sidecar
+from corral.wire.frame_table import require
 from corral.wire.v1 import module_pb2 as pb
 
 _SHA256: Final = re.compile(r"[0-9a-f]{64}")
@@ -103,7 +104,7 @@ def _stronger(later: WantedPackage | None, earlier: WantedPackage | None) -> Wan
 # --- frames ---------------------------------------------------------------------------------------
 def read_install(frame: pb.ModuleInstall) -> Wanted:
     """MISSING_FIELD or INVALID_FIELD names what is wrong; nothing is changed then."""
-    _require(frame, "ModuleInstall", "module_id", "version", "sha256")
+    require(frame)
     _check_id(frame.module_id)
     if not _SHA256.fullmatch(frame.sha256):
         raise Rejected(Code.INVALID_FIELD, f"{frame.sha256[:80]!r} is not a SHA-256 digest", field="sha256")
@@ -128,7 +129,7 @@ def read_install(frame: pb.ModuleInstall) -> Wanted:
 
 
 def read_control(frame: pb.ModuleControl) -> Wanted:
-    _require(frame, "ModuleControl", "module_id")
+    require(frame)
     _check_id(frame.module_id)
     return Wanted(
         intent=read_intent(frame.intent),
@@ -142,7 +143,7 @@ def read_control(frame: pb.ModuleControl) -> Wanted:
 
 
 def read_uninstall(frame: pb.ModuleUninstall) -> Wanted:
-    _require(frame, "ModuleUninstall", "module_id")
+    require(frame)
     _check_id(frame.module_id)
     return Wanted(gone=True)
 
@@ -156,12 +157,6 @@ def read_intent(value: int) -> ModuleIntent | None:
         known = [intent.value for intent in _INTENTS.values()]
         raise unknown_choice("intent", str(value), known, code=Code.INVALID_FIELD, field="intent")
     return found
-
-
-def _require(frame: Any, name: str, *fields: str) -> None:
-    for field in fields:
-        if not getattr(frame, field):
-            raise Rejected(Code.MISSING_FIELD, f"{name} lacks '{field}'", field=field)
 
 
 def _check_id(id: str) -> None:

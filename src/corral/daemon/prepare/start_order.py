@@ -29,6 +29,7 @@ from corral.domain.plans import Plan, plan_hash, read_plan
 from corral.domain.probes import ProbeSpec
 from corral.errors import Code, Rejected, unknown_choice
 from corral.sdk.runtime import RunLimits
+from corral.wire.frame_table import require
 from corral.wire.v1.instance_pb2 import NamedPort, StartInstance
 
 _STARTUP_SECONDS: Final = 60.0
@@ -227,13 +228,9 @@ def _runtime(name: str) -> str:
 
 
 def _require(message: StartInstance) -> None:
-    missing = [field for field in ("instance_id", "group") if not getattr(message, field)]
+    require(message)
     if not message.command and not message.composition_plan.canonical_json:
-        missing += [field for field in ("jar_file", "port") if not getattr(message, field)]
-    if missing:
-        raise Rejected(
-            Code.MISSING_FIELD, f"StartInstance lacks '{missing[0]}'", hint="set it", field=missing[0]
-        )
+        require(message, "jar_file", "port")
 
 
 def _ports(message: StartInstance) -> tuple[LeasedPort, ...]:

@@ -19,6 +19,7 @@ from corral.daemon.supervise.wire_forms import cut
 from corral.errors import Bug, Code, CorralError, Rejected
 from corral.system.clock import Clock
 from corral.system.trees.entries import is_tree
+from corral.wire.frame_table import require
 from corral.wire.v1.instance_pb2 import (
     InstanceFileContent,
     InstanceFileTree,
@@ -122,8 +123,6 @@ class FileOrders:
     async def read(self, asked: ReadInstanceFile) -> InstanceFileContent:
         """NOT_FOUND, PATH_REFUSED, MISSING_FIELD; OSError."""
         directory = self._directory(asked)
-        if not asked.path:
-            raise Rejected(Code.MISSING_FIELD, "ReadInstanceFile lacks 'path'", field="path")
         async with self._turns:
             return await in_thread(
                 lambda _: read_part(
@@ -133,9 +132,7 @@ class FileOrders:
 
     def _directory(self, asked: Question) -> pathlib.Path:
         """Where the run lies that the question means: by what we know of it, not by what was asked."""
-        for field in ("request_id", "group", "instance_id"):
-            if not getattr(asked, field):
-                raise Rejected(Code.MISSING_FIELD, f"{asked.DESCRIPTOR.name} lacks '{field}'", field=field)
+        require(asked)
         order = self._supervisor.expect(asked.instance_id, 0).order
         if asked.group != order.group:
             raise Rejected(

@@ -17,7 +17,8 @@ from corral.daemon.supervise.supervisor import Refusal, Supervisor
 from corral.daemon.supervise.told_ends import MOST_ASKED, known_ends
 from corral.daemon.supervise.wire_forms import cut, start_accepted, start_refused, stop_ack
 from corral.domain.instance_states import InstanceState
-from corral.errors import Code, CorralError, Rejected, Retryable
+from corral.errors import Code, CorralError, Retryable
+from corral.wire.frame_table import require
 from corral.wire.v1.instance_pb2 import AskRunEnds, RunEnds, SendCommand, SendCommandAck
 from corral.wire.v1.link_pb2 import ControllerMessage, DaemonMessage
 
@@ -87,8 +88,7 @@ class LinkOrders:
         order = StopOrder(reason=wanted.reason or "the controller asked for it", force=wanted.force)
         problem: CorralError | None = None
         try:
-            if not wanted.instance_id:
-                raise Rejected(Code.MISSING_FIELD, "StopInstance lacks 'instance_id'", field="instance_id")
+            require(wanted)
             if not await self._supervisor.end_lost(wanted.instance_id, wanted.incarnation):
                 await self._supervisor.stop(wanted.instance_id, incarnation=wanted.incarnation, order=order)
         except Exception as error:
@@ -156,9 +156,7 @@ class LinkOrders:
 
     async def _command(self, wanted: SendCommand) -> bool:
         """True when the line had arrived before."""
-        for field in ("instance_id", "command"):
-            if not getattr(wanted, field):
-                raise Rejected(Code.MISSING_FIELD, f"SendCommand lacks '{field}'", field=field)
+        require(wanted)
         if wanted.command_id:
             return await self._supervisor.send_command_once(
                 wanted.instance_id,

@@ -22,6 +22,7 @@ from corral.errors import Bug, Code, CorralError, Rejected, Retryable
 from corral.system.entropy import Entropy, new_id
 from corral.system.trees.entries import is_tree
 from corral.wire import features
+from corral.wire.frame_table import require
 from corral.wire.v1.instance_pb2 import SaveFiles, SaveFilesFailed
 from corral.wire.v1.link_pb2 import ControllerMessage, DaemonMessage
 
@@ -89,11 +90,10 @@ class SaveOrders:
 
     async def pack(self, wanted: SaveFiles, archive: pathlib.Path) -> None:
         """The chosen files of the run that is meant, at `archive`."""
+        require(wanted)
         run = self._supervisor.expect(wanted.instance_id, wanted.incarnation)
         for position, path in enumerate(wanted.paths):
             check_glob(path, field=f"paths/{position}")
-        if not wanted.paths:
-            raise Rejected(Code.MISSING_FIELD, "SaveFiles lacks 'paths'", field="paths")
         directory = self._directories.path(wanted.instance_id, static=run.order.static)
         if not is_tree(directory):
             raise Rejected(Code.NOT_FOUND, f"the files of '{wanted.instance_id}' are gone")
