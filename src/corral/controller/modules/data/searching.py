@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+import base64
+import heapq
 from collections.abc import AsyncIterator, Sequence
 from typing import Any, Final
 
 import msgspec
 
-from corral.controller.modules.data.best import Best
-from corral.controller.modules.data.cursors import cursor_of, read_cursor
-from corral.controller.modules.data.evaluation import Evaluation, Hit, place_of
+from corral.controller.modules.data.evaluation import Descending, Evaluation, Hit, place_of
 from corral.controller.modules.data.facts import CollectionFacts, EntryBody
 from corral.controller.modules.data.planning import ByIds, Plan, Sort, Walk, plan, resumed
-from corral.controller.modules.data.spaces import Space
+from corral.controller.modules.data.spaces import Space, is_id
 from corral.domain.document_filters import Filter
+from corral.domain.document_values import MISSING, invalid
 from corral.store.port import Document, ReadEngine
 
 MAX_SKIP: Final = 10_000
@@ -22,6 +23,8 @@ _ANSWER_BYTES: Final = 2 * 1024 * 1024
 _PAGE_BYTES: Final = 512 * 1024
 _PAGE_ROWS: Final = 256
 _FEWEST_ROWS: Final = 4
+_KEPT_BYTES: Final = 4 * 1024 * 1024
+"""Contents held at most; hits beyond that are held without theirs."""
 
 
 class Query(msgspec.Struct, frozen=True, kw_only=True):
@@ -187,3 +190,76 @@ class Search:
 
 def _chunks(items: Sequence[Any], size: int) -> list[Any]:
     return [items[start : start + size] for start in range(0, len(items), size)]
+
+
+class Best:
+    """The first so many hits by their places, however many are added, in bounded memory."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._heap: list[tuple[Descending, Hit]] = []
+        self._ids: set[str] = set()
+        self._size = 0
+
+    @property
+    def full(self) -> bool:
+        return len(self._heap) >= self._most
+
+    def add(self, hit: Hit) -> None:
+        if hit.id in self._ids:
+            return
+        if self.full:
+            if not hit.place < self._heap[0][0].inner:
+                return
+            _, last = heapq.heappop(self._heap)
+            self._ids.discard(last.id)
+            self._size -= len(last.body or b"")
+        if self._size + len(hit.body or b"") > _KEPT_BYTES:
+            hit = msgspec.structs.replace(hit, body=None)
+        self._size += len(hit.body or b"")
+        self._ids.add(hit.id)
+        heapq.heappush(self._heap, (Descending(hit.place), hit))
+
+    def hits(self) -> list[Hit]:
+        return [hit for _, hit in sorted(self._heap, key=lambda each: each[0], reverse=True)]
+
+
+class PageCursor(msgspec.Struct, frozen=True, array_like=True):
+    """Where a page ended; the next question brings it back, as a text. A sort field's value is in a list, which
+    is empty where there is none."""
+
+    sort: tuple[str, ...]
+    values: tuple[list[Any], ...]
+    id: str
+
+    @property
+    def found(self) -> list[Any]:
+        return [value[0] if value else MISSING for value in self.values]
+
+
+def cursor_of(last: Hit, sort: Sort) -> str:
+    values = tuple([] if value is MISSING else [value] for value in last.values)
+    return base64.urlsafe_b64encode(msgspec.json.encode(PageCursor(_named(sort), values, last.id))).decode()
+
+
+def read_cursor(text: str, sort: Sort) -> PageCursor | None:
+    """None for the beginning. QUERY_INVALID for what is not from an answer to the same question."""
+    if not text:
+        return None
+    try:
+        cursor = msgspec.json.decode(base64.urlsafe_b64decode(text), type=PageCursor)
+    except (ValueError, msgspec.DecodeError):
+        raise _foreign() from None
+    if cursor.sort != _named(sort) or len(cursor.values) != len(sort):
+        raise _foreign()
+    if not is_id(cursor.id) or any(len(value) > 1 for value in cursor.values):
+        raise _foreign()
+    return cursor
+
+
+def _foreign() -> Exception:
+    return invalid("'after' is not from an answer to this query", hint="pass on 'next' as it came")
+
+
+def _named(sort: Sort) -> tuple[str, ...]:
+    return tuple(("-" if field.down else "") + ".".join(field.path) for field in sort)
