@@ -175,8 +175,8 @@ def parse_indexes(bodies: Sequence[IndexBody]) -> list[IndexFacts]:
 
 
 def rows_at_once(facts: CollectionFacts) -> int:
-    """So many documents are about a MiB."""
-    return max(4, min(500, 1024 * 1024 // max(1, facts.bytes // max(1, facts.count))))
+    """So many documents are written by one commit."""
+    return facts.rows_within(1024 * 1024, most=500)
 
 
 def _with_indexes(known: CollectionFacts, wanted: Sequence[IndexFacts]) -> CollectionFacts:

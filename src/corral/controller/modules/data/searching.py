@@ -22,7 +22,6 @@ _ANSWER_BYTES: Final = 2 * 1024 * 1024
 """Below the largest frame to a module, with room for one more document."""
 _PAGE_BYTES: Final = 512 * 1024
 _PAGE_ROWS: Final = 256
-_FEWEST_ROWS: Final = 4
 _KEPT_BYTES: Final = 4 * 1024 * 1024
 """Contents held at most; hits beyond that are held without theirs."""
 
@@ -56,6 +55,7 @@ class Search:
         self._name = name
         self._facts = facts
         self._collection = space.documents(name)
+        self._rows = facts.rows_within(_PAGE_BYTES, most=_PAGE_ROWS)
 
     async def find(self, query: Query) -> Answer:
         """A page of what was asked for; `next` is empty when nothing follows."""
@@ -180,12 +180,6 @@ class Search:
                 ]
 
             yield await self._evaluation.run(weight, still)
-
-    @property
-    def _rows(self) -> int:
-        """How many documents are read at once: many small ones, few large ones."""
-        average = self._facts.bytes // max(1, self._facts.count)
-        return max(_FEWEST_ROWS, min(_PAGE_ROWS, _PAGE_BYTES // max(1, average)))
 
 
 def _chunks(items: Sequence[Any], size: int) -> list[Any]:
