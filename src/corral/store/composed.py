@@ -18,6 +18,7 @@ from corral.store.port import (
     Entry,
     EventBounds,
     Head,
+    IndexRow,
     LeaseEngine,
     LeaseRow,
     ReadEngine,
@@ -101,6 +102,20 @@ class ComposedStore:
         newest: bool = False,
     ) -> list[Document]:
         return await self._reads.scan(collection, after=after, before=before, limit=limit, newest=newest)
+
+    async def scan_index(
+        self,
+        index: str,
+        collection: str,
+        *,
+        after: str = "",
+        before: str | None = None,
+        limit: int,
+        newest: bool = False,
+    ) -> list[IndexRow]:
+        return await self._reads.scan_index(
+            index, collection, after=after, before=before, limit=limit, newest=newest
+        )
 
     async def changes(self, after: int, *, limit: int) -> list[Change]:
         return await self._reads.changes(after, limit=limit)

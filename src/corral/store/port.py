@@ -66,6 +66,13 @@ class Document(msgspec.Struct, frozen=True, kw_only=True):
     body: bytes
 
 
+class IndexRow(msgspec.Struct, frozen=True, kw_only=True):
+    """An entry of an index, which is a document too, and the document that it names, if there is one."""
+
+    entry: Document
+    document: Document | None
+
+
 class Change(msgspec.Struct, frozen=True, kw_only=True):
     """A document as a commit left it; `body` is None when it was removed."""
 
@@ -286,6 +293,19 @@ class ReadEngine(Protocol):
     ) -> list[Document]:
         """Documents with after < id < before in the order of their ids, which is that of their code
         points; `newest` begins at the end and goes down."""
+
+    async def scan_index(
+        self,
+        index: str,
+        collection: str,
+        *,
+        after: str = "",
+        before: str | None = None,
+        limit: int,
+        newest: bool = False,
+    ) -> list[IndexRow]:
+        """As `scan` of the collection `index`, each entry with the document of `collection` that it names, all
+        as of one instant. The body of an entry is a JSON array that begins with the document's id."""
 
     async def changes(self, after: int, *, limit: int) -> list[Change]:
         """What commits after this number did, in order, whole commits only; may be a few more than

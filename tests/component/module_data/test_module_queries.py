@@ -145,6 +145,11 @@ class CountedStore:
         self.given += len(found)
         return found
 
+    async def scan_index(self, *args, **kwargs):
+        found = await self._inner.scan_index(*args, **kwargs)
+        self.given += len(found)
+        return found
+
     async def get_many(self, *args, **kwargs):
         found = await self._inner.get_many(*args, **kwargs)
         self.given += len(found)

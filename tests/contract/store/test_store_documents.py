@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import msgspec
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -109,6 +112,28 @@ async def test_a_scan_takes_bounds_and_begins_at_either_end(desk: Desk) -> None:
             assert [d.id for d in await scan("things", after=low, before=high, limit=100)] == within
             down = await scan("things", after=low, before=high, limit=2, newest=True)
             assert [d.id for d in down] == within[::-1][:2]
+
+
+async def test_an_index_is_scanned_together_with_the_documents_it_names(desk: Desk) -> None:
+    names = {"k1": "a", "k2": 'quote"', "k3": "日\\本", "k4": "a", "k5": "gone", "k6": "never"}
+    entries = [put(key, msgspec.json.encode([name, 1]), collection="index") for key, name in names.items()]
+    await desk.commit(*entries, *(put(name, name.encode()) for name in set(names.values()) - {"never"}))
+    await desk.commit(drop("gone"), drop("k4", collection="index"))
+    expected = [("k1", "a"), ("k2", 'quote"'), ("k3", "日\\本"), ("k5", None), ("k6", None)]
+
+    async def found(**bounds: Any) -> list[tuple[str, str | None]]:
+        rows = await desk.store.scan_index("index", "things", **bounds)
+        for row in rows:
+            assert row.entry.collection == "index"
+            assert row.document is None or row.document.body == row.document.id.encode()
+        return [(row.entry.id, None if row.document is None else row.document.id) for row in rows]
+
+    assert await found(limit=100) == expected
+    assert await found(limit=2) == expected[:2]
+    assert await found(limit=3, newest=True) == expected[::-1][:3]
+    assert await found(after="k1", before="k5", limit=100) == expected[1:3]
+    assert await found(after="k1", before="k5", limit=1, newest=True) == expected[2:3]
+    assert await found(after="k6", limit=100) == []
 
 
 async def test_many_documents_are_read_at_once(desk: Desk) -> None:

@@ -9,7 +9,7 @@ from typing import Any, Final
 from corral.domain.events import Cursor, Event
 from corral.domain.ids import Epoch
 from corral.store.event_rows import read_event
-from corral.store.port import Change, Document, Entry, EventBounds, Head, Snapshot
+from corral.store.port import Change, Document, Entry, EventBounds, Head, IndexRow, Snapshot
 from corral.store.positions import check_commit, check_cursor
 from corral.store.postgres.faults import translated
 
@@ -79,6 +79,35 @@ class PostgresReads:
                 *bounds,
             )
         return list(map(_document, rows))
+
+    async def scan_index(
+        self,
+        index: str,
+        collection: str,
+        *,
+        after: str = "",
+        before: str | None = None,
+        limit: int,
+        newest: bool = False,
+    ) -> list[IndexRow]:
+        upper = "" if before is None else "and id < $5"
+        way = "desc" if newest else "asc"
+        values = [index, after, limit, collection]
+        with translated():
+            # The offset keeps the planner from joining in any other way than one look-up an entry.
+            rows = await self._pool.fetch(
+                f"""select entry.*, found.* from
+                    (select collection, id, revision, body from document
+                    where collection = $1 and id > $2 {upper} and body is not null
+                    order by id {way} limit $3) as entry
+                left join lateral
+                    (select collection, id, revision, body from document
+                    where collection = $4 and id = convert_from(entry.body, 'UTF8')::json ->> 0
+                    and body is not null offset 0) as found on true
+                order by entry.id {way}""",  # noqa: S608 - fixed words
+                *(values if before is None else [*values, before]),
+            )
+        return list(map(_index_row, rows))
 
     async def changes(self, after: int, *, limit: int) -> list[Change]:
         async with self._one_snapshot() as connection:
@@ -205,6 +234,13 @@ def _head(row: Any) -> Head:
 def _document(row: Any) -> Document:
     collection, name, revision, body = row
     return Document(collection=collection, id=name, revision=revision, body=body)
+
+
+def _index_row(row: Any) -> IndexRow:
+    values = tuple(row)
+    return IndexRow(
+        entry=_document(values[:4]), document=None if values[4] is None else _document(values[4:])
+    )
 
 
 def _event(row: Any) -> Event:

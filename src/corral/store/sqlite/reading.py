@@ -12,7 +12,7 @@ import msgspec
 from corral.domain.events import Cursor, Event
 from corral.domain.ids import Epoch
 from corral.store.event_rows import read_event
-from corral.store.port import Change, Document, Entry, EventBounds, Head, Snapshot
+from corral.store.port import Change, Document, Entry, EventBounds, Head, IndexRow, Snapshot
 from corral.store.positions import check_commit, check_cursor
 from corral.store.sqlite.faults import translated
 from corral.store.sqlite.stamps import from_microseconds
@@ -100,6 +100,35 @@ class SqliteReads:
                 (collection, after, limit) if before is None else (collection, after, limit, before),
             )
             return list(map(_document, rows))
+
+        return await self._read(work)
+
+    async def scan_index(
+        self,
+        index: str,
+        collection: str,
+        *,
+        after: str = "",
+        before: str | None = None,
+        limit: int,
+        newest: bool = False,
+    ) -> list[IndexRow]:
+        def work(db: sqlite3.Connection) -> list[IndexRow]:
+            upper = "" if before is None else "AND id < ?5"
+            way = "DESC" if newest else "ASC"
+            values = (index, after, limit, collection)
+            rows = db.execute(
+                f"""SELECT entry.collection, entry.id, entry.revision, entry.body,
+                    document.collection, document.id, document.revision, document.body
+                FROM (SELECT collection, id, revision, body FROM document
+                    WHERE collection = ?1 AND id > ?2 {upper} AND body IS NOT NULL
+                    ORDER BY id {way} LIMIT ?3) AS entry
+                LEFT JOIN document ON document.collection = ?4 AND document.body IS NOT NULL
+                    AND document.id = json_extract(CAST(entry.body AS TEXT), '$[0]')
+                ORDER BY entry.id {way}""",  # noqa: S608 - fixed words
+                values if before is None else (*values, before),
+            )
+            return list(map(_index_row, rows))
 
         return await self._read(work)
 
@@ -229,6 +258,10 @@ def _snapshot(db: sqlite3.Connection) -> Iterator[None]:
 def _document(row: Any) -> Document:
     collection, name, revision, body = row
     return Document(collection=collection, id=name, revision=revision, body=body)
+
+
+def _index_row(row: Any) -> IndexRow:
+    return IndexRow(entry=_document(row[:4]), document=None if row[4] is None else _document(row[4:]))
 
 
 def _event(row: Any) -> Event:

@@ -14,6 +14,7 @@ from corral.controller.modules.data.facts import CollectionFacts, EntryBody
 from corral.controller.modules.data.planning import ByIds, Plan, Sort, Walk, plan, resumed
 from corral.controller.modules.data.spaces import Space, is_id
 from corral.domain.document_filters import Filter
+from corral.domain.document_keys import KeyRange
 from corral.domain.document_values import MISSING, invalid
 from corral.store.port import Document, ReadEngine
 
@@ -136,50 +137,35 @@ class Search:
                 yield await self._reads.get_many(self._collection, ids)
             return
         for part in chosen.ranges:
-            after, before = part.after, part.before
-            while True:
-                page = await self._reads.scan(
-                    self._collection if chosen.index is None else self._index(chosen),
-                    after=after,
-                    before=before,
-                    limit=self._rows if chosen.index is None else _PAGE_ROWS,
-                    newest=chosen.down,
-                )
-                if not page:
-                    break
-                if chosen.index is None:
-                    yield page
-                else:
-                    async for documents in self._owners(page, chosen):
-                        yield documents
-                after, before = (after, page[-1].id) if chosen.down else (page[-1].id, before)
+            left: KeyRange | None = part
+            while left is not None:
+                page, left = await self._page_of(chosen, left)
+                yield page
 
-    def _index(self, walk: Walk) -> str:
-        assert walk.index is not None
-        return self._space.index(self._name, walk.index.name)
-
-    async def _owners(self, entries: Sequence[Document], walk: Walk) -> AsyncIterator[list[Document]]:
-        """The documents of index entries, in their order. One that was changed since then is left out
-        here: it stands elsewhere in the index now."""
-        index = walk.index
-        assert index is not None
-        for chunk in _chunks(entries, self._rows):
-            owned = [(entry.id, msgspec.json.decode(entry.body, type=EntryBody)) for entry in chunk]
-            if walk.sorted and any(body.cut for _, body in owned):
+    async def _page_of(self, walk: Walk, part: KeyRange) -> tuple[list[Document], KeyRange | None]:
+        """The next documents of a walk, and the range that is left to walk."""
+        after, before = part.after, part.before
+        if walk.index is None:
+            page = await self._reads.scan(
+                self._collection, after=after, before=before, limit=self._rows, newest=walk.down
+            )
+            passed = [document.id for document in page]
+        else:
+            rows = await self._reads.scan_index(
+                self._space.index(self._name, walk.index.name),
+                self._collection,
+                after=after,
+                before=before,
+                limit=self._rows,
+                newest=walk.down,
+            )
+            if walk.sorted and any(msgspec.json.decode(row.entry.body, type=EntryBody).cut for row in rows):
                 raise _OutOfOrder
-            found = await self._reads.get_many(self._collection, [body.owner for _, body in owned])
-            there = {document.id: document for document in found}
-            candidates = [(entry, there[body.owner]) for entry, body in owned if body.owner in there]
-            weight = sum(256 + len(document.body) for _, document in candidates)
-
-            def still(pairs: list[tuple[str, Document]] = candidates) -> list[Document]:
-                return [
-                    document
-                    for entry, document in pairs
-                    if index.entry(document.id, msgspec.json.decode(document.body)).id == entry
-                ]
-
-            yield await self._evaluation.run(weight, still)
+            page = [row.document for row in rows if row.document is not None]
+            passed = [row.entry.id for row in rows]
+        if len(passed) < self._rows:
+            return page, None
+        return page, KeyRange(after, passed[-1]) if walk.down else KeyRange(passed[-1], before)
 
 
 def _chunks(items: Sequence[Any], size: int) -> list[Any]:
