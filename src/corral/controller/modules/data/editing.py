@@ -39,6 +39,8 @@ class Intent(msgspec.Struct, frozen=True, kw_only=True):
     guard: Filter | None = None
     weight: int = 0
     """Bytes that it brings."""
+    fresh: bool = False
+    """Its id was made just now: there is no such document."""
 
 
 class Moved(msgspec.Struct, frozen=True):
@@ -72,7 +74,8 @@ def understand(steps: Sequence[Step], new_id: Callable[[], str]) -> list[Intent]
 def _intent(step: Step, new_id: Callable[[], str]) -> Intent:
     if step.kind not in KINDS:
         raise invalid(f"unknown step '{step.kind[:40]}'", hint="known: " + ", ".join(sorted(KINDS)))
-    id = new_id() if step.kind == "insert" and not step.id else checked_id(step.id)
+    fresh = step.kind == "insert" and not step.id
+    id = new_id() if fresh else checked_id(step.id)
     return Intent(
         kind=step.kind,
         name=(checked_collection(step.collection), id),
@@ -81,6 +84,7 @@ def _intent(step: Step, new_id: Callable[[], str]) -> Intent:
         expect=step.expect,
         upsert=step.upsert,
         weight=len(step.body) or update_size(step.update),
+        fresh=fresh,
     )
 
 

@@ -31,7 +31,6 @@ from corral.store.port import Conflict, Document, Put, ReadEngine
 
 MAX_INDEXES: Final = 8
 MAX_FIELDS: Final = 4
-_BATCH: Final = 100
 _ATTEMPTS: Final = 10
 
 _Change = Callable[[CollectionFacts], CollectionFacts | None]
@@ -93,7 +92,7 @@ class CollectionKeeper:
             if facts is None or found is None or found.built:
                 return True
             page = await self._reads.scan(
-                space.documents(name), after=found.through, limit=min(_BATCH, rows_at_once(facts))
+                space.documents(name), after=found.through, limit=rows_at_once(facts)
             )
             try:
                 puts = await self._entries(space, name, found, page)

@@ -22,7 +22,7 @@ MAX_SKIP: Final = 10_000
 _ANSWER_BYTES: Final = 2 * 1024 * 1024
 """Below the largest frame to a module, with room for one more document."""
 _PAGE_BYTES: Final = 512 * 1024
-_PAGE_ROWS: Final = 256
+_PAGE_ROWS: Final = 1000
 _KEPT_BYTES: Final = 4 * 1024 * 1024
 """Contents held at most; hits beyond that are held without theirs."""
 
@@ -92,12 +92,13 @@ class Search:
     async def _first(self, query: Query, chosen: Plan) -> list[Hit]:
         """The first hits after the cursor in their order: those of the page, and one more if there is one."""
         begin = read_cursor(query.after, query.sort)
-        best = Best(query.skip + query.limit + 1)
+        most = query.skip + query.limit + 1
+        best = Best(most)
         in_order = isinstance(chosen, Walk) and chosen.sorted
         if isinstance(chosen, Walk) and chosen.sorted and begin is not None:
             chosen = resumed(chosen, begin.id, begin.found, query.sort)
         place = None if begin is None else place_of(begin.id, begin.found, query.sort)
-        async for hits in self._hits(chosen, query.wanted, query.sort):
+        async for hits in self._hits(chosen, query.wanted, query.sort, most=most if in_order else None):
             for hit in hits:
                 if place is None or place < hit.place:
                     best.add(hit)
@@ -125,13 +126,16 @@ class Search:
         hits = await self._evaluation.hits(found, query.wanted, query.sort)
         return hits[0] if hits else None
 
-    async def _hits(self, chosen: Plan, wanted: Filter, sort: Sort) -> AsyncIterator[list[Hit]]:
-        async for page in self._pages(chosen):
+    async def _hits(
+        self, chosen: Plan, wanted: Filter, sort: Sort, *, most: int | None = None
+    ) -> AsyncIterator[list[Hit]]:
+        async for page in self._pages(chosen, most or self._rows):
             yield await self._evaluation.hits(page, wanted, sort)
 
     # candidates
 
-    async def _pages(self, chosen: Plan) -> AsyncIterator[list[Document]]:
+    async def _pages(self, chosen: Plan, most: int) -> AsyncIterator[list[Document]]:
+        """When `most` of them are enough, the first pages are small ones."""
         if isinstance(chosen, ByIds):
             for ids in _chunks(chosen.ids, self._rows):
                 yield await self._reads.get_many(self._collection, ids)
@@ -139,31 +143,33 @@ class Search:
         for part in chosen.ranges:
             left: KeyRange | None = part
             while left is not None:
-                page, left = await self._page_of(chosen, left)
+                rows = min(most, self._rows)
+                page, left = await self._page_of(chosen, left, rows)
                 yield page
+                most = 4 * rows
 
-    async def _page_of(self, walk: Walk, part: KeyRange) -> tuple[list[Document], KeyRange | None]:
+    async def _page_of(self, walk: Walk, part: KeyRange, rows: int) -> tuple[list[Document], KeyRange | None]:
         """The next documents of a walk, and the range that is left to walk."""
         after, before = part.after, part.before
         if walk.index is None:
             page = await self._reads.scan(
-                self._collection, after=after, before=before, limit=self._rows, newest=walk.down
+                self._collection, after=after, before=before, limit=rows, newest=walk.down
             )
             passed = [document.id for document in page]
         else:
-            rows = await self._reads.scan_index(
+            found = await self._reads.scan_index(
                 self._space.index(self._name, walk.index.name),
                 self._collection,
                 after=after,
                 before=before,
-                limit=self._rows,
+                limit=rows,
                 newest=walk.down,
             )
-            if walk.sorted and any(msgspec.json.decode(row.entry.body, type=EntryBody).cut for row in rows):
+            if walk.sorted and any(msgspec.json.decode(row.entry.body, type=EntryBody).cut for row in found):
                 raise _OutOfOrder
-            page = [row.document for row in rows if row.document is not None]
-            passed = [row.entry.id for row in rows]
-        if len(passed) < self._rows:
+            page = [row.document for row in found if row.document is not None]
+            passed = [row.entry.id for row in found]
+        if len(passed) < rows:
             return page, None
         return page, KeyRange(after, passed[-1]) if walk.down else KeyRange(passed[-1], before)
 

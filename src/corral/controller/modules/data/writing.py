@@ -107,7 +107,7 @@ class DocumentWriter:
 
     async def _load(self, space: Space, intents: Sequence[Intent]) -> dict[DocumentName, Document]:
         wanted: dict[str, list[str]] = {}
-        for collection, id in dict.fromkeys(intent.name for intent in intents):
+        for collection, id in dict.fromkeys(intent.name for intent in intents if not intent.fresh):
             wanted.setdefault(collection, []).append(id)
         found: dict[DocumentName, Document] = {}
         size = 0
