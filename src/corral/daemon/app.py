@@ -10,17 +10,16 @@ from typing import Final
 import structlog
 
 from corral.daemon import host
-from corral.daemon.cache.cache import NodeCache
+from corral.daemon.cache.cache import NodeCache, open_cache
 from corral.daemon.console.consoles import Consoles
 from corral.daemon.data_directory import DAEMON_ROLE, make_data_directory
-from corral.daemon.downloads.downloads import Downloads
 from corral.daemon.host_facts import HostFacts, advertised_address
 from corral.daemon.identifying import identify
 from corral.daemon.identity import Identity
 from corral.daemon.link.link import Link, Order
 from corral.daemon.link.log_forwarding import LogForwarding
 from corral.daemon.link.memory import LinkMemory
-from corral.daemon.link.spool import Spool
+from corral.daemon.link.spool import Spool, open_spool
 from corral.daemon.modules.hosting import NodeModules
 from corral.daemon.modules.wiring import ModuleParts
 from corral.daemon.supervise.instance_orders import InstanceOrders
@@ -254,21 +253,6 @@ class DaemonApp:
             _log.info("daemon.stopped", node=self.node_id)
             spool, self._spool = self._spool, None
             await spool.close()
-
-
-def open_spool(config: DaemonConfig, entropy: Entropy) -> Spool:
-    return Spool.open(
-        config.data / "spool",
-        entropy=entropy,
-        log_bytes=config.spool.log_bytes,
-        max_bytes=config.spool.max_bytes,
-    )
-
-
-def open_cache(config: DaemonConfig, clock: Clock, entropy: Entropy) -> NodeCache:
-    """To be entered."""
-    downloads = Downloads(settings=config.downloads, clock=clock, entropy=entropy)
-    return NodeCache(root=config.data / "cache", settings=config.cache, downloads=downloads, clock=clock)
 
 
 def run_daemon(config: DaemonConfig, *, join: str | None = None, parent_fd: int | None = None) -> int:

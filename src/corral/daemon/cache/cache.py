@@ -27,7 +27,8 @@ from corral.domain.file_paths import Globs
 from corral.domain.plans import PlanArtifact
 from corral.errors import CorralError
 from corral.system.clock import Clock
-from corral.system.config_schema import CacheSection
+from corral.system.config_schema import CacheSection, DaemonConfig
+from corral.system.entropy import Entropy
 from corral.system.threads import to_end
 from corral.wire.v1.link_pb2 import ControllerMessage, DaemonMessage
 from corral.wire.v1.plan_pb2 import CacheFailure, CacheStatus
@@ -159,3 +160,9 @@ class NodeCache:
 
     def _tell_status(self, reply: Reply, message: ControllerMessage) -> None:
         reply(DaemonMessage(cache_status=self.status(message.request_cache_status.request_id)))
+
+
+def open_cache(config: DaemonConfig, clock: Clock, entropy: Entropy) -> NodeCache:
+    """The cache of this node, to be entered."""
+    downloads = Downloads(settings=config.downloads, clock=clock, entropy=entropy)
+    return NodeCache(root=config.data / "cache", settings=config.cache, downloads=downloads, clock=clock)

@@ -22,6 +22,7 @@ import structlog
 from corral.daemon.link.spool_file import open_table
 from corral.daemon.link.spool_table import Spooled, SpoolTable
 from corral.daemon.link.spool_worker import SpoolWorker, Work
+from corral.system.config_schema import DaemonConfig
 from corral.system.entropy import Entropy, new_id
 
 _log = structlog.get_logger("corral.daemon.spool")
@@ -132,3 +133,13 @@ class Spool:
         callback = self._on_growth  # it may be taken away while we are here
         if callback is not None:
             callback()
+
+
+def open_spool(config: DaemonConfig, entropy: Entropy) -> Spool:
+    """The spool of this node, as its configuration bounds it; as `Spool.open`."""
+    return Spool.open(
+        config.data / "spool",
+        entropy=entropy,
+        log_bytes=config.spool.log_bytes,
+        max_bytes=config.spool.max_bytes,
+    )

@@ -11,10 +11,11 @@ import contextlib
 
 import structlog
 
-from corral.daemon.app import open_cache, open_spool
+from corral.daemon.cache.cache import open_cache
 from corral.daemon.console.consoles import Consoles
 from corral.daemon.data_directory import DAEMON_ROLE, make_data_directory
 from corral.daemon.identity import load_identity
+from corral.daemon.link.spool import open_spool
 from corral.daemon.supervise.run import Run
 from corral.daemon.supervise.run_files import RunDirectories, RunFiles, StopOrder
 from corral.daemon.supervise.supervision import NodeRuntime, Supervision
