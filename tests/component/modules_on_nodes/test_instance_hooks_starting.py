@@ -9,7 +9,7 @@ import time
 import pytest
 from hooked_node import FIRST, HookedNode, arguments, changes, environment
 
-from corral.daemon.hooks.start_values import Proposal
+from corral.daemon.prepare.start_proposal import Proposal
 from corral.domain.groups import RestartSpec
 from corral.sdk.instances import InstanceSpec
 from corral.testing import workloads

@@ -15,8 +15,8 @@ import structlog
 
 from corral.daemon.hooks.merging import Change, difference, merge, told
 from corral.daemon.hooks.overriding import overridden
-from corral.daemon.hooks.start_values import Proposal, StartValues, Tuning, values_of
 from corral.daemon.hooks.validation import BadChange, check_change, read_answer
+from corral.daemon.prepare.start_proposal import Proposal, StartValues, Tuning, values_of
 from corral.domain.module_nodes import ModuleChange
 from corral.errors import CorralError
 from corral.modules.failures import CallOverrun, ModuleRaised, ProcessGone

@@ -13,8 +13,8 @@ from typing import Final
 
 import msgspec
 
-from corral.daemon.hooks.jvm_words import Unit, units
-from corral.daemon.hooks.start_values import StartValues
+from corral.daemon.prepare.java_arguments import Unit, units
+from corral.daemon.prepare.start_proposal import StartValues
 from corral.domain.module_nodes import ModuleChange
 
 _MOST_CELLS: Final = 40_000

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-from corral.daemon.hooks.jvm_words import Unit, setting_of, units
 from corral.daemon.hooks.merging import Change, placed
-from corral.daemon.hooks.start_values import StartValues
+from corral.daemon.prepare.java_arguments import Unit, setting_of, units
+from corral.daemon.prepare.start_proposal import StartValues
 from corral.domain.module_nodes import Overridden
 
 ENV: Final = "env"

@@ -7,10 +7,10 @@ from collections.abc import Awaitable, Callable
 
 import msgspec
 
-from corral.daemon.hooks.jvm_words import is_java, launcher_part
-from corral.daemon.hooks.start_values import Proposal, StartRules, StartValues
 from corral.daemon.java import java_command
+from corral.daemon.prepare.java_arguments import is_java, launcher_part
 from corral.daemon.prepare.start_order import StartOrder
+from corral.daemon.prepare.start_proposal import Proposal, StartRules, StartValues
 from corral.daemon.prepare.values import Values
 from corral.domain.plans import PlanJvm
 from corral.domain.variables import substitute_all

@@ -12,9 +12,9 @@ import structlog
 
 from corral.daemon.hooks.instance_hooks import InstanceHooks
 from corral.daemon.hooks.provenance import Provenance, provenance
-from corral.daemon.hooks.start_values import Proposal, StartValues, values_of
 from corral.daemon.prepare.command_line import Tune
 from corral.daemon.prepare.start_order import StartOrder
+from corral.daemon.prepare.start_proposal import Proposal, StartValues, values_of
 from corral.daemon.prepare.working_directories import WorkingDirectories
 from corral.daemon.supervise.ladder import first_of
 from corral.daemon.supervise.run_files import Outcome, RunFiles

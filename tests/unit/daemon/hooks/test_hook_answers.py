@@ -9,7 +9,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from corral.daemon.hooks.merging import difference
-from corral.daemon.hooks.start_values import StartRules, StartValues
 from corral.daemon.hooks.validation import (
     BLOCKED_NAMES,
     LONGEST_ITEM,
@@ -18,6 +17,7 @@ from corral.daemon.hooks.validation import (
     check_change,
     read_answer,
 )
+from corral.daemon.prepare.start_proposal import StartRules, StartValues
 
 PLAN = StartValues(
     jvm_args=("-Xss1M", "--add-opens", "java.base/java.lang=ALL-UNNAMED", "@theirs", "-cp", "theirs.jar"),
