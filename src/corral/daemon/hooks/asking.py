@@ -16,7 +16,7 @@ import structlog
 from corral.daemon.hooks.merging import Change, difference, merge, told
 from corral.daemon.hooks.overriding import overridden
 from corral.daemon.hooks.validation import BadChange, check_change, read_answer
-from corral.daemon.prepare.start_proposal import Proposal, StartValues, Tuning, values_of
+from corral.daemon.prepare.start_proposal import Proposal, StartValues, values_of
 from corral.domain.module_nodes import ModuleChange
 from corral.errors import CorralError
 from corral.modules.failures import CallOverrun, ModuleRaised, ProcessGone
@@ -31,6 +31,16 @@ _log = structlog.get_logger("corral.daemon.hooks")
 
 _Answer = Change | ModuleChange
 """What a module wants, or that nothing of it is taken."""
+
+
+class Tuning(msgspec.Struct, frozen=True, kw_only=True):
+    """A start, after its modules were asked."""
+
+    values: StartValues
+    changes: tuple[ModuleChange, ...] = ()
+    """Of each module that changed something, or whose changes were dropped; by module."""
+    missing: tuple[str, ...] = ()
+    """Modules that were wanted here and not ready, each with why."""
 
 
 class Patience(NamedTuple):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pathlib
-from collections.abc import Awaitable, Callable
+from collections.abc import Mapping
 
 import msgspec
 
@@ -15,9 +15,6 @@ from corral.daemon.prepare.values import Values
 from corral.domain.plans import PlanJvm
 from corral.domain.variables import substitute_all
 from corral.sdk.instances import InstanceSpec
-
-Tune = Callable[[Proposal], Awaitable[StartValues]]
-"""What the modules of the node make of a start; never raises for anything they do."""
 
 
 class CommandLine(msgspec.Struct, frozen=True, kw_only=True):
@@ -62,16 +59,15 @@ def command_line(order: StartOrder, java: str, values: Values) -> tuple[CommandL
     return line, list(dict.fromkeys(missing)), list(missing_in_env)
 
 
-async def tuned(
+def propose(
     line: CommandLine,
-    tune: Tune,
     order: StartOrder,
-    values: Values,
     *,
+    secrets: Mapping[str, str],
     node_id: str,
     directory: pathlib.Path,
-) -> CommandLine:
-    """As the modules want it."""
+) -> Proposal:
+    """What modules are asked about it."""
     artifact = order.plan.artifact if order.plan else None
     spec = InstanceSpec(
         instance_id=order.instance_id,
@@ -90,6 +86,4 @@ async def tuned(
         args=list(line.values.args),
         env=dict(line.values.env),
     )
-    secrets = {name: values.all[name] for name in values.secret}
-    changed = await tune(Proposal(spec=spec, rules=line.rules, secrets=secrets))
-    return msgspec.structs.replace(line, values=changed)
+    return Proposal(spec=spec, rules=line.rules, secrets=secrets)

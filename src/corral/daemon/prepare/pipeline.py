@@ -1,18 +1,15 @@
 """From an order to something that can be spawned, stage by stage.
 
-Validation, then the files (`tree_making`), then command and environment. A stage that fails names itself
-in the answer to the start. Whatever is done here can be done again: a start that was interrupted begins
-anew, and leaves nothing but what lies in `.staging`.
+Validation, then the files (`tree_making`), then command and environment: a `PreparedStart`, about which the node's
+modules are asked before it is finished. A stage that fails names itself in the answer to the start. Whatever is
+done here can be done again: a start that was interrupted begins anew, and leaves nothing but what lies in `.staging`.
 """
 
 from __future__ import annotations
 
 import asyncio
-import os
 import pathlib
-import shutil
-from collections.abc import Callable, Iterable, Mapping
-from typing import Final
+from collections.abc import Iterable
 
 import structlog
 
@@ -20,16 +17,11 @@ from corral.daemon.disk import check_room
 from corral.daemon.java import find_java
 from corral.daemon.ports.held import HeldPorts
 from corral.daemon.ports.probe import check_free
-from corral.daemon.prepare.command_line import CommandLine, Tune, command_line, tuned
-from corral.daemon.prepare.environment import build_environment, check_names
+from corral.daemon.prepare.command_line import CommandLine, command_line, propose
+from corral.daemon.prepare.environment import check_names
+from corral.daemon.prepare.prepared_start import PreparedStart
 from corral.daemon.prepare.secret_files import SecretGuard, read_run_secrets, write_run_secrets
-from corral.daemon.prepare.stages import (
-    PROCESS_START,
-    TEMPLATE_APPLY,
-    VALIDATION,
-    VARIABLE_SUBSTITUTION,
-    Progress,
-)
+from corral.daemon.prepare.stages import TEMPLATE_APPLY, VALIDATION, VARIABLE_SUBSTITUTION, Progress
 from corral.daemon.prepare.start_order import StartOrder
 from corral.daemon.prepare.static_making import StaticMaker
 from corral.daemon.prepare.static_owners import own_static
@@ -51,10 +43,9 @@ from corral.domain.plans import Plan
 from corral.domain.probe_checks import check_probes
 from corral.domain.secret_masks import SecretMask, refuse_in_command, secret_names
 from corral.errors import Code, CorralError, Rejected
-from corral.sdk.runtime import RunSpec, run_name
+from corral.sdk.runtime import run_name
 from corral.system.trees.entries import is_tree
 
-_STDBUF: Final = ("stdbuf", "-oL", "-eL")
 _log = structlog.get_logger("corral.daemon.prepare")
 
 
@@ -88,24 +79,13 @@ class Preparer:
         and what it would be given now."""
 
     async def prepare(
-        self,
-        order: StartOrder,
-        run_directory: pathlib.Path,
-        *,
-        anew: bool = False,
-        entered: Callable[[str], None] = lambda _: None,
-        tune: Tune | None = None,
-        kept: Callable[[Mapping[str, str]], None] = lambda _: None,
-    ) -> RunSpec:
-        """Everything for the spawn; StageFailed when a stage refuses. `entered` hears of each stage;
-        `anew`: the directory is made again although this is a restart; `tune`: the node's modules have
-        a say in arguments and environment; `kept` hears which files of a static directory stay though templates
-        give others, and why. Cancelled, it stops at once."""
-        progress = Progress(entered, run=run_name(order.instance_id, order.incarnation))
+        self, order: StartOrder, run_directory: pathlib.Path, progress: Progress, *, anew: bool = False
+    ) -> PreparedStart:
+        """Everything but what modules say to it, see `finish`; StageFailed when a stage refuses. `anew`: the
+        directory is made again although this is a restart. Cancelled, it stops at once."""
         with progress.stage(VALIDATION):
             user, java, values = await self._validate(order)
         directory = await self._directory(order, user, values, run_directory, progress, anew=anew)
-        kept(progress.kept_files)
         with progress.stage(VARIABLE_SUBSTITUTION):
             if values.secret:
                 first = order.incarnation % RESTARTS_PER_START == 0
@@ -117,34 +97,15 @@ class Preparer:
                     earlier=order.static or not first,
                 )
             line = self._substitute(order, java, values)
-        with progress.stage(PROCESS_START):
-            if tune is not None:
-                line = await tuned(line, tune, order, values, node_id=self._node.node_id, directory=directory)
-            environment = build_environment(
-                order,
-                env=line.values.env,
-                node_id=self._node.node_id,
-                user=user.name,
-                home=user.home if os.path.isdir(user.home) else str(directory),  # noqa: PTH112 - raises nothing
-                time_zone=_time_zone(),
-            )
-        _log.info(
-            "instance.prepared",
-            run=run_name(order.instance_id, order.incarnation),
-            took_ms=progress.took_ms,
-        )
-        return RunSpec(
-            instance_id=order.instance_id,
-            incarnation=order.incarnation,
-            command=_buffered(line.command) if order.line_buffered else line.command,
-            environment=environment,
-            directory=str(directory),
-            run_directory=str(run_directory),
-            run_as=user.run_as,
-            groups=user.groups,
-            stdin=order.stdin,
-            tty=order.tty,
-            limits=order.limits,
+        return PreparedStart(
+            order=order,
+            user=user,
+            line=line,
+            directory=directory,
+            run_directory=run_directory,
+            proposal=propose(
+                line, order, secrets=values.secrets, node_id=self._node.node_id, directory=directory
+            ),
         )
 
     def mask(self, order: StartOrder, run_directory: pathlib.Path) -> SecretMask:
@@ -304,16 +265,3 @@ def has_files(plan: Plan) -> bool:
 def _refuse(where: str, names: Iterable[str]) -> None:
     if found := tuple(names):
         raise unresolved_error(found, where)
-
-
-def _buffered(command: tuple[str, ...]) -> tuple[str, ...]:
-    """Line by line, where the node has the program that makes others do so."""
-    return (*_STDBUF, *command) if shutil.which(_STDBUF[0]) else command
-
-
-def _time_zone() -> str:
-    """The host's zone by its name, which every program understands."""
-    if given := os.environ.get("TZ"):
-        return given
-    _, found, name = os.path.realpath("/etc/localtime").partition("/zoneinfo/")
-    return name if found else "UTC"

@@ -1,4 +1,4 @@
-"""What modules may change of a start, and what came of it."""
+"""What modules are asked about a start, and what they may change of it."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ from collections.abc import Mapping
 
 import msgspec
 
-from corral.domain.module_nodes import ModuleChange
 from corral.sdk.instances import InstanceSpec
 
 
@@ -33,16 +32,6 @@ class Proposal(msgspec.Struct, frozen=True, kw_only=True):
     rules: StartRules = StartRules()
     secrets: Mapping[str, str] = {}
     """Values by their variables: they are written down nowhere."""
-
-
-class Tuning(msgspec.Struct, frozen=True, kw_only=True):
-    """A start, after its modules were asked."""
-
-    values: StartValues
-    changes: tuple[ModuleChange, ...] = ()
-    """Of each module that changed something, or whose changes were dropped; by module."""
-    missing: tuple[str, ...] = ()
-    """Modules that were wanted here and not ready, each with why."""
 
 
 def values_of(spec: InstanceSpec) -> StartValues:

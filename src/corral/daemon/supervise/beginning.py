@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from typing import Final, NamedTuple, TypeVar
 
 import structlog
 
 from corral.daemon.ports.probe import check_free
-from corral.daemon.prepare.stages import PROCESS_START, VALIDATION, StageFailed
+from corral.daemon.prepare.prepared_start import finish
+from corral.daemon.prepare.stages import PROCESS_START, VALIDATION, Progress, StageFailed
 from corral.daemon.supervise.run_files import Intent, RunFiles
 from corral.daemon.supervise.run_modules import RunModules
 from corral.daemon.supervise.services import Services
@@ -43,8 +44,8 @@ class Begun(NamedTuple):
 
 
 class Beginning:
-    """Of one run. `stages` knows where its preparation is; `modules` have a say in it; `kept` hears which files of a
-    static directory stay though templates give others, and why."""
+    """Of one run. `stages` knows where its preparation is, `progress` what came of it so far; `modules` have a say
+    in it."""
 
     def __init__(
         self,
@@ -53,8 +54,8 @@ class Beginning:
         intent: Intent,
         stop: StopRequest,
         stages: StageReports,
+        progress: Progress,
         modules: RunModules,
-        kept: Callable[[Mapping[str, str]], None],
         *,
         waits: Callable[[str], None] = lambda _: None,
     ) -> None:
@@ -65,8 +66,8 @@ class Beginning:
         self._order = intent.order
         self._stop = stop
         self._stages = stages
+        self._progress = progress
         self._modules = modules
-        self._kept = kept
         self._waits = waits
         self._until = 0.0
         """When its time is up."""
@@ -141,14 +142,13 @@ class Beginning:
         """Whatever goes wrong here, nothing was executed: it is a failed start, told and counted as one,
         and not something that is tried again for ever behind everybody's back."""
         try:
-            return await self._services.preparer.prepare(
-                self._order,
-                self._files.directory,
-                anew=self._intent.anew,
-                entered=self._stages.entered,
-                tune=self._modules.tune(lambda: self._until - self._services.clock.monotonic()),
-                kept=self._kept,
+            start = await self._services.preparer.prepare(
+                self._order, self._files.directory, self._progress, anew=self._intent.anew
             )
+            with self._progress.stage(PROCESS_START):
+                left = self._until - self._services.clock.monotonic()
+                values = await self._modules.ask(start.proposal, seconds=left)
+            return finish(start, values, self._progress)
         except (StageFailed, CorralError):
             raise
         except Exception as error:

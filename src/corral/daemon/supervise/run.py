@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Final
 
 import msgspec
@@ -19,7 +19,7 @@ import structlog
 from corral.daemon.disk import full_disk
 from corral.daemon.hooks.provenance import Provenance
 from corral.daemon.prepare.secret_files import SecretGuard
-from corral.daemon.prepare.stages import PROCESS_START, VALIDATION, StageFailed
+from corral.daemon.prepare.stages import PROCESS_START, VALIDATION, Progress, StageFailed
 from corral.daemon.probes.players import PlayerCount
 from corral.daemon.supervise.beginning import Beginning, Interrupted
 from corral.daemon.supervise.endings import (
@@ -95,9 +95,7 @@ class Run:
         self._started_at: float | None = None
         self._ended_at = 0.0
         self._in_time = True
-        self.modules = RunModules(
-            self, hooks=services.hooks, directories=services.directories, waits=self._wait_for_modules
-        )
+        self.modules = RunModules(self, hooks=services.hooks, directories=services.directories)
 
     @property
     def reason(self) -> str:
@@ -172,15 +170,16 @@ class Run:
 
     async def live(self) -> Outcome:
         """Write the intent down, start it, and mind it to its end. Cancelled, it detaches."""
-        stages = StageReports(lambda stage: self._services.send(stage_update(self, stage)))
+        stages = StageReports(self._tell_stage)
+        progress = Progress(stages.entered, run=self.name)
         beginning = Beginning(
             self._services,
             self.files,
             self.intent,
             self.stop,
             stages,
+            progress,
             self.modules,
-            self._note_kept,
             waits=self._start_waits,
         )
         try:
@@ -190,12 +189,10 @@ class Run:
             self._enter(_Trigger.PREPARE)
             self._began_at = self._services.clock.boottime()
             handle, self._in_time = await beginning.spawn()
-        except StageFailed as failed:
-            return await self._end(start_failed(failed.stage, failed.error, now_ms=self._services.now_ms()))
-        except Interrupted:
-            assert self.stop.order is not None
-            never = never_started(self.stop.order, now_ms=self._services.now_ms())
-            return await self._end(self._followed(never))
+        except (StageFailed, Interrupted) as stopped:
+            self.files_kept = files_kept(progress.kept_files)
+            return await self._end(self._unstarted(stopped))
+        self.files_kept = files_kept(progress.kept_files)
         self._take(handle)
         if self.state is _State.PREPARING:
             self._enter(_Trigger.SPAWN)
@@ -203,8 +200,12 @@ class Run:
         self.tell_begun()
         return await self._mind(handle)
 
-    def _note_kept(self, files: Mapping[str, str]) -> None:
-        self.files_kept = files_kept(files)
+    def _unstarted(self, why: StageFailed | Interrupted) -> Outcome:
+        now_ms = self._services.now_ms()
+        if isinstance(why, StageFailed):
+            return start_failed(why.stage, why.error, now_ms=now_ms)
+        assert self.stop.order is not None
+        return self._followed(never_started(self.stop.order, now_ms=now_ms))
 
     async def begin_again(self) -> Outcome:
         """Like `live`, for an intent that a daemon before us left behind without executing it. One that
@@ -390,10 +391,10 @@ class Run:
         self._services.send(figures_update(self))
 
     def waits_for(self, reason: str) -> None:
-        """What keeps it from being ready: for who looks at it now, and not worth keeping."""
+        """What keeps it from being ready."""
         if self.state in (_State.STARTING, _State.RUNNING):
             self.reason = reason
-            self._services.send(stage_update(self, PROCESS_START))
+            self._tell_stage(PROCESS_START)
 
     def ready_changed(self, ready: bool, reason: str) -> None:
         if self.state is not _State.RUNNING:
@@ -554,13 +555,17 @@ class Run:
     def _start_waits(self, why: str) -> None:
         """Its start is owed, and waits for room on the disk or for its ports."""
         self.reason = why
-        self._services.send(stage_update(self, VALIDATION))
+        self._tell_stage(VALIDATION)
 
-    def _wait_for_modules(self, what: str) -> None:
+    def wait_for_modules(self, what: str) -> None:
         """Its start waits for them, and goes on when this is empty; a stop has its own reason."""
         if self.state is _State.PREPARING:
             self.reason = what
-            self._services.send(stage_update(self, PROCESS_START))
+            self._tell_stage(PROCESS_START)
+
+    def _tell_stage(self, stage: str) -> None:
+        """To who looks at it now: not worth keeping."""
+        self._services.send(stage_update(self, stage))
 
     def tell_begun(self) -> None:
         """To whoever waits for its start, once."""

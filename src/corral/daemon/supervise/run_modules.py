@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any, Protocol
 
 import msgspec
@@ -12,7 +12,6 @@ import structlog
 
 from corral.daemon.hooks.instance_hooks import InstanceHooks
 from corral.daemon.hooks.provenance import Provenance, provenance
-from corral.daemon.prepare.command_line import Tune
 from corral.daemon.prepare.start_order import StartOrder
 from corral.daemon.prepare.start_proposal import Proposal, StartValues, values_of
 from corral.daemon.prepare.working_directories import WorkingDirectories
@@ -27,7 +26,7 @@ _log = structlog.get_logger("corral.daemon.supervise")
 
 
 class TunedRun(Protocol):
-    """What modules may know of a run."""
+    """What modules may know of a run, and what it hears of them."""
 
     order: StartOrder
     files: RunFiles
@@ -38,19 +37,16 @@ class TunedRun(Protocol):
     @property
     def name(self) -> str: ...
 
+    def wait_for_modules(self, what: str) -> None:
+        """Its start waits for these, and that lasts; empty: it goes on."""
+
 
 class RunModules:
     """Without hooks, where no daemon runs, nobody is asked and nobody is told."""
 
     def __init__(
-        self,
-        run: TunedRun,
-        *,
-        hooks: InstanceHooks | None,
-        directories: WorkingDirectories,
-        waits: Callable[[str], None] = lambda _: None,
+        self, run: TunedRun, *, hooks: InstanceHooks | None, directories: WorkingDirectories
     ) -> None:
-        """`waits` hears what modules the start waits for, when that lasts; empty: it goes on."""
         self.made = Provenance()
         """What came of its start."""
         self._hooks = hooks
@@ -58,7 +54,6 @@ class RunModules:
         self._name = run.name
         self._files = run.files
         self._directories = directories
-        self._waits = waits
         self._stopping: asyncio.Future[Any] | None = None
         self._said_stopping = False
 
@@ -69,22 +64,20 @@ class RunModules:
         except (CorralError, OSError) as error:
             _log.warning("instance.provenance_unreadable", run=self._name, reason=str(error))
 
-    def tune(self, left: Callable[[], float]) -> Tune | None:
-        """For a start that has `left` seconds when it comes to that."""
+    async def ask(self, proposal: Proposal, *, seconds: float) -> StartValues:
+        """What the modules make of its start, which has so many seconds left in all. Raises for nothing they do."""
+        planned = values_of(proposal.spec)
         if self._hooks is None:
-            return None
-        hooks = self._hooks
-
-        async def asked(proposal: Proposal) -> StartValues:
-            try:
-                tuning = await hooks.starting(proposal, patience=max(0.0, left()), waits=self._waits)
-                await self._keep(provenance(tuning.changes, tuning.missing, proposal.secrets))
-            except Exception:  # a fault of ours is no reason not to start it as it was planned
-                _log.exception("instance.modules_not_asked", run=self._name)
-                return values_of(proposal.spec)
-            return tuning.values
-
-        return asked
+            return planned
+        try:
+            tuning = await self._hooks.starting(
+                proposal, patience=max(0.0, seconds), waits=self._run.wait_for_modules
+            )
+            await self._keep(provenance(tuning.changes, tuning.missing, proposal.secrets))
+        except Exception:  # a fault of ours is no reason not to start it as it was planned
+            _log.exception("instance.modules_not_asked", run=self._name)
+            return planned
+        return tuning.values
 
     async def _keep(self, made: Provenance) -> None:
         self.made = made
