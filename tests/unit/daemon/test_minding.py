@@ -19,13 +19,6 @@ from corral.testing.waiting import eventually
 HANDLE = RunHandle(runtime="test", run_name="one.1024", run_directory="/nowhere", pid=1, started_at_ms=0)
 
 
-class NoPreparer:
-    """Nothing was prepared here."""
-
-    def probed_address(self, _: StartOrder) -> str:
-        return "127.0.0.1"
-
-
 class FailingRuntime:
     """Lives until it is told to end; cannot say so at first."""
 
@@ -84,7 +77,8 @@ async def test_a_runtime_that_cannot_say_whether_it_lives_is_no_reason_to_end_it
         runtime=runtime,  # type: ignore[arg-type]  # no probe asks it
         growth=ConsoleGrowth(),
         tables=SocketTables(),
-        preparer=NoPreparer(),
+        host="127.0.0.1",
+        hide=str,
         listener=Listener(),
         alive_in=lambda: 0.0,
         ready=False,

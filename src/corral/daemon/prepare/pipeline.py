@@ -20,7 +20,8 @@ from corral.daemon.ports.probe import check_free
 from corral.daemon.prepare.command_line import CommandLine, command_line, propose
 from corral.daemon.prepare.environment import check_names
 from corral.daemon.prepare.prepared_start import PreparedStart
-from corral.daemon.prepare.secret_files import SecretGuard, read_run_secrets, write_run_secrets
+from corral.daemon.prepare.run_mask import RunMask
+from corral.daemon.prepare.secret_files import write_run_secrets
 from corral.daemon.prepare.stages import TEMPLATE_APPLY, VALIDATION, VARIABLE_SUBSTITUTION, Progress
 from corral.daemon.prepare.start_order import StartOrder
 from corral.daemon.prepare.static_making import StaticMaker
@@ -32,8 +33,6 @@ from corral.daemon.prepare.values import (
     Values,
     probed_address,
     resolve_values,
-    secrets_now,
-    secrets_of_process,
     unresolved_error,
 )
 from corral.daemon.prepare.working_directories import WorkingDirectories, owner_of
@@ -41,8 +40,8 @@ from corral.daemon.secrets import Secrets
 from corral.domain.ids import RESTARTS_PER_START
 from corral.domain.plans import Plan
 from corral.domain.probe_checks import check_probes
-from corral.domain.secret_masks import SecretMask, refuse_in_command, secret_names
-from corral.errors import Code, CorralError, Rejected
+from corral.domain.secret_masks import refuse_in_command
+from corral.errors import Code, Rejected
 from corral.sdk.runtime import run_name
 from corral.system.trees.entries import is_tree
 
@@ -74,17 +73,21 @@ class Preparer:
         self._secrets = secrets
         self._java = java
         self._reserve_mb = reserve_mb
-        self._masks: dict[str, SecretMask] = {}
-        """By run, while it lives: what it was given. Of a run of another daemon, what its environment holds
-        and what it would be given now."""
 
     async def prepare(
-        self, order: StartOrder, run_directory: pathlib.Path, progress: Progress, *, anew: bool = False
+        self,
+        order: StartOrder,
+        run_directory: pathlib.Path,
+        progress: Progress,
+        mask: RunMask,
+        *,
+        anew: bool = False,
     ) -> PreparedStart:
-        """Everything but what modules say to it, see `finish`; StageFailed when a stage refuses. `anew`: the
-        directory is made again although this is a restart. Cancelled, it stops at once."""
+        """Everything but what modules say to it, see `finish`; StageFailed when a stage refuses. `mask` hides what it
+        is given from then on; `anew`: the directory is made again although this is a restart. Cancelled, it stops
+        at once."""
         with progress.stage(VALIDATION):
-            user, java, values = await self._validate(order)
+            user, java, values = await self._validate(order, mask)
         directory = await self._directory(order, user, values, run_directory, progress, anew=anew)
         with progress.stage(VARIABLE_SUBSTITUTION):
             if values.secret:
@@ -108,52 +111,15 @@ class Preparer:
             ),
         )
 
-    def mask(self, order: StartOrder, run_directory: pathlib.Path) -> SecretMask:
-        """Keeps the values of this run's secrets out of a text. Blocks for a moment."""
-        name = run_name(order.instance_id, order.incarnation)
-        if name not in self._masks:
-            self.learn_secrets(order, run_directory, pid=0)
-        return self._masks[name]
-
-    def learn_secrets(self, order: StartOrder, run_directory: pathlib.Path, *, pid: int) -> None:
-        """Of a run that another daemon started: as they are now, and as its process has them if it lives (0: it does
-        not). Blocks for a moment."""
-        name = run_name(order.instance_id, order.incarnation)
-        kept = self._masks.get(name)
-        if kept is not None and not kept.unknown:
-            return
-        known = [secrets_now(order, self._node, self._secrets)]
-        if pid:
-            known += secrets_of_process(order, self._node, pid)
-        try:
-            unknown = read_run_secrets(run_directory).unknown(*known)
-        except (CorralError, OSError):  # damaged: nothing is certain
-            unknown = secret_names(order.plan.variable_types) if order.plan else frozenset()
-        mask = SecretMask(unknown=unknown)
-        for values in known:
-            mask |= SecretMask(values)
-        self._masks[name] = mask
-
-    def hide(self, order: StartOrder, text: str) -> str:
-        """A text about this run as it may leave the node: without the values it was given. Never blocks."""
-        mask = self._masks.get(run_name(order.instance_id, order.incarnation))
-        return mask(text) if mask is not None else text
-
-    def guard(self, order: StartOrder, run_directory: pathlib.Path, *, put_names: bool) -> SecretGuard:
-        """Keeps this run's secrets out of what is saved of its files. Blocks for a moment."""
-        mask = self.mask(order, run_directory) | SecretMask(secrets_now(order, self._node, self._secrets))
-        filled = frozenset(read_run_secrets(run_directory).paths)
-        return SecretGuard(mask, filled, put_names=put_names)
-
-    def forget_secrets(self, order: StartOrder) -> None:
-        """The run has ended, and everything about it is told."""
-        self._masks.pop(run_name(order.instance_id, order.incarnation), None)
+    def mask_of(self, order: StartOrder, run_directory: pathlib.Path) -> RunMask:
+        """For everything that is said about this run."""
+        return RunMask(order, run_directory, node=self._node, secrets=self._secrets)
 
     def probed_address(self, order: StartOrder) -> str:
         """Where probes of the network find it."""
         return probed_address(order, self._node)
 
-    async def keep_first_run(self, order: StartOrder, run_directory: pathlib.Path) -> None:
+    async def keep_first_run(self, order: StartOrder, mask: RunMask) -> None:
         """It was ready and has ended: what it made may serve others."""
         if order.plan is not None and order.plan.warm_paths:
             user = await asyncio.to_thread(
@@ -163,10 +129,10 @@ class Preparer:
                 isolate=order.isolate,
                 static=order.static,
             )
-            guard = await asyncio.to_thread(self.guard, order, run_directory, put_names=False)
+            guard = await asyncio.to_thread(mask.guard, put_names=False)
             await self._trees.keep_first_run(order, user, guard)
 
-    async def _validate(self, order: StartOrder) -> tuple[WorkloadUser, str, Values]:
+    async def _validate(self, order: StartOrder, mask: RunMask) -> tuple[WorkloadUser, str, Values]:
         check_names(order.env)
         if order.plan is not None:
             refuse_in_command(order.plan)
@@ -179,9 +145,9 @@ class Preparer:
                 field="memory_mb",
             )
         self._ports.take(run_name(order.instance_id, order.incarnation), order.ports)
-        return await asyncio.to_thread(self._look_around, order)
+        return await asyncio.to_thread(self._look_around, order, mask)
 
-    def _look_around(self, order: StartOrder) -> tuple[WorkloadUser, str, Values]:
+    def _look_around(self, order: StartOrder, mask: RunMask) -> tuple[WorkloadUser, str, Values]:
         """What has to be asked of the host: Java, user, ports, room, secrets. Blocks."""
         plan, java = order.plan, ""
         if not order.command and plan is not None and plan.jvm is not None:
@@ -198,7 +164,7 @@ class Preparer:
         )
         values = resolve_values(order, self._node, self._secrets)
         if values.secret:
-            self._masks[run_name(order.instance_id, order.incarnation)] = SecretMask(values.secrets)
+            mask.give(values.secrets)
         return user, java, values
 
     async def _directory(

@@ -14,6 +14,7 @@ import structlog
 
 from corral.daemon.ports.probe import check_free
 from corral.daemon.prepare.prepared_start import finish
+from corral.daemon.prepare.run_mask import RunMask
 from corral.daemon.prepare.stages import PROCESS_START, VALIDATION, Progress, StageFailed
 from corral.daemon.supervise.run_files import Intent, RunFiles
 from corral.daemon.supervise.run_modules import RunModules
@@ -55,6 +56,7 @@ class Beginning:
         stop: StopRequest,
         stages: StageReports,
         progress: Progress,
+        mask: RunMask,
         modules: RunModules,
         *,
         waits: Callable[[str], None] = lambda _: None,
@@ -67,6 +69,7 @@ class Beginning:
         self._stop = stop
         self._stages = stages
         self._progress = progress
+        self._mask = mask
         self._modules = modules
         self._waits = waits
         self._until = 0.0
@@ -143,7 +146,7 @@ class Beginning:
         and not something that is tried again for ever behind everybody's back."""
         try:
             start = await self._services.preparer.prepare(
-                self._order, self._files.directory, self._progress, anew=self._intent.anew
+                self._order, self._files.directory, self._progress, self._mask, anew=self._intent.anew
             )
             with self._progress.stage(PROCESS_START):
                 left = self._until - self._services.clock.monotonic()

@@ -126,7 +126,7 @@ class Instance:
         if follows:
             self.current = self._successor(ended, outcome)
         if reported is None:
-            ended.tail = ended.masked_tail().lines if outcome.exit else ()
+            ended.tail = ended.read_last_lines().lines if outcome.exit else ()
             self._tell(ended, outcome)
         if follows:
             self._services.reporter.report(first_status(self.current, outcome))
@@ -162,7 +162,7 @@ class Instance:
                 if outcome.restarted_as is None:
                     self._tell(self.current, outcome)
                     await self._keep_first_run(self.current)
-                    self._services.preparer.forget_secrets(self.current.order)
+                    self.current.mask.forget()
                     await self._put_away(outcome)
                     return
                 work = self._go_on(outcome)
@@ -170,7 +170,7 @@ class Instance:
                 run = self.current
                 faults.add(run, error, now=self._services.clock.boottime())
                 if run.outcome is not None and (run.outcome.restarted_as is None or faults.too_many):
-                    self._services.preparer.forget_secrets(run.order)
+                    run.mask.forget()
                     self._tell_end_after_fault(run, run.outcome)
                     return
                 self._may_live = self._may_live or run.handle is not None
@@ -308,7 +308,7 @@ class Instance:
         if run.state is not InstanceState.STOPPED or not run.was_ready:
             return
         try:
-            await self._services.preparer.keep_first_run(run.order, run.files.directory)
+            await self._services.preparer.keep_first_run(run.order, run.mask)
         except (CorralError, OSError) as error:
             _log.warning("instance.first_run_not_kept", run=run.name, reason=str(error))
 

@@ -27,14 +27,6 @@ from corral.sdk.runtime import Execution, RunHandle, RuntimeProvider
 _log = structlog.get_logger("corral.daemon.supervise")
 
 
-class ReadyUses(Protocol):
-    """What the preparation knows of a run that becomes ready."""
-
-    def probed_address(self, order: StartOrder) -> str: ...
-
-    def hide(self, order: StartOrder, text: str) -> str: ...
-
-
 class ReadyListener(Protocol):
     """The run that becomes ready, and hears of it. Called in the loop's thread."""
 
@@ -59,12 +51,14 @@ class ReadyWatch:
         runtime: RuntimeProvider,
         growth: ConsoleGrowth,
         tables: SocketTables,
-        preparer: ReadyUses,
+        host: str,
+        hide: Callable[[str], str],
         listener: ReadyListener,
         alive_in: Callable[[], float],
         ready: bool,
     ) -> None:
-        """`ready`: a daemon before us found it so."""
+        """`host`: where its probes find it; `hide`: a text without its secrets; `ready`: a daemon before us found it
+        so."""
 
         async def execute(command: tuple[str, ...], timeout: float) -> Execution:
             return await runtime.execute(handle, command, timeout=timeout)
@@ -80,10 +74,10 @@ class ReadyWatch:
             console=files.console,
             growth=growth,
             execute=execute,
-            host=preparer.probed_address(order),
+            host=host,
             line_buffered=order.line_buffered,
             name=handle.run_name,
-            mask=lambda text: preparer.hide(order, text),
+            mask=hide,
         )
         self._rule = BuiltInRule(
             sockets=sockets,

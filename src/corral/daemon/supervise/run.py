@@ -18,7 +18,7 @@ import structlog
 
 from corral.daemon.disk import full_disk
 from corral.daemon.hooks.provenance import Provenance
-from corral.daemon.prepare.secret_files import SecretGuard
+from corral.daemon.prepare.run_mask import RunMask
 from corral.daemon.prepare.stages import PROCESS_START, VALIDATION, Progress, StageFailed
 from corral.daemon.probes.players import PlayerCount
 from corral.daemon.supervise.beginning import Beginning, Interrupted
@@ -31,23 +31,22 @@ from corral.daemon.supervise.endings import (
     supervision_failed,
     without_secrets,
 )
+from corral.daemon.supervise.last_lines import LastLines, console_end, read_last_lines
 from corral.daemon.supervise.minding import Ending, Minding, kill_run
 from corral.daemon.supervise.readiness import ReadyWatch
 from corral.daemon.supervise.restarts import with_restart
 from corral.daemon.supervise.run_age import process_started
 from corral.daemon.supervise.run_files import Intent, Outcome, RunFiles, StopOrder
 from corral.daemon.supervise.run_modules import RunModules
-from corral.daemon.supervise.services import ConsoleTail, Services, read_tail
+from corral.daemon.supervise.services import Services
 from corral.daemon.supervise.stage_reports import StageReports
 from corral.daemon.supervise.stop_request import StopRequest
 from corral.daemon.supervise.wire_forms import figures_update, files_kept, stage_update, status_update
 from corral.domain.ids import RESTARTS_PER_START
 from corral.domain.instance_states import INSTANCE_LIFECYCLE, InstanceState, InstanceTrigger
-from corral.domain.secret_masks import secret_names
 from corral.errors import Code, CorralError, Rejected
 from corral.sdk.runtime import RunExit, RunHandle, RuntimeProvider
 
-TAIL_LINES: Final = 100
 _RETRY_SECONDS: Final = 1.0
 _CLOCK_MARGIN_MS: Final = 1000
 _log = structlog.get_logger("corral.daemon.supervise")
@@ -65,12 +64,14 @@ class Run:
         *,
         begun: Callable[[Run], None] | None = None,
         stop: StopRequest | None = None,
+        mask: RunMask | None = None,
     ) -> None:
         self.order = intent.order
         self.nonce = intent.nonce
         self.intent = intent
         self.files = files
         self.stop = stop or StopRequest(files)
+        self.mask = mask or services.preparer.mask_of(intent.order, files.directory)
         self.state = _State.SCHEDULED
         self._reason = intent.reason
         self.pid = 0
@@ -101,7 +102,7 @@ class Run:
     def reason(self) -> str:
         """Why it is in its state, as everybody may read it: whatever words got into it, no secret of the run is
         among them."""
-        return self._services.preparer.hide(self.order, self._reason)
+        return self.mask.hide(self._reason)
 
     @reason.setter
     def reason(self, reason: str) -> None:
@@ -153,7 +154,7 @@ class Run:
     def console_end(self) -> int:
         if self.outcome is not None:
             return self.outcome.console_end
-        return read_tail(self.files.console, 0).end if self.handle else 0
+        return console_end(self.files.console) if self.handle else 0
 
     async def ask_stop(self, order: StopOrder) -> None:
         """Let it end. A kill comes first and waits for nothing; a stop begins once it is on disk. Either
@@ -179,6 +180,7 @@ class Run:
             self.stop,
             stages,
             progress,
+            self.mask,
             self.modules,
             waits=self._start_waits,
         )
@@ -219,7 +221,9 @@ class Run:
 
     def begun_anew(self) -> Run:
         """The same run after a fault of ours in its supervision. Whoever waits for its start goes on waiting."""
-        again = Run(self._services, self.files, self.intent, begun=self._begun, stop=self.stop)
+        again = Run(
+            self._services, self.files, self.intent, begun=self._begun, stop=self.stop, mask=self.mask
+        )
         again.state, again.pid, again.started_at_ms = self.state, self.pid, self.started_at_ms
         again._began_at = self._began_at  # the time of its start goes on
         return again
@@ -251,7 +255,7 @@ class Run:
             return await self._end(outcome)
         except Exception:
             _log.exception("instance.outcome_not_stored", run=self.name)
-            outcome = without_secrets(outcome, lambda text: self._services.preparer.hide(self.order, text))
+            outcome = without_secrets(outcome, self.mask.hide)
             self.remember(outcome)
             self.tell_begun()
             return outcome
@@ -273,16 +277,8 @@ class Run:
         """Mind a run that was taken over."""
         assert self.handle is not None
         self.tell_begun()  # a fault of ours came between its start and the answer
-        await self.learn_secrets(self.handle)
+        await self.mask.learn(self.handle)
         return await self._mind(self.handle)
-
-    async def learn_secrets(self, handle: RunHandle | None) -> None:
-        """Of a run that a daemon before us started; None: nothing of it lives."""
-        if self._has_secrets:
-            pid = handle.pid if handle is not None else 0
-            await asyncio.to_thread(
-                self._services.preparer.learn_secrets, self.order, self.files.directory, pid=pid
-            )
 
     async def conclude(self, exit: RunExit, handle: RunHandle | None) -> Outcome:
         """Its end, when it ended while no daemon was looking."""
@@ -312,10 +308,6 @@ class Run:
     def _is_ordered(self) -> bool:
         """Begun by an order, and not by the end of the run before."""
         return self.order.incarnation % RESTARTS_PER_START == 0
-
-    @property
-    def _has_secrets(self) -> bool:
-        return self.order.plan is not None and bool(secret_names(self.order.plan.variable_types))
 
     def _take(self, handle: RunHandle) -> None:
         self.handle = handle
@@ -354,7 +346,8 @@ class Run:
             runtime=self.runtime,
             growth=self._services.growth,
             tables=self._services.sockets,
-            preparer=self._services.preparer,
+            host=self._services.preparer.probed_address(self.order),
+            hide=self.mask.hide,
             listener=self,
             alive_in=self._alive_in,
             ready=self.ready,
@@ -412,7 +405,7 @@ class Run:
             self._enter(_Trigger.STOP, reason)
 
     async def _judge(self, ending: Ending) -> Outcome:
-        tail = await asyncio.to_thread(self.masked_tail)
+        tail = await asyncio.to_thread(self.read_last_lines)
         self.tail = tail.lines
         uptime_ms = self._lived_ms(ending.exit, tail.last_ms)
         outcome = judge(
@@ -443,18 +436,9 @@ class Run:
             outcome, summary=f"{outcome.summary}; {full}", reason=f"{outcome.reason}; {full}"
         )
 
-    def secret_guard(self, *, put_names: bool) -> SecretGuard:
-        """For whoever saves its files. Blocks."""
-        return self._services.preparer.guard(self.order, self.files.directory, put_names=put_names)
-
-    def masked_tail(self) -> ConsoleTail:
-        """The workload's own last words, which leave the node and are kept in places where its console is not:
-        without its secrets. Where these are not known any more nobody can take them out, and it stays behind."""
-        mask = self._services.preparer.mask(self.order, self.files.directory)
-        tail = read_tail(self.files.console, TAIL_LINES)
-        if mask.unknown and tail.lines:
-            return msgspec.structs.replace(tail, lines=(_withheld(mask.unknown),))
-        return msgspec.structs.replace(tail, lines=tuple(map(mask, tail.lines)))
+    def read_last_lines(self) -> LastLines:
+        """Of its console, without its secrets. Blocks."""
+        return read_last_lines(self.files.console, self.mask.known())
 
     def _followed(self, outcome: Outcome) -> Outcome:
         """With the run that follows here, if one does; none beside another that lives."""
@@ -497,9 +481,8 @@ class Run:
     async def _end(self, outcome: Outcome) -> Outcome:
         """Durable first. A disk that refuses is asked again: an end that is forgotten happens twice. Whoever is
         connected hears of it meanwhile. Only of an order that never came to disk nothing can happen twice."""
-        if self._has_secrets:
-            mask = await asyncio.to_thread(self._services.preparer.mask, self.order, self.files.directory)
-            outcome = without_secrets(outcome, mask)
+        if self.mask.needed:
+            outcome = without_secrets(outcome, await asyncio.to_thread(self.mask.known))
         refused = False
         while True:
             try:
@@ -521,7 +504,7 @@ class Run:
         self.remember(outcome)
         self._services.ports.release(self.name)
         if outcome.restarted_as is not None:  # else what is kept of its files is searched for them
-            self._services.preparer.forget_secrets(self.order)
+            self.mask.forget()
         _log.info("instance.ended", run=self.name, outcome=outcome.outcome, how=outcome.summary)
         self.modules.stopped(outcome)
         self.tell_begun()
@@ -579,12 +562,3 @@ class Run:
         self.reason = reason
         _log.info("instance.transition", run=self.name, before=before, state=self.state, reason=self.reason)
         self._services.reporter.report(status_update(self))
-
-
-def _withheld(names: frozenset[str]) -> str:
-    """In place of a crash's last lines."""
-    changed = ", ".join(f"%{name}%" for name in sorted(names))
-    return (
-        f"(withheld: {changed} was changed while no daemon ran, and these lines may hold the value before;"
-        " the console has them)"
-    )

@@ -98,7 +98,7 @@ class SaveOrders:
         if not is_tree(directory):
             raise Rejected(Code.NOT_FOUND, f"the files of '{wanted.instance_id}' are gone")
         chosen = globs(tuple(wanted.paths))
-        guard = await asyncio.to_thread(run.secret_guard, put_names=wanted.secret_names)
+        guard = await asyncio.to_thread(run.mask.guard, put_names=wanted.secret_names)
         await in_thread(
             lambda abort: pack(
                 directory,

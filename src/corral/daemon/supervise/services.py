@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pathlib
 from collections.abc import Callable
 from typing import Protocol
 
@@ -19,7 +18,6 @@ from corral.daemon.supervise.lost_runs import LostRuns
 from corral.daemon.supervise.reporter import Reporter
 from corral.daemon.supervise.run_files import RunDirectories
 from corral.domain.ids import Incarnation, same_start
-from corral.runtimes.console.log import ConsoleLog
 from corral.sdk.runtime import RuntimeProvider
 from corral.system.clock import Clock
 from corral.system.entropy import Entropy, new_id
@@ -58,29 +56,6 @@ class RuntimeChoice(Protocol):
 
     def of(self, run_directory: str) -> RuntimeProvider:
         """The one that a run was started with."""
-
-
-class ConsoleTail(msgspec.Struct, frozen=True):
-    """The last lines of a console, where they begin, where the console ends, and when its last byte came."""
-
-    lines: tuple[str, ...] = ()
-    offset: int = 0
-    end: int = 0
-    last_ms: int = 0
-
-
-def read_tail(directory: pathlib.Path, lines: int) -> ConsoleTail:
-    """Blocks, but for a bounded time: at most the last 256 KiB are read."""
-    with ConsoleLog(directory) as log:
-        end = log.end_offset
-        found = log.tail(lines) if lines else []
-        times = log.times(max(0, end - 1), end) if lines else []
-    return ConsoleTail(
-        lines=tuple(line.text for line in found),
-        offset=found[0].offset if found else end,
-        end=end,
-        last_ms=times[-1].timestamp_ms if times else 0,
-    )
 
 
 class KnownRuns:

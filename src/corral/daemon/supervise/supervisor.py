@@ -277,7 +277,7 @@ class Supervisor:
             self._strays.append(instance)
             await run.stop.make(StopOrder(reason="a later run of this instance exists", force=True))
         # Before anybody can end it: what its process was given can be read only while that lives.
-        await run.learn_secrets(found.handle if found and found.kind is AdoptionKind.ALIVE else None)
+        await run.mask.learn(found.handle if found and found.kind is AdoptionKind.ALIVE else None)
         instance.adopt(found)
 
     async def detach(self) -> None:
