@@ -11,7 +11,7 @@ import msgspec
 from corral.domain.decisions import Decision
 from corral.domain.groups import GroupSpec, PortProtocol
 from corral.domain.ids import GroupName, Incarnation, InstanceId, NodeId
-from corral.domain.instance_states import InstanceState, Wanted
+from corral.domain.instance_states import INSTANCE_LIFECYCLE, InstanceState, InstanceTrigger, Wanted
 from corral.domain.module_nodes import ModuleChange
 from corral.domain.records import Record
 
@@ -267,7 +267,16 @@ def earlier_starts(before: InstanceRecord | None) -> tuple[EarlierStart, ...]:
 
 def live(state: InstanceState) -> bool:
     """Something of it may exist."""
-    return state not in (InstanceState.STOPPED, InstanceState.CRASHED)
+    return state not in INSTANCE_LIFECYCLE.terminal
+
+
+def next_state(record: InstanceRecord, trigger: InstanceTrigger) -> InstanceState:
+    """By the table of states; `IllegalTransition` tells how the record came to its state."""
+    story = [f"run {record.incarnation} on '{record.node}'", f"wanted: {record.wanted}"]
+    if record.state_before_offline is not None:
+        story.append(f"was {record.state_before_offline}")
+    story.append(f"{record.state} ({record.reason})" if record.reason else record.state.name)
+    return INSTANCE_LIFECYCLE.step(f"instance '{record.id}'", record.state, trigger, story=story)
 
 
 def is_ready(record: InstanceRecord) -> bool:

@@ -1,7 +1,7 @@
 """The states of one run of an instance, shared by controller and daemon.
 
-`OFFLINE` means that the node is out of reach: nothing is assumed dead, so every live state
-can fall into it and come back to whatever the node then reports.
+`OFFLINE` means that nobody watches the run: its node is out of reach of the controller, or there was no daemon on
+the node. Nothing is assumed dead, so every live state can fall into it and come back to whatever is then found.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class InstanceTrigger(enum.StrEnum):
     STOP = "stop"
     EMPTIED = "emptied"
     FAIL = "fail"
-    NODE_LOST = "node_lost"
+    UNWATCHED = "unwatched"
     REPORTED_SCHEDULED = "reported_scheduled"
     REPORTED_PREPARING = "reported_preparing"
     REPORTED_STARTING = "reported_starting"
@@ -60,30 +60,30 @@ INSTANCE_LIFECYCLE: Final = Lifecycle(
         (_S.SCHEDULED, _T.STOP): _S.STOPPING,
         (_S.SCHEDULED, _T.EMPTIED): _S.STOPPED,
         (_S.SCHEDULED, _T.FAIL): _S.CRASHED,
-        (_S.SCHEDULED, _T.NODE_LOST): _S.OFFLINE,
+        (_S.SCHEDULED, _T.UNWATCHED): _S.OFFLINE,
         (_S.PREPARING, _T.SPAWN): _S.STARTING,
         (_S.PREPARING, _T.STOP): _S.STOPPING,
         (_S.PREPARING, _T.EMPTIED): _S.STOPPED,
         (_S.PREPARING, _T.FAIL): _S.CRASHED,
-        (_S.PREPARING, _T.NODE_LOST): _S.OFFLINE,
+        (_S.PREPARING, _T.UNWATCHED): _S.OFFLINE,
         (_S.STARTING, _T.READY): _S.RUNNING,
         (_S.STARTING, _T.STOP): _S.STOPPING,
         (_S.STARTING, _T.EMPTIED): _S.STOPPED,
         (_S.STARTING, _T.FAIL): _S.CRASHED,
-        (_S.STARTING, _T.NODE_LOST): _S.OFFLINE,
+        (_S.STARTING, _T.UNWATCHED): _S.OFFLINE,
         (_S.RUNNING, _T.DRAIN): _S.DRAINING,
         (_S.RUNNING, _T.STOP): _S.STOPPING,
         (_S.RUNNING, _T.EMPTIED): _S.STOPPED,
         (_S.RUNNING, _T.FAIL): _S.CRASHED,
-        (_S.RUNNING, _T.NODE_LOST): _S.OFFLINE,
+        (_S.RUNNING, _T.UNWATCHED): _S.OFFLINE,
         (_S.DRAINING, _T.STOP): _S.STOPPING,
         (_S.DRAINING, _T.EMPTIED): _S.STOPPED,
         (_S.DRAINING, _T.FAIL): _S.CRASHED,
-        (_S.DRAINING, _T.NODE_LOST): _S.OFFLINE,
+        (_S.DRAINING, _T.UNWATCHED): _S.OFFLINE,
         (_S.STOPPING, _T.STOP): _S.STOPPING,
         (_S.STOPPING, _T.EMPTIED): _S.STOPPED,
         (_S.STOPPING, _T.FAIL): _S.CRASHED,
-        (_S.STOPPING, _T.NODE_LOST): _S.OFFLINE,
+        (_S.STOPPING, _T.UNWATCHED): _S.OFFLINE,
         (_S.OFFLINE, _T.REPORTED_SCHEDULED): _S.SCHEDULED,
         (_S.OFFLINE, _T.REPORTED_PREPARING): _S.PREPARING,
         (_S.OFFLINE, _T.REPORTED_STARTING): _S.STARTING,
@@ -96,23 +96,26 @@ INSTANCE_LIFECYCLE: Final = Lifecycle(
     },
 )
 
-_COURSE: Final = (
-    _S.SCHEDULED,
-    _S.PREPARING,
-    _S.STARTING,
-    _S.RUNNING,
-    _S.DRAINING,
-    _S.STOPPING,
-    _S.STOPPED,
-    _S.CRASHED,
-)
-"""The order in which a run passes its states while its node is in reach; it may skip, never return."""
+FOUND_IN: Final = {
+    _S.SCHEDULED: _T.REPORTED_SCHEDULED,
+    _S.PREPARING: _T.REPORTED_PREPARING,
+    _S.STARTING: _T.REPORTED_STARTING,
+    _S.RUNNING: _T.REPORTED_RUNNING,
+    _S.DRAINING: _T.REPORTED_DRAINING,
+    _S.STOPPING: _T.REPORTED_STOPPING,
+    _S.STOPPED: _T.EMPTIED,
+    _S.CRASHED: _T.FAIL,
+}
+"""The trigger that takes a run out of OFFLINE, by the state in which it is found. Those of the two ends are the same
+from every state."""
+
+_AHEAD: Final = {
+    state: INSTANCE_LIFECYCLE.reachable(state, avoiding=_S.OFFLINE) - {state} for state in InstanceState
+}
+"""What a run can still come to while its node is in reach."""
 
 
 def reported(current: InstanceState, told: InstanceState) -> InstanceState:
-    """The state after a node told one. What it told is ignored when the run is past it, or over."""
-    if told is _S.OFFLINE or current in INSTANCE_LIFECYCLE.terminal:
-        return current
-    if current is _S.OFFLINE or _COURSE.index(told) > _COURSE.index(current):
-        return told
-    return current
+    """The state after a node reported one. A report may skip states, and never goes back: it is ignored when the run
+    is past what it says, or over."""
+    return told if told in _AHEAD[current] else current

@@ -42,14 +42,14 @@ class Lifecycle(Generic[P, T]):
             raise IllegalTransition(subject, phase.name, trigger.name.lower(), story)
         return target
 
-    def reachable(self, start: P | None = None) -> frozenset[P]:
-        """Every phase that some sequence of triggers leads to, the start included."""
+    def reachable(self, start: P | None = None, *, avoiding: P | None = None) -> frozenset[P]:
+        """Every phase that some sequence of triggers leads to, the start included; not by way of `avoiding`."""
         seen = {start or self.initial}
         frontier = list(seen)
         while frontier:
             phase = frontier.pop()
             for (source, _), target in self.transitions.items():
-                if source is phase and target not in seen:
+                if source is phase and target is not avoiding and target not in seen:
                     seen.add(target)
                     frontier.append(target)
         return frozenset(seen)

@@ -93,7 +93,7 @@ def test_a_table_with_a_forgotten_dead_end_does_not_construct():
 def test_a_lost_node_assumes_nothing_dead_and_takes_whatever_is_reported():
     live = set(INSTANCE_LIFECYCLE.phases) - INSTANCE_LIFECYCLE.terminal - {InstanceState.OFFLINE}
     for state in live:
-        assert INSTANCE_LIFECYCLE.step("i", state, InstanceTrigger.NODE_LOST) is InstanceState.OFFLINE
+        assert INSTANCE_LIFECYCLE.step("i", state, InstanceTrigger.UNWATCHED) is InstanceState.OFFLINE
     reachable = INSTANCE_LIFECYCLE.reachable(InstanceState.OFFLINE)
     assert reachable >= live - {InstanceState.SCHEDULED}
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import itertools
 
 import msgspec
 import pytest
@@ -11,6 +12,7 @@ from world import N1, NOW, TICKETS, World, spec
 from corral.controller.instances.answers import fold_start_answer, fold_stop_answer
 from corral.controller.instances.commands import Commands
 from corral.controller.instances.crash_loops import end_pause, pause_of
+from corral.controller.instances.endings import end_run
 from corral.controller.instances.group_changes import create_group, scale_group
 from corral.controller.instances.handshakes import add_listed
 from corral.controller.instances.instance_changes import (
@@ -27,7 +29,8 @@ from corral.controller.workload.vitals import Vitals
 from corral.domain.groups import CrashLoopSpec, PortSpec, RestartOn, RestartSpec
 from corral.domain.ids import NodeId
 from corral.domain.instance_records import StartFailure
-from corral.domain.instance_states import INSTANCE_LIFECYCLE, InstanceState, reported
+from corral.domain.instance_states import InstanceState, reported
+from corral.errors import IllegalTransition
 from corral.store.port import Put
 from corral.system.clock import SystemClock
 from corral.testing.start_tickets import ticketed
@@ -319,16 +322,52 @@ def test_kinship_of_runs(world):
     assert kinship(record, 0) is Kinship.SAME, "a peer without incarnations speaks of the present run"
 
 
-def test_the_course_of_states_agrees_with_the_lifecycle():
-    live = [state for state in InstanceState if state not in INSTANCE_LIFECYCLE.terminal]
-    for (source, _), target in INSTANCE_LIFECYCLE.transitions.items():
-        if InstanceState.OFFLINE not in (source, target):
-            assert reported(source, target) is target
-    for state in live:
+COURSE = (
+    InstanceState.SCHEDULED,
+    InstanceState.PREPARING,
+    InstanceState.STARTING,
+    InstanceState.RUNNING,
+    InstanceState.DRAINING,
+    InstanceState.STOPPING,
+)
+ENDS = (InstanceState.STOPPED, InstanceState.CRASHED)
+
+
+def test_a_report_may_skip_states_and_never_goes_back():
+    for (place, current), (other, told) in itertools.product(enumerate(COURSE), repeat=2):
+        assert reported(current, told) is (told if other > place else current)
+    for state in COURSE:
         assert reported(InstanceState.OFFLINE, state) is state
-        for end in INSTANCE_LIFECYCLE.terminal:
-            assert reported(end, state) is end
+        assert reported(state, InstanceState.OFFLINE) is state
+        for end in ENDS:
             assert reported(state, end) is end
+            assert reported(end, state) is end
+            assert reported(InstanceState.OFFLINE, end) is end
+    assert reported(*ENDS) is InstanceState.STOPPED
+    assert reported(*reversed(ENDS)) is InstanceState.CRASHED
+
+
+@pytest.mark.parametrize("told", [state for state in S.values() if state])
+@pytest.mark.parametrize("state", list(InstanceState))
+def test_whatever_state_a_node_reports_its_record_takes_it_or_stays_and_nothing_raises(world, state, told):
+    record = world.record("lobby-1")
+    if state in ENDS:
+        world.do(end_run, record, state, None, reason="it ended")
+    else:
+        before = InstanceState.RUNNING if state is InstanceState.OFFLINE else None
+        changed = msgspec.structs.replace(record, state=state, state_before_offline=before)
+        world.do(lambda ws: ws.put_instance(changed))
+    name = InstanceState[S.Name(told).removeprefix("INSTANCE_STATE_")]
+    world.do(fold_report, N1, report_of(status(world, told), NOW))
+    assert world.record("lobby-1").state is reported(state, name)
+
+
+def test_a_run_that_ended_cannot_end_again_and_the_refusal_tells_how_it_ended(world):
+    ended = world.do(end_run, world.record("lobby-1"), InstanceState.CRASHED, None, reason="out of memory")
+    with pytest.raises(IllegalTransition) as caught:
+        end_run(world.workspace(), ended, InstanceState.STOPPED, None, reason="stopped")
+    for part in ("instance 'lobby-1' is CRASHED", f"run {ended.incarnation} on 'n1'", "(out of memory)"):
+        assert part in caught.value.message
 
 
 @pytest.mark.trap("T20")

@@ -21,8 +21,9 @@ from corral.domain.instance_records import (
     InstanceRecord,
     Readiness,
     StartFailure,
+    next_state,
 )
-from corral.domain.instance_states import InstanceState, Wanted
+from corral.domain.instance_states import FOUND_IN, InstanceState, Wanted
 
 NOT_THE_WORKLOADS_FAULT = frozenset({"host_rebooted", "unknown", "never_started"})
 """Outcomes that say nothing about whether the group works."""
@@ -39,10 +40,11 @@ def end_run(
     reason: str,
     failure: StartFailure | None = None,
 ) -> InstanceRecord:
-    """Nothing of the run is left. Counts a failure, and begins the next run where a restart is wanted."""
+    """Nothing of the run is left, and it has not ended before. Counts a failure, and begins the next run where a
+    restart is wanted."""
     ended = msgspec.structs.replace(
         record,
-        state=state,
+        state=next_state(record, FOUND_IN[state]),
         exit=exit,
         ended_at=exit.ended_at if exit else ws.now,
         end_received_at=ws.now,

@@ -37,8 +37,8 @@ from corral.domain.ids import (
     group_name,
     instance_id,
 )
-from corral.domain.instance_records import InstanceRecord, Readiness, live
-from corral.domain.instance_states import InstanceState, Wanted
+from corral.domain.instance_records import InstanceRecord, Readiness, live, next_state
+from corral.domain.instance_states import InstanceState, InstanceTrigger, Wanted
 from corral.errors import Rejected
 from corral.wire.v1.instance_pb2 import RunningInstance
 
@@ -253,7 +253,10 @@ def _judge_missing(ws: Workspace, record: InstanceRecord) -> None:
     if state is InstanceState.SCHEDULED and _is_sendable(record) and record.wanted is Wanted.RUN:
         if record.state is InstanceState.OFFLINE:
             back = msgspec.structs.replace(
-                record, state=state, state_before_offline=None, reason="its node is back"
+                record,
+                state=next_state(record, InstanceTrigger.REPORTED_SCHEDULED),
+                state_before_offline=None,
+                reason="its node is back",
             )
             ws.put_instance(back)
             announce(ws, back)

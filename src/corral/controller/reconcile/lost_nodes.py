@@ -9,8 +9,8 @@ from corral.controller.instances.endings import end_run
 from corral.controller.instances.wire_values import exit_record
 from corral.controller.instances.workspace import Workspace
 from corral.domain.events import EventType
-from corral.domain.instance_records import AfterStop, live
-from corral.domain.instance_states import INSTANCE_LIFECYCLE, InstanceState, InstanceTrigger, Wanted
+from corral.domain.instance_records import AfterStop, live, next_state
+from corral.domain.instance_states import InstanceState, InstanceTrigger, Wanted
 
 
 def lose_node(ws: Workspace, node: str, *, limit: int) -> bool:
@@ -23,11 +23,10 @@ def lose_node(ws: Workspace, node: str, *, limit: int) -> bool:
         if marked == limit:
             return True
         marked += 1
-        state = INSTANCE_LIFECYCLE.step(f"instance '{record.id}'", record.state, InstanceTrigger.NODE_LOST)
         ws.put_instance(
             msgspec.structs.replace(
                 record,
-                state=state,
+                state=next_state(record, InstanceTrigger.UNWATCHED),
                 state_before_offline=record.state,
                 reason=f"node '{node}' is out of reach",
             )

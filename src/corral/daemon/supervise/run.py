@@ -41,9 +41,16 @@ from corral.daemon.supervise.run_modules import RunModules
 from corral.daemon.supervise.services import Services
 from corral.daemon.supervise.stage_reports import StageReports
 from corral.daemon.supervise.stop_request import StopRequest
-from corral.daemon.supervise.wire_forms import figures_update, files_kept, stage_update, status_update
+from corral.daemon.supervise.wire_forms import (
+    end_update,
+    figures_update,
+    files_kept,
+    stage_update,
+    status_update,
+)
 from corral.domain.ids import RESTARTS_PER_START
-from corral.domain.instance_states import INSTANCE_LIFECYCLE, InstanceState, InstanceTrigger
+from corral.domain.instance_history import StateHistory
+from corral.domain.instance_states import InstanceState, InstanceTrigger
 from corral.errors import Code, CorralError, Rejected
 from corral.sdk.runtime import RunExit, RunHandle, RuntimeProvider
 
@@ -65,6 +72,7 @@ class Run:
         begun: Callable[[Run], None] | None = None,
         stop: StopRequest | None = None,
         mask: RunMask | None = None,
+        history: StateHistory | None = None,
     ) -> None:
         self.order = intent.order
         self.nonce = intent.nonce
@@ -72,7 +80,7 @@ class Run:
         self.files = files
         self.stop = stop or StopRequest(files)
         self.mask = mask or services.preparer.mask_of(intent.order, files.directory)
-        self.state = _State.SCHEDULED
+        self._history = history or StateHistory(subject=f"instance '{intent.order.instance_id}'")
         self._reason = intent.reason
         self.pid = 0
         self.started_at_ms = 0
@@ -97,6 +105,10 @@ class Run:
         self._ended_at = 0.0
         self._in_time = True
         self.modules = RunModules(self, hooks=services.hooks, directories=services.directories)
+
+    @property
+    def state(self) -> InstanceState:
+        return self._history.state
 
     @property
     def reason(self) -> str:
@@ -213,7 +225,7 @@ class Run:
         """Like `live`, for an intent that a daemon before us left behind without executing it. One that
         could not be read says nothing that could be started."""
         self.stop.restore()
-        self.state = _State.SCHEDULED
+        self._history = self._history.found(_State.SCHEDULED, "nothing of it was executed")
         if self.order.command or self.order.plan is not None:
             return await self.live()
         damaged = Rejected(Code.FORMAT_INVALID, "what was to be started cannot be read any more")
@@ -222,9 +234,15 @@ class Run:
     def begun_anew(self) -> Run:
         """The same run after a fault of ours in its supervision. Whoever waits for its start goes on waiting."""
         again = Run(
-            self._services, self.files, self.intent, begun=self._begun, stop=self.stop, mask=self.mask
+            self._services,
+            self.files,
+            self.intent,
+            begun=self._begun,
+            stop=self.stop,
+            mask=self.mask,
+            history=self._history,
         )
-        again.state, again.pid, again.started_at_ms = self.state, self.pid, self.started_at_ms
+        again.pid, again.started_at_ms = self.pid, self.started_at_ms
         again._began_at = self._began_at  # the time of its start goes on
         return again
 
@@ -265,11 +283,12 @@ class Run:
         self.stop.restore()
         self._take(handle)
         running = not self.order.probes or self.files.was_ready()
-        self.state = _State.RUNNING if running else _State.STARTING
         self.ready = running and (bool(self.order.probes) or self._lives_on())
-        self.reason = reason  # that of its intent told why it would start
+        state = _State.RUNNING if running else _State.STARTING
         if self.stop.order is not None:
-            self.state, self.reason = _State.STOPPING, self.stop.order.reason
+            state, reason = _State.STOPPING, self.stop.order.reason
+        self.reason = reason  # that of its intent told why it would start
+        self._history = self._history.found(state, self.reason)
         self.modules.restore()
         self.modules.started(adopted=True)
 
@@ -287,7 +306,8 @@ class Run:
         if handle is not None:
             self.pid, self.started_at_ms = handle.pid, handle.started_at_ms
         self._follow_console()
-        self.state = _State.STOPPING if self.stop.order else _State.RUNNING
+        state = _State.STOPPING if self.stop.order else _State.RUNNING
+        self._history = self._history.found(state, "it ended while no daemon was looking")
         return await self._judge(Ending(exit=exit))
 
     def remember(self, outcome: Outcome) -> None:
@@ -297,8 +317,8 @@ class Run:
 
     def _show(self, outcome: Outcome) -> None:
         self.outcome = outcome
-        self.state = outcome.state
         self.reason = outcome.reason
+        self._history = self._history.ended(outcome.state, self.reason)
         self.pid, self.started_at_ms = outcome.pid, outcome.started_at_ms
         self.handle = None
         ago = max(0, self._services.now_ms() - outcome.ended_at_ms) / 1000
@@ -525,15 +545,14 @@ class Run:
         for the controller to decide."""
         if self._outcome_waits:
             return outcome
-        state, reason = self.state, self._reason
         last = msgspec.structs.replace(outcome, restarted_as=None, restart_delay_seconds=0.0)
+        reason = f"{last.reason or last.summary}; its end is not written yet: {error.message}"
+        if not self._services.send(end_update(self, last, reason=self.mask.hide(reason))):
+            return outcome
+        self._outcome_waits = True
         self._show(last)
-        self.reason = f"{last.reason or last.summary}; its end is not written yet: {error.message}"
-        if self._services.send(status_update(self)):
-            self._outcome_waits = True
-            return last
-        self.outcome, self.state, self._reason = None, state, reason
-        return outcome
+        self.reason = reason
+        return last
 
     def _start_waits(self, why: str) -> None:
         """Its start is owed, and waits for room on the disk or for its ports."""
@@ -558,7 +577,7 @@ class Run:
 
     def _enter(self, trigger: InstanceTrigger, reason: str = "") -> None:
         before = self.state
-        self.state = INSTANCE_LIFECYCLE.step(f"instance '{self.order.instance_id}'", before, trigger)
         self.reason = reason
+        self._history = self._history.stepped(trigger, self.reason)
         _log.info("instance.transition", run=self.name, before=before, state=self.state, reason=self.reason)
         self._services.reporter.report(status_update(self))

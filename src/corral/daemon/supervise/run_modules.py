@@ -30,12 +30,14 @@ class TunedRun(Protocol):
 
     order: StartOrder
     files: RunFiles
-    state: InstanceState
     pid: int
     started_at_ms: int
 
     @property
     def name(self) -> str: ...
+
+    @property
+    def state(self) -> InstanceState: ...
 
     def wait_for_modules(self, what: str) -> None:
         """Its start waits for these, and that lasts; empty: it goes on."""

@@ -41,7 +41,6 @@ class RunView(Protocol):
 
     order: StartOrder
     nonce: str
-    state: InstanceState
     ready: bool
     reason: str
     pid: int
@@ -49,6 +48,9 @@ class RunView(Protocol):
     outcome: Outcome | None
     players: PlayerCount | None
     files_kept: tuple[str, ...]
+
+    @property
+    def state(self) -> InstanceState: ...
 
     @property
     def made_by_modules(self) -> Provenance: ...
@@ -76,6 +78,22 @@ def status_update(run: RunView) -> DaemonMessage:
     message.instance_status.module_changes.extend(module_changes(run.made_by_modules))
     message.instance_status.modules_missing.extend(run.made_by_modules.missing)
     message.instance_status.files_kept.extend(run.files_kept)
+    return message
+
+
+def end_update(run: RunView, outcome: Outcome, *, reason: str) -> DaemonMessage:
+    """The end of a run that has not taken it as its own yet."""
+    message = status_update(run)
+    status = message.instance_status
+    status.state = wire_state(outcome.state)
+    status.readiness = Readiness.READINESS_WAITING
+    status.uptime_ms = outcome.uptime_ms
+    status.pid = outcome.pid
+    status.started_at_ms = outcome.started_at_ms
+    status.console_offset = outcome.console_end
+    status.reason = cut(reason)
+    if (exit := exit_status(outcome)) is not None:
+        status.exit.CopyFrom(exit)
     return message
 
 
