@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable
-from typing import Final, NamedTuple, TypeVar
+from collections.abc import Awaitable, Mapping
+from typing import Final, NamedTuple, Protocol, TypeVar
 
 import structlog
 
@@ -44,36 +44,41 @@ class Begun(NamedTuple):
     """False: it exists, but its time was up before it could be said so."""
 
 
-class Beginning:
-    """Of one run. `stages` knows where its preparation is, `progress` what came of it so far; `modules` have a say
-    in it."""
+class StartingRun(Protocol):
+    """The run that begins, and hears of it."""
 
-    def __init__(
-        self,
-        services: Services,
-        files: RunFiles,
-        intent: Intent,
-        stop: StopRequest,
-        stages: StageReports,
-        progress: Progress,
-        mask: RunMask,
-        modules: RunModules,
-        *,
-        waits: Callable[[str], None] = lambda _: None,
-    ) -> None:
-        """`waits` is told why a start that is owed cannot be written down."""
+    intent: Intent
+    files: RunFiles
+    stop: StopRequest
+    mask: RunMask
+    modules: RunModules
+
+    def wait_to_start(self, why: str) -> None:
+        """Its start is owed, and cannot be made yet."""
+
+    def tell_stage(self, stage: str) -> None:
+        """Its preparation is there, and that lasts."""
+
+
+class Beginning:
+    """Of one run."""
+
+    def __init__(self, services: Services, run: StartingRun) -> None:
         self._services = services
-        self._files = files
-        self._intent = intent
-        self._order = intent.order
-        self._stop = stop
-        self._stages = stages
-        self._progress = progress
-        self._mask = mask
-        self._modules = modules
-        self._waits = waits
+        self._run = run
+        self._files = run.files
+        self._intent = run.intent
+        self._order = run.intent.order
+        self._stop = run.stop
+        self._stages = StageReports(run.tell_stage)
+        self._progress = Progress(self._stages.entered, run=run.intent.name)
         self._until = 0.0
         """When its time is up."""
+
+    @property
+    def kept_files(self) -> Mapping[str, str]:
+        """Files of a static directory that stay though templates give others, and why."""
+        return self._progress.kept_files
 
     async def write_intent(self) -> None:
         """An order that cannot be written down is refused. A restart is owed, whatever the disk says: it
@@ -86,7 +91,9 @@ class Beginning:
                     if self._order.incarnation % RESTARTS_PER_START == 0:
                         raise StageFailed(VALIDATION, error) from error
                     _log.error("instance.intent_not_stored", run=self._intent.name, reason=str(error))
-                    self._waits(f"it starts again when there is room on the disk: {error.message}")
+                    self._run.wait_to_start(
+                        f"it starts again when there is room on the disk: {error.message}"
+                    )
                 else:
                     return
             await self._wait_for_stop(_RETRY_SECONDS)
@@ -111,7 +118,7 @@ class Beginning:
                 left = error.retry_after or 0.0
                 if clock.monotonic() - began > (_LINGER_SECONDS if left else _TAKEN_SECONDS):
                     return
-                self._waits(f"it starts again when its port is free: {error.message}")
+                self._run.wait_to_start(f"it starts again when its port is free: {error.message}")
             await self._wait_for_stop(min(max(left, _RETRY_SECONDS), _PORT_PAUSE))
 
     async def _wait_for_stop(self, seconds: float) -> None:
@@ -146,11 +153,11 @@ class Beginning:
         and not something that is tried again for ever behind everybody's back."""
         try:
             start = await self._services.preparer.prepare(
-                self._order, self._files.directory, self._progress, self._mask, anew=self._intent.anew
+                self._order, self._files.directory, self._progress, self._run.mask, anew=self._intent.anew
             )
             with self._progress.stage(PROCESS_START):
                 left = self._until - self._services.clock.monotonic()
-                values = await self._modules.ask(start.proposal, seconds=left)
+                values = await self._run.modules.ask(start.proposal, seconds=left)
             return finish(start, values, self._progress)
         except (StageFailed, CorralError):
             raise

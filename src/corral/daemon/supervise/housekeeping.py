@@ -113,7 +113,9 @@ def _is_due(instance: Instance) -> bool:
     run = instance.current
     if run.outcome is None or run.order.static:
         return False
-    return run.outcome.state is InstanceState.STOPPED or run.ended_seconds >= run.order.crash_keep_seconds
+    return (
+        run.outcome.state is InstanceState.STOPPED or run.times.ended_seconds >= run.order.crash_keep_seconds
+    )
 
 
 def ended_runs(runs: RunDirectories, needed: set[str]) -> list[EndedRun]:

@@ -47,7 +47,7 @@ class Faults:
     def add(self, run: Run, error: Exception, *, now: float) -> None:
         if run.name != self._run or now - self._last > _FORGOTTEN_SECONDS:
             self.count, self._run = 0, run.name
-            self._until = run.start_deadline(now)
+            self._until = run.times.start_deadline(now, run.order.startup_timeout_seconds)
         self.count, self._last = self.count + 1, now
         kind = _kind(error)
         if isinstance(error, CorralError):

@@ -9,23 +9,18 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import math
+import functools
 from collections.abc import Callable
-from typing import Final
 
 import msgspec
 import structlog
 
-from corral.daemon.disk import full_disk
 from corral.daemon.hooks.provenance import Provenance
 from corral.daemon.prepare.run_mask import RunMask
-from corral.daemon.prepare.stages import PROCESS_START, VALIDATION, Progress, StageFailed
+from corral.daemon.prepare.stages import PROCESS_START, VALIDATION, StageFailed
 from corral.daemon.probes.players import PlayerCount
 from corral.daemon.supervise.beginning import Beginning, Interrupted
 from corral.daemon.supervise.endings import (
-    Life,
-    is_clean,
-    judge,
     never_started,
     start_failed,
     supervision_failed,
@@ -34,12 +29,11 @@ from corral.daemon.supervise.endings import (
 from corral.daemon.supervise.last_lines import LastLines, console_end, read_last_lines
 from corral.daemon.supervise.minding import Ending, Minding, kill_run
 from corral.daemon.supervise.readiness import ReadyWatch
-from corral.daemon.supervise.restarts import with_restart
-from corral.daemon.supervise.run_age import process_started
 from corral.daemon.supervise.run_files import Intent, Outcome, RunFiles, StopOrder
 from corral.daemon.supervise.run_modules import RunModules
+from corral.daemon.supervise.run_outcome import RunOutcome
+from corral.daemon.supervise.run_times import RunTimes
 from corral.daemon.supervise.services import Services
-from corral.daemon.supervise.stage_reports import StageReports
 from corral.daemon.supervise.stop_request import StopRequest
 from corral.daemon.supervise.wire_forms import (
     end_update,
@@ -48,14 +42,11 @@ from corral.daemon.supervise.wire_forms import (
     stage_update,
     status_update,
 )
-from corral.domain.ids import RESTARTS_PER_START
 from corral.domain.instance_history import StateHistory
 from corral.domain.instance_states import InstanceState, InstanceTrigger
 from corral.errors import Code, CorralError, Rejected
 from corral.sdk.runtime import RunExit, RunHandle, RuntimeProvider
 
-_RETRY_SECONDS: Final = 1.0
-_CLOCK_MARGIN_MS: Final = 1000
 _log = structlog.get_logger("corral.daemon.supervise")
 _State, _Trigger = InstanceState, InstanceTrigger
 
@@ -80,6 +71,8 @@ class Run:
         self.files = files
         self.stop = stop or StopRequest(files)
         self.mask = mask or services.preparer.mask_of(intent.order, files.directory)
+        self.times = RunTimes(services.clock)
+        self._outcomes = RunOutcome(services, files, intent, stop=self.stop, mask=self.mask, times=self.times)
         self._history = history or StateHistory(subject=f"instance '{intent.order.instance_id}'")
         self._reason = intent.reason
         self.pid = 0
@@ -100,9 +93,6 @@ class Run:
         self._said_ready = False
         self._services = services
         self._begun = begun
-        self._began_at: float | None = None
-        self._started_at: float | None = None
-        self._ended_at = 0.0
         self._in_time = True
         self.modules = RunModules(self, hooks=services.hooks, directories=services.directories)
 
@@ -151,16 +141,7 @@ class Run:
 
     @property
     def uptime_ms(self) -> int:
-        if self.outcome is not None:
-            return self.outcome.uptime_ms
-        if self._started_at is None:
-            return 0
-        return max(0, round((self._services.clock.boottime() - self._started_at) * 1000))
-
-    @property
-    def ended_seconds(self) -> float:
-        """How long ago it ended, by a clock that nobody sets."""
-        return self._services.clock.boottime() - self._ended_at
+        return self.outcome.uptime_ms if self.outcome is not None else self.times.uptime_ms
 
     @property
     def console_end(self) -> int:
@@ -183,30 +164,18 @@ class Run:
 
     async def live(self) -> Outcome:
         """Write the intent down, start it, and mind it to its end. Cancelled, it detaches."""
-        stages = StageReports(self._tell_stage)
-        progress = Progress(stages.entered, run=self.name)
-        beginning = Beginning(
-            self._services,
-            self.files,
-            self.intent,
-            self.stop,
-            stages,
-            progress,
-            self.mask,
-            self.modules,
-            waits=self._start_waits,
-        )
+        beginning = Beginning(self._services, self)
         try:
             await beginning.write_intent()
             await beginning.wait_for_turn()
             await beginning.wait_for_ports()
             self._enter(_Trigger.PREPARE)
-            self._began_at = self._services.clock.boottime()
+            self.times.begin()
             handle, self._in_time = await beginning.spawn()
         except (StageFailed, Interrupted) as stopped:
-            self.files_kept = files_kept(progress.kept_files)
+            self.files_kept = files_kept(beginning.kept_files)
             return await self._end(self._unstarted(stopped))
-        self.files_kept = files_kept(progress.kept_files)
+        self.files_kept = files_kept(beginning.kept_files)
         self._take(handle)
         if self.state is _State.PREPARING:
             self._enter(_Trigger.SPAWN)
@@ -219,7 +188,7 @@ class Run:
         if isinstance(why, StageFailed):
             return start_failed(why.stage, why.error, now_ms=now_ms)
         assert self.stop.order is not None
-        return self._followed(never_started(self.stop.order, now_ms=now_ms))
+        return self._outcomes.followed(never_started(self.stop.order, now_ms=now_ms))
 
     async def begin_again(self) -> Outcome:
         """Like `live`, for an intent that a daemon before us left behind without executing it. One that
@@ -243,14 +212,8 @@ class Run:
             history=self._history,
         )
         again.pid, again.started_at_ms = self.pid, self.started_at_ms
-        again._began_at = self._began_at  # the time of its start goes on
+        again.times.began_at = self.times.began_at  # the time of its start goes on
         return again
-
-    def start_deadline(self, now: float) -> float:
-        """By the clock that nobody sets: until when it has to be executed; never, when it was."""
-        if self._started_at is not None:
-            return math.inf
-        return (self._began_at if self._began_at is not None else now) + self.order.startup_timeout_seconds
 
     async def fail(self, error: CorralError, exit: RunExit | None, handle: RunHandle | None) -> Outcome:
         """Its end when it could not be supervised, and nothing of it is left. It cannot fail itself: what the
@@ -321,23 +284,12 @@ class Run:
         self._history = self._history.ended(outcome.state, self.reason)
         self.pid, self.started_at_ms = outcome.pid, outcome.started_at_ms
         self.handle = None
-        ago = max(0, self._services.now_ms() - outcome.ended_at_ms) / 1000
-        self._ended_at = self._services.clock.boottime() - ago
-
-    @property
-    def _is_ordered(self) -> bool:
-        """Begun by an order, and not by the end of the run before."""
-        return self.order.incarnation % RESTARTS_PER_START == 0
+        self.times.end(outcome.ended_at_ms, now_ms=self._services.now_ms())
 
     def _take(self, handle: RunHandle) -> None:
         self.handle = handle
         self.pid, self.started_at_ms = handle.pid, handle.started_at_ms
-        self._started_at = process_started(handle.pid)
-        if self._started_at is None:  # it has ended
-            ago = (
-                max(0, self._services.now_ms() - handle.started_at_ms) / 1000 if handle.started_at_ms else 0.0
-            )
-            self._started_at = self._services.clock.boottime() - ago
+        self.times.start(handle, now_ms=self._services.now_ms())
         with contextlib.suppress(CorralError):  # it has them, whoever else may believe so
             self._services.ports.take(self.name, self.order.ports)
         self._services.directories.hold(self.order.instance_id, self.order.incarnation)
@@ -350,15 +302,9 @@ class Run:
 
     def _lives_on(self) -> bool:
         """Of a run without probes that a daemon before us started: taken for ready until a look says otherwise."""
-        return self._alive_in() <= 0 and not self.files.is_waiting()
-
-    def _alive_in(self) -> float:
-        """How many seconds are left until it has lived for `min_alive_ms`."""
-        assert self._started_at is not None
-        return self._started_at + self.order.min_alive_seconds - self._services.clock.boottime()
+        return self.times.alive_in(self.order.min_alive_seconds) <= 0 and not self.files.is_waiting()
 
     async def _mind(self, handle: RunHandle) -> Outcome:
-        assert self._started_at is not None
         watch = self._ready_watch = ReadyWatch(
             order=self.order,
             files=self.files,
@@ -369,18 +315,20 @@ class Run:
             host=self._services.preparer.probed_address(self.order),
             hide=self.mask.hide,
             listener=self,
-            alive_in=self._alive_in,
+            alive_in=functools.partial(self.times.alive_in, self.order.min_alive_seconds),
             ready=self.ready,
         )
         if self._said_ready:
             watch.workload_said_ready()
+        began_at, started_at = self.times.began_at, self.times.started_at
+        assert started_at is not None
         minding = Minding(
             runtime=self.runtime,
             handle=handle,
             order=self.order,
             stop=self.stop,
-            began_at=self._began_at if self._began_at is not None else self._started_at,
-            started_at=self._started_at,
+            began_at=began_at if began_at is not None else started_at,
+            started_at=started_at,
             clock=self._services.clock,
             watch=watch,
             ready=self.state is _State.RUNNING,
@@ -407,7 +355,7 @@ class Run:
         """What keeps it from being ready."""
         if self.state in (_State.STARTING, _State.RUNNING):
             self.reason = reason
-            self._tell_stage(PROCESS_START)
+            self.tell_stage(PROCESS_START)
 
     def ready_changed(self, ready: bool, reason: str) -> None:
         if self.state is not _State.RUNNING:
@@ -425,101 +373,19 @@ class Run:
             self._enter(_Trigger.STOP, reason)
 
     async def _judge(self, ending: Ending) -> Outcome:
-        tail = await asyncio.to_thread(self.read_last_lines)
-        self.tail = tail.lines
-        uptime_ms = self._lived_ms(ending.exit, tail.last_ms)
-        outcome = judge(
-            Life(
-                exit=ending.exit,
-                pid=self.pid,
-                started_at_ms=self.started_at_ms,
-                uptime_ms=uptime_ms,
-                clean=ending.ready and is_clean(ending.exit, self.order, uptime_ms=uptime_ms),
-                console_end=tail.end,
-                now_ms=self._services.now_ms(),
-                rung=ending.rung,
-                stop=self.stop.order,
-                ready=ending.ready,
-                waited_for=ending.waited_for,
-                tail=tail.lines,
-                tail_offset=tail.offset,
-            )
-        )
-        return await self._end(self._followed(await asyncio.to_thread(self._with_full_disk, outcome)))
-
-    def _with_full_disk(self, outcome: Outcome) -> Outcome:
-        """A crash on a full disk says so: it may be the cause, and is the first thing to mend. Blocks."""
-        place = self._services.directories.path(self.order.instance_id, static=self.order.static)
-        if outcome.state is not _State.CRASHED or not (full := full_disk(place.parent)):
-            return outcome
-        return msgspec.structs.replace(
-            outcome, summary=f"{outcome.summary}; {full}", reason=f"{outcome.reason}; {full}"
+        last = await asyncio.to_thread(self.read_last_lines)
+        self.tail = last.lines
+        return await self._end(
+            await self._outcomes.judged(ending, last, pid=self.pid, started_at_ms=self.started_at_ms)
         )
 
     def read_last_lines(self) -> LastLines:
         """Of its console, without its secrets. Blocks."""
         return read_last_lines(self.files.console, self.mask.known())
 
-    def _followed(self, outcome: Outcome) -> Outcome:
-        """With the run that follows here, if one does; none beside another that lives."""
-        if (lost := self._services.lost.of(self.order.instance_id)) is not None:
-            return msgspec.structs.replace(outcome, reason=f"{outcome.reason}; {lost.reason}")
-        return with_restart(
-            outcome,
-            order=self.order,
-            stop=self.stop.order,
-            crashes=self.intent.crashes if self.intent.boot_id == self._services.boot_id else (),
-            now=self._services.clock.boottime(),
-            age=self._age(outcome),
-            fraction=self._services.entropy.fraction(),
-            last=self._services.known_runs.last(self.order),
-        )
-
-    def _age(self, outcome: Outcome) -> float:
-        """How many seconds ago its process was started."""
-        if self._started_at is not None:
-            return self._services.clock.boottime() - self._started_at
-        return max(0.0, (self._services.now_ms() - (outcome.started_at_ms or outcome.ended_at_ms)) / 1000)
-
-    def _lived_ms(self, exit: RunExit, last_output_ms: int) -> int:
-        """By the times of start and end; where a clock was set in between, by one that nobody sets. Of an end that
-        nobody saw only what is certain: until its last output."""
-        if not exit.seen:
-            return max(0, last_output_ms - self.started_at_ms) if self.started_at_ms else 0
-        by_wall = exit.ended_at_ms - self.started_at_ms
-        if not exit.ended_at_ms or not self.started_at_ms:
-            return self.uptime_ms
-        if self._started_at is None:  # it ended before our time
-            return max(0, by_wall)
-        return by_wall if 0 <= by_wall <= self.uptime_ms + _CLOCK_MARGIN_MS else self.uptime_ms
-
-    def _store_outcome(self, outcome: Outcome) -> None:
-        if not self.files.has_intent():
-            self.files.make(self.intent)
-        self.files.write_outcome(outcome)
-
     async def _end(self, outcome: Outcome) -> Outcome:
-        """Durable first. A disk that refuses is asked again: an end that is forgotten happens twice. Whoever is
-        connected hears of it meanwhile. Only of an order that never came to disk nothing can happen twice."""
-        if self.mask.needed:
-            outcome = without_secrets(outcome, await asyncio.to_thread(self.mask.known))
-        refused = False
-        while True:
-            try:
-                await asyncio.to_thread(self._store_outcome, outcome)
-            except CorralError as error:
-                if outcome.exit is None and self._is_ordered and not self.files.has_intent():
-                    break
-                if not refused:
-                    refused = True
-                    await self._make_room(error)
-                outcome = self._tell_unwritten(outcome, error)
-                await asyncio.sleep(_RETRY_SECONDS)
-                continue
-            if outcome.restarted_as is None or not self.stop.stays_stopped:
-                break
-            # It was asked to stop while we wrote: then it stays stopped.
-            outcome = msgspec.structs.replace(outcome, restarted_as=None, restart_delay_seconds=0.0)
+        """Durable first; whoever is connected hears of it meanwhile, where the disk refuses."""
+        outcome = await self._outcomes.written(outcome, self._tell_unwritten)
         self._services.consoles.ended(self.order.instance_id, self.order.incarnation)
         self.remember(outcome)
         self._services.ports.release(self.name)
@@ -530,21 +396,12 @@ class Run:
         self.tell_begun()
         return outcome
 
-    async def _make_room(self, error: CorralError) -> None:
-        """Its end cannot be written: its own files go first, for they may be what fills the disk. Not those of a
-        static directory, nor of one in which another run of this id lives."""
-        _log.error("instance.outcome_not_stored", run=self.name, reason=str(error))
-        directories, id = self._services.directories, self.order.instance_id
-        if self.order.static or self._services.lost.of(id) is not None:
-            return
-        if directories.discard(id, self.order.incarnation):
-            await directories.empty_bin()
-
     def _tell_unwritten(self, outcome: Outcome, error: CorralError) -> Outcome:
         """The end is told as it is, once somebody hears it. What was told as an end is not begun again here: that is
         for the controller to decide."""
         if self._outcome_waits:
             return outcome
+        self.handle = None
         last = msgspec.structs.replace(outcome, restarted_as=None, restart_delay_seconds=0.0)
         reason = f"{last.reason or last.summary}; its end is not written yet: {error.message}"
         if not self._services.send(end_update(self, last, reason=self.mask.hide(reason))):
@@ -554,18 +411,18 @@ class Run:
         self.reason = reason
         return last
 
-    def _start_waits(self, why: str) -> None:
+    def wait_to_start(self, why: str) -> None:
         """Its start is owed, and waits for room on the disk or for its ports."""
         self.reason = why
-        self._tell_stage(VALIDATION)
+        self.tell_stage(VALIDATION)
 
     def wait_for_modules(self, what: str) -> None:
         """Its start waits for them, and goes on when this is empty; a stop has its own reason."""
         if self.state is _State.PREPARING:
             self.reason = what
-            self._tell_stage(PROCESS_START)
+            self.tell_stage(PROCESS_START)
 
-    def _tell_stage(self, stage: str) -> None:
+    def tell_stage(self, stage: str) -> None:
         """To who looks at it now: not worth keeping."""
         self._services.send(stage_update(self, stage))
 

@@ -1,0 +1,91 @@
+"""When a run began and ended, and how long it lived: by clocks that nobody sets, where that can be."""
+
+from __future__ import annotations
+
+import math
+import os
+import pathlib
+from typing import Final
+
+from corral.sdk.runtime import RunExit, RunHandle
+from corral.system.clock import Clock
+
+_TICKS: Final = os.sysconf("SC_CLK_TCK")
+_START_FIELD: Final = 19  # of what follows the name; field 22 of the whole line
+_CLOCK_MARGIN_MS: Final = 1000
+
+
+class RunTimes:
+    """Of one run. Times are of `Clock.boottime`, unless their names say `ms`: those are of the wall clock."""
+
+    def __init__(self, clock: Clock, *, began_at: float | None = None) -> None:
+        self._clock = clock
+        self.began_at = began_at
+        """Its preparation; None: before that, or in the time of a daemon before us."""
+        self.started_at: float | None = None
+        """Its process; None: there is none yet, or it ended before our time."""
+        self._ended_at = 0.0
+
+    def begin(self) -> None:
+        self.began_at = self._clock.boottime()
+
+    def start(self, handle: RunHandle, *, now_ms: int) -> float:
+        """It has a process; when that was started."""
+        found = process_started(handle.pid)
+        if found is None:  # it has ended
+            ago = max(0, now_ms - handle.started_at_ms) / 1000 if handle.started_at_ms else 0.0
+            found = self._clock.boottime() - ago
+        self.started_at = found
+        return found
+
+    def end(self, ended_at_ms: int, *, now_ms: int) -> None:
+        self._ended_at = self._clock.boottime() - max(0, now_ms - ended_at_ms) / 1000
+
+    @property
+    def uptime_ms(self) -> int:
+        if self.started_at is None:
+            return 0
+        return max(0, round((self._clock.boottime() - self.started_at) * 1000))
+
+    @property
+    def ended_seconds(self) -> float:
+        """How long ago it ended."""
+        return self._clock.boottime() - self._ended_at
+
+    def alive_in(self, seconds: float) -> float:
+        """How many seconds are left until it has lived that long."""
+        assert self.started_at is not None, "it has a process"
+        return self.started_at + seconds - self._clock.boottime()
+
+    def start_deadline(self, now: float, seconds: float) -> float:
+        """Until when it has to be executed, with so many seconds for that; never, when it was."""
+        if self.started_at is not None:
+            return math.inf
+        return (self.began_at if self.began_at is not None else now) + seconds
+
+    def age(self, began_ms: int, *, now_ms: int) -> float:
+        """How many seconds ago its process was started; `began_ms` where that is not known better."""
+        if self.started_at is not None:
+            return self._clock.boottime() - self.started_at
+        return max(0.0, (now_ms - began_ms) / 1000)
+
+    def lived_ms(self, exit: RunExit, *, started_at_ms: int, last_output_ms: int) -> int:
+        """By the times of start and end; where a clock was set in between, by one that nobody sets. Of an end that
+        nobody saw only what is certain: until its last output."""
+        if not exit.seen:
+            return max(0, last_output_ms - started_at_ms) if started_at_ms else 0
+        by_wall = exit.ended_at_ms - started_at_ms
+        if not exit.ended_at_ms or not started_at_ms:
+            return self.uptime_ms
+        if self.started_at is None:  # it ended before our time
+            return max(0, by_wall)
+        return by_wall if 0 <= by_wall <= self.uptime_ms + _CLOCK_MARGIN_MS else self.uptime_ms
+
+
+def process_started(pid: int) -> float | None:
+    """Seconds from the boot to its start, as `Clock.boottime` counts; None when there is no such process."""
+    try:
+        line = pathlib.Path(f"/proc/{pid}/stat").read_bytes()
+    except OSError:
+        return None
+    return int(line.rpartition(b")")[2].split()[_START_FIELD]) / _TICKS
