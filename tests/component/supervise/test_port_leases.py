@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import socket
 import sys
 
@@ -9,6 +10,11 @@ import pytest
 from supervised_node import FIRST
 
 from corral.daemon.ports.probe import check_free, lingers_for
+from corral.daemon.prepare.start_order import StartOrder, usual_ladder
+from corral.daemon.supervise.beginning import Beginning, Interrupted
+from corral.daemon.supervise.run import Run
+from corral.daemon.supervise.run_files import Intent
+from corral.domain.ids import Incarnation, InstanceId
 from corral.errors import Retryable
 from corral.testing import workloads
 from corral.testing.ports import free_range
@@ -120,3 +126,21 @@ async def test_a_restart_waits_a_moment_for_a_port_that_somebody_took(node):
         assert (node.run("one").state, node.run("one").order.incarnation) == ("SCHEDULED", FIRST + 1)
     await node.until("one", "RUNNING", incarnation=FIRST + 1)
     await node.settled("one")
+
+
+async def test_a_stop_that_comes_while_a_restart_looks_at_its_ports_ends_it_there(node):
+    services = node.supervision.services
+    order = StartOrder(
+        instance_id=InstanceId("one"),
+        group="test",
+        incarnation=Incarnation(FIRST + 1),
+        command=tuple(workloads.silent()),
+        ladder=usual_ladder(),
+    )
+    intent = Intent(order=order, boot_id=services.boot_id, accepted_at_ms=0)
+    run = Run(services, services.runs.files("one", FIRST + 1), intent)
+    looking = asyncio.create_task(Beginning(services, run).wait_for_ports())
+    await asyncio.sleep(0)  # it begins to look, in a thread
+    run.stop.wanted.set()
+    with pytest.raises(Interrupted):
+        await looking

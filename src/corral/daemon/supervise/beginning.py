@@ -113,13 +113,14 @@ class Beginning:
         while True:
             try:
                 await asyncio.to_thread(check_free, self._order.ports)
-                return
+                break
             except CorralError as error:
                 left = error.retry_after or 0.0
                 if clock.monotonic() - began > (_LINGER_SECONDS if left else _TAKEN_SECONDS):
-                    return
+                    break
                 self._run.wait_to_start(f"it starts again when its port is free: {error.message}")
             await self._wait_for_stop(min(max(left, _RETRY_SECONDS), _PORT_PAUSE))
+        await self._wait_for_stop(0.0)  # one that came while we looked
 
     async def _wait_for_stop(self, seconds: float) -> None:
         if seconds > 0:
