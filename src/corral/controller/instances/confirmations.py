@@ -84,48 +84,51 @@ def before_static_goes(state: ClusterState, group: str, confirm: str) -> None:
 
 def before_group_goes(state: ClusterState, group: str, confirm: str) -> None:
     """CONFIRMATION_REQUIRED, unless confirmed: its instances are stopped, its worlds left behind."""
-    found = of_group(state, group)
-    told = []
-    if found.living:
-        told.append(f"{_names(found.living)} would be stopped")
-    if found.worlds:
-        told.append(
-            f"the worlds {_places(found.worlds)} stay there, and only a group of the same name finds them again"
-        )
-    if told:
-        _require(group, confirm, f"with group '{group}' {'; '.join(told)}")
+    _require_for(
+        of_group(state, group),
+        "group",
+        group,
+        confirm,
+        living="would be stopped",
+        worlds="stay there, and only a group of the same name finds them again",
+    )
 
 
 def before_node_goes(state: ClusterState, node: str, confirm: str) -> None:
     """CONFIRMATION_REQUIRED, unless confirmed: nobody would hear of what runs there again."""
-    found = on_node(state, node)
-    told = []
-    if found.living:
-        told.append(
-            f"{_names(found.living)} would be given up and others started in their place; they may still run there: "
-            "'corral local stop-all' on that host ends them"
-        )
-    if found.worlds:
-        told.append(
-            f"the worlds {_places(found.worlds)} stay on its disk, and these instances begin anew on another node"
-        )
-    if told:
-        _require(node, confirm, f"with node '{node}' {'; '.join(told)}")
+    _require_for(
+        on_node(state, node),
+        "node",
+        node,
+        confirm,
+        living="would be given up and others started in their place; they may still run there: "
+        "'corral local stop-all' on that host ends them",
+        worlds="stay on its disk, and these instances begin anew on another node",
+    )
 
 
 def before_node_is_revoked(state: ClusterState, node: str, confirm: str) -> None:
     """CONFIRMATION_REQUIRED, unless confirmed: what runs there is out of reach."""
-    found = on_node(state, node)
+    _require_for(
+        on_node(state, node),
+        "node",
+        node,
+        confirm,
+        living="would be out of reach until the node is enrolled again, and go on running there: "
+        "'corral local stop-all' on that host ends them",
+        worlds="could be used by nobody until then",
+    )
+
+
+def _require_for(found: Concerned, kind: str, name: str, confirm: str, *, living: str, worlds: str) -> None:
+    """`living` and `worlds`: what becomes of them. Nothing is asked where it concerns nobody."""
     told = []
     if found.living:
-        told.append(
-            f"{_names(found.living)} would be out of reach until the node is enrolled again, and go on running there: "
-            "'corral local stop-all' on that host ends them"
-        )
+        told.append(f"{_names(found.living)} {living}")
     if found.worlds:
-        told.append(f"the worlds {_places(found.worlds)} could be used by nobody until then")
+        told.append(f"the worlds {_places(found.worlds)} {worlds}")
     if told:
-        _require(node, confirm, f"with node '{node}' {'; '.join(told)}")
+        _require(name, confirm, f"with {kind} '{name}' {'; '.join(told)}")
 
 
 def _require(name: str, confirm: str, told: str) -> None:

@@ -136,22 +136,23 @@ def _too_many() -> CorralError:
 
 
 def _undeclared(names: Sequence[str]) -> CorralError:
-    told = ", ".join(repr(name[:_NAME_MAX]) for name in names[:_NAMED])
-    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
     return Rejected(
         Code.FORBIDDEN,
-        f"no module for nodes declares {told}{more}",
+        f"no module for nodes declares {_named(names)}",
         hint="list it in the module's manifest under events.subscribes; some types never go to nodes",
         field="event_types",
     )
 
 
 def _unknown(names: Sequence[str]) -> CorralError:
-    told = ", ".join(repr(name[:_NAME_MAX]) for name in names[:_NAMED])
-    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
     return Rejected(
         Code.UNKNOWN_EVENT_TYPE,
-        f"there are no events of type {told}{more}",
+        f"there are no events of type {_named(names)}",
         hint="see the reference of events; what a module tells is called ID/TYPE",
         field="event_types",
     )
+
+
+def _named(names: Sequence[str]) -> str:
+    shown = ", ".join(repr(name[:_NAME_MAX]) for name in names[:_NAMED])
+    return f"{shown} and {len(names) - _NAMED} more" if len(names) > _NAMED else shown
