@@ -6,18 +6,12 @@ import json
 
 from package_records import ONE, package
 
-from corral.controller.modules_on_nodes.comparison import Control, Install, wanted_on_nodes
-from corral.controller.modules_on_nodes.frames import (
-    MOST_ENTRIES,
-    Parcel,
-    control_frame,
-    entries_of,
-    had_of,
-    install_frame,
-    set_entry,
-)
+from corral.controller.modules_on_nodes.distributor import desired_on_nodes
+from corral.controller.modules_on_nodes.frames import Parcel, control_frame, install_frame
 from corral.controller.modules_on_nodes.progress import Progress
 from corral.domain.ids import NodeId
+from corral.domain.module_convergence import ControlOrder, InstallOrder
+from corral.domain.module_manifest import ModuleHost
 from corral.domain.module_phases import ModuleIntent
 from corral.domain.module_records import SignatureFacts
 from corral.modules.settings import settings_digest, settings_json
@@ -32,14 +26,14 @@ def test_equal_settings_are_equal_bytes_whatever_their_order():
 
 def test_an_archive_travels_inside_the_frame_or_is_offered():
     record = package(settings={"word": "x"}, signature=SignatureFacts(kind="sig", blob=ONE), size=5)
-    frame = install_frame(record, Install(id="small"), Parcel(archive=b"bytes", signature=b"sig"))
+    frame = install_frame(record, InstallOrder(id="small"), Parcel(archive=b"bytes", signature=b"sig"))
     sent = frame.module_install
     assert (sent.jar_bytes, sent.signature_bytes, sent.signature_kind) == (b"bytes", b"sig", "sig")
     assert (sent.intent, sent.settings_json) == (wire.MODULE_INTENT_ACTIVE, b'{"word":"x"}')
     assert not sent.HasField("offer")
     assert json.loads(sent.manifest_yaml)["hosts"] == ["daemon"]
 
-    order = Install(id="small", previous_version="0.9.0", again=True)
+    order = InstallOrder(id="small", previous_version="0.9.0", again=True)
     offered = install_frame(record, order, Parcel()).module_install
     assert (offered.offer.digest, offered.offer.size_bytes, offered.offer.kind) == (ONE, 5, "blob")
     assert (offered.jar_bytes, offered.signature_kind) == (b"", "")
@@ -47,35 +41,28 @@ def test_an_archive_travels_inside_the_frame_or_is_offered():
 
 
 def test_a_published_daemon_gets_the_published_fields_alone():
-    plain = install_frame(package(), Install(id="small"), Parcel(archive=b"x"), plain=True).module_install
+    plain = install_frame(
+        package(), InstallOrder(id="small"), Parcel(archive=b"x"), plain=True
+    ).module_install
     assert {field.number for field, _ in plain.ListFields()} <= set(range(100))
 
 
 def test_the_reason_of_a_pause_is_told_while_it_lasts_and_settings_only_to_whom_they_fit():
     paused = package(intent=ModuleIntent.PAUSED, paused_reason="later", settings={"a": 1})
-    frame = control_frame(paused, Control(id="small", recover=True), recover_ms=5).module_control
+    frame = control_frame(paused, ControlOrder(id="small", recover=True), recover_ms=5).module_control
     assert (frame.recover_ms, frame.reload_ms) == (5, 0)
     assert (frame.intent, frame.reason) == (wire.MODULE_INTENT_PAUSED, "later")
     assert (frame.recover, frame.reload, frame.settings_json) == (True, False, b'{"a":1}')
     resumed = package(paused_reason="later")
-    frame = control_frame(resumed, Control(id="small", settings=False)).module_control
+    frame = control_frame(resumed, ControlOrder(id="small", settings=False)).module_control
     assert (frame.reason, frame.settings_json) == ("", b"")
 
 
-def test_what_a_node_lists_comes_back_as_it_was_told_and_nonsense_does_not():
-    wanted = wanted_on_nodes(package(settings={"a": 1}, reload_asked_ms=9))
-    assert wanted is not None
-    had = had_of(set_entry(wanted))
-    assert (had.sha256, had.intent, had.settings_sha256) == (ONE, ModuleIntent.ACTIVE, wanted.settings_sha256)
-    assert (had.reload_ms, had.recover_ms) == (9, 0)
-    assert had_of(wire.ModuleSetEntry(module_id="small")).reload_ms is None
-    odd = wire.ModuleSetEntry(module_id="small", sha256="nonsense", intent=77, version="v" * 1000)
-    told = had_of(odd)
-    assert (told.sha256, told.intent, len(told.version)) == ("", None, 100)
-    names = ["", "UPPER", "a/b", "x" * 64, "ok"]
-    assert list(entries_of(wire.ModuleSetEntry(module_id=name) for name in names)) == ["ok"]
-    many = (wire.ModuleSetEntry(module_id=f"m{number}") for number in range(MOST_ENTRIES + 5))
-    assert len(entries_of(many)) == MOST_ENTRIES
+def test_only_packages_with_a_part_for_nodes_are_desired_there():
+    assert desired_on_nodes(package(hosts=(ModuleHost.CONTROLLER,))) is None
+    both = desired_on_nodes(package(hosts=(ModuleHost.CONTROLLER, ModuleHost.DAEMON)))
+    assert both is not None
+    assert (both.id, both.settings_sha256) == ("small", settings_digest({}))
 
 
 def test_the_way_of_an_archive_is_told_until_it_has_arrived():

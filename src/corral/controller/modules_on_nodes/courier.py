@@ -1,29 +1,20 @@
-"""Brings the node of one session to what it shall have, one order at a time.
+"""Brings the modules of one session's node to what is desired: compare, send the difference, take in the reports.
 
-What was told is remembered with the session, so nothing is said twice. An order is made from what holds when
-it is sent: however long its archive took to read, nothing older follows something newer.
+What the node has is known from its handshake, and from then on by the orders that it was sent and by its reports of
+what became of them. An order is made from what holds when it is sent: however long its archive took to read, nothing
+older follows something newer.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final
 
 import msgspec
 import structlog
 
-from corral.controller.modules_on_nodes.comparison import (
-    Control,
-    Had,
-    Install,
-    Order,
-    Uninstall,
-    Wanted,
-    compare_one,
-    told,
-)
 from corral.controller.modules_on_nodes.frames import (
     INLINE,
     WHOLE,
@@ -34,6 +25,17 @@ from corral.controller.modules_on_nodes.frames import (
 from corral.controller.modules_on_nodes.parcels import Parcels
 from corral.controller.modules_on_nodes.ports import ModuleLink
 from corral.controller.modules_on_nodes.progress import TOO_LARGE, Progress
+from corral.domain.module_convergence import (
+    ControlOrder,
+    DesiredModule,
+    InstallOrder,
+    ModuleOrder,
+    ObservedModule,
+    UninstallOrder,
+    applied,
+    difference,
+    reported,
+)
 from corral.domain.module_nodes import NodeModuleState
 from corral.domain.module_phases import ModuleIntent
 from corral.domain.module_records import PackageRecord
@@ -51,33 +53,34 @@ _RETRY_SECONDS: Final = 1.0
 _log = structlog.get_logger("corral.controller.modules_on_nodes")
 
 
-class Package(msgspec.Struct, frozen=True, kw_only=True):
-    """A record, and what of it concerns nodes."""
+class NodePart(msgspec.Struct, frozen=True, kw_only=True):
+    """A package with a part for nodes, and what of it nodes shall have."""
 
     record: PackageRecord
-    wanted: Wanted
+    desired: DesiredModule
 
 
-Find = Callable[[str], Package | None]
+Find = Callable[[str], NodePart | None]
 """The package as it is now; None when nodes shall not have it."""
 
 
 class Courier:
-    """`changed` returns at once; `run` lives as long as the session."""
+    """`changed` and `report` return at once; `run` lives as long as the session."""
 
     def __init__(
         self,
         link: ModuleLink,
         *,
-        had: Mapping[str, Had],
+        observed: Mapping[str, ObservedModule],
         find: Find,
         parcels: Parcels,
         progress: Progress,
     ) -> None:
         self._link = link
+        self._node = link.facts.node_id
         self._plain = features.MODULES not in link.facts.features
-        self._had = dict(had)
-        self._spoken = set(had)
+        self._observed = dict(observed)
+        self._named = set(observed)
         self._find = find
         self._parcels = parcels
         self._progress = progress
@@ -86,51 +89,31 @@ class Courier:
         self._wake = asyncio.Event()
 
     def changed(self, ids: Iterable[str]) -> None:
-        """Look at these again."""
+        """Compare these again."""
         self._due.update(dict.fromkeys(ids))
         if self._due:
             self._wake.set()
 
     def changed_all(self, ids: Iterable[str]) -> None:
-        """Look at all there are again, and at all that were ever spoken of here."""
-        self.changed([*ids, *self._spoken])
+        """Compare these again, and all that were ever named in this session."""
+        self.changed([*ids, *self._named])
 
     def knows(self, id: str) -> bool:
-        """Was this module ever spoken of here?"""
-        return id in self._spoken
+        """Was this module ever named in this session?"""
+        return id in self._named
 
-    def heard(self, state: NodeModuleState) -> None:
-        """The node says where a module stands. Only what concerns the archive told last is news: older
-        reports may still be on their way."""
-        had = self._had.get(state.module)
-        if had is None:
-            return
-        if state.refused_sha256 and state.refused_sha256 == had.sha256:
-            self._had[state.module] = msgspec.structs.replace(
-                had,
-                sha256=state.sha256,
-                version=state.version,
-                refused_sha256=state.refused_sha256,
-                signature_sha256=None,
-                refused_signature_sha256=_refused_signature(had),
-                reload_ms=had.reload_ms if state.reload_done_ms is None else state.reload_done_ms,
-            )
-            self.changed([state.module])  # a reload that went with the archive is still to come
-        elif state.sha256 and state.sha256 == had.refused_sha256 != state.refused_sha256:
-            self._had[state.module] = msgspec.structs.replace(
-                had,
-                sha256=state.sha256,
-                version=state.version,
-                refused_sha256="",
-                signature_sha256=had.refused_signature_sha256,
-                refused_signature_sha256=None,
-            )
+    def report(self, state: NodeModuleState) -> None:
+        """The node reports how a module stands."""
+        observed = self._observed.get(state.module)
+        if observed is not None and (known := reported(observed, state)) != observed:
+            self._observed[state.module] = known
+            self.changed([state.module])  # a reload that went with a refused archive is still to come
 
     async def run(self) -> None:
         while not self._link.over.is_set():
             id = await self._next()
             try:
-                await self._bring(id)
+                await self._converge(id)
             except CorralError as error:
                 _log.warning("module.not_sent", node=self._node, module=id, reason=str(error))
                 self._fail(id)
@@ -143,7 +126,7 @@ class Courier:
         self._failed.add(id)
 
     async def _next(self) -> str:
-        """The module to speak of; what could not be sent comes again after a while."""
+        """The module to compare; what could not be sent comes again after a while."""
         while not self._due:
             self._wake.clear()
             with contextlib.suppress(TimeoutError):
@@ -153,86 +136,82 @@ class Courier:
             self._failed.clear()
         return next(iter(self._due))
 
-    @property
-    def _node(self) -> str:
-        return self._link.facts.node_id
-
-    async def _bring(self, id: str) -> None:
-        """One order about this module, or none. It stays due when it changed meanwhile."""
-        package = self._find(id)
-        order = self._order(id, package)
-        if order is None:
-            self._due.pop(id, None)
-            return
-        frame = await self._frame(order, package)
-        while self._link.outbox.waiting_bytes > _QUEUED and not self._link.over.is_set():
-            await asyncio.sleep(_LOOK_SECONDS)  # an outbox has no bell
+    async def _converge(self, id: str) -> None:
+        """Send the difference, if there is any. The module stays due when something changed meanwhile."""
+        part = self._find(id)
+        orders = self._orders(id, part)
+        frames = [await self._frame(order, part) for order in orders]
+        while orders and self._link.outbox.waiting_bytes > _QUEUED and not self._link.over.is_set():
+            await asyncio.sleep(_LOOK_SECONDS)  # an outbox has no event for having drained
         present = self._find(id)
-        if _wanted(present) != _wanted(package):
+        if _desired(present) != _desired(part) or self._orders(id, present) != orders:
             return
-        if frame is not None and not self._link.send(frame):
-            await self._link.over.wait()  # nobody hears anything more in this session
-            return
-        self._told(id, order, package)
-        if frame is None and package is not None:
-            self._passed_over(package.record)
+        for frame in frames:
+            if frame is not None and not self._link.send(frame):
+                await self._link.over.wait()  # nothing more is sent in this session
+                return
+        self._due.pop(id, None)
+        if orders:
+            self._sent(id, orders, part)
+        if None in frames and part is not None:
+            self._skip(part.record)
 
-    def _order(self, id: str, package: Package | None) -> Order | None:
-        had = self._had.get(id)
-        if self._plain and package is not None and package.record.intent is not ModuleIntent.ACTIVE:
-            package = None  # it knows no intents: it has what shall run
-        if package is None:
-            return Uninstall(id=id) if had is not None else None
-        order = compare_one(package.wanted, had)
-        if self._plain and isinstance(order, Control):
-            return Install(id=id) if order.recover else None
-        return order
+    def _orders(self, id: str, part: NodePart | None) -> tuple[ModuleOrder, ...]:
+        desired, observed = _desired(part), self._observed.get(id)
+        if not self._plain:
+            return difference(desired, observed)
+        if desired is not None and desired.intent is not ModuleIntent.ACTIVE:
+            desired = None  # it knows no intents: it has what shall run
+        return _published(difference(desired, observed))
 
-    async def _frame(self, order: Order, package: Package | None) -> ControllerMessage | None:
+    async def _frame(self, order: ModuleOrder, part: NodePart | None) -> ControllerMessage | None:
         """None: the daemon cannot take it."""
-        if isinstance(order, Uninstall) or package is None:
+        if isinstance(order, UninstallOrder) or part is None:
             return uninstall_frame(order.id)
-        if isinstance(order, Control):
-            return control_frame(package.record, order, recover_ms=package.wanted.recover_ms)
-        if self._plain and package.record.size > WHOLE:
+        recover_ms = part.desired.recover_ms
+        if isinstance(order, ControlOrder):
+            return control_frame(part.record, order, recover_ms=recover_ms)
+        if self._plain and part.record.size > WHOLE:
             return None
-        parcel = await self._parcels.parcel(package.record, inline=WHOLE if self._plain else INLINE)
-        frame = install_frame(
-            package.record, order, parcel, recover_ms=package.wanted.recover_ms, plain=self._plain
-        )
+        parcel = await self._parcels.parcel(part.record, inline=WHOLE if self._plain else INLINE)
+        frame = install_frame(part.record, order, parcel, recover_ms=recover_ms, plain=self._plain)
         return frame if frame.ByteSize() <= _FRAME_MAX else None
 
-    def _told(self, id: str, order: Order, package: Package | None) -> None:
-        self._due.pop(id, None)
-        self._spoken.add(id)
-        if isinstance(order, Uninstall) or package is None:
-            del self._had[id]
-            self._progress.arrived(self._link.facts.node_id, id)
-            return
-        before = self._had.get(id)
-        self._had[id] = told(package.wanted, before, order)
-        if isinstance(order, Control):
-            self.changed([id])  # it may be signed anew as well
-        elif not _in_place(package.wanted, before):
-            offered = not self._plain and package.record.size > INLINE
-            self._progress.begun(self._link.facts.node_id, id, offered=offered)
-        _log.info("module.told", node=self._node, module=id, order=type(order).__name__.lower())
+    def _sent(self, id: str, orders: Sequence[ModuleOrder], part: NodePart | None) -> None:
+        """From now on the node has what it was ordered to have, until it reports otherwise."""
+        before = self._observed.pop(id, None)
+        after = applied(_desired(part), before, orders)
+        self._named.add(id)
+        if after is not None:
+            self._observed[id] = after
+        if after is None or part is None:
+            self._progress.arrived(self._node, id)
+        elif isinstance(orders[-1], InstallOrder) and not _in_place(part.desired, before):
+            offered = not self._plain and part.record.size > INLINE
+            self._progress.begun(self._node, id, offered=offered)
+        _log.info(
+            "module.sent", node=self._node, module=id, orders=[type(order).__name__ for order in orders]
+        )
 
-    def _passed_over(self, record: PackageRecord) -> None:
-        node_id = self._link.facts.node_id
-        _log.warning("module.too_large", node=node_id, module=record.id, size=record.size)
-        self._progress.told(node_id, record.id, TOO_LARGE)
-
-
-def _refused_signature(had: Had) -> str | None:
-    """That of the archive that was told last; said again, it is still that one."""
-    return had.refused_signature_sha256 if had.refused_sha256 == had.sha256 else had.signature_sha256
+    def _skip(self, record: PackageRecord) -> None:
+        _log.warning("module.too_large", node=self._node, module=record.id, size=record.size)
+        self._progress.told(self._node, record.id, TOO_LARGE)
 
 
-def _in_place(wanted: Wanted, had: Had | None) -> bool:
+def _published(orders: Iterable[ModuleOrder]) -> tuple[ModuleOrder, ...]:
+    """As a daemon takes them that knows no intents, settings and requests: another try is another install."""
+    kept = [
+        InstallOrder(id=order.id) if isinstance(order, ControlOrder) else order
+        for order in orders
+        if not isinstance(order, ControlOrder) or order.recover
+    ]
+    return tuple(kept[-1:])
+
+
+def _in_place(desired: DesiredModule, observed: ObservedModule | None) -> bool:
     """The node has this archive: with another signature of it nothing is on its way."""
-    return had is not None and had.sha256 == wanted.sha256 != had.refused_sha256
+    return observed is not None and observed.sha256 == desired.sha256 != observed.refused_sha256
 
 
-def _wanted(package: Package | None) -> Wanted | None:
-    return package.wanted if package is not None else None
+def _desired(part: NodePart | None) -> DesiredModule | None:
+    return part.desired if part is not None else None

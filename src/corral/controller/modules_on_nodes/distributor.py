@@ -14,16 +14,20 @@ import msgspec
 
 from corral.controller.cluster_state import ClusterState
 from corral.controller.collections import MODULE_NODE_STATES, MODULE_PACKAGES
-from corral.controller.modules_on_nodes.comparison import Had, Wanted, wanted_on_nodes
-from corral.controller.modules_on_nodes.courier import Courier, Package
-from corral.controller.modules_on_nodes.frames import entries_of, had_of
+from corral.controller.modules_on_nodes.courier import Courier, NodePart
 from corral.controller.modules_on_nodes.parcels import Parcels
 from corral.controller.modules_on_nodes.ports import ModuleLink
 from corral.controller.modules_on_nodes.progress import Progress
 from corral.domain.ids import NodeId, SessionId
+from corral.domain.module_convergence import DesiredModule, ObservedModule
+from corral.domain.module_manifest import ModuleHost
 from corral.domain.module_nodes import NodeModuleState, node_module_key
+from corral.domain.module_phases import ModuleIntent
+from corral.domain.module_records import PackageRecord
+from corral.modules.settings import settings_digest
 from corral.store.port import BlobEngine, Commit
 from corral.wire import features
+from corral.wire.module_sets import entries_of, read_observed
 from corral.wire.v1.node_pb2 import Handshake
 
 
@@ -45,39 +49,40 @@ class Distributor:
         self._progress = progress
         self._errands: dict[SessionId, _Errand] = {}
         self._present: dict[NodeId, SessionId] = {}
-        self._known: dict[str, tuple[int, Package | None]] = {}
+        self._known: dict[str, tuple[int, NodePart | None]] = {}
         self._ending: set[asyncio.Task[None]] = set()
 
-    def wanted(self, node_id: NodeId) -> list[Wanted]:
+    def desired(self, node_id: NodeId) -> list[DesiredModule]:
         """The set that a node shall have, by id: the same for all, but for what is asked of this one alone."""
-        packages = [self._find_for(node_id, id) for id, _ in self._state.modules.items()]
-        return [package.wanted for package in packages if package is not None]
+        parts = [self._find_for(node_id, id) for id, _ in self._state.modules.items()]
+        return [part.desired for part in parts if part is not None]
 
     def joined(self, link: ModuleLink, hello: Handshake) -> None:
         node_id = link.facts.node_id
-        had = self._had(link, hello)
+        observed = self._observed(link, hello)
         find = functools.partial(self._find_for, node_id)
-        courier = Courier(link, had=had, find=find, parcels=self._parcels, progress=self._progress)
-        wanted = [wanted.id for wanted in self.wanted(node_id)]
-        courier.changed(sorted(had.keys() - set(wanted)))  # what goes makes room for what comes
-        courier.changed(wanted)
+        courier = Courier(link, observed=observed, find=find, parcels=self._parcels, progress=self._progress)
+        desired = [module.id for module in self.desired(node_id)]
+        courier.changed(sorted(observed.keys() - set(desired)))  # what goes makes room for what comes
+        courier.changed(desired)
         self._errands[link.facts.id] = _Errand(node_id, courier)
         self._present[node_id] = link.facts.id
 
-    def _had(self, link: ModuleLink, hello: Handshake) -> dict[str, Had]:
-        """What the node says. One that says nothing is given everything, and relieved of what it once
-        said it had."""
+    def _observed(self, link: ModuleLink, hello: Handshake) -> dict[str, ObservedModule]:
+        """What the node lists. One that lists nothing is given everything, and relieved of what it once
+        reported."""
         if features.MODULES in link.facts.features:
-            return {id: self._counted(had_of(entry), id) for id, entry in entries_of(hello.modules).items()}
+            entries = entries_of(hello.modules)
+            return {id: self._counted(read_observed(entry)) for id, entry in entries.items()}
         states = self._state.module_node_states.of_node(link.facts.node_id)
-        return {stored.record.module: Had() for stored in states}
+        return {stored.record.module: ObservedModule(id=stored.record.module) for stored in states}
 
-    def _counted(self, had: Had, id: str) -> Had:
+    def _counted(self, observed: ObservedModule) -> ObservedModule:
         """A daemon that does not count reloads hears of those that are asked for from now on."""
-        package = self._find(id)
-        if had.reload_ms is not None or package is None:
-            return had
-        return msgspec.structs.replace(had, reload_ms=package.wanted.reload_ms)
+        part = self._find(observed.id)
+        if observed.reload_ms is not None or part is None:
+            return observed
+        return msgspec.structs.replace(observed, reload_ms=part.desired.reload_ms)
 
     def left(self, link: ModuleLink) -> None:
         """This very session has ended."""
@@ -113,18 +118,18 @@ class Distributor:
         """Does a change of a package concern nodes? Most are steps of its part on the controller."""
         _, before = self._known.get(id, (0, None))
         after = self._find(id)
-        return (before and before.wanted) != (after and after.wanted)
+        return (before and before.desired) != (after and after.desired)
 
     def _heard(self, key: str) -> None:
         node, _, module = key.partition("/")
         stored = self._state.module_node_states.find(key)
         errand = self._present_errand(NodeId(node))
         if stored is not None and errand is not None:
-            errand.courier.heard(stored.record)
+            errand.courier.report(stored.record)
             if stored.record.recover_owed_ms:
                 errand.courier.changed([module])
-        package = self._find(module)
-        if stored is None or package is None or package.wanted.sha256 in _digests(stored.record):
+        part = self._find(module)
+        if stored is None or part is None or part.desired.sha256 in _digests(stored.record):
             self._progress.arrived(NodeId(node), module)
 
     def connected(self, node_id: NodeId) -> bool:
@@ -147,16 +152,16 @@ class Distributor:
         session = self._present.get(node_id)
         return self._errands.get(session) if session is not None else None
 
-    def _find_for(self, node_id: NodeId, id: str) -> Package | None:
-        """With the wish for another try on this node, until it is carried out."""
-        package = self._find(id)
+    def _find_for(self, node_id: NodeId, id: str) -> NodePart | None:
+        """With the request for another try on this node, until it is carried out."""
+        part = self._find(id)
         stored = self._state.module_node_states.find(node_module_key(node_id, id))
-        if package is None or stored is None or not stored.record.recover_owed_ms:
-            return package
-        wanted = msgspec.structs.replace(package.wanted, recover_ms=stored.record.recover_owed_ms)
-        return Package(record=package.record, wanted=wanted)
+        if part is None or stored is None or not stored.record.recover_owed_ms:
+            return part
+        desired = msgspec.structs.replace(part.desired, recover_ms=stored.record.recover_owed_ms)
+        return NodePart(record=part.record, desired=desired)
 
-    def _find(self, id: str) -> Package | None:
+    def _find(self, id: str) -> NodePart | None:
         """Made once for each revision of a record, not for each session."""
         stored = self._state.modules.find(id)
         if stored is None:
@@ -164,10 +169,26 @@ class Distributor:
             return None
         known = self._known.get(id)
         if known is None or known[0] != stored.revision:
-            wanted = wanted_on_nodes(stored.record)
-            package = Package(record=stored.record, wanted=wanted) if wanted is not None else None
-            known = self._known[id] = (stored.revision, package)
+            desired = desired_on_nodes(stored.record)
+            part = NodePart(record=stored.record, desired=desired) if desired is not None else None
+            known = self._known[id] = (stored.revision, part)
         return known[1]
+
+
+def desired_on_nodes(record: PackageRecord) -> DesiredModule | None:
+    """None when the module has no part for nodes."""
+    if ModuleHost.DAEMON not in record.manifest.hosts:
+        return None
+    return DesiredModule(
+        id=record.id,
+        version=record.version,
+        sha256=record.sha256,
+        intent=record.intent,
+        paused_reason=record.paused_reason if record.intent is ModuleIntent.PAUSED else "",
+        settings_sha256=settings_digest(record.settings),
+        signature_sha256=record.signature.blob if record.signature else "",
+        reload_ms=record.reload_asked_ms,
+    )
 
 
 def _digests(state: NodeModuleState) -> tuple[str, str]:

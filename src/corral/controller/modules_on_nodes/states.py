@@ -11,13 +11,13 @@ import msgspec
 from corral.controller.cluster_state import ClusterState
 from corral.controller.collections import MODULE_NODE_STATES
 from corral.controller.ledger import Step
-from corral.controller.modules_on_nodes.frames import digest_of, entries_of, intent_of, is_module_id
 from corral.domain.events import Draft, EventType
 from corral.domain.ids import NodeId
 from corral.domain.module_nodes import NodeModuleState, next_wish, node_module_key
 from corral.domain.module_phases import ModuleIntent, ModulePhase
 from corral.domain.node_times import told_time
 from corral.errors import Code, Rejected
+from corral.wire.module_sets import digest_of, entries_of, is_module_id, read_intent
 from corral.wire.v1.module_pb2 import ModuleSetEntry, ModuleStateUpdate
 from corral.wire.v1.node_pb2 import Handshake
 
@@ -181,7 +181,7 @@ def _said(
     record = package.record if package else None
     asked = before.recover_asked_ms if before else 0
     plain = not told.sha256 and not told.refused_sha256 and not told.version
-    intent = intent_of(told.intent) or (record.intent if record else ModuleIntent.ACTIVE)
+    intent = read_intent(told.intent) or (record.intent if record else ModuleIntent.ACTIVE)
     if plain:
         version = record.version if record else before.version if before else ""
         sha256 = record.sha256 if record else before.sha256 if before else ""

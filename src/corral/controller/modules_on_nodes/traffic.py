@@ -15,7 +15,6 @@ from corral.controller.modules_on_nodes.capability_desk import CapabilityDesk
 from corral.controller.modules_on_nodes.declared_names import DeclaredNames
 from corral.controller.modules_on_nodes.distributor import Distributor
 from corral.controller.modules_on_nodes.forwarding import EventForwarding
-from corral.controller.modules_on_nodes.frames import set_entry
 from corral.controller.modules_on_nodes.node_figures import NodeFigures
 from corral.controller.modules_on_nodes.offers import CapabilityOffering
 from corral.controller.modules_on_nodes.ports import ModuleLink
@@ -30,6 +29,7 @@ from corral.store.port import BlobEngine, Commit
 from corral.system.clock import Clock
 from corral.wire import features
 from corral.wire.frame_table import NodeFrame
+from corral.wire.module_sets import desired_entry
 from corral.wire.v1.module_pb2 import (
     CapabilityCall,
     EventCursor,
@@ -76,7 +76,7 @@ class NodeModuleTraffic:
     # sessions
 
     def wanted(self, node_id: NodeId) -> list[ModuleSetEntry]:
-        return [set_entry(wanted) for wanted in self._distributor.wanted(node_id)]
+        return [desired_entry(desired) for desired in self._distributor.desired(node_id)]
 
     def event_head(self) -> EventCursor:
         return wire_cursor(self._forwarding.head)

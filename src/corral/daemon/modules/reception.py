@@ -16,20 +16,15 @@ from corral.daemon.modules.disk_book import DiskBook, NodePackage
 from corral.daemon.modules.gate import Gate
 from corral.daemon.modules.incoming import Incoming
 from corral.daemon.modules.lane import Lane
-from corral.daemon.modules.reports import (
-    INTENTS,
-    error_report,
-    lost_archive,
-    settings_answered,
-    signature_answered,
-)
+from corral.daemon.modules.reports import error_report, lost_archive, observed
 from corral.daemon.modules.wanted import Wanted, WantedPackage, read_control, read_install, read_uninstall
+from corral.domain.module_convergence import difference
 from corral.domain.module_records import SIGNATURE_REFUSED
 from corral.errors import Code, CorralError, Rejected
 from corral.system.entropy import Entropy
 from corral.wire import features
+from corral.wire.module_sets import read_desired
 from corral.wire.v1.link_pb2 import ControllerMessage, DaemonMessage
-from corral.wire.v1.module_pb2 import ModuleSetEntry
 
 _ON_ITS_WAY: Final = "not as the controller wants it yet"
 _log = structlog.get_logger("corral.daemon.modules")
@@ -75,23 +70,24 @@ class Reception:
 
     # --- the session ----------------------------------------------------------------------------
     def on_connected(self, connection: Connection) -> None:
-        """The ack holds the whole set. What it lacks goes; what differs comes with a frame of its own."""
+        """The ack holds the whole set. What it lacks goes; what differs comes with a frame of its own, which the
+        controller sends for the very difference that is found here."""
         self._send = connection.send
         self._fetches = features.DATA in connection.features
         self._mended.clear()
         self._incoming.on_connected(connection)
         if features.MODULES not in connection.features:
             return
-        entries = {entry.module_id: entry for entry in connection.ack.modules}
-        self._wanted_here = {id: entry.sha256 for id, entry in entries.items()}
+        desired = {entry.module_id: read_desired(entry) for entry in connection.ack.modules}
+        self._wanted_here = {id: module.sha256 for id, module in desired.items()}
         self._expect_nothing()
         self._gate.begin()
         for package in self._book.packages():
-            if package.id not in entries:
+            if package.id not in desired:
                 _log.info("module.not_in_set", module=package.id)
                 self._want(package.id, Wanted(gone=True))
-        for id, entry in entries.items():
-            if not _as_wanted(self._book.package(id), entry):
+        for id, module in desired.items():
+            if difference(module, observed(self._book.package(id))):
                 self._gate.expect(id, _ON_ITS_WAY)
                 self._announced.add(id)
             self.mend(self._book.package(id))  # it may have been found out since the greeting was written
@@ -237,22 +233,3 @@ class Reception:
         named |= {package.refused.sha256 for package in packages if package.refused is not None}
         named |= {lane.wanted_archive for lane in self._lanes.values()}
         return named | {self._wanted_here.get(id, "") for id in self._announced}
-
-
-def _as_wanted(package: NodePackage, entry: ModuleSetEntry) -> bool:
-    """Whether no frame is to be expected: what the controller compares, as it does."""
-    record = package.record
-    if entry.recover_ms > package.recovered_ms:
-        return False
-    if package.refused is not None and package.refused.sha256 == entry.sha256:
-        return not _resigned(package.refused.signature_sha256, entry)
-    if record is None or lost_archive(record) or record.sha256 != entry.sha256:
-        return False
-    same = INTENTS[record.intent] == entry.intent and entry.reload_ms <= package.reloaded_ms
-    if _resigned(signature_answered(package), entry):
-        return False
-    return same and settings_answered(package) == entry.settings_sha256
-
-
-def _resigned(here: str, entry: ModuleSetEntry) -> bool:
-    return entry.signature_sha256 not in ("", here)

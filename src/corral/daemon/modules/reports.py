@@ -7,19 +7,16 @@ from collections.abc import Iterator, Mapping
 from typing import Final
 
 from corral.daemon.modules.disk_book import NodePackage
+from corral.domain.module_convergence import ObservedModule
 from corral.domain.module_events import told, uninstalled
 from corral.domain.module_phases import ModuleIntent, ModulePhase
 from corral.domain.module_records import SIGNATURE_REFUSED, PackageRecord
 from corral.errors import CorralError
+from corral.wire.module_sets import INTENT_NUMBERS, observed_entry
 from corral.wire.v1 import module_pb2 as pb
 from corral.wire.v1.link_pb2 import DaemonMessage
 from corral.wire.v1.node_pb2 import ErrorReport
 
-INTENTS: Final[Mapping[ModuleIntent, pb.ModuleIntent]] = {
-    ModuleIntent.ACTIVE: pb.MODULE_INTENT_ACTIVE,
-    ModuleIntent.INACTIVE: pb.MODULE_INTENT_INACTIVE,
-    ModuleIntent.PAUSED: pb.MODULE_INTENT_PAUSED,
-}
 _SAID_MAX: Final = 4000
 _LOST: Final = frozenset(
     {
@@ -38,38 +35,36 @@ def lost_archive(record: PackageRecord | None) -> bool:
     return record is not None and record.phase is ModulePhase.FAILED and record.reason in _LOST
 
 
-def set_entry(package: NodePackage) -> pb.ModuleSetEntry:
-    """What the node has of a module. An archive that is lost is none."""
+def observed(package: NodePackage) -> ObservedModule | None:
+    """What the node has of a module; None: nothing. An archive that is lost is none."""
     record, refused = package.record, package.refused
-    if record is None:
-        return pb.ModuleSetEntry(
-            module_id=package.id,
-            refused_sha256=refused.sha256 if refused else "",
-            state=ModulePhase.FAILED.value,
-            reason=_refused_reason(package),
-            last_error=_error(package),
-            updated_at_ms=_ms(refused.at) if refused else 0,
-            signature_sha256="",
-            refused_signature_sha256=refused.signature_sha256 if refused else "",
-            reload_ms=package.reloaded_ms,
-            recover_ms=package.recovered_ms,
-        )
-    return pb.ModuleSetEntry(
-        module_id=package.id,
-        sha256="" if lost_archive(record) else record.sha256,
-        intent=INTENTS[record.intent],
-        version=record.version,
+    if record is None and refused is None:
+        return None
+    return ObservedModule(
+        id=package.id,
+        sha256=record.sha256 if record and not lost_archive(record) else "",
+        version=record.version if record else "",
+        intent=record.intent if record else None,
+        paused_reason=record.paused_reason if record else "",
         settings_sha256=settings_answered(package),
         refused_sha256=refused.sha256 if refused else "",
-        state=record.phase.value,
-        reason=record.reason,
-        last_error=_error(package),
-        updated_at_ms=_ms(record.updated_at),
         signature_sha256=signature_answered(package),
         refused_signature_sha256=refused.signature_sha256 if refused else "",
         reload_ms=package.reloaded_ms,
         recover_ms=package.recovered_ms,
     )
+
+
+def set_entry(package: NodePackage) -> pb.ModuleSetEntry:
+    """What the node has of a module, and how it stands."""
+    record, refused = package.record, package.refused
+    entry = observed_entry(observed(package) or ObservedModule(id=package.id))
+    entry.state = record.phase.value if record else ModulePhase.FAILED.value
+    entry.reason = record.reason if record else _refused_reason(package)
+    entry.last_error = _error(package)
+    stood = record.updated_at if record else refused.at if refused else None
+    entry.updated_at_ms = _ms(stood) if stood else 0
+    return entry
 
 
 def state_updates(
@@ -122,7 +117,7 @@ def _update(package: NodePackage, data: Mapping[str, object], *, sha256: str) ->
             sha256=sha256,
             from_state=str(data["from"] or ""),
             reason=str(data["reason"]),
-            intent=INTENTS[ModuleIntent(str(data["intent"]))],
+            intent=INTENT_NUMBERS[ModuleIntent(str(data["intent"]))],
             refused_sha256=package.refused.sha256 if package.refused else "",
             reload_ms=package.reloaded_ms,
             recover_ms=package.recovered_ms,
@@ -142,7 +137,7 @@ def _standing(package: NodePackage, record: PackageRecord, at: dt.datetime) -> D
             sha256=record.sha256,
             from_state=record.phase.value,
             reason=record.reason,
-            intent=INTENTS[record.intent],
+            intent=INTENT_NUMBERS[record.intent],
             refused_sha256=package.refused.sha256 if package.refused else "",
             reload_ms=package.reloaded_ms,
             recover_ms=package.recovered_ms,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Mapping
 from typing import Any, Final
 
 import msgspec
@@ -14,15 +13,11 @@ from corral.errors import Code, Rejected, unknown_choice
 from corral.modules.manifest_checks import ID, ID_RULE
 from corral.modules.settings import SETTINGS_MAX
 from corral.signing import SIDECAR_SUFFIXES, Sidecar
+from corral.wire import module_sets
 from corral.wire.frame_table import require
 from corral.wire.v1 import module_pb2 as pb
 
 _SHA256: Final = re.compile(r"[0-9a-f]{64}")
-_INTENTS: Final[Mapping[int, ModuleIntent]] = {
-    pb.MODULE_INTENT_ACTIVE: ModuleIntent.ACTIVE,
-    pb.MODULE_INTENT_INACTIVE: ModuleIntent.INACTIVE,
-    pb.MODULE_INTENT_PAUSED: ModuleIntent.PAUSED,
-}
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
@@ -152,10 +147,9 @@ def read_intent(value: int) -> ModuleIntent | None:
     """None when none was given. One that we do not know is refused with its frame."""
     if value == pb.MODULE_INTENT_UNSPECIFIED:
         return None
-    found = _INTENTS.get(value)
+    found = module_sets.read_intent(value)
     if found is None:
-        known = [intent.value for intent in _INTENTS.values()]
-        raise unknown_choice("intent", str(value), known, code=Code.INVALID_FIELD, field="intent")
+        raise unknown_choice("intent", str(value), [*ModuleIntent], code=Code.INVALID_FIELD, field="intent")
     return found
 
 

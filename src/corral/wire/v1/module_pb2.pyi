@@ -114,7 +114,7 @@ class ModuleStateUpdate(_message.Message):
     def __init__(self, module_id: _Optional[str] = ..., state: _Optional[str] = ..., last_error: _Optional[str] = ..., updated_at_ms: _Optional[int] = ..., version: _Optional[str] = ..., sha256: _Optional[str] = ..., from_state: _Optional[str] = ..., reason: _Optional[str] = ..., intent: _Optional[_Union[ModuleIntent, str]] = ..., refused_sha256: _Optional[str] = ..., fetched_bytes: _Optional[int] = ..., size_bytes: _Optional[int] = ..., reload_ms: _Optional[int] = ..., recover_ms: _Optional[int] = ...) -> None: ...
 
 class ModuleSetEntry(_message.Message):
-    __slots__ = ("module_id", "sha256", "intent", "version", "settings_sha256", "refused_sha256", "state", "reason", "last_error", "updated_at_ms", "signature_sha256", "refused_signature_sha256", "reload_ms", "recover_ms")
+    __slots__ = ("module_id", "sha256", "intent", "version", "settings_sha256", "refused_sha256", "state", "reason", "last_error", "updated_at_ms", "signature_sha256", "refused_signature_sha256", "reload_ms", "recover_ms", "paused_reason")
     MODULE_ID_FIELD_NUMBER: _ClassVar[int]
     SHA256_FIELD_NUMBER: _ClassVar[int]
     INTENT_FIELD_NUMBER: _ClassVar[int]
@@ -129,6 +129,7 @@ class ModuleSetEntry(_message.Message):
     REFUSED_SIGNATURE_SHA256_FIELD_NUMBER: _ClassVar[int]
     RELOAD_MS_FIELD_NUMBER: _ClassVar[int]
     RECOVER_MS_FIELD_NUMBER: _ClassVar[int]
+    PAUSED_REASON_FIELD_NUMBER: _ClassVar[int]
     module_id: str
     sha256: str
     intent: ModuleIntent
@@ -143,7 +144,8 @@ class ModuleSetEntry(_message.Message):
     refused_signature_sha256: str
     reload_ms: int
     recover_ms: int
-    def __init__(self, module_id: _Optional[str] = ..., sha256: _Optional[str] = ..., intent: _Optional[_Union[ModuleIntent, str]] = ..., version: _Optional[str] = ..., settings_sha256: _Optional[str] = ..., refused_sha256: _Optional[str] = ..., state: _Optional[str] = ..., reason: _Optional[str] = ..., last_error: _Optional[str] = ..., updated_at_ms: _Optional[int] = ..., signature_sha256: _Optional[str] = ..., refused_signature_sha256: _Optional[str] = ..., reload_ms: _Optional[int] = ..., recover_ms: _Optional[int] = ...) -> None: ...
+    paused_reason: str
+    def __init__(self, module_id: _Optional[str] = ..., sha256: _Optional[str] = ..., intent: _Optional[_Union[ModuleIntent, str]] = ..., version: _Optional[str] = ..., settings_sha256: _Optional[str] = ..., refused_sha256: _Optional[str] = ..., state: _Optional[str] = ..., reason: _Optional[str] = ..., last_error: _Optional[str] = ..., updated_at_ms: _Optional[int] = ..., signature_sha256: _Optional[str] = ..., refused_signature_sha256: _Optional[str] = ..., reload_ms: _Optional[int] = ..., recover_ms: _Optional[int] = ..., paused_reason: _Optional[str] = ...) -> None: ...
 
 class EventSubscribe(_message.Message):
     __slots__ = ("event_types", "after")

@@ -1,0 +1,121 @@
+"""The modules of a node as the handshake lists them: what it shall have, and what it has.
+
+What a peer lists is read within bounds: a digest is one or empty, and a list has an end.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import Final, Literal
+
+from corral.domain.module_convergence import DesiredModule, ObservedModule
+from corral.domain.module_phases import ModuleIntent
+from corral.wire.v1 import module_pb2 as pb
+
+MOST_ENTRIES: Final = 1000
+"""Of a node's list that are looked at."""
+INTENT_NUMBERS: Final[Mapping[ModuleIntent, pb.ModuleIntent]] = {
+    ModuleIntent.ACTIVE: pb.MODULE_INTENT_ACTIVE,
+    ModuleIntent.INACTIVE: pb.MODULE_INTENT_INACTIVE,
+    ModuleIntent.PAUSED: pb.MODULE_INTENT_PAUSED,
+}
+_INTENTS: Final[Mapping[int, ModuleIntent]] = {number: intent for intent, number in INTENT_NUMBERS.items()}
+_MOST_VERSION: Final = 100
+_MOST_REASON: Final = 500
+"""As much as an operator may give."""
+_ID: Final = re.compile(r"[a-z][a-z0-9-]{0,62}")
+_DIGEST: Final = re.compile(r"[0-9a-f]{64}")
+
+
+def desired_entry(desired: DesiredModule) -> pb.ModuleSetEntry:
+    return pb.ModuleSetEntry(
+        module_id=desired.id,
+        sha256=desired.sha256,
+        intent=INTENT_NUMBERS[desired.intent] if desired.intent else pb.MODULE_INTENT_UNSPECIFIED,
+        version=desired.version,
+        settings_sha256=desired.settings_sha256,
+        signature_sha256=desired.signature_sha256,
+        reload_ms=desired.reload_ms,
+        recover_ms=desired.recover_ms,
+        paused_reason=desired.paused_reason,
+    )
+
+
+def read_desired(entry: pb.ModuleSetEntry) -> DesiredModule:
+    """From the controller, which knows what it says."""
+    return DesiredModule(
+        id=entry.module_id,
+        version=entry.version,
+        sha256=entry.sha256,
+        intent=read_intent(entry.intent),
+        paused_reason=entry.paused_reason if entry.HasField("paused_reason") else None,
+        settings_sha256=entry.settings_sha256,
+        signature_sha256=entry.signature_sha256,
+        reload_ms=entry.reload_ms,
+        recover_ms=entry.recover_ms,
+    )
+
+
+def observed_entry(observed: ObservedModule) -> pb.ModuleSetEntry:
+    """Without the phase and what else is told to people."""
+    return pb.ModuleSetEntry(
+        module_id=observed.id,
+        sha256=observed.sha256,
+        intent=INTENT_NUMBERS[observed.intent] if observed.intent else pb.MODULE_INTENT_UNSPECIFIED,
+        version=observed.version,
+        settings_sha256=observed.settings_sha256,
+        refused_sha256=observed.refused_sha256,
+        signature_sha256=observed.signature_sha256,
+        refused_signature_sha256=observed.refused_signature_sha256,
+        reload_ms=observed.reload_ms,
+        recover_ms=observed.recover_ms,
+        paused_reason=observed.paused_reason,
+    )
+
+
+def read_observed(entry: pb.ModuleSetEntry) -> ObservedModule:
+    return ObservedModule(
+        id=entry.module_id,
+        sha256=digest_of(entry.sha256),
+        version=entry.version[:_MOST_VERSION],
+        intent=read_intent(entry.intent),
+        paused_reason=entry.paused_reason[:_MOST_REASON] if entry.HasField("paused_reason") else None,
+        settings_sha256=digest_of(entry.settings_sha256),
+        refused_sha256=digest_of(entry.refused_sha256),
+        signature_sha256=_signature(entry, "signature_sha256"),
+        refused_signature_sha256=_signature(entry, "refused_signature_sha256"),
+        reload_ms=entry.reload_ms if entry.HasField("reload_ms") else None,
+        recover_ms=entry.recover_ms,
+    )
+
+
+def _signature(
+    entry: pb.ModuleSetEntry, field: Literal["signature_sha256", "refused_signature_sha256"]
+) -> str | None:
+    return digest_of(getattr(entry, field)) if entry.HasField(field) else None
+
+
+def entries_of(entries: Iterable[pb.ModuleSetEntry]) -> dict[str, pb.ModuleSetEntry]:
+    """A node's list by id, without what cannot be a module; of two the last counts."""
+    kept: dict[str, pb.ModuleSetEntry] = {}
+    for entry in entries:
+        if len(kept) >= MOST_ENTRIES:
+            break
+        if is_module_id(entry.module_id):
+            kept[entry.module_id] = entry
+    return kept
+
+
+def read_intent(number: int) -> ModuleIntent | None:
+    """None: none was given, or one that we do not know."""
+    return _INTENTS.get(number)
+
+
+def is_module_id(text: str) -> bool:
+    return _ID.fullmatch(text) is not None
+
+
+def digest_of(text: str) -> str:
+    """A digest, or nothing where it is none."""
+    return text if _DIGEST.fullmatch(text) else ""
