@@ -1,0 +1,1 @@
+"""Concurrency in one place: tasks, waits, pauses, locks and rates. Elsewhere the bare forms of asyncio are refused."""

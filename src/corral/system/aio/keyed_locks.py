@@ -1,0 +1,71 @@
+"""A lock for each key."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Hashable
+from typing import Generic, TypeVar
+
+K = TypeVar("K", bound=Hashable)
+
+
+class _Entry:
+    """The lock of one key, and how many hold it or wait for it."""
+
+    __slots__ = ("lock", "users")
+
+    def __init__(self, holders: int) -> None:
+        self.lock: asyncio.Lock | asyncio.Semaphore
+        self.lock = asyncio.Lock() if holders == 1 else asyncio.Semaphore(holders)
+        self.users = 0
+
+
+class KeyedLocks(Generic[K]):
+    """At most one holder a key at a time (or `holders` of them), in the order in which they came. Nothing is kept of a
+    key that nobody holds or waits for."""
+
+    def __init__(self, *, holders: int = 1) -> None:
+        self._holders = holders
+        self._entries: dict[K, _Entry] = {}
+
+    def __len__(self) -> int:
+        """Keys that are held or waited for."""
+        return len(self._entries)
+
+    def hold(self, key: K) -> Hold[K]:
+        """Use as `async with`, once."""
+        return Hold(self._entries, key, self._holders)
+
+
+class Hold(Generic[K]):
+    """One turn with the lock of one key."""
+
+    __slots__ = ("_entries", "_entry", "_holders", "_key")
+
+    def __init__(self, entries: dict[K, _Entry], key: K, holders: int) -> None:
+        self._entries = entries
+        self._key = key
+        self._holders = holders
+        self._entry: _Entry
+
+    async def __aenter__(self) -> None:
+        entry = self._entries.get(self._key)
+        if entry is None:
+            entry = self._entries[self._key] = _Entry(self._holders)
+        self._entry = entry
+        entry.users += 1
+        try:
+            await entry.lock.acquire()
+        except BaseException:
+            self._leave()
+            raise
+
+    async def __aexit__(self, *_: object) -> None:
+        self._entry.lock.release()
+        self._leave()
+
+    def _leave(self) -> None:
+        """The entry goes with its last user, not when the lock is free: that it also is for a moment between two."""
+        self._entry.users -= 1
+        if not self._entry.users:
+            del self._entries[self._key]
