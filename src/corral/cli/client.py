@@ -19,6 +19,7 @@ from urllib.parse import SplitResult, quote, urlencode, urlsplit
 
 from corral.cli.api_answers import ApiAnswers
 from corral.cli.failure import Refused, Unreachable, WrongUsage
+from corral.system.aio.backoff import Backoff
 from corral.version import VERSION
 
 ATTEMPTS: Final = 3
@@ -106,7 +107,7 @@ class Client:
         """Ask with one key until it is answered, for so many seconds: for what is done once however often it is asked
         for. Without `tell` only from when it may have been done: what was refused, or never sent, is told at once."""
         key, deadline = _new_key(), time.monotonic() + seconds
-        pause, in_doubt = PAUSE_SECONDS, False
+        backoff, told, in_doubt = Backoff(first=PAUSE_SECONDS, longest=LONGEST_PAUSE_SECONDS), False, False
         while True:
             try:
                 with self._answered_within(timeout):
@@ -116,10 +117,10 @@ class Client:
                 left = deadline - time.monotonic()
                 if left <= 0 or not _passes(failure) or not (in_doubt or tell is not None):
                     raise
-                if tell is not None and pause == PAUSE_SECONDS:
+                if tell is not None and not told:
                     tell(f"{failure.message}; trying again")
-            time.sleep(min(pause, left))
-            pause = min(2 * pause, LONGEST_PAUSE_SECONDS)
+                    told = True
+            time.sleep(min(backoff.delay(), left))
 
     def patch(self, path: str, body: Params, params: Params | None = None) -> Any:
         return self._exchange("PATCH", self._target(path, params), body)

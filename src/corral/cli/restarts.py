@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
+from corral.system.aio.backoff import doubled
+
 QUICK_SECONDS: Final = 20.0
 """One that lived longer than this had worked: its death starts a new count."""
 MOST_QUICK_DEATHS: Final = 5
@@ -22,4 +24,4 @@ class Restarts:
         self._quick = 1 if after_seconds >= QUICK_SECONDS else self._quick + 1
         if self._quick > MOST_QUICK_DEATHS:
             return None
-        return float(min(FIRST_DELAY * 2 ** (self._quick - 1), LONGEST_DELAY))
+        return doubled(FIRST_DELAY, self._quick - 1, longest=LONGEST_DELAY)

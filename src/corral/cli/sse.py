@@ -10,6 +10,7 @@ from typing import Final
 
 from corral.cli.client import Client, Params
 from corral.cli.failure import Refused, Unreachable, note
+from corral.system.aio.backoff import doubled, spread
 
 FIRST_PAUSE_SECONDS: Final = 0.2
 LONGEST_PAUSE_SECONDS: Final = 5.0
@@ -76,13 +77,13 @@ def follow(
     happens to the connection meanwhile is told to `tell`.
     """
     connected = False
-    delay = FIRST_PAUSE_SECONDS
+    fruitless = 0
     while True:
         try:
             with client.stream(path, params, last_id=last_id) as response:
                 connected = True
                 for message in messages(response):
-                    delay = FIRST_PAUSE_SECONDS
+                    fruitless = 0
                     if message.id is not None:
                         last_id = message.id
                         params = {key: value for key, value in params.items() if key not in _ONLY_AT_FIRST}
@@ -92,7 +93,7 @@ def follow(
         except Unreachable as failure:
             if not connected:
                 raise
-            if delay == FIRST_PAUSE_SECONDS:
+            if not fruitless:
                 tell(f"{failure.message}; trying again")
         except Refused as refusal:
             if refusal.code == _GONE and last_id is not None:
@@ -100,5 +101,6 @@ def follow(
                 last_id = None
             elif not connected or refusal.status < 500:
                 raise
-        time.sleep(delay * (0.75 + random.random() / 2))  # noqa: S311 - jitter
-        delay = min(delay * 2, LONGEST_PAUSE_SECONDS)
+        pause = doubled(FIRST_PAUSE_SECONDS, fruitless, longest=LONGEST_PAUSE_SECONDS)
+        time.sleep(spread(pause, random.random()))  # noqa: S311 - jitter
+        fruitless += 1

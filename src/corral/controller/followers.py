@@ -13,6 +13,7 @@ from typing import Final, Protocol
 import structlog
 
 from corral.store.port import Commit
+from corral.system.aio.backoff import Backoff
 
 _FIRST_PAUSE: Final = 0.05
 _LONGEST_PAUSE: Final = 30.0
@@ -38,7 +39,7 @@ class Followers:
         self._followers: dict[str, Follower] = {}
         self._stale: dict[str, int] = {}
         """Those that failed and have not read anew since: how many commits each could not take."""
-        self._pauses: dict[str, tuple[float, float]] = {}
+        self._pauses: dict[str, tuple[Backoff, float]] = {}
         """For each that failed: how long it waits before it reads anew, and when it last did."""
         self._wake = asyncio.Event()
 
@@ -86,13 +87,11 @@ class Followers:
     def _pause(self, name: str) -> float:
         """Twice as long each time, until it was well for a while."""
         now = asyncio.get_running_loop().time()
-        pause, at = self._pauses.get(name, (0.0, now))
-        pause = (
-            _FIRST_PAUSE
-            if now - at > 2 * _LONGEST_PAUSE
-            else min(max(_FIRST_PAUSE, 2 * pause), _LONGEST_PAUSE)
-        )
-        self._pauses[name] = pause, now + pause
+        backoff, until = self._pauses.get(name) or (Backoff(first=_FIRST_PAUSE, longest=_LONGEST_PAUSE), now)
+        if now - until > 2 * _LONGEST_PAUSE:
+            backoff.reset()
+        pause = backoff.delay()
+        self._pauses[name] = backoff, now + pause
         return pause
 
     def _mend(self, name: str) -> None:

@@ -19,6 +19,7 @@ from corral.errors import Code, Rejected, Retryable
 from corral.modules.event_names import EVENTS_MISSED, name_of, subject_of
 from corral.modules.scope import Scope
 from corral.sdk.messages import DELIVER, Delivery, EventBody, Nothing
+from corral.system.aio.backoff import doubled
 
 SUBSCRIPTION: Final = "subscription"
 """What a scope calls it."""
@@ -26,6 +27,8 @@ MAX_SUBSCRIPTIONS: Final = 64
 BATCH: Final = 32
 BATCH_BYTES: Final = 1024 * 1024
 LONGEST_DELIVERY: Final = 30.0
+_FIRST_PAUSE: Final = 0.1
+_LONGEST_PAUSE: Final = 5.0
 ATTEMPTS: Final = 5
 """How often the same event is given again to one that insists, before it is given up with a word in the log."""
 _BUSY_SECONDS: Final = 0.1
@@ -63,7 +66,7 @@ class Handover:
             return
         for body in batch:
             for attempt in range(ATTEMPTS):
-                await asyncio.sleep(min(0.1 * 2**attempt, 5.0))
+                await asyncio.sleep(doubled(_FIRST_PAUSE, attempt, longest=_LONGEST_PAUSE))
                 if await self._offered([body]):
                     break
             else:

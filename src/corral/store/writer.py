@@ -22,7 +22,7 @@ import datetime as dt
 import enum
 from collections.abc import Callable, Iterable, Sequence
 from types import TracebackType
-from typing import Self
+from typing import Final, Self
 
 import msgspec
 import structlog
@@ -41,6 +41,8 @@ from corral.store.port import (
     StoreUnavailable,
     Transaction,
 )
+from corral.system.aio.backoff import Backoff
+from corral.system.aio.waits import set_within
 from corral.system.clock import Clock
 from corral.system.entropy import Entropy, new_id
 
@@ -63,6 +65,7 @@ class _Stage(enum.Enum):
     FAILED = "failed"
 
 
+_FIRST_QUESTION: Final = 0.05
 _DEAD = frozenset({_Stage.FENCED, _Stage.FAILED})
 
 
@@ -235,7 +238,7 @@ class Writer:
         """Find out whether a batch was stored, however long it takes; callers wait only so long."""
         log.warning("store.in_doubt", batch=name, why=error.why)
         timer = self._loop.call_later(self._timing.patience, self._lose_patience, error.why)
-        delay = 0.0
+        backoff = Backoff(first=_FIRST_QUESTION, longest=self._timing.slowest_probe)
         try:
             while True:
                 try:
@@ -245,8 +248,7 @@ class Writer:
                 else:
                     log.warning("store.resolved", batch=name, stored=outcome is not None)
                     return outcome
-                delay = min(max(2 * delay, 0.05), self._timing.slowest_probe)
-                await asyncio.sleep(delay)
+                await asyncio.sleep(backoff.delay())
         finally:
             timer.cancel()
 
@@ -259,8 +261,8 @@ class Writer:
         self._become_unhealthy(why)
         _fail(self._under_way, lambda: StoreUnavailable(why))
         self._under_way = ()
-        delay = self._timing.first_probe
-        while not await self._within(delay):
+        backoff = Backoff(first=self._timing.first_probe, longest=self._timing.slowest_probe)
+        while not await set_within(self._closing, backoff.delay()):
             try:
                 await self._engine.commit_batch(
                     epoch=self.epoch, batch=self._next_name(), at=self._clock.now(), transactions=()
@@ -268,19 +270,9 @@ class Writer:
             except StoreUnavailable as error:
                 # An empty batch in doubt changes nothing but the batch's name.
                 self._reason = error.why
-                delay = min(2 * delay, self._timing.slowest_probe)
             else:
                 self._become_healthy()
                 return
-
-    async def _within(self, delay: float) -> bool:
-        """Wait; True when the writer was told to close meanwhile."""
-        try:
-            async with asyncio.timeout(delay):
-                await self._closing.wait()
-        except TimeoutError:
-            return False
-        return True
 
     # stages
 

@@ -9,10 +9,8 @@ import subprocess
 
 import pytest
 
-from corral.daemon.link.backoff import Backoff
 from corral.daemon.link.memory import LinkMemory
 from corral.errors import Code, Rejected, Retryable
-from corral.system.entropy import SystemEntropy
 
 
 def test_an_epoch_once_obeyed_is_never_undercut_not_even_after_a_restart(tmp_path):
@@ -104,12 +102,3 @@ def test_addresses_that_cannot_be_written_are_used_and_written_at_the_next_occas
     assert LinkMemory(tmp_path, []).addresses == ()
     memory.learn(["a:1"])
     assert LinkMemory(tmp_path, []).addresses == ("a:1",)
-
-
-def test_pauses_double_to_their_bound_and_are_spread_by_a_quarter():
-    backoff = Backoff(longest=15, entropy=SystemEntropy())
-    pauses = [backoff.delay() for _ in range(8)]
-    for pause, nominal in zip(pauses, [1, 2, 4, 8, 15, 15, 15, 15], strict=True):
-        assert nominal * 0.75 <= pause <= nominal * 1.25
-    backoff.reset()
-    assert backoff.delay() <= 1.25

@@ -11,6 +11,7 @@ from corral.domain.decisions import DecisionKind
 from corral.domain.events import EventType
 from corral.domain.groups import CrashLoopSpec
 from corral.domain.instance_records import BootMoment, CrashLoop, GroupRecord
+from corral.system.aio.backoff import doubled
 
 
 def count_failure(ws: Workspace, name: str, *, what: str) -> None:
@@ -39,8 +40,8 @@ def _calmed_down(group: GroupRecord, now: dt.datetime) -> bool:
 
 def pause_of(rule: CrashLoopSpec, strikes: int) -> dt.timedelta:
     """The pause after so many strikes in a row, the first being 1."""
-    doubled = rule.pause_seconds * 2 ** min(strikes - 1, 32)
-    return dt.timedelta(seconds=min(doubled, max(rule.max_pause_seconds, rule.pause_seconds)))
+    longest = max(rule.max_pause_seconds, rule.pause_seconds)
+    return dt.timedelta(seconds=doubled(rule.pause_seconds, strikes - 1, longest=longest))
 
 
 def _paused(ws: Workspace, group: GroupRecord, what: str) -> GroupRecord:

@@ -34,6 +34,7 @@ from corral.controller.sessions.session import Session
 from corral.domain.ids import Incarnation, InstanceId, NodeId, SessionId
 from corral.domain.instance_records import InstanceRecord
 from corral.store.port import Commit
+from corral.system.aio.backoff import doubled
 from corral.system.clock import Clock
 from corral.wire import features
 from corral.wire.v1.link_pb2 import ControllerMessage
@@ -208,7 +209,7 @@ class Dispatcher:
         if message is None or not session.send(message):
             return
         sending.sent += 1
-        sending.due = now + min(self._resend_seconds * 2.0 ** (sending.sent - 1), _SLOWEST)
+        sending.due = now + doubled(self._resend_seconds, sending.sent - 1, longest=_SLOWEST)
         self._set_timer(sending.due, record.id)
         _log.info(
             "instance.ordered",

@@ -11,6 +11,7 @@ from corral.domain.ids import RESTARTS_PER_START
 from corral.domain.instance_records import InstanceRecord, live
 from corral.domain.instance_states import InstanceState, Wanted
 from corral.errors import Code
+from corral.system.aio.backoff import doubled
 from corral.wire.v1 import instance_pb2 as wire
 from corral.wire.v1.link_pb2 import ControllerMessage
 
@@ -51,8 +52,8 @@ def first_delay(record: InstanceRecord, resend_seconds: float) -> float:
         return 0.0
     if failure.code == Code.PORT_IN_USE.name:  # other ports are tried at once, the same when they are free
         return min(float(failure.retry_after_seconds), _MAX_DELAY)
-    doubled = resend_seconds * 2.0 ** min(record.attempts - 1, 16)
-    return min(max(doubled, float(failure.retry_after_seconds)), _MAX_DELAY)
+    delay = max(doubled(resend_seconds, record.attempts - 1), float(failure.retry_after_seconds))
+    return min(delay, _MAX_DELAY)
 
 
 def stop_message(

@@ -6,6 +6,7 @@ import asyncio
 from typing import Final
 
 from corral.controller.modules_on_nodes.ports import ModuleLink
+from corral.system.aio.backoff import Backoff
 
 QUEUED_BYTES: Final = 1024 * 1024
 QUEUED_MESSAGES: Final = 2000
@@ -21,7 +22,6 @@ def has_room(link: ModuleLink) -> bool:
 async def room(link: ModuleLink) -> None:
     """Wait until the node has taken what waits for it, or its session is over. An outbox has no bell for
     that, so it is looked at."""
-    pause = _FIRST_LOOK
+    backoff = Backoff(first=_FIRST_LOOK, longest=_LAST_LOOK)
     while not has_room(link) and not link.over.is_set():
-        await asyncio.sleep(pause)
-        pause = min(pause * 2, _LAST_LOOK)
+        await asyncio.sleep(backoff.delay())

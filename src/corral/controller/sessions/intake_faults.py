@@ -8,6 +8,7 @@ from typing import Final
 from corral.controller.quarantine import NotOverwritten
 from corral.errors import Code, CorralError, Retryable
 from corral.store.port import Conflict, Fenced
+from corral.system.aio.backoff import doubled
 from corral.wire.frame_table import NodeFrame
 from corral.wire.v1.node_pb2 import ErrorReport
 
@@ -36,13 +37,13 @@ def awaits_repair(error: Exception) -> bool:
 
 def repair_pause(attempts: int) -> float:
     """Seconds before the next attempt, after so many that met a document which cannot be read."""
-    return min(2.0 ** min(attempts, 10), _SLOWEST_REPAIR_SECONDS)
+    return doubled(1.0, attempts, longest=_SLOWEST_REPAIR_SECONDS)
 
 
 def conflict_pause(conflicts: int) -> float:
     """Seconds before the next attempt, after so many conflicts one behind the other."""
     late = conflicts - QUICK_CONFLICTS
-    return 0.0 if late <= 0 else min(0.01 * 2.0 ** min(late, 10), _SLOWEST_SECONDS)
+    return 0.0 if late <= 0 else doubled(0.01, late, longest=_SLOWEST_SECONDS)
 
 
 def described(error: Exception) -> str:

@@ -19,6 +19,7 @@ from corral.daemon.link.data_channel import DataChannel
 from corral.domain.artifacts import shown_url
 from corral.domain.plans import PlanArtifact
 from corral.errors import Code, CorralError, Rejected, Retryable
+from corral.system.aio.backoff import doubled
 from corral.system.clock import Clock
 from corral.system.threads import to_end
 
@@ -121,4 +122,4 @@ class ArtifactSync:
                         retry_after=2.0,
                     ) from error
                 _log.warning("cache.transfer_broken", artifact=artifact.file, reason=str(error))
-            await asyncio.sleep(_PAUSE * 2**fruitless)
+            await asyncio.sleep(doubled(_PAUSE, fruitless))

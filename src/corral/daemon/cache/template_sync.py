@@ -25,6 +25,7 @@ from corral.daemon.link.data_channel import DataChannel
 from corral.domain.template_delta import apply_delta
 from corral.domain.templates import Manifest, TemplateFile, manifest_digest
 from corral.errors import Code, CorralError, Rejected, Retryable
+from corral.system.aio.backoff import doubled
 from corral.system.clock import Clock
 from corral.system.threads import to_end
 from corral.wire.v1.plan_pb2 import DataOffer, TemplateData, TemplateUnavailable, TemplateUpToDate
@@ -70,7 +71,7 @@ class TemplateSync:
                 if max(fruitless, wrong) >= ATTEMPTS:
                     raise _unavailable(name, str(error)) from error
                 _log.warning("cache.transfer_broken", template=name, reason=str(error))
-            await asyncio.sleep(_PAUSE * 2 ** max(fruitless, wrong))
+            await asyncio.sleep(doubled(_PAUSE, max(fruitless, wrong)))
 
     async def _bring(self, session: TemplateSession, name: str, wanted: str) -> str:
         at_hand = await to_end(self._shelves.templates.manifest, wanted) if wanted else None

@@ -17,6 +17,7 @@ from corral.daemon.downloads.part_file import PartFile
 from corral.daemon.downloads.targets import Target, addresses_of, check_host, parse_target, redirected
 from corral.domain.artifacts import shown_url
 from corral.errors import Code, CorralError, Rejected, Retryable
+from corral.system.aio.backoff import doubled, spread
 from corral.system.clock import Clock
 from corral.system.config_schema import DownloadsSection
 from corral.system.entropy import Entropy
@@ -105,10 +106,8 @@ class Downloads:
                 furthest = max(furthest, download.part.size)
                 if fruitless >= self._settings.attempts:
                     raise _given_up(error, fruitless) from error
-                pause = min(
-                    _LONGEST_PAUSE, max(error.retry_after or 0, _FIRST_PAUSE * 2 ** max(0, fruitless - 1))
-                )
-                pause *= 0.75 + self._entropy.fraction() / 2
+                pause = max(error.retry_after or 0, doubled(_FIRST_PAUSE, fruitless - 1))
+                pause = spread(min(_LONGEST_PAUSE, pause), self._entropy.fraction())
                 _log.warning("download.broken", url=shown_url(url), reason=str(error), pause=round(pause, 1))
             await asyncio.sleep(pause)
 

@@ -15,7 +15,6 @@ from typing import Any, Final, Protocol
 import structlog
 
 from corral.daemon.identity import Identity, KeptIdentity, with_trust
-from corral.daemon.link.backoff import Backoff
 from corral.daemon.link.connection import Connection, closing_on_error
 from corral.daemon.link.data_channel import DataChannel
 from corral.daemon.link.dialler import Dialler, Facts
@@ -24,6 +23,7 @@ from corral.daemon.link.renewal import Renewal
 from corral.daemon.link.spool import Spool
 from corral.daemon.link.spool_sender import SpoolSender
 from corral.errors import Code, CorralError, Retryable
+from corral.system.aio.backoff import Backoff
 from corral.system.clock import Clock
 from corral.system.config_schema import DaemonLinkSection
 from corral.system.entropy import Entropy

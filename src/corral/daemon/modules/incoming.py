@@ -11,7 +11,6 @@ from typing import Final
 
 import structlog
 
-from corral.daemon.link.backoff import Backoff
 from corral.daemon.link.connection import Connection
 from corral.daemon.link.data_channel import DataChannel, Expect
 from corral.daemon.modules.reports import progress
@@ -19,6 +18,7 @@ from corral.errors import Code, CorralError, Retryable
 from corral.modules.archive_reading import has_digest
 from corral.modules.archive_refusals import too_large
 from corral.modules.shelf import disk_faults
+from corral.system.aio.backoff import Backoff
 from corral.system.clock import Clock
 from corral.system.entropy import Entropy
 from corral.system.files import make_directory

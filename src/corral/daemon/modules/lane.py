@@ -9,10 +9,10 @@ from typing import Any, Final
 
 import structlog
 
-from corral.daemon.link.backoff import Backoff
 from corral.daemon.modules.converging import Converging
 from corral.daemon.modules.wanted import Wanted
 from corral.errors import Bug, CorralError, Retryable
+from corral.system.aio.backoff import Backoff
 from corral.system.entropy import Entropy
 
 LONGEST_PAUSE: Final = 15.0

@@ -22,6 +22,7 @@ from corral.daemon.supervise.wire_forms import crash_report, first_status, statu
 from corral.domain.instance_states import InstanceState
 from corral.errors import Bug, CorralError
 from corral.sdk.runtime import Adoption, AdoptionKind, RunHandle
+from corral.system.aio.backoff import doubled
 
 _RETRY_SECONDS: Final = 1.0
 _LONGEST_RETRY_SECONDS: Final = 60.0
@@ -66,7 +67,7 @@ class Faults:
 
     @property
     def pause(self) -> float:
-        return min(_RETRY_SECONDS * 2.0 ** max(0, self.count - _TRIES), _LONGEST_RETRY_SECONDS)
+        return doubled(_RETRY_SECONDS, self.count - _TRIES, longest=_LONGEST_RETRY_SECONDS)
 
 
 def _kind(error: Exception) -> str:

@@ -24,6 +24,7 @@ from corral.errors import Code, CorralError, Retryable
 from corral.runtimes.cgroups.port import Cgroups
 from corral.runtimes.process.descriptors import readable
 from corral.sdk.runtime import run_name
+from corral.system.aio.backoff import Backoff
 from corral.wire.v1 import instance_pb2 as wire
 from corral.wire.v1.link_pb2 import DaemonMessage
 
@@ -127,16 +128,15 @@ class LostRuns:
 
     async def _watch(self, cgroups: Cgroups, name: str) -> None:
         """Until it is gone: look at it whenever the process that is known of it has ended."""
-        pause = _FIRST_PAUSE
+        backoff = Backoff(first=_FIRST_PAUSE, longest=_LAST_PAUSE)
         while (run := self._found.get(name)) is not None:
             with contextlib.suppress(CorralError, OSError):  # `look` meets the same, and its caller says so
                 if await self._process_ended(cgroups, run):
-                    pause = _FIRST_PAUSE
+                    backoff.reset()
                 async with self._looking:
                     if name in self._found:
                         await self._look_at(cgroups, name)
-            await asyncio.sleep(pause)  # its shim, which is in its group, ends after it
-            pause = min(pause * 2, _LAST_PAUSE)
+            await asyncio.sleep(backoff.delay())  # its shim, which is in its group, ends after it
 
     async def _process_ended(self, cgroups: Cgroups, run: LostRun) -> bool:
         """Until it has; False when it had before."""

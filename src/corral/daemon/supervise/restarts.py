@@ -11,6 +11,7 @@ from corral.daemon.prepare.start_order import RestartRule, StartOrder
 from corral.daemon.supervise.endings import ENDED
 from corral.daemon.supervise.run_files import Outcome, StopOrder
 from corral.domain.ids import Incarnation, restart_incarnation
+from corral.system.aio.backoff import doubled, spread
 
 _SECOND_DELAY: Final = 1.0
 _JITTER: Final = 0.25
@@ -35,11 +36,10 @@ def restart_delay(crashes: Sequence[float], *, rule: RestartRule, fraction: floa
     if attempt == 0 or attempt > rule.attempts:
         return None
     if rule.delay_seconds:
-        delay = rule.delay_seconds * 2.0 ** min(attempt - 1, 32)
+        delay = doubled(rule.delay_seconds, attempt - 1)
     else:
-        delay = _SECOND_DELAY * 2.0 ** min(attempt - 2, 32) if attempt > 1 else 0.0
-    spread = 1 + _JITTER * (2 * fraction - 1)
-    return min(delay, rule.max_delay_seconds or delay) * spread
+        delay = doubled(_SECOND_DELAY, attempt - 2) if attempt > 1 else 0.0
+    return spread(min(delay, rule.max_delay_seconds or delay), fraction)
 
 
 def with_restart(

@@ -26,6 +26,7 @@ from corral.runtimes.process.run_files import Failure, Record
 from corral.runtimes.process.start_failures import start_failure
 from corral.runtimes.process.surroundings import Surroundings
 from corral.sdk.runtime import SideRun
+from corral.system.aio.backoff import Backoff
 from corral.system.trees.removal import remove
 
 MOST_AT_ONCE: Final = 8
@@ -191,13 +192,12 @@ def _request(
 async def _lock_when_free(place: str, *, grace: float | None = None) -> int | None:
     """Its lock, so that nothing of it comes any more; whoever has it is asked to end with `grace`. None when
     the place is gone."""
-    pause = _FIRST_PAUSE
+    backoff = Backoff(first=_FIRST_PAUSE, longest=_LAST_PAUSE)
     with contextlib.suppress(FileNotFoundError):
         while (lock := companion_files.try_lock(place)) is None:
             with minder_of(place) as minder:
                 if minder is None:  # not on record yet, or nearly gone
-                    await asyncio.sleep(pause)
-                    pause = min(pause * 2, _LAST_PAUSE)
+                    await asyncio.sleep(backoff.delay())
                     continue
                 if grace is not None:
                     companion_files.ask_to_stop(place, grace)

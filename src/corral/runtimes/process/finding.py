@@ -20,6 +20,7 @@ from corral.runtimes.process import run_files
 from corral.runtimes.process.proc_facts import start_time
 from corral.runtimes.process.run_files import Record, TooNew
 from corral.runtimes.process.run_lock import try_lock
+from corral.system.aio.backoff import Backoff
 
 _START_SECONDS: Final = 60.0
 _WITHOUT_RECORD_SECONDS: Final = 0.5
@@ -38,7 +39,7 @@ async def find_run(directory: str) -> Found | None:
     """None: its program was never executed, and never will be. Waits for a start that is under way; its
     shim gives up by itself when the daemon that ordered it is gone."""
     began = asyncio.get_running_loop().time()
-    pause = _FIRST_PAUSE
+    backoff = Backoff(first=_FIRST_PAUSE, longest=_LAST_PAUSE)
     while True:
         settled, found = look(directory)
         if settled:
@@ -52,8 +53,7 @@ async def find_run(directory: str) -> Found | None:
                 f"a start of the run in {directory} has been under way for more than {_START_SECONDS:g} s",
                 hint="see `lsof` on its lock for the process that holds it",
             )
-        await asyncio.sleep(pause)
-        pause = min(pause * 2, _LAST_PAUSE)
+        await asyncio.sleep(backoff.delay())
 
 
 def look(directory: str) -> tuple[bool, Found | None]:

@@ -17,6 +17,7 @@ from corral.errors import CorralError
 from corral.runtimes.process.keeper_client import KeeperClient, KeeperFacts
 from corral.runtimes.process.live_run import LiveRun
 from corral.runtimes.process.proc_facts import has_ended, open_process
+from corral.system.aio.backoff import Backoff
 
 _log = structlog.get_logger("corral.runtimes.process")
 
@@ -39,7 +40,7 @@ class KeeperWatch:
         self._keeper: int | None = None
         """Its pidfd."""
         self._since = 0.0
-        self._pause = 0.0
+        self._backoff = Backoff(first=_FIRST_PAUSE, longest=_LONGEST_PAUSE)
         self._task: asyncio.Task[None] | None = None
 
     async def start(self) -> KeeperFacts:
@@ -114,8 +115,10 @@ class KeeperWatch:
         lived = asyncio.get_running_loop().time() - self._since
         self._leave_keeper()
         _log.warning("keeper.lost", runs=len(self._runs))
-        self._pause = 0.0 if lived > _LONG_LIFE else min(max(self._pause * 2, _FIRST_PAUSE), _LONGEST_PAUSE)
-        await asyncio.sleep(self._pause)
+        if lived > _LONG_LIFE:
+            self._backoff.reset()
+        else:
+            await asyncio.sleep(self._backoff.delay())
         self._watch_keeper(await self.client.ensure())
 
     async def _hand_over(self) -> None:

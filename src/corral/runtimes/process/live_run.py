@@ -27,6 +27,7 @@ from corral.runtimes.process.run_files import Record
 from corral.runtimes.process.run_lock import try_lock
 from corral.runtimes.process.terminal_copy import copy_of_terminal
 from corral.runtimes.process.work_left import oom_seen
+from corral.system.aio.backoff import Backoff
 
 _log = structlog.get_logger("corral.runtimes.process")
 
@@ -115,11 +116,10 @@ class LiveRun:
     async def _watch_process(self) -> None:
         if self.process is not None:
             await readable(self.process)
-        pause = _FIRST_PAUSE
+        backoff = Backoff(first=_FIRST_PAUSE, longest=_LAST_PAUSE)
         while (ending := self._ending()) is None:
             # Only between the end and its file, which the minder is writing now.
-            await asyncio.sleep(pause)
-            pause = min(pause * 2, _LAST_PAUSE)
+            await asyncio.sleep(backoff.delay())
         self.ended.set_result(ending)
 
     def _ending(self) -> Ending | None:
@@ -153,6 +153,7 @@ class LiveRun:
 
     async def _watch_minder(self) -> None:
         loop = asyncio.get_running_loop()
+        backoff = Backoff(first=_FIRST_RETRY, longest=_LAST_DELAY)
         delay = 0.0
         while True:
             since = loop.time()
@@ -163,14 +164,17 @@ class LiveRun:
             if run_files.is_empty(self.directory):
                 break
             await asyncio.sleep(delay)
-            short = loop.time() - since < _SHORT_LIFE
-            delay = min(_LAST_DELAY, delay * 2 or _FIRST_RETRY) if short else 0.0
+            if loop.time() - since < _SHORT_LIFE:
+                delay = backoff.delay()
+            else:
+                delay = 0.0
+                backoff.reset()
             await self._replace_minder()
         self.emptied.set_result(None)
 
     async def _replace_minder(self) -> None:
         """Find or make a successor. Whoever holds the lock minds the run: the keeper may be quicker."""
-        pause = _FIRST_RETRY
+        backoff = Backoff(first=_FIRST_RETRY, longest=_LAST_RETRY)
         while not run_files.is_empty(self.directory):
             try:
                 lock = try_lock(self.directory)
@@ -183,8 +187,7 @@ class LiveRun:
                     return
             except (CorralError, OSError, ValueError) as error:
                 _log.warning("run.rescue_failed", run=self.record.run, error=str(error))
-            await asyncio.sleep(pause)
-            pause = min(pause * 2, _LAST_RETRY)
+            await asyncio.sleep(backoff.delay())
 
     async def _rescue(self, lock: int) -> None:
         try:

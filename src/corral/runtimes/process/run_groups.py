@@ -9,6 +9,7 @@ import structlog
 
 from corral.errors import CorralError, Retryable
 from corral.runtimes.cgroups.port import Cgroups
+from corral.system.aio.backoff import doubled
 
 _TRIES: Final = 8
 _PAUSE: Final = 0.005
@@ -23,7 +24,7 @@ async def remove_group(cgroups: Cgroups, run: str) -> None:
         except Retryable:
             if attempt == _TRIES - 1:
                 raise
-            await asyncio.sleep(_PAUSE * 2**attempt)
+            await asyncio.sleep(doubled(_PAUSE, attempt))
         else:
             return
 

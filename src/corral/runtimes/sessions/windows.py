@@ -23,6 +23,7 @@ from corral.runtimes.process.descriptors import readable
 from corral.runtimes.process.proc_facts import open_process
 from corral.runtimes.sessions.multiplexer import Execute, Multiplexer, session_name
 from corral.runtimes.sessions.window_file import Window, forget_window, read_window
+from corral.system.aio.backoff import Backoff
 
 _log = structlog.get_logger("corral.runtimes.sessions")
 
@@ -93,7 +94,7 @@ class Windows:
 
     async def _keep(self, run_directory: str, session: str, terminal: bool) -> None:
         loop = asyncio.get_running_loop()
-        pause, told = _FIRST_RETRY, ""
+        backoff, told = Backoff(first=_FIRST_RETRY, longest=_LAST_RETRY), ""
         while not run_files.is_empty(run_directory):
             since = loop.time()
             try:
@@ -110,9 +111,9 @@ class Windows:
                 told = str(error)
             if run_files.is_empty(run_directory):
                 return
-            pause = _FIRST_RETRY if loop.time() - since > _SHORT_LIFE else pause
-            await asyncio.sleep(pause)
-            pause = min(pause * 2, _LAST_RETRY)
+            if loop.time() - since > _SHORT_LIFE:
+                backoff.reset()
+            await asyncio.sleep(backoff.delay())
 
     async def _open(self, run_directory: str, session: str, terminal: bool) -> int | None:
         """A session with a window; a pidfd of the window. What a dead one left behind goes first."""
@@ -140,15 +141,15 @@ class Windows:
         for long: the end of the run is told after that, and the window may have died before it could
         say anything."""
         loop = asyncio.get_running_loop()
-        ends, pause = loop.time() + _APPEAR_SECONDS, _FIRST_PAUSE
+        ends = loop.time() + _APPEAR_SECONDS
+        backoff = Backoff(first=_FIRST_PAUSE, longest=_LAST_PAUSE)
         while read_window(run_directory) is None and pathlib.Path(run_directory).exists():
             if run_files.is_empty(run_directory):
                 ends = min(ends, loop.time() + _LEAVE_SECONDS)
             if loop.time() > ends:
                 _log.warning("session.without_window", directory=run_directory)
                 return None
-            await asyncio.sleep(pause)
-            pause = min(pause * 2, _LAST_PAUSE)
+            await asyncio.sleep(backoff.delay())
         return self._process(run_directory)
 
     def _process(self, run_directory: str) -> int | None:
