@@ -16,7 +16,6 @@ from corral.controller.http.call import Call, NoQuery
 from corral.controller.http.request import BodyPace, Message, Request, Scope
 from corral.controller.http.route_table import Describe, Route, Upload
 from corral.controller.http.routes import ROUTES
-from corral.controller.http.setting import Leading
 from corral.controller.http.uploading import Incoming
 from corral.controller.mutations import Mutation
 from corral.domain.permissions import Permission, Role
@@ -129,7 +128,7 @@ async def test_what_is_not_taken_waits_with_the_caller(data: pathlib.Path) -> No
     go_on = asyncio.Event()
     taken: list[int] = []
 
-    async def slow(leading: Leading, call: Call[None, NoQuery], source: AsyncIterator[bytes]) -> Describe:
+    async def slow(call: Call[None, NoQuery], source: AsyncIterator[bytes]) -> Describe:
         async for piece in source:
             taken.append(len(piece))
             await go_on.wait()
@@ -146,7 +145,7 @@ async def test_what_is_not_taken_waits_with_the_caller(data: pathlib.Path) -> No
         summary="Take bytes slowly",
         status=204,
         handler=slow,
-        limit=lambda _: 2**30,
+        limit=lambda: 2**30,
     )
     routes: tuple[Route, ...] = (*ROUTES, route)
     size = 64 * 1024 * 1024

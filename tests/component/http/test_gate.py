@@ -10,7 +10,6 @@ from http_rig import Rig, http_rig
 from corral.controller.http.call import Call, NoQuery
 from corral.controller.http.route_table import Read
 from corral.controller.http.routes import ROUTES
-from corral.controller.http.setting import Leading
 from corral.domain.permissions import Permission
 from corral.testing.failing_store import Failure
 from corral.testing.waiting import eventually
@@ -59,7 +58,7 @@ async def test_a_deposed_leader_says_so(client: httpx.AsyncClient, rig: Rig) -> 
 
 
 async def test_a_bug_is_answered_with_an_id_and_nothing_of_what_it_was(data: pathlib.Path) -> None:
-    async def broken(leading: Leading, call: Call[None, NoQuery]) -> None:
+    async def broken(call: Call[None, NoQuery]) -> None:
         raise ZeroDivisionError("secret detail")
 
     route = Read(

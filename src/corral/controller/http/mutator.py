@@ -19,6 +19,7 @@ from corral.controller.cluster_state import Stored
 from corral.controller.http.answers import REPLAYED, Answer, Headers, revision_of, shaped
 from corral.controller.http.attempts import Attempt
 from corral.controller.http.idempotency import Guard
+from corral.controller.http.ports import bound
 from corral.controller.http.preconditions import Match
 from corral.controller.http.route_servers.admission import AdmittedRequest
 from corral.controller.http.route_table import Change, Describe, Route
@@ -45,8 +46,18 @@ class AnsweredMutation(NamedTuple):
     answer: Answer
 
 
+class BoundChange:
+    """A route that commits a description, with its hooks bound to the ports that they declare."""
+
+    def __init__(self, route: Change) -> None:
+        self.route = route
+        self.effect = bound(route.effect, given=1) if route.effect is not None else None
+        self.settle = bound(route.settle, given=2) if route.settle is not None else None
+        self.turn = bound(route.turn, given=1) if route.turn is not None else None
+
+
 async def commit(
-    route: Change,
+    change: BoundChange,
     admitted: AdmittedRequest,
     describe: Describe,
     *,
@@ -55,12 +66,12 @@ async def commit(
 ) -> Answer:
     """Commit what is described. Every error leaves the store as it was."""
     leading, call = admitted.leading, admitted.call
-    if route.settle is None or getattr(call.query, "wait", None) is None:
-        return (await _attempts(route, admitted, describe, guard=guard, match=match)).answer
+    if change.settle is None or getattr(call.query, "wait", None) is None:
+        return (await _attempts(change, admitted, describe, guard=guard, match=match)).answer
     # A wait is one of the token's streams; whether it may have one is known before anything is changed.
     with leading.streams.opened(call.caller.token) as stream:
-        body, answered = await _attempts(route, admitted, describe, guard=guard, match=match)
-        settling = route.settle(leading, call, body)
+        body, answered = await _attempts(change, admitted, describe, guard=guard, match=match)
+        settling = change.settle(leading, call, body)
         settled = await leading.streams.within(stream, settling, otherwise=_NOT_AWAITED)
     return shaped(settled, status=answered.status, headers=_kept(answered))
 
@@ -144,7 +155,7 @@ async def record(
 
 
 async def _attempts(
-    route: Change,
+    change: BoundChange,
     admitted: AdmittedRequest,
     describe: Describe,
     *,
@@ -154,8 +165,8 @@ async def _attempts(
     leading, patience = admitted.leading, _PATIENCE
     for _ in range(_ATTEMPTS):
         try:
-            async with route.turn(leading, admitted.call) if route.turn is not None else _AT_ONCE:
-                return await _attempt(route, admitted, describe, guard=guard, match=match)
+            async with change.turn(leading, admitted.call) if change.turn is not None else _AT_ONCE:
+                return await _attempt(change, admitted, describe, guard=guard, match=match)
         except Conflict:
             continue  # look again: a caller who insists on a revision is told by the precondition
         except RecordedRefusal as refusal:
@@ -173,13 +184,14 @@ async def _attempts(
 
 
 async def _attempt(
-    route: Change,
+    change: BoundChange,
     admitted: AdmittedRequest,
     describe: Describe,
     *,
     guard: Guard | None,
     match: Match | None,
 ) -> AnsweredMutation:
+    route = change.route
     if (known := replayed(route, admitted, guard)) is not None:
         return known
     require(route, admitted, match)
@@ -187,8 +199,8 @@ async def _attempt(
     if match is not None:
         require(route, admitted, match)  # a description may have waited for something
     recorded = await record(admitted, mutation, guard=guard, always=False)
-    if route.effect is not None:
-        route.effect(admitted.leading, admitted.call)
+    if change.effect is not None:
+        change.effect(admitted.leading, admitted.call)
     return recorded
 
 

@@ -19,18 +19,15 @@ import asyncio
 import enum
 import pathlib
 import re
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Final, Protocol
 
 from corral.controller.cluster_state import ClusterState, Stored
 from corral.controller.http.answers import Answer
-from corral.controller.http.attempts import Attempt
-from corral.controller.http.call import Call, NoQuery, Query
-from corral.controller.http.form_spooling import ReceivedForm
-from corral.controller.http.setting import Gate, Leading, Setting
+from corral.controller.http.call import NoQuery, Query
+from corral.controller.http.setting import Gate, Setting
 from corral.controller.mutations import Mutation
-from corral.controller.workload.tokens import WorkloadRun
 from corral.domain.permissions import Permission
 
 
@@ -61,25 +58,39 @@ Pump = Callable[[Write], Awaitable[None]]
 """Writes a stream piece by piece. It is cancelled when the stream has to end."""
 
 ProbeHandler = Callable[[Setting, Gate], Awaitable[Answer]]
-ReadHandler = Callable[[Leading, Call[Any, Any]], Awaitable[object]]
-MutateHandler = Callable[[Leading, Call[Any, Any]], Mutation]
-ActHandler = Callable[[Leading, Call[Any, Any]], Awaitable[Mutation]]
-OnceHandler = Callable[[Leading, Call[Any, Any], Attempt], Awaitable[Mutation]]
-IntakeHandler = Callable[[Leading, Call[Any, Any], ReceivedForm], Awaitable[Mutation]]
-AssetHandler = Callable[[Leading, Call[Any, Any]], Awaitable[Answer]]
 Describe = Callable[[], Awaitable[Mutation]]
 """Describes a change for contents that are stored; asked again when somebody else was faster. Between
 its last look at the state and its answer it waits for nothing: what it looked at still holds then.
 `Conflict` means: start over with me."""
 
-BuildHandler = Callable[[Leading, Call[Any, Any]], Awaitable[Describe]]
-UploadHandler = Callable[[Leading, Call[Any, Any], AsyncIterator[bytes]], Awaitable[Describe]]
-UploadLimit = Callable[[Leading], int]
-ReportHandler = Callable[[Leading, WorkloadRun, Any], object]
-StreamHandler = Callable[[Leading, Call[Any, Any]], Awaitable[Pump]]
-Effect = Callable[[Leading, Call[Any, Any]], None]
-Settle = Callable[[Leading, Call[Any, Any], Any], Awaitable[object]]
-Turn = Callable[[Leading, Call[Any, Any]], asyncio.Lock]
+# All others take the parts of the term that they declare (see `ports`), then what is named here.
+ReadHandler = Callable[..., Awaitable[object]]
+"""(call)"""
+MutateHandler = Callable[..., Mutation]
+"""(call)"""
+ActHandler = Callable[..., Awaitable[Mutation]]
+"""(call)"""
+OnceHandler = Callable[..., Awaitable[Mutation]]
+"""(call, attempt)"""
+IntakeHandler = Callable[..., Awaitable[Mutation]]
+"""(call, form)"""
+AssetHandler = Callable[..., Awaitable[Answer]]
+"""(call)"""
+BuildHandler = Callable[..., Awaitable[Describe]]
+"""(call)"""
+UploadHandler = Callable[..., Awaitable[Describe]]
+"""(call, source): pieces of the body"""
+UploadLimit = Callable[..., int]
+ReportHandler = Callable[..., object]
+"""(run, body)"""
+StreamHandler = Callable[..., Awaitable[Pump]]
+"""(call)"""
+Effect = Callable[..., None]
+"""(call)"""
+Settle = Callable[..., Awaitable[object]]
+"""(call, body): the answer's"""
+Turn = Callable[..., asyncio.Lock]
+"""(call)"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -104,8 +115,10 @@ class Dialogue(Protocol):
         """Take a message; what is returned answers it. One at a time, in their order."""
 
 
-DownloadHandler = Callable[[Leading, Call[Any, Any]], Awaitable[Content]]
-SocketHandler = Callable[[Leading, Call[Any, Any]], Awaitable[Dialogue]]
+DownloadHandler = Callable[..., Awaitable[Content]]
+"""(call)"""
+SocketHandler = Callable[..., Awaitable[Dialogue]]
+"""(call)"""
 
 
 class Resource(Protocol):
@@ -253,7 +266,7 @@ class Intake(Route):
 
     handler: IntakeHandler
     limit: UploadLimit
-    directory: Callable[[Leading], pathlib.Path]
+    directory: Callable[..., pathlib.Path]
     """Where the file lies meanwhile."""
     small: Mapping[str, int]
     """The parts beside the file, and how large each may be."""

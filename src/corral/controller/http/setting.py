@@ -218,52 +218,43 @@ class TokenUses:
         return self._last.get(token)
 
 
+@dataclass(kw_only=True, eq=False)
 class Leading:
-    """Everything a leading controller answers from. One per term; `close` ends the term's streams."""
+    """The parts that a leading controller answers from. One per term; `close` ends the term's streams. Handlers
+    declare which of these parts they use; see `ports`."""
 
-    def __init__(
-        self,
-        *,
-        setting: Setting,
-        state: ClusterState,
-        ledger: Ledger,
-        reads: ReadEngine,
-        hub: EventHub,
-        writer: WriterHealth,
-        nodes: LiveNodes,
-        cluster: ClusterControl,
-        instances: InstanceControl,
-        consoles: Consoles,
-        blobs: BlobEngine,
-        templates: TemplateLibrary,
-        distribution: Distribution,
-        workload: Workloads,
-        modules: Modules,
-    ) -> None:
-        self.setting = setting
-        self.state = state
-        self.ledger = ledger
-        self.reads = reads
-        self.hub = hub
-        self.writer = writer
-        self.nodes = nodes
-        self.cluster = cluster
-        self.instances = instances
-        self.consoles = consoles
-        self.blobs = blobs
-        self.templates = templates
-        self.distribution = distribution
-        self.workload = workload
-        self.modules = modules
-        self.edits = Turns()
-        """Edits of one template come one after the other: each is made from the files of the one before."""
-        self.attempts = Attempts(state=state, ledger=ledger, entropy=setting.entropy)
-        limits = setting.limits
+    setting: Setting
+    state: ClusterState
+    ledger: Ledger
+    reads: ReadEngine
+    hub: EventHub
+    writer: WriterHealth
+    nodes: LiveNodes
+    cluster: ClusterControl
+    instances: InstanceControl
+    consoles: Consoles
+    blobs: BlobEngine
+    templates: TemplateLibrary
+    distribution: Distribution
+    workload: Workloads
+    modules: Modules
+    edits: Turns = field(default_factory=Turns, init=False)
+    """Edits of one template come one after the other: each is made from the files of the one before."""
+    attempts: Attempts = field(init=False)
+    tickets: Tickets = field(init=False)
+    streams: OpenStreams = field(init=False)
+    uploads: OpenStreams = field(init=False)
+    rates: RequestRates = field(init=False)
+    token_uses: TokenUses = field(init=False)
+
+    def __post_init__(self) -> None:
+        setting, limits = self.setting, self.setting.limits
+        self.attempts = Attempts(state=self.state, ledger=self.ledger, entropy=setting.entropy)
         self.tickets = Tickets(clock=setting.clock, entropy=setting.entropy, per_token=limits.tickets)
         self.streams = self._pool("streams", limit=limits.all_streams, per_token=limits.streams)
         self.uploads = self._pool("uploads", limit=limits.all_uploads, per_token=limits.uploads)
         self.rates = RequestRates(limits, clock=setting.clock)
-        self.token_uses = TokenUses(state.tokens)
+        self.token_uses = TokenUses(self.state.tokens)
 
     def _pool(self, what: str, *, limit: int, per_token: int) -> OpenStreams:
         pool = OpenStreams(

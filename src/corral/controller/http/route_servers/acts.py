@@ -12,6 +12,7 @@ from corral.controller.http.attempts import Attempt
 from corral.controller.http.form_spooling import HEADS, received_form, require_form
 from corral.controller.http.idempotency import Guard
 from corral.controller.http.mutator import act, record
+from corral.controller.http.ports import bound
 from corral.controller.http.request import Request
 from corral.controller.http.route_servers.admission import Admission
 from corral.controller.http.route_table import Act, Intake, Once
@@ -25,7 +26,7 @@ class ActServer:
 
     def __init__(self, route: Act, admission: Admission) -> None:
         self._route = route
-        self._handler = route.handler
+        self._handler = bound(route.handler, given=1)
         self._admission = admission
 
     async def answer(self, request: Request) -> Answer:
@@ -46,7 +47,7 @@ class TermEndServer:
 
     def __init__(self, route: Act, admission: Admission) -> None:
         self._route = route
-        self._handler = route.handler
+        self._handler = bound(route.handler, given=1)
         self._admission = admission
         self._remembered: dict[Guard, Answer] = {}
 
@@ -77,7 +78,7 @@ class OnceServer:
 
     def __init__(self, route: Once, admission: Admission) -> None:
         self._route = route
-        self._handler = route.handler
+        self._handler = bound(route.handler, given=2)
         self._admission = admission
 
     async def answer(self, request: Request) -> Answer:
@@ -99,9 +100,9 @@ class IntakeServer:
 
     def __init__(self, route: Intake, admission: Admission) -> None:
         self._route = route
-        self._handler = route.handler
-        self._limit = route.limit
-        self._directory = route.directory
+        self._handler = bound(route.handler, given=2)
+        self._limit = bound(route.limit, given=0)
+        self._directory = bound(route.directory, given=0)
         self._admission = admission
 
     async def answer(self, request: Request) -> Answer:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import contextlib
 
 from corral.controller.http.answers import Answer
-from corral.controller.http.mutator import commit, replayed, require
+from corral.controller.http.mutator import BoundChange, commit, replayed, require
+from corral.controller.http.ports import bound
 from corral.controller.http.request import Request
 from corral.controller.http.route_servers.admission import Admission, AdmittedRequest
 from corral.controller.http.route_table import Build, Describe, Mutate, Upload
@@ -17,8 +18,8 @@ class MutateServer:
     """Serves a `Mutate`. Every error leaves the store as it was."""
 
     def __init__(self, route: Mutate, admission: Admission) -> None:
-        self._route = route
-        self._handler = route.handler
+        self._change = BoundChange(route)
+        self._handler = bound(route.handler, given=1)
         self._admission = admission
 
     async def answer(self, request: Request) -> Answer:
@@ -28,7 +29,7 @@ class MutateServer:
         async def describe() -> Mutation:
             return self._handler(admitted.leading, admitted.call)
 
-        return await commit(self._route, admitted, describe, guard=guard, match=match)
+        return await commit(self._change, admitted, describe, guard=guard, match=match)
 
 
 class BuildServer:
@@ -36,7 +37,8 @@ class BuildServer:
 
     def __init__(self, route: Build, admission: Admission) -> None:
         self._route = route
-        self._handler = route.handler
+        self._change = BoundChange(route)
+        self._handler = bound(route.handler, given=1)
         self._admission = admission
 
     async def answer(self, request: Request) -> Answer:
@@ -46,7 +48,7 @@ class BuildServer:
             return known.answer
         require(self._route, admitted, match)
         describe = await self._handler(admitted.leading, admitted.call)
-        return await commit(self._route, admitted, describe, guard=guard, match=match)
+        return await commit(self._change, admitted, describe, guard=guard, match=match)
 
 
 class UploadServer:
@@ -54,8 +56,9 @@ class UploadServer:
 
     def __init__(self, route: Upload, admission: Admission) -> None:
         self._route = route
-        self._handler = route.handler
-        self._limit = route.limit
+        self._change = BoundChange(route)
+        self._handler = bound(route.handler, given=2)
+        self._limit = bound(route.limit, given=0)
         self._admission = admission
 
     async def answer(self, request: Request) -> Answer:
@@ -70,7 +73,7 @@ class UploadServer:
         incoming = Incoming(request, limit=limit, pace=pace, digested=keyed)
         describe = await self._taken_in(admitted, incoming)
         guard = admitted.guard(incoming.digest)
-        return await commit(self._route, admitted, describe, guard=guard, match=match)
+        return await commit(self._change, admitted, describe, guard=guard, match=match)
 
     async def _taken_in(self, admitted: AdmittedRequest, incoming: Incoming) -> Describe:
         """Let the handler read the body; what ends a stream of this caller ends it, too."""

@@ -6,6 +6,7 @@ from typing import Final
 
 from corral.controller.http.answers import Answer, shaped
 from corral.controller.http.authentication import authenticate_workload, is_within
+from corral.controller.http.ports import bound
 from corral.controller.http.request import Request
 from corral.controller.http.route_servers.admission import Admission
 from corral.controller.http.route_table import PUBLIC, Asset, Probe, Read, Report
@@ -38,7 +39,7 @@ class ReadServer:
 
     def __init__(self, route: Read, admission: Admission) -> None:
         self._status = route.status
-        self._handler = route.handler
+        self._handler = bound(route.handler, given=1)
         self._admission = admission
 
     async def answer(self, request: Request) -> Answer:
@@ -52,7 +53,7 @@ class AssetServer:
     """Serves an `Asset`, or says that the caller has it already."""
 
     def __init__(self, route: Asset, admission: Admission) -> None:
-        self._handler = route.handler
+        self._handler = bound(route.handler, given=1)
         self._admission = admission
 
     async def answer(self, request: Request) -> Answer:
@@ -65,7 +66,7 @@ class ReportServer:
 
     def __init__(self, route: Report, admission: Admission) -> None:
         self._route = route
-        self._handler = route.handler
+        self._handler = bound(route.handler, given=2)
         self._admission = admission
 
     async def answer(self, request: Request) -> Answer:

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from corral.controller.http.answers import EVENT_STREAM, Answer
 from corral.controller.http.module_calls import relay
 from corral.controller.http.open_streams import OpenStream
+from corral.controller.http.ports import bound
 from corral.controller.http.request import Request
 from corral.controller.http.route_servers.admission import Admission, AdmittedRequest
 from corral.controller.http.route_table import Download, Socket, Stream
@@ -21,7 +22,7 @@ class StreamServer:
 
     def __init__(self, route: Stream, admission: Admission) -> None:
         self._route = route
-        self._handler = route.handler
+        self._handler = bound(route.handler, given=1)
         self._admission = admission
 
     async def answer(self, request: Request) -> Answer | None:
@@ -44,7 +45,7 @@ class DownloadServer:
 
     def __init__(self, route: Download, admission: Admission) -> None:
         self._path = route.path
-        self._handler = route.handler
+        self._handler = bound(route.handler, given=1)
         self._admission = admission
 
     async def answer(self, request: Request) -> None:
@@ -61,7 +62,7 @@ class SocketServer:
 
     def __init__(self, route: Socket, admission: Admission) -> None:
         self._path = route.path
-        self._handler = route.handler
+        self._handler = bound(route.handler, given=1)
         self._admission = admission
 
     async def answer(self, request: Request) -> None:
