@@ -11,10 +11,9 @@ from corral.controller.collections import AUDIT
 from corral.controller.http.call import Call
 from corral.controller.http.paging import Page
 from corral.controller.http.route_table import Read, Route
-from corral.controller.http.setting import Leading
 from corral.controller.http.time_ranges import TimedPageQuery, newest_entries
 from corral.domain.permissions import Permission
-from corral.store.port import Entry
+from corral.store.port import Entry, ReadEngine
 
 
 class AuditShape(msgspec.Struct, frozen=True, kw_only=True):
@@ -32,8 +31,8 @@ class AuditShape(msgspec.Struct, frozen=True, kw_only=True):
     after: dict[str, Any] | None
 
 
-async def list_audit(leading: Leading, call: Call[None, TimedPageQuery]) -> Page[AuditShape]:
-    found, following = await newest_entries(leading.reads, AUDIT.name, call.query)
+async def list_audit(reads: ReadEngine, call: Call[None, TimedPageQuery]) -> Page[AuditShape]:
+    found, following = await newest_entries(reads, AUDIT.name, call.query)
     return Page(items=[_shape(entry) for entry in found], next=following)
 
 

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 from corral.controller.http.call import Call
-from corral.controller.http.setting import Leading
+from corral.controller.http.setting import InstanceControl
 from corral.controller.instances.workspace import Workspace
 
 
-def workspace(leading: Leading, call: Call[Any, Any], what: str) -> Workspace:
+def workspace(instances: InstanceControl, call: Call[Any, Any], what: str) -> Workspace:
     """A place for the changes of this call; decisions name the caller as their cause."""
-    return leading.instances.workspace(cause=f"{call.caller.actor.name} {what}", now=call.now)
+    return instances.workspace(cause=f"{call.caller.actor.name} {what}", now=call.now)
+
+
+def placing(instances: InstanceControl, call: Call[Any, Any]) -> asyncio.Lock:
+    """The turn of what places instances."""
+    del call
+    return instances.placing

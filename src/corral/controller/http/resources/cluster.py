@@ -9,14 +9,24 @@ from typing import Annotated, Final
 
 import msgspec
 
+from corral.controller.cluster_state import ClusterState
 from corral.controller.collections import ADMIN_CERTIFICATES
 from corral.controller.http.call import Body, Call, NoQuery
 from corral.controller.http.fields import Name
 from corral.controller.http.resources.probes import notes_of
 from corral.controller.http.route_table import Act, Read, Route
-from corral.controller.http.setting import IssuedCertificate, LeaderView, Leading, MemberView
+from corral.controller.http.setting import (
+    ClusterControl,
+    InstanceControl,
+    IssuedCertificate,
+    LeaderView,
+    MemberView,
+    Setting,
+)
+from corral.controller.modules.service import Modules
 from corral.controller.mutations import Mutation
 from corral.controller.quarantine import Unreadable
+from corral.controller.sessions.live import LiveNodes
 from corral.domain.permissions import Permission
 from corral.domain.records import AdminCertificateRecord
 from corral.store.port import ABSENT
@@ -58,29 +68,36 @@ class RequestCertificate(Body, frozen=True, kw_only=True):
     csr_pem: Annotated[str, msgspec.Meta(min_length=1, max_length=16384)]
 
 
-async def get_cluster(leading: Leading, call: Call[None, NoQuery]) -> ClusterShape:
+async def get_cluster(
+    state: ClusterState,
+    modules: Modules,
+    nodes: LiveNodes,
+    cluster: ClusterControl,
+    setting: Setting,
+    call: Call[None, NoQuery],
+) -> ClusterShape:
     del call
-    identity = leading.state.identity
+    identity = state.identity
     return ClusterShape(
         id=identity.id,
         created_at=identity.created_at,
-        leader=leading.cluster.leader(),
-        members=list(leading.cluster.members()),
-        version=leading.setting.version,
-        store=leading.cluster.store,
-        nodes=dict(collections.Counter(node.record.state.value for node in leading.state.nodes)),
-        commit=leading.state.number,
-        unreadable=list(itertools.islice(leading.state.quarantine, _SHOWN_UNREADABLE)),
-        notes=notes_of(leading),
+        leader=cluster.leader(),
+        members=list(cluster.members()),
+        version=setting.version,
+        store=cluster.store,
+        nodes=dict(collections.Counter(node.record.state.value for node in state.nodes)),
+        commit=state.number,
+        unreadable=list(itertools.islice(state.quarantine, _SHOWN_UNREADABLE)),
+        notes=notes_of(state, modules, nodes),
     )
 
 
-async def raise_epoch(leading: Leading, call: Call[None, NoQuery]) -> Mutation:
-    before = leading.cluster.leader().epoch
-    epoch = await leading.cluster.raise_epoch(actor=call.caller.actor)
+async def raise_epoch(state: ClusterState, cluster: ClusterControl, call: Call[None, NoQuery]) -> Mutation:
+    before = cluster.leader().epoch
+    epoch = await cluster.raise_epoch(actor=call.caller.actor)
     return Mutation(
         action="cluster.raise_epoch",
-        subject=leading.state.identity.id,
+        subject=state.identity.id,
         steps=(),
         body=EpochShape(epoch=epoch),
         before={"epoch": before},
@@ -88,19 +105,21 @@ async def raise_epoch(leading: Leading, call: Call[None, NoQuery]) -> Mutation:
     )
 
 
-async def repair_sequence(leading: Leading, call: Call[None, NoQuery]) -> Mutation:
-    repair = await leading.instances.repair_numbers(call.caller.actor)
+async def repair_sequence(
+    state: ClusterState, instances: InstanceControl, call: Call[None, NoQuery]
+) -> Mutation:
+    repair = await instances.repair_numbers(call.caller.actor)
     return Mutation(
         action="cluster.repair_sequence",
-        subject=leading.state.identity.id,
+        subject=state.identity.id,
         steps=(),
         body=SequenceShape(before=repair.before, highest_used=repair.highest_used, ignored=repair.ignored),
     )
 
 
-async def issue_certificate(leading: Leading, call: Call[RequestCertificate, NoQuery]) -> Mutation:
+async def issue_certificate(cluster: ClusterControl, call: Call[RequestCertificate, NoQuery]) -> Mutation:
     asked = call.body
-    issued = await leading.cluster.issue_certificate(name=asked.name, csr_pem=asked.csr_pem)
+    issued = await cluster.issue_certificate(name=asked.name, csr_pem=asked.csr_pem)
     record = AdminCertificateRecord(
         serial=issued.serial, name=asked.name, token_id=call.caller.token.id, expires_at=issued.expires_at
     )

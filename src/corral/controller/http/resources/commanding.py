@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import Final
 
+from corral.controller.cluster_state import ClusterState
+from corral.controller.consoles.service import Consoles
 from corral.controller.http.attempts import Attempt, may_have_arrived
-from corral.controller.http.setting import Leading
+from corral.controller.http.setting import InstanceControl
 from corral.controller.instances.commands import Target, sent_event
 from corral.domain.events import Draft
 from corral.domain.ids import InstanceId
@@ -28,14 +30,21 @@ _NOTHING_SENT: Final = frozenset(
 """Refusals of a node that say so, of this attempt."""
 
 
-async def send(leading: Leading, id: InstanceId, line: str, attempt: Attempt) -> Draft:
+async def send(
+    state: ClusterState,
+    instances: InstanceControl,
+    consoles: Consoles,
+    id: InstanceId,
+    line: str,
+    attempt: Attempt,
+) -> Draft:
     """Put a line into an instance's input and show it to those who watch; the event that the caller commits.
 
     The line is for the run that was there at the first attempt, and for no other one. NOT_RUNNING,
     STALE_INCARNATION, INPUT_NOT_READ, INPUT_CLOSED, NODE_OFFLINE, TIMEOUT, MAY_HAVE_ARRIVED.
     """
-    commands, begun, repeated = leading.instances.commands, attempt.begun, attempt.in_doubt
-    target = commands.target(id, line) if begun is None else _former_target(leading, id, begun)
+    commands, begun, repeated = instances.commands, attempt.begun, attempt.in_doubt
+    target = commands.target(id, line) if begun is None else _former_target(state, instances, id, begun)
     if begun is None or not repeated:
         begun = await attempt.begin(
             action=ACTION,
@@ -50,18 +59,20 @@ async def send(leading: Leading, id: InstanceId, line: str, attempt: Attempt) ->
         if error.code in _NOTHING_SENT and not repeated:
             await attempt.undo()
         raise
-    leading.consoles.echo(id, line=line, by=attempt.actor.name)
+    consoles.echo(id, line=line, by=attempt.actor.name)
     return sent_event(target, line, attempt.actor)
 
 
-def _former_target(leading: Leading, id: InstanceId, begun: BegunEffect) -> Target:
+def _former_target(
+    state: ClusterState, instances: InstanceControl, id: InstanceId, begun: BegunEffect
+) -> Target:
     """The run that an earlier attempt was meant for, if its node can tell whether the line arrived there."""
-    found = leading.state.instances.find(id)
+    found = state.instances.find(id)
     group = found.record.group if found is not None else ""
     target = Target(instance=id, incarnation=begun.incarnation, node=begun.node, group=group)
-    if leading.state.nodes.find(target.node) is None:
+    if state.nodes.find(target.node) is None:
         raise _in_doubt(target)
-    if not leading.instances.commands.executes_once(target) and not begun.undone:
+    if not instances.commands.executes_once(target) and not begun.undone:
         raise _in_doubt(target)
     return target
 

@@ -4,21 +4,26 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 from typing import Annotated, Final, Literal
 
 import msgspec
 
+from corral.controller.cluster_state import ClusterState
 from corral.controller.consoles.messages import Message, Place, parse_place
 from corral.controller.consoles.pages import ConsolePage
 from corral.controller.consoles.patterns import PATTERN_MAX
 from corral.controller.consoles.reader import ConsoleReader
-from corral.controller.consoles.service import has_ended
+from corral.controller.consoles.service import Consoles, has_ended
 from corral.controller.events.frames import position_frame
+from corral.controller.events.hub import EventHub
 from corral.controller.http.answers import Answer, ErrorDetail, encode
+from corral.controller.http.attempts import Attempts
 from corral.controller.http.authentication import authorise
 from corral.controller.http.call import Call, Query
 from corral.controller.http.decoding import BodyDecoder
 from corral.controller.http.idempotency import line_guard
+from corral.controller.http.open_streams import OpenStreams
 from corral.controller.http.resources import commanding
 from corral.controller.http.resources.instances import CommandLine
 from corral.controller.http.route_table import (
@@ -31,7 +36,7 @@ from corral.controller.http.route_table import (
     Stream,
     Write,
 )
-from corral.controller.http.setting import Leading
+from corral.controller.http.setting import InstanceControl, Setting
 from corral.controller.http.time_ranges import Since, Until
 from corral.domain.ids import MAX_COUNTER, Incarnation, InstanceId
 from corral.domain.instance_records import InstanceRecord
@@ -98,9 +103,9 @@ class FollowQuery(Query, frozen=True, kw_only=True):
     ) = None
 
 
-def _run(leading: Leading, id: str, asked: int | None) -> tuple[InstanceRecord, Incarnation]:
+def _run(state: ClusterState, id: str, asked: int | None) -> tuple[InstanceRecord, Incarnation]:
     """The instance and the run that is meant; NOT_FOUND for one that was never started."""
-    record = leading.state.instances.require(id).record
+    record = state.instances.require(id).record
     if asked is None:
         return record, record.incarnation
     if asked > record.incarnation:
@@ -113,16 +118,18 @@ def _run(leading: Leading, id: str, asked: int | None) -> tuple[InstanceRecord, 
     return record, Incarnation(asked)
 
 
-async def read_console(leading: Leading, call: Call[None, ConsoleQueryString]) -> ConsolePage:
+async def read_console(
+    state: ClusterState, consoles: Consoles, call: Call[None, ConsoleQueryString]
+) -> ConsolePage:
     query = call.query
-    record, incarnation = _run(leading, call.path["id"], query.incarnation)
+    record, incarnation = _run(state, call.path["id"], query.incarnation)
     if query.newest and (query.since is not None or query.until is not None):
         raise Rejected(
             Code.BAD_REQUEST,
             "newest is for a console as a whole: leave it out with since or until",
             field="newest",
         )
-    return await leading.consoles.page(
+    return await consoles.page(
         record,
         incarnation,
         after=query.after,
@@ -133,17 +140,21 @@ async def read_console(leading: Leading, call: Call[None, ConsoleQueryString]) -
     )
 
 
-async def search_console(leading: Leading, call: Call[None, SearchQuery]) -> ConsolePage:
+async def search_console(
+    state: ClusterState, consoles: Consoles, call: Call[None, SearchQuery]
+) -> ConsolePage:
     query = call.query
-    record, incarnation = _run(leading, call.path["id"], query.incarnation)
-    return await leading.consoles.search(
+    record, incarnation = _run(state, call.path["id"], query.incarnation)
+    return await consoles.search(
         record, incarnation, pattern=query.pattern, after=query.after, limit=query.limit
     )
 
 
-async def download_console(leading: Leading, call: Call[None, DownloadQuery]) -> Content:
-    record, incarnation = _run(leading, call.path["id"], call.query.incarnation)
-    pieces = leading.consoles.everything(record, incarnation, after=call.query.after)
+async def download_console(
+    state: ClusterState, consoles: Consoles, call: Call[None, DownloadQuery]
+) -> Content:
+    record, incarnation = _run(state, call.path["id"], call.query.incarnation)
+    pieces = consoles.everything(record, incarnation, after=call.query.after)
     # Found before the answer begins: what is not there is a refusal, not half a file.
     first = await anext(pieces, b"")
 
@@ -155,22 +166,22 @@ async def download_console(leading: Leading, call: Call[None, DownloadQuery]) ->
     return Content(pump=pump, content_type=_DOWNLOAD, filename=f"{record.id}.{incarnation}.log")
 
 
-def _reader(leading: Leading, call: Call[None, FollowQuery]) -> ConsoleReader:
+def _reader(state: ClusterState, consoles: Consoles, call: Call[None, FollowQuery]) -> ConsoleReader:
     """A reader at the place the caller wants. One that comes back knows it better than its address."""
     query = call.query
-    record, incarnation = _run(leading, call.path["id"], query.incarnation)
+    record, incarnation = _run(state, call.path["id"], query.incarnation)
     offset = query.after
     resumed = parse_place(call.last_event_id or query.resume)
     if resumed is not None:
         incarnation, offset = resumed[0] or incarnation, resumed[1]
     if offset is None:
-        ring = leading.consoles.ring((record.id, incarnation))
+        ring = consoles.ring((record.id, incarnation))
         offset = ring.end if ring else record.console_end
     if has_ended(record, incarnation) and incarnation > record.incarnation:
         incarnation, offset = record.incarnation, 0
     return ConsoleReader(
-        consoles=leading.consoles,
-        state=leading.state,
+        consoles=consoles,
+        state=state,
         id=record.id,
         place=Place(incarnation, offset),
         following=query.incarnation is None,
@@ -178,8 +189,19 @@ def _reader(leading: Leading, call: Call[None, FollowQuery]) -> ConsoleReader:
     )
 
 
+@dataclass(frozen=True, kw_only=True)
+class ConsoleView:
+    """The parts that following a console takes."""
+
+    state: ClusterState
+    consoles: Consoles
+    hub: EventHub
+    streams: OpenStreams
+    setting: Setting
+
+
 async def _tell(
-    leading: Leading,
+    view: ConsoleView,
     id: InstanceId,
     reader: ConsoleReader,
     *,
@@ -187,32 +209,32 @@ async def _tell(
     beat: Callable[[], Awaitable[None]],
 ) -> None:
     """Everything the reader finds, as it comes; `beat` when nothing came for a while."""
-    heartbeat = leading.setting.heartbeat_seconds
-    quiet_since = leading.consoles.monotonic()
-    with leading.consoles.watching(id) as wakeup:
-        while not leading.hub.closed:
+    consoles, heartbeat = view.consoles, view.setting.heartbeat_seconds
+    quiet_since = consoles.monotonic()
+    with consoles.watching(id) as wakeup:
+        while not view.hub.closed:
             turn, place = wakeup.turn, reader.place
             messages = await reader.take()
             if messages:
                 await tell(messages)
-                quiet_since = leading.consoles.monotonic()
+                quiet_since = consoles.monotonic()
             if reader.gone:
                 return
             if not messages:
                 await wakeup.wait(timeout=min(heartbeat, reader.look_again_seconds or heartbeat), since=turn)
-                if leading.consoles.monotonic() - quiet_since >= heartbeat:
+                if consoles.monotonic() - quiet_since >= heartbeat:
                     await beat()
-                    quiet_since = leading.consoles.monotonic()
+                    quiet_since = consoles.monotonic()
             elif messages and sum(len(message.data) for message in messages) < _BEHIND_BYTES:
-                await asyncio.sleep(_calm(leading) if reader.place != place else _CALM_TAIL_SECONDS)
+                await asyncio.sleep(_calm(view.streams) if reader.place != place else _CALM_TAIL_SECONDS)
 
 
-def _calm(leading: Leading) -> float:
-    return min(_CALMEST_SECONDS, max(_CALM_SECONDS, _CALM_PER_READER * len(leading.streams)))
+def _calm(streams: OpenStreams) -> float:
+    return min(_CALMEST_SECONDS, max(_CALM_SECONDS, _CALM_PER_READER * len(streams)))
 
 
-async def stream_console(leading: Leading, call: Call[None, FollowQuery]) -> Pump:
-    reader = _reader(leading, call)
+async def stream_console(view: ConsoleView, call: Call[None, FollowQuery]) -> Pump:
+    reader = _reader(view.state, view.consoles, call)
     id = InstanceId(call.path["id"])
 
     async def pump(write: Write) -> None:
@@ -223,7 +245,7 @@ async def stream_console(leading: Leading, call: Call[None, FollowQuery]) -> Pum
             await write(position_frame("heartbeat", str(reader.place)))
 
         await write(position_frame("following", str(reader.place)))
-        await _tell(leading, id, reader, tell=tell, beat=beat)
+        await _tell(view, id, reader, tell=tell, beat=beat)
 
     return pump
 
@@ -247,11 +269,20 @@ class ConsoleDialogue:
 
     _decoder: Final = BodyDecoder(ConsoleLine)
 
-    def __init__(self, leading: Leading, call: Call[None, FollowQuery]) -> None:
-        self._leading = leading
+    def __init__(
+        self,
+        view: ConsoleView,
+        *,
+        instances: InstanceControl,
+        attempts: Attempts,
+        call: Call[None, FollowQuery],
+    ) -> None:
+        self._view = view
+        self._instances = instances
+        self._attempts = attempts
         self._caller = call.caller
         self._id = InstanceId(call.path["id"])
-        self._reader = _reader(leading, call)
+        self._reader = _reader(view.state, view.consoles, call)
 
     async def speak(self, write: Write) -> None:
         async def tell(messages: list[Message]) -> None:
@@ -261,7 +292,7 @@ class ConsoleDialogue:
         async def beat() -> None:
             """The protocol's own pings keep a socket alive."""
 
-        await _tell(self._leading, self._id, self._reader, tell=tell, beat=beat)
+        await _tell(self._view, self._id, self._reader, tell=tell, beat=beat)
 
     async def hear(self, text: str) -> bytes:
         asked: ConsoleLine | None = None
@@ -282,13 +313,15 @@ class ConsoleDialogue:
 
     async def _send(self, asked: ConsoleLine) -> None:
         """A line with an id that was sent before is acknowledged, and not sent again."""
-        now = self._leading.setting.clock.now()
+        now = self._view.setting.clock.now()
         guard = line_guard(asked.id, caller=self._caller, instance=self._id, line=asked.command)
-        async with self._leading.attempts.in_turn(guard):
-            attempt = self._leading.attempts.attempt(caller=self._caller, now=now, guard=guard)
+        async with self._attempts.in_turn(guard):
+            attempt = self._attempts.attempt(caller=self._caller, now=now, guard=guard)
             if attempt.answered is not None:
                 return
-            event = await commanding.send(self._leading, self._id, asked.command, attempt)
+            event = await commanding.send(
+                self._view.state, self._instances, self._view.consoles, self._id, asked.command, attempt
+            )
             await attempt.finish(event, answer=Answer())
 
 
@@ -303,8 +336,10 @@ def _socket_message(message: Message) -> bytes:
     return b'{"%b":%b}' % (message.name.encode(), message.data)
 
 
-async def open_console(leading: Leading, call: Call[None, FollowQuery]) -> ConsoleDialogue:
-    return ConsoleDialogue(leading, call)
+async def open_console(
+    view: ConsoleView, instances: InstanceControl, attempts: Attempts, call: Call[None, FollowQuery]
+) -> ConsoleDialogue:
+    return ConsoleDialogue(view, instances=instances, attempts=attempts, call=call)
 
 
 _CONSOLE: Final = "/api/v1/instances/{id}/console"

@@ -7,11 +7,11 @@ from typing import Annotated, Final
 
 import msgspec
 
+from corral.controller.cluster_state import ClusterState
 from corral.controller.http.call import Call, NoQuery
 from corral.controller.http.paging import Page, decode_cursor, encode_cursor
 from corral.controller.http.resources.instance_shapes import ExitShape, exit_shape
 from corral.controller.http.route_table import Read, Route
-from corral.controller.http.setting import Leading
 from corral.controller.http.time_ranges import TimedPageQuery, TimeRange
 from corral.domain.instance_records import CrashClass, CrashRecord
 from corral.domain.permissions import Permission
@@ -73,7 +73,7 @@ def _order(record: CrashRecord) -> str:
     return f"{at.astimezone(dt.UTC).isoformat(timespec='microseconds')} {record.id}"
 
 
-async def list_crashes(leading: Leading, call: Call[None, CrashQuery]) -> Page[CrashShape]:
+async def list_crashes(state: ClusterState, call: Call[None, CrashQuery]) -> Page[CrashShape]:
     query = call.query
     before = decode_cursor(_KIND, query.cursor)
     span = TimeRange(query.since, query.until)
@@ -88,7 +88,7 @@ async def list_crashes(leading: Leading, call: Call[None, CrashQuery]) -> Page[C
         )
 
     found = sorted(
-        ((_order(stored.record), stored.record) for stored in leading.state.crashes if wanted(stored.record)),
+        ((_order(stored.record), stored.record) for stored in state.crashes if wanted(stored.record)),
         key=lambda item: item[0],
         reverse=True,
     )
@@ -101,8 +101,8 @@ async def list_crashes(leading: Leading, call: Call[None, CrashQuery]) -> Page[C
     )
 
 
-async def get_crash(leading: Leading, call: Call[None, NoQuery]) -> CrashReportShape:
-    record = leading.state.crashes.require(call.path["id"]).record
+async def get_crash(state: ClusterState, call: Call[None, NoQuery]) -> CrashReportShape:
+    record = state.crashes.require(call.path["id"]).record
     return CrashReportShape(
         **msgspec.structs.asdict(crash_shape(record)),
         tail=list(record.tail),

@@ -8,19 +8,21 @@ from typing import Annotated, Final
 
 import msgspec
 
+from corral.controller.cluster_state import ClusterState
 from corral.controller.collections import EVERY_DECISION, Journal, group_decisions, instance_decisions
 from corral.controller.http.call import Call, NoQuery
 from corral.controller.http.paging import Page
 from corral.controller.http.route_table import Read, Route
-from corral.controller.http.setting import Leading
+from corral.controller.http.setting import Setting
 from corral.controller.http.time_ranges import TimedPageQuery, newest_entries
 from corral.controller.instances.group_upgrade import isolation_hint
+from corral.controller.workload.service import Workloads
 from corral.domain.decisions import Alternative, DecisionKind
 from corral.domain.ids import same_start
 from corral.domain.instance_records import DecisionRecord, GroupRecord, InstanceRecord, is_ready, live
 from corral.domain.permissions import Permission
 from corral.errors import Code, Rejected
-from corral.store.port import Entry
+from corral.store.port import Entry, ReadEngine
 
 _RECENT: Final = 20
 _NAMED: Final = 3
@@ -92,12 +94,12 @@ def _journal(subject: str) -> Journal[DecisionRecord]:
     )
 
 
-async def list_decisions(leading: Leading, call: Call[None, DecisionQuery]) -> Page[DecisionShape]:
+async def list_decisions(reads: ReadEngine, call: Call[None, DecisionQuery]) -> Page[DecisionShape]:
     """The newest first, about one subject or about all. What was decided about things that are gone stays for
     a while."""
     query = call.query
     journal = EVERY_DECISION if query.subject is None else _journal(query.subject)
-    found, following = await newest_entries(leading.reads, journal.name, query, prefix=query.subject is None)
+    found, following = await newest_entries(reads, journal.name, query, prefix=query.subject is None)
     return Page(items=[_shape(journal, entry) for entry in found], next=following)
 
 
@@ -117,18 +119,20 @@ def _shape(journal: Journal[DecisionRecord], entry: Entry) -> DecisionShape:
     )
 
 
-async def _recent(leading: Leading, journal: Journal[DecisionRecord]) -> list[DecisionShape]:
-    found = await leading.reads.entries(journal.name, limit=_RECENT, newest=True)
+async def _recent(reads: ReadEngine, journal: Journal[DecisionRecord]) -> list[DecisionShape]:
+    found = await reads.entries(journal.name, limit=_RECENT, newest=True)
     return [_shape(journal, entry) for entry in reversed(found)]
 
 
-async def why_instance(leading: Leading, call: Call[None, NoQuery]) -> WhyShape:
-    record = leading.state.instances.require(call.path["id"]).record
-    vital = leading.workload.vitals.find(record.id)
-    restarts = _restarts(leading, record)
+async def why_instance(
+    state: ClusterState, workload: Workloads, reads: ReadEngine, setting: Setting, call: Call[None, NoQuery]
+) -> WhyShape:
+    record = state.instances.require(call.path["id"]).record
+    vital = workload.vitals.find(record.id)
+    restarts = _restarts(state, record)
     summary = _instance_summary(record, vital.waits_for if vital else "")
     if restarts and live(record.state):
-        ago = _span(leading.setting.clock.now() - restarts[0].at)
+        ago = _span(setting.clock.now() - restarts[0].at)
         summary += f"; restarted {ago} ago by its node: {restarts[0].reason}, crash {restarts[0].crash}"
     return WhyShape(
         subject=f"{_INSTANCE}{record.id}",
@@ -136,13 +140,13 @@ async def why_instance(leading: Leading, call: Call[None, NoQuery]) -> WhyShape:
         summary=summary,
         restarts=restarts,
         files_kept=list(record.files_kept),
-        decisions=await _recent(leading, instance_decisions(record.id)),
+        decisions=await _recent(reads, instance_decisions(record.id)),
     )
 
 
-def _restarts(leading: Leading, record: InstanceRecord) -> list[RestartShape]:
+def _restarts(state: ClusterState, record: InstanceRecord) -> list[RestartShape]:
     """Those of its present start that its node made, the newest first."""
-    crashes = leading.state.crashes
+    crashes = state.crashes
     found = (crashes.require(id).record for id in reversed(crashes.of_node(record.node)))
     of_it = (
         crash
@@ -185,17 +189,19 @@ def _instance_summary(record: InstanceRecord, waits_for: str) -> str:
     return told
 
 
-async def why_group(leading: Leading, call: Call[None, NoQuery]) -> WhyShape:
-    record = leading.state.groups.require(call.path["name"]).record
+async def why_group(
+    state: ClusterState, workload: Workloads, reads: ReadEngine, call: Call[None, NoQuery]
+) -> WhyShape:
+    record = state.groups.require(call.path["name"]).record
     name = record.spec.name
-    there = [each.record for each in leading.state.instances.of_group(name)]
+    there = [each.record for each in state.instances.of_group(name)]
     present = sum(live(each.state) for each in there)
     return WhyShape(
         subject=f"{_GROUP}{name}",
         state="PAUSED" if record.paused else "SHORT" if present < record.wanted_count else "MET",
-        summary=_group_summary(record, present) + _not_ready(leading, there),
+        summary=_group_summary(record, present) + _not_ready(workload, there),
         files_kept=[],
-        decisions=await _recent(leading, group_decisions(name)),
+        decisions=await _recent(reads, group_decisions(name)),
     )
 
 
@@ -211,13 +217,13 @@ def _group_summary(record: GroupRecord, present: int) -> str:
     return told
 
 
-def _not_ready(leading: Leading, there: list[InstanceRecord]) -> str:
+def _not_ready(workload: Workloads, there: list[InstanceRecord]) -> str:
     """What keeps those that live from being ready, as far as anybody has said so."""
     found = []
     for record in there:
         if not live(record.state) or is_ready(record):
             continue
-        vital = leading.workload.vitals.find(record.id)
+        vital = workload.vitals.find(record.id)
         failure = record.start_failure if not record.started_at else None
         reason = failure.message if failure else (vital.waits_for if vital else "") or record.reason
         if reason:

@@ -10,17 +10,20 @@ from typing import Annotated, Final
 import msgspec
 
 from corral.controller.events.frames import EventShape, event_shape, position_frame
+from corral.controller.events.hub import EventHub
 from corral.controller.events.ring import Wanted
 from corral.controller.http.authentication import authorise
 from corral.controller.http.call import Call, Caller, NoQuery, Query
 from corral.controller.http.paging import DEFAULT_LIMIT, Limit, Page
 from corral.controller.http.route_table import Pump, Read, Route, Stream, Write
-from corral.controller.http.setting import Leading
+from corral.controller.http.setting import Setting
+from corral.controller.http.tickets import Tickets
 from corral.controller.http.time_ranges import MOST_MISPLACED, Since, TimeRange, Until
 from corral.domain.events import Cursor, Event, EventType
 from corral.domain.permissions import Permission
 from corral.domain.sensitive_fields import EVENT_PERMISSIONS, sees_all, unseen_types
 from corral.errors import Code, CorralError, Retryable, unknown_choice
+from corral.store.port import ReadEngine
 
 _SCAN: Final = 500
 _SCANS: Final = 20
@@ -87,21 +90,21 @@ def wanted_events(caller: Caller, types: str | None, subject: str | None) -> Wan
     return msgspec.structs.replace(wanted, types=frozenset(EventType(name) for name in types.split(",")))
 
 
-async def list_events(leading: Leading, call: Call[None, EventQuery]) -> Page[EventShape]:
+async def list_events(reads: ReadEngine, hub: EventHub, call: Call[None, EventQuery]) -> Page[EventShape]:
     """Events in their order, the oldest first. The search for rare ones is bounded: a page may be
     short, or even empty, and still have a `next`."""
     query = call.query
     wanted = wanted_events(call.caller, query.types, query.subject)
     span = TimeRange(query.since, query.until)
     if query.after:
-        return await _forwards(leading, wanted, span, after=Cursor.parse(query.after), limit=query.limit)
+        return await _forwards(reads, hub, wanted, span, after=Cursor.parse(query.after), limit=query.limit)
     for _ in range(_ATTEMPTS):
         try:
             if query.newest:
-                return await _newest(leading, wanted, span, limit=query.limit)
-            first = await _number(leading, span.first_number)
-            begin = await leading.reads.cursor_at(first - 1)
-            return await _forwards(leading, wanted, span, after=begin, limit=query.limit)
+                return await _newest(reads, hub, wanted, span, limit=query.limit)
+            first = await _number(reads, hub, span.first_number)
+            begin = await reads.cursor_at(first - 1)
+            return await _forwards(reads, hub, wanted, span, after=begin, limit=query.limit)
         except CorralError as error:
             if error.code is not Code.RESYNC_REQUIRED:
                 raise  # the oldest events were dropped between two reads: begin with what is left
@@ -110,24 +113,24 @@ async def list_events(leading: Leading, call: Call[None, EventQuery]) -> Page[Ev
     )
 
 
-async def _number(leading: Leading, bound: Callable[..., Awaitable[int]]) -> int:
+async def _number(reads: ReadEngine, hub: EventHub, bound: Callable[..., Awaitable[int]]) -> int:
     """The number of an event that bounds a range of time."""
 
     async def time_at(number: int) -> dt.datetime | None:
-        events = await leading.reads.events(await leading.reads.cursor_at(number - 1), limit=1)
+        events = await reads.events(await reads.cursor_at(number - 1), limit=1)
         return events[0].at if events else None
 
-    dropped = await leading.reads.cursor_at(0)
-    return await bound(time_at, oldest=dropped.sequence + 1, newest=leading.hub.head.sequence)
+    dropped = await reads.cursor_at(0)
+    return await bound(time_at, oldest=dropped.sequence + 1, newest=hub.head.sequence)
 
 
 async def _forwards(
-    leading: Leading, wanted: Wanted, span: TimeRange, *, after: Cursor, limit: int
+    reads: ReadEngine, hub: EventHub, wanted: Wanted, span: TimeRange, *, after: Cursor, limit: int
 ) -> Page[EventShape]:
     cursor = after
     found: list[Event] = []
     for _ in range(_SCANS):
-        events = await leading.reads.events(cursor, limit=_SCAN)
+        events = await reads.events(cursor, limit=_SCAN)
         for event in events:
             if span.is_after(event.at):
                 return _page(wanted, found)
@@ -138,7 +141,7 @@ async def _forwards(
                 break
         if len(found) == limit or len(events) < _SCAN:
             break
-    more = cursor.sequence < leading.hub.head.sequence
+    more = cursor.sequence < hub.head.sequence
     return _page(wanted, found, next=str(cursor) if more else None)
 
 
@@ -146,16 +149,18 @@ def _page(wanted: Wanted, events: Iterable[Event], *, next: str | None = None) -
     return Page(items=[event_shape(wanted.shown(event)) for event in events], next=next)
 
 
-async def _newest(leading: Leading, wanted: Wanted, span: TimeRange, *, limit: int) -> Page[EventShape]:
+async def _newest(
+    reads: ReadEngine, hub: EventHub, wanted: Wanted, span: TimeRange, *, limit: int
+) -> Page[EventShape]:
     """The last events that are wanted, in their order, searched for in a bounded stretch of the log."""
-    last = await _number(leading, span.end_number) - 1
+    last = await _number(reads, hub, span.end_number) - 1
     plain = wanted.everything and not span.bounded
     stretch = limit if plain else limit + _SCAN if wanted.all_seen else _SCAN * _SCANS
     stretch += MOST_MISPLACED if span.until is not None else 0
-    cursor = await leading.reads.cursor_at(last - stretch)
+    cursor = await reads.cursor_at(last - stretch)
     found: collections.deque[Event] = collections.deque(maxlen=limit)
     while cursor.sequence < last:
-        events = await leading.reads.events(cursor, limit=_SCAN)
+        events = await reads.events(cursor, limit=_SCAN)
         if not events:
             break
         found.extend(
@@ -167,13 +172,12 @@ async def _newest(leading: Leading, wanted: Wanted, span: TimeRange, *, limit: i
     return _page(wanted, found)
 
 
-async def stream_events(leading: Leading, call: Call[None, EventStreamQuery]) -> Pump:
+async def stream_events(hub: EventHub, setting: Setting, call: Call[None, EventStreamQuery]) -> Pump:
     query = call.query
     wanted = wanted_events(call.caller, query.types, query.subject)
     after = _position(call.last_event_id, query.after)
-    hub = leading.hub
     follower = hub.follow(after=after, wanted=wanted)
-    heartbeat = leading.setting.heartbeat_seconds
+    heartbeat = setting.heartbeat_seconds
 
     async def pump(write: Write) -> None:
         if after is None:
@@ -197,8 +201,8 @@ def _position(last_event_id: str | None, after: str | None) -> Cursor | None:
     return Cursor.parse(after) if after else None
 
 
-async def issue_ticket(leading: Leading, call: Call[None, NoQuery]) -> TicketShape:
-    ticket, expires_at = leading.tickets.issue(call.caller.token.id)
+async def issue_ticket(tickets: Tickets, call: Call[None, NoQuery]) -> TicketShape:
+    ticket, expires_at = tickets.issue(call.caller.token.id)
     return TicketShape(ticket=ticket, expires_at=expires_at)
 
 

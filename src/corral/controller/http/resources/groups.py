@@ -15,9 +15,9 @@ from msgspec import UNSET, UnsetType
 from corral.controller.cluster_state import ClusterState, Stored
 from corral.controller.http.call import Body, Call, Confirmed, NoQuery
 from corral.controller.http.paging import Page, PageQuery, page_of
-from corral.controller.http.resources.changing import workspace
+from corral.controller.http.resources.changing import placing, workspace
 from corral.controller.http.route_table import Mutate, Read, Route
-from corral.controller.http.setting import Leading
+from corral.controller.http.setting import InstanceControl
 from corral.controller.instances import group_changes, instance_changes
 from corral.controller.instances.workspace import Workspace
 from corral.controller.mutations import Mutation
@@ -126,50 +126,54 @@ def _away(living: Sequence[InstanceRecord]) -> str:
     return f"{len(away)} of its instances are on nodes that are away ({named})"
 
 
-async def list_groups(leading: Leading, call: Call[None, PageQuery]) -> Page[GroupShape]:
-    state = leading.state
+async def list_groups(state: ClusterState, call: Call[None, PageQuery]) -> Page[GroupShape]:
     return page_of(
         state.groups, call.query, wanted=lambda _: True, shape=lambda stored: group_shape(state, stored)
     )
 
 
-async def get_group(leading: Leading, call: Call[None, NoQuery]) -> GroupShape:
-    return group_shape(leading.state, leading.state.groups.require(call.path["name"]))
+async def get_group(state: ClusterState, call: Call[None, NoQuery]) -> GroupShape:
+    return group_shape(state, state.groups.require(call.path["name"]))
 
 
 def the_group(state: ClusterState, path: Mapping[str, str]) -> Stored[GroupRecord]:
     return state.groups.require(path["name"])
 
 
-def create_group(leading: Leading, call: Call[GroupSpec, NoQuery]) -> Mutation:
-    ws = workspace(leading, call, "POST /groups")
+def create_group(state: ClusterState, instances: InstanceControl, call: Call[GroupSpec, NoQuery]) -> Mutation:
+    ws = workspace(instances, call, "POST /groups")
     spec = GroupSpec(**msgspec.structs.asdict(call.body))
     record = group_changes.create_group(ws, spec)
-    return _changed(leading, ws, "groups.create", spec.name, None, record, status=201)
+    return _changed(state, ws, "groups.create", spec.name, None, record, status=201)
 
 
-def patch_group(leading: Leading, call: Call[Any, Confirmed]) -> Mutation:
+def patch_group(state: ClusterState, instances: InstanceControl, call: Call[Any, Confirmed]) -> Mutation:
     name, confirm = call.path["name"], call.query.confirm
     patch: dict[str, object] = msgspec.to_builtins(call.body)
     return _changing(
-        leading,
+        state,
+        instances,
         call,
         "groups.update",
         lambda ws: group_changes.patch_group(ws, name, patch, confirm=confirm),
     )
 
 
-def scale_group(leading: Leading, call: Call[Scale, NoQuery]) -> Mutation:
+def scale_group(state: ClusterState, instances: InstanceControl, call: Call[Scale, NoQuery]) -> Mutation:
     name, count = call.path["name"], call.body.count
-    return _changing(leading, call, "groups.scale", lambda ws: group_changes.scale_group(ws, name, count))
+    return _changing(
+        state, instances, call, "groups.scale", lambda ws: group_changes.scale_group(ws, name, count)
+    )
 
 
-def unpause_group(leading: Leading, call: Call[None, NoQuery]) -> Mutation:
+def unpause_group(state: ClusterState, instances: InstanceControl, call: Call[None, NoQuery]) -> Mutation:
     name = call.path["name"]
-    return _changing(leading, call, "groups.unpause", lambda ws: group_changes.unpause_group(ws, name))
+    return _changing(
+        state, instances, call, "groups.unpause", lambda ws: group_changes.unpause_group(ws, name)
+    )
 
 
-def restart_group(leading: Leading, call: Call[None, NoQuery]) -> Mutation:
+def restart_group(state: ClusterState, instances: InstanceControl, call: Call[None, NoQuery]) -> Mutation:
     """All of its instances that are wanted, at once."""
     name = call.path["name"]
 
@@ -181,12 +185,12 @@ def restart_group(leading: Leading, call: Call[None, NoQuery]) -> Mutation:
                 ws.put_group(record)  # the revision in the answer is the group's own
         return record
 
-    return _changing(leading, call, "groups.restart", restart)
+    return _changing(state, instances, call, "groups.restart", restart)
 
 
-def delete_group(leading: Leading, call: Call[None, Cascade]) -> Mutation:
-    stored = leading.state.groups.require(call.path["name"])
-    ws = workspace(leading, call, f"DELETE /groups/{stored.record.spec.name}")
+def delete_group(state: ClusterState, instances: InstanceControl, call: Call[None, Cascade]) -> Mutation:
+    stored = state.groups.require(call.path["name"])
+    ws = workspace(instances, call, f"DELETE /groups/{stored.record.spec.name}")
     query = call.query
     group_changes.delete_group(ws, stored.record.spec.name, cascade=query.cascade, confirm=query.confirm)
     return Mutation(
@@ -199,15 +203,19 @@ def delete_group(leading: Leading, call: Call[None, Cascade]) -> Mutation:
 
 
 def _changing(
-    leading: Leading, call: Call[Any, Any], action: str, change: Callable[[Workspace], GroupRecord]
+    state: ClusterState,
+    instances: InstanceControl,
+    call: Call[Any, Any],
+    action: str,
+    change: Callable[[Workspace], GroupRecord],
 ) -> Mutation:
-    stored = leading.state.groups.require(call.path["name"])
-    ws = workspace(leading, call, action)
-    return _changed(leading, ws, action, stored.record.spec.name, stored, change(ws))
+    stored = state.groups.require(call.path["name"])
+    ws = workspace(instances, call, action)
+    return _changed(state, ws, action, stored.record.spec.name, stored, change(ws))
 
 
 def _changed(
-    leading: Leading,
+    state: ClusterState,
     ws: Workspace,
     action: str,
     name: str,
@@ -220,7 +228,7 @@ def _changed(
         action=action,
         subject=name,
         steps=ws.steps(),
-        body=group_shape(leading.state, Stored(before.revision if before else 0, record)),
+        body=group_shape(state, Stored(before.revision if before else 0, record)),
         status=status,
         before=_audited(before.record) if before else None,
         after=_audited(record),
@@ -255,9 +263,7 @@ def _with_shown_urls(spec: GroupSpec) -> GroupSpec:
     )
 
 
-def _operation(
-    verb: str, summary: str, handler: Callable[[Leading, Call[Any, Any]], Mutation], **more: Any
-) -> Mutate:
+def _operation(verb: str, summary: str, handler: Callable[..., Mutation], **more: Any) -> Mutate:
     return Mutate(
         method="POST",
         path=f"/api/v1/groups/{{name}}/{verb}",
@@ -325,6 +331,6 @@ ROUTES: Final[tuple[Route, ...]] = (
         "restart",
         "Restart every instance of a group, all at once",
         restart_group,
-        turn=lambda leading, _: leading.instances.placing,
+        turn=placing,
     ),
 )

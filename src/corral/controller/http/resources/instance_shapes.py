@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import datetime as dt
+from dataclasses import dataclass
 from typing import Final
 
 import msgspec
 
-from corral.controller.cluster_state import Stored
-from corral.controller.http.setting import Leading
+from corral.controller.cluster_state import ClusterState, Stored
+from corral.controller.http.setting import Setting
+from corral.controller.sessions.live import LiveNodes
+from corral.controller.workload.service import Workloads
 from corral.controller.workload.vitals import Vital
 from corral.domain.groups import PRIMARY
 from corral.domain.instance_records import ExitRecord, InstanceRecord, StartFailure, is_ready, live
@@ -81,10 +84,20 @@ class InstanceShape(msgspec.Struct, frozen=True, kw_only=True):
     revision: int
 
 
-def instance_shape(leading: Leading, stored: Stored[InstanceRecord]) -> InstanceShape:
+@dataclass(frozen=True, kw_only=True)
+class InstanceView:
+    """The parts that showing an instance takes."""
+
+    state: ClusterState
+    nodes: LiveNodes
+    workload: Workloads
+    setting: Setting
+
+
+def instance_shape(view: InstanceView, stored: Stored[InstanceRecord]) -> InstanceShape:
     record = stored.record
-    group = leading.state.groups.find(record.group)
-    vital = leading.workload.vitals.find(record.id) or _SILENT
+    group = view.state.groups.find(record.group)
+    vital = view.workload.vitals.find(record.id) or _SILENT
     ports = {leased.name: leased.port for leased in record.ports}
     return InstanceShape(
         id=record.id,
@@ -109,8 +122,8 @@ def instance_shape(leading: Leading, stored: Stored[InstanceRecord]) -> Instance
         restarts=record.restarts,
         runtime=group.record.spec.runtime if group else "process",
         deployment_revision=0,
-        uptime_ms=_uptime_ms(record, leading.setting.clock.now()),
-        last_seen=_last_seen(leading, record),
+        uptime_ms=_uptime_ms(record, view.setting.clock.now()),
+        last_seen=_last_seen(view, record),
         memory_mb=record.memory_mb,
         static=group.record.spec.static if group else bool(record.home),
         variables=record.variables,
@@ -144,12 +157,12 @@ def _uptime_ms(record: InstanceRecord, now: dt.datetime) -> int:
     return max(0, int((until - record.started_at) / dt.timedelta(milliseconds=1)))
 
 
-def _last_seen(leading: Leading, record: InstanceRecord) -> dt.datetime | None:
+def _last_seen(view: InstanceView, record: InstanceRecord) -> dt.datetime | None:
     """When we last heard of it: from its node while it lives, also one that is gone; its end afterwards."""
     if not live(record.state):
         return record.ended_at
-    node = leading.nodes.live(record.node)
+    node = view.nodes.live(record.node)
     if node is not None:
         return node.last_seen
-    stored = leading.state.nodes.find(record.node)
+    stored = view.state.nodes.find(record.node)
     return stored.record.last_seen if stored else None

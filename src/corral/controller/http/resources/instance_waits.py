@@ -8,10 +8,10 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 
-from corral.controller.cluster_state import Stored
+from corral.controller.cluster_state import ClusterState, Stored
 from corral.controller.http.call import Call, Query
-from corral.controller.http.resources.instance_shapes import InstanceShape, instance_shape
-from corral.controller.http.setting import Leading
+from corral.controller.http.resources.instance_shapes import InstanceShape, InstanceView, instance_shape
+from corral.controller.http.setting import InstanceControl
 from corral.domain.ids import Incarnation, same_start
 from corral.domain.instance_records import InstanceRecord, is_ready, live
 from corral.domain.instance_states import InstanceState, Wanted
@@ -40,7 +40,7 @@ class AwaitStopped(Query, frozen=True, kw_only=True):
 
 
 async def until_running(
-    leading: Leading, call: Call[Any, AwaitRunning], shape: InstanceShape
+    view: InstanceView, instances: InstanceControl, call: Call[Any, AwaitRunning], shape: InstanceShape
 ) -> InstanceShape:
     if call.query.wait is None:
         return shape
@@ -51,14 +51,16 @@ async def until_running(
         there = is_ready(record) if what == "ready" else record.state is InstanceState.RUNNING
         return there and record.wanted is Wanted.RUN
 
-    stored = await _until(leading, shape, runs, timeout=call.query.timeout, what=what, once=what == "ready")
+    stored = await _until(
+        view.state, instances, shape, runs, timeout=call.query.timeout, what=what, once=what == "ready"
+    )
     if not runs(stored.record):
         raise _start_failed(stored.record, what)
-    return instance_shape(leading, stored)
+    return instance_shape(view, stored)
 
 
 async def until_stopped(
-    leading: Leading, call: Call[Any, AwaitStopped], shape: InstanceShape
+    view: InstanceView, instances: InstanceControl, call: Call[Any, AwaitStopped], shape: InstanceShape
 ) -> InstanceShape:
     if call.query.wait is None:
         return shape
@@ -66,12 +68,13 @@ async def until_stopped(
     def over(record: InstanceRecord) -> bool:
         return not live(record.state)
 
-    stored = await _until(leading, shape, over, timeout=call.query.timeout, what="stopped")
-    return instance_shape(leading, stored)
+    stored = await _until(view.state, instances, shape, over, timeout=call.query.timeout, what="stopped")
+    return instance_shape(view, stored)
 
 
 async def _until(
-    leading: Leading,
+    state: ClusterState,
+    instances: InstanceControl,
     shape: InstanceShape,
     wanted: Callable[[InstanceRecord], bool],
     *,
@@ -90,7 +93,7 @@ async def _until(
     try:
         async with asyncio.timeout(timeout):
             while True:
-                stored = await leading.instances.settled(shape.id, incarnation, settled, timeout)
+                stored = await instances.settled(shape.id, incarnation, settled, timeout)
                 record = stored.record
                 if settled(record) or record.incarnation == incarnation or not live(record.state):
                     return stored
@@ -98,7 +101,7 @@ async def _until(
     except (TimeoutError, Retryable) as error:
         if isinstance(error, Retryable) and error.code is not Code.TIMEOUT:
             raise
-        found = leading.state.instances.find(shape.id)
+        found = state.instances.find(shape.id)
         seen = _seen(found.record) if found else "it is gone"
         raise Retryable(
             Code.TIMEOUT,

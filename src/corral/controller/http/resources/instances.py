@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Annotated, Any, Final
@@ -10,13 +9,14 @@ from typing import Annotated, Any, Final
 import msgspec
 
 from corral.controller.cluster_state import ClusterState, Stored
+from corral.controller.consoles.service import Consoles
 from corral.controller.http.attempts import Attempt
 from corral.controller.http.call import Body, Call, NoQuery
 from corral.controller.http.fields import Text
 from corral.controller.http.paging import Page, PageQuery, page_of
 from corral.controller.http.resources import commanding
-from corral.controller.http.resources.changing import workspace
-from corral.controller.http.resources.instance_shapes import InstanceShape, instance_shape
+from corral.controller.http.resources.changing import placing, workspace
+from corral.controller.http.resources.instance_shapes import InstanceShape, InstanceView, instance_shape
 from corral.controller.http.resources.instance_waits import (
     AwaitRunning,
     AwaitStopped,
@@ -24,7 +24,7 @@ from corral.controller.http.resources.instance_waits import (
     until_stopped,
 )
 from corral.controller.http.route_table import Mutate, Once, Read, Route
-from corral.controller.http.setting import Leading
+from corral.controller.http.setting import InstanceControl
 from corral.controller.instances import instance_changes
 from corral.controller.instances.workspace import Workspace
 from corral.controller.mutations import Mutation
@@ -76,7 +76,7 @@ class CommandTaken(msgspec.Struct, frozen=True, kw_only=True):
     command: str
 
 
-async def list_instances(leading: Leading, call: Call[None, InstanceQuery]) -> Page[InstanceShape]:
+async def list_instances(view: InstanceView, call: Call[None, InstanceQuery]) -> Page[InstanceShape]:
     query = call.query
 
     def wanted(record: InstanceRecord) -> bool:
@@ -89,41 +89,48 @@ async def list_instances(leading: Leading, call: Call[None, InstanceQuery]) -> P
         )
 
     return page_of(
-        leading.state.instances, query, wanted=wanted, shape=lambda stored: instance_shape(leading, stored)
+        view.state.instances, query, wanted=wanted, shape=lambda stored: instance_shape(view, stored)
     )
 
 
-async def get_instance(leading: Leading, call: Call[None, NoQuery]) -> InstanceShape:
-    return instance_shape(leading, leading.state.instances.require(call.path["id"]))
+async def get_instance(view: InstanceView, call: Call[None, NoQuery]) -> InstanceShape:
+    return instance_shape(view, view.state.instances.require(call.path["id"]))
 
 
 def the_instance(state: ClusterState, path: Mapping[str, str]) -> Stored[InstanceRecord]:
     return state.instances.require(path["id"])
 
 
-def start_instance(leading: Leading, call: Call[NewInstance, AwaitRunning]) -> Mutation:
+def start_instance(
+    view: InstanceView, instances: InstanceControl, call: Call[NewInstance, AwaitRunning]
+) -> Mutation:
     asked = call.body
-    return _started(leading, call, asked.group, asked.node, asked.variables)
+    return _started(view, instances, call, asked.group, asked.node, asked.variables)
 
 
-def start_in_group(leading: Leading, call: Call[None, AwaitRunning]) -> Mutation:
-    return _started(leading, call, leading.state.groups.require(call.path["name"]).record.spec.name, None)
+def start_in_group(
+    view: InstanceView, instances: InstanceControl, call: Call[None, AwaitRunning]
+) -> Mutation:
+    return _started(
+        view, instances, call, view.state.groups.require(call.path["name"]).record.spec.name, None
+    )
 
 
 def _started(
-    leading: Leading,
+    view: InstanceView,
+    instances: InstanceControl,
     call: Call[Any, Any],
     group: str,
     node: str | None,
     variables: Mapping[str, str] = MappingProxyType({}),
 ) -> Mutation:
-    ws = workspace(leading, call, "instances.start")
+    ws = workspace(instances, call, "instances.start")
     record = instance_changes.start_instance(ws, group, node=node, variables=variables)
     return Mutation(
         action="instances.start",
         subject=record.id,
         steps=ws.steps(),
-        body=instance_shape(leading, Stored(0, record)),
+        body=instance_shape(view, Stored(0, record)),
         status=201,
         after={
             "group": record.group,
@@ -135,16 +142,20 @@ def _started(
 
 
 def _changing(
-    leading: Leading, call: Call[Any, Any], action: str, change: Callable[[Workspace, str], InstanceRecord]
+    view: InstanceView,
+    instances: InstanceControl,
+    call: Call[Any, Any],
+    action: str,
+    change: Callable[[Workspace, str], InstanceRecord],
 ) -> Mutation:
-    stored = leading.state.instances.require(call.path["id"])
-    ws = workspace(leading, call, action)
+    stored = view.state.instances.require(call.path["id"])
+    ws = workspace(instances, call, action)
     changed = change(ws, stored.record.id)
     return Mutation(
         action=action,
         subject=stored.record.id,
         steps=ws.steps(),
-        body=instance_shape(leading, Stored(stored.revision, changed)),
+        body=instance_shape(view, Stored(stored.revision, changed)),
         before=_audited(stored.record),
         after=_audited(changed),
     )
@@ -158,39 +169,44 @@ def _reason(call: Call[Why, Any]) -> str:
     return call.body.reason or f"asked for by {call.caller.actor.name}"
 
 
-def stop_instance(leading: Leading, call: Call[Why, AwaitStopped]) -> Mutation:
+def stop_instance(view: InstanceView, instances: InstanceControl, call: Call[Why, AwaitStopped]) -> Mutation:
     reason = _reason(call)
     return _changing(
-        leading,
+        view,
+        instances,
         call,
         "instances.stop",
         lambda ws, name: instance_changes.stop_instance(ws, name, reason=reason),
     )
 
 
-def kill_instance(leading: Leading, call: Call[Why, AwaitStopped]) -> Mutation:
+def kill_instance(view: InstanceView, instances: InstanceControl, call: Call[Why, AwaitStopped]) -> Mutation:
     reason = _reason(call)
     return _changing(
-        leading,
+        view,
+        instances,
         call,
         "instances.kill",
         lambda ws, name: instance_changes.kill_instance(ws, name, reason=reason),
     )
 
 
-def restart_instance(leading: Leading, call: Call[Why, AwaitRunning]) -> Mutation:
+def restart_instance(
+    view: InstanceView, instances: InstanceControl, call: Call[Why, AwaitRunning]
+) -> Mutation:
     reason = _reason(call)
     return _changing(
-        leading,
+        view,
+        instances,
         call,
         "instances.restart",
         lambda ws, name: instance_changes.restart_instance(ws, name, reason=reason),
     )
 
 
-def remove_instance(leading: Leading, call: Call[None, NoQuery]) -> Mutation:
-    stored = leading.state.instances.require(call.path["id"])
-    ws = workspace(leading, call, "instances.remove")
+def remove_instance(state: ClusterState, instances: InstanceControl, call: Call[None, NoQuery]) -> Mutation:
+    stored = state.instances.require(call.path["id"])
+    ws = workspace(instances, call, "instances.remove")
     instance_changes.remove_instance(ws, stored.record.id)
     return Mutation(
         action="instances.remove",
@@ -201,17 +217,21 @@ def remove_instance(leading: Leading, call: Call[None, NoQuery]) -> Mutation:
     )
 
 
-async def send_command(leading: Leading, call: Call[CommandLine, NoQuery], attempt: Attempt) -> Mutation:
+async def send_command(
+    state: ClusterState,
+    instances: InstanceControl,
+    consoles: Consoles,
+    call: Call[CommandLine, NoQuery],
+    attempt: Attempt,
+) -> Mutation:
     id, line = InstanceId(call.path["id"]), call.body.command
-    event = await commanding.send(leading, id, line, attempt)
+    event = await commanding.send(state, instances, consoles, id, line, attempt)
     return Mutation(
         action=commanding.ACTION, subject=id, steps=(event,), body=CommandTaken(id=id, command=line)
     )
 
 
-def _operation(
-    verb: str, summary: str, handler: Callable[[Leading, Call[Any, Any]], Mutation], **more: Any
-) -> Mutate:
+def _operation(verb: str, summary: str, handler: Callable[..., Mutation], **more: Any) -> Mutate:
     return Mutate(
         method="POST",
         path=f"/api/v1/instances/{{id}}/{verb}",
@@ -223,11 +243,6 @@ def _operation(
         revises=the_instance,
         **more,
     )
-
-
-def _placing(leading: Leading, call: Call[Any, Any]) -> asyncio.Lock:
-    del call
-    return leading.instances.placing
 
 
 ROUTES: Final[tuple[Route, ...]] = (
@@ -251,7 +266,7 @@ ROUTES: Final[tuple[Route, ...]] = (
         status=201,
         handler=start_instance,
         settle=until_running,
-        turn=_placing,
+        turn=placing,
     ),
     Mutate(
         method="POST",
@@ -263,7 +278,7 @@ ROUTES: Final[tuple[Route, ...]] = (
         status=201,
         handler=start_in_group,
         settle=until_running,
-        turn=_placing,
+        turn=placing,
     ),
     Read(
         method="GET",
@@ -293,7 +308,7 @@ ROUTES: Final[tuple[Route, ...]] = (
         restart_instance,
         query=AwaitRunning,
         settle=until_running,
-        turn=_placing,
+        turn=placing,
     ),
     Once(
         method="POST",

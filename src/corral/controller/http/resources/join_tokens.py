@@ -15,7 +15,7 @@ from corral.controller.enrolment import new_join_token
 from corral.controller.http.call import Body, Call, NoQuery
 from corral.controller.http.paging import Page, PageQuery, everything, page_of
 from corral.controller.http.route_table import Mutate, Read, Route
-from corral.controller.http.setting import Leading
+from corral.controller.http.setting import ClusterControl, Setting
 from corral.controller.mutations import Mutation
 from corral.domain.events import Draft, EventType
 from corral.domain.permissions import Permission
@@ -82,9 +82,9 @@ class CreateJoinToken(Body, frozen=True, kw_only=True):
     """That the node gets; they count before what it says of itself, and may begin with `trusted.`."""
 
 
-async def list_join_tokens(leading: Leading, call: Call[None, PageQuery]) -> Page[JoinTokenShape]:
+async def list_join_tokens(state: ClusterState, call: Call[None, PageQuery]) -> Page[JoinTokenShape]:
     return page_of(
-        leading.state.join_tokens,
+        state.join_tokens,
         call.query,
         wanted=everything,
         shape=lambda stored: _shape(stored, call.now),
@@ -113,17 +113,19 @@ def _shape(stored: Stored[JoinTokenRecord], now: dt.datetime) -> JoinTokenShape:
     )
 
 
-def create_join_token(leading: Leading, call: Call[CreateJoinToken, NoQuery]) -> Mutation:
+def create_join_token(
+    state: ClusterState, cluster: ClusterControl, setting: Setting, call: Call[CreateJoinToken, NoQuery]
+) -> Mutation:
     asked = call.body
     record, text = new_join_token(
-        leading.state,
+        state,
         node_id=asked.node_id,
         replace=asked.replace,
         ttl_seconds=asked.ttl_seconds,
         created_by=call.caller.actor.name,
         now=call.now,
-        entropy=leading.setting.entropy,
-        bootstrap_addresses=leading.cluster.bootstrap_addresses(),
+        entropy=setting.entropy,
+        bootstrap_addresses=cluster.bootstrap_addresses(),
         labels=asked.labels,
     )
     facts = {"node_id": record.node_id, "replace": record.replace, "labels": record.labels}
@@ -140,7 +142,7 @@ def create_join_token(leading: Leading, call: Call[CreateJoinToken, NoQuery]) ->
             expires_at=record.expires_at,
             replace=record.replace,
             token=text,
-            command=_command(leading, record, text),
+            command=_command(cluster, record, text),
             revision=0,
         ),
         status=201,
@@ -148,14 +150,14 @@ def create_join_token(leading: Leading, call: Call[CreateJoinToken, NoQuery]) ->
     )
 
 
-def _command(leading: Leading, record: JoinTokenRecord, text: str) -> str:
+def _command(cluster: ClusterControl, record: JoinTokenRecord, text: str) -> str:
     """What to type on the new host."""
     name = f" --node-id {record.node_id}" if record.node_id else ""
-    return f"corral daemon --data {_DATA} --controller {leading.cluster.leader().grpc}{name} --join {text}"
+    return f"corral daemon --data {_DATA} --controller {cluster.leader().grpc}{name} --join {text}"
 
 
-def delete_join_token(leading: Leading, call: Call[None, NoQuery]) -> Mutation:
-    stored = leading.state.join_tokens.require(call.path["id"])
+def delete_join_token(state: ClusterState, call: Call[None, NoQuery]) -> Mutation:
+    stored = state.join_tokens.require(call.path["id"])
     record = stored.record
     return Mutation(
         action="join_tokens.revoke",

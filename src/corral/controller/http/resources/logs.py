@@ -10,18 +10,22 @@ from typing import Annotated, Final, Literal, NamedTuple
 import msgspec
 
 from corral.controller import node_changes
+from corral.controller.cluster_state import ClusterState
 from corral.controller.events.frames import frame, position_frame
+from corral.controller.events.hub import EventHub
 from corral.controller.http.call import Body, Call, Query
 from corral.controller.http.log_sources import JournalSource, LogSource, Numbered, RingSource
 from corral.controller.http.paging import DEFAULT_LIMIT, Limit, Page
 from corral.controller.http.route_table import Mutate, Pump, Read, Route, Stream, Write
-from corral.controller.http.setting import Leading
+from corral.controller.http.setting import Setting
 from corral.controller.http.time_ranges import Since, TimeRange, Until
 from corral.controller.mutations import Mutation
+from corral.controller.sessions.live import LiveNodes
 from corral.domain.events import Draft, EventType
 from corral.domain.ids import MAX_COUNTER, NodeId
 from corral.domain.permissions import Permission
 from corral.errors import Code, Rejected
+from corral.store.port import ReadEngine
 from corral.system.log_names import LEVELS
 
 CONTROLLER: Final = "controller"
@@ -101,12 +105,12 @@ def _node_of(source: str) -> NodeId | None:
     )
 
 
-def _source(leading: Leading, text: str) -> LogSource:
+def _source(state: ClusterState, reads: ReadEngine, hub: EventHub, setting: Setting, text: str) -> LogSource:
     node_id = _node_of(text)
     if node_id is None:
-        return RingSource(leading.setting.log_ring)
-    node = leading.state.nodes.require(node_id)
-    return JournalSource(node_id=node.record.id, reads=leading.reads, hub=leading.hub)
+        return RingSource(setting.log_ring)
+    node = state.nodes.require(node_id)
+    return JournalSource(node_id=node.record.id, reads=reads, hub=hub)
 
 
 def _log_shape(numbered: Numbered) -> LogShape:
@@ -124,11 +128,13 @@ def _log_shape(numbered: Numbered) -> LogShape:
     )
 
 
-async def list_logs(leading: Leading, call: Call[None, LogQuery]) -> Page[LogShape]:
+async def list_logs(
+    state: ClusterState, reads: ReadEngine, hub: EventHub, setting: Setting, call: Call[None, LogQuery]
+) -> Page[LogShape]:
     """After a number or a time: what follows it. Without either: the newest records, or the newest before a
     time. Oldest first always."""
     query = call.query
-    source = _source(leading, query.source)
+    source = _source(state, reads, hub, setting, query.source)
     wanted = _Wanted(LEVELS[query.level] if query.level else 0, TimeRange(query.since, query.until))
     after = query.after
     if after is None and query.since is not None:
@@ -199,10 +205,12 @@ async def _following(
     return found, position, True
 
 
-async def stream_logs(leading: Leading, call: Call[None, LogStreamQuery]) -> Pump:
+async def stream_logs(
+    state: ClusterState, reads: ReadEngine, hub: EventHub, setting: Setting, call: Call[None, LogStreamQuery]
+) -> Pump:
     query = call.query
-    source = _source(leading, query.source)
-    heartbeat = leading.setting.heartbeat_seconds
+    source = _source(state, reads, hub, setting, query.source)
+    heartbeat = setting.heartbeat_seconds
     resume = _resume_number(call.last_event_id)
     after = resume if resume is not None else query.after
 
@@ -244,7 +252,7 @@ def _log_frame(numbered: Numbered) -> bytes:
     return frame(id=str(numbered[0]), event="log", data=_log_shape(numbered))
 
 
-def set_log_level(leading: Leading, call: Call[SetLogLevel, Query]) -> Mutation:
+def set_log_level(state: ClusterState, call: Call[SetLogLevel, Query]) -> Mutation:
     asked = call.body
     level = asked.level
     node_id = _node_of(asked.source)
@@ -257,7 +265,7 @@ def set_log_level(leading: Leading, call: Call[SetLogLevel, Query]) -> Mutation:
             body=LogLevelShape(source=asked.source, level=level),
             after={"level": level},
         )
-    stored = leading.state.nodes.require(node_id)
+    stored = state.nodes.require(node_id)
     change = node_changes.set_log_level(stored, level=level)
     return Mutation(
         action="logs.level",
@@ -269,13 +277,13 @@ def set_log_level(leading: Leading, call: Call[SetLogLevel, Query]) -> Mutation:
     )
 
 
-def apply_log_level(leading: Leading, call: Call[SetLogLevel, Query]) -> None:
+def apply_log_level(nodes: LiveNodes, setting: Setting, call: Call[SetLogLevel, Query]) -> None:
     """Tell whoever logs; a node that is away learns it when it comes back."""
     node_id = _node_of(call.body.source)
     if node_id is None:
-        leading.setting.set_log_level(call.body.level)
+        setting.set_log_level(call.body.level)
     else:
-        leading.nodes.set_log_level(node_id, call.body.level)
+        nodes.set_log_level(node_id, call.body.level)
 
 
 ROUTES: Final[tuple[Route, ...]] = (

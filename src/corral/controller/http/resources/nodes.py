@@ -15,12 +15,11 @@ from corral.controller.http.call import Body, Call, Confirmed, NoQuery
 from corral.controller.http.fields import Text
 from corral.controller.http.paging import Page, PageQuery, page_of
 from corral.controller.http.route_table import Mutate, Read, Route
-from corral.controller.http.setting import Leading
 from corral.controller.instances.confirmations import before_node_goes, before_node_is_revoked
 from corral.controller.modules_on_nodes.states import forget_node
 from corral.controller.mutations import Mutation
 from corral.controller.node_changes import LabelChanges, NodeChange
-from corral.controller.sessions.live import LiveNode, StrayRun
+from corral.controller.sessions.live import LiveNode, LiveNodes, StrayRun
 from corral.domain.instance_records import live as is_live
 from corral.domain.node_claims import MOST_CPUS, MOST_MEMORY_MB, NodeClaims, NodeSettings, in_force
 from corral.domain.node_states import Admission, NodeState
@@ -104,9 +103,9 @@ class Reason(Body, frozen=True, kw_only=True):
     reason: Text = ""
 
 
-def node_shape(leading: Leading, stored: Stored[NodeRecord]) -> NodeShape:
+def node_shape(state: ClusterState, nodes: LiveNodes, stored: Stored[NodeRecord]) -> NodeShape:
     record = stored.record
-    live = leading.nodes.live(record.id)
+    live = nodes.live(record.id)
     return NodeShape(
         id=record.id,
         state=record.state,
@@ -121,7 +120,7 @@ def node_shape(leading: Leading, stored: Stored[NodeRecord]) -> NodeShape:
         cpus=record.cpus,
         cpu_usage=live.cpu_usage if live else 0.0,
         free_disk_mb=live.free_disk_mb if live else 0,
-        instances=sum(is_live(each.record.state) for each in leading.state.instances.of_node(record.id)),
+        instances=sum(is_live(each.record.state) for each in state.instances.of_node(record.id)),
         used_ports=list(live.used_ports) if live else [],
         runtimes=list(record.runtimes),
         capabilities=list(record.capabilities),
@@ -160,7 +159,7 @@ def _labels(filters: tuple[str, ...]) -> list[tuple[str, str]]:
     return wanted
 
 
-async def list_nodes(leading: Leading, call: Call[None, NodeQuery]) -> Page[NodeShape]:
+async def list_nodes(state: ClusterState, nodes: LiveNodes, call: Call[None, NodeQuery]) -> Page[NodeShape]:
     query = call.query
     labels = _labels(query.label)
 
@@ -171,13 +170,11 @@ async def list_nodes(leading: Leading, call: Call[None, NodeQuery]) -> Page[Node
             and all(record.labels.get(key) == value for key, value in labels)
         )
 
-    return page_of(
-        leading.state.nodes, query, wanted=wanted, shape=lambda stored: node_shape(leading, stored)
-    )
+    return page_of(state.nodes, query, wanted=wanted, shape=lambda stored: node_shape(state, nodes, stored))
 
 
-async def get_node(leading: Leading, call: Call[None, NoQuery]) -> NodeShape:
-    return node_shape(leading, leading.state.nodes.require(call.path["id"]))
+async def get_node(state: ClusterState, nodes: LiveNodes, call: Call[None, NoQuery]) -> NodeShape:
+    return node_shape(state, nodes, state.nodes.require(call.path["id"]))
 
 
 def the_node(state: ClusterState, path: Mapping[str, str]) -> Stored[NodeRecord]:
@@ -185,18 +182,19 @@ def the_node(state: ClusterState, path: Mapping[str, str]) -> Stored[NodeRecord]
 
 
 def _changing(
-    leading: Leading,
+    state: ClusterState,
+    nodes: LiveNodes,
     call: Call[Reason, Any],
     action: str,
     change: Callable[[Stored[NodeRecord]], NodeChange],
 ) -> Mutation:
-    stored = leading.state.nodes.require(call.path["id"])
+    stored = state.nodes.require(call.path["id"])
     changed = change(stored)
     return Mutation(
         action=action,
         subject=stored.record.id,
         steps=changed.steps,
-        body=node_shape(leading, Stored(stored.revision, changed.record)),
+        body=node_shape(state, nodes, Stored(stored.revision, changed.record)),
         before=_audited(stored.record),
         after=_audited(changed.record),
     )
@@ -211,18 +209,22 @@ def _audited(record: NodeRecord) -> dict[str, object]:
     }
 
 
-def cordon_node(leading: Leading, call: Call[Reason, NoQuery]) -> Mutation:
+def cordon_node(state: ClusterState, nodes: LiveNodes, call: Call[Reason, NoQuery]) -> Mutation:
     reason = call.body.reason
-    return _changing(leading, call, "nodes.cordon", lambda node: node_changes.cordon(node, reason=reason))
+    return _changing(
+        state, nodes, call, "nodes.cordon", lambda node: node_changes.cordon(node, reason=reason)
+    )
 
 
-def uncordon_node(leading: Leading, call: Call[Reason, NoQuery]) -> Mutation:
+def uncordon_node(state: ClusterState, nodes: LiveNodes, call: Call[Reason, NoQuery]) -> Mutation:
     reason = call.body.reason
-    return _changing(leading, call, "nodes.uncordon", lambda node: node_changes.uncordon(node, reason=reason))
+    return _changing(
+        state, nodes, call, "nodes.uncordon", lambda node: node_changes.uncordon(node, reason=reason)
+    )
 
 
-def patch_node(leading: Leading, call: Call[NodePatch, NoQuery]) -> Mutation:
-    asked, stored = call.body, leading.state.nodes.require(call.path["id"])
+def patch_node(state: ClusterState, nodes: LiveNodes, call: Call[NodePatch, NoQuery]) -> Mutation:
+    asked, stored = call.body, state.nodes.require(call.path["id"])
     settings = node_changes.relabelled(
         stored.record.settings, LabelChanges(values=asked.labels, as_claimed=asked.as_claimed)
     )
@@ -240,44 +242,42 @@ def patch_node(leading: Leading, call: Call[NodePatch, NoQuery]) -> Mutation:
         action="nodes.configure",
         subject=stored.record.id,
         steps=changed.steps,
-        body=node_shape(leading, Stored(stored.revision, changed.record)),
+        body=node_shape(state, nodes, Stored(stored.revision, changed.record)),
         before=msgspec.to_builtins(stored.record.settings),
         after=msgspec.to_builtins(changed.record.settings),
     )
 
 
-def revoke_node(leading: Leading, call: Call[Reason, Confirmed]) -> Mutation:
+def revoke_node(state: ClusterState, nodes: LiveNodes, call: Call[Reason, Confirmed]) -> Mutation:
     reason, now = call.body.reason, call.now
-    if leading.state.nodes.require(call.path["id"]).record.state is not NodeState.REVOKED:
-        before_node_is_revoked(leading.state, call.path["id"], call.query.confirm)
-    forgotten = forget_node(leading.state, call.path["id"])
+    if state.nodes.require(call.path["id"]).record.state is not NodeState.REVOKED:
+        before_node_is_revoked(state, call.path["id"], call.query.confirm)
+    forgotten = forget_node(state, call.path["id"])
 
     def revoked(node: Stored[NodeRecord]) -> NodeChange:
         change = node_changes.revoke(node, reason=reason, now=now)
         return msgspec.structs.replace(change, steps=(*change.steps, *forgotten) if change.steps else ())
 
-    return _changing(leading, call, "nodes.revoke", revoked)
+    return _changing(state, nodes, call, "nodes.revoke", revoked)
 
 
-def delete_node(leading: Leading, call: Call[None, Confirmed]) -> Mutation:
-    stored = leading.state.nodes.require(call.path["id"])
-    removal = node_changes.removal(stored, has_session=leading.nodes.live(stored.record.id) is not None)
-    before_node_goes(leading.state, stored.record.id, call.query.confirm)
+def delete_node(state: ClusterState, nodes: LiveNodes, call: Call[None, Confirmed]) -> Mutation:
+    stored = state.nodes.require(call.path["id"])
+    removal = node_changes.removal(stored, has_session=nodes.live(stored.record.id) is not None)
+    before_node_goes(state, stored.record.id, call.query.confirm)
     return Mutation(
         action="nodes.remove",
         subject=stored.record.id,
         steps=(
             *removal,
-            *forget_node(leading.state, stored.record.id),
+            *forget_node(state, stored.record.id),
         ),
         status=204,
         before=_audited(stored.record),
     )
 
 
-def _operation(
-    verb: str, summary: str, handler: Callable[[Leading, Call[Reason, Any]], Mutation], **more: Any
-) -> Mutate:
+def _operation(verb: str, summary: str, handler: Callable[..., Mutation], **more: Any) -> Mutate:
     return Mutate(
         method="POST",
         path=f"/api/v1/nodes/{{id}}/{verb}",

@@ -6,10 +6,13 @@ from typing import Final
 
 import msgspec
 
+from corral.controller.cluster_state import ClusterState
 from corral.controller.http.answers import Answer, shaped
 from corral.controller.http.metrics import CONTENT_TYPE
 from corral.controller.http.route_table import PUBLIC, Probe, Route
-from corral.controller.http.setting import Gate, Leading, Setting
+from corral.controller.http.setting import Gate, Setting
+from corral.controller.modules.service import Modules
+from corral.controller.sessions.live import LiveNodes
 from corral.domain.permissions import Permission
 from corral.errors import Code, Retryable
 
@@ -51,18 +54,25 @@ async def ready(setting: Setting, gate: Gate) -> Answer:
             retry_after=1.0,
         )
     epoch = leading.cluster.leader().epoch
-    return shaped(ReadyShape(status="ready", role="leader", epoch=epoch, notes=notes_of(leading)))
+    return shaped(
+        ReadyShape(
+            status="ready",
+            role="leader",
+            epoch=epoch,
+            notes=notes_of(leading.state, leading.modules, leading.nodes),
+        )
+    )
 
 
-def notes_of(leading: Leading) -> list[str]:
+def notes_of(state: ClusterState, modules: Modules, nodes: LiveNodes) -> list[str]:
     """What an operator should know of a controller that serves."""
     notes = []
-    if not leading.modules.enabled:
+    if not modules.enabled:
         notes.append("modules are switched off: modules.enabled is false, or --no-modules was given")
-    unreadable = len(leading.state.quarantine)
+    unreadable = len(state.quarantine)
     if unreadable:
         notes.append(f"{unreadable} documents of the store cannot be read: see `corral cluster status`")
-    if ahead := len(leading.nodes.ahead_of_store):  # their names are for those who may list events
+    if ahead := len(nodes.ahead_of_store):  # their names are for those who may list events
         notes.append(
             f"the store has lost what it had confirmed to {ahead} nodes: it is older than they know; the events "
             "STORE_OLDER_THAN_NODE name them"

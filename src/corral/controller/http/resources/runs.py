@@ -7,11 +7,12 @@ from typing import Annotated, Final
 
 import msgspec
 
+from corral.controller.cluster_state import ClusterState
 from corral.controller.consoles.run_book import RunFacts
+from corral.controller.consoles.service import Consoles
 from corral.controller.http.call import Call, Query
 from corral.controller.http.resources.instance_shapes import ExitShape, exit_shape
 from corral.controller.http.route_table import Read, Route
-from corral.controller.http.setting import Leading
 from corral.domain.ids import MAX_COUNTER
 from corral.domain.instance_records import InstanceRecord
 from corral.domain.permissions import Permission
@@ -53,16 +54,16 @@ class RunsShape(msgspec.Struct, frozen=True, kw_only=True):
     notes: list[str]
 
 
-async def list_runs(leading: Leading, call: Call[None, RunsQuery]) -> RunsShape:
-    record = leading.state.instances.require(call.path["id"]).record
-    found = await leading.consoles.runs.listed(record, before=call.query.before, limit=call.query.limit)
-    items = [_shape(leading, record, run) for run in found.runs]
+async def list_runs(state: ClusterState, consoles: Consoles, call: Call[None, RunsQuery]) -> RunsShape:
+    record = state.instances.require(call.path["id"]).record
+    found = await consoles.runs.listed(record, before=call.query.before, limit=call.query.limit)
+    items = [_shape(consoles, record, run) for run in found.runs]
     return RunsShape(
         items=items, next=items[-1].incarnation if found.more and items else None, notes=found.notes
     )
 
 
-def _shape(leading: Leading, record: InstanceRecord, run: RunFacts) -> InstanceRunShape:
+def _shape(consoles: Consoles, record: InstanceRecord, run: RunFacts) -> InstanceRunShape:
     return InstanceRunShape(
         incarnation=run.incarnation,
         node=run.node,
@@ -73,7 +74,7 @@ def _shape(leading: Leading, record: InstanceRecord, run: RunFacts) -> InstanceR
         first_offset=run.first_offset,
         end_offset=run.end_offset,
         plan_hash=run.plan_hash,
-        crash=leading.consoles.runs.crash_of(record, run),
+        crash=consoles.runs.crash_of(record, run),
         nonce=run.nonce,
     )
 

@@ -14,7 +14,7 @@ from corral.controller.http.call import Body, Call, NoQuery
 from corral.controller.http.fields import Name
 from corral.controller.http.paging import Page, PageQuery, everything, page_of
 from corral.controller.http.route_table import Mutate, Read, Route
-from corral.controller.http.setting import Leading
+from corral.controller.http.setting import Setting, TokenUses
 from corral.controller.mutations import Mutation
 from corral.domain.permissions import GRANTS, Permission, Role
 from corral.domain.records import ApiTokenRecord
@@ -55,7 +55,7 @@ class CreateToken(Body, frozen=True, kw_only=True):
     expires_in_seconds: Annotated[int, msgspec.Meta(ge=1, le=TEN_YEARS_SECONDS)] | None = None
 
 
-def token_shape(leading: Leading, stored: Stored[ApiTokenRecord]) -> TokenShape:
+def token_shape(token_uses: TokenUses, stored: Stored[ApiTokenRecord]) -> TokenShape:
     record = stored.record
     return TokenShape(
         id=record.id,
@@ -64,51 +64,53 @@ def token_shape(leading: Leading, stored: Stored[ApiTokenRecord]) -> TokenShape:
         created_at=record.created_at,
         created_by=record.created_by,
         expires_at=record.expires_at,
-        last_used_at=leading.token_uses.last(record.id),
+        last_used_at=token_uses.last(record.id),
         revision=stored.revision,
     )
 
 
-async def me(leading: Leading, call: Call[None, NoQuery]) -> MeShape:
-    stored = leading.state.tokens.require(call.caller.token.id)
-    return MeShape(token=token_shape(leading, stored), permissions=sorted(GRANTS[stored.record.role]))
+async def me(state: ClusterState, token_uses: TokenUses, call: Call[None, NoQuery]) -> MeShape:
+    stored = state.tokens.require(call.caller.token.id)
+    return MeShape(token=token_shape(token_uses, stored), permissions=sorted(GRANTS[stored.record.role]))
 
 
-async def list_tokens(leading: Leading, call: Call[None, PageQuery]) -> Page[TokenShape]:
+async def list_tokens(
+    state: ClusterState, token_uses: TokenUses, call: Call[None, PageQuery]
+) -> Page[TokenShape]:
     return page_of(
-        leading.state.tokens, call.query, wanted=everything, shape=lambda stored: token_shape(leading, stored)
+        state.tokens, call.query, wanted=everything, shape=lambda stored: token_shape(token_uses, stored)
     )
 
 
-async def get_token(leading: Leading, call: Call[None, NoQuery]) -> TokenShape:
-    return token_shape(leading, leading.state.tokens.require(call.path["id"]))
+async def get_token(state: ClusterState, token_uses: TokenUses, call: Call[None, NoQuery]) -> TokenShape:
+    return token_shape(token_uses, state.tokens.require(call.path["id"]))
 
 
-def create_token(leading: Leading, call: Call[CreateToken, NoQuery]) -> Mutation:
+def create_token(token_uses: TokenUses, setting: Setting, call: Call[CreateToken, NoQuery]) -> Mutation:
     life = call.body.expires_in_seconds
     record, text = mint(
         name=call.body.name,
         role=call.body.role,
         created_by=call.caller.actor.name,
         now=call.now,
-        entropy=leading.setting.entropy,
+        entropy=setting.entropy,
         expires_at=None if life is None else call.now + dt.timedelta(seconds=life),
     )
-    shape = token_shape(leading, Stored(0, record))
+    shape = token_shape(token_uses, Stored(0, record))
     return Mutation(
         action="tokens.create",
         subject=record.id,
         steps=creation(record),
         body=NewTokenShape(
-            **msgspec.structs.asdict(shape), token=text, warning=_warning(leading, record.role)
+            **msgspec.structs.asdict(shape), token=text, warning=_warning(setting, record.role)
         ),
         status=201,
         after={"name": record.name, "role": record.role.value},
     )
 
 
-def _warning(leading: Leading, role: Role) -> str:
-    if role is Role.OPERATOR and leading.setting.instances_are_root:
+def _warning(setting: Setting, role: Role) -> str:
+    if role is Role.OPERATOR and setting.instances_are_root:
         return (
             "instances run as root on this host: an OPERATOR can start one that reads the administrator's token "
             "and everything else here, so this token is worth as much as an ADMIN's"
@@ -116,12 +118,12 @@ def _warning(leading: Leading, role: Role) -> str:
     return ""
 
 
-def delete_token(leading: Leading, call: Call[None, NoQuery]) -> Mutation:
-    record = leading.state.tokens.require(call.path["id"]).record
+def delete_token(state: ClusterState, call: Call[None, NoQuery]) -> Mutation:
+    record = state.tokens.require(call.path["id"]).record
     return Mutation(
         action="tokens.revoke",
         subject=record.id,
-        steps=revocation(leading.state.tokens, record.id, now=call.now),
+        steps=revocation(state.tokens, record.id, now=call.now),
         status=204,
         before={"name": record.name, "role": record.role.value},
     )

@@ -10,7 +10,7 @@ import msgspec
 
 from corral.controller.http.call import Body
 from corral.controller.http.route_table import WORKLOAD, Report, Route
-from corral.controller.http.setting import Leading
+from corral.controller.workload.service import Workloads
 from corral.controller.workload.tokens import WorkloadRun
 from corral.controller.workload.vitals import MAX_METRICS
 from corral.errors import Code, Rejected
@@ -32,25 +32,25 @@ class WorkloadTokenShape(msgspec.Struct, frozen=True, kw_only=True):
     expires_at: dt.datetime
 
 
-def say_ready(leading: Leading, run: WorkloadRun, body: None) -> None:
+def say_ready(workload: Workloads, run: WorkloadRun, body: None) -> None:
     del body
-    leading.workload.say_ready(run)
+    workload.say_ready(run)
 
 
-def say_players(leading: Leading, run: WorkloadRun, body: Players) -> None:
-    leading.workload.say_players(run, count=body.count, maximum=body.max)
+def say_players(workload: Workloads, run: WorkloadRun, body: Players) -> None:
+    workload.say_players(run, count=body.count, maximum=body.max)
 
 
-def say_metrics(leading: Leading, run: WorkloadRun, body: dict[str, float]) -> None:
+def say_metrics(workload: Workloads, run: WorkloadRun, body: dict[str, float]) -> None:
     for name, value in body.items():
         if not math.isfinite(value):
             raise Rejected(Code.INVALID_FIELD, f"'{name}' is too large a number", field=name)
-    leading.workload.say_metrics(run, body)
+    workload.say_metrics(run, body)
 
 
-def renew_token(leading: Leading, run: WorkloadRun, body: None) -> WorkloadTokenShape:
+def renew_token(workload: Workloads, run: WorkloadRun, body: None) -> WorkloadTokenShape:
     del body
-    token, expires_at = leading.workload.renew(run)
+    token, expires_at = workload.renew(run)
     return WorkloadTokenShape(token=token, expires_at=expires_at)
 
 
