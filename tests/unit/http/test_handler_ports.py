@@ -9,7 +9,7 @@ import pytest
 
 from corral.controller.cluster_state import ClusterState
 from corral.controller.http.metrics import HttpMetrics
-from corral.controller.http.ports import bound
+from corral.controller.http.ports import PORTS, bound
 from corral.controller.http.route_servers.choice import server_of
 from corral.controller.http.routes import ROUTES
 from corral.controller.http.setting import Leading, Setting
@@ -68,6 +68,16 @@ def test_a_part_of_another_type_is_refused_when_it_is_bound() -> None:
 
     with pytest.raises(ValueError, match="declares 'state' as"):
         bound(handler, given=1)
+
+
+def test_no_handler_is_handed_the_whole_term() -> None:
+    assert Leading not in PORTS.values()
+    with pytest.raises(ValueError, match="'leading', which is no part"):
+        bound(whole, given=0)
+
+
+def whole(leading: Leading) -> None:
+    raise AssertionError(leading)
 
 
 @pytest.mark.parametrize("route", ROUTES, ids=lambda route: route.name)

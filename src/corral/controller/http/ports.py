@@ -39,8 +39,6 @@ def bound(handler: Callable[..., T], *, given: int) -> Callable[..., T]:
 
 
 def _pick(name: str, kind: Any, *, of: str) -> Pick:
-    if name == "leading":
-        return _whole
     if name in PORTS:
         if PORTS[name] != kind:
             raise ValueError(f"{of} declares '{name}' as {kind}; it is {PORTS[name]}")
@@ -50,7 +48,3 @@ def _pick(name: str, kind: Any, *, of: str) -> Pick:
         parts = {part.name: _pick(part.name, types[part.name], of=of) for part in dataclasses.fields(kind)}
         return lambda leading: kind(**{part: pick(leading) for part, pick in parts.items()})
     raise ValueError(f"{of} declares '{name}', which is no part of a term; parts: {', '.join(PORTS)}")
-
-
-def _whole(leading: Leading) -> Leading:
-    return leading

@@ -6,11 +6,12 @@ from typing import Final
 
 import msgspec
 
+from corral.controller.cluster_state import ClusterState
 from corral.controller.http.call import Call
 from corral.controller.http.paging import PageQuery, page_of_sorted
 from corral.controller.http.resources.module_shapes import MODULES
 from corral.controller.http.route_table import Read, Route
-from corral.controller.http.setting import Leading
+from corral.controller.modules.service import Modules
 from corral.domain.module_graph import Why
 from corral.domain.module_nodes import awaited_capability
 from corral.domain.module_records import PackageRecord
@@ -63,32 +64,32 @@ def _shape(view: CapabilityView) -> CapabilityShape:
     )
 
 
-def _unresolved_here(leading: Leading) -> list[UnresolvedShape]:
+def _unresolved_here(modules: Modules) -> list[UnresolvedShape]:
     return [
         UnresolvedShape(
             module=view.module,
             id=view.id,
-            version_range=_needed(leading.modules.find(view.module), view.id),
+            version_range=_needed(modules.find(view.module), view.id),
             why=str(view.why),
             reason=view.reason,
             optional=view.optional,
             nodes=[],
         )
-        for view in leading.modules.engine.capabilities.unresolved()
+        for view in modules.engine.capabilities.unresolved()
     ]
 
 
-def _unresolved_on_nodes(leading: Leading) -> list[UnresolvedShape]:
+def _unresolved_on_nodes(state: ClusterState, modules: Modules) -> list[UnresolvedShape]:
     waiting: dict[tuple[str, str], list[str]] = {}
-    for record in leading.modules.all():
-        for row in leading.state.module_node_states.rows_of_module(record.id):
+    for record in modules.all():
+        for row in state.module_node_states.rows_of_module(record.id):
             if capability := awaited_capability(row):
                 waiting.setdefault((record.id, capability), []).append(row.node)
     return [
         UnresolvedShape(
             module=module,
             id=capability,
-            version_range=_needed(leading.modules.find(module), capability),
+            version_range=_needed(modules.find(module), capability),
             why=str(Why.MISSING_PROVIDER),
             reason=f"no active module provides {capability} there in the version that is needed",
             optional=False,
@@ -104,8 +105,10 @@ def _needed(record: PackageRecord, capability: str) -> str:
     return next((each.version_range for each in found), "")
 
 
-async def list_capabilities(leading: Leading, call: Call[None, PageQuery]) -> CapabilityPage:
-    registry = leading.modules.engine.capabilities
+async def list_capabilities(
+    state: ClusterState, modules: Modules, call: Call[None, PageQuery]
+) -> CapabilityPage:
+    registry = modules.engine.capabilities
     page = page_of_sorted(
         sorted(registry.all(), key=lambda view: view.id),
         call.query,
@@ -116,7 +119,7 @@ async def list_capabilities(leading: Leading, call: Call[None, PageQuery]) -> Ca
     return CapabilityPage(
         items=page.items,
         next=page.next,
-        unresolved=[*_unresolved_here(leading), *_unresolved_on_nodes(leading)],
+        unresolved=[*_unresolved_here(modules), *_unresolved_on_nodes(state, modules)],
     )
 
 

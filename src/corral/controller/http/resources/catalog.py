@@ -15,13 +15,13 @@ from corral.controller.http.call import Body, Call, NoQuery, Query
 from corral.controller.http.paging import Page, PageQuery, page_of
 from corral.controller.http.resources.template_files import file_limit
 from corral.controller.http.route_table import Describe, Mutate, Read, Route, Upload
-from corral.controller.http.setting import Leading
 from corral.controller.mutations import Mutation
 from corral.domain.artifacts import shown_url
 from corral.domain.catalog import CatalogRecord
 from corral.domain.group_files import Category, ConfigFormat
 from corral.domain.permissions import Permission
 from corral.errors import Code, Rejected
+from corral.store.port import BlobEngine
 
 _ENTRY: Final = "/api/v1/catalog/{platform}/{version}"
 
@@ -82,7 +82,7 @@ def _id(path: Mapping[str, str]) -> str:
     return f"{path['platform']}/{path['version']}"
 
 
-def _shape(leading: Leading, stored: Stored[CatalogRecord]) -> CatalogShape:
+def _shape(state: ClusterState, stored: Stored[CatalogRecord]) -> CatalogShape:
     record = stored.record
     return CatalogShape(
         platform=record.platform,
@@ -94,34 +94,36 @@ def _shape(leading: Leading, stored: Stored[CatalogRecord]) -> CatalogShape:
         category=record.category,
         config_format=record.config_format,
         description=record.description,
-        used_by=changes.users_of(leading.state, record.id),
+        used_by=changes.users_of(state, record.id),
         created_at=record.created_at,
         updated_at=record.updated_at,
         revision=stored.revision,
     )
 
 
-async def list_entries(leading: Leading, call: Call[None, CatalogQuery]) -> Page[CatalogShape]:
+async def list_entries(state: ClusterState, call: Call[None, CatalogQuery]) -> Page[CatalogShape]:
     platform = call.query.platform
     return page_of(
-        leading.state.catalog,
+        state.catalog,
         call.query,
         wanted=lambda record: platform in (None, record.platform),
-        shape=lambda stored: _shape(leading, stored),
+        shape=lambda stored: _shape(state, stored),
     )
 
 
-async def get_entry(leading: Leading, call: Call[None, NoQuery]) -> CatalogShape:
-    return _shape(leading, the_entry(leading.state, call.path))
+async def get_entry(state: ClusterState, call: Call[None, NoQuery]) -> CatalogShape:
+    return _shape(state, the_entry(state, call.path))
 
 
-def put_entry(leading: Leading, call: Call[NewEntry, NoQuery]) -> Mutation:
-    return _put(leading, call, msgspec.structs.asdict(call.body))
+def put_entry(state: ClusterState, call: Call[NewEntry, NoQuery]) -> Mutation:
+    return _put(state, call, msgspec.structs.asdict(call.body))
 
 
-async def put_file(leading: Leading, call: Call[None, UploadQuery], source: AsyncIterator[bytes]) -> Describe:
+async def put_file(
+    state: ClusterState, blobs: BlobEngine, call: Call[None, UploadQuery], source: AsyncIterator[bytes]
+) -> Describe:
     query = call.query
-    before = leading.state.catalog.find(_id(call.path))
+    before = state.catalog.find(_id(call.path))
     name = query.name or (before.record.file if before else "")
     if not name:
         raise Rejected(
@@ -134,7 +136,7 @@ async def put_file(leading: Leading, call: Call[None, UploadQuery], source: Asyn
             hint="compute it with sha256sum",
             field="sha256",
         )
-    blob = await leading.blobs.put_blob(source, expect=query.sha256)
+    blob = await blobs.put_blob(source, expect=query.sha256)
     if not blob.size:
         raise Rejected(Code.BAD_REQUEST, "the file is empty", hint="send its bytes as the body")
     given = {
@@ -146,7 +148,7 @@ async def put_file(leading: Leading, call: Call[None, UploadQuery], source: Asyn
 
     async def describe() -> Mutation:
         return _put(
-            leading,
+            state,
             call,
             {**facts, "file": name, "url": "", "sha256": blob.digest, "size": blob.size},
         )
@@ -154,8 +156,8 @@ async def put_file(leading: Leading, call: Call[None, UploadQuery], source: Asyn
     return describe
 
 
-def _put(leading: Leading, call: Call[Any, Any], fields: dict[str, Any]) -> Mutation:
-    before = leading.state.catalog.find(_id(call.path))
+def _put(state: ClusterState, call: Call[Any, Any], fields: dict[str, Any]) -> Mutation:
+    before = state.catalog.find(_id(call.path))
     kept = before.record if before else None
     known = kept is not None and kept.sha256 == fields["sha256"]
     record = CatalogRecord(
@@ -171,25 +173,25 @@ def _put(leading: Leading, call: Call[Any, Any], fields: dict[str, Any]) -> Muta
             **fields,
         }
     )
-    steps = changes.put_entry(leading.state, record)
+    steps = changes.put_entry(state, record)
     shown = record if steps or kept is None else kept
     return Mutation(
         action="catalog.put",
         subject=record.id,
         steps=steps,
-        body=_shape(leading, Stored(before.revision if before else 0, shown)),
+        body=_shape(state, Stored(before.revision if before else 0, shown)),
         status=200 if before else 201,
         before=_audited(kept) if kept else None,
         after=_audited(record),
     )
 
 
-def remove_entry(leading: Leading, call: Call[None, NoQuery]) -> Mutation:
-    record = the_entry(leading.state, call.path).record
+def remove_entry(state: ClusterState, call: Call[None, NoQuery]) -> Mutation:
+    record = the_entry(state, call.path).record
     return Mutation(
         action="catalog.remove",
         subject=record.id,
-        steps=changes.remove_entry(leading.state, record.id),
+        steps=changes.remove_entry(state, record.id),
         status=204,
         before=_audited(record),
     )

@@ -14,7 +14,7 @@ from corral.controller.http.module_answers import in_doubt, settle_failure, told
 from corral.controller.http.paging import Page, PageQuery, page_of_sorted
 from corral.controller.http.resources.instances import CommandLine
 from corral.controller.http.route_table import Once, Read, Route
-from corral.controller.http.setting import Leading
+from corral.controller.modules.service import Modules
 from corral.controller.mutations import Mutation
 from corral.domain.permissions import Permission
 from corral.errors import Code, CorralError, Rejected
@@ -67,9 +67,9 @@ def _usage(command: CommandDeclaration) -> str:
     return " ".join([command.name, *named])
 
 
-async def list_commands(leading: Leading, call: Call[None, PageQuery]) -> Page[CommandShape]:
+async def list_commands(modules: Modules, call: Call[None, PageQuery]) -> Page[CommandShape]:
     return page_of_sorted(
-        sorted(leading.modules.engine.commands.all(), key=lambda entry: entry[1].name),
+        sorted(modules.engine.commands.all(), key=lambda entry: entry[1].name),
         call.query,
         kind="commands",
         key=lambda entry: entry[1].name,
@@ -77,8 +77,8 @@ async def list_commands(leading: Leading, call: Call[None, PageQuery]) -> Page[C
     )
 
 
-async def execute_command(leading: Leading, call: Call[CommandLine, NoQuery], attempt: Attempt) -> Mutation:
-    match = leading.modules.engine.commands.find(words_of(call.body.command))
+async def execute_command(modules: Modules, call: Call[CommandLine, NoQuery], attempt: Attempt) -> Mutation:
+    match = modules.engine.commands.find(words_of(call.body.command))
     authorise(call.caller, _declared(match.declaration))
     caller, module = call.caller, match.scope.module_id
     asked = CommandRequest(

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Annotated, Final
 
 import msgspec
 
+from corral.controller.cluster_state import ClusterState
 from corral.controller.collections import instance_decisions
+from corral.controller.consoles.service import Consoles
 from corral.controller.http.call import Body, Call, NoQuery, Query
 from corral.controller.http.fields import Text
 from corral.controller.http.resources.template_shapes import ChangedTemplate, changed, making, still
 from corral.controller.http.route_table import Build, Content, Describe, Download, Read, Route, Write
-from corral.controller.http.setting import Leading
+from corral.controller.http.setting import Distribution, Setting
+from corral.controller.http.turns import Turns
 from corral.controller.mutations import Mutation
 from corral.controller.templates import changes
+from corral.controller.templates.library import TemplateLibrary
 from corral.domain.events import Draft, EventType
 from corral.domain.file_bounds import DEFAULT_BYTES, DEFAULT_ENTRIES, MOST_BYTES, MOST_ENTRIES
 from corral.domain.file_paths import PATH_MAX, check_glob
@@ -23,6 +28,7 @@ from corral.domain.plans import Plan, read_plan
 from corral.domain.templates import template_name
 from corral.errors import Code, Rejected
 from corral.sdk.instance_files import FileEntry
+from corral.store.port import ReadEngine
 
 _BYTES: Final = b"application/octet-stream"
 _DECISIONS: Final = 50
@@ -82,17 +88,15 @@ class InstanceFilesShape(msgspec.Struct, frozen=True, kw_only=True):
     truncated: bool
 
 
-async def list_files(leading: Leading, call: Call[None, InstanceFilesQuery]) -> InstanceFilesShape:
+async def list_files(distribution: Distribution, call: Call[None, InstanceFilesQuery]) -> InstanceFilesShape:
     query = call.query
-    listing = await leading.distribution.walk_files(call.path["id"], query.path, limit=query.limit)
+    listing = await distribution.walk_files(call.path["id"], query.path, limit=query.limit)
     return InstanceFilesShape(items=listing.entries, truncated=listing.truncated)
 
 
-async def get_content(leading: Leading, call: Call[None, FileContentQuery]) -> Content:
+async def get_content(distribution: Distribution, call: Call[None, FileContentQuery]) -> Content:
     query = call.query
-    part = await leading.distribution.read_file(
-        call.path["id"], query.path, offset=query.offset, length=query.length
-    )
+    part = await distribution.read_file(call.path["id"], query.path, offset=query.offset, length=query.length)
 
     async def pump(write: Write) -> None:
         await write(part.content)
@@ -101,12 +105,14 @@ async def get_content(leading: Leading, call: Call[None, FileContentQuery]) -> C
     return Content(pump=pump, content_type=_BYTES, filename=name, length=len(part.content))
 
 
-async def get_plan(leading: Leading, call: Call[None, PlanQuery]) -> PlanShape:
-    record = leading.state.instances.require(call.path["id"]).record
+async def get_plan(
+    state: ClusterState, consoles: Consoles, reads: ReadEngine, call: Call[None, PlanQuery]
+) -> PlanShape:
+    record = state.instances.require(call.path["id"]).record
     hash, asked = record.plan_hash, call.query.incarnation
     if asked is not None:
-        hash = await leading.consoles.runs.plan_hash(record, asked)
-    stored = leading.state.plans.find(hash)
+        hash = await consoles.runs.plan_hash(record, asked)
+    stored = state.plans.find(hash)
     if stored is None:
         raise Rejected(
             Code.NOT_FOUND,
@@ -115,49 +121,59 @@ async def get_plan(leading: Leading, call: Call[None, PlanQuery]) -> PlanShape:
             field="incarnation" if asked is not None else None,
         )
     plan = stored.record
-    picks = await _picks(leading, record.id, hash)
+    picks = await _picks(reads, record.id, hash)
     return PlanShape(id=record.id, hash=plan.hash, plan=read_plan(plan), picks=picks)
 
 
-async def _picks(leading: Leading, id: str, plan_hash: str) -> list[str]:
+async def _picks(reads: ReadEngine, id: str, plan_hash: str) -> list[str]:
     """From the decision that started it, which may be gone: decisions are kept for a while only."""
     journal = instance_decisions(id)
-    entries = await leading.reads.entries(journal.name, limit=_DECISIONS, newest=True)
+    entries = await reads.entries(journal.name, limit=_DECISIONS, newest=True)
     for decision in (journal.decode(entry.body) for entry in reversed(entries)):
         if decision.inputs.get("plan") == plan_hash:
             return [name for name in str(decision.inputs.get("picks", "")).split(", ") if name]
     return []
 
 
-async def save_instance(leading: Leading, call: Call[Save, NoQuery]) -> Describe:
+async def save_instance(
+    state: ClusterState,
+    templates: TemplateLibrary,
+    distribution: Distribution,
+    setting: Setting,
+    call: Call[Save, NoQuery],
+) -> Describe:
     """Fetch the files once; making a version of them may happen again."""
     asked = call.body
-    id = leading.state.instances.require(call.path["id"]).record.id
+    id = state.instances.require(call.path["id"]).record.id
     template_name(asked.template)
     for number, path in enumerate(asked.paths):
         check_glob(path, field=f"paths/{number}")
-    async with leading.distribution.save_files(id, asked.paths, secret_names=asked.secret_names) as archive:
-        saved = await leading.templates.intake_archive(archive, any_ratio=True)
+    async with distribution.save_files(id, asked.paths, secret_names=asked.secret_names) as archive:
+        saved = await templates.intake_archive(archive, any_ratio=True)
 
     async def describe() -> Mutation:
-        intake, stored = saved, leading.state.templates.find(asked.template)
+        intake, stored = saved, state.templates.find(asked.template)
         if stored is not None and asked.merge:
-            base = await leading.templates.tree_of(stored.record.version())
-            intake = await leading.templates.overlaid(base, saved.manifest)
-            still(leading, stored)
+            base = await templates.tree_of(stored.record.version())
+            intake = await templates.overlaid(base, saved.manifest)
+            still(state, stored)
         change = changes.new_version(
-            leading.state,
+            state,
             asked.template,
             intake,
-            **making(leading, call, asked.note or f"saved from {id}"),
+            **making(setting, call, asked.note or f"saved from {id}"),
         )
         number = change.record.current
         event = Draft(
             type=EventType.INSTANCE_SAVED, subject=id, data={"template": asked.template, "version": number}
         )
-        return changed(leading, "instances.save", change, event, instance=id, paths=list(asked.paths))
+        return changed(state, "instances.save", change, event, instance=id, paths=list(asked.paths))
 
     return describe
+
+
+def _turn(edits: Turns, call: Call[Save, NoQuery]) -> asyncio.Lock:
+    return edits.of(call.body.template)
 
 
 ROUTES: Final[tuple[Route, ...]] = (
@@ -196,6 +212,6 @@ ROUTES: Final[tuple[Route, ...]] = (
         response=ChangedTemplate,
         handler=save_instance,
         creates=True,
-        turn=lambda leading, call: leading.edits.of(call.body.template),
+        turn=_turn,
     ),
 )

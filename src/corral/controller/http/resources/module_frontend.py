@@ -6,6 +6,7 @@ from typing import Annotated, Final
 
 import msgspec
 
+from corral.controller.cluster_state import ClusterState
 from corral.controller.http.answers import Answer
 from corral.controller.http.authentication import authorise
 from corral.controller.http.call import Call, NoQuery, Query
@@ -14,7 +15,7 @@ from corral.controller.http.openapi import OpenApiShape
 from corral.controller.http.resources.module_shapes import ONE
 from corral.controller.http.resources.modules import the_module
 from corral.controller.http.route_table import Asset, Read, Relay, Route
-from corral.controller.http.setting import Leading
+from corral.controller.modules.service import Modules
 from corral.domain.module_manifest import FrontendPart
 from corral.domain.permissions import Permission
 from corral.errors import Code, Rejected
@@ -38,13 +39,13 @@ class AssetQuery(Query, frozen=True, kw_only=True):
     ) = None
 
 
-async def get_asset(leading: Leading, call: Call[None, AssetQuery]) -> Answer:
-    record = the_module(leading.state, call.path).record
+async def get_asset(state: ClusterState, modules: Modules, call: Call[None, AssetQuery]) -> Answer:
+    record = the_module(state, call.path).record
     if record.manifest.frontend is None:
         raise Rejected(Code.NOT_FOUND, f"module '{record.id}' has no pages")
     for permission in _needed(record.manifest.frontend):
         authorise(call.caller, permission)
-    file = await leading.modules.read_frontend(record.id, call.path["path"])
+    file = await modules.read_frontend(record.id, call.path["path"])
     same = call.query.v is not None and call.query.v in (file.etag, record.sha256)
     return Answer(
         body=file.content,
@@ -65,9 +66,9 @@ def _needed(part: FrontendPart) -> list[Permission]:
         raise Rejected(Code.FORBIDDEN, "the page asks for a permission that does not exist") from None
 
 
-async def get_description(leading: Leading, call: Call[None, NoQuery]) -> OpenApiShape:
-    record = the_module(leading.state, call.path).record
-    return describe_module(record, leading.modules.engine.routes.of(record.id))
+async def get_description(state: ClusterState, modules: Modules, call: Call[None, NoQuery]) -> OpenApiShape:
+    record = the_module(state, call.path).record
+    return describe_module(record, modules.engine.routes.of(record.id))
 
 
 def _relay(method: str) -> Relay:

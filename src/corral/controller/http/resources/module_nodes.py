@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from corral.controller.cluster_state import ClusterState
 from corral.controller.http.call import Call
 from corral.controller.http.paging import Page, PageQuery, page_of_sorted
 from corral.controller.http.resources.module_shapes import ONE
@@ -16,29 +17,34 @@ from corral.controller.http.resources.node_module_shapes import (
     nodes_of,
 )
 from corral.controller.http.route_table import Read, Route
-from corral.controller.http.setting import Leading
+from corral.controller.modules.service import Modules
+from corral.controller.sessions.live import LiveNodes
 from corral.domain.permissions import Permission
 
 
-async def list_nodes_of_module(leading: Leading, call: Call[None, PageQuery]) -> Page[NodeStateShape]:
-    record = leading.state.modules.require(call.path["id"]).record
+async def list_nodes_of_module(
+    state: ClusterState, modules: Modules, nodes: LiveNodes, call: Call[None, PageQuery]
+) -> Page[NodeStateShape]:
+    record = state.modules.require(call.path["id"]).record
     return page_of_sorted(
-        nodes_of(leading, record),
+        nodes_of(state, record),
         call.query,
         kind=f"module-nodes/{record.id}",
         key=str,
-        shape=lambda node: node_state_shape(leading, call, record, node),
+        shape=lambda node: node_state_shape(state, modules, nodes, call, record, node),
     )
 
 
-async def list_modules_of_node(leading: Leading, call: Call[None, PageQuery]) -> Page[ModuleOnNodeShape]:
-    node = leading.state.nodes.require(call.path["id"]).record
+async def list_modules_of_node(
+    state: ClusterState, modules: Modules, nodes: LiveNodes, call: Call[None, PageQuery]
+) -> Page[ModuleOnNodeShape]:
+    node = state.nodes.require(call.path["id"]).record
     return page_of_sorted(
-        modules_of(leading, node.id),
+        modules_of(state, node.id),
         call.query,
         kind=f"node-modules/{node.id}",
         key=str,
-        shape=lambda module: module_on_node_shape(leading, call, module, node.id),
+        shape=lambda module: module_on_node_shape(state, modules, nodes, call, module, node.id),
     )
 
 

@@ -7,7 +7,7 @@ from typing import Any, Final, Literal
 
 import msgspec
 
-from corral.controller.cluster_state import Stored
+from corral.controller.cluster_state import ClusterState, Stored
 from corral.controller.http.call import Call
 from corral.controller.http.resources.extension_shapes import ExtensionShape, extensions
 from corral.controller.http.resources.node_module_shapes import (
@@ -16,8 +16,9 @@ from corral.controller.http.resources.node_module_shapes import (
     node_state_shapes,
     on_nodes_shape,
 )
-from corral.controller.http.setting import Leading
 from corral.controller.modules.answers import InstallAnswer, InstallOutcome
+from corral.controller.modules.service import Modules
+from corral.controller.sessions.live import LiveNodes
 from corral.domain.module_manifest import Manifest, ModuleHost, Source
 from corral.domain.module_phases import ModuleIntent, ModulePhase
 from corral.domain.module_records import FailureStory, PackageRecord, PhaseStep, SignatureFacts
@@ -142,23 +143,41 @@ class ExaminedModule(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind"
     signature: SignatureFacts | None
 
 
-def module_shape(leading: Leading, call: Call[Any, Any], stored: Stored[PackageRecord]) -> ModuleShape:
+def module_shape(
+    state: ClusterState,
+    modules: Modules,
+    nodes: LiveNodes,
+    call: Call[Any, Any],
+    stored: Stored[PackageRecord],
+) -> ModuleShape:
     return ModuleShape(
-        **_fields(leading, call, stored), nodes=node_state_shapes(leading, call, stored.record)
+        **_fields(state, modules, nodes, call, stored),
+        nodes=node_state_shapes(state, modules, nodes, call, stored.record),
     )
 
 
-def listed_shape(leading: Leading, call: Call[Any, Any], stored: Stored[PackageRecord]) -> ModuleShape:
+def listed_shape(
+    state: ClusterState,
+    modules: Modules,
+    nodes: LiveNodes,
+    call: Call[Any, Any],
+    stored: Stored[PackageRecord],
+) -> ModuleShape:
     """Without each node: a page of modules times a thousand nodes would stop the loop."""
-    return ModuleShape(**_fields(leading, call, stored), nodes=None)
+    return ModuleShape(**_fields(state, modules, nodes, call, stored), nodes=None)
 
 
 def installed_shape(
-    leading: Leading, call: Call[Any, Any], answer: InstallAnswer, stored: Stored[PackageRecord]
+    state: ClusterState,
+    modules: Modules,
+    nodes: LiveNodes,
+    call: Call[Any, Any],
+    answer: InstallAnswer,
+    stored: Stored[PackageRecord],
 ) -> InstalledModule:
     return InstalledModule(
-        **_fields(leading, call, stored),
-        nodes=node_state_shapes(leading, call, stored.record),
+        **_fields(state, modules, nodes, call, stored),
+        nodes=node_state_shapes(state, modules, nodes, call, stored.record),
         outcome=answer.outcome,
         told=list(answer.story),
     )
@@ -180,10 +199,16 @@ def examined_shape(report: CompatibilityReport) -> ExaminedModule:
     )
 
 
-def _fields(leading: Leading, call: Call[Any, Any], stored: Stored[PackageRecord]) -> dict[str, Any]:
+def _fields(
+    state: ClusterState,
+    modules: Modules,
+    nodes: LiveNodes,
+    call: Call[Any, Any],
+    stored: Stored[PackageRecord],
+) -> dict[str, Any]:
     record, manifest = stored.record, stored.record.manifest
     role = call.caller.token.role
-    live = leading.modules.engine.live(record.id)
+    live = modules.engine.live(record.id)
     return {
         "id": record.id,
         "version": record.version,
@@ -197,7 +222,7 @@ def _fields(leading: Leading, call: Call[Any, Any], stored: Stored[PackageRecord
         "sha256": record.sha256,
         "size": record.size,
         "signature": record.signature,
-        "on_nodes": on_nodes_shape(leading, record),
+        "on_nodes": on_nodes_shape(state, nodes, record),
         "provides": provided(manifest),
         "requires": required(manifest),
         "extensions": extensions(manifest),

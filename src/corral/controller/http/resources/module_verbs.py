@@ -7,16 +7,18 @@ from typing import Annotated, Any, Final
 
 import msgspec
 
+from corral.controller.cluster_state import ClusterState
 from corral.controller.http.call import Body, Call, NoQuery, Query
 from corral.controller.http.fields import Text
 from corral.controller.http.resources.module_shapes import ONE, ModuleShape, module_shape
 from corral.controller.http.resources.modules import Settings, the_module
 from corral.controller.http.route_table import Act, Read, Route
-from corral.controller.http.setting import Leading
+from corral.controller.modules.service import Modules
 from corral.controller.mutations import Mutation
+from corral.controller.sessions.live import LiveNodes
 from corral.domain.permissions import Permission
 
-Verb = Callable[[Leading, Call[Any, Any]], Awaitable[object]]
+Verb = Callable[..., Awaitable[object]]
 
 
 class Pause(Body, frozen=True, kw_only=True):
@@ -45,42 +47,42 @@ class ModuleHealthShape(msgspec.Struct, frozen=True, kw_only=True):
     detail: str
 
 
-async def _activate(leading: Leading, call: Call[Any, Any]) -> object:
-    return await leading.modules.activate(call.path["id"], actor=call.caller.actor)
+async def _activate(modules: Modules, call: Call[Any, Any]) -> object:
+    return await modules.activate(call.path["id"], actor=call.caller.actor)
 
 
-async def _deactivate(leading: Leading, call: Call[Any, Any]) -> object:
-    return await leading.modules.deactivate(call.path["id"], actor=call.caller.actor)
+async def _deactivate(modules: Modules, call: Call[Any, Any]) -> object:
+    return await modules.deactivate(call.path["id"], actor=call.caller.actor)
 
 
-async def _pause(leading: Leading, call: Call[Pause, NoQuery]) -> object:
-    return await leading.modules.pause(call.path["id"], reason=call.body.reason, actor=call.caller.actor)
+async def _pause(modules: Modules, call: Call[Pause, NoQuery]) -> object:
+    return await modules.pause(call.path["id"], reason=call.body.reason, actor=call.caller.actor)
 
 
-async def _resume(leading: Leading, call: Call[Any, Any]) -> object:
-    return await leading.modules.resume(call.path["id"], actor=call.caller.actor)
+async def _resume(modules: Modules, call: Call[Any, Any]) -> object:
+    return await modules.resume(call.path["id"], actor=call.caller.actor)
 
 
-async def _recover(leading: Leading, call: Call[None, RecoverQuery]) -> object:
-    return await leading.modules.recover(call.path["id"], actor=call.caller.actor, node=call.query.node)
+async def _recover(modules: Modules, call: Call[None, RecoverQuery]) -> object:
+    return await modules.recover(call.path["id"], actor=call.caller.actor, node=call.query.node)
 
 
-async def _reload(leading: Leading, call: Call[Any, Any]) -> object:
-    return await leading.modules.reload(call.path["id"], actor=call.caller.actor)
+async def _reload(modules: Modules, call: Call[Any, Any]) -> object:
+    return await modules.reload(call.path["id"], actor=call.caller.actor)
 
 
-async def _configure(leading: Leading, call: Call[dict[str, Any], NoQuery]) -> object:
-    return await leading.modules.configure(call.path["id"], call.body, actor=call.caller.actor)
+async def _configure(modules: Modules, call: Call[dict[str, Any], NoQuery]) -> object:
+    return await modules.configure(call.path["id"], call.body, actor=call.caller.actor)
 
 
-async def get_configuration(leading: Leading, call: Call[None, NoQuery]) -> ConfigurationShape:
-    record = the_module(leading.state, call.path).record
+async def get_configuration(state: ClusterState, call: Call[None, NoQuery]) -> ConfigurationShape:
+    record = the_module(state, call.path).record
     return ConfigurationShape(settings=record.settings, schema=record.manifest.config)
 
 
-async def get_health(leading: Leading, call: Call[None, NoQuery]) -> ModuleHealthShape:
-    the_module(leading.state, call.path)
-    answer = await leading.modules.health(call.path["id"])
+async def get_health(state: ClusterState, modules: Modules, call: Call[None, NoQuery]) -> ModuleHealthShape:
+    the_module(state, call.path)
+    answer = await modules.health(call.path["id"])
     return ModuleHealthShape(healthy=answer.healthy, detail=answer.detail)
 
 
@@ -93,15 +95,17 @@ def _verb(
     body: Any = None,
     query: type[Query] = NoQuery,
 ) -> Act:
-    async def handler(leading: Leading, call: Call[Any, Any]) -> Mutation:
-        the_module(leading.state, call.path)
-        await verb(leading, call)
-        stored = the_module(leading.state, call.path)
+    async def handler(
+        state: ClusterState, modules: Modules, nodes: LiveNodes, call: Call[Any, Any]
+    ) -> Mutation:
+        the_module(state, call.path)
+        await verb(modules, call)
+        stored = the_module(state, call.path)
         return Mutation(
             action=f"modules.{name}",
             subject=stored.record.id,
             steps=(),
-            body=module_shape(leading, call, stored),
+            body=module_shape(state, modules, nodes, call, stored),
         )
 
     return Act(

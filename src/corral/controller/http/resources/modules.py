@@ -26,9 +26,10 @@ from corral.controller.http.resources.module_shapes import (
     module_shape,
 )
 from corral.controller.http.route_table import Act, Intake, Read, Route
-from corral.controller.http.setting import Leading
 from corral.controller.modules.answers import InstallOptions, InstallOutcome
+from corral.controller.modules.service import Modules
 from corral.controller.mutations import Mutation
+from corral.controller.sessions.live import LiveNodes
 from corral.domain.module_manifest import ModuleHost
 from corral.domain.module_phases import ModuleIntent, ModulePhase
 from corral.domain.module_records import PackageRecord
@@ -84,7 +85,9 @@ def the_module(state: ClusterState, path: Mapping[str, str]) -> Stored[PackageRe
     return state.modules.require(path["id"])
 
 
-async def list_modules(leading: Leading, call: Call[None, ModuleQuery]) -> Page[ModuleShape]:
+async def list_modules(
+    state: ClusterState, modules: Modules, nodes: LiveNodes, call: Call[None, ModuleQuery]
+) -> Page[ModuleShape]:
     query = call.query
 
     def wanted(record: PackageRecord) -> bool:
@@ -95,15 +98,26 @@ async def list_modules(leading: Leading, call: Call[None, ModuleQuery]) -> Page[
         )
 
     return page_of(
-        leading.state.modules, query, wanted=wanted, shape=lambda stored: listed_shape(leading, call, stored)
+        state.modules,
+        query,
+        wanted=wanted,
+        shape=lambda stored: listed_shape(state, modules, nodes, call, stored),
     )
 
 
-async def get_module(leading: Leading, call: Call[None, NoQuery]) -> ModuleShape:
-    return module_shape(leading, call, the_module(leading.state, call.path))
+async def get_module(
+    state: ClusterState, modules: Modules, nodes: LiveNodes, call: Call[None, NoQuery]
+) -> ModuleShape:
+    return module_shape(state, modules, nodes, call, the_module(state, call.path))
 
 
-async def install_module(leading: Leading, call: Call[None, InstallQuery], form: ReceivedForm) -> Mutation:
+async def install_module(
+    state: ClusterState,
+    modules: Modules,
+    nodes: LiveNodes,
+    call: Call[None, InstallQuery],
+    form: ReceivedForm,
+) -> Mutation:
     sidecar = sidecar_of(form.parts.get(SIGNATURE))
     query = call.query
     options = InstallOptions(
@@ -114,17 +128,15 @@ async def install_module(leading: Leading, call: Call[None, InstallQuery], form:
         settings=_SETTINGS.decode(form.parts[SETTINGS].content) if SETTINGS in form.parts else None,
     )
     if query.dry_run:
-        report = await leading.modules.examine(form.file, sidecar=sidecar, options=options)
+        report = await modules.examine(form.file, sidecar=sidecar, options=options)
         return Mutation(action="modules.examine", subject=report.id, steps=(), body=examined_shape(report))
-    answer = await leading.modules.install(
-        form.file, sidecar=sidecar, options=options, actor=call.caller.actor
-    )
-    stored = leading.state.modules.find(answer.record.id) or Stored(0, answer.record)
+    answer = await modules.install(form.file, sidecar=sidecar, options=options, actor=call.caller.actor)
+    stored = state.modules.find(answer.record.id) or Stored(0, answer.record)
     return Mutation(
         action="modules.install",
         subject=answer.record.id,
         steps=(),
-        body=installed_shape(leading, call, answer, stored),
+        body=installed_shape(state, modules, nodes, call, answer, stored),
         status=201 if answer.outcome is InstallOutcome.INSTALLED else 200,
     )
 
@@ -146,25 +158,25 @@ def sidecar_of(part: SmallPart | None) -> Sidecar | None:
     return Sidecar(kind=kind, content=part.content)
 
 
-async def uninstall_module(leading: Leading, call: Call[None, NoQuery]) -> Mutation:
-    record = await leading.modules.uninstall(call.path["id"], actor=call.caller.actor)
+async def uninstall_module(modules: Modules, call: Call[None, NoQuery]) -> Mutation:
+    record = await modules.uninstall(call.path["id"], actor=call.caller.actor)
     return Mutation(action="modules.uninstall", subject=record.id, steps=(), status=204)
 
 
-async def drop_storage(leading: Leading, call: Call[None, NoQuery]) -> Mutation:
+async def drop_storage(modules: Modules, call: Call[None, NoQuery]) -> Mutation:
     id = call.path["id"]
-    await leading.modules.drop_storage(id, actor=call.caller.actor)
+    await modules.drop_storage(id, actor=call.caller.actor)
     return Mutation(action="modules.drop_storage", subject=id, steps=(), status=204)
 
 
-async def list_leaked(leading: Leading, call: Call[None, NoQuery]) -> Leaks:
+async def list_leaked(modules: Modules, call: Call[None, NoQuery]) -> Leaks:
     del call
-    return _leaks(leading.modules.leaked())
+    return _leaks(modules.leaked())
 
 
-async def force_cleanup(leading: Leading, call: Call[None, NoQuery]) -> Mutation:
+async def force_cleanup(modules: Modules, call: Call[None, NoQuery]) -> Mutation:
     del call
-    leaks = _leaks(await leading.modules.force_cleanup())
+    leaks = _leaks(await modules.force_cleanup())
     return Mutation(
         action="modules.force_cleanup",
         subject="modules",
@@ -191,12 +203,12 @@ def _leaks(leaks: list[Leak]) -> Leaks:
     )
 
 
-def archive_limit(leading: Leading) -> int:
-    return leading.modules.max_archive_bytes
+def archive_limit(modules: Modules) -> int:
+    return modules.max_archive_bytes
 
 
-def spool_directory(leading: Leading) -> pathlib.Path:
-    return leading.modules.uploads
+def spool_directory(modules: Modules) -> pathlib.Path:
+    return modules.uploads
 
 
 def _listing(path: str) -> Read:

@@ -6,11 +6,12 @@ from typing import Annotated, Final
 
 import msgspec
 
+from corral.controller.cluster_state import ClusterState
 from corral.controller.distribution.reports import CacheReport
 from corral.controller.http.call import Body, Call, NoQuery
 from corral.controller.http.resources.template_versions import SyncShape
 from corral.controller.http.route_table import Act, Read, Route
-from corral.controller.http.setting import Leading
+from corral.controller.http.setting import Distribution
 from corral.controller.mutations import Mutation
 from corral.domain.permissions import Permission
 
@@ -21,15 +22,19 @@ class Prewarm(Body, frozen=True, kw_only=True):
     ) = None
 
 
-async def get_cache(leading: Leading, call: Call[None, NoQuery]) -> CacheReport:
-    node = leading.state.nodes.require(call.path["id"]).record
-    return await leading.distribution.cache_status(node.id)
+async def get_cache(
+    state: ClusterState, distribution: Distribution, call: Call[None, NoQuery]
+) -> CacheReport:
+    node = state.nodes.require(call.path["id"]).record
+    return await distribution.cache_status(node.id)
 
 
-async def prewarm_node(leading: Leading, call: Call[Prewarm, NoQuery]) -> Mutation:
-    node = leading.state.nodes.require(call.path["id"]).record
-    group = _group(leading, call)
-    report = await leading.distribution.prewarm(node.id, group)
+async def prewarm_node(
+    state: ClusterState, distribution: Distribution, call: Call[Prewarm, NoQuery]
+) -> Mutation:
+    node = state.nodes.require(call.path["id"]).record
+    group = _group(state, call)
+    report = await distribution.prewarm(node.id, group)
     return Mutation(
         action="nodes.prewarm",
         subject=node.id,
@@ -39,9 +44,11 @@ async def prewarm_node(leading: Leading, call: Call[Prewarm, NoQuery]) -> Mutati
     )
 
 
-async def prewarm_all(leading: Leading, call: Call[Prewarm, NoQuery]) -> Mutation:
-    group = _group(leading, call)
-    answers = await leading.distribution.prewarm_all(group)
+async def prewarm_all(
+    state: ClusterState, distribution: Distribution, call: Call[Prewarm, NoQuery]
+) -> Mutation:
+    group = _group(state, call)
+    answers = await distribution.prewarm_all(group)
     return Mutation(
         action="nodes.prewarm",
         subject="nodes",
@@ -51,9 +58,9 @@ async def prewarm_all(leading: Leading, call: Call[Prewarm, NoQuery]) -> Mutatio
     )
 
 
-def _group(leading: Leading, call: Call[Prewarm, NoQuery]) -> str | None:
+def _group(state: ClusterState, call: Call[Prewarm, NoQuery]) -> str | None:
     name = call.body.group
-    return None if name is None else leading.state.groups.require(name).record.spec.name
+    return None if name is None else state.groups.require(name).record.spec.name
 
 
 ROUTES: Final[tuple[Route, ...]] = (

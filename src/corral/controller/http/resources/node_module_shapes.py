@@ -7,10 +7,12 @@ from typing import Any, Literal
 
 import msgspec
 
+from corral.controller.cluster_state import ClusterState
 from corral.controller.http.call import Call
-from corral.controller.http.setting import Leading
+from corral.controller.modules.service import Modules
 from corral.controller.modules_on_nodes.progress import TOO_LARGE
 from corral.controller.modules_on_nodes.states import declines, troubled
+from corral.controller.sessions.live import LiveNodes
 from corral.domain.ids import NodeId
 from corral.domain.module_manifest import ModuleHost
 from corral.domain.module_nodes import NodeModuleState, awaited_capability, node_module_key
@@ -68,29 +70,29 @@ class ModuleOnNodeShape(NodeStateShape, frozen=True, kw_only=True):
     """The version it shall have."""
 
 
-def nodes_of(leading: Leading, record: PackageRecord) -> list[NodeId]:
+def nodes_of(state: ClusterState, record: PackageRecord) -> list[NodeId]:
     """The nodes that have the module or shall have it, in order."""
-    known = {stored.record.node for stored in leading.state.module_node_states.of_module(record.id)}
+    known = {stored.record.node for stored in state.module_node_states.of_module(record.id)}
     if ModuleHost.DAEMON in record.manifest.hosts:
-        nodes = (stored.record for stored in leading.state.nodes)
+        nodes = (stored.record for stored in state.nodes)
         known |= {node.id for node in nodes if node.state is not NodeState.REVOKED}
-    return sorted(node for node in known if leading.state.nodes.find(node) is not None)
+    return sorted(node for node in known if state.nodes.find(node) is not None)
 
 
-def modules_of(leading: Leading, node: str) -> list[str]:
+def modules_of(state: ClusterState, node: str) -> list[str]:
     """The modules that a node has or shall have, in order."""
-    known = {stored.record.module for stored in leading.state.module_node_states.of_node(node)}
-    packages = (stored.record for stored in leading.state.modules)
+    known = {stored.record.module for stored in state.module_node_states.of_node(node)}
+    packages = (stored.record for stored in state.modules)
     return sorted(known | {each.id for each in packages if ModuleHost.DAEMON in each.manifest.hosts})
 
 
-def on_nodes_shape(leading: Leading, record: PackageRecord) -> OnNodesShape:
+def on_nodes_shape(state: ClusterState, nodes: LiveNodes, record: PackageRecord) -> OnNodesShape:
     wanted = away = active = bad = waiting = 0
-    for each in leading.state.nodes if ModuleHost.DAEMON in record.manifest.hosts else ():
+    for each in state.nodes if ModuleHost.DAEMON in record.manifest.hosts else ():
         if each.record.state is not NodeState.REVOKED:
             wanted += 1
-            away += leading.nodes.live(each.record.id) is None
-    for row in leading.state.module_node_states.rows_of_module(record.id):
+            away += nodes.live(each.record.id) is None
+    for row in state.module_node_states.rows_of_module(record.id):
         active += row.phase is ModulePhase.ACTIVE and row.sha256 == record.sha256
         amiss = troubled(row, record.sha256) or declines(row)
         bad += amiss
@@ -98,38 +100,51 @@ def on_nodes_shape(leading: Leading, record: PackageRecord) -> OnNodesShape:
     return OnNodesShape(wanted=wanted, active=active, troubled=bad, waiting=waiting, away=away)
 
 
-def node_state_shapes(leading: Leading, call: Call[Any, Any], record: PackageRecord) -> list[NodeStateShape]:
-    return [node_state_shape(leading, call, record, node) for node in nodes_of(leading, record)]
+def node_state_shapes(
+    state: ClusterState, modules: Modules, nodes: LiveNodes, call: Call[Any, Any], record: PackageRecord
+) -> list[NodeStateShape]:
+    return [node_state_shape(state, modules, nodes, call, record, node) for node in nodes_of(state, record)]
 
 
 def node_state_shape(
-    leading: Leading, call: Call[Any, Any], record: PackageRecord, node: NodeId
+    state: ClusterState,
+    modules: Modules,
+    nodes: LiveNodes,
+    call: Call[Any, Any],
+    record: PackageRecord,
+    node: NodeId,
 ) -> NodeStateShape:
-    return NodeStateShape(**_fields(leading, call, record.id, record, node))
+    return NodeStateShape(**_fields(state, modules, nodes, call, record.id, record, node))
 
 
 def module_on_node_shape(
-    leading: Leading, call: Call[Any, Any], module: str, node: NodeId
+    state: ClusterState, modules: Modules, nodes: LiveNodes, call: Call[Any, Any], module: str, node: NodeId
 ) -> ModuleOnNodeShape:
-    stored = leading.state.modules.find(module)
+    stored = state.modules.find(module)
     record = stored.record if stored and ModuleHost.DAEMON in stored.record.manifest.hosts else None
     return ModuleOnNodeShape(
-        **_fields(leading, call, module, record, node),
+        **_fields(state, modules, nodes, call, module, record, node),
         module=module,
         installed=record.version if record else None,
     )
 
 
 def _fields(
-    leading: Leading, call: Call[Any, Any], module: str, record: PackageRecord | None, node: NodeId
+    state: ClusterState,
+    modules: Modules,
+    nodes: LiveNodes,
+    call: Call[Any, Any],
+    module: str,
+    record: PackageRecord | None,
+    node: NodeId,
 ) -> dict[str, Any]:
-    stored = leading.state.module_node_states.find(node_module_key(node, module))
+    stored = state.module_node_states.find(node_module_key(node, module))
     row = stored.record if stored else None
-    progress = leading.modules.progress(node, module)
+    progress = modules.progress(node, module)
     owed = owed_wishes(row, record)
     shown = {
         "node": node,
-        "connected": leading.nodes.live(node) is not None,
+        "connected": nodes.live(node) is not None,
         "phase": row.phase if row else None,
         "version": row.version if row else "",
         "sha256": row.sha256 if row else "",

@@ -8,6 +8,7 @@ from typing import Annotated, Any, Final, Literal
 
 import msgspec
 
+from corral.controller.cluster_state import ClusterState
 from corral.controller.http.call import Call, Query
 from corral.controller.http.paging import Page, PageQuery, page_of_sorted
 from corral.controller.http.resources.template_shapes import (
@@ -26,9 +27,11 @@ from corral.controller.http.resources.template_shapes import (
 )
 from corral.controller.http.resources.templates import NoteQuery
 from corral.controller.http.route_table import Build, Content, Describe, Download, Read, Route, Upload
-from corral.controller.http.setting import Leading
+from corral.controller.http.setting import Setting
+from corral.controller.http.turns import Turns
 from corral.controller.mutations import Mutation
 from corral.controller.templates import changes
+from corral.controller.templates.library import TemplateLibrary
 from corral.domain.file_paths import check_path
 from corral.domain.permissions import Permission
 from corral.domain.templates import Manifest, TemplateFile
@@ -53,11 +56,13 @@ class PutFileQuery(NoteQuery, frozen=True, kw_only=True):
     ) = None
 
 
-async def list_files(leading: Leading, call: Call[None, FilesQuery]) -> Page[FileShape]:
+async def list_files(
+    state: ClusterState, templates: TemplateLibrary, call: Call[None, FilesQuery]
+) -> Page[FileShape]:
     query = call.query
-    record = the_template(leading.state, call.path).record
+    record = the_template(state, call.path).record
     version = record.version(query.version)
-    tree = await leading.templates.tree_of(version)
+    tree = await templates.tree_of(version)
     return page_of_sorted(
         [file for file in tree.files if file.path.startswith(query.prefix)],
         query,
@@ -67,38 +72,42 @@ async def list_files(leading: Leading, call: Call[None, FilesQuery]) -> Page[Fil
     )
 
 
-async def get_file(leading: Leading, call: Call[None, FileQuery]) -> Content:
+async def get_file(state: ClusterState, templates: TemplateLibrary, call: Call[None, FileQuery]) -> Content:
     path = _path(call)
-    version = the_template(leading.state, call.path).record.version(call.query.version)
-    file, source = await leading.templates.open_file(version, path)
+    version = the_template(state, call.path).record.version(call.query.version)
+    file, source = await templates.open_file(version, path)
     name = path.rpartition("/")[2]
     return Content(pump=pump_of(source), content_type=_BYTES, filename=name, length=file.size)
 
 
 async def put_file(
-    leading: Leading, call: Call[None, PutFileQuery], source: AsyncIterator[bytes]
+    state: ClusterState,
+    templates: TemplateLibrary,
+    setting: Setting,
+    call: Call[None, PutFileQuery],
+    source: AsyncIterator[bytes],
 ) -> Describe:
     """The content is stored once; laying it over what the template then is may happen again."""
     path = _path(call)
     given = call.query.mode
-    alone = await leading.templates.with_file(Manifest(), path, source, mode=int(given or "644", 8))
+    alone = await templates.with_file(Manifest(), path, source, mode=int(given or "644", 8))
     (stored_file,) = alone.manifest.files
 
     async def describe() -> Mutation:
-        stored = the_template(leading.state, call.path)
+        stored = the_template(state, call.path)
         version = stored.record.version()
-        base = await leading.templates.tree_of(version)
+        base = await templates.tree_of(version)
         file = stored_file if given else _as_it_was(stored_file, base)
-        intake = await leading.templates.overlaid(base, Manifest(files=(file,)))
-        still(leading, stored)
+        intake = await templates.overlaid(base, Manifest(files=(file,)))
+        still(state, stored)
         change = changes.new_version(
-            leading.state,
+            state,
             stored.record.name,
             intake,
             base=version.number,
-            **making(leading, call, call.query.note or f"put {path}"),
+            **making(setting, call, call.query.note or f"put {path}"),
         )
-        return changed(leading, "templates.put_file", change, path=path, digest=file.digest)
+        return changed(state, "templates.put_file", change, path=path, digest=file.digest)
 
     return describe
 
@@ -109,37 +118,39 @@ def _as_it_was(file: TemplateFile, base: Manifest) -> TemplateFile:
     return msgspec.structs.replace(file, mode=mode)
 
 
-async def remove_file(leading: Leading, call: Call[None, NoteQuery]) -> Describe:
+async def remove_file(
+    state: ClusterState, templates: TemplateLibrary, setting: Setting, call: Call[None, NoteQuery]
+) -> Describe:
     path = _path(call)
 
     async def describe() -> Mutation:
-        stored = the_template(leading.state, call.path)
+        stored = the_template(state, call.path)
         version = stored.record.version()
-        base = await leading.templates.tree_of(version)
-        intake = await leading.templates.without_file(base, path)
-        still(leading, stored)
+        base = await templates.tree_of(version)
+        intake = await templates.without_file(base, path)
+        still(state, stored)
         change = changes.new_version(
-            leading.state,
+            state,
             stored.record.name,
             intake,
             base=version.number,
-            **making(leading, call, call.query.note or f"remove {path}"),
+            **making(setting, call, call.query.note or f"remove {path}"),
         )
-        return changed(leading, "templates.remove_file", change, path=path)
+        return changed(state, "templates.remove_file", change, path=path)
 
     return describe
 
 
-def _turn(leading: Leading, call: Call[Any, Any]) -> asyncio.Lock:
-    return leading.edits.of(name_of(call.path))
+def _turn(edits: Turns, call: Call[Any, Any]) -> asyncio.Lock:
+    return edits.of(name_of(call.path))
 
 
 def _path(call: Call[Any, Any]) -> str:
     return check_path(call.path["path"], field="path")
 
 
-def file_limit(leading: Leading) -> int:
-    return leading.setting.templates.max_bytes
+def file_limit(setting: Setting) -> int:
+    return setting.templates.max_bytes
 
 
 def _routes(base: str) -> tuple[Route, ...]:

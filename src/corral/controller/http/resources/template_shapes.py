@@ -12,7 +12,7 @@ import msgspec
 from corral.controller.cluster_state import ClusterState, Stored
 from corral.controller.http.call import Call
 from corral.controller.http.route_table import Pump, Write
-from corral.controller.http.setting import Leading
+from corral.controller.http.setting import Setting
 from corral.controller.ledger import Step
 from corral.controller.mutations import Mutation
 from corral.controller.templates.changes import TemplateChange
@@ -138,16 +138,18 @@ def version_shape(record: TemplateRecord, version: TemplateVersion) -> VersionSh
     )
 
 
-def changed(leading: Leading, action: str, change: TemplateChange, *more: Step, **facts: object) -> Mutation:
+def changed(
+    state: ClusterState, action: str, change: TemplateChange, *more: Step, **facts: object
+) -> Mutation:
     """The mutation that makes a change of a template, with `facts` for its audit entry."""
     record = change.record
-    before = leading.state.templates.find(record.name)
+    before = state.templates.find(record.name)
     shown = Stored(before.revision if before else 0, record)
     return Mutation(
         action=action,
         subject=record.name,
         steps=() if change.unchanged else (*change.steps, *more),
-        body=ChangedTemplate(**_fields(leading.state, shown), unchanged=change.unchanged),
+        body=ChangedTemplate(**_fields(state, shown), unchanged=change.unchanged),
         status=200 if before else 201,
         before=audited(before.record) if before else None,
         after={**audited(record), **facts},
@@ -170,22 +172,22 @@ def audited(record: TemplateRecord) -> dict[str, object]:
     }
 
 
-def still(leading: Leading, stored: Stored[TemplateRecord]) -> None:
+def still(state: ClusterState, stored: Stored[TemplateRecord]) -> None:
     """Start over when a template is no longer what contents were made from."""
-    found = leading.state.templates.revision(stored.record.name)
+    found = state.templates.revision(stored.record.name)
     if found != stored.revision:
         raise Conflict(
             Refusal(collection="templates", id=stored.record.name, expect=stored.revision, found=found)
         )
 
 
-def making(leading: Leading, call: Call[Any, Any], note: str) -> dict[str, Any]:
+def making(setting: Setting, call: Call[Any, Any], note: str) -> dict[str, Any]:
     """What every new version records beside its contents."""
     return {
         "note": note,
         "actor": call.caller.actor.name,
         "now": call.now,
-        "keep": leading.setting.templates.keep_versions,
+        "keep": setting.templates.keep_versions,
     }
 
 

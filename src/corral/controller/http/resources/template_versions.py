@@ -6,6 +6,7 @@ from typing import Annotated, Final, Literal
 
 import msgspec
 
+from corral.controller.cluster_state import ClusterState
 from corral.controller.distribution.reports import SyncAnswer
 from corral.controller.http.call import Body, Call, NoQuery, Query
 from corral.controller.http.paging import Page, PageQuery, page_of_sorted
@@ -24,9 +25,10 @@ from corral.controller.http.resources.template_shapes import (
     version_shape,
 )
 from corral.controller.http.route_table import Act, Content, Download, Mutate, Read, Route
-from corral.controller.http.setting import Leading
+from corral.controller.http.setting import Distribution
 from corral.controller.mutations import Mutation
 from corral.controller.templates import changes
+from corral.controller.templates.library import TemplateLibrary
 from corral.domain.permissions import Permission
 from corral.domain.template_diff import FileChange, SettingChange
 from corral.domain.templates import TemplateRecord
@@ -88,9 +90,9 @@ class DiffShape(msgspec.Struct, frozen=True, kw_only=True, rename={"from_": "fro
     settings: list[SettingChange]
 
 
-async def list_versions(leading: Leading, call: Call[None, PageQuery]) -> Page[VersionShape]:
+async def list_versions(state: ClusterState, call: Call[None, PageQuery]) -> Page[VersionShape]:
     """The newest first."""
-    record = the_template(leading.state, call.path).record
+    record = the_template(state, call.path).record
     return page_of_sorted(
         record.versions[::-1],
         call.query,
@@ -100,19 +102,21 @@ async def list_versions(leading: Leading, call: Call[None, PageQuery]) -> Page[V
     )
 
 
-def roll_back(leading: Leading, call: Call[Rollback, NoQuery]) -> Mutation:
-    record = the_template(leading.state, call.path).record
+def roll_back(state: ClusterState, call: Call[Rollback, NoQuery]) -> Mutation:
+    record = the_template(state, call.path).record
     change = changes.rollback(
-        leading.state, record.name, call.body.version, now=call.now, actor=call.caller.actor.name
+        state, record.name, call.body.version, now=call.now, actor=call.caller.actor.name
     )
-    return changed(leading, "templates.rollback", change)
+    return changed(state, "templates.rollback", change)
 
 
-async def diff_versions(leading: Leading, call: Call[None, DiffQuery]) -> DiffShape:
-    record = the_template(leading.state, call.path).record
+async def diff_versions(
+    state: ClusterState, templates: TemplateLibrary, call: Call[None, DiffQuery]
+) -> DiffShape:
+    record = the_template(state, call.path).record
     newer = record.version(call.query.to)
     older = record.version(call.query.from_ or _before(record, newer.number))
-    found = await leading.templates.diff(older, newer)
+    found = await templates.diff(older, newer)
     return DiffShape(
         name=record.name,
         from_=older.number,
@@ -149,11 +153,13 @@ def _before(record: TemplateRecord, number: int) -> int:
     return earlier[-1]
 
 
-async def export_version(leading: Leading, call: Call[None, ExportQuery]) -> Content:
-    record = the_template(leading.state, call.path).record
+async def export_version(
+    state: ClusterState, templates: TemplateLibrary, call: Call[None, ExportQuery]
+) -> Content:
+    record = the_template(state, call.path).record
     version = record.version(call.query.version)
     form = call.query.format
-    source = leading.templates.export(version, form)
+    source = templates.export(version, form)
     return Content(
         pump=pump_of(source),
         content_type=_TYPES[form],
@@ -162,9 +168,11 @@ async def export_version(leading: Leading, call: Call[None, ExportQuery]) -> Con
     )
 
 
-async def sync_template(leading: Leading, call: Call[Sync, NoQuery]) -> Mutation:
-    record = the_template(leading.state, call.path).record
-    answers = await leading.distribution.sync(record.name, call.body.nodes)
+async def sync_template(
+    state: ClusterState, distribution: Distribution, call: Call[Sync, NoQuery]
+) -> Mutation:
+    record = the_template(state, call.path).record
+    answers = await distribution.sync(record.name, call.body.nodes)
     return Mutation(
         action="templates.sync",
         subject=record.name,

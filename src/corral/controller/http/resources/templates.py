@@ -7,6 +7,7 @@ from typing import Annotated, Any, Final
 
 import msgspec
 
+from corral.controller.cluster_state import ClusterState
 from corral.controller.http.call import Body, Call, NoQuery, Query
 from corral.controller.http.decoding import BodyDecoder
 from corral.controller.http.fields import Text
@@ -24,9 +25,10 @@ from corral.controller.http.resources.template_shapes import (
     the_template,
 )
 from corral.controller.http.route_table import Describe, Mutate, Read, Route, Upload
-from corral.controller.http.setting import Leading
+from corral.controller.http.setting import Setting
 from corral.controller.mutations import Mutation
 from corral.controller.templates import changes
+from corral.controller.templates.library import TemplateLibrary
 from corral.domain.group_documents import merged
 from corral.domain.permissions import Permission
 from corral.domain.templates import TemplateRecord, TemplateSettings, template_name
@@ -63,66 +65,78 @@ class _Settings(Body, frozen=True, kw_only=True):
 _SETTINGS: Final = BodyDecoder(_Settings)
 
 
-async def list_templates(leading: Leading, call: Call[None, TemplateQuery]) -> Page[TemplateShape]:
+async def list_templates(state: ClusterState, call: Call[None, TemplateQuery]) -> Page[TemplateShape]:
     query = call.query
 
     def wanted(record: TemplateRecord) -> bool:
         group, _, _ = record.name.rpartition("/")
         return record.name.startswith(query.prefix) and query.group in (None, group)
 
-    state = leading.state
     return page_of(state.templates, query, wanted=wanted, shape=lambda each: template_shape(state, each))
 
 
-async def get_template(leading: Leading, call: Call[None, NoQuery]) -> TemplateShape:
-    return template_shape(leading.state, the_template(leading.state, call.path))
+async def get_template(state: ClusterState, call: Call[None, NoQuery]) -> TemplateShape:
+    return template_shape(state, the_template(state, call.path))
 
 
 async def put_template(
-    leading: Leading, call: Call[None, NoteQuery], source: AsyncIterator[bytes]
+    state: ClusterState,
+    templates: TemplateLibrary,
+    setting: Setting,
+    call: Call[None, NoteQuery],
+    source: AsyncIterator[bytes],
 ) -> Describe:
-    return await _upload(leading, call, name_of(call.path), source)
+    return await _upload(state, templates, setting, call, name_of(call.path), source)
 
 
 async def import_template(
-    leading: Leading, call: Call[None, ImportQuery], source: AsyncIterator[bytes]
+    state: ClusterState,
+    templates: TemplateLibrary,
+    setting: Setting,
+    call: Call[None, ImportQuery],
+    source: AsyncIterator[bytes],
 ) -> Describe:
-    return await _upload(leading, call, call.query.name, source)
+    return await _upload(state, templates, setting, call, call.query.name, source)
 
 
 async def _upload(
-    leading: Leading, call: Call[Any, Any], name: str, source: AsyncIterator[bytes]
+    state: ClusterState,
+    templates: TemplateLibrary,
+    setting: Setting,
+    call: Call[Any, Any],
+    name: str,
+    source: AsyncIterator[bytes],
 ) -> Describe:
     template_name(name, field="name")
-    intake = await leading.templates.intake_archive(source)
+    intake = await templates.intake_archive(source)
 
     async def describe() -> Mutation:
-        change = changes.new_version(leading.state, name, intake, **making(leading, call, call.query.note))
-        return changed(leading, "templates.upload", change)
+        change = changes.new_version(state, name, intake, **making(setting, call, call.query.note))
+        return changed(state, "templates.upload", change)
 
     return describe
 
 
-def archive_limit(leading: Leading) -> int:
-    limits = leading.setting.templates
+def archive_limit(setting: Setting) -> int:
+    limits = setting.templates
     return limits.max_bytes + limits.max_files * _OVERHEAD
 
 
-def set_settings(leading: Leading, call: Call[SettingsPatch, NoteQuery]) -> Mutation:
-    record = the_template(leading.state, call.path).record
+def set_settings(state: ClusterState, setting: Setting, call: Call[SettingsPatch, NoteQuery]) -> Mutation:
+    record = the_template(state, call.path).record
     document = merged(msgspec.to_builtins(record.version().settings), call.body.settings)
     settings = _SETTINGS.decode(msgspec.json.encode({"settings": document})).settings
     note = call.body.note or call.query.note
-    change = changes.set_settings(leading.state, record.name, settings, **making(leading, call, note))
-    return changed(leading, "templates.set", change)
+    change = changes.set_settings(state, record.name, settings, **making(setting, call, note))
+    return changed(state, "templates.set", change)
 
 
-def delete_template(leading: Leading, call: Call[None, NoQuery]) -> Mutation:
-    record = the_template(leading.state, call.path).record
+def delete_template(state: ClusterState, call: Call[None, NoQuery]) -> Mutation:
+    record = the_template(state, call.path).record
     return Mutation(
         action="templates.delete",
         subject=record.name,
-        steps=changes.delete(leading.state, record.name),
+        steps=changes.delete(state, record.name),
         status=204,
         before=audited(record),
     )
