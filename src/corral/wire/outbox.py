@@ -55,6 +55,10 @@ class Outbox(Generic[M]):
         return len(self._queue) + len(self._latest)
 
     @property
+    def closed(self) -> bool:
+        return self._closed
+
+    @property
     def waiting_bytes(self) -> int:
         return self._bytes
 

@@ -57,6 +57,9 @@ class BadReports:
     async def opening(self, *_: Any) -> AsyncIterator[Reported]:
         yield self._handshake()
 
+    async def unaccounted(self, *_: Any) -> list[Any]:
+        return []
+
     async def judgement(self, *_: Any) -> AsyncIterator[Reported]:
         yield self._handshake()
 

@@ -28,7 +28,6 @@ from corral.modules.capability_calls import Consumer
 from corral.sdk.messages import CapabilityRequest
 from corral.system.clock import SystemClock
 from corral.testing.waiting import eventually
-from corral.wire import features
 from corral.wire.v1.link_pb2 import ControllerMessage
 from corral.wire.v1.module_pb2 import CapabilityCall, CapabilityOffers, CapabilityResult, ModuleEvent
 
@@ -276,9 +275,8 @@ def ids(told: CapabilityOffers) -> list[str]:
 async def test_offers_are_made_when_all_modules_are_up_and_none_is_withdrawn_when_the_host_ends(rig):
     """Else each restart of a controller would stop, on all nodes, what needs something of it."""
     offering = CapabilityOffering(rig.registry)
-    early, old = HeldLink(), HeldLink("old", known=(features.BATCH,))
+    early = HeldLink()
     offering.joined(early)
-    offering.joined(old)
     assert offers(early) == []
     rig.registry.settle(True)
     assert [ids(told) for told in offers(early)] == [[SHOP]]
@@ -297,7 +295,6 @@ async def test_offers_are_made_when_all_modules_are_up_and_none_is_withdrawn_whe
     offering.left(early)
     rig.registry.provide_builtin("shop.most", "1.0.0", {})
     assert len(offers(early)) == 2
-    assert offers(old) == []
 
 
 async def test_only_the_latest_offers_wait_for_a_node_that_does_not_read(rig):

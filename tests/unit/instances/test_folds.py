@@ -390,24 +390,6 @@ def test_a_wanted_restart_survives_a_crash_on_the_way(world):
     assert list(world.state.node_ledgers.require("n1").record.runs) == ["lobby-1"]
 
 
-@pytest.mark.parametrize(
-    ("told", "code", "signal", "summary"),
-    [
-        (1, 1, None, "exited with code 1"),
-        (137, None, 9, "was ended by SIGKILL"),
-        (143, None, 15, "was ended by SIGTERM"),
-        (128, 128, None, "exited with code 128"),
-        (255, 255, None, "exited with code 255"),
-        (-1, -1, None, "exited with code -1"),
-    ],
-)
-def test_the_code_of_a_published_daemon_is_a_code_or_a_signal(world, told, code, signal, summary):
-    report = wire.CrashReport(instance_id="lobby-1", group="lobby", exit_code=told)
-    world.do(lambda ws: fold_crash(ws, N1, report))
-    exit = world.record("lobby-1").exit
-    assert (exit.known, exit.code, exit.signal, exit.summary) == (True, code, signal, summary)
-
-
 def test_one_crash_told_twice_counts_once(world):
     report = crash(world)
     world.do(lambda ws: fold_crash(ws, N1, report))

@@ -20,7 +20,6 @@ from corral.domain.plans import Plan, PlanArtifact
 from corral.domain.records import NodeRecord
 from corral.errors import Rejected
 from corral.store.port import Commit
-from corral.wire import features
 from corral.wire.v1.plan_pb2 import PreWarmCache, PreWarmEntry, TemplateRef
 
 MAX_ENTRIES: Final = 5000
@@ -49,9 +48,8 @@ def needs_of(plan: Plan) -> Needs:
     )
 
 
-def warm_message(needs: Needs, *, request_id: str, known: frozenset[str]) -> PreWarmCache:
-    """The order to fetch it all. A daemon without our features gets what it can fetch by itself."""
-    ours = features.TEMPLATES in known
+def warm_message(needs: Needs, *, request_id: str) -> PreWarmCache:
+    """The order to fetch it all."""
     entries = [
         PreWarmEntry(
             platform=artifact.platform,
@@ -62,12 +60,9 @@ def warm_message(needs: Needs, *, request_id: str, known: frozenset[str]) -> Pre
             sha256=artifact.sha256,
         )
         for artifact, format in sorted(needs.artifacts, key=lambda each: (each[0].sha256, each[1]))
-        if ours or artifact.url
     ]
     refs = [TemplateRef(name=name, hash=hash) for name, hash in sorted(needs.templates)]
-    return PreWarmCache(
-        entries=entries[:MAX_ENTRIES], templates=refs[:MAX_ENTRIES] if ours else [], request_id=request_id
-    )
+    return PreWarmCache(entries=entries[:MAX_ENTRIES], templates=refs[:MAX_ENTRIES], request_id=request_id)
 
 
 class _Draws:

@@ -13,7 +13,6 @@ from corral.controller.sessions.node_answers import answer_of, dismiss
 from corral.domain.ids import NodeId
 from corral.errors import Code, Retryable
 from corral.system.entropy import Entropy, new_id
-from corral.wire import features
 from corral.wire.v1.link_pb2 import ControllerMessage
 from corral.wire.v1.plan_pb2 import CacheStatus
 
@@ -23,8 +22,6 @@ MAX_WAITING: Final = 16
 
 class Question(msgspec.Struct, frozen=True, kw_only=True):
     node_id: NodeId
-    nameless: bool
-    """The daemon knows no request ids: its next word about its cache is the answer."""
     answer: asyncio.Future[CacheStatus]
 
 
@@ -52,9 +49,7 @@ class CacheQuestions:
             )
         request_id = new_id("cache", self._entropy)
         answer: asyncio.Future[CacheStatus] = asyncio.get_running_loop().create_future()
-        self._open[request_id] = Question(
-            node_id=node_id, nameless=features.TEMPLATES not in link.facts.features, answer=answer
-        )
+        self._open[request_id] = Question(node_id=node_id, answer=answer)
         try:
             if not link.send(message_of(request_id)):
                 raise offline(node_id)
@@ -72,9 +67,6 @@ class CacheQuestions:
     def told(self, node_id: NodeId, status: CacheStatus) -> bool:
         """A node spoke of its cache; was it asked to?"""
         question = self._open.get(status.request_id)
-        if question is None and not status.request_id:
-            mine = (each for each in self._open.values() if each.node_id == node_id and each.nameless)
-            question = next((each for each in mine if not each.answer.done()), None)
         if question is None or question.node_id != node_id or question.answer.done():
             return False
         question.answer.set_result(status)

@@ -128,7 +128,7 @@ class Distribution:
             return
         needs = self._needs.of_node(node.record)
         request_id = new_id("warm", self._entropy)
-        message = warm_message(needs, request_id=request_id, known=link.facts.features)
+        message = warm_message(needs, request_id=request_id)
         if (message.entries or message.templates) and link.send(ControllerMessage(pre_warm_cache=message)):
             self._warming[node_id] = request_id
 
@@ -247,18 +247,10 @@ class Distribution:
             )
 
     async def _fetched(self, node: NodeId, needs: Needs) -> CacheReport:
-        link = self._links.find(node)
-        known = link.facts.features if link is not None else frozenset()
-        if link is not None and features.TEMPLATES not in known:
-            # A published daemon does not answer this order: it is given, then asked what it has.
-            link.send(ControllerMessage(pre_warm_cache=warm_message(needs, request_id="", known=known)))
-            return await self.cache_status(node)
         with self.access.granted(node, needs):
             return await self._asked(
                 node,
-                lambda asked: ControllerMessage(
-                    pre_warm_cache=warm_message(needs, request_id=asked, known=known)
-                ),
+                lambda asked: ControllerMessage(pre_warm_cache=warm_message(needs, request_id=asked)),
                 timeout=WARM_SECONDS,
             )
 

@@ -22,7 +22,6 @@ from corral.errors import Code, CorralError, Rejected, Retryable
 from corral.system.clock import Clock
 from corral.wire import features
 from corral.wire.v1.link_pb2 import ControllerMessage
-from corral.wire.v1.node_pb2 import ErrorReport
 from corral.wire.v1.plan_pb2 import (
     TemplateData,
     TemplateRequest,
@@ -182,21 +181,13 @@ class TemplateDesk:
                 template=request.template_name[:_TEXT],
                 reason=str(error)[:_TEXT],
             )
-        if features.TEMPLATES in link.facts.features:
-            answer = TemplateUnavailable(
-                template_name=request.template_name[:_LONGEST],
-                hash=request.wanted_hash[:_LONGEST],
-                error_code=code,
-                error_message=str(error)[:_TEXT],
-            )
-            link.send(ControllerMessage(template_unavailable=answer))
-        else:
-            report = ErrorReport(
-                error_code=code,
-                error_message=str(error)[:_TEXT],
-                context=f"template/{request.template_name[:_TEXT]}",
-            )
-            link.send(ControllerMessage(error_report=report))
+        answer = TemplateUnavailable(
+            template_name=request.template_name[:_LONGEST],
+            hash=request.wanted_hash[:_LONGEST],
+            error_code=code,
+            error_message=str(error)[:_TEXT],
+        )
+        link.send(ControllerMessage(template_unavailable=answer))
 
 
 async def _room(link: NodeLink) -> None:

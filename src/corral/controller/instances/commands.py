@@ -25,7 +25,9 @@ MAX_LINE: Final = 4095
 _TAKES_INPUT: Final = frozenset(
     {InstanceState.STARTING, InstanceState.RUNNING, InstanceState.DRAINING, InstanceState.STOPPING}
 )
-_PASSING: Final = frozenset({Code.TIMEOUT, Code.SHUTTING_DOWN, Code.UNREACHABLE, Code.DISK_FULL})
+_PASSING: Final = frozenset(
+    {Code.TIMEOUT, Code.SHUTTING_DOWN, Code.UNREACHABLE, Code.DISK_FULL, Code.NODE_OFFLINE}
+)
 
 
 class Target(msgspec.Struct, frozen=True, kw_only=True):
@@ -91,7 +93,7 @@ class Commands:
             if not session.send(message):
                 raise _away(target, hint=None)
             async with asyncio.timeout(timeout):
-                ack = await self._taken(session, answer)
+                ack = await answer
         except TimeoutError:
             raise Retryable(
                 Code.TIMEOUT,
@@ -108,20 +110,6 @@ class Commands:
         if session is None:
             raise _away(target, hint=hint)
         return session
-
-    @staticmethod
-    async def _taken(session: Session, answer: asyncio.Future[SendCommandAck]) -> SendCommandAck:
-        """A daemon without acknowledgements of commands has accepted what was written to its stream."""
-        if features.CONSOLE in session.facts.features:
-            return await answer
-        if await session.outbox.written(session.outbox.accepted):
-            return SendCommandAck(accepted=True)
-        raise Retryable(
-            Code.NODE_OFFLINE,
-            f"the session of node '{session.facts.node_id}' ended",
-            hint="the line may have arrived; look at the console",
-            retry_after=5.0,
-        )
 
     def answered(self, node_id: NodeId, ack: SendCommandAck) -> bool:
         """A node answered; only the one that was asked may, and False says that it was another."""

@@ -36,7 +36,6 @@ from corral.domain.instance_records import InstanceRecord
 from corral.store.port import Commit
 from corral.system.aio.backoff import doubled
 from corral.system.clock import Clock
-from corral.wire import features
 from corral.wire.v1.link_pb2 import ControllerMessage
 
 MAX_SENDINGS: Final = 8
@@ -205,7 +204,7 @@ class Dispatcher:
         session = self._sessions.find(record.node)
         if session is None or (sending.order.kind is OrderKind.START and not self._may_start(session)):
             return
-        message = self._message(record, sending, session)
+        message = self._message(record, sending)
         if message is None or not session.send(message):
             return
         sending.sent += 1
@@ -223,9 +222,7 @@ class Dispatcher:
     def _may_start(self, session: Session) -> bool:
         return self._judged.get(session.facts.node_id) == session.facts.id
 
-    def _message(
-        self, record: InstanceRecord, sending: Sending, session: Session
-    ) -> ControllerMessage | None:
+    def _message(self, record: InstanceRecord, sending: Sending) -> ControllerMessage | None:
         if sending.order.kind is OrderKind.STOP:
             return stop_message(
                 record.id,
@@ -246,7 +243,7 @@ class Dispatcher:
             decoded(plan.record),
             labels=node.record.labels if node else {},
             token=sending.token,
-            ticket=self._tickets.of(record) if features.TICKETS in session.facts.features else "",
+            ticket=self._tickets.of(record),
             api_url=self._api_url,
         )
 

@@ -20,7 +20,6 @@ from corral.controller.instances.wire_values import (
     crash_record,
     cut,
     exit_record,
-    published_exit,
 )
 from corral.controller.instances.workspace import Workspace
 from corral.domain.decisions import DecisionKind
@@ -365,8 +364,7 @@ def fold_crash(
     id = _crash_id(ws, report, incarnation)
     if ws.has_crash(id):
         return
-    status = report.exit if report.HasField("exit") else published_exit(report.exit_code)
-    exit = exit_record(status, crashed=True, crash_class=report.crash_class, now=ws.now)
+    exit = exit_record(report.exit, crashed=True, crash_class=report.crash_class, now=ws.now)
     surplus = not within_rate()
     crash = crash_record(report, id=id, incarnation=incarnation, node=node, exit=exit, now=ws.now)
     ws.put_crash(crash, most=CRASHES_OF_A_NODE, instead=surplus)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime as dt
-import signal
 from collections.abc import Sequence
 from typing import Final
 
@@ -34,8 +33,6 @@ _ABOUT_MODULES: Final = 65_536
 
 UNSTARTED: Final = frozenset({"start_failed", "never_started"})
 """Outcomes of runs of which no process ever was: they have no exit code, whatever an earlier daemon says."""
-_SIGNALLED: Final = 128
-_SIGNALS: Final = frozenset(signal.valid_signals()) & frozenset(signal.Signals)
 
 _STATES: Final = {
     value: InstanceState(name.removeprefix("INSTANCE_STATE_"))
@@ -188,18 +185,6 @@ def exit_record(
         summary=status.summary[:_TEXT],
         ended_at=told_time(status.ended_at_ms, now) or now,
     )
-
-
-def published_exit(exit_code: int) -> wire.ExitStatus:
-    """The status that a crash report of a published daemon means: it has a code alone, as a shell says it, with 128
-    and the signal for a run that a signal ended."""
-    number = exit_code - _SIGNALLED
-    if number not in _SIGNALS:
-        return wire.ExitStatus(
-            known=True, code=exit_code, outcome="crashed", summary=f"exited with code {exit_code}"
-        )
-    summary = f"was ended by {signal.Signals(number).name}"
-    return wire.ExitStatus(known=True, signal=number, outcome="crashed", summary=summary)
 
 
 def leased_ports(message: wire.RunningInstance) -> tuple[LeasedPort, ...]:

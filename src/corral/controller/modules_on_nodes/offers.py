@@ -6,7 +6,6 @@ from typing import Final
 
 from corral.controller.modules_on_nodes.ports import ModuleLink
 from corral.modules.capabilities import CapabilityRegistry
-from corral.wire import features
 from corral.wire.v1.link_pb2 import ControllerMessage
 from corral.wire.v1.module_pb2 import CapabilityOffer, CapabilityOffers
 
@@ -24,11 +23,10 @@ class CapabilityOffering:
         registry.on_change(self._changed)
 
     def joined(self, link: ModuleLink) -> None:
-        if features.MODULES in link.facts.features:
-            self._links[link] = None
-            if self._registry.settled:
-                self._offers = self._offers or offers_of(self._registry)
-                _tell(link, self._offers)
+        self._links[link] = None
+        if self._registry.settled:
+            self._offers = self._offers or offers_of(self._registry)
+            _tell(link, self._offers)
 
     def left(self, link: ModuleLink) -> None:
         self._links.pop(link, None)

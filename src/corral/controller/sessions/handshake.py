@@ -8,6 +8,7 @@ from typing import Final
 import msgspec
 
 from corral.controller.cluster_state import ClusterState, Stored
+from corral.controller.sessions.published_node import complete_handshake
 from corral.controller.sessions.session_facts import HostIdentity
 from corral.domain.events import Draft, EventType
 from corral.domain.ids import MAX_COUNTER, NodeId, SessionId, instance_id
@@ -50,6 +51,7 @@ def expect_handshake(frame: DaemonMessage) -> Handshake:
     _check_sizes(handshake)
     if handshake.advertise_address:
         parse_host(handshake.advertise_address, field="advertise_address")
+    complete_handshake(handshake)
     return handshake
 
 
@@ -153,13 +155,6 @@ def check_node_name(handshake: Handshake, peer: Peer) -> NodeId:
     return NodeId(peer.name)
 
 
-def _runtimes(handshake: Handshake) -> tuple[str, ...]:
-    """What the node can run things with. A published daemon does not say: it starts processes."""
-    if not handshake.runtimes and not handshake.features:
-        return ("process",)
-    return tuple(sorted(set(handshake.runtimes)))
-
-
 def opened(
     stored: Stored[NodeRecord], handshake: Handshake, *, session: SessionId, now: dt.datetime
 ) -> tuple[NodeRecord, list[Draft]]:
@@ -228,7 +223,7 @@ def claims_of(handshake: Handshake) -> tuple[NodeClaims, tuple[str, ...]]:
         handshake.labels,
         memory_mb=handshake.total_memory_mb,
         cpus=handshake.available_cpus,
-        runtimes=_runtimes(handshake),
+        runtimes=tuple(sorted(set(handshake.runtimes))),
     )
 
 

@@ -40,7 +40,6 @@ from corral.domain.records import LogRecord, SpoolPosition
 from corral.errors import Code, Rejected, Retryable
 from corral.store.port import Conflict
 from corral.system.clock import Clock
-from corral.wire import features
 from corral.wire.frame_table import FrameOwner, NodeFrame, node_frame
 from corral.wire.v1.instance_pb2 import AskRunEnds, RunEnds
 from corral.wire.v1.link_pb2 import ControllerMessage, DaemonMessage
@@ -91,7 +90,7 @@ class Intake:
         self._listed = list(hello.running_instances)
         self._listed_bytes = 0
         self._all_listed = asyncio.Event()
-        if not hello.portions_follow or features.PORTIONS not in hello.features:
+        if not hello.portions_follow:
             self._all_listed.set()
         self._spool_id = hello.spool_id
         self._instances = reports
@@ -295,8 +294,6 @@ class Intake:
 
     async def _ask_ends(self) -> None:
         """Ask how those ended that it did not list: it may have told that to a controller whose store was lost."""
-        if features.RUN_ENDS not in self._hello.features:
-            return
         missing = await self._instances.unaccounted(self._node_id, self._listed)
         for start in range(0, len(missing), _ENDS_AT_ONCE):
             runs = missing[start : start + _ENDS_AT_ONCE]

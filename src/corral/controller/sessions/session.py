@@ -15,24 +15,20 @@ from corral.controller.sessions.heartbeat import Heartbeat
 from corral.controller.sessions.intake import Intake
 from corral.controller.sessions.live import LiveNode, loaded
 from corral.controller.sessions.node_frames import Listeners, NodeFrames
+from corral.controller.sessions.published_node import NodeOutbox, PublishedNode
 from corral.controller.sessions.renewal import Renew, Renewal
 from corral.controller.sessions.session_facts import SessionFacts
 from corral.errors import Code, CorralError, Rejected, Retryable
 from corral.system.clock import Clock
-from corral.wire import features
 from corral.wire.frame_table import messages_of, node_frame
 from corral.wire.frames import read_frame
 from corral.wire.outbox import FRAME_MESSAGES, Outbox
-from corral.wire.v1.link_pb2 import ControllerBatch, ControllerMessage, DaemonMessage
+from corral.wire.v1.link_pb2 import ControllerMessage, DaemonMessage
 from corral.wire.v1.node_pb2 import ErrorReport, NodeStatus, SetLogLevel, SpoolAck
 
 _CERTIFICATE_CHECK_SECONDS: Final = 30.0
 """A wall clock may step."""
 _MOST_STRAYS: Final = 1000
-
-
-def bundle(messages: list[ControllerMessage]) -> ControllerMessage:
-    return ControllerMessage(batch=ControllerBatch(messages=messages))
 
 
 class Session:
@@ -53,8 +49,8 @@ class Session:
         self.facts = facts
         self.live = LiveNode(session_id=facts.id, connected_at=clock.now(), last_seen=clock.now())
         self._clock = clock
-        batching = features.BATCH in facts.features
-        self.outbox: Outbox[ControllerMessage] = Outbox(bundle=bundle if batching else None)
+        self._peer = PublishedNode(facts.features, answer=self._receive)
+        self.outbox: Outbox[ControllerMessage] = NodeOutbox(self._peer)
         self.heartbeat = Heartbeat(
             facts,
             send=self.send,
@@ -96,8 +92,7 @@ class Session:
         return True
 
     def set_log_level(self, level: str) -> None:
-        if features.LOG_LEVEL in self.facts.features:
-            self.outbox.replace("log-level", ControllerMessage(set_log_level=SetLogLevel(level=level)))
+        self.outbox.replace("log-level", ControllerMessage(set_log_level=SetLogLevel(level=level)))
 
     def report(self, error: CorralError, *, context: str) -> None:
         """Tell the daemon of trouble that does not end the stream."""
@@ -179,16 +174,20 @@ class Session:
             await context.write(frame)
 
     async def _read(self, context: Any) -> None:
-        paced = features.SPOOL not in self.facts.features
         while isinstance(frame := await read_frame(context), DaemonMessage):
-            if paced:  # it has no confirmations to keep to
+            if not self._peer.keeps_to_window:
                 await self._intake.room()
             self.live = msgspec.structs.replace(self.live, last_seen=self._clock.now())
             messages = messages_of(frame)
             if len(messages) > FRAME_MESSAGES:
                 raise Rejected(Code.BAD_REQUEST, f"a batch holds at most {FRAME_MESSAGES} messages")
             for message in messages:
-                received = node_frame(message)
-                self._frames.receive(received)
-                if received.kind == "console_batch":
+                if self._receive(message) == "console_batch":
                     await asyncio.sleep(0)  # thousands of blocks: the others have their turn
+
+    def _receive(self, message: DaemonMessage) -> str:
+        """One message of the node, or one said in its place; its kind."""
+        frame = node_frame(message)
+        self._peer.complete(frame)
+        self._frames.receive(frame)
+        return frame.kind
