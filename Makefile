@@ -12,8 +12,10 @@ WORKERS ?= 2
 ROUNDS ?= 20
 MINUTES ?= 30
 PIP := $(BIN)/pip --disable-pip-version-check --quiet
+# Whole files, in the order of tests/conftest.py: the longest first.
+PYTEST := $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 
-.PHONY: up down setup test check bench traps docs wire lock soak clean
+.PHONY: up down setup test unit durations check bench traps docs wire lock soak clean
 
 up: $(VENV)/.runtime  ## run everything on this machine, in the foreground, with a demo group
 	$(BIN)/corral up --data $(DATA) --demo $(if $(DEMO_PORTS),--demo-ports $(DEMO_PORTS)) \
@@ -26,16 +28,23 @@ setup: $(VENV)/.dev  ## install all that development needs
 	tools/install_test_programs.sh
 
 # Else each of the many processes that the tests start would compile all of our sources anew.
-test soak: export PYTHONDONTWRITEBYTECODE =
+test unit soak durations: export PYTHONDONTWRITEBYTECODE =
 
 test: setup  ## every suite
-	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile
+	$(PYTEST) --durations=40
+
+unit: $(VENV)/.dev  ## the quick tests alone
+	$(PYTEST) -q tests/unit
+
+durations: setup  ## measure how long each test file takes; see tests/durations.json
+	$(PYTEST) -q --junitxml=build/tests.xml
+	$(BIN)/python tools/update_durations.py build/tests.xml
 
 soak: export CORRAL_TEST_EVERY_KIND = 1
 soak: setup  ## long campaigns, not part of `test`
 	$(BIN)/python -m campaigns.faults --minutes $(MINUTES) --store sqlite
 	$(BIN)/python -m campaigns.faults --minutes $(MINUTES) --store postgres
-	for round in $$(seq $(ROUNDS)); do $(BIN)/python -m pytest -q -n $(WORKERS) --dist loadfile || exit 1; done
+	for round in $$(seq $(ROUNDS)); do $(PYTEST) -q || exit 1; done
 
 check: $(VENV)/.dev  ## style, types, import directions, generated code
 	$(BIN)/ruff check .

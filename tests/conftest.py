@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import pathlib
 import shutil
@@ -12,6 +13,9 @@ import pytest
 
 pytest_plugins = ["corral.testing.pytest_plugin"]
 
+DURATIONS = pathlib.Path(__file__).parent / "durations.json"
+UNKNOWN_SECONDS = 10.0
+"""A file that was not measured yet may be a long one."""
 
 hypothesis.settings.register_profile(
     "corral",
@@ -25,6 +29,14 @@ def pytest_configure() -> None:
     """Tests run pytest themselves, on modules: they need the fuzzer's plug-in no more than we do, and
     its import takes longer than most of those suites."""
     os.environ["PYTEST_ADDOPTS"] = "-p no:schemathesis"
+
+
+def pytest_collection_modifyitems(config, items):
+    """Workers take whole files in this order: the longest first, or one of them would be alone with it in the end."""
+    if not hasattr(config, "workerinput"):
+        return
+    seconds = json.loads(DURATIONS.read_text())
+    items.sort(key=lambda item: -seconds.get(item.nodeid.partition("::")[0], UNKNOWN_SECONDS))
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
