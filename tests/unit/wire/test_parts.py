@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 from google.protobuf.message import DecodeError
 
@@ -21,26 +23,31 @@ def check(message: DaemonMessage | bytes) -> None:
     check_parts(body, DaemonMessage.DESCRIPTOR)
 
 
-HOSTILE = {
-    "handshake": DaemonMessage(handshake=nodes.Handshake(running_instances=[wire.RunningInstance()] * MANY)),
-    "handshake_portion": DaemonMessage(
+HOSTILE: dict[str, Callable[[], DaemonMessage]] = {
+    "handshake": lambda: DaemonMessage(
+        handshake=nodes.Handshake(running_instances=[wire.RunningInstance()] * MANY)
+    ),
+    "handshake_portion": lambda: DaemonMessage(
         handshake_portion=nodes.HandshakePortion(
             running_instances=[wire.RunningInstance(module_changes=[wire.ModuleChange()] * 300)] * 5000
         )
     ),
-    "console_batch": DaemonMessage(
+    "console_batch": lambda: DaemonMessage(
         console_batch=wire.ConsoleBatch(blocks=[wire.ConsoleBlock(times=[wire.ConsoleTime()] * MANY)])
     ),
-    "daemon_log_record": DaemonMessage(
+    "daemon_log_record": lambda: DaemonMessage(
         daemon_log_record=nodes.DaemonLogRecord(mdc={str(n): "" for n in range(40_000)})
     ),
-    "instance_file_tree": DaemonMessage(
+    "instance_file_tree": lambda: DaemonMessage(
         instance_file_tree=wire.InstanceFileTree(entries=[wire.FileEntry()] * MANY)
     ),
-    "instance_status": DaemonMessage(instance_status=wire.InstanceStatusUpdate(modules_missing=[""] * MANY)),
-    "event_subscribe": DaemonMessage(event_subscribe=modules.EventSubscribe(event_types=[""] * MANY)),
-    "batch": DaemonMessage(batch=DaemonBatch(messages=[DaemonMessage()] * MANY)),
+    "instance_status": lambda: DaemonMessage(
+        instance_status=wire.InstanceStatusUpdate(modules_missing=[""] * MANY)
+    ),
+    "event_subscribe": lambda: DaemonMessage(event_subscribe=modules.EventSubscribe(event_types=[""] * MANY)),
+    "batch": lambda: DaemonMessage(batch=DaemonBatch(messages=[DaemonMessage()] * MANY)),
 }
+"""Made when they are needed: together they take most of a gigabyte."""
 
 
 @pytest.mark.trap("T65")
@@ -56,7 +63,7 @@ def test_a_frame_of_too_many_parts_is_named_and_not_decoded(kind):
             decoded.append(body)
 
     with pytest.raises(DecodeError, match=f"'{kind}' has more than"):
-        counted(Kind.FromString)(HOSTILE[kind].SerializeToString())
+        counted(Kind.FromString)(HOSTILE[kind]().SerializeToString())
     assert not decoded
 
 
