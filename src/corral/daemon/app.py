@@ -24,6 +24,7 @@ from corral.daemon.modules.hosting import NodeModules
 from corral.daemon.modules.wiring import ModuleParts
 from corral.daemon.supervise.instance_orders import InstanceOrders
 from corral.daemon.supervise.local_socket import LocalSocket
+from corral.daemon.supervise.node_runs import NodeRuns
 from corral.daemon.supervise.run_files import RunDirectories
 from corral.daemon.supervise.run_listing import list_runs
 from corral.daemon.supervise.supervision import NodeRuntime, Supervision
@@ -113,8 +114,17 @@ class DaemonApp:
             self.cache = await self._stack.enter_async_context(
                 open_cache(self._config, self._clock, self._entropy)
             )
-            parts = await self._open_modules(self._spool)
-            supervision = await self._supervise(runtime, self._spool, consoles, parts)
+            node_runs = NodeRuns(
+                self._config,
+                node_id=self.node_id,
+                address=advertised_address(self._config),
+                cache=self.cache,
+                spool=self._spool,
+                entropy=self._entropy,
+                send=self._send,
+            )
+            parts = await self._open_modules(self._spool, node_runs)
+            supervision = await self._supervise(runtime, node_runs, consoles, parts)
             self._orders = InstanceOrders(supervision, clock=self._clock, entropy=self._entropy)
             facts = self._host_facts(machine_id, self._spool, supervision, parts)
             self.link = self._make_link(memory, self._spool, facts, consoles, self._orders, parts)
@@ -125,14 +135,13 @@ class DaemonApp:
             await self.stop()
             raise
 
-    async def _open_modules(self, spool: Spool) -> ModuleParts:
+    async def _open_modules(self, spool: Spool, node_runs: NodeRuns) -> ModuleParts:
         """What is in the cache is known on return; nothing of it runs yet."""
         self._parts = ModuleParts(
             config=self._config,
             node_id=self.node_id,
             spool=spool,
-            send=self._send,
-            supervision=self._supervising,
+            node_runs=node_runs,
             clock=self._clock,
             entropy=self._entropy,
         )
@@ -145,20 +154,16 @@ class DaemonApp:
         return self._parts.modules
 
     async def _supervise(
-        self, runtime: NodeRuntime, spool: Spool, consoles: Consoles, parts: ModuleParts
+        self, runtime: NodeRuntime, node_runs: NodeRuns, consoles: Consoles, parts: ModuleParts
     ) -> Supervision:
         """Adoption and the modules' boot go side by side; starts wait for the modules."""
         self.supervision = Supervision(
             config=self._config,
-            node_id=self.node_id,
-            address=advertised_address(self._config),
+            node_runs=node_runs,
             runtime=runtime,
-            cache=self.cache,
-            spool=spool,
             consoles=consoles,
             clock=self._clock,
             entropy=self._entropy,
-            send=self._send,
             hooks=parts.hooks,
         )
         parts.modules.begin()
@@ -205,10 +210,6 @@ class DaemonApp:
             },
             listeners=[consoles, self.cache, *orders.listeners, *parts.listeners],
         )
-
-    def _supervising(self) -> Supervision:
-        assert self.supervision is not None, "no module takes a step before there is a supervision"
-        return self.supervision
 
     def _send(self, message: DaemonMessage) -> bool:
         """To the controller there is; before the link is made there is none."""

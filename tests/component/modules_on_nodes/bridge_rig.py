@@ -355,7 +355,7 @@ class LinkedNode:
             node_id="n1",
             remote=self.remote,
         )
-        shipping = MetricsShipping(metrics=self.metrics, engine=lambda: self.engine, every=metrics_every)
+        shipping = MetricsShipping(metrics=self.metrics, engine=self.engine, every=metrics_every)
         self.link = Link(
             data=data,
             identity=controller.peer.enrol(data, "n1"),

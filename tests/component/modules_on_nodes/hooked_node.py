@@ -19,6 +19,7 @@ from corral.daemon.hooks.instance_hooks import InstanceHooks
 from corral.daemon.link.spool import Spool
 from corral.daemon.modules.disk_book import DiskBook, NodePackage
 from corral.daemon.prepare.start_order import StartOrder, read_start
+from corral.daemon.supervise.node_runs import NodeRuns
 from corral.daemon.supervise.run import Run
 from corral.daemon.supervise.run_files import StopOrder
 from corral.daemon.supervise.supervision import NodeRuntime, Supervision
@@ -165,17 +166,22 @@ class HookedNode:
         self._open_engine()
         if not settled:
             self.gate.open.clear()
+        config = msgspec.structs.replace(DaemonConfig(), data=self.data, instances=settings)
         self.supervision = Supervision(
-            config=msgspec.structs.replace(DaemonConfig(), data=self.data, instances=settings),
-            node_id="node-1",
-            address="node-1.example",
+            config=config,
+            node_runs=NodeRuns(
+                config,
+                node_id="node-1",
+                address="node-1.example",
+                cache=ShelfCache(self.data.parent / "shelf"),
+                spool=self.spool,
+                entropy=self._entropy,
+                send=self._send,
+            ),
             runtime=self.runtime,
-            cache=ShelfCache(self.data.parent / "shelf"),
-            spool=self.spool,
             consoles=self._consoles,
             clock=self._clock,
             entropy=self._entropy,
-            send=self._send,
             hooks=self.hooks if hooks else None,
         )
         await self.house.__aenter__()
@@ -318,7 +324,7 @@ class HookedNode:
     async def settled(self, id: str) -> Run:
         async with asyncio.timeout(60):
             await self.supervision.supervisor.settled(id)
-        run = self.supervision.supervisor.find(id)
+        run = self.supervision.supervisor.instances.find(id)
         assert run is not None
         return run
 
@@ -326,7 +332,7 @@ class HookedNode:
         """Until it is in this run, and has its process."""
 
         def there() -> Run | None:
-            run = self.supervision.supervisor.find(id)
+            run = self.supervision.supervisor.instances.find(id)
             return run if run and run.order.incarnation == incarnation and run.handle else None
 
         found = await eventually(there)
@@ -335,7 +341,7 @@ class HookedNode:
 
     async def says(self, id: str, text: str) -> None:
         """Until its console holds this text."""
-        run = self.supervision.supervisor.find(id)
+        run = self.supervision.supervisor.instances.find(id)
         assert run is not None
 
         def console() -> str:

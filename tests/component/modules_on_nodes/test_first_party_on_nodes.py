@@ -85,7 +85,9 @@ async def _boots_without_controller(
     os.kill(pid, signal.SIGKILL)
 
     def successors() -> list[int]:
-        runs = [run for run in again.app.supervision.supervisor.runs() if run.order.group == "lobby"]
+        runs = [
+            run for run in again.app.supervision.supervisor.instances.runs() if run.order.group == "lobby"
+        ]
         return [run.handle.pid for run in runs if run.handle is not None and run.handle.pid != pid]
 
     await eventually(lambda: bool(successors()) and is_alive(successors()[0]))

@@ -71,7 +71,9 @@ async def test_what_modules_changed_is_shown_and_survives_daemon_and_controller(
     assert planned["plan"]["env"] == {"GONE": "1", "STAYS": "1"}, "the plan is as the group says"
     assert [label for label, _ in module_rows(shown["modules"])] == ["Module", "Module"]
     again = await cluster.restart(daemon)
-    assert [r.made_by_modules.changes[0].module for r in again.app.supervision.supervisor.runs()] == ["tunes"]
+    assert [
+        r.made_by_modules.changes[0].module for r in again.app.supervision.supervisor.instances.runs()
+    ] == ["tunes"]
     await controller.app.stop()
     successor = await cluster.controller(grpc__listen=controller.grpc_address)
     kept = await wait_for_instance(successor, found["id"], lambda item: item["state"] == "RUNNING")

@@ -12,6 +12,7 @@ import msgspec
 from corral.daemon.console.consoles import Consoles
 from corral.daemon.link.spool import Spool
 from corral.daemon.supervise.link_orders import LinkOrders
+from corral.daemon.supervise.node_runs import NodeRuns
 from corral.daemon.supervise.run import Run
 from corral.daemon.supervise.supervision import NodeRuntime, Supervision
 from corral.domain.groups import RestartSpec, StopRungSpec
@@ -139,17 +140,22 @@ class SupervisedNode:
             self.data / "spool", entropy=self._entropy, log_bytes=1 << 20, max_bytes=self.spool_bytes
         )
         self._consoles = await Consoles(self._clock).__aenter__()
+        config = msgspec.structs.replace(self._config, data=self.data, instances=self.settings)
         self.supervision = Supervision(
-            config=msgspec.structs.replace(self._config, data=self.data, instances=self.settings),
-            node_id="node-1",
-            address="node-1.example",
+            config=config,
+            node_runs=NodeRuns(
+                config,
+                node_id="node-1",
+                address="node-1.example",
+                cache=self.cache,
+                spool=self.spool,
+                entropy=self._entropy,
+                send=self._send,
+            ),
             runtime=self.runtime,
-            cache=self.cache,
-            spool=self.spool,
             consoles=self._consoles,
             clock=self._clock,
             entropy=self._entropy,
-            send=self._send,
         )
         await self.supervision.begin()
         self.orders = LinkOrders(self.supervision.supervisor, self.supervision.services.runs)
@@ -231,7 +237,7 @@ class SupervisedNode:
     # what became of them
 
     def run(self, id: str) -> Run:
-        found = self.supervision.supervisor.find(id)
+        found = self.supervision.supervisor.instances.find(id)
         assert found is not None, f"no instance {id}"
         return found
 
@@ -242,11 +248,11 @@ class SupervisedNode:
 
     async def until(self, id: str, state: str, *, incarnation: int = 0) -> Run:
         def there() -> bool:
-            run = self.supervision.supervisor.find(id)
+            run = self.supervision.supervisor.instances.find(id)
             return run is not None and run.state == state and (incarnation in (0, run.order.incarnation))
 
         def shown() -> str:
-            run = self.supervision.supervisor.find(id)
+            run = self.supervision.supervisor.instances.find(id)
             return f"{run.name} is {run.state}: {run.reason} {run.outcome}" if run else "nothing"
 
         await eventually(there, state=shown)

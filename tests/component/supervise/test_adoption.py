@@ -227,5 +227,5 @@ async def test_many_are_adopted_at_once(node):
         ack = await node.start(f"i{number}", workloads.silent())
         pids[f"i{number}"] = ack.pid
     await node.reopen()
-    assert {run.order.instance_id: run.pid for run in node.supervision.supervisor.runs()} == pids
-    assert {run.state for run in node.supervision.supervisor.runs()} == {"RUNNING"}
+    assert {run.order.instance_id: run.pid for run in node.supervision.supervisor.instances.runs()} == pids
+    assert {run.state for run in node.supervision.supervisor.instances.runs()} == {"RUNNING"}

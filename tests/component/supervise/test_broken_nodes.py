@@ -225,7 +225,7 @@ async def test_a_local_order_has_a_bound_and_every_nonsense_an_end(served):
 
 async def test_nothing_of_a_thousand_ended_runs_stays_in_memory_but_their_end(node):
     node.give(start_frame("one", workloads.megabyte_then_exit()))
-    await eventually(lambda: node.supervision.supervisor.find("one") is not None)
+    await eventually(lambda: node.supervision.supervisor.instances.find("one") is not None)
     run = await node.settled("one")
     await node.reports()
     assert run.tail == ()

@@ -113,7 +113,7 @@ async def test_what_is_forgotten_takes_its_working_directory_along(scratch):
         await node.settled("kept")
         await node.reports()
         await node.supervision.housekeeping.tidy()
-        assert node.supervision.supervisor.find("gone") is None
+        assert node.supervision.supervisor.instances.find("gone") is None
         assert {path.name for path in (node.data / "static").iterdir()} == {"kept", ".seeds"}
     finally:
         await node.clear()

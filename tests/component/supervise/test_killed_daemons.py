@@ -102,7 +102,7 @@ async def test_a_daemon_killed_at_any_moment_of_its_starts_leaves_one_process_of
     node = SupervisedNode(data)
     await node.clear()
     assert not processes()
-    assert {run.order.incarnation for run in node.supervision.supervisor.runs()} == {FIRST}
+    assert {run.order.incarnation for run in node.supervision.supervisor.instances.runs()} == {FIRST}
 
 
 def _at_epoch_1(frame: ControllerMessage) -> ControllerMessage:

@@ -106,7 +106,7 @@ async def test_everything_is_stopped_though_no_daemon_runs(node):
     assert json.loads(done.stdout)["ended"] == 4
     assert not any(pathlib.Path(f"/proc/{ack.pid}").exists() for ack in acks)
     await node.open()
-    assert {run.state for run in node.supervision.supervisor.runs()} <= {"STOPPED", "CRASHED"}
+    assert {run.state for run in node.supervision.supervisor.instances.runs()} <= {"STOPPED", "CRASHED"}
     assert "STOPPED:0" in await node.told("i0")
 
 
@@ -115,4 +115,4 @@ async def test_everything_is_stopped_over_the_socket(served):
         await served.start(f"i{number}", workloads.silent())
     done = await local(served, "stop-all")
     assert done["ended"] == 3
-    await eventually(lambda: all(run.ended for run in served.supervision.supervisor.runs()))
+    await eventually(lambda: all(run.ended for run in served.supervision.supervisor.instances.runs()))

@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from corral.daemon.modules.file_operations import ModuleFiles, directory_finder
+from corral.daemon.modules.file_operations import ModuleFiles
 from corral.daemon.prepare.working_directories import WorkingDirectories
 from corral.domain.module_manifest import Manifest
 from corral.errors import CorralError
@@ -324,7 +324,7 @@ async def test_the_same_disk_mounted_a_second_time_is_written_to_as_well(root, s
 
 
 async def test_the_files_of_a_real_instance_are_there_until_its_directory_goes(node):
-    finder = directory_finder(node.supervision.supervisor, node.supervision.directories)
+    finder = node.supervision.supervisor.instances.directory_of
     files = Files(Link(ModuleFiles(directory_of=finder, clock=SystemClock())), here=True)
     assert await code_of(files.walk("one")) == "NOT_FOUND"
     await node.start("one", workloads.shell("echo hello > said; exec sleep 3600"))

@@ -44,7 +44,7 @@ class Link:
 
 def processes_on(node: Any) -> ModuleProcesses:
     supervisor = node.supervision.supervisor
-    return ModuleProcesses(find_run=supervisor.find, runs=supervisor.runs)
+    return ModuleProcesses(find_run=supervisor.instances.find, runs=supervisor.instances.runs)
 
 
 def processes_of(node: Any, module_id: str = "ours") -> Processes:

@@ -65,6 +65,6 @@ async def test_a_template_is_laid_started_and_saved_back(cluster):
             "POST", f"/api/v1/instances/{item['id']}/save", {"template": "none", "paths": ["nothing/"]}
         )
     plan = await api.call("GET", f"/api/v1/instances/{item['id']}/plan")
-    run = daemon.app.supervision.supervisor.find(item["id"])
+    run = daemon.app.supervision.supervisor.instances.find(item["id"])
     assert run.order.plan_hash == plan["hash"]
     assert run.files.was_ready()

@@ -12,8 +12,6 @@ from corral.daemon.disk import as_ours
 from corral.daemon.instance_files import Walk, WalkBounds, read_part
 from corral.daemon.instance_writing import remove_file, write_file
 from corral.daemon.prepare.abort import Abort, in_thread
-from corral.daemon.prepare.working_directories import WorkingDirectories
-from corral.daemon.supervise.supervisor import Supervisor
 from corral.errors import Code, CorralError, Rejected
 from corral.modules.operations import Operation
 from corral.modules.scope import Scope
@@ -36,16 +34,6 @@ from corral.wire.v1.instance_pb2 import FileEntry as WireEntry
 AT_ONCE: Final = 4
 T = TypeVar("T")
 FindDirectory = Callable[[str], pathlib.Path | None]
-
-
-def directory_finder(supervisor: Supervisor, directories: WorkingDirectories) -> FindDirectory:
-    """Where an instance of this node runs, is about to, or ran; None for one that is not known here."""
-
-    def find(instance_id: str) -> pathlib.Path | None:
-        run = supervisor.find(instance_id)
-        return None if run is None else directories.path(run.order.instance_id, static=run.order.static)
-
-    return find
 
 
 class ModuleFiles:

@@ -28,7 +28,7 @@ class MetricsShipping:
         self,
         *,
         metrics: ModuleMetrics,
-        engine: Callable[[], ModuleEngine],
+        engine: ModuleEngine,
         leaked: Callable[[], Mapping[str, int]] = dict,
         every: float = EVERY_SECONDS,
     ) -> None:
@@ -68,7 +68,7 @@ class MetricsShipping:
     def _send(self, connection: Connection, *, told: bool) -> bool:
         """Whether there was anything. What has gone is told once by a frame without it."""
         frame = metrics_frame(
-            figures=[*host_figures(self._engine().all_live()), leak_figure(self._leaked())],
+            figures=[*host_figures(self._engine.all_live()), leak_figure(self._leaked())],
             families=self._metrics.families(),
             dropped=self._metrics.dropped,
         )

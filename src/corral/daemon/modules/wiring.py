@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable
 from typing import Final
 
 import structlog
@@ -13,24 +12,22 @@ from corral.daemon.hooks.instance_hooks import InstanceHooks
 from corral.daemon.link.link import Order, SessionListener
 from corral.daemon.link.spool import Spool
 from corral.daemon.modules.controller_capabilities import ControllerCapabilities
-from corral.daemon.modules.file_operations import ModuleFiles, directory_finder
+from corral.daemon.modules.file_operations import ModuleFiles
 from corral.daemon.modules.hosting import NodeModules
 from corral.daemon.modules.metrics_shipping import MetricsShipping
 from corral.daemon.modules.node_events import NodeEvents
 from corral.daemon.modules.process_operations import ModuleProcesses
-from corral.daemon.supervise.supervision import Supervision
+from corral.daemon.supervise.node_runs import NodeRuns
 from corral.modules.event_publishing import EventPace
 from corral.system.clock import Clock
 from corral.system.config_schema import DaemonConfig
 from corral.system.entropy import Entropy
-from corral.wire.v1.link_pb2 import DaemonMessage
 
 _log = structlog.get_logger("corral.daemon.modules")
 
 
 class ModuleParts:
-    """`open` knows what is in the cache, `begin` starts it; `close` is the end. Modules and instances know each
-    other: `supervision` is asked for from `begin` on."""
+    """`open` knows what is in the cache, `begin` starts it; `close` is the end."""
 
     def __init__(
         self,
@@ -38,32 +35,24 @@ class ModuleParts:
         config: DaemonConfig,
         node_id: str,
         spool: Spool,
-        send: Callable[[DaemonMessage], bool],
-        supervision: Callable[[], Supervision],
+        node_runs: NodeRuns,
         clock: Clock,
         entropy: Entropy,
     ) -> None:
         pace = EventPace(per_second=config.modules.events_per_second, clock=clock)
-        self._events = NodeEvents(node_id=node_id, spool=spool, send=send, clock=clock, pace=pace)
+        self._events = NodeEvents(node_id=node_id, spool=spool, send=node_runs.send, clock=clock, pace=pace)
         self._capabilities = ControllerCapabilities(
-            path=config.data / "modules" / "offers.json", send=send, entropy=entropy
+            path=config.data / "modules" / "offers.json", send=node_runs.send, entropy=entropy
         )
-        files = ModuleFiles(
-            directory_of=lambda one: directory_finder(supervision().supervisor, supervision().directories)(
-                one
-            ),
-            clock=clock,
-        )
-        self._processes = ModuleProcesses(
-            find_run=lambda one: supervision().supervisor.find(one),
-            runs=lambda: supervision().supervisor.runs(),
-        )
+        instances = node_runs.instances
+        files = ModuleFiles(directory_of=instances.directory_of, clock=clock)
+        self._processes = ModuleProcesses(find_run=instances.find, runs=instances.runs)
         self._tidying: asyncio.Task[None] | None = None
         self._tidy_again = False
         self.modules: Final = NodeModules(
             config=config,
             node_id=node_id,
-            report=lambda message: supervision().services.reporter.report(message),
+            report=node_runs.reporter.report,
             operations=[*self._events.operations(), *files.operations(), *self._processes.operations()],
             remote=self._capabilities,
             on_serving=lambda scope: self.hooks.module_serves(scope),
@@ -76,7 +65,7 @@ class ModuleParts:
             modules=self.modules, budget_seconds=config.modules.hook_budget_seconds, clock=clock
         )
         self._figures = MetricsShipping(
-            metrics=self.modules.metrics, engine=lambda: self.modules.engine, leaked=self.modules.leaked
+            metrics=self.modules.metrics, engine=self.modules.engine, leaked=self.modules.leaked
         )
 
     @property

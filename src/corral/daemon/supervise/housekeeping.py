@@ -69,13 +69,13 @@ class Housekeeping:
 
     def put_away_directories(self) -> None:
         """Working directories of instances that ended: at once after a stop, later after a crash."""
-        for instance in self._supervisor.instances():
+        for instance in self._supervisor.instances.all():
             lost = self._services.lost.of(instance.id)  # whose directory it is
             if not instance.active and _is_due(instance) and lost is None:
                 self._services.directories.discard(instance.id, instance.current.order.incarnation)
 
     async def _remove_old_runs(self) -> None:
-        needed = {run.name for run in self._supervisor.runs() if not run.ended}
+        needed = {run.name for run in self._supervisor.instances.runs() if not run.ended}
         ended = await asyncio.to_thread(ended_runs, self._services.runs, needed)
         now = self._services.now_ms() / 1000
         for old in too_old(ended, now=now, keep_seconds=self._keep_seconds, keep_bytes=self._keep_bytes):
@@ -87,7 +87,7 @@ class Housekeeping:
     async def _forget(self, gone: FoundRun) -> None:
         """The last run of an instance is gone: nothing is known of it any more, and nobody would ever
         come to put its directory away."""
-        last = self._supervisor.find(gone.instance_id)
+        last = self._supervisor.instances.find(gone.instance_id)
         if last is None or last.order.incarnation != gone.incarnation or not last.ended:
             return
         self._supervisor.forget(gone.instance_id)

@@ -60,7 +60,7 @@ class LinkOrders:
         wanted = message.start_instance
         try:
             order = read_start(wanted)
-            known = self._supervisor.find(order.instance_id)
+            known = self._supervisor.instances.find(order.instance_id)
             run = self._supervisor.start(order, begun=lambda run: reply_to_start(reply, run))
         except Refusal as refusal:
             number = wanted.incarnation
@@ -93,7 +93,7 @@ class LinkOrders:
                 await self._supervisor.stop(wanted.instance_id, incarnation=wanted.incarnation, order=order)
         except Exception as error:
             problem = _as_ours(error)
-        run = self._supervisor.find(wanted.instance_id)
+        run = self._supervisor.instances.find(wanted.instance_id)
         reply(
             stop_ack(
                 wanted.instance_id,
@@ -107,7 +107,9 @@ class LinkOrders:
         self._spawn(self._telling_ends(reply, message.ask_run_ends), "supervise/run-ends")
 
     async def _telling_ends(self, reply: Reply, asked: AskRunEnds) -> None:
-        names = [(name, self._supervisor.find(name.instance_id)) for name in asked.runs[:MOST_ASKED]]
+        names = [
+            (name, self._supervisor.instances.find(name.instance_id)) for name in asked.runs[:MOST_ASKED]
+        ]
         ends = await asyncio.to_thread(known_ends, names, self._runs)
         reply(DaemonMessage(run_ends=RunEnds(runs=ends)))
 
@@ -138,7 +140,7 @@ class LinkOrders:
             arrived_before = await self._command(wanted)
         except Exception as error:
             problem = _as_ours(error)
-        run = self._supervisor.find(wanted.instance_id)
+        run = self._supervisor.instances.find(wanted.instance_id)
         reply(
             DaemonMessage(
                 send_command_ack=SendCommandAck(

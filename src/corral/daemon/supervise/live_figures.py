@@ -14,7 +14,7 @@ class LiveFigures:
         self._supervisor = supervisor
 
     def on_connected(self, connection: Connection) -> None:
-        for run in self._supervisor.runs():
+        for run in self._supervisor.instances.runs():
             if run.players is not None and not run.ended:
                 connection.send(figures_update(run))
 

@@ -97,7 +97,7 @@ class LocalSocket:
             return {"ok": False, "code": Code.INTERNAL.name, "message": f"it failed: {error}"}
 
     async def _list(self, _: Answer) -> Answer:
-        runs = [as_item(run) for run in self._supervisor.runs()]
+        runs = [as_item(run) for run in self._supervisor.instances.runs()]
         return {"items": [*runs, *map(_lost_item, self._supervisor.lost())]}
 
     async def _stop(self, request: Answer) -> Answer:
@@ -110,7 +110,7 @@ class LocalSocket:
         run = await self._supervisor.stop(_id(request), incarnation=0, order=order)
         if request.get("wait", True):
             await self._supervisor.settled(run.order.instance_id)
-        return {"item": as_item(self._supervisor.find(run.order.instance_id) or run)}
+        return {"item": as_item(self._supervisor.instances.find(run.order.instance_id) or run)}
 
     async def _restart(self, request: Answer) -> Answer:
         order = StopOrder(reason="a local order to restart it", then_restart=True)
@@ -132,7 +132,7 @@ class LocalSocket:
     async def _stop_all(self, request: Answer) -> Answer:
         force = bool(request.get("force"))
         await self._supervisor.stop_all(StopOrder(reason="a local order to stop everything", force=force))
-        return {"items": [as_item(run) for run in self._supervisor.runs()]}
+        return {"items": [as_item(run) for run in self._supervisor.instances.runs()]}
 
 
 def _id(request: Answer) -> str:

@@ -16,6 +16,7 @@ from corral.daemon.console.consoles import Consoles
 from corral.daemon.data_directory import DAEMON_ROLE, make_data_directory
 from corral.daemon.identity import load_identity
 from corral.daemon.link.spool import open_spool
+from corral.daemon.supervise.node_runs import NodeRuns
 from corral.daemon.supervise.run import Run
 from corral.daemon.supervise.run_files import RunDirectories, RunFiles, StopOrder
 from corral.daemon.supervise.supervision import NodeRuntime, Supervision
@@ -46,11 +47,15 @@ async def stop_everything(config: DaemonConfig, *, force: bool) -> list[Run]:
         identity = load_identity(data)
         supervision = Supervision(
             config=config,
-            node_id=identity.node_id if identity else "",
-            address="",
+            node_runs=NodeRuns(
+                config,
+                node_id=identity.node_id if identity else "",
+                address="",
+                cache=await stack.enter_async_context(open_cache(config, clock, entropy)),
+                spool=spool,
+                entropy=entropy,
+            ),
             runtime=runtime,
-            cache=await stack.enter_async_context(open_cache(config, clock, entropy)),
-            spool=spool,
             consoles=consoles,
             clock=clock,
             entropy=entropy,
@@ -62,7 +67,7 @@ async def stop_everything(config: DaemonConfig, *, force: bool) -> list[Run]:
             await supervision.housekeeping.tidy()
         except (CorralError, OSError) as error:
             _log.warning("instances.not_tidied", reason=str(error))
-        return supervision.supervisor.runs()
+        return supervision.supervisor.instances.runs()
 
 
 def _order_all(runs: RunDirectories, order: StopOrder) -> None:

@@ -8,19 +8,16 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import pathlib
-from collections.abc import Callable
 from typing import Final
 
 import structlog
 
 from corral.daemon.hooks.instance_hooks import InstanceHooks
-from corral.daemon.prepare.cache_port import FileCache
-from corral.daemon.prepare.preparation import Preparation
 from corral.daemon.probes.console_growth import ConsoleGrowth
 from corral.daemon.probes.sockets import SocketTables
 from corral.daemon.supervise.housekeeping import Housekeeping
 from corral.daemon.supervise.lost_runs import LostRuns
-from corral.daemon.supervise.reporter import Reporter, ReportSpool
+from corral.daemon.supervise.node_runs import NodeRuns
 from corral.daemon.supervise.run_files import RunDirectories, RunFiles
 from corral.daemon.supervise.services import Consoles, Services
 from corral.daemon.supervise.supervisor import Supervisor
@@ -33,7 +30,6 @@ from corral.runtimes.process.provider import ProcessRuntime
 from corral.system.clock import Clock, boot_id
 from corral.system.config_schema import DaemonConfig, InstancesSection
 from corral.system.entropy import Entropy
-from corral.wire.v1.link_pb2 import DaemonMessage
 
 _QUIT_TRIES: Final = 6
 _QUIT_PAUSE: Final = 0.02
@@ -86,24 +82,18 @@ class Supervision:
         self,
         *,
         config: DaemonConfig,
-        node_id: str,
-        address: str,
+        node_runs: NodeRuns,
         runtime: NodeRuntime,
-        cache: FileCache,
-        spool: ReportSpool,
         consoles: Consoles,
         clock: Clock,
         entropy: Entropy,
-        send: Callable[[DaemonMessage], bool] = lambda _: False,
         hooks: InstanceHooks | None = None,
     ) -> None:
-        self._preparation = Preparation(
-            config, node_id=node_id, address=address, cache=cache, entropy=entropy
-        )
+        self._preparation = node_runs.preparation
         self.directories = self._preparation.directories
         self._growth = ConsoleGrowth()
         self._open = contextlib.ExitStack()
-        runs, reporter = RunDirectories(config.data), Reporter(spool, live=send)
+        runs, reporter = RunDirectories(config.data), node_runs.reporter
         self.services = Services(
             runtimes=runtime.runtimes,
             preparer=self._preparation.preparer,
@@ -119,11 +109,11 @@ class Supervision:
             sockets=SocketTables(),
             boot_id=boot_id(),
             reserve_mb=config.disk.reserve_mb,
-            send=send,
+            send=node_runs.send,
             release_uids=self._preparation.users.release,
             hooks=hooks,
         )
-        self.supervisor = Supervisor(self.services)
+        self.supervisor = Supervisor(self.services, node_runs.instances)
         self.housekeeping = Housekeeping(
             supervisor=self.supervisor,
             services=self.services,

@@ -22,6 +22,7 @@ from corral.daemon.supervise.endings import failed_start
 from corral.daemon.supervise.instance import Instance
 from corral.daemon.supervise.lost_runs import LostRun
 from corral.daemon.supervise.lost_runs import listed as lost_entry
+from corral.daemon.supervise.node_runs import InstanceTable
 from corral.daemon.supervise.run import Run
 from corral.daemon.supervise.run_files import FailedStart, Intent, StopOrder
 from corral.daemon.supervise.services import Services
@@ -50,28 +51,16 @@ class Refusal(Exception):
 class Supervisor:
     """`adopt` first, then orders; `detach` at the end."""
 
-    def __init__(self, services: Services) -> None:
+    def __init__(self, services: Services, instances: InstanceTable) -> None:
         self._services = services
-        self._instances: dict[str, Instance] = {}
+        self.instances: Final = instances
         self._strays: list[Instance] = []
 
     # what is there
 
-    def find(self, instance_id: str) -> Run | None:
-        """The present or last run of this id."""
-        found = self._instances.get(instance_id)
-        return found.current if found else None
-
-    def runs(self) -> list[Run]:
-        """The present or last run of every instance."""
-        return [instance.current for instance in self._instances.values()]
-
-    def instances(self) -> list[Instance]:
-        return list(self._instances.values())
-
     def is_active(self, instance_id: str) -> bool:
         """Whether something runs under this id, or is about to."""
-        found = self._instances.get(instance_id)
+        found = self.instances.get(instance_id)
         return (found is not None and found.active) or any(
             stray.active and stray.id == instance_id for stray in list(self._strays)
         )
@@ -81,7 +70,7 @@ class Supervisor:
         return self._services.lost.all()
 
     def live_count(self) -> int:
-        return sum(live(run.state) for run in self.runs())
+        return sum(live(run.state) for run in self.instances.runs())
 
     # orders
 
@@ -89,7 +78,7 @@ class Supervisor:
         """Begin this run, or find it begun already; `begun` is called in the first case only, when its
         start has succeeded or failed. Refusal when the id is taken by another run. An order without an
         incarnation is for the run that is there; when that has ended, a new one begins."""
-        existing = self._instances.get(order.instance_id)
+        existing = self.instances.get(order.instance_id)
         if not order.incarnation:
             if existing is not None and not existing.current.ended:
                 return existing.current
@@ -109,7 +98,7 @@ class Supervisor:
         )
         files = self._services.runs.files(order.instance_id, order.incarnation)
         instance = Instance(self._services, Run(self._services, files, intent, begun=begun))
-        self._instances[order.instance_id] = instance
+        self.instances.put(instance)
         instance.start()
         return instance.current
 
@@ -163,7 +152,7 @@ class Supervisor:
         the daemon, and also when the run has ended meanwhile. True: it had arrived before. `repeated`: it may have
         been sent before. MAY_HAVE_ARRIVED when nobody can tell: it is not sent again then."""
         check_id(id)
-        run = self.find(instance_id)
+        run = self.instances.find(instance_id)
         if run is None:
             if repeated:
                 raise may_have_arrived(instance_id)
@@ -186,7 +175,7 @@ class Supervisor:
         return False
 
     def expect(self, instance_id: str, incarnation: int) -> Run:
-        run = self.find(instance_id)
+        run = self.instances.find(instance_id)
         if run is None:
             raise _unknown(instance_id)
         if incarnation not in (0, run.order.incarnation):
@@ -200,7 +189,7 @@ class Supervisor:
     def workload_said_ready(self, instance_id: str, incarnation: int) -> bool:
         """The word of a workload about the run it speaks for, or a restart of it: they share their token.
         False when no such run is here."""
-        run = self.find(instance_id)
+        run = self.instances.find(instance_id)
         same = (
             run is not None
             and run.order.incarnation // RESTARTS_PER_START == incarnation // RESTARTS_PER_START
@@ -212,7 +201,7 @@ class Supervisor:
 
     async def stop_all(self, order: StopOrder) -> None:
         """Stop everything and wait until nothing is left."""
-        everything = (*self._instances.values(), *self._strays)
+        everything = (*self.instances.all(), *self._strays)
         active = [instance for instance in everything if instance.active]
         await asyncio.gather(*(instance.ask_stop(order) for instance in active))
         await asyncio.gather(*(instance.settled() for instance in active))
@@ -228,11 +217,11 @@ class Supervisor:
         return True
 
     async def look_for_lost(self) -> None:
-        await self._services.lost.look(lambda: [run.name for run in self.runs()])
+        await self._services.lost.look(lambda: [run.name for run in self.instances.runs()])
 
     async def settled(self, instance_id: str) -> None:
         """Until nothing of it is left and nothing follows."""
-        found = self._instances.get(instance_id)
+        found = self.instances.get(instance_id)
         if found is not None:
             await found.settled()
 
@@ -260,7 +249,7 @@ class Supervisor:
         run = Run(self._services, leftover.files, leftover.intent)
         instance = Instance(self._services, run)
         if leftover.newest:
-            self._instances[instance.id] = instance
+            self.instances.put(instance)
         if leftover.outcome is not None:
             instance.remember(leftover.outcome, reported=leftover.reported, newest=leftover.newest)
             return
@@ -282,13 +271,13 @@ class Supervisor:
 
     async def detach(self) -> None:
         """Let go of everything; whatever runs goes on running."""
-        await asyncio.gather(*(instance.detach() for instance in (*self._instances.values(), *self._strays)))
+        await asyncio.gather(*(instance.detach() for instance in (*self.instances.all(), *self._strays)))
 
     def forget(self, instance_id: str) -> None:
         """Its last trace on disk is gone."""
-        found = self._instances.get(instance_id)
+        found = self.instances.get(instance_id)
         if found is not None and not found.active:
-            del self._instances[instance_id]
+            self.instances.remove(instance_id)
 
 
 def running_instances(supervisor: Supervisor, confirmed: Callable[[int], bool]) -> list[RunningInstance]:
@@ -296,7 +285,7 @@ def running_instances(supervisor: Supervisor, confirmed: Callable[[int], bool]) 
     without the controller's having confirmed it."""
     listed = [
         running_instance(instance.current)
-        for instance in supervisor.instances()
+        for instance in supervisor.instances.all()
         if instance.active or instance.ended_at_number is None or not confirmed(instance.ended_at_number)
     ]
     _shorten(listed)
