@@ -100,7 +100,7 @@ class Bench:
 async def bench(url: str, data: pathlib.Path) -> AsyncIterator[Bench]:
     store = await open_store(url, data=data)
     clock = SystemClock()
-    term = await Leadership(store, clock=clock, holder="bench", uncontested=True).acquire()
+    term = await Leadership(store.leases, clock=clock, holder="bench", uncontested=True).acquire()
     revisions: dict[str, int] = {}
 
     def follow(commit: Commit) -> None:
@@ -111,7 +111,7 @@ async def bench(url: str, data: pathlib.Path) -> AsyncIterator[Bench]:
         sys.exit(f"the benchmark lost its store: {error}")
 
     writer = Writer(
-        store,
+        store.commits,
         epoch=term.epoch,
         clock=clock,
         entropy=SystemEntropy(),

@@ -58,7 +58,7 @@ async def test_a_removed_nodes_log_goes_with_it(cluster):
     await controller.call("DELETE", "/api/v1/nodes/n1")
     keeper = await housekeeping(controller)
     await keeper.forget_journals()
-    journals = await controller.app._store.journals("log:node:")
+    journals = await controller.app._store.reads.journals("log:node:")
     assert list(journals) == ["log:node:n2"]
 
 
@@ -100,7 +100,7 @@ async def test_many_nodes_and_calls_at_once_leave_memory_equal_to_the_store(clus
 
     await asyncio.gather(*(fiddle(number) for number in range(8)))
     state = controller.app.place.term.state
-    snapshot = await controller.app._store.snapshot(state.collections)
+    snapshot = await controller.app._store.reads.snapshot(state.collections)
     held = {
         (mirror.collection.name, id): stored.revision
         for mirror in state._mirrors.values()

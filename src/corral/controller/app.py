@@ -34,7 +34,7 @@ from corral.controller.term import LeaderTerm
 from corral.domain.ids import Epoch
 from corral.signing import Verifier, open_verifier
 from corral.store.opening import open_store
-from corral.store.port import Adapter, StorageFailed
+from corral.store.port import StorageFailed, Store
 from corral.system.addresses import Address, parse_address
 from corral.system.clock import Clock, SystemClock
 from corral.system.config_schema import ControllerConfig
@@ -81,7 +81,7 @@ class ControllerApp:
         self._state: ClusterState | None = None
         self._ahead_of_store: set[str] = set()
         self._link_server: LinkServer | None = None
-        self._store: Adapter
+        self._store: Store
         self._setting: Setting
         self._cluster: Cluster
         self._verifier: Verifier
@@ -111,7 +111,7 @@ class ControllerApp:
         refuse_lost_database(self._config, admin_token=ADMIN_TOKEN_FILE, on_purpose=self._found_cluster)
         self._store = await open_store(self._config.store.url, data=self._config.data)
         self._stack.push_async_callback(self._store.close)
-        await self._position.check(self._store, accept=self._accept_older_store)
+        await self._position.check(self._store.reads, accept=self._accept_older_store)
         following = asyncio.create_task(self._position.keep(self._commit_number), name="controller/position")
 
         async def end() -> None:

@@ -34,9 +34,9 @@ class Fleet:
         stack.callback(self.sessions.forget_metrics, metrics)
         self.refused = RefusedReports(metrics=metrics, clock=clock)
         stack.callback(self.refused.forget_metrics, metrics)
-        self.uploads = stack.enter_context(Uploads(mandate.store, directory=config.data / "incoming"))
+        self.uploads = stack.enter_context(Uploads(mandate.store.blobs, directory=config.data / "incoming"))
         self.templates = TemplateLibrary(
-            mandate.store, config=config.templates, directory=config.data / "uploads", clock=clock
+            mandate.store.blobs, config=config.templates, directory=config.data / "uploads", clock=clock
         )
         self.distribution = self._distribution(mandate, ledger)
         self.workload = self._workload(mandate, ledger)

@@ -31,7 +31,7 @@ from corral.controller.templates.collection import BlobCollector
 from corral.controller.templates.usage import hashes_in_use
 from corral.domain.ids import Epoch
 from corral.errors import CorralError
-from corral.store.port import Adapter
+from corral.store.port import Store
 from corral.store.retention import Retention, RetentionPolicy
 from corral.system.clock import Clock
 from corral.system.config_schema import ControllerConfig
@@ -48,9 +48,10 @@ class Housekeeping:
     """Use as `async with`. A failed sweep is tried again with the next one."""
 
     def __init__(
-        self, *, config: ControllerConfig, store: Adapter, ledger: Ledger, epoch: Epoch, clock: Clock
+        self, *, config: ControllerConfig, store: Store, ledger: Ledger, epoch: Epoch, clock: Clock
     ) -> None:
-        self._store = store
+        self._reads = store.reads
+        self._commits = store.commits
         self._epoch = epoch
         self._ledger = ledger
         self._clock = clock
@@ -66,7 +67,7 @@ class Housekeeping:
                 DECISIONS_PREFIX: config.instances.decisions_per_subject,
             },
         )
-        self._collector = BlobCollector(store, config=config.templates, clock=clock)
+        self._collector = BlobCollector(store.blobs, config=config.templates, clock=clock)
         self._retention = Retention(store, epoch=epoch, policy=policy)
         self._tasks: list[asyncio.Task[None]] = []
 
@@ -126,12 +127,12 @@ class Housekeeping:
         await self._forget(GROUP_DECISIONS_PREFIX, lambda name: state.groups.find(name) is not None)
 
     async def _forget(self, prefix: str, exists: Callable[[str], bool]) -> None:
-        for journal in await self._store.journals(prefix):
+        for journal in await self._reads.journals(prefix):
             if exists(journal.removeprefix(prefix)):
                 continue
-            newest = await self._store.entries(journal, limit=1, newest=True)
+            newest = await self._reads.entries(journal, limit=1, newest=True)
             through = [(journal, entry.number) for entry in newest]
-            while through and await self._store.trim(
+            while through and await self._commits.trim(
                 epoch=self._epoch, events_through=0, tombstones_through=0, journals=through
             ):
                 await asyncio.sleep(0)

@@ -19,7 +19,7 @@ from corral.controller.term import LeaderTerm
 from corral.domain.events import Draft, EventType
 from corral.domain.ids import EPOCH_LEAP, Epoch
 from corral.store.leadership import Leadership, LeaseTiming, Loss, Term
-from corral.store.port import Adapter, Fenced, StoreUnavailable
+from corral.store.port import Fenced, Store, StoreUnavailable
 from corral.system.clock import Clock
 from corral.system.config_schema import LeaseSection
 
@@ -46,7 +46,7 @@ class LeadershipLoop:
     def __init__(
         self,
         *,
-        store: Adapter,
+        store: Store,
         place: Place,
         lease: LeaseSection,
         clock: Clock,
@@ -66,10 +66,9 @@ class LeadershipLoop:
         self._ready = ready
 
     async def run(self) -> None:
-        # With SQLite the lock on the data directory keeps every other controller away.
-        alone = self._store.name == "sqlite"
+        alone = self._store.exclusive
         leadership = Leadership(
-            self._store,
+            self._store.leases,
             clock=self._clock,
             holder=self._place.holder,
             info=msgspec.json.encode(self._place.own).decode(),
@@ -108,7 +107,7 @@ class LeadershipLoop:
         while not elected.is_set():
             with contextlib.suppress(StoreUnavailable):
                 self._place.lease = await leadership.current()
-                snapshot = await self._store.snapshot([CLUSTER.name, AUTHORITY.name])
+                snapshot = await self._store.reads.snapshot([CLUSTER.name, AUTHORITY.name])
                 if self._place.lease is not None and snapshot.documents:
                     state = ClusterState()
                     state.load(snapshot)

@@ -22,8 +22,8 @@ from corral.controller.store_position import StorePosition
 from corral.domain.permissions import Role
 from corral.errors import Code, Rejected
 from corral.store.leadership import Leadership, LeaseTiming, Term
-from corral.store.opening import is_embedded, open_store
-from corral.store.port import Adapter, Fenced
+from corral.store.opening import open_store
+from corral.store.port import Fenced, Store
 from corral.store.writer import Writer
 from corral.system.clock import SystemClock
 from corral.system.config_schema import ControllerConfig
@@ -54,13 +54,13 @@ async def _make(config: ControllerConfig) -> MadeToken:
     store = await open_store(config.store.url, data=config.data)
     try:
         position = StorePosition(config.data)
-        await position.check(store, accept=False)
-        if not (await store.snapshot([CLUSTER.name])).documents:
+        await position.check(store.reads, accept=False)
+        if not (await store.reads.snapshot([CLUSTER.name])).documents:
             raise _no_cluster(config)
         term = await _lead(store, config)
         try:
             state = ClusterState()
-            state.load(await store.snapshot(state.collections))
+            state.load(await store.reads.snapshot(state.collections))
             made = await _commit(store, term, state, config.data)
             await position.note(state.number)
         finally:
@@ -70,7 +70,7 @@ async def _make(config: ControllerConfig) -> MadeToken:
         await store.close()
 
 
-async def _lead(store: Adapter, config: ControllerConfig) -> Term:
+async def _lead(store: Store, config: ControllerConfig) -> Term:
     """Take the lease, once nobody renews it any more; a leader that lives refuses it."""
     lease = config.lease
     timing = LeaseTiming(
@@ -80,11 +80,11 @@ async def _lead(store: Adapter, config: ControllerConfig) -> Term:
         poll=lease.renew_seconds,
     )
     leadership = Leadership(
-        store,
+        store.leases,
         clock=SystemClock(),
         holder=new_id("admin-token", SystemEntropy()),
         timing=timing,
-        uncontested=is_embedded(config.store.url),
+        uncontested=store.exclusive,
     )
     try:
         async with asyncio.timeout(2 * lease.ttl_seconds):
@@ -97,7 +97,7 @@ async def _lead(store: Adapter, config: ControllerConfig) -> Term:
         ) from None
 
 
-async def _commit(store: Adapter, term: Term, state: ClusterState, data: pathlib.Path) -> MadeToken:
+async def _commit(store: Store, term: Term, state: ClusterState, data: pathlib.Path) -> MadeToken:
     clock, entropy = SystemClock(), SystemEntropy()
     failed: list[BaseException] = []
 
@@ -105,7 +105,7 @@ async def _commit(store: Adapter, term: Term, state: ClusterState, data: pathlib
         failed.append(error)
 
     writer = Writer(
-        store,
+        store.commits,
         epoch=term.epoch,
         clock=clock,
         entropy=entropy,

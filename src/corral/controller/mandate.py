@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from corral.controller.http.setting import ClusterControl, Setting
 from corral.domain.ids import Epoch
 from corral.signing import Verifier
-from corral.store.port import Adapter
+from corral.store.port import Store
 from corral.system.clock import Clock
 from corral.system.config_schema import ControllerConfig
 from corral.system.entropy import Entropy
@@ -20,7 +20,7 @@ class Mandate:
     epoch: Epoch
     holder: str
     config: ControllerConfig
-    store: Adapter
+    store: Store
     setting: Setting
     cluster: ClusterControl
     verifier: Verifier

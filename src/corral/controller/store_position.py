@@ -39,11 +39,11 @@ class StorePosition:
         self._path = data / _FILE
         self._noted = 0
 
-    async def check(self, store: ReadEngine, *, accept: bool) -> None:
+    async def check(self, reads: ReadEngine, *, accept: bool) -> None:
         """CONFLICT for a store that ends before the commit which the note names; with `accept` it is taken as it
         is, and the note follows it. An empty one is left to those who found clusters."""
         noted = await to_end(self._read)
-        found = (await store.head()).commit
+        found = (await reads.head()).commit
         if found == 0 or found >= noted:
             return
         lost = f"commits {found + 1} to {noted}"

@@ -75,7 +75,7 @@ class LeaderTerm:
         self.fenced = asyncio.Event()
         self._followers = Followers()
         self.writer = Writer(
-            self._store,
+            self._store.commits,
             epoch=mandate.epoch,
             clock=mandate.clock,
             entropy=mandate.entropy,
@@ -110,9 +110,9 @@ class LeaderTerm:
 
     async def _begin(self) -> None:
         mandate, stack = self._mandate, self._stack
-        snapshot = await self._store.snapshot(self.state.collections)
+        snapshot = await self._store.reads.snapshot(self.state.collections)
         self.state.load(snapshot)
-        self.hub = EventHub(log=self._store, clock=mandate.clock, head=snapshot.head.cursor)
+        self.hub = EventHub(log=self._store.reads, clock=mandate.clock, head=snapshot.head.cursor)
         self._fleet = Fleet(mandate, ledger=self.ledger, stack=stack)
         self._fleet.join(self._followers)
         self._followers.add("events", _Publishing(self.hub))

@@ -6,7 +6,7 @@ import pathlib
 from urllib.parse import urlsplit
 
 from corral.errors import Code, unknown_choice
-from corral.store.port import Adapter
+from corral.store.port import Store
 
 
 def is_embedded(url: str) -> bool:
@@ -14,7 +14,7 @@ def is_embedded(url: str) -> bool:
     return (urlsplit(url).scheme or url) == "sqlite"
 
 
-async def open_store(url: str, *, data: pathlib.Path) -> Adapter:
+async def open_store(url: str, *, data: pathlib.Path) -> Store:
     """Open, lock and migrate a store; the caller closes it.
 
     `sqlite` keeps everything in `data`; `postgres://…` names a database. Raises INVALID_CONFIG

@@ -12,7 +12,8 @@ Three ideas carry everything:
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import AsyncIterator, Collection, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence
+from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
 import msgspec
@@ -397,12 +398,20 @@ class BlobEngine(Protocol):
         """Delete those whose stamp is older, judged and deleted in one step; returns how many."""
 
 
-class Adapter(CommitEngine, ReadEngine, LeaseEngine, BlobEngine, Protocol):
-    """A whole store, opened, migrated and locked."""
+@dataclass(frozen=True, kw_only=True)
+class Store:
+    """A whole store, opened, migrated and locked. Only those who put things together have it as a whole; everybody
+    else is given the engine that they use."""
 
     name: str
-
-    async def close(self) -> None: ...
+    """As the API shows it. What depends on the kind of a store is a field here, and never asked by this name."""
+    exclusive: bool
+    """Nobody else can have it open: whoever does leads without a contest."""
+    commits: CommitEngine
+    reads: ReadEngine
+    leases: LeaseEngine
+    blobs: BlobEngine
+    close: Callable[[], Awaitable[None]]
 
 
 LEADER: Final = "leader"

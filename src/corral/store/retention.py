@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Final, Protocol
+from typing import Final
 
 import msgspec
 import structlog
 
 from corral.domain.ids import Epoch
-from corral.store.port import CommitEngine, EventBounds, Fenced, Head, ReadEngine, StoreUnavailable
+from corral.store.port import EventBounds, Fenced, Head, Store, StoreUnavailable
 
 log = structlog.get_logger(__name__)
 
@@ -45,15 +45,12 @@ class RetentionPolicy(msgspec.Struct, frozen=True, kw_only=True):
                 yield journal, rows - self.journal_rows(journal)
 
 
-class TrimmableStore(CommitEngine, ReadEngine, Protocol):
-    """The two sides of a store that retention needs."""
-
-
 class Retention:
     """Applies a policy under the leader's epoch. Any number of rows, a few hundred at a time."""
 
-    def __init__(self, store: TrimmableStore, *, epoch: Epoch, policy: RetentionPolicy) -> None:
-        self._store = store
+    def __init__(self, store: Store, *, epoch: Epoch, policy: RetentionPolicy) -> None:
+        self._reads = store.reads
+        self._commits = store.commits
         self._epoch = epoch
         self._policy = policy
 
@@ -73,17 +70,17 @@ class Retention:
 
     async def apply(self) -> int:
         """Drop everything the policy does not keep; returns how many rows. Raises `Fenced`."""
-        head = await self._store.head()
+        head = await self._reads.head()
         dropped = await self._drop_module_events()
         dropped += await self._trim(
             events=(await self._bounds()).through, tombstones=self._policy.tombstones_through(head)
         )
-        for journal, rows in self._policy.excess(await self._store.journals()):
+        for journal, rows in self._policy.excess(await self._reads.journals()):
             dropped += await self._shorten(journal, rows)
         return dropped
 
     async def _bounds(self) -> EventBounds:
-        return await self._store.event_bounds(
+        return await self._reads.event_bounds(
             events=self._policy.events,
             of_modules=self._policy.module_events,
             module_bytes=self._policy.module_event_bytes,
@@ -92,7 +89,7 @@ class Retention:
     async def _drop_module_events(self) -> int:
         """First of all, so that what modules published beyond their share pushes nobody's history out."""
         through, dropped = (await self._bounds()).module_events_through, 0
-        while step := await self._store.drop_module_events(epoch=self._epoch, through=through):
+        while step := await self._commits.drop_module_events(epoch=self._epoch, through=through):
             dropped += step
             await asyncio.sleep(_BREATH)
         return dropped
@@ -101,7 +98,7 @@ class Retention:
         """Drop so many of a journal's oldest entries. Its numbers have holes, so we look them up."""
         dropped = 0
         while dropped < rows:
-            oldest = await self._store.entries(journal, limit=min(_STEP, rows - dropped))
+            oldest = await self._reads.entries(journal, limit=min(_STEP, rows - dropped))
             if not oldest:
                 break
             dropped += await self._trim(journals=[(journal, oldest[-1].number)])
@@ -111,7 +108,7 @@ class Retention:
         self, *, events: int = 0, tombstones: int = 0, journals: Sequence[tuple[str, int]] = ()
     ) -> int:
         dropped = 0
-        while step := await self._store.trim(
+        while step := await self._commits.trim(
             epoch=self._epoch, events_through=events, tombstones_through=tombstones, journals=journals
         ):
             dropped += step

@@ -51,10 +51,12 @@ async def open_storage(manifest: Manifest, *, clock: Clock) -> AsyncIterator[Ben
         store = await open_store("sqlite", data=pathlib.Path(directory))
         try:
             state = ClusterState()
-            term = await Leadership(store, clock=SystemClock(), holder="bench", uncontested=True).acquire()
-            state.load(await store.snapshot(state.collections))
+            term = await Leadership(
+                store.leases, clock=SystemClock(), holder="bench", uncontested=True
+            ).acquire()
+            state.load(await store.reads.snapshot(state.collections))
             writer = Writer(
-                store,
+                store.commits,
                 epoch=term.epoch,
                 clock=SystemClock(),
                 entropy=SystemEntropy(),
@@ -63,7 +65,7 @@ async def open_storage(manifest: Manifest, *, clock: Clock) -> AsyncIterator[Ben
                 on_fatal=lambda _: None,
             )
             async with writer:
-                data = ModuleData(reads=store, ledger=Ledger(writer, state), clock=clock)
+                data = ModuleData(reads=store.reads, ledger=Ledger(writer, state), clock=clock)
                 yield BenchStorage(data, BenchScope(module_id=manifest.id, manifest=manifest))
                 await data.close()
         finally:

@@ -106,7 +106,7 @@ class LocalController:
             for start in range(0, len(content), _BLOB_CHUNK):
                 yield content[start : start + _BLOB_CHUNK]
 
-        digest = (await self.app._store.put_blob(chunks())).digest
+        digest = (await self.app._store.blobs.put_blob(chunks())).digest
         artifact = PlanArtifact(file="blob", sha256=digest)
         self._grant(node, Needs(artifacts=frozenset({(artifact, ConfigFormat.NONE)})))
         return digest

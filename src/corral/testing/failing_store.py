@@ -9,13 +9,12 @@ from collections import deque
 from collections.abc import Sequence
 
 from corral.domain.ids import Epoch
-from corral.store.composed import ComposedStore
 from corral.store.port import (
-    Adapter,
     BatchOutcome,
     CommitEngine,
     Fenced,
     StorageFailed,
+    Store,
     StoreUnavailable,
     Transaction,
 )
@@ -31,64 +30,64 @@ class Failure(enum.Enum):
     FLUSH = "the flush to disk failed"
 
 
-class FailingStore(ComposedStore):
-    """Like the store it wraps, until it is told to fail; then like that, once for each request.
+class FailingStore(Store):
+    """Like the store it wraps, with `commits` that fail on request.
 
-    >>> store.fail(Failure.AFTER)        # the next batch is stored, its answer lost
-    >>> store.fail_resolving(times=2)    # and twice nobody knows what became of it
-    >>> store.hold(); ...; store.let_go()  # batches wait at the gate, before they are stored
+    >>> store.commits.fail(Failure.AFTER)        # the next batch is stored, its answer lost
+    >>> store.commits.fail_resolving(times=2)    # and twice nobody knows what became of it
+    >>> store.commits.hold(); ...; store.commits.let_go()  # batches wait before they are stored
     """
 
-    def __init__(self, inner: Adapter) -> None:
-        self._faulty = _FailingCommits(inner)
+    commits: FailingCommits
+
+    def __init__(self, inner: Store) -> None:
         super().__init__(
             name=f"failing {inner.name}",
-            commits=self._faulty,
-            reads=inner,
-            leases=inner,
-            blobs=inner,
+            exclusive=inner.exclusive,
+            commits=FailingCommits(inner.commits),
+            reads=inner.reads,
+            leases=inner.leases,
+            blobs=inner.blobs,
             close=inner.close,
         )
 
-    @property
-    def batches(self) -> list[int]:
+
+class FailingCommits:
+    """As the engine it wraps, until it is told to fail; then like that, once for each request."""
+
+    def __init__(self, inner: CommitEngine) -> None:
+        self.batches: list[int] = []
         """How many transactions each batch had that came this far, probes (0) included."""
-        return self._faulty.batches
+        self._inner = inner
+        self._failures: deque[Failure] = deque()
+        self._unresolved = 0
+        self._gate = asyncio.Event()
+        self._gate.set()
 
     def fail(self, *failures: Failure) -> None:
         """Fail the next batches, one for each of these, in this order."""
-        self._faulty.failures.extend(failures)
+        self._failures.extend(failures)
 
     def fail_resolving(self, *, times: int) -> None:
         """Answer the next questions about a batch in doubt with "unavailable"."""
-        self._faulty.unresolved += times
+        self._unresolved += times
 
     def let_resolve(self) -> None:
         """From now on questions about a batch in doubt are answered again."""
-        self._faulty.unresolved = 0
+        self._unresolved = 0
 
     def hold(self) -> None:
-        self._faulty.gate.clear()
+        self._gate.clear()
 
     def let_go(self) -> None:
-        self._faulty.gate.set()
-
-
-class _FailingCommits:
-    def __init__(self, inner: CommitEngine) -> None:
-        self._inner = inner
-        self.failures: deque[Failure] = deque()
-        self.unresolved = 0
-        self.batches: list[int] = []
-        self.gate = asyncio.Event()
-        self.gate.set()
+        self._gate.set()
 
     async def commit_batch(
         self, *, epoch: Epoch, batch: str, at: dt.datetime, transactions: Sequence[Transaction]
     ) -> BatchOutcome:
         self.batches.append(len(transactions))
-        await self.gate.wait()
-        failure = self.failures.popleft() if self.failures else None
+        await self._gate.wait()
+        failure = self._failures.popleft() if self._failures else None
         match failure:
             case Failure.BEFORE:
                 raise StoreUnavailable("no space left, on request")
@@ -104,8 +103,8 @@ class _FailingCommits:
         return outcome
 
     async def resolve_batch(self, batch: str, *, epoch: Epoch) -> BatchOutcome | None:
-        if self.unresolved:
-            self.unresolved -= 1
+        if self._unresolved:
+            self._unresolved -= 1
             raise StoreUnavailable("still out of reach, on request")
         return await self._inner.resolve_batch(batch, epoch=epoch)
 

@@ -50,7 +50,7 @@ from corral.pki.keys import read_csr
 from corral.signing import open_verifier
 from corral.store.leadership import Leadership
 from corral.store.opening import open_store
-from corral.store.port import ABSENT, Adapter, Commit
+from corral.store.port import ABSENT, Commit, Store
 from corral.store.writer import Writer, WriterTiming
 from corral.system.clock import SystemClock
 from corral.system.config_schema import HttpLimitsSection, ModulesSection, TemplatesSection
@@ -355,7 +355,7 @@ async def http_rig(
 ) -> AsyncIterator[Rig]:
     """Everything started, in order, and stopped, in order."""
     async with contextlib.AsyncExitStack() as stack:
-        store: Adapter = await open_store("sqlite", data=data)
+        store: Store = await open_store("sqlite", data=data)
         stack.push_async_callback(store.close)
         rig = Rig(store=FailingStore(store), data=data)
         await _lead(rig, stack, ring_events=ring_events, ring_bytes=ring_bytes, patience=patience)
@@ -373,7 +373,7 @@ async def http_rig(
             upload_idle_seconds=upload_idle_seconds,
         )
         rig.templates = TemplateLibrary(
-            rig.store, config=templates, directory=data / "uploads", clock=rig.clock
+            rig.store.blobs, config=templates, directory=data / "uploads", clock=rig.clock
         )
         rig.distribution = StandInDistribution(rig.state)
         rig.consoles = Consoles(
@@ -391,14 +391,14 @@ async def http_rig(
             setting=rig.setting,
             state=rig.state,
             ledger=rig.ledger,
-            reads=rig.store,
+            reads=rig.store.reads,
             hub=rig.hub,
             writer=rig.writer,
             nodes=rig.sessions,
             cluster=rig.cluster,
             instances=rig.instances,
             consoles=rig.consoles,
-            blobs=rig.store,
+            blobs=rig.store.blobs,
             templates=rig.templates,
             distribution=rig.distribution,
             workload=rig.workload,
@@ -438,10 +438,10 @@ def _modules(rig: Rig, config: ModulesSection) -> Modules:
 async def _lead(
     rig: Rig, stack: contextlib.AsyncExitStack, *, ring_events: int, ring_bytes: int, patience: float
 ) -> None:
-    term = await Leadership(rig.store, clock=rig.clock, holder="rig", uncontested=True).acquire()
+    term = await Leadership(rig.store.leases, clock=rig.clock, holder="rig", uncontested=True).acquire()
     rig.cluster = LoneCluster(term.epoch)
     rig.writer = Writer(
-        rig.store,
+        rig.store.commits,
         epoch=term.epoch,
         clock=rig.clock,
         entropy=rig.entropy,
@@ -450,10 +450,10 @@ async def _lead(
         on_fatal=lambda error: None,
         timing=WriterTiming(patience=patience, first_probe=0.01, slowest_probe=0.05),
     )
-    snapshot = await rig.store.snapshot(rig.state.collections)
+    snapshot = await rig.store.reads.snapshot(rig.state.collections)
     rig.state.load(snapshot)
     rig.hub = EventHub(
-        log=rig.store,
+        log=rig.store.reads,
         clock=rig.clock,
         head=snapshot.head.cursor,
         ring_events=ring_events,

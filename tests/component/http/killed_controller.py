@@ -53,13 +53,13 @@ async def main(data: pathlib.Path, point: str) -> None:
             keep(data, node)
             if point == "the line is sent":
                 killed()
-            rig.store.hold()
+            rig.store.commits.hold()
             return taken
 
         node.send = send  # type: ignore[method-assign]  # the end of the link, which is this test's own
-        batches = len(rig.store.batches)
+        batches = len(rig.store.commits.batches)
         asking = asyncio.create_task(post(rig, record.id))
-        await eventually(lambda: len(rig.store.batches) == batches + 2)
+        await eventually(lambda: len(rig.store.commits.batches) == batches + 2)
         killed()  # the node has answered, and the answer is about to be stored
         await asking
 

@@ -38,7 +38,7 @@ def error(answer: httpx.Response) -> tuple[int, str]:
 
 
 async def stored(rig: Rig) -> list[str]:
-    return [stamp.digest for stamp in await rig.store.blob_stamps(limit=100)]
+    return [stamp.digest for stamp in await rig.store.blobs.blob_stamps(limit=100)]
 
 
 async def test_a_body_is_stored_and_named_by_one_commit(client: httpx.AsyncClient, rig: Rig) -> None:
@@ -239,7 +239,7 @@ async def test_one_key_sent_by_many_at_once_takes_effect_once(client: httpx.Asyn
 async def test_a_commit_whose_answer_is_lost_is_made_once_and_answered(
     client: httpx.AsyncClient, rig: Rig
 ) -> None:
-    rig.store.fail(Failure.AFTER)
+    rig.store.commits.fail(Failure.AFTER)
     headers = {"Idempotency-Key": "k-1"}
     first = await client.put(JAR, params=NAMED, content=b"one", headers=headers)
     again = await client.put(JAR, params=NAMED, content=b"one", headers=headers)
@@ -248,7 +248,7 @@ async def test_a_commit_whose_answer_is_lost_is_made_once_and_answered(
 
 
 async def test_what_came_in_and_cannot_be_committed_is_named_by_nothing(rig: Rig) -> None:
-    rig.store.fail(*[Failure.BEFORE] * 1000)
+    rig.store.commits.fail(*[Failure.BEFORE] * 1000)
     async with raw_call(rig, "PUT", f"{JAR}?name=x", Content_Length="3") as call:
         await call.send(b"one")
         status, headers, body = await call.answer()

@@ -74,7 +74,7 @@ async def test_nothing_is_sent_while_the_store_refuses_the_audit_entry(
     client: httpx.AsyncClient, rig: Rig, key: str | None
 ) -> None:
     record, node = await reading_instance(rig)
-    rig.store.fail(Failure.BEFORE)
+    rig.store.commits.fail(Failure.BEFORE)
     assert code(await post(client, record, key=key)) == (503, "STORE_UNAVAILABLE")
     assert node.commands == []
     await until_healthy(rig)
@@ -91,7 +91,7 @@ async def test_a_line_whose_request_is_repeated_while_the_store_fails_is_sent_on
 ) -> None:
     record, node = await reading_instance(rig)
     if moment == "before the line":
-        rig.store.fail(failure)
+        rig.store.commits.fail(failure)
     else:
         node.on_command = failing_once(rig, failure)
     for _ in range(4):
@@ -109,7 +109,7 @@ def failing_once(rig: Rig, failure: Failure) -> Callable[[], None]:
 
     def fail() -> None:
         if failures:
-            rig.store.fail(failures.pop())
+            rig.store.commits.fail(failures.pop())
 
     return fail
 

@@ -221,12 +221,12 @@ async def test_a_websocket_keeps_its_place_and_has_no_deadline(data: pathlib.Pat
 
 async def test_what_is_being_answered_outlives_every_deadline_of_heads(data: pathlib.Path) -> None:
     async with http_rig(data, limits=QUICK) as rig, rig.client() as client:
-        rig.store.hold()
+        rig.store.commits.hold()
         asking = asyncio.create_task(client.post("/api/v1/tokens", json={"name": "t", "role": "VIEWER"}))
         await eventually(lambda: bool(rig.writer.pending))
         async with connected(rig) as (reader, _):
             await cut(reader)  # another one's deadline has passed meanwhile
-        rig.store.let_go()
+        rig.store.commits.let_go()
         assert (await asking).status_code == 201
 
 

@@ -85,7 +85,9 @@ async def test_a_ring_is_bounded_by_bytes_too(data: pathlib.Path) -> None:
 
 async def trim(rig: Rig, through: int) -> None:
     epoch = rig.writer.epoch
-    while await rig.store.trim(epoch=epoch, events_through=through, tombstones_through=0, journals=()):
+    while await rig.store.commits.trim(
+        epoch=epoch, events_through=through, tombstones_through=0, journals=()
+    ):
         pass
 
 
@@ -266,8 +268,8 @@ async def _poisoned(data: pathlib.Path) -> None:
         for subject in ("first", "deep", "garbage", "newer", "last")
     ]
     store = await open_store("sqlite", data=data)
-    term = await Leadership(store, clock=SystemClock(), holder="poison", uncontested=True).acquire()
-    await store.commit_batch(
+    term = await Leadership(store.leases, clock=SystemClock(), holder="poison", uncontested=True).acquire()
+    await store.commits.commit_batch(
         epoch=term.epoch,
         batch="poison",
         at=SystemClock().now(),

@@ -38,7 +38,7 @@ async def test_a_standby_lives_but_is_not_ready_and_answers_nothing_else(
 async def test_a_write_that_the_store_refuses_is_503_and_so_is_ready_until_it_recovers(
     client: httpx.AsyncClient, rig: Rig
 ) -> None:
-    rig.store.fail(*[Failure.BEFORE] * 3)
+    rig.store.commits.fail(*[Failure.BEFORE] * 3)
     answer = await client.post("/api/v1/tokens", json={"name": "t", "role": "VIEWER"})
     assert (answer.status_code, answer.json()["error"]["code"]) == (503, "STORE_UNAVAILABLE")
     assert answer.headers["retry-after"] == "1"
@@ -51,7 +51,7 @@ async def test_a_write_that_the_store_refuses_is_503_and_so_is_ready_until_it_re
 
 
 async def test_a_deposed_leader_says_so(client: httpx.AsyncClient, rig: Rig) -> None:
-    rig.store.fail(Failure.FENCED)
+    rig.store.commits.fail(Failure.FENCED)
     answer = await client.post("/api/v1/tokens", json={"name": "t", "role": "VIEWER"})
     assert (answer.status_code, answer.json()["error"]["code"]) == (503, "FENCED")
     assert "retry-after" in answer.headers

@@ -346,7 +346,7 @@ async def test_one_key_sent_by_many_at_once_installs_once(client: httpx.AsyncCli
 
 async def test_what_is_no_module_is_refused_and_nothing_is_left(client: httpx.AsyncClient, rig: Rig) -> None:
     number = rig.state.number
-    blobs = len(await rig.store.blob_stamps(limit=100))
+    blobs = len(await rig.store.blobs.blob_stamps(limit=100))
     for archive, code in (
         (b"not a zip", "ARCHIVE_INVALID"),
         (module_zip()[:-30], "ARCHIVE_INVALID"),
@@ -357,7 +357,7 @@ async def test_what_is_no_module_is_refused_and_nothing_is_left(client: httpx.As
         assert error(answer)[0] in (400, 422), answer.text
         assert error(answer)[1] == code, answer.text
     assert (rig.state.number, left(rig)) == (number, [])
-    assert len(await rig.store.blob_stamps(limit=100)) == blobs
+    assert len(await rig.store.blobs.blob_stamps(limit=100)) == blobs
     assert (await client.get(MODULES)).json()["items"] == []
 
 
@@ -439,7 +439,7 @@ async def test_a_signature_travels_with_the_archive(data: pathlib.Path, tmp_path
         bad = await post(client, archive, signature=("m.zip.sig", foreign))
         assert error(bad) == (422, "SIGNATURE_VERIFICATION_FAILED")
         assert (await client.get(MODULES)).json()["items"] == []
-        assert await rig.store.blob_stamps(limit=100) == []
+        assert await rig.store.blobs.blob_stamps(limit=100) == []
         for name in ("m.zip.sig", "whatever"):
             good = await post(client, archive, signature=(name, signature))
             assert good.status_code in (200, 201), good.text

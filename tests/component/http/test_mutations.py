@@ -136,12 +136,12 @@ async def touch(rig: Rig, name: str, **fields: Any) -> None:
 
 async def behind_a_change(rig: Rig, request: Any) -> httpx.Response:
     """Send a request that reads the state while a change of the same node is on its way."""
-    rig.store.hold()
+    rig.store.commits.hold()
     change = asyncio.create_task(touch(rig, "node-1", address="10.0.0.9"))
     await eventually(lambda: rig.writer.pending == 1)
     asked = asyncio.create_task(request)
     await eventually(lambda: rig.writer.pending == 2)
-    rig.store.let_go()
+    rig.store.commits.let_go()
     await change
     answer: httpx.Response = await asked
     return answer
@@ -174,13 +174,13 @@ async def test_two_administrators_cannot_revoke_each_other_at_once(
     other, other_text = await rig.token(Role.ADMIN)
     first = (await client.get("/api/v1/auth/me")).json()["token"]["id"]
     async with rig.client(other_text) as second:
-        rig.store.hold()
+        rig.store.commits.hold()
         deletions = [
             asyncio.create_task(client.delete(f"{PATH}/{other}")),
             asyncio.create_task(second.delete(f"{PATH}/{first}")),
         ]
         await eventually(lambda: rig.writer.pending == 2)
-        rig.store.let_go()
+        rig.store.commits.let_go()
         answers = await asyncio.gather(*deletions)
     assert sorted(answer.status_code for answer in answers) == [204, 409]
     assert len(rig.state.tokens) == 1
@@ -249,10 +249,10 @@ async def test_fifty_requests_with_one_key_at_once_take_effect_once(
     client: httpx.AsyncClient, rig: Rig
 ) -> None:
     tokens = len(rig.state.tokens)
-    rig.store.hold()
+    rig.store.commits.hold()
     asking = [asyncio.create_task(client.post(PATH, json=BODY, headers=keyed("k-1"))) for _ in range(50)]
     await eventually(lambda: rig.writer.pending >= 50)
-    rig.store.let_go()
+    rig.store.commits.let_go()
     answers = await asyncio.gather(*asking)
     assert {answer.status_code for answer in answers} == {201}
     assert len({answer.content for answer in answers}) == 1
@@ -263,7 +263,7 @@ async def test_fifty_requests_with_one_key_at_once_take_effect_once(
 async def test_a_key_whose_answer_was_lost_with_the_connection_finds_what_was_done(
     client: httpx.AsyncClient, rig: Rig
 ) -> None:
-    rig.store.fail(Failure.AFTER)
+    rig.store.commits.fail(Failure.AFTER)
     first = await client.post(PATH, json=BODY, headers=keyed("k-1"))
     again = await client.post(PATH, json=BODY, headers=keyed("k-1"))
     assert first.status_code == again.status_code == 201

@@ -113,14 +113,14 @@ async def test_a_handshake_of_tls_that_is_not_made_is_cut(data: pathlib.Path) ->
 
 
 async def test_a_request_that_is_being_answered_is_finished_at_the_end(rig: Rig) -> None:
-    rig.store.hold()
+    rig.store.commits.hold()
     async with rig.client() as client:
         asking = asyncio.create_task(client.post("/api/v1/tokens", json={"name": "t", "role": "VIEWER"}))
         while not rig.writer.pending:
             await asyncio.sleep(0)
         stopping = asyncio.create_task(rig.server.stop())
         await asyncio.sleep(0)
-        rig.store.let_go()
+        rig.store.commits.let_go()
         answer = await asking
         await stopping
     assert answer.status_code == 201

@@ -87,14 +87,14 @@ async def test_a_revocation_that_was_overrun_in_the_ring_still_ends_the_stream(d
         async with rig.client(text) as viewer, following(viewer) as reader:
             await reader.frame()
             # one batch brings the revocation and more events than the ring holds
-            rig.store.hold()
+            rig.store.commits.hold()
             commits = [asyncio.create_task(rig.happen("at the gate"))]
             await eventually(lambda: rig.writer.pending == 1)
             commits += [asyncio.create_task(client.delete(f"/api/v1/tokens/{id}"))]
             await eventually(lambda: rig.writer.pending == 2)
             commits += [asyncio.create_task(rig.happen(f"n-{number}")) for number in range(10)]
             await eventually(lambda: rig.writer.pending == 12)
-            rig.store.let_go()
+            rig.store.commits.let_go()
             await asyncio.gather(*commits)
             assert await reader.end(deadline=1.0) == "the token was revoked"
 

@@ -25,7 +25,7 @@ from corral.domain.records import SpoolPosition
 from corral.errors import CorralError
 from corral.store.leadership import Leadership
 from corral.store.opening import open_store
-from corral.store.port import Adapter, Commit, Conflict, Refusal, Transaction
+from corral.store.port import Commit, Conflict, Refusal, Store, Transaction
 from corral.store.writer import Writer
 from corral.system.clock import SystemClock
 from corral.system.entropy import SystemEntropy
@@ -101,7 +101,7 @@ class BadModules:
 class IntakeBench:
     """An intake over a real store; what it confirms is in `confirmed`."""
 
-    def __init__(self, store: Adapter, ledger: Ledger, reports: BadReports, *, head: int = 0) -> None:
+    def __init__(self, store: Store, ledger: Ledger, reports: BadReports, *, head: int = 0) -> None:
         self.store = store
         self.state = ledger.state
         self.confirmed: list[int] = []
@@ -120,18 +120,18 @@ class IntakeBench:
         )
 
     async def told(self) -> list[dict[str, Any]]:
-        return [event.data for event in await self.store.events(START, limit=1000)]
+        return [event.data for event in await self.store.reads.events(START, limit=1000)]
 
 
 @contextlib.asynccontextmanager
 async def intake_bench(directory: Any, **options: Any) -> AsyncIterator[IntakeBench]:
     reports = options.pop("reports", None) or BadReports()
     store = await open_store("sqlite", data=directory)
-    term = await Leadership(store, clock=SystemClock(), holder="bench", uncontested=True).acquire()
+    term = await Leadership(store.leases, clock=SystemClock(), holder="bench", uncontested=True).acquire()
     state = ClusterState()
-    state.load(await store.snapshot(state.collections))
+    state.load(await store.reads.snapshot(state.collections))
     writer = Writer(
-        store,
+        store.commits,
         epoch=term.epoch,
         clock=SystemClock(),
         entropy=SystemEntropy(),
@@ -172,7 +172,7 @@ async def test_a_record_that_cannot_be_taken_in_is_set_aside_told_and_confirmed(
                 message = poisoned(sequence, kind) if sequence in bad else log_line(sequence)
                 bench.intake.offer(node_frame(message))
             await eventually(lambda: bench.confirmed[-1:] == [60], state=lambda: bench.confirmed)
-        journal = await bench.store.entries(f"log:node:{NODE}", limit=100)
+        journal = await bench.store.reads.entries(f"log:node:{NODE}", limit=100)
         assert len(journal) == 60 - len(bad)
         assert bench.state.spools.require(NODE).record == SpoolPosition(spool_id="spool", sequence=60)
         told = [event["message"] for event in await bench.told()]

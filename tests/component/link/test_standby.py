@@ -150,7 +150,7 @@ async def test_a_database_that_dies_under_load_loses_nothing_that_was_acknowledg
             ending.set()
             await asyncio.gather(*writers)
             state = controller.app.place.term.state
-            snapshot = await controller.app._store.snapshot(["tokens"])
+            snapshot = await controller.app._store.reads.snapshot(["tokens"])
             assert set(acknowledged) <= {document.id for document in snapshot.documents}
             assert {document.id: document.revision for document in snapshot.documents} == {
                 id: stored.revision for id, stored in state.tokens.items()

@@ -77,17 +77,17 @@ class Office:
 
     async def rows(self, prefix="mod/"):
         """All that lies in the store on behalf of modules, by collection and id."""
-        snapshot = await self.store.snapshot()
+        snapshot = await self.store.reads.snapshot()
         return {(d.collection, d.id): d.body for d in snapshot.documents if d.collection.startswith(prefix)}
 
 
 @contextlib.asynccontextmanager
 async def office_of(store, *, clock=None, holder="office", url="", namespace="test", ledger_class=Ledger):
-    term = await Leadership(store, clock=SystemClock(), holder=holder, uncontested=True).acquire()
+    term = await Leadership(store.leases, clock=SystemClock(), holder=holder, uncontested=True).acquire()
     state = ClusterState()
-    state.load(await store.snapshot(state.collections))
+    state.load(await store.reads.snapshot(state.collections))
     writer = Writer(
-        store,
+        store.commits,
         epoch=term.epoch,
         clock=SystemClock(),
         entropy=SystemEntropy(),
@@ -99,7 +99,7 @@ async def office_of(store, *, clock=None, holder="office", url="", namespace="te
     async with writer:
         ledger = ledger_class(writer, state)
         data = ModuleData(
-            reads=store,
+            reads=store.reads,
             ledger=ledger,
             clock=clock or SystemClock(),
             key_value_url=url,

@@ -30,7 +30,7 @@ from corral.sdk.messages import (
 )
 from corral.store.leadership import Leadership
 from corral.store.opening import open_store
-from corral.store.port import Adapter, Commit
+from corral.store.port import Commit, Store
 from corral.store.writer import Writer
 from corral.system.clock import SystemClock
 from corral.system.entropy import SystemEntropy
@@ -39,7 +39,7 @@ from corral.system.entropy import SystemEntropy
 class EventBench:
     """One term on one store. `events` are the operations under test."""
 
-    def __init__(self, store: Adapter, epoch: Epoch) -> None:
+    def __init__(self, store: Store, epoch: Epoch) -> None:
         self.store = store
         self.epoch = epoch
         self.state = ClusterState()
@@ -50,11 +50,13 @@ class EventBench:
 
     async def begin(self, *, ring_events: int) -> None:
         clock = SystemClock()
-        snapshot = await self.store.snapshot(self.state.collections)
+        snapshot = await self.store.reads.snapshot(self.state.collections)
         self.state.load(snapshot)
-        self.hub = EventHub(log=self.store, clock=clock, head=snapshot.head.cursor, ring_events=ring_events)
+        self.hub = EventHub(
+            log=self.store.reads, clock=clock, head=snapshot.head.cursor, ring_events=ring_events
+        )
         self.writer = Writer(
-            self.store,
+            self.store.commits,
             epoch=self.epoch,
             clock=clock,
             entropy=SystemEntropy(),
@@ -102,9 +104,9 @@ class EventBench:
 
 
 @contextlib.asynccontextmanager
-async def term_on(store: Adapter, *, ring_events: int = RING_EVENTS) -> AsyncIterator[EventBench]:
+async def term_on(store: Store, *, ring_events: int = RING_EVENTS) -> AsyncIterator[EventBench]:
     """A term of leading, from its election to its end."""
-    term = await Leadership(store, clock=SystemClock(), holder="bench", uncontested=True).acquire()
+    term = await Leadership(store.leases, clock=SystemClock(), holder="bench", uncontested=True).acquire()
     bench = EventBench(store, term.epoch)
     await bench.begin(ring_events=ring_events)
     async with bench.writer:

@@ -107,7 +107,9 @@ async def traces(pen: Pen) -> dict[str, Any]:
         "modules": [each["id"] for each in (await pen.ask("GET", "")).json()["items"]],
         "shelf": pen.shelf(),
         "uploads": sorted(path.name for path in uploads.glob("*")) if uploads.exists() else [],
-        "blobs": sorted(str(stamp) for stamp in await term_of(controller)._store.blob_stamps(limit=1000)),
+        "blobs": sorted(
+            str(stamp) for stamp in await term_of(controller)._store.blobs.blob_stamps(limit=1000)
+        ),
         "events": [(event.type, event.subject) for event in await events_of(controller)],
         "capabilities": (await pen.ask("GET", "/capabilities")).json()["items"],
     }

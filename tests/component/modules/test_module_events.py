@@ -215,7 +215,7 @@ async def test_what_a_module_tells_is_an_event_of_the_log(bench: EventBench) -> 
     async with playing("speaker", events=EventsPart(publishes=("SCORE",))) as (speaker, _):
         before = bench.hub.head
         await bench.publish(speaker, "SCORE", {"n": 1}, subject="alice")
-        (event,) = await bench.store.events(before, limit=10)
+        (event,) = await bench.store.reads.events(before, limit=10)
         assert (event.type, event.subject) == (EventType.MODULE_EVENT, "speaker/SCORE")
         assert event.data == {"module": "speaker", "type": "SCORE", "subject": "alice", "data": {"n": 1}}
 
@@ -283,7 +283,9 @@ async def test_a_poisoned_event_is_delivered_without_its_data_and_the_next_ones_
             await durable.close()
             await first.subscribe(scope, *types)
             at = SystemClock().now()
-            outcome = await store.commit_batch(epoch=first.epoch, batch="b", at=at, transactions=[poison])
+            outcome = await store.commits.commit_batch(
+                epoch=first.epoch, batch="b", at=at, transactions=[poison]
+            )
             for commit in commits_of(outcome, [poison], epoch=first.epoch, at=at):
                 assert isinstance(commit, Commit)
                 first.hub.publish(commit)
@@ -458,7 +460,9 @@ async def test_a_durable_subscription_is_told_when_the_log_has_moved_on_too(scra
             await scope.close()
             told = await first.tell("a", "b", "c")
             last = told[1].cursor.sequence
-            await store.trim(epoch=first.epoch, events_through=last, tombstones_through=0, journals=[])
+            await store.commits.trim(
+                epoch=first.epoch, events_through=last, tombstones_through=0, journals=[]
+            )
         async with term_on(store) as second, playing() as (again, process):
             await second.subscribe(again, "GROUP_CREATED", durable="mine")
             await eventually(lambda: delivered(process.calls))
@@ -556,17 +560,17 @@ async def test_a_cursor_moves_past_events_that_nobody_wanted(bench: EventBench) 
 async def test_a_deposed_leader_neither_publishes_nor_touches_cursors(bench: EventBench) -> None:
     async with playing(events=EventsPart(publishes=("SCORE",))) as (scope, process):
         await bench.subscribe(scope, "GROUP_CREATED", durable="mine")
-        row = await bench.store.read_lease("leader")
-        assert await bench.store.take_lease("leader", holder="successor", seen=row) is not None
-        before = await bench.store.head()
+        row = await bench.store.leases.read_lease("leader")
+        assert await bench.store.leases.take_lease("leader", holder="successor", seen=row) is not None
+        before = await bench.store.reads.head()
         with pytest.raises(Fenced):
             await bench.publish(scope, "SCORE", {"n": 1})
         with pytest.raises(Fenced):
             await bench.unsubscribe(scope)
         with pytest.raises(Fenced):
             await bench.subscribe(scope, "GROUP_CREATED", number=2, durable="other")
-        assert await bench.store.get("module_cursors", "played/mine") is not None
-        assert await bench.store.get("module_cursors", "played/other") is None
-        after = await bench.store.head()
+        assert await bench.store.reads.get("module_cursors", "played/mine") is not None
+        assert await bench.store.reads.get("module_cursors", "played/other") is None
+        after = await bench.store.reads.head()
         assert (after.commit, after.sequence) == (before.commit, before.sequence)
         assert process.calls == []

@@ -423,7 +423,7 @@ async def test_an_archive_that_is_nowhere_any_more_fails_the_module_with_a_reaso
     modules, store = modules_of(controller), term_of(controller)._store
     path = archive(scratch)
     sha = (await install(controller, path, activate=False)).record.sha256
-    await store.delete_blob(sha)
+    await store.blobs.delete_blob(sha)
     (controller.data / "artifacts" / f"{sha}.zip").unlink()
     record = await modules.activate("small", actor=OPERATOR)
     assert (record.phase, record.reason) == (ModulePhase.FAILED, "archive_missing")
@@ -439,13 +439,15 @@ async def test_the_collector_of_contents_keeps_what_installed_modules_need(
     carried = Sidecar(kind="sig", content=sign_keyed(path, key.private_pem))
     new = (await install(controller, path, sidecar=carried)).record
     clock = LeapingClock()
-    collector = BlobCollector(term._store, config=TemplatesSection(collect_after_seconds=60), clock=clock)
+    collector = BlobCollector(
+        term._store.blobs, config=TemplatesSection(collect_after_seconds=60), clock=clock
+    )
     clock.leap(dt.timedelta(days=1))
     await collector.collect_now(term.state)
-    assert await term._store.blob_info(old.sha256) is None
-    assert await term._store.blob_info(new.sha256) is not None
+    assert await term._store.blobs.blob_info(old.sha256) is None
+    assert await term._store.blobs.blob_info(new.sha256) is not None
     assert new.signature is not None
-    assert await term._store.blob_info(new.signature.blob) is not None
+    assert await term._store.blobs.blob_info(new.signature.blob) is not None
 
 
 async def test_signed_archives_are_proven_at_install_and_at_every_load(
@@ -519,18 +521,18 @@ async def test_the_lease_is_taken_for_an_upgrade_and_given_back(
     controller: LocalController, scratch: pathlib.Path
 ) -> None:
     store = term_of(controller)._store
-    guard = UpgradeGuard(store, holder="me")
+    guard = UpgradeGuard(store.leases, holder="me")
     async with guard():
-        row = await store.read_lease(LEASE)
+        row = await store.leases.read_lease(LEASE)
         assert row is not None
         assert row.holder == "me"
-    row = await store.read_lease(LEASE)
+    row = await store.leases.read_lease(LEASE)
     assert row is not None
     assert row.holder == ""
-    await store.take_lease(LEASE, holder="dead", seen=row)  # a leader that died while it upgraded
+    await store.leases.take_lease(LEASE, holder="dead", seen=row)  # a leader that died while it upgraded
     await install(controller, archive(scratch))
     await install(controller, archive(scratch, version="1.1.0"))
-    row = await store.read_lease(LEASE)
+    row = await store.leases.read_lease(LEASE)
     assert row is not None
     assert row.holder == ""
 
@@ -614,9 +616,9 @@ async def test_a_deposed_leader_s_modules_write_nothing(
     modules, term = modules_of(controller), term_of(controller)
     await install(controller, archive(scratch))
     store = term._store
-    before = await store.get("module_packages", "small")
-    row = await store.read_lease("leader")
-    assert await store.take_lease("leader", holder="successor", seen=row) is not None
+    before = await store.reads.get("module_packages", "small")
+    row = await store.leases.read_lease("leader")
+    assert await store.leases.take_lease("leader", holder="successor", seen=row) is not None
     options = InstallOptions()
     for call in (
         lambda: modules.deactivate("small", actor=OPERATOR),
@@ -628,5 +630,5 @@ async def test_a_deposed_leader_s_modules_write_nothing(
             await call()
         assert caught.value.code in (Code.FENCED, Code.SHUTTING_DOWN, Code.MODULE_BUSY)
     await eventually(lambda: controller.app.place.term is None)
-    assert await store.get("module_packages", "small") == before
-    assert await store.get("module_packages", "other") is None
+    assert await store.reads.get("module_packages", "small") == before
+    assert await store.reads.get("module_packages", "other") is None

@@ -21,7 +21,7 @@ from corral.domain.ids import Epoch, NodeId, SessionId
 from corral.errors import CorralError
 from corral.store.leadership import Leadership
 from corral.store.opening import open_store
-from corral.store.port import Adapter, Commit
+from corral.store.port import Commit, Store
 from corral.store.writer import Writer
 from corral.system.clock import Clock, SystemClock
 from corral.system.entropy import SystemEntropy
@@ -94,7 +94,7 @@ def payload(event: ModuleEvent) -> dict[str, Any]:
 class BridgeBench:
     """One term on one store, with the bridge under test."""
 
-    def __init__(self, store: Adapter, epoch: Epoch) -> None:
+    def __init__(self, store: Store, epoch: Epoch) -> None:
         self.store = store
         self.epoch = epoch
         self.state = ClusterState()
@@ -104,16 +104,16 @@ class BridgeBench:
         self.writer: Writer
         self.ledger: Ledger
         self.forwarding: EventForwarding
-        self.log: Any = store
+        self.log: Any = store.reads
         """Where events are read from."""
 
     async def begin(self, *, ring_events: int, clock: Clock | None) -> None:
         clock = clock or SystemClock()
-        snapshot = await self.store.snapshot(self.state.collections)
+        snapshot = await self.store.reads.snapshot(self.state.collections)
         self.state.load(snapshot)
         self.hub = EventHub(log=self.log, clock=clock, head=snapshot.head.cursor, ring_events=ring_events)
         self.writer = Writer(
-            self.store,
+            self.store.commits,
             epoch=self.epoch,
             clock=clock,
             entropy=SystemEntropy(),
@@ -149,16 +149,17 @@ class BridgeBench:
 
 @contextlib.asynccontextmanager
 async def term_on(
-    store: Adapter,
+    store: Store,
     *,
     ring_events: int = RING_EVENTS,
     clock: Clock | None = None,
     log: Callable[[EventLog], EventLog] | None = None,
 ) -> AsyncIterator[BridgeBench]:
     """A term of leading, from its election to its end. `log` is put around the store's."""
-    term = await Leadership(store, clock=SystemClock(), holder="bench", uncontested=True).acquire()
+    term = await Leadership(store.leases, clock=SystemClock(), holder="bench", uncontested=True).acquire()
     bench = BridgeBench(store, term.epoch)
-    bench.log = log(store) if log is not None else store
+    if log is not None:
+        bench.log = log(store.reads)
     await bench.begin(ring_events=ring_events, clock=clock)
     async with bench.writer:
         try:

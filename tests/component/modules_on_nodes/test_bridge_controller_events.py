@@ -301,7 +301,7 @@ async def test_one_that_reads_slowly_goes_on_from_the_store_when_the_ring_has_mo
 async def test_a_place_that_nobody_knows_is_answered_by_one_marker(scratch, after):
     async with bridge_bench(scratch, ring_events=4) as bench:
         told = await bench.tell(*(f"e{n}" for n in range(20)))
-        await bench.store.trim(
+        await bench.store.commits.trim(
             epoch=bench.epoch,
             events_through=told[10].cursor.sequence,
             tombstones_through=0,
@@ -507,7 +507,9 @@ async def test_a_node_that_does_not_read_for_too_long_is_told_so_when_it_does(sc
         waiting = len(link.outbox)
         told = await bench.tell(*(f"e{n}" for n in range(20)))
         last = told[9].cursor.sequence
-        await bench.store.trim(epoch=bench.epoch, events_through=last, tombstones_through=0, journals=[])
+        await bench.store.commits.trim(
+            epoch=bench.epoch, events_through=last, tombstones_through=0, journals=[]
+        )
         link.take()
         await eventually(lambda: any(event.missed for event in link.events()))
         await bench.tell("new")

@@ -9,7 +9,7 @@ import pytest
 from moved_clock import MovedClock
 
 from corral.store.opening import open_store
-from corral.store.port import Adapter
+from corral.store.port import Store
 from corral.testing.postgres_server import PostgresServer
 
 
@@ -23,7 +23,7 @@ def templates_postgres() -> Iterator[PostgresServer]:
 @pytest.fixture(params=["sqlite", "postgres"])
 async def store(
     request: pytest.FixtureRequest, templates_postgres: PostgresServer, scratch: pathlib.Path
-) -> AsyncIterator[Adapter]:
+) -> AsyncIterator[Store]:
     if request.param == "sqlite":
         store = await open_store("sqlite", data=scratch / "store")
         yield store
@@ -36,7 +36,7 @@ async def store(
 
 
 @pytest.fixture
-async def sqlite(scratch: pathlib.Path) -> AsyncIterator[Adapter]:
+async def sqlite(scratch: pathlib.Path) -> AsyncIterator[Store]:
     store = await open_store("sqlite", data=scratch / "store")
     yield store
     await store.close()

@@ -11,16 +11,18 @@ from typing import Any
 from corral.controller.templates.intake import Intake
 from corral.controller.templates.library import TemplateLibrary
 from corral.domain.templates import TemplateVersion
-from corral.store.port import Adapter
+from corral.store.port import Store
 from corral.system.clock import Clock, SystemClock
 from corral.system.config_schema import TemplatesSection
 
 
 def a_library(
-    store: Adapter, scratch: pathlib.Path, *, clock: Clock | None = None, **config: Any
+    store: Store, scratch: pathlib.Path, *, clock: Clock | None = None, **config: Any
 ) -> TemplateLibrary:
     section = TemplatesSection(**config)
-    return TemplateLibrary(store, config=section, directory=scratch / "uploads", clock=clock or SystemClock())
+    return TemplateLibrary(
+        store.blobs, config=section, directory=scratch / "uploads", clock=clock or SystemClock()
+    )
 
 
 def a_version(intake: Intake, *, number: int = 1) -> TemplateVersion:
@@ -57,5 +59,5 @@ def sha256(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()
 
 
-async def blobs_in(store: Adapter) -> set[str]:
-    return {stamp.digest for stamp in await store.blob_stamps(limit=100_000)}
+async def blobs_in(store: Store) -> set[str]:
+    return {stamp.digest for stamp in await store.blobs.blob_stamps(limit=100_000)}

@@ -12,7 +12,7 @@ import pytest
 from library_cases import a_library, archive_of, tree_in
 
 from corral.errors import Code, Rejected, Retryable
-from corral.store.port import Adapter
+from corral.store.port import Store
 from corral.testing.archives import in_chunks, tar_gz
 
 
@@ -48,7 +48,7 @@ def lying_in(root: pathlib.Path) -> dict[str, tuple[bytes, int]]:
     ids=["tar", "gnu", "pax", "plain", "zip"],
 )
 async def test_a_packed_directory_comes_out_as_it_was(
-    sqlite: Adapter, scratch: pathlib.Path, directory: pathlib.Path, command: list[str]
+    sqlite: Store, scratch: pathlib.Path, directory: pathlib.Path, command: list[str]
 ) -> None:
     if shutil.which(command[0]) is None:
         pytest.skip(f"there is no {command[0]} here")
@@ -60,7 +60,7 @@ async def test_a_packed_directory_comes_out_as_it_was(
 
 @pytest.mark.trap("T26")
 async def test_links_are_refused_with_what_to_do_about_them(
-    sqlite: Adapter, scratch: pathlib.Path, directory: pathlib.Path
+    sqlite: Store, scratch: pathlib.Path, directory: pathlib.Path
 ) -> None:
     library = a_library(sqlite, scratch)
     (directory / "twin").hardlink_to(directory / "start.sh")
@@ -74,7 +74,7 @@ async def test_links_are_refused_with_what_to_do_about_them(
     assert (await library.intake_archive(in_chunks(packed))).files == 4
 
 
-async def test_a_disk_that_takes_no_upload_is_named(sqlite: Adapter, scratch: pathlib.Path) -> None:
+async def test_a_disk_that_takes_no_upload_is_named(sqlite: Store, scratch: pathlib.Path) -> None:
     (scratch / "uploads").write_bytes(b"not a directory")
     with pytest.raises(Retryable) as refused:
         await a_library(sqlite, scratch).intake_archive(in_chunks(tar_gz({})))
@@ -83,7 +83,7 @@ async def test_a_disk_that_takes_no_upload_is_named(sqlite: Adapter, scratch: pa
 
 
 async def test_a_source_that_fails_with_an_operating_system_s_error_is_not_a_full_disk(
-    sqlite: Adapter, scratch: pathlib.Path
+    sqlite: Store, scratch: pathlib.Path
 ) -> None:
     async def failing() -> AsyncIterator[bytes]:
         yield b"x"

@@ -27,7 +27,7 @@ from corral.domain.module_records import PackageRecord
 from corral.domain.plan_resolution import resolve_plan
 from corral.domain.plans import PlanArtifact, PlanExtension, encode_plan, read_plan
 from corral.errors import Retryable
-from corral.store.port import Adapter, Change, Commit, Delete, Put
+from corral.store.port import Change, Commit, Delete, Put, Store
 from corral.system.config_schema import TemplatesSection
 from corral.testing.archives import in_chunks, tar_gz
 
@@ -37,12 +37,12 @@ HOUR = 3600
 class Office:
     """A store, a state that is committed to at once, and a collector with a clock of ours."""
 
-    def __init__(self, store: Adapter, scratch: pathlib.Path, clock: MovedClock) -> None:
+    def __init__(self, store: Store, scratch: pathlib.Path, clock: MovedClock) -> None:
         self.store = store
         self.clock = clock
         self.state = ClusterState()
         self.library: TemplateLibrary = a_library(store, scratch, clock=clock)
-        self.collector = BlobCollector(store, config=TemplatesSection(), clock=clock)
+        self.collector = BlobCollector(store.blobs, config=TemplatesSection(), clock=clock)
 
     def apply(self, *steps: Step) -> None:
         number = self.state.number + 1
@@ -74,7 +74,7 @@ class Office:
 
 
 @pytest.fixture
-def office(store: Adapter, scratch: pathlib.Path, clock: MovedClock) -> Office:
+def office(store: Store, scratch: pathlib.Path, clock: MovedClock) -> Office:
     return Office(store, scratch, clock)
 
 
@@ -144,7 +144,7 @@ async def test_uploads_beside_collections_never_lose_a_content(office: Office) -
 
 async def test_uploaded_programs_stay_while_the_catalog_or_a_plan_names_them(office: Office) -> None:
     contents = [b"in the catalog", b"in a plan", b"replaced", b"by url"]
-    infos = [info.digest for info in await office.store.put_blobs(contents)]
+    infos = [info.digest for info in await office.store.blobs.put_blobs(contents)]
     now = office.clock.now()
     entry = CatalogRecord(
         platform="paper", version="1", file="a.jar", sha256=infos[0], created_at=now, updated_at=now
@@ -190,7 +190,7 @@ def _plan(artifact: PlanArtifact):
 
 async def test_files_of_a_module_stay_while_the_module_or_a_plan_names_them(office: Office) -> None:
     archive, running, waiting = (
-        info.digest for info in await office.store.put_blobs([b"archive", b"runs", b"waits"])
+        info.digest for info in await office.store.blobs.put_blobs([b"archive", b"runs", b"waits"])
     )
     plan = encode_plan(
         msgspec.structs.replace(
@@ -232,7 +232,7 @@ def _package(archive: str, *files: str) -> PackageRecord:
 async def test_nothing_goes_while_a_manifest_cannot_be_read(office: Office) -> None:
     intake = await office.upload("base", {"a": b"1"})
     other = await office.library.intake_archive(in_chunks(tar_gz({"b": b"2"})))
-    await office.store.delete_blob(intake.digest)
+    await office.store.blobs.delete_blob(intake.digest)
     office.clock.move(2 * HOUR)
     with pytest.raises(Retryable, match=intake.digest):
         await office.collect()
@@ -246,7 +246,7 @@ async def test_a_manifest_that_stays_away_is_given_up_and_the_others_keep_their_
 ) -> None:
     lost = await office.upload("lost", {"a": b"1", "shared": b"s"})
     kept = await office.upload("kept", {"b": b"2", "shared": b"s"})
-    await office.store.delete_blob(lost.digest)
+    await office.store.blobs.delete_blob(lost.digest)
     with pytest.raises(Retryable):
         await office.collect()
     office.clock.move(PATIENCE.total_seconds() - 1)
@@ -258,7 +258,7 @@ async def test_a_manifest_that_stays_away_is_given_up_and_the_others_keep_their_
 
 
 async def test_a_manifest_that_was_damaged_on_disk_is_as_good_as_missing(
-    sqlite: Adapter, scratch: pathlib.Path, clock: MovedClock
+    sqlite: Store, scratch: pathlib.Path, clock: MovedClock
 ) -> None:
     office = Office(sqlite, scratch, clock)
     intake = await office.upload("base", {"a": b"1"})

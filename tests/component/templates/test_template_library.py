@@ -16,13 +16,13 @@ from library_cases import a_library, a_version, archive_of, blobs_in, sha256, tr
 
 from corral.domain.templates import PIECE, decode_manifest
 from corral.errors import Code, CorralError, Rejected, Retryable
-from corral.store.port import Adapter
+from corral.store.port import Store
 from corral.testing.archives import in_chunks, tar_gz, zipped
 
 FILES = {"server.properties": b"port=%PORT%\n", "plugins/a.jar": os.urandom(300_000), "empty": b""}
 
 
-async def test_an_archive_comes_out_as_it_went_in(store: Adapter, scratch: pathlib.Path) -> None:
+async def test_an_archive_comes_out_as_it_went_in(store: Store, scratch: pathlib.Path) -> None:
     library = a_library(store, scratch)
     files = {**FILES, "large": os.urandom(2 * PIECE + 5), "logs/": b""}
     intake = await library.intake_archive(in_chunks(tar_gz(files, modes={"plugins/a.jar": 0o555})))
@@ -38,10 +38,10 @@ async def test_an_archive_comes_out_as_it_went_in(store: Adapter, scratch: pathl
     assert await anew.intake_archive(in_chunks(archive), known=[a_version(intake)]) == intake
 
 
-async def test_what_is_stored_is_whole(store: Adapter, scratch: pathlib.Path) -> None:
+async def test_what_is_stored_is_whole(store: Store, scratch: pathlib.Path) -> None:
     library = a_library(store, scratch)
     intake = await library.intake_archive(in_chunks(tar_gz(FILES)))
-    stored = b"".join([part async for part in store.read_blob(intake.digest)])
+    stored = b"".join([part async for part in store.blobs.read_blob(intake.digest)])
     assert decode_manifest(stored) == intake.manifest
     named = {digest for file in intake.manifest.files for digest in file.blobs}
     assert await blobs_in(store) == {intake.digest, *named}
@@ -49,7 +49,7 @@ async def test_what_is_stored_is_whole(store: Adapter, scratch: pathlib.Path) ->
 
 
 async def test_what_is_no_archive_is_refused_long_before_its_end(
-    sqlite: Adapter, scratch: pathlib.Path
+    sqlite: Store, scratch: pathlib.Path
 ) -> None:
     taken = 0
 
@@ -65,7 +65,7 @@ async def test_what_is_no_archive_is_refused_long_before_its_end(
     assert list((scratch / "uploads").iterdir()) == []
 
 
-async def test_a_single_file_is_read_put_and_removed(store: Adapter, scratch: pathlib.Path) -> None:
+async def test_a_single_file_is_read_put_and_removed(store: Store, scratch: pathlib.Path) -> None:
     library = a_library(store, scratch)
     first = await library.intake_archive(in_chunks(tar_gz(FILES)))
     large = os.urandom(PIECE + 100)
@@ -85,7 +85,7 @@ async def test_a_single_file_is_read_put_and_removed(store: Adapter, scratch: pa
     assert not diff.changed
 
 
-async def test_one_tree_is_laid_over_another(sqlite: Adapter, scratch: pathlib.Path) -> None:
+async def test_one_tree_is_laid_over_another(sqlite: Store, scratch: pathlib.Path) -> None:
     library = a_library(sqlite, scratch)
     base = await library.intake_archive(in_chunks(tar_gz({"a": b"1", "b": b"1"})))
     saved = await library.intake_archive(in_chunks(tar_gz({"b": b"2", "c/d": b"2"})))
@@ -94,7 +94,7 @@ async def test_one_tree_is_laid_over_another(sqlite: Adapter, scratch: pathlib.P
     assert found == {"a": b"1", "b": b"2", "c/d": b"2"}
 
 
-async def test_a_zip_export_can_be_taken_in_again(store: Adapter, scratch: pathlib.Path) -> None:
+async def test_a_zip_export_can_be_taken_in_again(store: Store, scratch: pathlib.Path) -> None:
     library = a_library(store, scratch)
     intake = await library.intake_archive(in_chunks(tar_gz({**FILES, "logs/": b""})))
     data = await archive_of(library, intake, "zip")
@@ -103,9 +103,7 @@ async def test_a_zip_export_can_be_taken_in_again(store: Adapter, scratch: pathl
     assert await library.intake_archive(in_chunks(data)) == intake
 
 
-async def test_an_unknown_format_is_refused_with_the_known_ones(
-    sqlite: Adapter, scratch: pathlib.Path
-) -> None:
+async def test_an_unknown_format_is_refused_with_the_known_ones(sqlite: Store, scratch: pathlib.Path) -> None:
     library = a_library(sqlite, scratch)
     intake = await library.intake_archive(in_chunks(tar_gz({})))
     with pytest.raises(Rejected) as refused:
@@ -115,7 +113,7 @@ async def test_an_unknown_format_is_refused_with_the_known_ones(
 
 @pytest.mark.trap("T26")
 @pytest.mark.parametrize("path", ["../x", "/x", "a\\b", "a//b", ".", "", "x\0y"])
-async def test_a_single_file_may_not_lead_astray(sqlite: Adapter, scratch: pathlib.Path, path: str) -> None:
+async def test_a_single_file_may_not_lead_astray(sqlite: Store, scratch: pathlib.Path, path: str) -> None:
     library = a_library(sqlite, scratch)
     intake = await library.intake_archive(in_chunks(tar_gz(FILES)))
     with pytest.raises(Rejected) as refused:
@@ -125,7 +123,7 @@ async def test_a_single_file_may_not_lead_astray(sqlite: Adapter, scratch: pathl
 
 @pytest.mark.trap("T26")
 async def test_an_upload_beyond_the_limit_is_refused_before_it_has_arrived(
-    sqlite: Adapter, scratch: pathlib.Path
+    sqlite: Store, scratch: pathlib.Path
 ) -> None:
     library = a_library(sqlite, scratch, max_bytes=1_000_000, max_files=1)
     sent = 0
@@ -146,9 +144,7 @@ async def test_an_upload_beyond_the_limit_is_refused_before_it_has_arrived(
     assert sent < 4_000_000
 
 
-async def test_a_refused_archive_leaves_no_file_and_no_manifest(
-    sqlite: Adapter, scratch: pathlib.Path
-) -> None:
+async def test_a_refused_archive_leaves_no_file_and_no_manifest(sqlite: Store, scratch: pathlib.Path) -> None:
     library = a_library(sqlite, scratch)
     with pytest.raises(Rejected):
         await library.intake_archive(in_chunks(tar_gz({"fine": b"x", "../bad": b"y"})))
@@ -156,7 +152,7 @@ async def test_a_refused_archive_leaves_no_file_and_no_manifest(
     assert list((scratch / "uploads").iterdir()) == []
 
 
-async def test_an_uploader_that_goes_away_leaves_nothing(sqlite: Adapter, scratch: pathlib.Path) -> None:
+async def test_an_uploader_that_goes_away_leaves_nothing(sqlite: Store, scratch: pathlib.Path) -> None:
     library = a_library(sqlite, scratch)
 
     async def broken() -> AsyncIterator[bytes]:
@@ -168,7 +164,7 @@ async def test_an_uploader_that_goes_away_leaves_nothing(sqlite: Adapter, scratc
     assert await blobs_in(sqlite) == set()
 
 
-async def test_an_intake_can_be_cancelled_at_any_moment(store: Adapter, scratch: pathlib.Path) -> None:
+async def test_an_intake_can_be_cancelled_at_any_moment(store: Store, scratch: pathlib.Path) -> None:
     library = a_library(store, scratch)
     data = tar_gz({str(number): os.urandom(100_000) for number in range(60)})
     for delay in (0, 0.002, 0.01, 0.03, 0.06, 0.1):
@@ -180,7 +176,7 @@ async def test_an_intake_can_be_cancelled_at_any_moment(store: Adapter, scratch:
     assert sha256(await archive_of(library, intake)) == intake.hash
 
 
-async def test_many_uploads_at_once_share_what_is_equal(store: Adapter, scratch: pathlib.Path) -> None:
+async def test_many_uploads_at_once_share_what_is_equal(store: Store, scratch: pathlib.Path) -> None:
     library = a_library(store, scratch)
     shared = {f"lib/{number}": os.urandom(2000) for number in range(200)}
     archives = [tar_gz({**shared, "own": str(number).encode()}) for number in range(6)]
@@ -192,11 +188,11 @@ async def test_many_uploads_at_once_share_what_is_equal(store: Adapter, scratch:
 
 
 async def test_contents_that_left_the_store_are_told_and_not_served(
-    sqlite: Adapter, scratch: pathlib.Path
+    sqlite: Store, scratch: pathlib.Path
 ) -> None:
     library = a_library(sqlite, scratch)
     intake = await library.intake_archive(in_chunks(tar_gz(FILES)))
-    await sqlite.delete_blob(sha256(FILES["server.properties"]))
+    await sqlite.blobs.delete_blob(sha256(FILES["server.properties"]))
     with pytest.raises(CorralError):
         await archive_of(library, intake)
     for anew in (library, a_library(sqlite, scratch)):
@@ -219,7 +215,7 @@ entries = st.dictionaries(
 
 @given(entries)
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-async def test_any_tree_survives_the_round_trip(sqlite: Adapter, scratch: pathlib.Path, tree) -> None:
+async def test_any_tree_survives_the_round_trip(sqlite: Store, scratch: pathlib.Path, tree) -> None:
     files = {"/".join(parts): found for parts, found in tree.items()}
     parents = {path[:at] for path in files for at, sign in enumerate(path) if sign == "/"}
     files = {path: found for path, found in files.items() if path not in parents}

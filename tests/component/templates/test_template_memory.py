@@ -15,7 +15,7 @@ from library_cases import a_library, a_version, sha256
 
 from corral.controller.templates.tar_writing import header_of
 from corral.domain.templates import TemplateFile
-from corral.store.port import Adapter
+from corral.store.port import Store
 from corral.testing.archives import in_chunks, tar_gz
 
 MIB = 1024 * 1024
@@ -61,7 +61,7 @@ class Heartbeat:
 
 @pytest.mark.trap("T9")
 async def test_a_large_template_costs_no_memory_and_does_not_stop_the_loop(
-    store: Adapter, scratch: pathlib.Path
+    store: Store, scratch: pathlib.Path
 ) -> None:
     library = a_library(store, scratch)
     await library.intake_archive(in_chunks(tar_gz({"warm": os.urandom(9 * MIB)})))
@@ -78,7 +78,7 @@ async def test_a_large_template_costs_no_memory_and_does_not_stop_the_loop(
     assert heartbeat.longest < 1.5
 
 
-async def test_a_tree_of_many_small_files_is_taken_in_quickly(store: Adapter, scratch: pathlib.Path) -> None:
+async def test_a_tree_of_many_small_files_is_taken_in_quickly(store: Store, scratch: pathlib.Path) -> None:
     library = a_library(store, scratch)
     data = tar_gz({f"mods/{number % 50}/{number}.json": str(number).encode() * 20 for number in range(5000)})
     began = time.monotonic()

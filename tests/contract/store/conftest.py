@@ -9,7 +9,7 @@ import pytest
 from store_cases import Desk as Desk
 from store_cases import House, at_work
 
-from corral.store.port import Adapter
+from corral.store.port import Store
 from corral.testing.postgres_server import PostgresServer
 
 
@@ -64,11 +64,11 @@ def real_house(request: pytest.FixtureRequest) -> House:
 
 
 @pytest.fixture
-async def store(house: House) -> Adapter:
+async def store(house: House) -> Store:
     return await house.open()
 
 
 @pytest.fixture
-async def desk(store: Adapter) -> AsyncIterator[Desk]:
+async def desk(store: Store) -> AsyncIterator[Desk]:
     async with at_work(store) as desk:
         yield desk

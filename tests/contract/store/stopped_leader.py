@@ -25,7 +25,7 @@ PATIENT = Deadlines(idle_in_transaction=3600.0, statement=3600.0)
 
 async def main(url: str) -> None:
     store = await open_postgres(url)
-    term = await Leadership(store, clock=SystemClock(), holder="stopped", timing=SHORT).acquire()
+    term = await Leadership(store.leases, clock=SystemClock(), holder="stopped", timing=SHORT).acquire()
     holding = asyncio.create_task(term.hold())
     server = Server(url, entropy=SystemEntropy(), deadlines=PATIENT)
     connection = await server.connect(server.writer_name(term.epoch))

@@ -12,7 +12,7 @@ from corral.domain.ids import Epoch
 from corral.store.batching import BatchLimits
 from corral.store.leadership import Leadership, LeaseTiming
 from corral.store.opening import open_store
-from corral.store.port import Adapter, Append, Commit, Delete, Document, Fenced, Put, Transaction
+from corral.store.port import Append, Commit, CommitEngine, Delete, Document, Fenced, Put, Store, Transaction
 from corral.store.writer import Writer, WriterTiming
 from corral.system.clock import SystemClock
 from corral.system.entropy import SystemEntropy
@@ -47,7 +47,7 @@ def transaction(*steps: Put | Delete | Draft | Append) -> Transaction:
 class Desk:
     """A leader at work: its writer, and memory as nothing but the fold of its commits."""
 
-    def __init__(self, store: Adapter, epoch: Epoch, documents: tuple[Document, ...] = ()) -> None:
+    def __init__(self, store: Store, epoch: Epoch, documents: tuple[Document, ...] = ()) -> None:
         self.store = store
         self.epoch = epoch
         self.memory: dict[Key, Document] = {(d.collection, d.id): d for d in documents}
@@ -70,13 +70,13 @@ class Desk:
                 )
 
     async def stored(self) -> dict[Key, Document]:
-        snapshot = await self.store.snapshot()
+        snapshot = await self.store.reads.snapshot()
         return {(d.collection, d.id): d for d in snapshot.documents}
 
 
 @contextlib.asynccontextmanager
 async def at_work(
-    store: Adapter,
+    store: Store,
     *,
     epoch: Epoch | None = None,
     limits: BatchLimits | None = None,
@@ -84,11 +84,11 @@ async def at_work(
 ) -> AsyncIterator[Desk]:
     """Lead (uncontested, unless an epoch is given) and write."""
     if epoch is None:
-        term = await Leadership(store, clock=SystemClock(), holder="desk", uncontested=True).acquire()
+        term = await Leadership(store.leases, clock=SystemClock(), holder="desk", uncontested=True).acquire()
         epoch = term.epoch
-    desk = Desk(store, epoch, (await store.snapshot()).documents)
+    desk = Desk(store, epoch, (await store.reads.snapshot()).documents)
     desk.writer = Writer(
-        store,
+        store.commits,
         epoch=epoch,
         clock=SystemClock(),
         entropy=SystemEntropy(),
@@ -100,6 +100,18 @@ async def at_work(
     )
     async with desk.writer:
         yield desk
+
+
+def with_commits(store: Store, commits: CommitEngine) -> Store:
+    return Store(
+        name=store.name,
+        exclusive=store.exclusive,
+        commits=commits,
+        reads=store.reads,
+        leases=store.leases,
+        blobs=store.blobs,
+        close=store.close,
+    )
 
 
 class ManualClock:
@@ -126,16 +138,16 @@ class House:
         self.kind = kind
         self.url = url
         self.data = data
-        self._opened: list[Adapter] = []
+        self._opened: list[Store] = []
 
-    async def open(self) -> Adapter:
+    async def open(self) -> Store:
         store = await open_store(self.url, data=self.data)
         if self.kind == "failing":
             store = FailingStore(store)
         self._opened.append(store)
         return store
 
-    async def another(self, store: Adapter) -> Adapter:
+    async def another(self, store: Store) -> Store:
         """The store as a second controller sees it: itself, where only one may open it."""
         return await self.open() if self.kind == "postgres" else store
 

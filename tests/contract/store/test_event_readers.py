@@ -17,8 +17,8 @@ SPEAKS = Draft(type=EventType.MODULE_EVENT, subject="loud/X", data={})
 
 async def hub_of(desk: Desk, *drafts: Draft) -> tuple[EventHub, list[Event]]:
     """A hub that published these, and holds the last of them alone."""
-    head = (await desk.store.head()).cursor
-    hub = EventHub(log=desk.store, clock=SystemClock(), head=head, ring_events=1)
+    head = (await desk.store.reads.head()).cursor
+    hub = EventHub(log=desk.store.reads, clock=SystemClock(), head=head, ring_events=1)
     made: list[Event] = []
     for draft in drafts:
         commit = await desk.commit(draft)
@@ -56,7 +56,9 @@ async def test_a_cursor_of_another_history_is_answered_by_one_gap(desk: Desk, st
 async def test_what_retention_trimmed_is_one_gap_up_to_the_head(desk: Desk) -> None:
     hub, made = await hub_of(desk, *(happened(str(n)) for n in range(6)))
     through = made[3].cursor.sequence
-    while await desk.store.trim(epoch=desk.epoch, events_through=through, tombstones_through=0, journals=()):
+    while await desk.store.commits.trim(
+        epoch=desk.epoch, events_through=through, tombstones_through=0, journals=()
+    ):
         pass
     assert await read_all(hub, made[1].cursor) == [MissedEvents(after=made[1].cursor, until=made[-1].cursor)]
     assert await read_all(hub, made[3].cursor) == made[4:]

@@ -28,12 +28,12 @@ async def test_everything_acknowledged_before_kill_9_is_there_and_nothing_is_hal
     for acknowledged_before_the_kill in (1, 120, 400):
         before = await _kill_after(real_house, acknowledged_before_the_kill)
         store = await real_house.open()
-        head = await store.head()
-        documents = {d.id: d.revision for d in (await store.snapshot()).documents}
+        head = await store.reads.head()
+        documents = {d.id: d.revision for d in (await store.reads.snapshot()).documents}
         assert before <= set(documents)
-        events = await store.events(START, limit=1_000_000)
+        events = await store.reads.events(START, limit=1_000_000)
         assert [event.cursor.sequence for event in events] == list(range(1, head.sequence + 1))
-        entries = await store.entries("log", limit=1_000_000)
+        entries = await store.reads.entries("log", limit=1_000_000)
         assert [entry.number for entry in entries] == list(range(1, head.entry + 1))
         # One document, one event and one entry a transaction: all three or none.
         assert {event.subject for event in events} == {e.body.decode() for e in entries} == set(documents)
@@ -103,13 +103,13 @@ async def test_a_full_disk_changes_nothing_that_is_not_stored_and_heals_by_itsel
         await eventually(lambda: desk.writer.healthy, state=lambda: desk.writer.reason)
         await desk.commit(put("afterwards", os.urandom(50_000)), happened("afterwards"))
         assert await desk.stored() == desk.memory
-        events = await store.events(START, limit=10_000)
+        events = await store.reads.events(START, limit=10_000)
         assert [e.cursor.sequence for e in events] == list(range(1, acknowledged + 2))
         assert desk.fatal == []
 
     # And the same to somebody who opens it afresh.
     store = await house.open()
-    assert {(d.collection, d.id) for d in (await store.snapshot()).documents} == set(desk.memory)
+    assert {(d.collection, d.id) for d in (await store.reads.snapshot()).documents} == set(desk.memory)
     await house.close()
 
 
@@ -132,7 +132,7 @@ async def test_a_full_disk_refuses_an_artifact_and_keeps_nothing_of_it(small_dis
             yield os.urandom(100_000)
 
     with pytest.raises(StoreUnavailable):
-        await store.put_blob(too_much())
+        await store.blobs.put_blob(too_much())
     await eventually(lambda: not list((small_disk / "artifacts" / ".incoming").iterdir()))
     async with at_work(store) as desk:
         await desk.commit(put("fine"))
@@ -160,7 +160,7 @@ async def test_a_writer_whose_back_end_is_killed_learns_the_truth_and_goes_on(
             await eventually(lambda: desk.writer.healthy, state=lambda: desk.writer.reason)
         assert len(desk.memory) == 1 + outcomes[True]
         assert await desk.stored() == desk.memory
-        events = await store.events(START, limit=10_000)
+        events = await store.reads.events(START, limit=10_000)
         assert [e.cursor.sequence for e in events] == list(range(1, outcomes[True] + 1))
         assert desk.fatal == desk.fenced == []
     await killer.close()
@@ -178,12 +178,12 @@ async def test_none_of_a_batch_stuck_in_a_lost_connection_ever_appears_later(
             write = asyncio.create_task(desk.commit(put("a", b"stuck")))
             await eventually(lambda: _stuck(blocker))
             # The client's end of the line breaks while the server goes on executing.
-            store._commits._batches._connection._transport.abort()
+            store.commits._batches._connection._transport.abort()
             with pytest.raises(StoreUnavailable) as told:
                 await write
             assert not told.value.in_doubt
         await eventually(lambda: desk.writer.healthy)
-        found = await store.get("things", "a")
+        found = await store.reads.get("things", "a")
         assert found is not None
         assert found.body == b"before"
         assert await desk.stored() == desk.memory

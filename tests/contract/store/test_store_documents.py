@@ -17,10 +17,10 @@ from corral.store.port import ABSENT, Append, Change, Conflict, Delete, Document
 
 async def test_a_stored_document_is_read_back_with_the_number_of_its_commit(desk: Desk) -> None:
     commit = await desk.commit(put("a", b"\x00\xff body", expect=ABSENT))
-    found = await desk.store.get("things", "a")
+    found = await desk.store.reads.get("things", "a")
     assert found == Document(collection="things", id="a", revision=commit.number, body=b"\x00\xff body")
-    assert await desk.store.get("things", "b") is None
-    assert await desk.store.get("others", "a") is None
+    assert await desk.store.reads.get("things", "b") is None
+    assert await desk.store.reads.get("others", "a") is None
 
 
 async def test_a_write_that_expects_another_revision_is_refused_and_says_what_it_found(desk: Desk) -> None:
@@ -40,7 +40,7 @@ async def test_a_write_that_expects_another_revision_is_refused_and_says_what_it
 
 async def test_a_refused_transaction_stores_none_of_its_parts(desk: Desk) -> None:
     await desk.commit(put("there"))
-    before = await desk.store.head()
+    before = await desk.store.reads.head()
     with pytest.raises(Conflict):
         await desk.commit(
             put("fresh"),
@@ -48,11 +48,11 @@ async def test_a_refused_transaction_stores_none_of_its_parts(desk: Desk) -> Non
             happened("fresh"),
             Append(journal="audit", body=b"entry"),
         )
-    after = await desk.store.head()
+    after = await desk.store.reads.head()
     assert (after.commit, after.sequence, after.entry) == (before.commit, before.sequence, before.entry)
-    assert await desk.store.get("things", "fresh") is None
-    assert await desk.store.events(START, limit=10) == []
-    assert await desk.store.entries("audit", limit=10) == []
+    assert await desk.store.reads.get("things", "fresh") is None
+    assert await desk.store.reads.events(START, limit=10) == []
+    assert await desk.store.reads.entries("audit", limit=10) == []
 
 
 async def test_a_transaction_stores_documents_events_and_entries_under_one_number(desk: Desk) -> None:
@@ -60,9 +60,9 @@ async def test_a_transaction_stores_documents_events_and_entries_under_one_numbe
         put("a"), put("b"), happened("a", n=1), happened("b"), Append(journal="audit", body=b"e")
     )
     assert [change.revision for change in commit.changes] == [commit.number] * 2
-    assert await desk.store.events(START, limit=10) == list(commit.events)
-    assert await desk.store.entries("audit", limit=10) == list(commit.entries)
-    head = await desk.store.head()
+    assert await desk.store.reads.events(START, limit=10) == list(commit.events)
+    assert await desk.store.reads.entries("audit", limit=10) == list(commit.entries)
+    head = await desk.store.reads.head()
     assert (head.commit, head.cursor) == (commit.number, commit.events[-1].cursor)
 
 
@@ -77,7 +77,7 @@ async def test_a_deleted_document_can_be_created_again_under_a_new_revision(desk
     first = await desk.commit(put("a", expect=ABSENT))
     gone = await desk.commit(drop("a", expect=first.number))
     assert gone.changes == (Change(collection="things", id="a", revision=gone.number, body=None),)
-    assert await desk.store.get("things", "a") is None
+    assert await desk.store.reads.get("things", "a") is None
     again = await desk.commit(put("a", expect=ABSENT))
     assert again.number > gone.number
     with pytest.raises(Conflict):
@@ -91,9 +91,9 @@ async def test_a_scan_goes_through_a_collection_in_the_order_of_ids(desk: Desk) 
     await desk.commit(*(put(name) for name in names), put("other", collection="elsewhere"))
     await desk.commit(drop("b"))
     expected = sorted(set(names) - {"b"})
-    assert [d.id for d in await desk.store.scan("things", limit=100)] == expected
-    page = await desk.store.scan("things", limit=2)
-    rest = await desk.store.scan("things", after=page[-1].id, limit=100)
+    assert [d.id for d in await desk.store.reads.scan("things", limit=100)] == expected
+    page = await desk.store.reads.scan("things", limit=2)
+    rest = await desk.store.reads.scan("things", after=page[-1].id, limit=100)
     assert [d.id for d in page + rest] == expected
 
 
@@ -102,7 +102,7 @@ async def test_a_scan_takes_bounds_and_begins_at_either_end(desk: Desk) -> None:
     await desk.commit(*(put(name) for name in names), put("b", collection="thing"), put("b", collection="z"))
     await desk.commit(drop("b"))
     ordered = sorted(set(names) - {"b"})
-    scan = desk.store.scan
+    scan = desk.store.reads.scan
     assert [d.id for d in await scan("things", limit=100)] == ordered
     assert [d.id for d in await scan("things", limit=100, newest=True)] == ordered[::-1]
     assert [d.id for d in await scan("things", limit=3, newest=True)] == ordered[::-1][:3]
@@ -122,7 +122,7 @@ async def test_an_index_is_scanned_together_with_the_documents_it_names(desk: De
     expected = [("k1", "a"), ("k2", 'quote"'), ("k3", "日\\本"), ("k5", None), ("k6", None)]
 
     async def found(**bounds: Any) -> list[tuple[str, str | None]]:
-        rows = await desk.store.scan_index("index", "things", **bounds)
+        rows = await desk.store.reads.scan_index("index", "things", **bounds)
         for row in rows:
             assert row.entry.collection == "index"
             assert row.document is None or row.document.body == row.document.id.encode()
@@ -140,41 +140,41 @@ async def test_many_documents_are_read_at_once(desk: Desk) -> None:
     names = [f"n{i}" for i in range(1500)] + ['quote"', "日本"]
     await desk.commit(*(put(name, name.encode()) for name in names), put("n1", b"x", collection="others"))
     await desk.commit(drop("n7"))
-    found = await desk.store.get_many("things", [*names, "nobody"])
+    found = await desk.store.reads.get_many("things", [*names, "nobody"])
     assert {d.id: d.body for d in found} == {name: name.encode() for name in names if name != "n7"}
     assert len(found) == len(names) - 1
-    assert await desk.store.get_many("things", []) == []
+    assert await desk.store.reads.get_many("things", []) == []
 
 
 async def test_a_snapshot_holds_the_collections_asked_for_as_of_its_head(desk: Desk) -> None:
     await desk.commit(put("a"), put("b", collection="others"), put("c", collection="more"))
     await desk.commit(drop("c", collection="more"))
-    everything = await desk.store.snapshot()
+    everything = await desk.store.reads.snapshot()
     assert {(d.collection, d.id) for d in everything.documents} == {("things", "a"), ("others", "b")}
-    assert everything.head == await desk.store.head()
-    assert [d.id for d in (await desk.store.snapshot(["others", "none"])).documents] == ["b"]
-    assert (await desk.store.snapshot([])).documents == ()
+    assert everything.head == await desk.store.reads.head()
+    assert [d.id for d in (await desk.store.reads.snapshot(["others", "none"])).documents] == ["b"]
+    assert (await desk.store.reads.snapshot([])).documents == ()
 
 
 async def test_changes_come_in_whole_commits_and_once_for_each_document(desk: Desk) -> None:
     first = await desk.commit(put("a"), put("b"), put("c"))
     second = await desk.commit(put("d"))
     third = await desk.commit(drop("d"), put("a", b"again"))
-    page = await desk.store.changes(0, limit=1)
+    page = await desk.store.reads.changes(0, limit=1)
     assert [(c.id, c.revision) for c in page] == [("b", first.number), ("c", first.number)]
-    rest = await desk.store.changes(page[-1].revision, limit=10)
+    rest = await desk.store.reads.changes(page[-1].revision, limit=10)
     assert [(c.id, c.revision, c.body) for c in rest] == [
         ("a", third.number, b"again"),
         ("d", third.number, None),
     ]
     assert second.number not in {c.revision for c in page + rest}
-    assert await desk.store.changes(third.number, limit=10) == []
+    assert await desk.store.reads.changes(third.number, limit=10) == []
 
 
 async def test_changes_cannot_be_followed_from_a_number_this_store_never_had(desk: Desk) -> None:
     commit = await desk.commit(put("a"))
     with pytest.raises(Rejected) as refused:
-        await desk.store.changes(commit.number + 1, limit=10)
+        await desk.store.reads.changes(commit.number + 1, limit=10)
     assert refused.value.code is Code.RESYNC_REQUIRED
 
 
@@ -234,13 +234,13 @@ async def test_commits_changes_and_events_each_fold_to_what_a_snapshot_holds(
 
     folded: dict[tuple[str, str], Change] = {}
     after = 0
-    while changes := await desk.store.changes(after, limit=page):
+    while changes := await desk.store.reads.changes(after, limit=page):
         folded.update({(c.collection, c.id): c for c in changes})
         after = changes[-1].revision
     live = {key: (c.revision, c.body) for key, c in folded.items() if c.body is not None}
     assert live == {key: (d.revision, d.body) for key, d in stored.items()}
 
     events = [event for commit in desk.commits for event in commit.events]
-    assert await desk.store.events(START, limit=10_000) == events
+    assert await desk.store.reads.events(START, limit=10_000) == events
     assert [event.cursor.sequence for event in events] == list(range(1, len(events) + 1))
     assert [commit.number for commit in desk.commits] == list(range(1, len(desk.commits) + 1))

@@ -18,15 +18,15 @@ from store_cases import SHORT, House, at_work, put
 from corral.domain.ids import Epoch
 from corral.store.batching import BatchLimits
 from corral.store.leadership import Leadership
-from corral.store.port import LEADER, Adapter, Commit, Fenced, LeaseRow, StoreUnavailable
+from corral.store.port import LEADER, Commit, Fenced, LeaseRow, Store, StoreUnavailable
 from corral.system.clock import SystemClock
 from corral.testing.waiting import eventually
 
 HERE = pathlib.Path(__file__).parent
 
 
-async def _take(store: Adapter, holder: str) -> LeaseRow:
-    row = await store.take_lease(LEADER, holder=holder, seen=await store.read_lease(LEADER))
+async def _take(store: Store, holder: str) -> LeaseRow:
+    row = await store.leases.take_lease(LEADER, holder=holder, seen=await store.leases.read_lease(LEADER))
     assert row is not None
     return row
 
@@ -65,16 +65,16 @@ async def test_writes_of_a_deposed_leader_are_refused_for_good(house: House) -> 
             with pytest.raises(Fenced):
                 await old.commit(put("b"))
             with pytest.raises(Fenced):
-                await store.trim(epoch=old.epoch, events_through=9, tombstones_through=9, journals=[])
+                await store.commits.trim(epoch=old.epoch, events_through=9, tombstones_through=9, journals=[])
             assert len(old.fenced) == 1
             await new.commit(put("a", b"new"))
-            assert [d.body for d in (await rival.snapshot()).documents] == [b"new"]
+            assert [d.body for d in (await rival.reads.snapshot()).documents] == [b"new"]
 
 
 @pytest.mark.trap("T15")
-async def test_a_raised_epoch_fences_the_writer_that_works_under_the_old_one(store: Adapter) -> None:
+async def test_a_raised_epoch_fences_the_writer_that_works_under_the_old_one(store: Store) -> None:
     row = await _take(store, "a")
-    raised = await store.raise_epoch(row, by=2**32)
+    raised = await store.leases.raise_epoch(row, by=2**32)
     assert raised is not None
     async with at_work(store, epoch=row.epoch) as old:
         with pytest.raises(Fenced):
@@ -98,25 +98,25 @@ async def test_sqlite_refuses_a_batch_that_a_take_over_overtook(sqlite_house: Ho
         rival.close()
         with pytest.raises(Fenced):
             await write
-        assert await store.get("things", "late") is None
+        assert await store.reads.get("things", "late") is None
 
 
 @pytest.mark.trap("T51")
 async def test_a_successor_sees_every_batch_accepted_before_it_and_there_is_none_after(
-    store: Adapter,
+    store: Store,
 ) -> None:
     # Small batches, so that the take-over falls between two of them.
     async with at_work(store, limits=BatchLimits(transactions=2)) as old:
         writes = [asyncio.create_task(old.commit(put(f"d{n}"))) for n in range(400)]
         await asyncio.sleep(0)  # every call has its place in line now
         await _take(store, "successor")
-        seen = {d.id for d in (await store.snapshot()).documents}
+        seen = {d.id for d in (await store.reads.snapshot()).documents}
         results = await asyncio.gather(*writes, return_exceptions=True)
         told = _told([f"d{n}" for n in range(400)], results)
         assert told.accepted <= seen
         assert told.refused.isdisjoint(seen)
         assert len(told.accepted) < 400
-        assert seen == {d.id for d in (await store.snapshot()).documents}
+        assert seen == {d.id for d in (await store.reads.snapshot()).documents}
 
 
 async def _waits_for_a_lock(connection: asyncpg.Connection, name: str) -> bool:
@@ -144,13 +144,13 @@ async def test_postgres_cuts_off_a_batch_between_its_fence_check_and_its_commit(
             write = asyncio.create_task(old.commit(put("a", b"late")))
             await eventually(lambda: _waits_for_a_lock(blocker, "corral-writer"))
             taken = await _take(rival, "rival")
-            seen = await rival.get("things", "a")
+            seen = await rival.reads.get("things", "a")
         with pytest.raises(Fenced):
             await write
         assert seen is not None
         assert seen.body == b"before"
-        assert await rival.get("things", "a") == seen
-        assert (await rival.head()).epoch == taken.epoch
+        assert await rival.reads.get("things", "a") == seen
+        assert (await rival.reads.head()).epoch == taken.epoch
         assert [commit.number for commit in old.commits] == [1]
     await blocker.close()
 
@@ -174,7 +174,7 @@ async def test_postgres_makes_a_take_over_wait_for_a_write_it_cannot_cut_off(
     assert not taking.done()
     await writing.commit()
     assert (await taking).epoch > row.epoch
-    found = await rival.get("things", "late")
+    found = await rival.reads.get("things", "late")
     assert found is not None
     assert found.body == b"accepted"
     with pytest.raises(asyncpg.PostgresError, match="fenced"):
@@ -194,12 +194,12 @@ async def test_every_accepted_write_is_seen_by_the_successor_under_a_storm_of_ta
             writes = [asyncio.create_task(old.commit(put(f"{turn}-{n}"))) for n in range(40)]
             await asyncio.sleep(0)
             await _take(rival, "rival")
-            seen = {d.id for d in (await rival.snapshot()).documents if d.id.startswith(f"{turn}-")}
+            seen = {d.id for d in (await rival.reads.snapshot()).documents if d.id.startswith(f"{turn}-")}
             results = await asyncio.gather(*writes, return_exceptions=True)
         told = _told([f"{turn}-{n}" for n in range(40)], results)
         assert told.accepted <= seen
         assert told.refused.isdisjoint(seen)
-        assert seen == {d.id for d in (await rival.snapshot()).documents if d.id.startswith(f"{turn}-")}
+        assert seen == {d.id for d in (await rival.reads.snapshot()).documents if d.id.startswith(f"{turn}-")}
 
 
 @pytest.mark.trap("T52")
@@ -219,7 +219,7 @@ async def test_a_take_over_succeeds_while_the_leader_is_stopped_inside_a_transac
             assert leader.stdin is not None
             assert await asyncio.to_thread(leader.stdout.readline) == "inside\n"
             leader.send_signal(signal.SIGSTOP)
-            candidate = Leadership(store, clock=SystemClock(), holder="candidate", timing=SHORT)
+            candidate = Leadership(store.leases, clock=SystemClock(), holder="candidate", timing=SHORT)
             async with asyncio.timeout(SHORT.ttl + 5 + 10):  # 10 s for a busy machine
                 term = await candidate.acquire()
             async with at_work(store, epoch=Epoch(term.epoch)) as desk:
@@ -238,7 +238,7 @@ async def test_only_writers_of_older_epochs_are_cut_off(postgres_house: House) -
     async with at_work(store) as desk:
         await desk.commit(put("a"))
         # A lease of another name is taken: the writer must not notice.
-        assert await store.take_lease("job", holder="x", seen=None) is not None
+        assert await store.leases.take_lease("job", holder="x", seen=None) is not None
         before = desk.writer.healthy
         await desk.commit(put("b"))
         assert before

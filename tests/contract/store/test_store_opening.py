@@ -139,11 +139,11 @@ async def test_the_files_are_readable_by_their_owner_alone(sqlite_house: House) 
 
 async def test_closing_ends_every_thread(sqlite_house: House) -> None:
     store = await sqlite_house.open()
-    await store.head()
+    await store.reads.head()
     await sqlite_house.close()
     assert [t.name for t in threading.enumerate() if t.name.startswith("corral/store")] == []
     with pytest.raises(StoreUnavailable):
-        await store.head()
+        await store.reads.head()
 
 
 async def test_an_unknown_kind_of_store_is_refused_with_the_known_ones(data: pathlib.Path) -> None:

@@ -6,27 +6,27 @@ import asyncio
 from collections.abc import Sequence
 
 import pytest
-from store_cases import Desk, at_work, drop, happened, put
+from store_cases import Desk, at_work, drop, happened, put, with_commits
 
 from corral.domain.events import START, Cursor, Draft, EventType
 from corral.domain.ids import Epoch
 from corral.errors import Code, Rejected
-from corral.store.composed import ComposedStore
-from corral.store.port import Adapter, Append, Fenced, Head, Transaction
+from corral.store.port import Append, CommitEngine, Fenced, Head, Store, Transaction
 from corral.store.retention import Retention, RetentionPolicy
 from corral.system.clock import SystemClock
 
 MANY = 100_000
 
 
-class WatchedTrims(ComposedStore):
-    """A store that remembers how many rows each trim dropped."""
+class WatchedTrims:
+    """Commits of a store that remember how many rows each trim dropped."""
 
-    def __init__(self, inner: Adapter) -> None:
-        super().__init__(
-            name=inner.name, commits=inner, reads=inner, leases=inner, blobs=inner, close=inner.close
-        )
+    def __init__(self, inner: CommitEngine) -> None:
+        self.commit_batch = inner.commit_batch
+        self.resolve_batch = inner.resolve_batch
+        self.drop_module_events = inner.drop_module_events
         self.steps: list[int] = []
+        self._inner = inner
 
     async def trim(
         self,
@@ -36,7 +36,7 @@ class WatchedTrims(ComposedStore):
         tombstones_through: int,
         journals: Sequence[tuple[str, int]],
     ) -> int:
-        step = await super().trim(
+        step = await self._inner.trim(
             epoch=epoch,
             events_through=events_through,
             tombstones_through=tombstones_through,
@@ -46,21 +46,25 @@ class WatchedTrims(ComposedStore):
         return step
 
 
-async def _fill(store: Adapter, epoch: Epoch, transactions: Sequence[Transaction]) -> None:
-    await store.commit_batch(epoch=epoch, batch="fill", at=SystemClock().now(), transactions=transactions)
+async def _fill(store: Store, epoch: Epoch, transactions: Sequence[Transaction]) -> None:
+    await store.commits.commit_batch(
+        epoch=epoch, batch="fill", at=SystemClock().now(), transactions=transactions
+    )
 
 
 @pytest.mark.trap("T37")
 async def test_a_purge_of_100_000_rows_goes_in_small_steps_between_which_others_write(
-    store: Adapter,
+    store: Store,
 ) -> None:
-    watched = WatchedTrims(store)
+    watched = WatchedTrims(store.commits)
     async with at_work(store) as desk:
         thousand = Transaction(events=(happened("old"),) * 1000)
         for _ in range(MANY // 10_000):
             await _fill(store, desk.epoch, [thousand] * 10)
         policy = RetentionPolicy(events=100)
-        purge = asyncio.create_task(Retention(watched, epoch=desk.epoch, policy=policy).apply())
+        purge = asyncio.create_task(
+            Retention(with_commits(desk.store, watched), epoch=desk.epoch, policy=policy).apply()
+        )
         meanwhile = 0
         while not purge.done():
             await desk.writer.commit(Transaction(writes=(put(f"d{meanwhile}"),)))
@@ -68,9 +72,11 @@ async def test_a_purge_of_100_000_rows_goes_in_small_steps_between_which_others_
         assert await purge == MANY - 100
         assert max(watched.steps) <= 500
         assert meanwhile >= 10
-        assert [e.subject for e in await store.events((await store.head()).cursor, limit=10)] == []
+        assert [
+            e.subject for e in await store.reads.events((await store.reads.head()).cursor, limit=10)
+        ] == []
         with pytest.raises(Rejected) as refused:
-            await store.events(START, limit=10)
+            await store.reads.events(START, limit=10)
         assert refused.value.code is Code.RESYNC_REQUIRED
         assert await desk.stored() == desk.memory
 
@@ -86,7 +92,7 @@ async def test_journals_are_shortened_from_their_old_end_each_to_its_own_length(
     dropped = await Retention(desk.store, epoch=desk.epoch, policy=policy).apply()
     assert dropped == 2 + 7 + 10
     left = {
-        journal: [entry.body for entry in await desk.store.entries(journal, limit=100)]
+        journal: [entry.body for entry in await desk.store.reads.entries(journal, limit=100)]
         for journal in ("audit", "node/a", "node/b/deep")
     }
     assert left["audit"] == [b"%d" % n for n in range(2, 12)]
@@ -97,10 +103,12 @@ async def test_journals_are_shortened_from_their_old_end_each_to_its_own_length(
 async def test_a_long_journal_takes_several_steps(desk: Desk) -> None:
     entries = tuple(Append(journal="log", body=b"%d" % n) for n in range(1300))
     await desk.writer.commit(Transaction(entries=entries))
-    watched = WatchedTrims(desk.store)
-    await Retention(watched, epoch=desk.epoch, policy=RetentionPolicy(other_journals=50)).apply()
+    watched = WatchedTrims(desk.store.commits)
+    await Retention(
+        with_commits(desk.store, watched), epoch=desk.epoch, policy=RetentionPolicy(other_journals=50)
+    ).apply()
     assert [step for step in watched.steps if step] == [500, 500, 250]
-    assert await desk.store.journals() == {"log": (1251, 50)}
+    assert await desk.store.reads.journals() == {"log": (1251, 50)}
 
 
 async def test_tombstones_are_kept_for_as_many_commits_as_a_follower_may_lag(desk: Desk) -> None:
@@ -110,9 +118,9 @@ async def test_tombstones_are_kept_for_as_many_commits_as_a_follower_may_lag(des
         await desk.commit(put(f"d{n}"))
     lag = (await desk.commit(drop("b"))).number - 1
     await Retention(desk.store, epoch=desk.epoch, policy=RetentionPolicy(tombstone_commits=3)).apply()
-    assert [(c.id, c.body) for c in await desk.store.changes(lag, limit=10)] == [("b", None)]
+    assert [(c.id, c.body) for c in await desk.store.reads.changes(lag, limit=10)] == [("b", None)]
     with pytest.raises(Rejected):
-        await desk.store.changes(1, limit=10)
+        await desk.store.reads.changes(1, limit=10)
     assert await desk.stored() == desk.memory
 
 
@@ -164,7 +172,7 @@ async def test_events_of_modules_beyond_their_share_go_and_the_history_of_others
     retention = Retention(desk.store, epoch=desk.epoch, policy=policy)
     assert await retention.apply() == 190
     assert await retention.apply() == 0
-    kept = await desk.store.events(START, limit=1000)
+    kept = await desk.store.reads.events(START, limit=1000)
     assert [event for event in kept if event.type is not EventType.MODULE_EVENT] == others
     told = [event.data["n"] for event in kept if event.type is EventType.MODULE_EVENT]
     assert told == list(range(190, 200)), "the newest ones"
@@ -178,14 +186,20 @@ async def test_cursors_of_events_that_were_dropped_from_among_others_stay_good(d
         policy = RetentionPolicy(module_events=1)
         assert await Retention(desk.store, epoch=successor.epoch, policy=policy).apply() == 6
         for cursor in [event.cursor for event in told]:
-            rest = [event.subject for event in await desk.store.events(cursor, limit=10)]
+            rest = [event.subject for event in await desk.store.reads.events(cursor, limit=10)]
             place = [event.cursor for event in told].index(cursor)
             assert rest == [*["second"] * (place < 6), "third", "loud/X"]
-        assert [e.subject for e in await desk.store.events(late[0].cursor, limit=10)] == ["third", "loud/X"]
+        assert [e.subject for e in await desk.store.reads.events(late[0].cursor, limit=10)] == [
+            "third",
+            "loud/X",
+        ]
         for sequence in range(1, 10):
-            assert await desk.store.events(await desk.store.cursor_at(sequence), limit=20) is not None
+            assert (
+                await desk.store.reads.events(await desk.store.reads.cursor_at(sequence), limit=20)
+                is not None
+            )
         with pytest.raises(Rejected) as refused:
-            await desk.store.events(Cursor(told[2].cursor.epoch + 7, told[2].cursor.sequence), limit=10)
+            await desk.store.reads.events(Cursor(told[2].cursor.epoch + 7, told[2].cursor.sequence), limit=10)
         assert refused.value.code is Code.RESYNC_REQUIRED
         assert (await successor.commit(happened("fourth"))).events[0].cursor.sequence == 11
 
@@ -199,14 +213,16 @@ async def test_a_cursor_before_the_first_event_that_is_left_is_of_the_history_be
     async with at_work(desk.store) as successor:
         (later,) = (await successor.commit(happened("later"))).events
         if trimmed:
-            await desk.store.trim(epoch=successor.epoch, events_through=1, tombstones_through=0, journals=[])
-        assert await desk.store.drop_module_events(epoch=successor.epoch, through=6) == 5
+            await desk.store.commits.trim(
+                epoch=successor.epoch, events_through=1, tombstones_through=0, journals=[]
+            )
+        assert await desk.store.commits.drop_module_events(epoch=successor.epoch, through=6) == 5
         left = [later] if trimmed else [told[0], later]
         for sequence in range(1, 7):
-            cursor = await desk.store.cursor_at(sequence)
+            cursor = await desk.store.reads.cursor_at(sequence)
             assert cursor == told[sequence - 1].cursor
-            assert await desk.store.events(cursor, limit=10) == [later]
-        assert await desk.store.events(await desk.store.cursor_at(0), limit=10) == left
+            assert await desk.store.reads.events(cursor, limit=10) == [later]
+        assert await desk.store.reads.events(await desk.store.reads.cursor_at(0), limit=10) == left
 
 
 async def test_the_whole_log_is_as_long_as_it_may_be_though_some_were_dropped(desk: Desk) -> None:
@@ -214,7 +230,7 @@ async def test_the_whole_log_is_as_long_as_it_may_be_though_some_were_dropped(de
         await desk.commit(happened(f"s{number}"), _told_by_module(number))
     policy = RetentionPolicy(events=20, module_events=5)
     await Retention(desk.store, epoch=desk.epoch, policy=policy).apply()
-    oldest = await desk.store.cursor_at(0)
-    kept = await desk.store.events(oldest, limit=100)
+    oldest = await desk.store.reads.cursor_at(0)
+    kept = await desk.store.reads.events(oldest, limit=100)
     assert len(kept) == 20
     assert sum(event.type is EventType.MODULE_EVENT for event in kept) == 5

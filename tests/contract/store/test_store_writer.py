@@ -13,11 +13,11 @@ from corral.errors import Code, CorralError
 from corral.store.batching import BatchLimits, Waiting, WaitingLine, examine
 from corral.store.port import (
     ABSENT,
-    Adapter,
     Commit,
     Conflict,
     Fenced,
     StorageFailed,
+    Store,
     StoreUnavailable,
     Transaction,
 )
@@ -55,7 +55,7 @@ async def test_200_concurrent_callers_leave_gapless_numbers_and_memory_equal_to_
     wins = sum(await asyncio.gather(*(caller(n) for n in range(200))))
     assert wins == len(desk.commits) > 0
     assert [commit.number for commit in desk.commits] == list(range(1, wins + 1))
-    events = await desk.store.events(START, limit=10_000)
+    events = await desk.store.reads.events(START, limit=10_000)
     assert [event.cursor.sequence for event in events] == list(range(1, wins + 1))
     assert events == [event for commit in desk.commits for event in commit.events]
     assert await desk.stored() == desk.memory
@@ -64,14 +64,14 @@ async def test_200_concurrent_callers_leave_gapless_numbers_and_memory_equal_to_
 async def test_transactions_that_arrive_during_a_batch_share_the_next_one(failing_house: House) -> None:
     store = await _failing(failing_house)
     async with at_work(store) as desk:
-        store.hold()
+        store.commits.hold()
         calls = [asyncio.create_task(desk.commit(put("first")))]
-        await eventually(lambda: store.batches == [1])
+        await eventually(lambda: store.commits.batches == [1])
         calls += [asyncio.create_task(desk.commit(put(f"d{n}"))) for n in range(50)]
         await eventually(lambda: desk.writer.pending == 51)
-        store.let_go()
+        store.commits.let_go()
         await asyncio.gather(*calls)
-    assert store.batches == [1, 50]
+    assert store.commits.batches == [1, 50]
 
 
 async def test_writes_to_one_document_go_in_separate_batches_in_the_order_of_their_calls(
@@ -79,15 +79,15 @@ async def test_writes_to_one_document_go_in_separate_batches_in_the_order_of_the
 ) -> None:
     store = await _failing(failing_house)
     async with at_work(store) as desk:
-        store.hold()
+        store.commits.hold()
         calls = [asyncio.create_task(desk.commit(put("other")))]
-        await eventually(lambda: store.batches == [1])
+        await eventually(lambda: store.commits.batches == [1])
         calls += [asyncio.create_task(desk.commit(put("same", b"%d" % n))) for n in range(5)]
         calls.append(asyncio.create_task(desk.commit(put("free"))))
         await eventually(lambda: desk.writer.pending == 7)
-        store.let_go()
+        store.commits.let_go()
         commits = await asyncio.gather(*calls)
-    assert store.batches == [1, 2, 1, 1, 1, 1]
+    assert store.commits.batches == [1, 2, 1, 1, 1, 1]
     assert [commit.number for commit in commits[1:6]] == sorted(c.number for c in commits[1:6])
     assert desk.memory["things", "same"].body == b"4"
 
@@ -95,16 +95,16 @@ async def test_writes_to_one_document_go_in_separate_batches_in_the_order_of_the
 async def test_a_batch_is_bounded_in_transactions_and_in_bytes(failing_house: House) -> None:
     store = await _failing(failing_house)
     async with at_work(store, limits=BatchLimits(transactions=4, bytes=10_000)) as desk:
-        store.hold()
+        store.commits.hold()
         calls = [asyncio.create_task(desk.commit(put("first")))]
-        await eventually(lambda: store.batches == [1])
+        await eventually(lambda: store.commits.batches == [1])
         calls += [asyncio.create_task(desk.commit(put(f"s{n}"))) for n in range(6)]
         calls += [asyncio.create_task(desk.commit(put(f"big{n}", bytes(6_000)))) for n in range(2)]
         calls.append(asyncio.create_task(desk.commit(put("huge", bytes(50_000)))))
         await eventually(lambda: desk.writer.pending == 10)
-        store.let_go()
+        store.commits.let_go()
         await asyncio.gather(*calls)
-    assert store.batches == [1, 4, 3, 1, 1]
+    assert store.commits.batches == [1, 4, 3, 1, 1]
 
 
 async def test_a_long_line_for_one_document_is_looked_at_only_so_far() -> None:
@@ -126,21 +126,21 @@ async def test_a_conflict_fails_its_caller_and_none_of_its_neighbours(desk: Desk
     results = await asyncio.gather(*calls, return_exceptions=True)
     assert isinstance(results.pop(10), Conflict)
     assert all(isinstance(result, Commit) for result in results)
-    subjects = [event.subject for event in await desk.store.events(START, limit=100)]
+    subjects = [event.subject for event in await desk.store.reads.events(START, limit=100)]
     assert subjects == [f"d{n}" for n in range(20)]
 
 
 async def test_more_waiting_than_allowed_is_refused_at_once(failing_house: House) -> None:
     store = await _failing(failing_house)
     async with at_work(store, limits=BatchLimits(waiting=3)) as desk:
-        store.hold()
+        store.commits.hold()
         calls = [asyncio.create_task(desk.commit(put("under way")))]
-        await eventually(lambda: store.batches == [1])
+        await eventually(lambda: store.commits.batches == [1])
         calls += [asyncio.create_task(desk.commit(put(f"d{n}"))) for n in range(3)]
         await eventually(lambda: desk.writer.pending == 4)
         with pytest.raises(StoreUnavailable, match="overloaded"):
             await desk.commit(put("too much"))
-        store.let_go()
+        store.commits.let_go()
         await asyncio.gather(*calls)
 
 
@@ -151,7 +151,7 @@ async def test_a_batch_the_store_does_not_take_changes_nothing_and_the_writer_re
     slow = WriterTiming(first_probe=0.01, slowest_probe=0.02)
     async with at_work(store, timing=slow) as desk:
         await desk.commit(put("a"))
-        store.fail(Failure.BEFORE, Failure.BEFORE, Failure.BEFORE)
+        store.commits.fail(Failure.BEFORE, Failure.BEFORE, Failure.BEFORE)
         with pytest.raises(StoreUnavailable) as failed:
             await desk.commit(put("b"))
         assert not failed.value.in_doubt
@@ -163,7 +163,7 @@ async def test_a_batch_the_store_does_not_take_changes_nothing_and_the_writer_re
         await eventually(lambda: desk.writer.healthy, state=lambda: desk.writer.reason)
         await desk.commit(put("c"))
         assert set(desk.memory) == set(await desk.stored()) == {("things", "a"), ("things", "c")}
-    assert store.batches == [1, 1, 0, 0, 0, 1]
+    assert store.commits.batches == [1, 1, 0, 0, 0, 1]
 
 
 async def test_a_stored_batch_whose_answer_was_lost_is_told_as_stored(
@@ -172,8 +172,8 @@ async def test_a_stored_batch_whose_answer_was_lost_is_told_as_stored(
     store = await _failing(real_house)
     async with at_work(store) as desk:
         await desk.commit(put("taken"))
-        store.fail(Failure.AFTER)
-        store.fail_resolving(times=2)
+        store.commits.fail(Failure.AFTER)
+        store.commits.fail_resolving(times=2)
         results = await asyncio.gather(
             desk.commit(put("a"), happened("a")),
             desk.commit(put("taken", expect=ABSENT)),
@@ -194,7 +194,7 @@ async def test_a_batch_in_doubt_that_was_not_stored_is_told_as_not_stored(
 ) -> None:
     store = await _failing(real_house)
     async with at_work(store) as desk:
-        store.fail(Failure.LOST)
+        store.commits.fail(Failure.LOST)
         with pytest.raises(StoreUnavailable) as failed:
             await desk.commit(put("a"))
         assert not failed.value.in_doubt
@@ -209,8 +209,8 @@ async def test_callers_wait_for_a_batch_in_doubt_only_so_long_but_memory_follows
     store = await _failing(failing_house)
     timing = WriterTiming(patience=0.05, first_probe=0.01, slowest_probe=0.01)
     async with at_work(store, timing=timing) as desk:
-        store.fail(Failure.AFTER)
-        store.fail_resolving(times=10_000)
+        store.commits.fail(Failure.AFTER)
+        store.commits.fail_resolving(times=10_000)
         with pytest.raises(StoreUnavailable) as failed:
             await desk.commit(put("a"))
         assert failed.value.in_doubt
@@ -218,7 +218,7 @@ async def test_callers_wait_for_a_batch_in_doubt_only_so_long_but_memory_follows
         with pytest.raises(StoreUnavailable) as refused:
             await desk.commit(put("b"))
         assert not refused.value.in_doubt
-        store.let_resolve()
+        store.commits.let_resolve()
         await eventually(lambda: desk.writer.healthy, state=lambda: desk.writer.reason)
         assert set(desk.memory) == {("things", "a")}
         await desk.commit(put("c"))
@@ -228,13 +228,13 @@ async def test_callers_wait_for_a_batch_in_doubt_only_so_long_but_memory_follows
 async def test_transactions_behind_a_batch_in_doubt_wait_and_then_go_on(failing_house: House) -> None:
     store = await _failing(failing_house)
     async with at_work(store) as desk:
-        store.fail(Failure.AFTER)
-        store.hold()
+        store.commits.fail(Failure.AFTER)
+        store.commits.hold()
         first = asyncio.create_task(desk.commit(put("a")))
-        await eventually(lambda: store.batches == [1])
+        await eventually(lambda: store.commits.batches == [1])
         second = asyncio.create_task(desk.commit(put("b")))
         await eventually(lambda: desk.writer.pending == 2)
-        store.let_go()
+        store.commits.let_go()
         assert (await first).number == 1
         assert (await second).number == 2
 
@@ -242,13 +242,13 @@ async def test_transactions_behind_a_batch_in_doubt_wait_and_then_go_on(failing_
 async def test_a_fenced_writer_is_closed_for_good_and_says_so_once(failing_house: House) -> None:
     store = await _failing(failing_house)
     async with at_work(store) as desk:
-        store.fail(Failure.FENCED)
-        store.hold()
+        store.commits.fail(Failure.FENCED)
+        store.commits.hold()
         calls = [asyncio.create_task(desk.commit(put("a")))]
-        await eventually(lambda: store.batches == [1])
+        await eventually(lambda: store.commits.batches == [1])
         calls.append(asyncio.create_task(desk.commit(put("b"))))
         await eventually(lambda: desk.writer.pending == 2)
-        store.let_go()
+        store.commits.let_go()
         results = await asyncio.gather(*calls, return_exceptions=True)
         assert [type(result) for result in results] == [Fenced, Fenced]
         with pytest.raises(Fenced):
@@ -256,23 +256,23 @@ async def test_a_fenced_writer_is_closed_for_good_and_says_so_once(failing_house
         assert len(desk.fenced) == 1
         assert not desk.writer.healthy
     assert desk.fatal == []
-    assert store.batches == [1]
+    assert store.commits.batches == [1]
 
 
 async def test_a_failed_flush_is_fatal_and_leaves_its_callers_in_doubt(failing_house: House) -> None:
     store = await _failing(failing_house)
     async with at_work(store) as desk:
-        store.fail(Failure.FLUSH)
+        store.commits.fail(Failure.FLUSH)
         with pytest.raises(StoreUnavailable) as failed:
             await desk.commit(put("a"))
         assert failed.value.in_doubt
         assert [type(error) for error in desk.fatal] == [StorageFailed]
         with pytest.raises(StoreUnavailable):
             await desk.commit(put("b"))
-    assert store.batches == [1]
+    assert store.commits.batches == [1]
 
 
-async def test_memory_that_cannot_follow_the_store_is_fatal(store: Adapter) -> None:
+async def test_memory_that_cannot_follow_the_store_is_fatal(store: Store) -> None:
     fatal: list[BaseException] = []
 
     def follow(commit: Commit) -> None:
@@ -281,7 +281,7 @@ async def test_memory_that_cannot_follow_the_store_is_fatal(store: Adapter) -> N
     async with at_work(store) as desk:
         epoch = desk.epoch
     writer = Writer(
-        store,
+        store.commits,
         epoch=epoch,
         clock=SystemClock(),
         entropy=SystemEntropy(),
@@ -302,11 +302,11 @@ async def test_a_cancelled_caller_disturbs_nobody_and_his_transaction_may_still_
 ) -> None:
     store = await _failing(failing_house)
     async with at_work(store) as desk:
-        store.hold()
+        store.commits.hold()
         calls = [asyncio.create_task(desk.commit(put(name))) for name in ("a", "b", "c")]
-        await eventually(lambda: store.batches == [3])
+        await eventually(lambda: store.commits.batches == [3])
         calls[1].cancel()
-        store.let_go()
+        store.commits.let_go()
         results = await asyncio.gather(*calls, return_exceptions=True)
         assert isinstance(results[1], asyncio.CancelledError)
         assert set(desk.memory) == {("things", "a"), ("things", "b"), ("things", "c")}
@@ -318,15 +318,15 @@ async def test_closing_commits_what_was_accepted_and_refuses_what_comes_later(
 ) -> None:
     store = await _failing(failing_house)
     async with at_work(store) as desk:
-        store.hold()
+        store.commits.hold()
         calls = [asyncio.create_task(desk.commit(put("same", b"%d" % n))) for n in range(3)]
-        await eventually(lambda: store.batches == [1])
+        await eventually(lambda: store.commits.batches == [1])
         closing = asyncio.create_task(desk.writer.close())
         await asyncio.sleep(0)
         with pytest.raises(CorralError) as refused:
             await desk.commit(put("late"))
         assert refused.value.code is Code.SHUTTING_DOWN
-        store.let_go()
+        store.commits.let_go()
         await closing
         assert [(await call).number for call in calls] == [1, 2, 3]
 
@@ -335,4 +335,4 @@ async def test_an_empty_transaction_is_a_commit_like_any_other(desk: Desk) -> No
     first = await desk.writer.commit(Transaction())
     second = await desk.commit(put("a"))
     assert (first.number, second.number) == (1, 2)
-    assert (await desk.store.head()).commit == 2
+    assert (await desk.store.reads.head()).commit == 2

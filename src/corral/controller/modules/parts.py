@@ -36,7 +36,7 @@ from corral.modules.scheduling import ModuleSchedules
 from corral.modules.shelf import ArchiveShelf
 from corral.sdk.instance_files import INSTANCE_FILES
 from corral.signing import Verifier
-from corral.store.port import Adapter
+from corral.store.port import Store
 from corral.system.clock import Clock
 from corral.system.config_schema import ModulesSection
 from corral.system.entropy import Entropy
@@ -55,7 +55,7 @@ class ModuleParts:
         *,
         config: ModulesSection,
         data: Path,
-        store: Adapter,
+        store: Store,
         ledger: Ledger,
         hub: EventHub,
         epoch: Epoch,
@@ -75,14 +75,14 @@ class ModuleParts:
         self.house = ProcessHouse(directory=data / PROCESSES, clock=clock)
         self.supply = StoredArchives(
             shelf=ArchiveShelf(data / ARTIFACTS, max_bytes=config.max_archive_bytes),
-            blobs=store,
+            blobs=store.blobs,
             records=self.book.all,
             verifier=lambda: verifier,
             clock=clock,
         )
         cluster = ledger.state.cluster.find("only")
         self.data = ModuleData(
-            reads=store,
+            reads=store.reads,
             ledger=ledger,
             clock=clock,
             entropy=entropy,
@@ -114,7 +114,7 @@ class ModuleParts:
         self,
         config: ModulesSection,
         ledger: Ledger,
-        store: Adapter,
+        store: Store,
         hub: EventHub,
         holder: str,
         clock: Clock,
@@ -138,7 +138,7 @@ class ModuleParts:
             config=config,
             clock=clock,
             notices={**self.logs.notices(), **self.metrics.notices()},
-            upgrade_guard=UpgradeGuard(store, holder=holder),
+            upgrade_guard=UpgradeGuard(store.leases, holder=holder),
         )
 
     async def _last_generation(self, id: str) -> int:

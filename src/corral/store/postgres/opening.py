@@ -6,7 +6,7 @@ import contextlib
 from typing import Final
 from urllib.parse import urlsplit
 
-from corral.store.composed import ComposedStore
+from corral.store.port import Store
 from corral.store.postgres.blobs import PostgresBlobs
 from corral.store.postgres.committing import PostgresCommits
 from corral.store.postgres.connections import Deadlines, KeptConnection, Server, close_connection
@@ -21,7 +21,7 @@ _READERS: Final = 4
 
 async def open_postgres(
     url: str, *, entropy: Entropy | None = None, deadlines: Deadlines | None = None
-) -> ComposedStore:
+) -> Store:
     """Open the store in this database, migrated. Raises INVALID_CONFIG for what an operator has
     to change, FORMAT_TOO_NEW for a newer schema, `StoreUnavailable` for what time may heal."""
     server = Server(url, entropy=entropy or SystemEntropy(), deadlines=deadlines)
@@ -41,8 +41,9 @@ async def open_postgres(
         undo.push_async_callback(lease_connection.close)
         blobs = PostgresBlobs(server, pool)
         await blobs.sweep()
-        return ComposedStore(
+        return Store(
             name="postgres",
+            exclusive=False,
             commits=commits,
             reads=PostgresReads(pool),
             leases=PostgresLeases(lease_connection),

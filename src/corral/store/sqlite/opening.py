@@ -7,7 +7,7 @@ import functools
 import pathlib
 from typing import Final
 
-from corral.store.composed import ComposedStore
+from corral.store.port import Store
 from corral.store.sqlite.blobs import FileBlobs
 from corral.store.sqlite.committing import SqliteCommits
 from corral.store.sqlite.leases import SqliteLeases
@@ -22,7 +22,7 @@ ARTIFACTS: Final = "artifacts"
 ROLE: Final = "controller-store"
 
 
-async def open_sqlite(data: pathlib.Path) -> ComposedStore:
+async def open_sqlite(data: pathlib.Path) -> Store:
     """Open the store in this directory, alone: a second opener is refused (DATA_DIRECTORY_LOCKED).
 
     Raises FORMAT_INVALID for a damaged or foreign file, FORMAT_TOO_NEW for a newer schema.
@@ -42,8 +42,9 @@ async def open_sqlite(data: pathlib.Path) -> ComposedStore:
         blobs = FileBlobs(data / ARTIFACTS)
         undo.callback(blobs.close)
         await blobs.open()
-        return ComposedStore(
+        return Store(
             name="sqlite",
+            exclusive=True,  # by the lock on the directory
             commits=SqliteCommits(writer),
             reads=SqliteReads(reader),
             leases=SqliteLeases(writer),
