@@ -149,9 +149,12 @@ def fold(intents: Sequence[Intent], stored: Mapping[DocumentName, Document]) -> 
 
 def enter(edits: Sequence[Edit], facts: DocumentFacts) -> None:
     """Note what becomes of each document in the indexes of its collection."""
+    indexes: dict[str, dict[str, IndexFacts]] = {}
+    for name in {edit.name[0] for edit in edits}:
+        known = facts.find(name)
+        indexes[name] = {index.name: index for index in (known.indexes if known else ())}
     for edit in edits:
-        known = facts.find(edit.name[0])
-        edit.entries = {index.name: _moved(edit, index) for index in (known.indexes if known else ())}
+        edit.entries = {name: _moved(edit, index) for name, index in indexes[edit.name[0]].items()}
 
 
 def _moved(edit: Edit, index: IndexFacts) -> Moved:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import base64
-import heapq
 from collections.abc import AsyncIterator, Sequence
 from typing import Any, Final
 
 import msgspec
 
-from corral.controller.modules.data.evaluation import Descending, Evaluation, Hit, place_of
+from corral.controller.modules.data.evaluation import Evaluation, Hit, Place, place_of
 from corral.controller.modules.data.facts import CollectionFacts, EntryBody
 from corral.controller.modules.data.planning import ByIds, Plan, Sort, Walk, plan, resumed
 from corral.controller.modules.data.spaces import Space, is_id
@@ -183,31 +182,39 @@ class Best:
 
     def __init__(self, most: int) -> None:
         self._most = most
-        self._heap: list[tuple[Descending, Hit]] = []
+        self._kept: list[Hit] = []
         self._ids: set[str] = set()
         self._size = 0
+        self._last: Place | None = None
+        """What comes after this place is not among the first."""
 
     @property
     def full(self) -> bool:
-        return len(self._heap) >= self._most
+        return len(self._kept) >= self._most
 
     def add(self, hit: Hit) -> None:
-        if hit.id in self._ids:
+        if hit.id in self._ids or not (self._last is None or hit.place < self._last):
             return
-        if self.full:
-            if not hit.place < self._heap[0][0].inner:
-                return
-            _, last = heapq.heappop(self._heap)
-            self._ids.discard(last.id)
-            self._size -= len(last.body or b"")
         if self._size + len(hit.body or b"") > _KEPT_BYTES:
             hit = msgspec.structs.replace(hit, body=None)
         self._size += len(hit.body or b"")
         self._ids.add(hit.id)
-        heapq.heappush(self._heap, (Descending(hit.place), hit))
+        self._kept.append(hit)
+        if len(self._kept) >= 2 * self._most:
+            self._drop_rest()
 
     def hits(self) -> list[Hit]:
-        return [hit for _, hit in sorted(self._heap, key=lambda each: each[0], reverse=True)]
+        self._drop_rest()
+        return self._kept
+
+    def _drop_rest(self) -> None:
+        self._kept.sort(key=lambda hit: hit.place)
+        for hit in self._kept[self._most :]:
+            self._ids.discard(hit.id)
+            self._size -= len(hit.body or b"")
+        del self._kept[self._most :]
+        if self.full:
+            self._last = self._kept[-1].place
 
 
 class PageCursor(msgspec.Struct, frozen=True, array_like=True):

@@ -147,15 +147,14 @@ class DocumentWriter:
         self, space: Space, name: str, index: IndexFacts, edits: Sequence[Edit]
     ) -> list[Put | Delete]:
         """What changes in one index. A key that one document gives up another may take."""
-        collection = space.index(name, index.name)
+        key = index.name
+        collection = space.index(name, key)
         given_up = {
-            before.id: edit.name[1]
-            for edit in edits
-            if (before := edit.entries[index.name].before) is not None
+            before.id: edit.name[1] for edit in edits if (before := edit.entries[key].before) is not None
         }
         claims: dict[str, EntryBody] = {}
         for edit in edits:
-            entry = edit.entries[index.name].after
+            entry = edit.entries[key].after
             if entry is None:
                 continue
             if entry.id in claims:
