@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 
 import msgspec
 import pytest
@@ -21,6 +22,10 @@ class Player(msgspec.Struct):
 
 BY_SCORE = Index("score")
 BY_NAME = Index("name", unique=True)
+
+
+def _cursor(text: str) -> str:
+    return base64.urlsafe_b64encode(text.encode()).decode()
 
 
 def code_of(caught) -> str:
@@ -194,6 +199,24 @@ async def _page(office, sort, after):
     body = said.FindDocuments(collection="players", sort=tuple(sort), limit=17, after=after)
     page = await link.call(said.FIND, body, said.DocumentPage)
     return [document.id for document in page.documents], page.next
+
+
+@pytest.mark.parametrize(
+    "forged",
+    [
+        "no-base64!",
+        _cursor('[["score"],[[1]]]'),
+        _cursor('[["name"],[[1]],"a"]'),
+        _cursor('[["score"],[[1,2]],"a"]'),
+        _cursor('[["score"],[[1]],"a\\u0000"]'),
+        _cursor(f'[["score"],[[{"[" * 950}{"]" * 950}]],"a"]'),
+        _cursor(f'[["score"],[[{2**64}]],"a"]'),
+    ],
+)
+async def test_a_cursor_that_no_answer_gave_is_refused(one_office, forged: str) -> None:
+    await one_office.documents().collection("players", Player).insert(Player("Ada"))
+    with pytest.raises(QueryInvalid):
+        await _page(one_office, ["score"], forged)
 
 
 async def test_large_documents_come_in_small_pages(one_office) -> None:

@@ -14,7 +14,7 @@ from corral.controller.modules.data.planning import ByIds, Plan, Sort, Walk, pla
 from corral.controller.modules.data.spaces import Space, is_id
 from corral.domain.document_filters import Filter
 from corral.domain.document_keys import KeyRange
-from corral.domain.document_values import MISSING, invalid
+from corral.domain.document_values import MISSING, check_value, invalid
 from corral.store.port import Document, ReadEngine
 
 MAX_SKIP: Final = 10_000
@@ -241,12 +241,14 @@ def read_cursor(text: str, sort: Sort) -> PageCursor | None:
         return None
     try:
         cursor = msgspec.json.decode(base64.urlsafe_b64decode(text), type=PageCursor)
-    except (ValueError, msgspec.DecodeError):
+    except (ValueError, msgspec.DecodeError, RecursionError):
         raise _foreign() from None
     if cursor.sort != _named(sort) or len(cursor.values) != len(sort):
         raise _foreign()
     if not is_id(cursor.id) or any(len(value) > 1 for value in cursor.values):
         raise _foreign()
+    for value in cursor.values:
+        check_value(value, what="'after'")
     return cursor
 
 
