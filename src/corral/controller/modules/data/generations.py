@@ -11,8 +11,8 @@ from corral.controller.modules.data.erasing import copy, erase
 from corral.controller.modules.data.facts import DocumentFacts, read_facts
 from corral.controller.modules.data.keeping import rows_at_once
 from corral.controller.modules.data.key_values import KeyValueEngine
-from corral.controller.modules.data.spaces import SPACES, USAGE, Space, space_from
-from corral.controller.modules.data.writing import Locks, registration
+from corral.controller.modules.data.spaces import SPACES, USAGE, Space
+from corral.controller.modules.data.writing import Locks, registered, registration
 from corral.store.port import ABSENT, Delete, ReadEngine
 
 log = structlog.get_logger(__name__)
@@ -79,11 +79,7 @@ class Generations:
         return sorted(found, key=lambda space: space.generation)
 
     async def all(self) -> list[Space]:
-        found: set[Space] = set(await self._keys.spaces())
-        after = ""
-        while page := await self._reads.scan(SPACES, after=after, limit=500):
-            found.update(space_from(document.id) for document in page)
-            after = page[-1].id
+        found = {*await self._keys.spaces(), *await registered(self._reads)}
         return sorted(found, key=lambda space: (space.module, space.generation))
 
     async def sweep(self, live: Mapping[str, int]) -> None:

@@ -121,10 +121,6 @@ class ModuleData:
         """Those that hold anything: a module that is installed again goes on with the last of them."""
         return [space.generation for space in await self._generations.of(module)]
 
-    async def live_generation(self, module: str) -> int:
-        """With which generation a module without a record begins: the last that holds anything, else 1."""
-        return max(await self.generations(module), default=1)
-
     async def sweep(self, live: Mapping[str, int]) -> None:
         """Drop generations of installed modules that are not the live one, and expired keys."""
         await self._generations.sweep(live)

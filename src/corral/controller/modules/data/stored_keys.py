@@ -9,8 +9,8 @@ import msgspec
 from corral.controller.ledger import Ledger, Step
 from corral.controller.modules.data.erasing import copy, erase
 from corral.controller.modules.data.key_values import Entry, KeyUsage, Write, entry_cost
-from corral.controller.modules.data.spaces import SPACES, Space, space_from
-from corral.controller.modules.data.writing import Locks, busy, quota_reached, registration
+from corral.controller.modules.data.spaces import Space
+from corral.controller.modules.data.writing import Locks, busy, quota_reached, registered, registration
 from corral.store.port import ABSENT, Conflict, Delete, Document, Put, ReadEngine
 from corral.system.clock import Clock
 
@@ -120,12 +120,7 @@ class StoredKeys:
         await self._ledger.commit(Delete(collection=space.usage, id=_USAGE, expect=None))
 
     async def spaces(self) -> list[Space]:
-        found: list[Space] = []
-        after = ""
-        while page := await self._reads.scan(SPACES, after=after, limit=_ROWS):
-            found += (space_from(document.id) for document in page)
-            after = page[-1].id
-        return found
+        return await registered(self._reads)
 
     # what lies in the store
 

@@ -25,7 +25,7 @@ from corral.controller.modules.data.facts import (
     cost,
     read_facts,
 )
-from corral.controller.modules.data.spaces import SPACES, Space
+from corral.controller.modules.data.spaces import SPACES, Space, space_from
 from corral.domain.document_values import invalid
 from corral.errors import Code, Rejected, Retryable
 from corral.store.port import ABSENT, Conflict, Delete, Document, Put, ReadEngine
@@ -34,6 +34,7 @@ MAX_COLLECTIONS: Final = 64
 _ATTEMPTS: Final = 10
 _LOADED_BYTES: Final = 16 * 1024 * 1024
 _LOADED_ROWS: Final = 16
+_SPACES_A_PAGE: Final = 500
 
 
 class Locks:
@@ -187,6 +188,16 @@ def registration(space: Space, revision: int) -> list[Put]:
     if revision != ABSENT:
         return []
     return [Put(collection=SPACES, id=space.id, body=b"{}", expect=None)]
+
+
+async def registered(reads: ReadEngine) -> list[Space]:
+    """Every space that may hold anything in the store."""
+    found: list[Space] = []
+    after = ""
+    while page := await reads.scan(SPACES, after=after, limit=_SPACES_A_PAGE):
+        found += (space_from(document.id) for document in page)
+        after = page[-1].id
+    return found
 
 
 def busy(space: Space) -> Retryable:
