@@ -7,7 +7,7 @@ that asks for everything takes turns with the others and leaves the loop to thos
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final, TypeVar
 
 import msgspec
@@ -72,11 +72,13 @@ class Evaluation:
         async with self._turns:
             return await to_end(work)
 
-    async def hits(self, documents: Sequence[Document], wanted: Filter, sort: Sort) -> list[Hit]:
-        """Those that fit, in the order they came."""
+    async def hits(
+        self, documents: Sequence[Document], wanted: Filter, sort: Sort, take: Callable[[Iterable[Hit]], T]
+    ) -> T:
+        """What `take` makes of those that fit, which come in their order."""
         return await self.run(
             sum(256 + len(document.body) for document in documents),
-            lambda: [hit for document in documents if (hit := judge(document, wanted, sort)) is not None],
+            lambda: take(hit for each in documents if (hit := judge(each, wanted, sort)) is not None),
         )
 
 

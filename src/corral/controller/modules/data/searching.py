@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Iterable, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -69,38 +69,36 @@ class Search:
 
     async def count(self, wanted: Filter) -> int:
         found = 0
-        async for hits in self._in_any_order(wanted):
-            found += len(hits)
+        async for ids in self._in_any_order(wanted):
+            found += len(ids)
         return found
 
     async def ids(self, wanted: Filter, *, most: int) -> list[str]:
         """The ids of documents that fit, at most so many, in any order."""
         found: list[str] = []
-        async for hits in self._in_any_order(wanted):
-            found += (hit.id for hit in hits)
+        async for ids in self._in_any_order(wanted):
+            found += ids
             if len(found) >= most:
                 break
         return found[:most]
 
-    def _in_any_order(self, wanted: Filter) -> AsyncIterator[list[Hit]]:
+    async def _in_any_order(self, wanted: Filter) -> AsyncIterator[list[str]]:
         chosen = plan(wanted, (), self._facts.indexes)
         if isinstance(chosen, Walk):
             chosen = msgspec.structs.replace(chosen, sorted=False)
-        return self._hits(chosen, wanted, ())
+        async for page in self._pages(chosen, self._rows):
+            yield await self._evaluation.hits(page, wanted, (), lambda hits: [hit.id for hit in hits])
 
     async def _first(self, query: Query, chosen: Plan) -> list[Hit]:
         """The first hits after the cursor in their order: those of the page, and one more if there is one."""
         begin = read_cursor(query.after, query.sort)
         most = query.skip + query.limit + 1
-        best = Best(most)
         in_order = isinstance(chosen, Walk) and chosen.sorted
         if isinstance(chosen, Walk) and chosen.sorted and begin is not None:
             chosen = resumed(chosen, begin.id, begin.found, query.sort)
-        place = None if begin is None else place_of(begin.id, begin.found, query.sort)
-        async for hits in self._hits(chosen, query.wanted, query.sort, most=most if in_order else None):
-            for hit in hits:
-                if place is None or place < hit.place:
-                    best.add(hit)
+        best = Best(most, after=None if begin is None else place_of(begin.id, begin.found, query.sort))
+        async for page in self._pages(chosen, most if in_order else self._rows):
+            await self._evaluation.hits(page, query.wanted, query.sort, best.add)
             if in_order and best.full:
                 break
         return best.hits()
@@ -122,14 +120,9 @@ class Search:
     async def _again(self, hit: Hit, query: Query) -> Hit | None:
         """A hit whose content was not kept; None when it does not fit any more."""
         found = await self._reads.get_many(self._collection, [hit.id])
-        hits = await self._evaluation.hits(found, query.wanted, query.sort)
-        return hits[0] if hits else None
-
-    async def _hits(
-        self, chosen: Plan, wanted: Filter, sort: Sort, *, most: int | None = None
-    ) -> AsyncIterator[list[Hit]]:
-        async for page in self._pages(chosen, most or self._rows):
-            yield await self._evaluation.hits(page, wanted, sort)
+        return await self._evaluation.hits(
+            found, query.wanted, query.sort, lambda hits: next(iter(hits), None)
+        )
 
     # candidates
 
@@ -178,10 +171,11 @@ def _chunks(items: Sequence[Any], size: int) -> list[Any]:
 
 
 class Best:
-    """The first so many hits by their places, however many are added, in bounded memory."""
+    """The first so many hits after a place, however many are added, in bounded memory."""
 
-    def __init__(self, most: int) -> None:
+    def __init__(self, most: int, *, after: Place | None) -> None:
         self._most = most
+        self._after = after
         self._kept: list[Hit] = []
         self._ids: set[str] = set()
         self._size = 0
@@ -192,9 +186,15 @@ class Best:
     def full(self) -> bool:
         return len(self._kept) >= self._most
 
-    def add(self, hit: Hit) -> None:
-        if hit.id in self._ids or not (self._last is None or hit.place < self._last):
-            return
+    def add(self, hits: Iterable[Hit]) -> None:
+        for hit in hits:
+            if hit.id not in self._ids and self._fits(hit.place):
+                self._keep(hit)
+
+    def _fits(self, place: Place) -> bool:
+        return (self._after is None or self._after < place) and (self._last is None or place < self._last)
+
+    def _keep(self, hit: Hit) -> None:
         if self._size + len(hit.body or b"") > _KEPT_BYTES:
             hit = msgspec.structs.replace(hit, body=None)
         self._size += len(hit.body or b"")
