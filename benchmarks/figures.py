@@ -12,9 +12,9 @@ def result(
     *,
     floor: float | None = None,
     target: str,
-    ok: bool,
+    ok: bool | None,
 ) -> dict:
-    """One claim: our figure, the floor measured in the same run, and whether the target is met."""
+    """One claim: our figure, the floor measured in the same run, and whether the target is met; None: there is none."""
     ratio = value / floor if floor else None
     return {
         "name": name,
