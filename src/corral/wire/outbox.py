@@ -44,12 +44,11 @@ class Outbox(Generic[M]):
         self._bytes = 0
         self._wake = asyncio.Event()
         self._closed = False
-        self._taken = 0
-        self._written = 0
-        self._wrote = asyncio.Event()
         self.overflowed = False
         self.accepted = 0
         """How many messages `send` took, since the stream began."""
+        self.taken = 0
+        """How many of these are in frames. Whoever asks for another frame has written them."""
 
     def __len__(self) -> int:
         return len(self._queue) + len(self._latest)
@@ -77,13 +76,6 @@ class Outbox(Generic[M]):
         self._wake.set()
         return True
 
-    async def written(self, count: int) -> bool:
-        """Wait until the first `count` messages that `send` took are on the stream; False when it ended before."""
-        while self._written < count and not self._closed:
-            self._wrote.clear()
-            await self._wrote.wait()
-        return self._written >= count
-
     def replace(self, key: str, message: M) -> bool:
         """Queue state: an older value under the same key that was not sent yet is superseded. So many keys
         wait, and then the stream is over as in `send`: a peer may choose them."""
@@ -104,14 +96,10 @@ class Outbox(Generic[M]):
         self._latest.clear()
         self._bytes = 0
         self._wake.set()
-        self._wrote.set()
 
     async def next_frame(self) -> M | None:
         """The next frame to write, everything that waits in it up to the frame's bound; None at the end.
         Whoever asks for it has written the one before."""
-        if self._written < self._taken:
-            self._written = self._taken
-            self._wrote.set()
         while not self._queue and not self._latest:
             if self._closed:
                 return None
@@ -134,7 +122,7 @@ class Outbox(Generic[M]):
                 break
             self._queue.popleft()
             self._bytes -= size
-            self._taken += 1
+            self.taken += 1
             total += size
             taken.append(message)
         return taken

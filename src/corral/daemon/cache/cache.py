@@ -78,7 +78,6 @@ class NodeCache:
             "template_data": lambda _, message: self._sessions.answered(message.template_data),
             "template_up_to_date": lambda _, message: self._sessions.answered(message.template_up_to_date),
             "template_unavailable": lambda _, message: self._sessions.answered(message.template_unavailable),
-            "error_report": lambda _, message: self._sessions.refused(message.error_report),
             "pre_warm_cache": lambda reply, message: self._prewarming.begin(reply, message.pre_warm_cache),
             "request_cache_status": self._tell_status,
         }

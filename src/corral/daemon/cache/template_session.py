@@ -12,7 +12,6 @@ from corral.daemon.link.data_channel import DataChannel
 from corral.errors import Code, Retryable
 from corral.wire import features
 from corral.wire.v1.link_pb2 import DaemonMessage
-from corral.wire.v1.node_pb2 import ErrorReport
 from corral.wire.v1.plan_pb2 import TemplateData, TemplateRequest, TemplateUnavailable, TemplateUpToDate
 
 T = TypeVar("T")
@@ -29,9 +28,6 @@ LINE_TROUBLE: Final = frozenset(
     }
 )
 """After these a transfer is continued."""
-_REFUSALS: Final = frozenset(
-    {Code.TEMPLATE_NOT_FOUND.name, Code.TEMPLATE_UNAVAILABLE.name, Code.ARCHIVE_TOO_LARGE.name}
-)
 ANSWER_SECONDS: Final = 30.0
 TRANSFERS: Final = 3
 """At a time; the controller allows a node a few more, for consoles and other things."""
@@ -90,24 +86,6 @@ class TemplateSession:
         if self.by_digest and wanted and told.hash and told.hash != wanted:
             return
         answer.set_result(told)
-
-    def refused(self, report: ErrorReport) -> None:
-        """A published controller has no other way to refuse a template than this report; whoever waits for that
-        template need not wait for the end of his time."""
-        name = None if features.TEMPLATES in self._connection.features else self._meant(report)
-        if name is not None:
-            refusal = TemplateUnavailable(
-                template_name=name, error_code=report.error_code, error_message=report.error_message
-            )
-            self.answered(refusal)
-
-    def _meant(self, report: ErrorReport) -> str | None:
-        """Which open question it answers: the one that its context names, or the only one there is when its code
-        is about templates."""
-        for name in self._asked:
-            if report.context == name or report.context.endswith((f"/{name}", f":{name}")):
-                return name
-        return next(iter(self._asked)) if len(self._asked) == 1 and report.error_code in _REFUSALS else None
 
     async def transfer(self, work: Callable[[DataChannel], Awaitable[T]], *, name: str) -> T:
         """Do this over the data channel, a few at a time. UNREACHABLE when the connection ends first,
@@ -180,10 +158,6 @@ class Sessions:
     def answered(self, told: TemplateAnswer) -> None:
         if self._current is not None:
             self._current.answered(told)
-
-    def refused(self, report: ErrorReport) -> None:
-        if self._current is not None:
-            self._current.refused(report)
 
     async def current(self) -> TemplateSession:
         """TEMPLATE_UNAVAILABLE when there is no controller, for longer than a change of certificates or

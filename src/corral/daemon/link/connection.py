@@ -16,6 +16,7 @@ import structlog
 
 from corral.daemon.identity import Identity
 from corral.daemon.link.memory import LinkMemory
+from corral.daemon.link.published_controller import ControllerOutbox, PublishedController
 from corral.errors import Code, CorralError, Rejected, Retryable
 from corral.pki.names import controller_host
 from corral.system.clock import Clock
@@ -27,7 +28,7 @@ from corral.wire.frames import DecodingChannel, read_frame
 from corral.wire.handshake_portions import portions_of
 from corral.wire.outbox import Outbox
 from corral.wire.status import from_rpc
-from corral.wire.v1.link_pb2 import ControllerMessage, DaemonBatch, DaemonMessage
+from corral.wire.v1.link_pb2 import ControllerMessage, DaemonMessage
 from corral.wire.v1.link_pb2_grpc import DaemonServiceStub
 from corral.wire.v1.node_pb2 import ErrorReport, Handshake, HandshakeAck
 
@@ -36,10 +37,6 @@ _GOODBYE_SECONDS: Final = 1.0
 _log = structlog.get_logger("corral.daemon.link")
 
 Receive = Callable[["Connection", ControllerMessage], None]
-
-
-def bundle(messages: list[DaemonMessage]) -> DaemonMessage:
-    return DaemonMessage(batch=DaemonBatch(messages=messages))
 
 
 class Connection:
@@ -60,9 +57,10 @@ class Connection:
         self.identity = identity
         self.ack = HandshakeAck()
         self.features: frozenset[str] = frozenset()
-        self.outbox: Outbox[DaemonMessage] = Outbox(bundle=None)
-        self._memory = memory
         self._receive = receive
+        self._controller = PublishedController(self.features, answer=self._received)
+        self.outbox: Outbox[DaemonMessage] = ControllerOutbox(self._controller)
+        self._memory = memory
         self._clock = clock
         self._heard_at = clock.monotonic()
         self._channel = grpc.aio.secure_channel(
@@ -117,8 +115,8 @@ class Connection:
         self._heard_at = self._clock.monotonic()
         self.ack = ack
         self.features = features.common(ack.features)
-        if features.BATCH in self.features:
-            self.outbox = Outbox(bundle=bundle)
+        self._controller = PublishedController(self.features, answer=self._received)
+        self.outbox = ControllerOutbox(self._controller)
         return ack
 
     async def _ending(self) -> CorralError:
@@ -185,7 +183,11 @@ class Connection:
                 self._refuse(stale)
                 continue
             for message in messages_of(frame):
-                self._receive(self, message)
+                for meant in self._controller.meant(message):
+                    self._received(meant)
+
+    def _received(self, message: ControllerMessage) -> None:
+        self._receive(self, message)
 
     def _refuse(self, stale: Rejected) -> None:
         """A frame of a deposed controller does nothing but this, and this only once."""

@@ -98,15 +98,13 @@ class Link:
         )
         self._current: Connection | None = None
         self._sender: SpoolSender | None = None
-        further = dict(orders or {})
-        self._on_error_report = further.pop("error_report", None)
         self._handlers: dict[str, Callable[[Connection, ControllerMessage], None]] = {
             "ping": self._ping,
             "spool_ack": self._spool_ack,
             "certificate_issued": self._certificate_issued,
             "set_log_level": self._set_log_level,
             "error_report": self._error_report,
-            **{kind: self._ordered(order) for kind, order in further.items()},
+            **{kind: self._ordered(order) for kind, order in (orders or {}).items()},
         }
         self._listeners = tuple(listeners)
         self._quota = LogQuota(clock=clock)
@@ -309,5 +307,3 @@ class Link:
             reason=report.error_message,
             context=report.context,
         )
-        if self._on_error_report is not None:
-            self._on_error_report(self.send, message)

@@ -1,8 +1,4 @@
-"""Sends the spool over one connection: in order, a bounded window ahead of the confirmations.
-
-A controller without the feature `spool` confirms nothing: it has confirmed what was written to its stream. What
-was written in the second before a power cut may come again; everything else comes once.
-"""
+"""Sends the spool over one connection: in order, a bounded window ahead of the confirmations."""
 
 from __future__ import annotations
 
@@ -16,7 +12,6 @@ from corral.daemon.link.connection import Connection
 from corral.daemon.link.spool import Spool
 from corral.daemon.link.spool_table import Kind, Spooled
 from corral.errors import CorralError
-from corral.wire import features
 from corral.wire.v1.link_pb2 import DaemonMessage
 
 WINDOW_RECORDS: Final = 512
@@ -32,7 +27,6 @@ class SpoolSender:
     def __init__(self, *, spool: Spool, connection: Connection) -> None:
         self._spool = spool
         self._connection = connection
-        self._confirms = features.SPOOL in connection.features
         self._confirmed = connection.ack.spool_confirmed
         self._sent = self._confirmed
         self._under_way: dict[int, int] = {}
@@ -94,21 +88,16 @@ class SpoolSender:
         for record in records:
             if not self._has_room():
                 break
-            if not self._connection.send(as_message(record, numbered=self._confirms)):
+            if not self._connection.send(as_message(record)):
                 return False  # the stream is over: the next connection sends it
             self._under_way[record.sequence] = len(record.body)
             self._sent = record.sequence
-        if records and not self._confirms:
-            outbox = self._connection.outbox
-            if await outbox.written(outbox.accepted):
-                self.confirmed(self._sent)
         return bool(records)
 
 
-def as_message(record: Spooled, *, numbered: bool = True) -> DaemonMessage:
+def as_message(record: Spooled) -> DaemonMessage:
     message = DaemonMessage.FromString(record.body)
-    if numbered:
-        message.spool_sequence = record.sequence
+    message.spool_sequence = record.sequence
     if record.kind is Kind.LOG:
         message.daemon_log_record.dropped_before = record.dropped
     return message

@@ -1,0 +1,105 @@
+"""Controllers that lack optional parts of our protocol, up to those that speak the published one alone.
+
+The rest of the daemon speaks one protocol. Here, at the edge of a connection, what such a controller does not know
+becomes what it knows, and what it would have answered is answered in its place.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from corral.errors import Code
+from corral.wire import features
+from corral.wire.outbox import Outbox
+from corral.wire.v1.link_pb2 import ControllerMessage, DaemonBatch, DaemonMessage
+from corral.wire.v1.node_pb2 import ErrorReport, SpoolAck
+from corral.wire.v1.plan_pb2 import TemplateUnavailable
+
+_REFUSALS: Final = frozenset(
+    {Code.TEMPLATE_NOT_FOUND.name, Code.TEMPLATE_UNAVAILABLE.name, Code.ARCHIVE_TOO_LARGE.name}
+)
+
+
+class PublishedController:
+    """One connection to a controller that knows these features. `answer` takes frames that it would have sent."""
+
+    def __init__(self, known: frozenset[str], *, answer: Callable[[ControllerMessage], None]) -> None:
+        self.takes_batches: Final = features.BATCH in known
+        self._confirms = features.SPOOL in known
+        self._refuses = features.TEMPLATES in known
+        self._answer = answer
+        self._unconfirmed: deque[tuple[int, int]] = deque()
+        """Numbers in the spool that nobody confirms, each behind its place on the stream."""
+        self._asked: dict[str, None] = {}
+        """Templates that were asked for and not answered yet."""
+
+    def translate(self, message: DaemonMessage) -> int:
+        """Make the message one that the controller knows; the number in the spool that it had and lost, else 0."""
+        if message.HasField("template_request") and not self._refuses:
+            self._asked[message.template_request.template_name] = None
+        number = 0 if self._confirms else message.spool_sequence
+        if number:
+            message.ClearField("spool_sequence")
+        return number
+
+    def sent(self, number: int, place: int) -> None:
+        """The record with this number is on the stream when so many messages are."""
+        self._unconfirmed.append((place, number))
+
+    def written(self, count: int) -> None:
+        """So many messages are on the stream. A controller that confirms nothing has confirmed what was written: what
+        was written in the second before a power cut may come again, everything else comes once."""
+        confirmed = 0
+        while self._unconfirmed and self._unconfirmed[0][0] <= count:
+            _, confirmed = self._unconfirmed.popleft()
+        if confirmed:
+            self._answer(ControllerMessage(spool_ack=SpoolAck(sequence=confirmed)))
+
+    def meant(self, message: ControllerMessage) -> Sequence[ControllerMessage]:
+        """The controller's frame and, where that has no other way to refuse a template, the refusal that it is:
+        whoever waits for that template need not wait for the end of his time."""
+        if message.HasField("template_data"):
+            self._asked.pop(message.template_data.template_name, None)
+        elif message.HasField("template_up_to_date"):
+            self._asked.pop(message.template_up_to_date.template_name, None)
+        elif message.HasField("error_report") and (name := self._refused(message.error_report)) is not None:
+            del self._asked[name]
+            report = message.error_report
+            refusal = TemplateUnavailable(
+                template_name=name, error_code=report.error_code, error_message=report.error_message
+            )
+            return message, ControllerMessage(template_unavailable=refusal)
+        return (message,)
+
+    def _refused(self, report: ErrorReport) -> str | None:
+        """Which open question it answers: the one that its context names, or the only one there is when its code
+        is about templates."""
+        for name in self._asked:
+            if report.context == name or report.context.endswith((f"/{name}", f":{name}")):
+                return name
+        return next(iter(self._asked)) if len(self._asked) == 1 and report.error_code in _REFUSALS else None
+
+
+class ControllerOutbox(Outbox[DaemonMessage]):
+    """What waits to be sent to a controller."""
+
+    def __init__(self, controller: PublishedController) -> None:
+        super().__init__(bundle=_bundle if controller.takes_batches else None)
+        self._controller = controller
+
+    def send(self, message: DaemonMessage) -> bool:
+        number = self._controller.translate(message)
+        accepted = super().send(message)
+        if accepted and number:
+            self._controller.sent(number, self.accepted)
+        return accepted
+
+    async def next_frame(self) -> DaemonMessage | None:
+        self._controller.written(self.taken)
+        return await super().next_frame()
+
+
+def _bundle(messages: list[DaemonMessage]) -> DaemonMessage:
+    return DaemonMessage(batch=DaemonBatch(messages=messages))
