@@ -7,7 +7,7 @@ import json
 from package_records import ONE, package
 
 from corral.controller.modules_on_nodes.distributor import desired_on_nodes
-from corral.controller.modules_on_nodes.frames import Parcel, control_frame, install_frame
+from corral.controller.modules_on_nodes.frames import PackageContent, control_frame, install_frame
 from corral.controller.modules_on_nodes.progress import Progress
 from corral.domain.ids import NodeId
 from corral.domain.module_convergence import ControlOrder, InstallOrder
@@ -26,7 +26,9 @@ def test_equal_settings_are_equal_bytes_whatever_their_order():
 
 def test_an_archive_travels_inside_the_frame_or_is_offered():
     record = package(settings={"word": "x"}, signature=SignatureFacts(kind="sig", blob=ONE), size=5)
-    frame = install_frame(record, InstallOrder(id="small"), Parcel(archive=b"bytes", signature=b"sig"))
+    frame = install_frame(
+        record, InstallOrder(id="small"), PackageContent(archive=b"bytes", signature=b"sig")
+    )
     sent = frame.module_install
     assert (sent.jar_bytes, sent.signature_bytes, sent.signature_kind) == (b"bytes", b"sig", "sig")
     assert (sent.intent, sent.settings_json) == (wire.MODULE_INTENT_ACTIVE, b'{"word":"x"}')
@@ -34,7 +36,7 @@ def test_an_archive_travels_inside_the_frame_or_is_offered():
     assert json.loads(sent.manifest_yaml)["hosts"] == ["daemon"]
 
     order = InstallOrder(id="small", previous_version="0.9.0", again=True)
-    offered = install_frame(record, order, Parcel()).module_install
+    offered = install_frame(record, order, PackageContent()).module_install
     assert (offered.offer.digest, offered.offer.size_bytes, offered.offer.kind) == (ONE, 5, "blob")
     assert (offered.jar_bytes, offered.signature_kind) == (b"", "")
     assert (offered.is_upgrade, offered.previous_version, offered.again) == (True, "0.9.0", True)
@@ -42,7 +44,7 @@ def test_an_archive_travels_inside_the_frame_or_is_offered():
 
 def test_a_published_daemon_gets_the_published_fields_alone():
     plain = install_frame(
-        package(), InstallOrder(id="small"), Parcel(archive=b"x"), plain=True
+        package(), InstallOrder(id="small"), PackageContent(archive=b"x"), plain=True
     ).module_install
     assert {field.number for field, _ in plain.ListFields()} <= set(range(100))
 

@@ -14,8 +14,8 @@ import msgspec
 
 from corral.controller.cluster_state import ClusterState
 from corral.controller.collections import MODULE_NODE_STATES, MODULE_PACKAGES
-from corral.controller.modules_on_nodes.courier import Courier, NodePart
-from corral.controller.modules_on_nodes.parcels import Parcels
+from corral.controller.modules_on_nodes.blob_cache import BlobCache
+from corral.controller.modules_on_nodes.module_sync import ModuleSync, NodePart
 from corral.controller.modules_on_nodes.ports import ModuleLink
 from corral.controller.modules_on_nodes.progress import Progress
 from corral.domain.ids import NodeId, SessionId
@@ -32,20 +32,20 @@ from corral.wire.v1.node_pb2 import Handshake
 
 
 class _Errand:
-    """A courier at work."""
+    """A sync at work."""
 
-    def __init__(self, node_id: NodeId, courier: Courier) -> None:
+    def __init__(self, node_id: NodeId, sync: ModuleSync) -> None:
         self.node_id: Final = node_id
-        self.courier: Final = courier
-        self.task: Final = asyncio.create_task(courier.run(), name=f"modules_on_nodes/courier/{node_id}")
+        self.sync: Final = sync
+        self.task: Final = asyncio.create_task(sync.run(), name=f"modules_on_nodes/sync/{node_id}")
 
 
 class Distributor:
-    """One courier a session, known by the session: what an old one leaves behind is its own."""
+    """One sync a session, known by the session: what an old one leaves behind is its own."""
 
     def __init__(self, *, state: ClusterState, blobs: BlobEngine, progress: Progress) -> None:
         self._state = state
-        self._parcels = Parcels(blobs)
+        self._blobs = BlobCache(blobs)
         self._progress = progress
         self._errands: dict[SessionId, _Errand] = {}
         self._present: dict[NodeId, SessionId] = {}
@@ -61,11 +61,11 @@ class Distributor:
         node_id = link.facts.node_id
         observed = self._observed(link, hello)
         find = functools.partial(self._find_for, node_id)
-        courier = Courier(link, observed=observed, find=find, parcels=self._parcels, progress=self._progress)
+        sync = ModuleSync(link, observed=observed, find=find, blobs=self._blobs, progress=self._progress)
         desired = [module.id for module in self.desired(node_id)]
-        courier.changed(sorted(observed.keys() - set(desired)))  # what goes makes room for what comes
-        courier.changed(desired)
-        self._errands[link.facts.id] = _Errand(node_id, courier)
+        sync.changed(sorted(observed.keys() - set(desired)))  # what goes makes room for what comes
+        sync.changed(desired)
+        self._errands[link.facts.id] = _Errand(node_id, sync)
         self._present[node_id] = link.facts.id
 
     def _observed(self, link: ModuleLink, hello: Handshake) -> dict[str, ObservedModule]:
@@ -97,7 +97,7 @@ class Distributor:
             self._progress.left(errand.node_id)
 
     def follow(self, commit: Commit) -> None:
-        """Tell the couriers what changed; they do their work afterwards."""
+        """Tell the syncs what changed; they do their work afterwards."""
         packages = [change.id for change in commit.changes if change.collection == MODULE_PACKAGES.name]
         moved = [id for id in packages if self._moved(id)]
         for change in commit.changes:
@@ -105,12 +105,12 @@ class Distributor:
                 self._heard(change.id)
         if moved:
             for errand in self._errands.values():
-                errand.courier.changed(moved)
+                errand.sync.changed(moved)
 
     def resync(self) -> None:
-        """Have every courier compare all that its node has with all that it shall have."""
+        """Have every sync compare all that its node has with all that it shall have."""
         for errand in self._errands.values():
-            errand.courier.changed_all(id for id, _ in self._state.modules.items())
+            errand.sync.changed_all(id for id, _ in self._state.modules.items())
         for key, _ in self._state.module_node_states.items():
             self._heard(key)
 
@@ -125,9 +125,9 @@ class Distributor:
         stored = self._state.module_node_states.find(key)
         errand = self._present_errand(NodeId(node))
         if stored is not None and errand is not None:
-            errand.courier.report(stored.record)
+            errand.sync.report(stored.record)
             if stored.record.recover_owed_ms:
-                errand.courier.changed([module])
+                errand.sync.changed([module])
         part = self._find(module)
         if stored is None or part is None or part.desired.sha256 in _digests(stored.record):
             self._progress.arrived(NodeId(node), module)
@@ -138,7 +138,7 @@ class Distributor:
     def knows(self, link: ModuleLink, id: str) -> bool:
         """Was this module spoken of with this session?"""
         errand = self._errands.get(link.facts.id)
-        return errand is not None and errand.courier.knows(id)
+        return errand is not None and errand.sync.knows(id)
 
     async def close(self) -> None:
         tasks = [errand.task for errand in self._errands.values()] + list(self._ending)

@@ -21,7 +21,7 @@ WHOLE: Final = 7 * 512 * 1024
 """The largest archive for daemons that know nothing but the frame."""
 
 
-class Parcel(msgspec.Struct, frozen=True, kw_only=True):
+class PackageContent(msgspec.Struct, frozen=True, kw_only=True):
     """What of a package has to be read before it can be sent. Without `archive` it is offered."""
 
     archive: bytes | None = None
@@ -29,16 +29,21 @@ class Parcel(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def install_frame(
-    record: PackageRecord, order: InstallOrder, parcel: Parcel, *, recover_ms: int = 0, plain: bool = False
+    record: PackageRecord,
+    order: InstallOrder,
+    content: PackageContent,
+    *,
+    recover_ms: int = 0,
+    plain: bool = False,
 ) -> ControllerMessage:
     """`plain` is for daemons that know the published fields alone: no offers, no intents."""
     frame = wire.ModuleInstall(
         module_id=record.id,
         version=record.version,
         sha256=record.sha256,
-        jar_bytes=parcel.archive or b"",
-        signature_bytes=parcel.signature,
-        signature_kind=record.signature.kind if record.signature and parcel.signature else "",
+        jar_bytes=content.archive or b"",
+        signature_bytes=content.signature,
+        signature_kind=record.signature.kind if record.signature and content.signature else "",
         manifest_yaml=msgspec.json.encode(record.manifest).decode(),
         is_upgrade=bool(order.previous_version),
         previous_version=order.previous_version,
@@ -50,7 +55,7 @@ def install_frame(
         frame.paused_reason = _paused(record)
         frame.reload_ms = record.reload_asked_ms
         frame.recover_ms = recover_ms
-        if parcel.archive is None:
+        if content.archive is None:
             offer = DataOffer(digest=record.sha256, size_bytes=record.size, kind="blob")
             frame.offer.CopyFrom(offer)
     return ControllerMessage(module_install=frame)

@@ -6,14 +6,14 @@ import asyncio
 import collections
 from typing import Final
 
-from corral.controller.modules_on_nodes.frames import Parcel
+from corral.controller.modules_on_nodes.frames import PackageContent
 from corral.domain.module_records import PackageRecord
 from corral.store.port import BlobEngine
 
 _HELD_BYTES: Final = 8 * 1024 * 1024
 
 
-class Parcels:
+class BlobCache:
     """Reads side by side for different blobs, once for the same; what was used last is held, up to a bound."""
 
     def __init__(self, blobs: BlobEngine) -> None:
@@ -22,10 +22,10 @@ class Parcels:
         self._bytes = 0
         self._turns: dict[str, asyncio.Lock] = {}
 
-    async def parcel(self, record: PackageRecord, *, inline: int) -> Parcel:
+    async def content(self, record: PackageRecord, *, inline: int) -> PackageContent:
         """The signature, and the archive when it has at most `inline` bytes. NOT_FOUND, STORE_UNAVAILABLE."""
         sidecar = record.signature.blob if record.signature else ""
-        return Parcel(
+        return PackageContent(
             archive=await self._content(record.sha256) if record.size <= inline else None,
             signature=await self._content(sidecar) if sidecar else b"",
         )

@@ -15,6 +15,7 @@ from typing import Final
 import msgspec
 import structlog
 
+from corral.controller.modules_on_nodes.blob_cache import BlobCache
 from corral.controller.modules_on_nodes.frames import (
     INLINE,
     WHOLE,
@@ -22,7 +23,6 @@ from corral.controller.modules_on_nodes.frames import (
     install_frame,
     uninstall_frame,
 )
-from corral.controller.modules_on_nodes.parcels import Parcels
 from corral.controller.modules_on_nodes.ports import ModuleLink
 from corral.controller.modules_on_nodes.progress import TOO_LARGE, Progress
 from corral.domain.module_convergence import (
@@ -64,7 +64,7 @@ Find = Callable[[str], NodePart | None]
 """The package as it is now; None when nodes shall not have it."""
 
 
-class Courier:
+class ModuleSync:
     """`changed` and `report` return at once; `run` lives as long as the session."""
 
     def __init__(
@@ -73,7 +73,7 @@ class Courier:
         *,
         observed: Mapping[str, ObservedModule],
         find: Find,
-        parcels: Parcels,
+        blobs: BlobCache,
         progress: Progress,
     ) -> None:
         self._link = link
@@ -82,7 +82,7 @@ class Courier:
         self._observed = dict(observed)
         self._named = set(observed)
         self._find = find
-        self._parcels = parcels
+        self._blobs = blobs
         self._progress = progress
         self._due: dict[str, None] = {}
         self._failed: set[str] = set()
@@ -173,8 +173,8 @@ class Courier:
             return control_frame(part.record, order, recover_ms=recover_ms)
         if self._plain and part.record.size > WHOLE:
             return None
-        parcel = await self._parcels.parcel(part.record, inline=WHOLE if self._plain else INLINE)
-        frame = install_frame(part.record, order, parcel, recover_ms=recover_ms, plain=self._plain)
+        content = await self._blobs.content(part.record, inline=WHOLE if self._plain else INLINE)
+        frame = install_frame(part.record, order, content, recover_ms=recover_ms, plain=self._plain)
         return frame if frame.ByteSize() <= _FRAME_MAX else None
 
     def _sent(self, id: str, orders: Sequence[ModuleOrder], part: NodePart | None) -> None:
