@@ -15,6 +15,7 @@ import msgspec
 
 from corral.domain.module_phases import MODULE_LIFECYCLE, ModuleIntent, ModulePhase, ModuleTrigger
 from corral.domain.module_records import STORY_LENGTH, FailureStory, PackageRecord, PhaseStep
+from corral.domain.module_verbs import VERBS, Verb
 from corral.errors import Code, IllegalTransition, Rejected
 
 DEATHS_WINDOW: Final = 600.0
@@ -257,29 +258,13 @@ def recent(record: PackageRecord) -> list[str]:
 # --- verbs ---------------------------------------------------------------------------------------
 
 
-class Verb(enum.StrEnum):
-    ACTIVATE = "activate"
-    DEACTIVATE = "deactivate"
-    PAUSE = "pause"
-    RESUME = "resume"
-    RECOVER = "recover"
-    UNINSTALL = "uninstall"
-
-
 def check_verb(record: PackageRecord, verb: Verb) -> None:
     """Raise `IllegalTransition`, with the recent story, for what cannot be asked of the module now. Asking
     for what is so already is no mistake: it was perhaps asked before and the answer got lost."""
     failed = record.phase is ModulePhase.FAILED
     paused = record.intent is ModuleIntent.PAUSED
-    refused = {
-        Verb.ACTIVATE: failed or paused,
-        Verb.DEACTIVATE: failed,
-        Verb.PAUSE: failed,
-        Verb.RESUME: not paused,
-        Verb.RECOVER: not failed,
-        Verb.UNINSTALL: False,
-    }[verb]
-    if refused:
+    rule = VERBS[verb]
+    if rule.failed not in (None, failed) or rule.paused not in (None, paused):
         where = "PAUSED" if paused and not failed else record.phase.name
         raise IllegalTransition(
             subject(record), where, verb.value, recent(record), hint=_instead(record, verb)

@@ -15,6 +15,7 @@ from corral.domain.module_decisions import first_step, not_installed
 from corral.domain.module_manifest import ModuleHost
 from corral.domain.module_phases import ModuleIntent
 from corral.domain.module_records import PackageRecord
+from corral.domain.module_verbs import Verb
 from corral.modules import verbs
 from corral.modules.actor import ModuleActor, ending
 from corral.modules.book import PackageBook
@@ -194,34 +195,20 @@ class ModuleEngine:
         actor = self._actor(record.id)
         return await actor.ask(lambda: Upgrade(actor.life, record, rollback=rollback).run())
 
-    async def activate(self, id: str) -> PackageRecord:
-        return await self._ask(id, verbs.activate)
-
-    async def deactivate(self, id: str) -> PackageRecord:
-        return await self._ask(id, verbs.deactivate)
-
-    async def pause(self, id: str, reason: str) -> PackageRecord:
-        return await self._ask(id, lambda life: verbs.pause(life, reason))
-
-    async def resume(self, id: str) -> PackageRecord:
-        return await self._ask(id, verbs.resume)
+    async def act(
+        self, id: str, verb: Verb, *, reason: str = "", settings: dict[str, Any] | None = None
+    ) -> PackageRecord:
+        """Do what an operator asks of a module; the record afterwards, after UNINSTALL the last one. `reason` is that
+        of a pause; `settings` are the new ones, without: those it has. ILLEGAL_TRANSITION where the verb's rule is
+        not met. The data of what is uninstalled stays until somebody drops it."""
+        record = await self._ask(id, lambda life: verbs.act(life, verb, reason=reason, settings=settings))
+        if verb is Verb.UNINSTALL and self._book.find(id) is None and id in self._actors:
+            await self._actors.pop(id).close()
+        return record
 
     async def want(self, id: str, intent: ModuleIntent, *, paused_reason: str = "") -> PackageRecord:
         """Follow an intent that was decided elsewhere; unlike the operator's verbs also while FAILED."""
         return await self._ask(id, lambda life: verbs.want(life, intent, paused_reason))
-
-    async def recover(self, id: str) -> PackageRecord:
-        return await self._ask(id, verbs.recover)
-
-    async def reload(self, id: str, settings: dict[str, Any]) -> PackageRecord:
-        return await self._ask(id, lambda life: verbs.reload(life, settings))
-
-    async def uninstall(self, id: str) -> PackageRecord:
-        """The last record. Its data stay until somebody drops them."""
-        record = await self._ask(id, verbs.uninstall)
-        if self._book.find(id) is None and id in self._actors:
-            await self._actors.pop(id).close()
-        return record
 
     async def _settle(self, id: str) -> PackageRecord:
         return await self._ask(id, verbs.settled)

@@ -1,4 +1,4 @@
-"""What operators may ask of a module. Each verb changes what is wanted, and the life follows."""
+"""The verbs of operators, carried out: each changes what is wanted of a module, and its life follows."""
 
 from __future__ import annotations
 
@@ -9,9 +9,10 @@ import msgspec
 import structlog
 
 from corral.domain.events import Draft, EventType
-from corral.domain.module_decisions import Verb, check_verb, wanting
+from corral.domain.module_decisions import check_verb, wanting
 from corral.domain.module_phases import ModuleIntent, ModulePhase, ModuleTrigger
 from corral.domain.module_records import PackageRecord
+from corral.domain.module_verbs import VERBS, Verb
 from corral.errors import Bug, CorralError
 from corral.modules.failures import CallOverrun, ModuleRaised
 from corral.modules.life import ModuleLife
@@ -23,24 +24,22 @@ from corral.modules.trouble import Trouble
 _log = structlog.get_logger("corral.modules.verbs")
 
 
-async def activate(life: ModuleLife) -> PackageRecord:
-    check_verb(life.require(), Verb.ACTIVATE)
-    return await _want(life, ModuleIntent.ACTIVE)
-
-
-async def deactivate(life: ModuleLife) -> PackageRecord:
-    check_verb(life.require(), Verb.DEACTIVATE)
-    return await _want(life, ModuleIntent.INACTIVE)
-
-
-async def pause(life: ModuleLife, reason: str) -> PackageRecord:
-    check_verb(life.require(), Verb.PAUSE)
-    return await _want(life, ModuleIntent.PAUSED, paused_reason=reason)
-
-
-async def resume(life: ModuleLife) -> PackageRecord:
-    check_verb(life.require(), Verb.RESUME)
-    return await _want(life, ModuleIntent.ACTIVE)
+async def act(
+    life: ModuleLife, verb: Verb, *, reason: str = "", settings: dict[str, Any] | None = None
+) -> PackageRecord:
+    """`reason` is that of a pause; `settings` are those of RELOAD and CONFIGURE, without: those it has.
+    ILLEGAL_TRANSITION where the verb's rule is not met."""
+    check_verb(life.require(), verb)
+    match verb:
+        case Verb.RECOVER:
+            return await _recover(life)
+        case Verb.UNINSTALL:
+            return await _uninstall(life)
+        case Verb.RELOAD | Verb.CONFIGURE:
+            return await _reload(life, life.require().settings if settings is None else settings)
+    intent = VERBS[verb].intent
+    assert intent is not None, verb
+    return await _want(life, intent, paused_reason=reason if intent is ModuleIntent.PAUSED else "")
 
 
 async def want(life: ModuleLife, intent: ModuleIntent, paused_reason: str) -> PackageRecord:
@@ -49,17 +48,15 @@ async def want(life: ModuleLife, intent: ModuleIntent, paused_reason: str) -> Pa
     return await _want(life, intent, paused_reason=paused_reason)
 
 
-async def recover(life: ModuleLife) -> PackageRecord:
+async def _recover(life: ModuleLife) -> PackageRecord:
     """Out of FAILED, and on by its intent."""
-    check_verb(life.require(), Verb.RECOVER)
     life.resume_at = None
     await life.step(ModuleTrigger.RECOVER, reason="recovered")
     return await settled(life)
 
 
-async def uninstall(life: ModuleLife) -> PackageRecord:
+async def _uninstall(life: ModuleLife) -> PackageRecord:
     """Stop, unload, remove; returns the last record. Whatever its hooks do, it goes."""
-    check_verb(life.require(), Verb.UNINSTALL)
     life.wish = "uninstall"
     try:
         record = await _want(life, ModuleIntent.INACTIVE)
@@ -88,7 +85,7 @@ async def settled(life: ModuleLife) -> PackageRecord:
     return await life.converge() or life.require()
 
 
-async def reload(life: ModuleLife, settings: dict[str, Any]) -> PackageRecord:
+async def _reload(life: ModuleLife, settings: dict[str, Any]) -> PackageRecord:
     """Put new settings in force. A module with `on_reload` gets them while it runs, and they are stored
     only if it took them; one without is started anew with them, through the table. What does not run just
     finds them at its next start."""

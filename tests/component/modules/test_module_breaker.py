@@ -10,6 +10,7 @@ from engine_bench import EngineBench, manifest, package
 from stand_in_house import Script, StandInProcess
 
 from corral.domain.module_phases import ModulePhase
+from corral.domain.module_verbs import Verb
 from corral.errors import Code, CorralError
 from corral.modules.failures import ModuleBusy
 from corral.modules.scope import Scope
@@ -135,12 +136,12 @@ async def test_a_module_that_does_not_serve_is_not_asked_for_its_health() -> Non
         await bench.install(package(manifest("base", provides={"demo.x": "1.0.0"})))
         await bench.install(package(manifest("a", requires={"demo.x": "*"})))
         await eventually(lambda: "a 1.0.0 health" in bench.journal)
-        await bench.engine.deactivate("base")
+        await bench.engine.act("base", Verb.DEACTIVATE)
         await bench.until("a", ModulePhase.WAITING)
         asked = bench.journal.count("a 1.0.0 health")
         names = {task.get_name() for task in asyncio.all_tasks() if not task.cancelling()}
         assert not [name for name in names if name.startswith("modules/health/")]
-        await bench.engine.activate("base")
+        await bench.engine.act("base", Verb.ACTIVATE)
         await bench.until("a", ModulePhase.ACTIVE)
         await eventually(lambda: bench.journal.count("a 1.0.0 health") > asked)
 
@@ -192,7 +193,7 @@ async def test_a_process_that_keeps_dying_is_given_up_with_its_last_reason() -> 
         assert record.failure is not None
         assert "Fatal Python error" in record.failure.traceback
         assert len(bench.house.started) == 4
-        record = await bench.engine.recover("a")
+        record = await bench.engine.act("a", Verb.RECOVER)
         assert record.phase is ModulePhase.ACTIVE
         bench.process("a").die()
         await eventually(lambda: len(bench.house.started) == 6)
@@ -209,10 +210,10 @@ async def test_a_death_in_on_unload_changes_nothing_about_a_deactivation() -> No
 
         script.does["on_unload"] = dying
         await loaded(bench, script)
-        await bench.engine.deactivate("a")
+        await bench.engine.act("a", Verb.DEACTIVATE)
         assert bench.engine.live("a") is None
         assert bench.steps("a")[-1] == "INSTALLED deactivated"
-        record = await bench.engine.activate("a")
+        record = await bench.engine.act("a", Verb.ACTIVATE)
         assert record.phase is ModulePhase.ACTIVE
 
 
@@ -221,9 +222,9 @@ async def test_a_module_in_its_back_off_can_be_deactivated_and_uninstalled() -> 
         await loaded(bench, Script())
         bench.process("a").die()
         await eventually(lambda: "INSTALLED process_died:SIGSEGV" in bench.steps("a"))
-        await bench.engine.deactivate("a")
+        await bench.engine.act("a", Verb.DEACTIVATE)
         assert bench.phase("a") is ModulePhase.INSTALLED
-        await bench.engine.uninstall("a")
+        await bench.engine.act("a", Verb.UNINSTALL)
         assert bench.book.find("a") is None
 
 
@@ -265,11 +266,11 @@ async def test_what_was_registered_on_load_outlives_a_lost_requirement_but_rests
         assert bench.engine.scope("a") is scope
         assert scope.serving
         scope.own("subscription", "of the start", lambda: undone.append("of the start"))
-        await bench.engine.deactivate("base")
+        await bench.engine.act("base", Verb.DEACTIVATE)
         await bench.until("a", ModulePhase.WAITING)
         assert undone == ["of the start"]
         assert not scope.serving
-        await bench.engine.uninstall("a")
+        await bench.engine.act("a", Verb.UNINSTALL)
         assert undone == ["of the start", "of the load"]
 
 

@@ -14,6 +14,7 @@ from real_engine import RealEngine
 
 from corral.domain.module_manifest import EventsPart, StoragePart
 from corral.domain.module_phases import ModulePhase
+from corral.domain.module_verbs import Verb
 from corral.modules.operations import Operation
 from corral.modules.scope import Scope
 from corral.sdk.messages import PUBLISH, ROUTE, CallerBody, Published, RouteAnswer, RouteRequest
@@ -153,6 +154,6 @@ async def test_plain_functions_that_block_keep_neither_the_health_check_nor_a_ho
         await eventually(lambda: (found := process.sample()) is not None and found.threads > MAX_WORKERS)
         asked.unlink(missing_ok=True)
         await eventually(asked.exists, state=lambda: bench.record("blocked"))
-        stopped = await bench.engine.deactivate("blocked")
+        stopped = await bench.engine.act("blocked", Verb.DEACTIVATE)
         assert (stopped.phase, stopped.reason) == (ModulePhase.INSTALLED, "deactivated")
         await asyncio.gather(*blocked, return_exceptions=True)

@@ -14,6 +14,7 @@ from structlog.testing import capture_logs
 from corral.domain.events import EventType
 from corral.domain.module_graph import Why
 from corral.domain.module_phases import ModulePhase
+from corral.domain.module_verbs import Verb
 from corral.errors import Code, CorralError
 from corral.sdk.messages import BindingDeclaration, CapabilityRequest, MethodDeclaration, Registrations
 from corral.testing.waiting import eventually
@@ -38,7 +39,7 @@ async def test_a_consumer_goes_back_to_waiting_and_returns_without_being_loaded_
     async with EngineBench() as bench:
         await bench.install(package(BASE), serving(7))
         await bench.install(package(USER))
-        await bench.engine.deactivate("base")
+        await bench.engine.act("base", Verb.DEACTIVATE)
         record = await bench.until("user", ModulePhase.WAITING)
         assert record.reason == "waiting_for_capability:demo.x"
         assert bench.steps("user")[-3:] == [
@@ -47,7 +48,7 @@ async def test_a_consumer_goes_back_to_waiting_and_returns_without_being_loaded_
             "WAITING waiting_for_capability:demo.x",
         ]
         assert bench.process("user").available == {}
-        await bench.engine.activate("base")
+        await bench.engine.act("base", Verb.ACTIVATE)
         await bench.until("user", ModulePhase.ACTIVE)
         hooks = [line.split()[2] for line in bench.journal if line.startswith("user")]
         assert hooks == ["construct", "on_load", "on_start", "on_stop", "on_start"]
@@ -62,7 +63,7 @@ async def test_an_optional_requirement_gates_nothing_and_its_handle_follows() ->
         assert refused.value.code is Code.CAPABILITY_UNAVAILABLE
         await bench.install(package(BASE), serving(7))
         assert await bench.process("user").ask("demo.x") == 7
-        await bench.engine.uninstall("base")
+        await bench.engine.act("base", Verb.UNINSTALL)
         assert bench.process("user").available == {}
         assert bench.phase("user") is ModulePhase.ACTIVE
 
@@ -111,7 +112,7 @@ async def test_what_is_declared_and_what_is_handed_out_must_be_the_same(bound: t
 async def test_registrations_are_told_in_the_commit_of_the_step() -> None:
     async with EngineBench() as bench:
         await bench.install(package(BASE))
-        await bench.engine.deactivate("base")
+        await bench.engine.act("base", Verb.DEACTIVATE)
         told = [[draft.type for draft in commit] for commit in bench.book.commits]
         assert [EventType.MODULE_ACTIVATED, EventType.CAPABILITY_REGISTERED] in told
         assert [EventType.MODULE_DEACTIVATED, EventType.CAPABILITY_UNREGISTERED] in told
@@ -120,8 +121,8 @@ async def test_registrations_are_told_in_the_commit_of_the_step() -> None:
 async def test_whoever_hears_that_a_capability_is_gone_learns_why() -> None:
     async with EngineBench() as bench:
         await bench.install(package(BASE))
-        await bench.engine.deactivate("base")
-        await bench.engine.activate("base")
+        await bench.engine.act("base", Verb.DEACTIVATE)
+        await bench.engine.act("base", Verb.ACTIVATE)
         bench.process("base").die("memory_limit")
         await eventually(lambda: len(bench.house.started) == 3)
         await bench.until("base", ModulePhase.ACTIVE)

@@ -16,6 +16,7 @@ from real_engine import RealEngine, packed
 
 from corral.domain.module_manifest import Manifest
 from corral.domain.module_phases import ModulePhase
+from corral.domain.module_verbs import Verb
 from corral.errors import Code, CorralError
 from corral.modules.operations import Operation
 from corral.modules.process.zygote_losses import MENDED
@@ -285,10 +286,10 @@ async def test_settings_are_reloaded_in_the_running_process(tmp_path: Path) -> N
             """,
         )
         live = bench.engine.live("a")
-        await bench.engine.reload("a", {"x": 1})
+        await bench.engine.act("a", Verb.RELOAD, settings={"x": 1})
         assert await routed(bench, "a", "/now") == {"x": 1}
         with pytest.raises(CorralError) as refused:
-            await bench.engine.reload("a", {"bad": True})
+            await bench.engine.act("a", Verb.RELOAD, settings={"bad": True})
         assert refused.value.code is Code.MODULE_FAILED
         assert await routed(bench, "a", "/now") == {"x": 1}
         after = bench.engine.live("a")
@@ -300,7 +301,7 @@ async def test_settings_are_reloaded_in_the_running_process(tmp_path: Path) -> N
 async def test_after_an_uninstall_nothing_is_left(tmp_path: Path) -> None:
     async with RealEngine(tmp_path) as bench:
         await bench.install(manifest("base", provides={"demo.greeting": "1.0.0"}), PROVIDER)
-        await bench.engine.uninstall("base")
+        await bench.engine.act("base", Verb.UNINSTALL)
         assert len(bench.house.processes) == 0
         assert bench.engine.capabilities.all() == []
         assert bench.engine.live("base") is None
@@ -338,8 +339,8 @@ class Demo(PlatformModule):
 
 
 @pytest.mark.trap("T80")
-@pytest.mark.parametrize("verb", ["deactivate", "pause"])
-async def test_what_is_held_back_has_no_process_and_is_answered_nothing(tmp_path: Path, verb: str) -> None:
+@pytest.mark.parametrize("verb", [Verb.DEACTIVATE, Verb.PAUSE])
+async def test_what_is_held_back_has_no_process_and_is_answered_nothing(tmp_path: Path, verb: Verb) -> None:
     answered: list[bool] = []
 
     async def publish(scope: Scope, body: object) -> object:
@@ -352,19 +353,15 @@ async def test_what_is_held_back_has_no_process_and_is_answered_nothing(tmp_path
         await bench.install(manifest("restless"), code)
         await eventually(lambda: answered and (tmp_path / "beat").exists())
         (process,) = bench.house.processes.values()
-        record = await (
-            bench.engine.deactivate("restless")
-            if verb == "deactivate"
-            else bench.engine.pause("restless", "it burns CPU")
-        )
+        record = await bench.engine.act("restless", verb, reason="it burns CPU")
         assert record.phase is ModulePhase.INSTALLED
         assert bench.engine.live("restless") is None
         assert not Path(f"/proc/{process.pid}").exists()
         assert True not in answered
         count = len(answered)
-        activate = bench.engine.activate if verb == "deactivate" else bench.engine.resume
         assert len(answered) == count
-        assert (await activate("restless")).phase is ModulePhase.ACTIVE
+        lets_run = Verb.ACTIVATE if verb is Verb.DEACTIVATE else Verb.RESUME
+        assert (await bench.engine.act("restless", lets_run)).phase is ModulePhase.ACTIVE
         (again,) = bench.house.processes.values()
         noted = (tmp_path / "hooks").read_text().split("\n")[:3]
         assert noted == [f"on_load {process.pid}", f"on_unload {process.pid}", f"on_load {again.pid}"]

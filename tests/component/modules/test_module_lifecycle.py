@@ -12,6 +12,7 @@ from stand_in_house import Script, StandInProcess
 from corral.domain.events import EventType
 from corral.domain.module_manifest import ModuleHost
 from corral.domain.module_phases import ModuleIntent, ModulePhase
+from corral.domain.module_verbs import Verb
 from corral.errors import Code, CorralError, IllegalTransition
 from corral.modules.failures import ZygoteGone
 from corral.modules.life import BIRTHS_TRIED
@@ -38,7 +39,7 @@ async def test_a_module_is_loaded_started_stopped_and_unloaded_in_order() -> Non
     async with EngineBench() as bench:
         record = await bench.install(package(manifest("a")))
         assert record.phase is ModulePhase.ACTIVE
-        await bench.engine.uninstall("a")
+        await bench.engine.act("a", Verb.UNINSTALL)
         assert bench.journal == [
             "a 1.0.0 construct",
             "a 1.0.0 on_load",
@@ -99,10 +100,10 @@ async def test_a_module_that_is_held_back_is_unloaded_and_loaded_afresh_when_it_
 async def test_one_that_waits_is_unloaded_without_a_stop_and_one_without_a_process_runs_no_hook() -> None:
     async with EngineBench() as bench:
         await bench.install(package(manifest("a", requires={"demo.none": "*"})))
-        assert (await bench.engine.deactivate("a")).phase is ModulePhase.INSTALLED
+        assert (await bench.engine.act("a", Verb.DEACTIVATE)).phase is ModulePhase.INSTALLED
         assert [line.split()[2] for line in bench.journal] == ["construct", "on_load", "on_unload", "finish"]
         bench.journal.clear()
-        await bench.engine.uninstall("a")
+        await bench.engine.act("a", Verb.UNINSTALL)
         assert bench.journal == []
 
 
@@ -111,10 +112,10 @@ async def test_a_requirement_that_vanishes_leaves_its_consumer_loaded() -> None:
         await bench.install(package(manifest("base", provides={"demo.x": "1.0.0"})))
         await bench.install(package(manifest("a", requires={"demo.x": "*"})))
         process = bench.process("a")
-        await bench.engine.deactivate("base")
+        await bench.engine.act("base", Verb.DEACTIVATE)
         await bench.until("a", ModulePhase.WAITING)
         assert bench.process("a") is process
-        await bench.engine.activate("base")
+        await bench.engine.act("base", Verb.ACTIVATE)
         await bench.until("a", ModulePhase.ACTIVE)
         assert [line.split()[2] for line in bench.journal if line.startswith("a ")] == [
             *UP,
@@ -135,7 +136,7 @@ async def test_a_store_that_fails_while_a_module_is_held_back_leaves_no_process(
         script.does["on_unload"] = unplug
         await bench.install(package(manifest("a")), script)
         with pytest.raises(CorralError):
-            await bench.engine.deactivate("a")
+            await bench.engine.act("a", Verb.DEACTIVATE)
         record = await bench.until("a", ModulePhase.INSTALLED)
         assert (record.reason, bench.house.alive()) == ("deactivated", [])
 
@@ -150,33 +151,33 @@ async def test_a_package_held_back_is_stored_and_nothing_of_it_runs() -> None:
 async def test_a_paused_module_says_why_and_is_not_activated_but_resumed() -> None:
     async with EngineBench() as bench:
         await bench.install(package(manifest("a")))
-        record = await bench.engine.pause("a", "waiting for a fix")
+        record = await bench.engine.act("a", Verb.PAUSE, reason="waiting for a fix")
         assert (record.phase, record.reason, record.paused_reason) == (
             ModulePhase.INSTALLED,
             "paused",
             "waiting for a fix",
         )
         with pytest.raises(IllegalTransition):
-            await bench.engine.activate("a")
-        record = await bench.engine.resume("a")
+            await bench.engine.act("a", Verb.ACTIVATE)
+        record = await bench.engine.act("a", Verb.RESUME)
         assert (record.phase, record.paused_reason) == (ModulePhase.ACTIVE, "")
         with pytest.raises(IllegalTransition):
-            await bench.engine.resume("a")
+            await bench.engine.act("a", Verb.RESUME)
 
 
 async def test_a_paused_module_that_is_deactivated_says_so_and_what_lets_it_run() -> None:
     async with EngineBench() as bench:
         await bench.install(package(manifest("a")))
-        await bench.engine.pause("a", "waiting for a fix")
-        record = await bench.engine.deactivate("a")
+        await bench.engine.act("a", Verb.PAUSE, reason="waiting for a fix")
+        record = await bench.engine.act("a", Verb.DEACTIVATE)
         assert (record.phase, record.reason, record.paused_reason) == (
             ModulePhase.INSTALLED,
             "deactivated",
             "",
         )
         with pytest.raises(IllegalTransition, match="corral module activate a"):
-            await bench.engine.resume("a")
-        assert (await bench.engine.pause("a", "later")).reason == "paused"
+            await bench.engine.act("a", Verb.RESUME)
+        assert (await bench.engine.act("a", Verb.PAUSE, reason="later")).reason == "paused"
 
 
 @pytest.mark.parametrize(
@@ -213,7 +214,7 @@ async def test_a_stop_that_fails_cleans_up_all_the_same(doing: Any, reason: str)
         route = RouteDeclaration(number=1, method="GET", path="/x", permission="modules.read")
         script.registers = Registrations(routes=(route,))
         await bench.install(package(manifest("a", hook_deadline_ms=50)), script)
-        record = await bench.engine.deactivate("a")
+        record = await bench.engine.act("a", Verb.DEACTIVATE)
         assert (record.phase, record.reason) == (ModulePhase.FAILED, reason)
         assert bench.engine.routes.of("a") == []
         assert bench.house.alive() == []
@@ -224,7 +225,7 @@ async def test_a_process_that_dies_in_its_stop_leaves_the_module_stopped() -> No
         script = Script()
         script.does["on_stop"] = dying
         await bench.install(package(manifest("a")), script)
-        record = await bench.engine.deactivate("a")
+        record = await bench.engine.act("a", Verb.DEACTIVATE)
         assert (record.phase, record.reason) == (ModulePhase.INSTALLED, "process_died:SIGSEGV")
 
 
@@ -233,7 +234,7 @@ async def test_an_unload_that_throws_changes_nothing() -> None:
         script = Script()
         script.does["on_unload"] = raising
         await bench.install(package(manifest("a")), script)
-        await bench.engine.uninstall("a")
+        await bench.engine.act("a", Verb.UNINSTALL)
         assert bench.book.find("a") is None
 
 
@@ -242,16 +243,16 @@ async def test_failed_is_left_by_recovery_alone_and_the_next_attempt_starts_afre
         script = Script()
         script.does["on_start"] = raising
         await bench.install(package(manifest("a")), script)
-        for verb in (bench.engine.activate, bench.engine.deactivate):
+        for verb in (Verb.ACTIVATE, Verb.DEACTIVATE):
             with pytest.raises(IllegalTransition) as refused:
-                await verb("a")
+                await bench.engine.act("a", verb)
             assert "hook_failed:on_start" in str(refused.value)
         del script.does["on_start"]
-        record = await bench.engine.recover("a")
+        record = await bench.engine.act("a", Verb.RECOVER)
         assert (record.phase, record.failure) == (ModulePhase.ACTIVE, None)
         assert [line.split()[2] for line in bench.journal].count("on_load") == 2
         with pytest.raises(IllegalTransition):
-            await bench.engine.recover("a")
+            await bench.engine.act("a", Verb.RECOVER)
 
 
 async def test_a_failed_module_can_be_uninstalled() -> None:
@@ -259,10 +260,10 @@ async def test_a_failed_module_can_be_uninstalled() -> None:
         script = Script()
         script.does["on_load"] = raising
         await bench.install(package(manifest("a")), script)
-        await bench.engine.uninstall("a")
+        await bench.engine.act("a", Verb.UNINSTALL)
         assert bench.book.types("a")[-1] is EventType.MODULE_UNINSTALLED
         with pytest.raises(CorralError) as refused:
-            await bench.engine.activate("a")
+            await bench.engine.act("a", Verb.ACTIVATE)
         assert refused.value.code is Code.NOT_FOUND
 
 
@@ -270,10 +271,10 @@ async def test_verbs_of_one_module_are_done_in_turn() -> None:
     async with EngineBench() as bench:
         await bench.install(package(manifest("a")))
         await asyncio.gather(
-            bench.engine.deactivate("a"),
-            bench.engine.activate("a"),
-            bench.engine.deactivate("a"),
-            bench.engine.activate("a"),
+            bench.engine.act("a", Verb.DEACTIVATE),
+            bench.engine.act("a", Verb.ACTIVATE),
+            bench.engine.act("a", Verb.DEACTIVATE),
+            bench.engine.act("a", Verb.ACTIVATE),
         )
         assert bench.phase("a") is ModulePhase.ACTIVE
         hooks = [line.split()[2] for line in bench.journal]
@@ -284,7 +285,7 @@ async def test_a_package_for_nodes_only_follows_its_intent_and_runs_nothing_here
     async with EngineBench() as bench:
         record = await bench.install(package(manifest("a", hosts=(ModuleHost.DAEMON,), requires={"x": "*"})))
         assert record.phase is ModulePhase.ACTIVE
-        assert (await bench.engine.deactivate("a")).phase is ModulePhase.INSTALLED
+        assert (await bench.engine.act("a", Verb.DEACTIVATE)).phase is ModulePhase.INSTALLED
         assert bench.house.started == []
 
 
@@ -293,7 +294,7 @@ async def test_what_a_host_left_in_the_middle_is_walked_back_and_brought_up_agai
     async with EngineBench(book=book) as first:
         for id in ("a", "b"):
             await first.install(package(manifest(id)))
-        await first.engine.deactivate("b")
+        await first.engine.act("b", Verb.DEACTIVATE)
     assert book.find("a").phase is ModulePhase.ACTIVE  # type: ignore[union-attr]
     async with EngineBench(book=book) as second:
         second.house.scripts = first.house.scripts
@@ -318,7 +319,7 @@ async def test_a_store_that_does_not_answer_in_the_middle_of_a_stop_delays_it() 
         script.does["on_stop"] = unplug
         await bench.install(package(manifest("a", provides={"x": "1.0.0"})), script)
         with pytest.raises(CorralError) as refused:
-            await bench.engine.deactivate("a")
+            await bench.engine.act("a", Verb.DEACTIVATE)
         assert refused.value.code is Code.STORE_UNAVAILABLE
         await bench.until("a", ModulePhase.INSTALLED)
         assert [line.split()[2] for line in bench.journal].count("on_stop") == 1
@@ -337,7 +338,7 @@ async def test_a_step_whose_answer_is_lost_is_taken_up_again(failing: int, after
 
         script.does["on_start"] = unplug
         with pytest.raises(CorralError):
-            await bench.engine.activate("a")
+            await bench.engine.act("a", Verb.ACTIVATE)
         await eventually(lambda: "x" in bench.engine.capabilities.provided())
         assert bench.phase("a") is ModulePhase.ACTIVE
         assert [line.split()[2] for line in bench.journal].count("on_start") == 1
@@ -396,24 +397,24 @@ async def test_new_settings_reach_a_running_module_and_a_throw_leaves_the_old_on
 
         script.does["on_reload"] = reload
         await bench.install(package(manifest("a")), script)
-        await bench.engine.reload("a", {"x": 1})
+        await bench.engine.act("a", Verb.RELOAD, settings={"x": 1})
         with pytest.raises(CorralError) as refused:
-            await bench.engine.reload("a", {"bad": True})
+            await bench.engine.act("a", Verb.RELOAD, settings={"bad": True})
         assert refused.value.code is Code.MODULE_FAILED
         assert bench.record("a").settings == {"x": 1}
         assert (taken, bench.phase("a")) == ([{"x": 1}], ModulePhase.ACTIVE)
         bench.book.fail_next(1)
         with pytest.raises(CorralError):
-            await bench.engine.reload("a", {"x": 2})
+            await bench.engine.act("a", Verb.RELOAD, settings={"x": 2})
         assert taken == [{"x": 1}, {"x": 2}, {"x": 1}]
 
 
 async def test_changed_settings_are_told_by_their_names_and_the_same_again_is_no_news() -> None:
     async with EngineBench() as bench:
         await bench.install(package(manifest("a")), Script(hooks=["on_reload"]))
-        await bench.engine.reload("a", {"x": 1, "kept": None})
-        await bench.engine.reload("a", {"y": "secret", "kept": None})
-        await bench.engine.reload("a", {"y": "secret", "kept": None})
+        await bench.engine.act("a", Verb.RELOAD, settings={"x": 1, "kept": None})
+        await bench.engine.act("a", Verb.RELOAD, settings={"y": "secret", "kept": None})
+        await bench.engine.act("a", Verb.RELOAD, settings={"y": "secret", "kept": None})
         told = [draft.data for draft in bench.book.told if draft.type is EventType.MODULE_CONFIGURED]
         assert [data["changed"] for data in told] == [["kept", "x"], ["x", "y"]]
         assert told[0].keys() == {"id", "version", "from", "to", "intent", "reason", "at", "changed"}
@@ -424,7 +425,7 @@ async def test_a_module_without_a_reload_is_started_anew_with_its_settings() -> 
     async with EngineBench() as bench:
         await bench.install(package(manifest("a")))
         before = bench.process("a")
-        record = await bench.engine.reload("a", {"x": 1})
+        record = await bench.engine.act("a", Verb.RELOAD, settings={"x": 1})
         assert (record.phase, record.settings) == (ModulePhase.ACTIVE, {"x": 1})
         assert bench.process("a") is not before
         assert bench.process("a").construct.config == {"x": 1}  # type: ignore[union-attr]
@@ -461,7 +462,7 @@ async def test_who_does_not_end_in_time_is_killed_and_named() -> None:
         assert await bench.engine.close(budget=1.5) == ["slow"]
         assert bench.house.alive() == []
         with pytest.raises(CorralError) as refused:
-            await bench.engine.activate("good")
+            await bench.engine.act("good", Verb.ACTIVATE)
         assert refused.value.code is Code.SHUTTING_DOWN
 
 
@@ -491,19 +492,19 @@ async def test_a_host_without_modules_runs_none_obeys_verbs_and_a_later_one_goes
         broken = Script()
         broken.does["on_start"] = raising
         await bench.install(package(manifest("fails")), broken)
-        await bench.engine.pause("rests", "for now")
+        await bench.engine.act("rests", Verb.PAUSE, reason="for now")
     off = ModulesSection(enabled=False)
     async with EngineBench(book=book, config=off) as bench:
         await bench.engine.boot()
         await bench.install(package(manifest("new")))
-        await bench.engine.recover("fails")
-        await bench.engine.resume("rests")
+        await bench.engine.act("fails", Verb.RECOVER)
+        await bench.engine.act("rests", Verb.RESUME)
         standing = {
             id: (bench.phase(id), bench.record(id).reason) for id in ("active", "fails", "new", "rests")
         }
         assert set(standing.values()) == {(ModulePhase.INSTALLED, "modules_disabled")}, standing
-        await bench.engine.uninstall("goes")
-        await bench.engine.deactivate("fails")
+        await bench.engine.act("goes", Verb.UNINSTALL)
+        await bench.engine.act("fails", Verb.DEACTIVATE)
         await bench.engine.upgrade(package(manifest("new", version="2.0.0")))
         assert bench.record("new").reason == "modules_disabled"
         assert bench.journal == []
@@ -533,7 +534,7 @@ async def test_a_module_that_gets_no_process_is_tried_again_but_not_for_ever(mor
             assert record.failure is not None
             assert "10 times in a row" in record.failure.message
             assert "Message too long" in record.failure.message
-            await bench.engine.recover("base")  # begins to count anew
+            await bench.engine.act("base", Verb.RECOVER)  # begins to count anew
         record = await bench.until("base", ModulePhase.ACTIVE)
         failed = [step for step in record.story if step.to_phase is ModulePhase.FAILED]
         assert len(failed) == (more >= 0)

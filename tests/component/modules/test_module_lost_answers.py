@@ -9,6 +9,7 @@ from engine_bench import EngineBench, manifest, package
 from stand_in_house import Script, StandInProcess
 
 from corral.domain.module_phases import ModulePhase
+from corral.domain.module_verbs import Verb
 from corral.errors import CorralError
 from corral.system.config_schema import ActivationSection, ModulesSection
 from corral.testing.waiting import eventually
@@ -35,7 +36,7 @@ async def test_a_failure_whose_answer_was_lost_does_not_fail_the_next_attempt(wa
         await bench.until("a", ModulePhase.FAILED)
         bench.script(bench.record("a")).does.clear()
         if way_out == "recover":
-            record = await bench.engine.recover("a")
+            record = await bench.engine.act("a", Verb.RECOVER)
         else:
             wanted = package(manifest("a", "1.1.0"))
             bench.script(wanted)

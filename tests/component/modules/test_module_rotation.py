@@ -11,6 +11,7 @@ from small_modules import archive
 
 from corral.controller.modules.answers import InstallOptions, InstallOutcome
 from corral.domain.module_phases import ModulePhase
+from corral.domain.module_verbs import Verb
 from corral.errors import Code
 from corral.modules.compatibility import Outcome
 from corral.signing import KeyPair, Sidecar, new_key, sign_keyed
@@ -101,7 +102,9 @@ async def test_what_lost_its_key_comes_back_with_another_signature(
     controller = await signed.trusting(new)
     await settled(controller, "small", ModulePhase.FAILED)
     assert modules_of(controller).find("small").reason == "signature_refused"
-    assert (await modules_of(controller).recover("small", actor=OPERATOR)).phase is ModulePhase.FAILED
+    assert (
+        await modules_of(controller).act("small", Verb.RECOVER, actor=OPERATOR)
+    ).phase is ModulePhase.FAILED
     answer = await install(controller, path, sidecar=by(new, path))
     assert (answer.outcome, answer.record.phase) == (InstallOutcome.RESIGNED, ModulePhase.ACTIVE)
 

@@ -17,6 +17,7 @@ from corral.controller.modules.answers import InstallOptions, InstallOutcome
 from corral.controller.modules.upgrade_guard import LEASE, UpgradeGuard
 from corral.controller.templates.collection import BlobCollector
 from corral.domain.module_phases import ModuleIntent, ModulePhase
+from corral.domain.module_verbs import Verb
 from corral.errors import Code, CorralError
 from corral.modules.compatibility import Outcome
 from corral.signing import Sidecar, new_key, sign_keyed
@@ -103,7 +104,7 @@ async def test_a_package_can_be_installed_without_being_activated(
     answer = await install(controller, archive(scratch), activate=False)
     assert (answer.record.phase, answer.record.intent) == (ModulePhase.INSTALLED, ModuleIntent.INACTIVE)
     assert modules_of(controller).engine.live("small") is None
-    record = await modules_of(controller).activate("small", actor=OPERATOR)
+    record = await modules_of(controller).act("small", Verb.ACTIVATE, actor=OPERATOR)
     assert record.phase is ModulePhase.ACTIVE
 
 
@@ -229,7 +230,7 @@ async def test_a_module_that_fails_is_failed_with_its_story_until_it_is_recovere
     assert answer.record.reason == "hook_failed:on_start"
     assert answer.record.failure is not None
     assert "not today" in answer.record.failure.message + answer.record.failure.traceback
-    again = await modules_of(controller).recover("small", actor=OPERATOR)
+    again = await modules_of(controller).act("small", Verb.RECOVER, actor=OPERATOR)
     assert again.phase is ModulePhase.FAILED
     fixed = await install(controller, archive(scratch, version="1.0.1"))
     assert fixed.record.phase is ModulePhase.ACTIVE
@@ -241,16 +242,16 @@ async def test_verbs_move_the_module_and_are_audited_with_the_change(
 ) -> None:
     modules = modules_of(controller)
     await install(controller, archive(scratch))
-    assert (await modules.deactivate("small", actor=OPERATOR)).phase is ModulePhase.INSTALLED
-    assert (await modules.activate("small", actor=OPERATOR)).phase is ModulePhase.ACTIVE
-    paused = await modules.pause("small", reason="a fix is coming", actor=OPERATOR)
+    assert (await modules.act("small", Verb.DEACTIVATE, actor=OPERATOR)).phase is ModulePhase.INSTALLED
+    assert (await modules.act("small", Verb.ACTIVATE, actor=OPERATOR)).phase is ModulePhase.ACTIVE
+    paused = await modules.act("small", Verb.PAUSE, reason="a fix is coming", actor=OPERATOR)
     assert (paused.phase, paused.intent) == (ModulePhase.INSTALLED, ModuleIntent.PAUSED)
     assert paused.paused_reason == "a fix is coming"
-    assert (await modules.resume("small", actor=OPERATOR)).phase is ModulePhase.ACTIVE
+    assert (await modules.act("small", Verb.RESUME, actor=OPERATOR)).phase is ModulePhase.ACTIVE
     with pytest.raises(CorralError) as caught:
-        await modules.recover("small", actor=OPERATOR)
+        await modules.act("small", Verb.RECOVER, actor=OPERATOR)
     assert caught.value.code is Code.ILLEGAL_TRANSITION
-    await modules.uninstall("small", actor=OPERATOR)
+    await modules.act("small", Verb.UNINSTALL, actor=OPERATOR)
     told = [action for _, action, _ in await audited(controller)]
     assert sorted(told) == sorted(
         [
@@ -270,10 +271,10 @@ async def test_verbs_asked_for_at_once_are_each_audited_under_who_asked(
     modules = modules_of(controller)
     await install(controller, archive(scratch))
     await asyncio.gather(
-        modules.deactivate("small", actor=Actor(name="alice")),
-        modules.activate("small", actor=Actor(name="bob")),
-        modules.pause("small", reason="x", actor=Actor(name="carol")),
-        modules.pause("small", reason="x", actor=Actor(name="dave")),  # changes nothing any more
+        modules.act("small", Verb.DEACTIVATE, actor=Actor(name="alice")),
+        modules.act("small", Verb.ACTIVATE, actor=Actor(name="bob")),
+        modules.act("small", Verb.PAUSE, reason="x", actor=Actor(name="carol")),
+        modules.act("small", Verb.PAUSE, reason="x", actor=Actor(name="dave")),  # changes nothing any more
     )
     told = await audited(controller)
     assert sorted(told) == [
@@ -290,9 +291,9 @@ async def test_a_verb_for_a_module_that_is_not_there_names_the_nearest(
     await install(controller, archive(scratch))
     modules = modules_of(controller)
     for call in (
-        modules.activate("smal", actor=OPERATOR),
-        modules.uninstall("smal", actor=OPERATOR),
-        modules.configure("smal", {}, actor=OPERATOR),
+        modules.act("smal", Verb.ACTIVATE, actor=OPERATOR),
+        modules.act("smal", Verb.UNINSTALL, actor=OPERATOR),
+        modules.act("smal", Verb.CONFIGURE, settings={}, actor=OPERATOR),
         modules.health("smal"),
         modules.read_frontend("smal", ""),
     ):
@@ -308,11 +309,11 @@ async def test_settings_have_defaults_and_are_checked_before_they_count(
     modules = modules_of(controller)
     answer = await install(controller, archive(scratch, config=SETTINGS))
     assert answer.record.settings == {"greeting": "hello"}
-    record = await modules.configure("small", {"greeting": "moin"}, actor=OPERATOR)
+    record = await modules.act("small", Verb.CONFIGURE, settings={"greeting": "moin"}, actor=OPERATOR)
     assert record.settings == {"greeting": "moin"}
     assert record.phase is ModulePhase.ACTIVE
     with pytest.raises(CorralError) as caught:
-        await modules.configure("small", {"greeting": 7}, actor=OPERATOR)
+        await modules.act("small", Verb.CONFIGURE, settings={"greeting": 7}, actor=OPERATOR)
     assert caught.value.code is Code.SETTINGS_INVALID
     upgraded = await install(controller, archive(scratch, version="1.1.0", config=SETTINGS))
     assert upgraded.record.settings == {"greeting": "moin"}
@@ -347,7 +348,7 @@ async def test_an_uninstalled_module_leaves_nothing_but_its_data(
     with pytest.raises(CorralError) as caught:
         await modules.drop_storage("small", actor=OPERATOR)
     assert caught.value.code is Code.STORAGE_IN_USE
-    await modules.uninstall("small", actor=OPERATOR)
+    await modules.act("small", Verb.UNINSTALL, actor=OPERATOR)
     assert modules.all() == []
     assert [id for id, _ in state.module_cursors.items()] == []
     assert modules.leaked() == []
@@ -378,7 +379,7 @@ async def test_a_module_that_is_installed_again_finds_its_data(
     modules = modules_of(controller)
     path = archive(scratch, source=source, storage={"keyValue": True})
     await install(controller, path)
-    await modules.uninstall("small", actor=OPERATOR)
+    await modules.act("small", Verb.UNINSTALL, actor=OPERATOR)
     await install(controller, path)
     assert "2" in (await modules.health("small")).detail
 
@@ -413,7 +414,7 @@ async def test_a_shelf_that_is_lost_or_damaged_is_made_again_from_the_store(
     path.unlink()
     if damaged is not None:
         path.write_bytes(damaged)
-    assert (await modules.activate("small", actor=OPERATOR)).phase is ModulePhase.ACTIVE
+    assert (await modules.act("small", Verb.ACTIVATE, actor=OPERATOR)).phase is ModulePhase.ACTIVE
     assert path.stat().st_size == record.size
 
 
@@ -425,7 +426,7 @@ async def test_an_archive_that_is_nowhere_any_more_fails_the_module_with_a_reaso
     sha = (await install(controller, path, activate=False)).record.sha256
     await store.blobs.delete_blob(sha)
     (controller.data / "artifacts" / f"{sha}.zip").unlink()
-    record = await modules.activate("small", actor=OPERATOR)
+    record = await modules.act("small", Verb.ACTIVATE, actor=OPERATOR)
     assert (record.phase, record.reason) == (ModulePhase.FAILED, "archive_missing")
 
 
@@ -473,7 +474,7 @@ async def test_signed_archives_are_proven_at_install_and_at_every_load(
     assert record.signature.key_sha256 == key.sha256
     broken = msgspec.structs.replace(record.signature, blob="")  # as if somebody had taken it away
     await modules._book.step("small", lambda found: msgspec.structs.replace(found, signature=broken))
-    refused = await modules.activate("small", actor=OPERATOR)
+    refused = await modules.act("small", Verb.ACTIVATE, actor=OPERATOR)
     assert (refused.phase, refused.reason) == (ModulePhase.FAILED, "signature_refused")
 
 
@@ -577,7 +578,7 @@ async def test_figures_of_modules_appear_at_metrics_and_go_with_them(
     assert await shown(
         'corral_capability_calls_total{capability="corral.instance.files",provider="corral"} 0.0'
     )
-    await modules_of(controller).uninstall("small", actor=OPERATOR)
+    await modules_of(controller).act("small", Verb.UNINSTALL, actor=OPERATOR)
     assert not await shown("small")
 
 
@@ -596,7 +597,7 @@ async def test_a_process_that_will_not_end_is_killed_listed_told_of_and_counted(
     modules = modules_of(controller)
     await install(controller, archive(scratch, source=source))
     pid = modules.engine.live("small").pid
-    await modules.uninstall("small", actor=OPERATOR)
+    await modules.act("small", Verb.UNINSTALL, actor=OPERATOR)
     await eventually(lambda: [leak.killed for leak in modules.leaked()] == [True])
     assert not pathlib.Path(f"/proc/{pid}").exists()
 
@@ -621,10 +622,10 @@ async def test_a_deposed_leader_s_modules_write_nothing(
     assert await store.leases.take_lease("leader", holder="successor", seen=row) is not None
     options = InstallOptions()
     for call in (
-        lambda: modules.deactivate("small", actor=OPERATOR),
+        lambda: modules.act("small", Verb.DEACTIVATE, actor=OPERATOR),
         lambda: modules.install(archive(scratch, "other"), sidecar=None, options=options, actor=OPERATOR),
-        lambda: modules.configure("small", {}, actor=OPERATOR),
-        lambda: modules.uninstall("small", actor=OPERATOR),
+        lambda: modules.act("small", Verb.CONFIGURE, settings={}, actor=OPERATOR),
+        lambda: modules.act("small", Verb.UNINSTALL, actor=OPERATOR),
     ):
         with pytest.raises(CorralError) as caught:
             await call()

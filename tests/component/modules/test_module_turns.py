@@ -11,6 +11,7 @@ from small_modules import archive
 
 from corral.controller.modules.answers import InstallOutcome
 from corral.domain.module_phases import ModulePhase
+from corral.domain.module_verbs import Verb
 from corral.testing.cluster import LocalCluster, LocalController
 from corral.testing.waiting import eventually
 
@@ -69,10 +70,12 @@ async def test_settings_that_are_being_changed_are_not_taken_back_by_what_is_ask
     modules = modules_of(controller)
     await install(controller, gated(scratch))
     gate = Gate(scratch, "on_reload")
-    first = asyncio.create_task(modules.configure("small", {"word": "bye"}, actor=OPERATOR))
+    first = asyncio.create_task(
+        modules.act("small", Verb.CONFIGURE, settings={"word": "bye"}, actor=OPERATOR)
+    )
     await gate.reached()
     if verb == "reload":
-        second = asyncio.create_task(modules.reload("small", actor=OPERATOR))
+        second = asyncio.create_task(modules.act("small", Verb.RELOAD, actor=OPERATOR))
     else:
         second = asyncio.create_task(install(controller, gated(scratch, "1.1.0")))
     await eventually(lambda: _waits(modules._book.turn("small")))
@@ -89,7 +92,7 @@ async def test_an_install_that_comes_during_the_uninstall_installs(
     modules = modules_of(controller)
     await install(controller, gated(scratch))
     gate = Gate(scratch, "on_stop")
-    leaving = asyncio.create_task(modules.uninstall("small", actor=OPERATOR))
+    leaving = asyncio.create_task(modules.act("small", Verb.UNINSTALL, actor=OPERATOR))
     await gate.reached()
     coming = asyncio.create_task(install(controller, gated(scratch, "1.1.0")))
     await eventually(lambda: _waits(modules._book.turn("small")))

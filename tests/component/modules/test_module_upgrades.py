@@ -14,6 +14,7 @@ from stand_in_house import Script, StandInProcess
 from corral.domain.events import EventType
 from corral.domain.module_decisions import first_step
 from corral.domain.module_phases import ModuleIntent, ModulePhase
+from corral.domain.module_verbs import Verb
 from corral.errors import Code, CorralError
 from corral.modules.upgrade import UpgradeFailed
 from corral.sdk.messages import Registrations, RouteDeclaration
@@ -193,7 +194,7 @@ async def test_without_a_rollback_the_new_version_stays_failed_and_the_old_one_i
         await bench.until("user", ModulePhase.WAITING)
         await eventually(lambda: bench.data.kept == {("shop", 1): {"doc": "old"}})
         del script.does["on_start"]
-        record = await bench.engine.recover("shop")
+        record = await bench.engine.act("shop", Verb.RECOVER)
         assert (record.phase, record.generation, record.previous_version) == (ModulePhase.ACTIVE, 2, "")
         assert bench.journal.count("shop 2.0.0 on_upgrade") == 2
         await bench.until("user", ModulePhase.ACTIVE)
@@ -260,14 +261,14 @@ async def test_what_does_not_serve_is_just_replaced_and_follows_its_intent(befor
             script.does["on_start"] = raising
         await bench.install(shop("1.0.0", requires=requires), script)
         if before == "inactive":
-            await bench.engine.deactivate("shop")
+            await bench.engine.act("shop", Verb.DEACTIVATE)
         if before == "paused":
-            await bench.engine.pause("shop", "why")
+            await bench.engine.act("shop", Verb.PAUSE, reason="why")
         story = await upgrade(bench, shop("2.0.0"), migrating(bench, serving("new")))
         if before in ("inactive", "paused"):
             assert (story.record.phase, story.record.previous_version) == (ModulePhase.INSTALLED, "1.0.0")
             assert "shop 2.0.0 construct" not in bench.journal
-            await (bench.engine.resume if before == "paused" else bench.engine.activate)("shop")
+            await bench.engine.act("shop", Verb.RESUME if before == "paused" else Verb.ACTIVATE)
         record = bench.record("shop")
         assert (record.version, record.phase, record.generation) == ("2.0.0", ModulePhase.ACTIVE, 2)
         assert bench.journal.count("shop 2.0.0 on_upgrade") == 1
@@ -384,7 +385,7 @@ async def test_an_uninstall_waits_for_the_version_that_is_still_on_its_way_out()
         await bench.install(shop("1.0.0"), old)
         await upgrade(bench, shop("2.0.0"), Script())
         first, second = bench.house.started
-        uninstall = asyncio.create_task(bench.engine.uninstall("shop"))
+        uninstall = asyncio.create_task(bench.engine.act("shop", Verb.UNINSTALL))
         await eventually(second.death.done)
         assert not first.death.done()
         asyncio.get_running_loop().call_later(0.05, gate.set)
@@ -447,7 +448,7 @@ async def test_a_failed_upgrade_that_is_undone_by_hand_finds_its_documents_by_th
         with pytest.raises(UpgradeFailed):
             await upgrade(bench, shop("4.0.0"), broken, rollback=False)
         if recovered_first:
-            assert (await bench.engine.recover("shop")).phase is ModulePhase.FAILED
+            assert (await bench.engine.act("shop", Verb.RECOVER)).phase is ModulePhase.FAILED
         story = await upgrade(bench, shop("1.0.0"), serving("old"))
         assert (story.record.version, story.record.phase) == ("1.0.0", ModulePhase.ACTIVE)
         assert "shop 1.0.0 on_upgrade" not in bench.journal
@@ -463,7 +464,7 @@ async def test_a_version_that_never_ran_leaves_nothing_to_upgrade() -> None:
     async with EngineBench() as bench:
         await bench.install(package(manifest("shop", documents=True), intent=ModuleIntent.INACTIVE))
         await upgrade(bench, shop("2.0.0"), serving("new"))
-        await bench.engine.activate("shop")
+        await bench.engine.act("shop", Verb.ACTIVATE)
         assert bench.phase("shop") is ModulePhase.ACTIVE
         assert "shop 2.0.0 on_upgrade" not in bench.journal
 
@@ -480,6 +481,6 @@ async def test_a_record_from_before_data_versions_is_read_by_what_it_says(previo
     async with EngineBench() as bench:
         await bench.book.add(kept)
         await upgrade(bench, package(kept.manifest, sha256="fixed"), serving("fixed"))
-        await bench.engine.activate("shop")
+        await bench.engine.act("shop", Verb.ACTIVATE)
         assert bench.phase("shop") is ModulePhase.ACTIVE
         assert ("shop 1.0.0 on_upgrade" in bench.journal) is runs

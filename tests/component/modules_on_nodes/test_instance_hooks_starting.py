@@ -11,6 +11,7 @@ from hooked_node import FIRST, HookedNode, arguments, changes, environment
 
 from corral.daemon.prepare.start_proposal import Proposal
 from corral.domain.groups import RestartSpec
+from corral.domain.module_verbs import Verb
 from corral.sdk.instances import InstanceSpec
 from corral.testing import workloads
 from corral.testing.waiting import eventually
@@ -72,7 +73,7 @@ async def test_modules_see_the_start_and_each_has_a_copy_of_its_own(node):
     facts = "[spec.instance_id, spec.group, spec.node_id, spec.memory_mb, spec.static, spec.work_dir, spec.plan_hash]"
     await node.install("c", changes(f"spec.env['FACTS'] = json.dumps({facts})"))
     await node.install("d", changes("spec.env['NOT_ASKED'] = '1'"))
-    await node.engine.deactivate("d")
+    await node.engine.act("d", Verb.DEACTIVATE)
     run = await node.start(
         "one-1", ("/bin/sh", "-s", "%NAME%"), variables={"NAME": "value"}, env={"X": "%NAME%"}
     )

@@ -12,6 +12,7 @@ import pytest
 from hooked_node import FIRST, HEARS, WAITS_TO_COME_BACK, HookedNode, when_told
 
 from corral.domain.groups import RestartSpec
+from corral.domain.module_verbs import Verb
 from corral.testing import workloads
 from corral.testing.waiting import eventually
 
@@ -138,8 +139,8 @@ async def test_a_module_that_comes_later_or_again_hears_of_every_run_that_lives_
     assert scope is not None
     os.kill(scope.process.pid, signal.SIGKILL)
     await node.hears("ears", "started", "started", about="one-1")
-    await node.engine.deactivate("ears")
-    await node.engine.activate("ears")
+    await node.engine.act("ears", Verb.DEACTIVATE)
+    await node.engine.act("ears", Verb.ACTIVATE)
     await node.hears("ears", "started", "started", "started", about="one-1")
     assert len(node.heard("ears", "two-1")) == 3
 

@@ -11,6 +11,7 @@ from bridge_rig import BridgeController, LinkedNode, bridge, cursor, event_frame
 from corral.daemon.link.spool_table import BACKGROUND_BYTES
 from corral.domain.module_manifest import EventsPart
 from corral.domain.module_phases import ModulePhase
+from corral.domain.module_verbs import Verb
 from corral.modules.event_names import EVENTS_MISSED
 from corral.testing.waiting import eventually
 from corral.wire.v1.instance_pb2 import InstanceStatusUpdate
@@ -114,7 +115,7 @@ async def test_a_gap_reaches_the_module_and_the_end_of_a_module_is_told(scratch:
         await eventually(lambda: len(controller.of("event_publish")) == 2)
         types = [json.loads(told.payload_json)["type"] for told in controller.of("event_publish")]
         assert types == [EVENTS_MISSED, "echo/ASKED"]
-        await node.engine.deactivate("echo")
+        await node.engine.act("echo", Verb.DEACTIVATE)
         await eventually(lambda: controller.of("event_unsubscribe"))
         (left,) = controller.of("event_unsubscribe")
         assert list(left.event_types) == ["GROUP_CREATED", "echo/ASKED"]
@@ -138,7 +139,7 @@ async def test_figures_of_modules_go_up_while_there_is_a_connection(scratch: Any
         await eventually(lambda: latest().get("rounds") == 3, state=latest)
         await eventually(lambda: latest().get("memory_bytes", 0) > 1_000_000, state=latest)
         assert latest()["calls"] > 0
-        await node.engine.uninstall("echo")
+        await node.engine.act("echo", Verb.UNINSTALL)
         await eventually(lambda: not controller.of("module_metrics")[-1].families)
         count = len(controller.of("module_metrics"))
         await tell(controller, 1)  # a round trip later there is still nothing more to say

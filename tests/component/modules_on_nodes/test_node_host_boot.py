@@ -9,6 +9,7 @@ import signal
 import pytest
 from node_host_rig import NodeRig, packed
 
+from corral.domain.module_verbs import Verb
 from corral.errors import CorralError, Retryable
 from corral.testing.waiting import eventually
 from corral.wire.v1 import module_pb2 as pb
@@ -73,8 +74,8 @@ async def test_an_archive_found_damaged_while_there_is_a_controller_is_fetched_a
         rig.script.blobs[package.sha256] = package.content
         await rig.install(package, offered=True)
         tampered(rig, package)
-        await rig.app.modules.engine.deactivate("small")
-        await rig.app.modules.engine.activate("small")
+        await rig.app.modules.engine.act("small", Verb.DEACTIVATE)
+        await rig.app.modules.engine.act("small", Verb.ACTIVATE)
         await rig.script.told("small", "FAILED", "INSTALLED", "WAITING", "ACTIVE")
         assert len(rig.script.fetches) == 2
         assert await rig.app.modules.settled() == ()
@@ -125,7 +126,7 @@ async def test_a_start_waits_for_the_module_that_is_slow_to_come_up_and_names_no
         await rig.install(packed(scratch, "slow", source=HELD.format(hold=str(hold)), hook_ms=30_000))
         for id in ("at-rest", "quick"):
             await rig.install(packed(scratch, id))
-        await rig.app.modules.engine.deactivate("at-rest")
+        await rig.app.modules.engine.act("at-rest", Verb.DEACTIVATE)
         rig.script.set["at-rest"].intent = pb.MODULE_INTENT_INACTIVE
         await rig.stop()
         hold.touch()
@@ -175,7 +176,7 @@ async def test_a_step_that_the_disk_does_not_take_is_told_over_the_link_once_and
         record.unlink()
         (record / "in the way").mkdir(parents=True)
         with pytest.raises(CorralError) as refused:
-            await rig.app.modules.engine.deactivate("small")
+            await rig.app.modules.engine.act("small", Verb.DEACTIVATE)
         assert isinstance(refused.value, Retryable)
         os.kill(rig.pid("small"), signal.SIGKILL)
 

@@ -14,6 +14,7 @@ from hooked_node import FIRST, HEARS, UNLESS_BROKEN, WAITS_TO_COME_BACK, HookedN
 from corral.daemon.supervise.run import Run
 from corral.domain.groups import RestartSpec
 from corral.domain.module_phases import ModulePhase
+from corral.domain.module_verbs import Verb
 from corral.testing import workloads
 from corral.testing.stepped_clock import SteppedClock
 from corral.testing.waiting import eventually
@@ -49,7 +50,7 @@ async def stands(node: HookedNode, id: str, phase: ModulePhase) -> None:
 
 async def recover(node: HookedNode, id: str) -> None:
     (node.archives / f"{id}.heard.broken").unlink()
-    assert (await node.engine.recover(id)).phase is ModulePhase.ACTIVE
+    assert (await node.engine.act(id, Verb.RECOVER)).phase is ModulePhase.ACTIVE
 
 
 async def is_owed(run: Run, *modules: str) -> None:

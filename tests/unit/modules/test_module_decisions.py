@@ -14,7 +14,6 @@ from corral.domain.events import EventType
 from corral.domain.module_decisions import (
     Runs,
     Todo,
-    Verb,
     View,
     check_verb,
     decide,
@@ -33,6 +32,7 @@ from corral.domain.module_manifest import (
 from corral.domain.module_order import stages_of_end
 from corral.domain.module_phases import MODULE_LIFECYCLE, ModuleIntent, ModulePhase, ModuleTrigger
 from corral.domain.module_records import STORY_LENGTH, FailureStory, PackageRecord
+from corral.domain.module_verbs import Verb
 from corral.errors import IllegalTransition
 
 NOW = dt.datetime(2026, 1, 2, 3, 4, 5, tzinfo=dt.UTC)
@@ -245,6 +245,8 @@ def test_why_it_failed_is_kept_until_it_is_recovered() -> None:
         (Verb.PAUSE, {(P.FAILED, W.ACTIVE), (P.FAILED, W.PAUSED)}),
         (Verb.RESUME, {(P.ACTIVE, W.ACTIVE), (P.INSTALLED, W.INACTIVE), (P.FAILED, W.ACTIVE)}),
         (Verb.RECOVER, {(P.ACTIVE, W.ACTIVE), (P.INSTALLED, W.INACTIVE), (P.INSTALLED, W.PAUSED)}),
+        (Verb.RELOAD, set()),
+        (Verb.CONFIGURE, set()),
         (Verb.UNINSTALL, set()),
     ],
 )

@@ -24,6 +24,7 @@ from corral.controller.modules.supply import StoredArchives
 from corral.domain.module_extensions import ExtensionPackage
 from corral.domain.module_phases import ModuleIntent, ModulePhase
 from corral.domain.module_records import PackageRecord, SignatureFacts
+from corral.domain.module_verbs import Verb
 from corral.errors import Code, Rejected, Retryable
 from corral.modules.archive_reading import ArchiveFacts, file_digest, inspect_archive
 from corral.modules.compatibility import CompatibilityReport, Outcome, refusal, report
@@ -205,7 +206,7 @@ class Installing:
             settled = await self._book.step(current.id, signed)
         story = [f"{current.id} {current.version} is installed already; its new signature was taken"]
         if settled.phase is ModulePhase.FAILED and settled.reason == _REFUSED:
-            settled = await self._engine.recover(current.id)
+            settled = await self._engine.act(current.id, Verb.RECOVER)
             story.append(f"{current.id} {current.version} {settled.phase.value}" + _because(settled))
         _log.info("module.resigned", module=current.id, version=current.version)
         return InstallAnswer(

@@ -10,7 +10,6 @@ import asyncio
 import contextlib
 import datetime as dt
 import math
-from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any, Final
 
@@ -25,6 +24,7 @@ from corral.domain.ids import NodeId
 from corral.domain.module_manifest import ModuleHost
 from corral.domain.module_phases import ModulePhase
 from corral.domain.module_records import PackageRecord
+from corral.domain.module_verbs import Verb
 from corral.errors import Code, CorralError, Rejected, Retryable
 from corral.modules.compatibility import CompatibilityReport
 from corral.modules.engine import ModuleEngine
@@ -189,90 +189,77 @@ class Modules:
         await self._ready()
         return await self._parts.installing.install(archive, sidecar=sidecar, options=options, actor=actor)
 
-    @contextlib.asynccontextmanager
-    async def _audited(self, id: str, verb: str, actor: Actor, **after: object) -> AsyncIterator[None]:
-        async with self._book.turn(id):
-            with self._signed(id, verb, actor, **after):
-                yield
-
-    def _signed(
-        self, id: str, verb: str, actor: Actor, **after: object
-    ) -> contextlib.AbstractContextManager[None]:
-        return self._book.signed(id, audit(actor, f"modules.{verb}", id, after=after or None))
-
-    async def activate(self, id: str, *, actor: Actor) -> PackageRecord:
-        await self._ready()
-        async with self._audited(id, "activate", actor):
-            return await self.engine.activate(id)
-
-    async def deactivate(self, id: str, *, actor: Actor) -> PackageRecord:
-        await self._ready()
-        async with self._audited(id, "deactivate", actor):
-            return await self.engine.deactivate(id)
-
-    async def pause(self, id: str, *, reason: str, actor: Actor) -> PackageRecord:
-        await self._ready()
-        async with self._audited(id, "pause", actor, reason=reason):
-            return await self.engine.pause(id, reason)
-
-    async def resume(self, id: str, *, actor: Actor) -> PackageRecord:
-        await self._ready()
-        async with self._audited(id, "resume", actor):
-            return await self.engine.resume(id)
-
-    async def recover(self, id: str, *, actor: Actor, node: str | None = None) -> PackageRecord:
-        """Another try wherever it failed, also on nodes that are away, once they are back; with `node` on
-        that one alone. NOT_FOUND, CONFLICT when it failed nowhere."""
-        await self._ready()
-        async with self._book.turn(id):
-            record = self._book.require(id)
-            recovery = Recovery(self._ledger, record, self._nodes, clock=self._clock)
-            if node is not None:
-                recovery.check_node(node)
-            elif record.phase is ModulePhase.FAILED or not recovery.helps:
-                with self._signed(id, "recover", actor):
-                    record = await self.engine.recover(id)
-            await recovery.carry_out(node, actor)
-            return record
-
-    async def reload(self, id: str, *, actor: Actor) -> PackageRecord:
-        """Its settings once more, as they are, here and on every node, also on those that are away, once they
-        are back."""
-        return await self._apply(id, None, verb="reload", actor=actor)
-
-    async def configure(self, id: str, settings: dict[str, Any], *, actor: Actor) -> PackageRecord:
-        """All of its settings anew. SETTINGS_INVALID; a module that refuses them keeps the old ones."""
-        return await self._apply(id, settings, verb="configure", actor=actor)
-
-    async def _apply(
-        self, id: str, settings: dict[str, Any] | None, *, verb: str, actor: Actor
+    async def act(
+        self,
+        id: str,
+        verb: Verb,
+        *,
+        actor: Actor,
+        reason: str = "",
+        node: str | None = None,
+        settings: dict[str, Any] | None = None,
     ) -> PackageRecord:
+        """Do what an operator asks of a module; the record once it has settled, after UNINSTALL the last one.
+        `reason` is that of a pause, `node` the only one where it is tried again, `settings` are all of the new ones.
+        NOT_FOUND, ILLEGAL_TRANSITION, SETTINGS_INVALID."""
         self._book.require(id)
         await self._ready()
         async with self._book.turn(id):
-            record = self._book.require(id)
-            wanted = record.settings if settings is None else settings
-            checked = await to_end(check_settings, record.manifest.config, wanted)
-            with self._signed(id, verb, actor, changed=changed_keys(record.settings, checked)):
-                record = await self.engine.reload(id, checked)
-                if settings is not None or ModuleHost.DAEMON not in record.manifest.hosts:
-                    return record
-                now = self._clock.now()  # it went well here: what a module refuses is not offered elsewhere
-                rows = list(self._ledger.state.module_node_states.rows_of_module(id))
-                return await self._book.step(id, lambda record: reload_asked(record, rows, now=now))
-
-    async def uninstall(self, id: str, *, actor: Actor) -> PackageRecord:
-        """The record as it was last. Its data stays until `drop_storage`."""
-        await self._ready()
-        self._book.require(id)
-        async with self._audited(id, "uninstall", actor):
-            # A start that is planned at this very moment may still name one of its files.
-            await self._parts.supply.stamp(self._book.require(id))
-            gone = await self.engine.uninstall(id)
+            match verb:
+                case Verb.RECOVER:
+                    return await self._recover(id, node, actor)
+                case Verb.RELOAD | Verb.CONFIGURE:
+                    return await self._apply(id, verb, settings, actor)
+                case Verb.UNINSTALL:
+                    gone = await self._uninstall(id, actor)
+                case _:
+                    with self._signed(id, verb, actor, **({"reason": reason} if reason else {})):
+                        return await self.engine.act(id, verb, reason=reason)
         self._parts.forget(id)
         with contextlib.suppress(OSError):  # else the next look drops it
             await self._parts.upkeep()
         return gone
+
+    def _signed(
+        self, id: str, verb: Verb, actor: Actor, **after: object
+    ) -> contextlib.AbstractContextManager[None]:
+        return self._book.signed(id, audit(actor, f"modules.{verb}", id, after=after or None))
+
+    async def _recover(self, id: str, node: str | None, actor: Actor) -> PackageRecord:
+        """Another try wherever it failed, also on nodes that are away, once they are back; with `node` on
+        that one alone. NOT_FOUND, CONFLICT when it failed nowhere."""
+        record = self._book.require(id)
+        recovery = Recovery(self._ledger, record, self._nodes, clock=self._clock)
+        if node is not None:
+            recovery.check_node(node)
+        elif record.phase is ModulePhase.FAILED or not recovery.helps:
+            with self._signed(id, Verb.RECOVER, actor):
+                record = await self.engine.act(id, Verb.RECOVER)
+        await recovery.carry_out(node, actor)
+        return record
+
+    async def _apply(
+        self, id: str, verb: Verb, settings: dict[str, Any] | None, actor: Actor
+    ) -> PackageRecord:
+        """CONFIGURE: all of its settings anew; a module that refuses them keeps the old ones. RELOAD: its settings
+        once more, as they are, here and on every node, also on those that are away, once they are back."""
+        record = self._book.require(id)
+        wanted = record.settings if settings is None else settings
+        checked = await to_end(check_settings, record.manifest.config, wanted)
+        with self._signed(id, verb, actor, changed=changed_keys(record.settings, checked)):
+            record = await self.engine.act(id, verb, settings=checked)
+            if verb is Verb.CONFIGURE or ModuleHost.DAEMON not in record.manifest.hosts:
+                return record
+            now = self._clock.now()  # it went well here: what a module refuses is not offered elsewhere
+            rows = list(self._ledger.state.module_node_states.rows_of_module(id))
+            return await self._book.step(id, lambda record: reload_asked(record, rows, now=now))
+
+    async def _uninstall(self, id: str, actor: Actor) -> PackageRecord:
+        """Its data stays until `drop_storage`."""
+        with self._signed(id, Verb.UNINSTALL, actor):
+            # A start that is planned at this very moment may still name one of its files.
+            await self._parts.supply.stamp(self._book.require(id))
+            return await self.engine.act(id, Verb.UNINSTALL)
 
     async def drop_storage(self, id: str, *, actor: Actor) -> None:
         """The data of a module that is not installed. STORAGE_IN_USE, NOT_FOUND."""

@@ -9,6 +9,7 @@ from corral.daemon.modules.wanted import Wanted
 from corral.domain.module_manifest import Manifest
 from corral.domain.module_phases import ModuleIntent, ModulePhase
 from corral.domain.module_records import PackageRecord
+from corral.domain.module_verbs import Verb
 from corral.errors import Code, Rejected
 from corral.modules.engine import ModuleEngine
 from corral.modules.settings import check_settings
@@ -34,7 +35,7 @@ class Adjusting:
             trouble = error
         await self._book.carried_out(id, reloaded_ms=wanted.reload_ms)
         if wanted.recover and not fresh and self._require(id).phase is ModulePhase.FAILED:
-            await self._engine.recover(id)
+            await self._engine.act(id, Verb.RECOVER)
         await self._book.carried_out(id, recovered_ms=wanted.recover_ms)
         if trouble is not None:
             raise trouble
@@ -56,7 +57,7 @@ class Adjusting:
         record, settings = self._require(id), wanted.settings
         if settings is None:
             if again:
-                await self._engine.reload(id, record.settings)
+                await self._engine.act(id, Verb.RELOAD)
             return
         refused = self._book.package(id).settings_refused
         known = refused is not None and refused.sha256 == settings.sha256
@@ -65,7 +66,7 @@ class Adjusting:
         try:
             checked = await checked_settings(record.manifest, settings.values)
             if checked != record.settings or again:
-                await self._engine.reload(id, checked)
+                await self._engine.act(id, Verb.RELOAD, settings=checked)
         except Rejected as error:
             await self._book.refuse_settings(id, SettingsRefusal(sha256=settings.sha256, error=str(error)))
             raise

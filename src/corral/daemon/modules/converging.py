@@ -17,6 +17,7 @@ from corral.daemon.modules.wanted import Wanted, WantedPackage
 from corral.domain.module_manifest import Manifest, ModuleHost
 from corral.domain.module_phases import ModuleIntent, ModulePhase
 from corral.domain.module_records import PackageRecord
+from corral.domain.module_verbs import Verb
 from corral.domain.version_ranges import parse_range
 from corral.errors import Code, CorralError, Rejected, Retryable
 from corral.modules.archive_reading import ArchiveFacts
@@ -101,7 +102,7 @@ class Converging:
     async def _remove(self, id: str) -> None:
         """Record, process, archive and tree; also what was refused and never ran."""
         if self._book.find(id) is not None:
-            await self._engine.uninstall(id)
+            await self._engine.act(id, Verb.UNINSTALL)
         await self._book.remove(id, reason="uninstall")
         self._forget(id)
 
@@ -212,7 +213,7 @@ class Converging:
             await self._book.note_signature(id, received.signature)
             await self._book.forgive(id)
             if record.phase is ModulePhase.FAILED:
-                await self._engine.recover(id)
+                await self._engine.act(id, Verb.RECOVER)
             return
         fresh = await self._record(record, wanted, received)
         if record is None:

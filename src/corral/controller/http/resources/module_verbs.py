@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable, Mapping
 from typing import Annotated, Any, Final
 
 import msgspec
@@ -16,9 +16,8 @@ from corral.controller.http.route_table import Act, Read, Route
 from corral.controller.modules.service import Modules
 from corral.controller.mutations import Mutation
 from corral.controller.sessions.live import LiveNodes
+from corral.domain.module_verbs import VERBS, Verb
 from corral.domain.permissions import Permission
-
-Verb = Callable[..., Awaitable[object]]
 
 
 class Pause(Body, frozen=True, kw_only=True):
@@ -47,34 +46,6 @@ class ModuleHealthShape(msgspec.Struct, frozen=True, kw_only=True):
     detail: str
 
 
-async def _activate(modules: Modules, call: Call[Any, Any]) -> object:
-    return await modules.activate(call.path["id"], actor=call.caller.actor)
-
-
-async def _deactivate(modules: Modules, call: Call[Any, Any]) -> object:
-    return await modules.deactivate(call.path["id"], actor=call.caller.actor)
-
-
-async def _pause(modules: Modules, call: Call[Pause, NoQuery]) -> object:
-    return await modules.pause(call.path["id"], reason=call.body.reason, actor=call.caller.actor)
-
-
-async def _resume(modules: Modules, call: Call[Any, Any]) -> object:
-    return await modules.resume(call.path["id"], actor=call.caller.actor)
-
-
-async def _recover(modules: Modules, call: Call[None, RecoverQuery]) -> object:
-    return await modules.recover(call.path["id"], actor=call.caller.actor, node=call.query.node)
-
-
-async def _reload(modules: Modules, call: Call[Any, Any]) -> object:
-    return await modules.reload(call.path["id"], actor=call.caller.actor)
-
-
-async def _configure(modules: Modules, call: Call[dict[str, Any], NoQuery]) -> object:
-    return await modules.configure(call.path["id"], call.body, actor=call.caller.actor)
-
-
 async def get_configuration(state: ClusterState, call: Call[None, NoQuery]) -> ConfigurationShape:
     record = the_module(state, call.path).record
     return ConfigurationShape(settings=record.settings, schema=record.manifest.config)
@@ -86,35 +57,49 @@ async def get_health(state: ClusterState, modules: Modules, call: Call[None, NoQ
     return ModuleHealthShape(healthy=answer.healthy, detail=answer.detail)
 
 
-def _verb(
-    name: str,
-    summary: str,
-    verb: Verb,
-    *,
-    method: str = "POST",
-    body: Any = None,
-    query: type[Query] = NoQuery,
-) -> Act:
+class _Request(msgspec.Struct, frozen=True, kw_only=True):
+    """What a verb is asked with beyond the id of the module."""
+
+    method: str = "POST"
+    name: str = ""
+    """In the path, where it is not the verb."""
+    body: Any = None
+    query: type[Query] = NoQuery
+    arguments: Callable[[Call[Any, Any]], dict[str, Any]] = lambda _: {}
+
+
+_REQUESTS: Final[Mapping[Verb, _Request]] = {
+    Verb.PAUSE: _Request(body=Pause, arguments=lambda call: {"reason": call.body.reason}),
+    Verb.RECOVER: _Request(query=RecoverQuery, arguments=lambda call: {"node": call.query.node}),
+    Verb.CONFIGURE: _Request(
+        method="PUT", name="config", body=Settings, arguments=lambda call: {"settings": call.body}
+    ),
+}
+
+
+def _route(verb: Verb) -> Act:
+    request = _REQUESTS.get(verb, _Request())
+
     async def handler(
         state: ClusterState, modules: Modules, nodes: LiveNodes, call: Call[Any, Any]
     ) -> Mutation:
         the_module(state, call.path)
-        await verb(modules, call)
+        await modules.act(call.path["id"], verb, actor=call.caller.actor, **request.arguments(call))
         stored = the_module(state, call.path)
         return Mutation(
-            action=f"modules.{name}",
+            action=f"modules.{verb}",
             subject=stored.record.id,
             steps=(),
             body=module_shape(state, modules, nodes, call, stored),
         )
 
     return Act(
-        method=method,
-        path=f"{ONE}/{name}",
+        method=request.method,
+        path=f"{ONE}/{request.name or verb}",
         permission=Permission.MODULES_MANAGE,
-        summary=summary,
-        body=body,
-        query=query,
+        summary=VERBS[verb].summary,
+        body=request.body,
+        query=request.query,
         response=ModuleShape,
         handler=handler,
         audited_within=True,
@@ -122,24 +107,7 @@ def _verb(
 
 
 ROUTES: Final[tuple[Route, ...]] = (
-    _verb("activate", "Run a module, now and from now on", _activate),
-    _verb("deactivate", "Stop a module until somebody activates it", _deactivate),
-    _verb("pause", "Hold a module, with a reason", _pause, body=Pause),
-    _verb("resume", "Let a paused module run again", _resume),
-    _verb(
-        "recover",
-        "Try a failed module again, here and on every node where it failed",
-        _recover,
-        query=RecoverQuery,
-    ),
-    _verb("reload", "Let a module take its settings in again, without a restart", _reload),
-    _verb(
-        "config",
-        "Set all settings of a module; what is left out goes back to the default",
-        _configure,
-        method="PUT",
-        body=Settings,
-    ),
+    *(_route(verb) for verb in VERBS if verb is not Verb.UNINSTALL),
     Read(
         method="GET",
         path=f"{ONE}/config",

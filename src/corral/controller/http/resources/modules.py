@@ -33,6 +33,7 @@ from corral.controller.sessions.live import LiveNodes
 from corral.domain.module_manifest import ModuleHost
 from corral.domain.module_phases import ModuleIntent, ModulePhase
 from corral.domain.module_records import PackageRecord
+from corral.domain.module_verbs import VERBS, Verb
 from corral.domain.permissions import Permission
 from corral.errors import Code, Rejected
 from corral.modules.process import Leak
@@ -159,7 +160,7 @@ def sidecar_of(part: SmallPart | None) -> Sidecar | None:
 
 
 async def uninstall_module(modules: Modules, call: Call[None, NoQuery]) -> Mutation:
-    record = await modules.uninstall(call.path["id"], actor=call.caller.actor)
+    record = await modules.act(call.path["id"], Verb.UNINSTALL, actor=call.caller.actor)
     return Mutation(action="modules.uninstall", subject=record.id, steps=(), status=204)
 
 
@@ -295,7 +296,7 @@ ROUTES: Final[tuple[Route, ...]] = (
         method="DELETE",
         path=ONE,
         permission=Permission.MODULES_MANAGE,
-        summary="Uninstall a module; its data stays until it is dropped",
+        summary=VERBS[Verb.UNINSTALL].summary,
         status=204,
         handler=uninstall_module,
         audited_within=True,
