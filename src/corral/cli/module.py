@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final
 
 import click
 
@@ -35,6 +35,7 @@ from corral.cli.module_standing import has_node_part, reached
 from corral.cli.noun import Noun
 from corral.cli.output import Item, show_done, show_list, show_one
 from corral.cli.session import Session, api_command
+from corral.domain.module_verbs import VERBS, Verb
 
 VERB_SECONDS: Final = 120.0
 """Longer than any hook may take: start, stop and unload of one module."""
@@ -86,20 +87,6 @@ def _show_reached(session: Session, found: Item) -> None:
         click.echo(printable(reached(found.get("nodes") or ())))
 
 
-def _act(
-    session: Session,
-    id: str,
-    verb: str,
-    wait: float,
-    *,
-    body: dict[str, Any] | None = None,
-    runs: bool = True,
-) -> None:
-    """`runs`: it shall run afterwards, so that nodes where it does not are a failure."""
-    found = session.client.post(module_path(id, verb), body, timeout=VERB_SECONDS)
-    _show_done(session, found, told(found), wait, runs=runs)
-
-
 def _show_done(session: Session, found: Item, text: str, wait: float, *, runs: bool = True) -> None:
     """What came of it, once the connected nodes have settled: as `install` does."""
     if wait and has_node_part(found):
@@ -117,54 +104,36 @@ def _show_done(session: Session, found: Item, text: str, wait: float, *, runs: b
 
 
 _wait = wait_option("How long to wait for connected nodes to follow; 0: not.")
+_OPTIONS: Final = {
+    Verb.PAUSE: click.option("--reason", metavar="TEXT", required=True, help="Why; others will read it.")
+}
 
 
-@module.command("activate")
-@click.argument("id")
-@_wait
-@api_command
-def activate(session: Session, id: str, wait: float) -> None:
-    """Let a module run, now and after every restart."""
-    _act(session, id, "activate", wait)
+def _verb_command(verb: Verb) -> click.Command:
+    """A verb that is posted; its option, if it has one, is the body."""
+
+    @api_command
+    def command(session: Session, id: str, wait: float, **body: str) -> None:
+        found = session.client.post(module_path(id, verb), body or None, timeout=VERB_SECONDS)
+        _show_done(session, found, told(found), wait, runs=VERBS[verb].runs)
+
+    options = [_OPTIONS[verb]] if verb in _OPTIONS else []
+    for option in (_wait, *options, click.argument("id")):
+        command = option(command)
+    return click.command(verb.value, help=VERBS[verb].help)(command)
 
 
-@module.command("deactivate")
-@click.argument("id")
-@_wait
-@api_command
-def deactivate(session: Session, id: str, wait: float) -> None:
-    """Stop a module and end its process; it stays off, also after a restart."""
-    _act(session, id, "deactivate", wait, runs=False)
+for verb in (Verb.ACTIVATE, Verb.DEACTIVATE, Verb.PAUSE, Verb.RESUME, Verb.RELOAD):
+    module.add_command(_verb_command(verb))
 
 
-@module.command("pause")
-@click.argument("id")
-@click.option("--reason", metavar="TEXT", required=True, help="Why; others will read it.")
-@_wait
-@api_command
-def pause(session: Session, id: str, reason: str, wait: float) -> None:
-    """Hold a module back with a reason, until 'resume'."""
-    _act(session, id, "pause", wait, body={"reason": reason}, runs=False)
-
-
-@module.command("resume")
-@click.argument("id")
-@_wait
-@api_command
-def resume(session: Session, id: str, wait: float) -> None:
-    """End a pause."""
-    _act(session, id, "resume", wait)
-
-
-@module.command("recover")
+@module.command(Verb.RECOVER.value, help=VERBS[Verb.RECOVER].help)
 @click.argument("id")
 @click.option("--node", metavar="NODE", help="On this node alone; else wherever it failed.")
 @wait_option("How long to wait for what comes of it on connected nodes; 0: not.")
 @api_command
 def recover(session: Session, id: str, node: str | None, wait: float) -> None:
-    """Give a FAILED module another try, on the controller and on the nodes where it failed; nodes that are
-    away try when they are back."""
-    found = session.client.post(module_path(id, "recover"), params={"node": node}, timeout=VERB_SECONDS)
+    found = session.client.post(module_path(id, Verb.RECOVER), params={"node": node}, timeout=VERB_SECONDS)
     nodes = told_again(found, node)
     text = told(found) if node is None else f"'{id}' {found.get('version')}"
     text += f"; {nodes}" if nodes else ""
@@ -182,16 +151,7 @@ def recover(session: Session, id: str, node: str | None, wait: float) -> None:
         refuse_idle(found)
 
 
-@module.command("reload")
-@click.argument("id")
-@_wait
-@api_command
-def reload(session: Session, id: str, wait: float) -> None:
-    """Hand a running module its settings again, also on nodes that are away, once they are back."""
-    _act(session, id, "reload", wait)
-
-
-@module.command("config")
+@module.command("config", help=VERBS[Verb.CONFIGURE].help)
 @click.argument("id")
 @click.option("--set", "given", metavar="KEY=VALUE", multiple=True, help="VALUE is read as YAML.")
 @click.option("--unset", metavar="KEY", multiple=True, help="Back to the default.")
@@ -200,7 +160,6 @@ def reload(session: Session, id: str, wait: float) -> None:
 def config(
     session: Session, id: str, given: tuple[str, ...], unset: tuple[str, ...], path: str | None
 ) -> None:
-    """Show a module's settings and which ones it takes, or change them while it runs."""
     from corral.cli.module_settings import changed_settings
 
     found = session.client.get(module_path(id))
@@ -231,13 +190,12 @@ def _because(detail: object) -> str:
     return f": {detail}" if detail else ""
 
 
-@module.command("uninstall")
+@module.command(Verb.UNINSTALL.value, help=VERBS[Verb.UNINSTALL].help)
 @click.argument("id")
 @click.option("--drop-storage", is_flag=True, help="Also delete the module's documents and keys.")
 @yes_option
 @api_command
 def uninstall(session: Session, id: str, drop_storage: bool, yes: bool) -> None:
-    """Stop and remove a module. Its data stays unless --drop-storage says otherwise."""
     confirm(f"uninstall '{id}'" + (" and delete its data" if drop_storage else ""), yes=yes)
     found = session.client.get(module_path(id))
     session.client.delete(module_path(id))
