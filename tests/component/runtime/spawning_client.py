@@ -19,9 +19,9 @@ from corral.runtimes.process import framing
 from corral.runtimes.process.keeper_client import Dialogue, KeeperClient
 from corral.runtimes.process.provider import ProcessRuntime
 from corral.runtimes.process.run_lock import try_lock
-from corral.runtimes.process.run_user import own_user
 from corral.runtimes.process.spawn_plan import spawn_plan
 from corral.sdk.runtime import RunLimits, RunSpec
+from corral.system.accounts import own_user
 
 STEPS = ("locked", "connected", "half-sent", "sent", "greeted", "grouped", "go-sent", "answered")
 

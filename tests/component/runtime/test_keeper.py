@@ -20,8 +20,8 @@ from corral.runtimes.process import exit_file, framing, run_files
 from corral.runtimes.process.keeper_client import KeeperClient
 from corral.runtimes.process.provider import ProcessRuntime
 from corral.runtimes.process.run_lock import try_lock
-from corral.runtimes.process.run_user import own_user
 from corral.runtimes.process.spawn_plan import spawn_plan
+from corral.system.accounts import own_user
 from corral.testing import workloads
 from corral.testing.process_house import ProcessHouse, open_files
 from corral.testing.runtime_contract import is_running

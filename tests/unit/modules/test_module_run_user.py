@@ -8,9 +8,10 @@ import pathlib
 import pytest
 
 from corral.errors import Code, Rejected
-from corral.modules.process.run_user import RunUser, check_readable, let_pass
+from corral.modules.process.run_user import check_readable, let_pass
+from corral.system.accounts import RunUser
 
-SOMEBODY = RunUser(54_321, 54_321, (54_321,))
+SOMEBODY = RunUser(name="somebody", uid=54_321, gid=54_321, groups=(54_321,))
 
 
 @pytest.fixture

@@ -13,10 +13,8 @@ may have the same range.
 from __future__ import annotations
 
 import contextlib
-import grp
 import os
 import pathlib
-import pwd
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from typing import Final, NamedTuple
@@ -25,6 +23,7 @@ import msgspec
 
 from corral.daemon.durable import store
 from corral.errors import Code, Rejected, Retryable
+from corral.system.accounts import LAST_ID, is_taken
 from corral.system.files import read_versioned
 
 _FILE: Final = "uids.json"
@@ -32,7 +31,7 @@ _FORMAT: Final = "corral-instance-uids"
 _VERSION: Final = 1
 _MAX_FILE: Final = 4 * 1024 * 1024
 _STATUS: Final = 4096
-_NO_ID: Final = 4_294_967_295
+_NO_ID: Final = LAST_ID + 1
 ETC: Final = pathlib.Path("/etc")
 _MAPS: Final = (pathlib.Path("/proc/self/uid_map"), pathlib.Path("/proc/self/gid_map"))
 
@@ -160,7 +159,7 @@ class IsolatedUids:
         after = self._newest if self._first <= self._newest < self._last else self._first - 1
         for low, high in ((after + 1, self._last), (self._first, after)):
             for uid in self._candidates(low, high):
-                if uid not in used and uid not in living and not _is_taken(uid):
+                if uid not in used and uid not in living and not is_taken(uid):
                     return uid
         whose = f"; {describe(self.foreign)} are not the node's to give" if self.foreign else ""
         if strange := len(living - used):
@@ -247,7 +246,7 @@ def _subordinate(path: pathlib.Path) -> Iterator[Span]:
     for line in text.splitlines():
         name, _, numbers = line.partition(":")
         first, _, count = numbers.partition(":")
-        if _is_id(first) and _is_id(count.strip()) and int(count) > 0:
+        if _is_number(first) and _is_number(count.strip()) and int(count) > 0:
             yield Span(int(first), int(first) + int(count) - 1, f"{path}: {name[:40]}")
 
 
@@ -265,16 +264,5 @@ def _unmapped() -> Iterator[Span]:
             yield Span(beyond, _NO_ID, "not in this user namespace")
 
 
-def _is_id(text: str) -> bool:
+def _is_number(text: str) -> bool:
     return text.isascii() and text.isdecimal() and len(text) <= 10
-
-
-def _is_taken(uid: int) -> bool:
-    """Whether the host has an account or a group of this number."""
-    for look_up in (pwd.getpwuid, grp.getgrgid):
-        try:
-            look_up(uid)
-        except KeyError:
-            continue
-        return True
-    return False

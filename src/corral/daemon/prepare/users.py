@@ -7,11 +7,9 @@ once what that means.
 
 from __future__ import annotations
 
-import grp
 import itertools
 import os
 import pathlib
-import pwd
 from collections.abc import Callable
 from typing import Final
 
@@ -20,12 +18,11 @@ import structlog
 
 from corral.daemon.prepare.isolated_uids import ETC, IsolatedUids, describe
 from corral.errors import Code, Rejected
+from corral.system.accounts import LONGEST_NAME, find_account, find_group, is_id, name_of
 from corral.system.config_schema import InstancesSection
 
 AUTO: Final = "auto"
 UID: Final = "uid"
-_LAST_ID: Final = 4_294_967_294
-_LONGEST_NAME: Final = 64
 _FEW: Final = 64
 _log = structlog.get_logger("corral.daemon.supervise")
 
@@ -59,13 +56,13 @@ class WorkloadUsers:
         if self._settings.development:
             _log.warning(
                 "instances.development_profile",
-                user=_name(self._own),
+                user=name_of(self._own),
                 meaning="workloads run as the daemon's own user and can read its key",
             )
         elif self._own:
             _log.warning(
                 "instances.own_user",
-                user=_name(self._own),
+                user=name_of(self._own),
                 meaning="the daemon is not root: workloads run as its own user and can read its key",
             )
         else:
@@ -103,7 +100,7 @@ class WorkloadUsers:
             except Rejected as error:
                 _log.warning("instances.user_unusable", user=name, reason=str(error))
         for name in settings.allowed_groups:
-            if _group_id(name) is None:
+            if find_group(name) is None:
                 _log.warning("instances.group_unknown", group=name)
 
     def choose(self, instance_id: str, *, run_as: str, isolate: str, static: bool = False) -> WorkloadUser:
@@ -129,10 +126,10 @@ class WorkloadUsers:
         """An account that this node lends. The node's own configuration may also name a bare number; a group
         may not."""
         found = _find(name)
-        if found is None and not named_by_group and _is_number(name):
+        if found is None and not named_by_group and is_id(name):
             found = WorkloadUser(run_as=name, name=name, uid=int(name), gid=int(name), home="")
-        shown = name[:_LONGEST_NAME]
-        if found is None and _is_number(name):
+        shown = name[:LONGEST_NAME]
+        if found is None and is_id(name):
             raise _refused(
                 f"no account of this node has the number '{shown}'",
                 "name an account that instances.allowed_users in the daemon's config lists, or leave run_as out",
@@ -172,7 +169,7 @@ class WorkloadUsers:
 
     def _groups_of(self, user: WorkloadUser) -> tuple[int, ...]:
         """Of the groups its account is in those that the configuration lists, beside its own."""
-        allowed = {_group_id(name) for name in self._settings.allowed_groups}
+        allowed = {find_group(name) for name in self._settings.allowed_groups}
         if not allowed or user.name == str(user.uid):
             return ()
         return tuple(sorted(gid for gid in os.getgrouplist(user.name, user.gid) if gid in allowed))
@@ -186,7 +183,7 @@ class WorkloadUsers:
         wanted = _find(run_as) if run_as else own
         if wanted is None or wanted.uid != own.uid:
             raise _refused(
-                f"the daemon runs as '{own.name}' and cannot become '{run_as[:_LONGEST_NAME]}'",
+                f"the daemon runs as '{own.name}' and cannot become '{run_as[:LONGEST_NAME]}'",
                 "run the daemon as root, or leave run_as out",
             )
         return msgspec.structs.replace(own, run_as="")
@@ -196,38 +193,12 @@ class WorkloadUsers:
         self._isolated.release(is_gone)
 
 
-def _is_number(text: str) -> bool:
-    return text.isascii() and text.isdecimal() and len(text) <= 10 and int(text) <= _LAST_ID
-
-
 def _find(user: str) -> WorkloadUser | None:
     """An account by name or number; None when there is none."""
-    if not user or len(user) > _LONGEST_NAME:
+    found = find_account(user)
+    if found is None:
         return None
-    try:
-        if user.isascii() and user.isdecimal():
-            entry = pwd.getpwuid(int(user)) if _is_number(user) else None
-        else:
-            entry = pwd.getpwnam(user)
-    except (KeyError, OverflowError, ValueError):
-        return None
-    if entry is None:
-        return None
-    return WorkloadUser(
-        run_as=user, name=entry.pw_name, uid=entry.pw_uid, gid=entry.pw_gid, home=entry.pw_dir
-    )
-
-
-def _group_id(name: str) -> int | None:
-    try:
-        return grp.getgrnam(name).gr_gid
-    except (KeyError, ValueError):
-        return None
-
-
-def _name(uid: int) -> str:
-    found = _find(str(uid))
-    return found.name if found else str(uid)
+    return WorkloadUser(run_as=user, name=found.name, uid=found.uid, gid=found.gid, home=found.home)
 
 
 def _refused(message: str, hint: str) -> Rejected:

@@ -26,13 +26,14 @@ from corral.modules.process.leak_book import LeakBook
 from corral.modules.process.leftovers import end_leftovers, house_mark
 from corral.modules.process.module_process import ModuleProcess
 from corral.modules.process.reasons import ZYGOTE_LOST
-from corral.modules.process.run_user import RunUser, check_readable, let_pass, look_up
+from corral.modules.process.run_user import AS_THE_HOST, check_readable, let_pass, look_up
 from corral.modules.process.values import Ending, Leak, Limits, Notice, Sample, Serve
 from corral.modules.process.view import make_view, sources
 from corral.modules.process.zygote_link import ZygoteLink, open_zygote
 from corral.modules.process.zygote_losses import HOLD_SECONDS, NOBODY, Verdict, ZygoteLosses
 from corral.sdk.messages import Lingering
 from corral.sdk.runner.zygote_messages import Ended, Spawn, Used
+from corral.system.accounts import RunUser
 from corral.system.clock import Clock, SystemClock
 from corral.system.entropy import Entropy, SystemEntropy
 
@@ -103,7 +104,7 @@ class ProcessHouse:
     ) -> ModuleProcess:
         """A process that takes calls; nothing of the module is loaded yet. SPAWN_FAILED, RUN_AS_REFUSED or
         SHUTTING_DOWN; nothing is left then."""
-        user = await asyncio.to_thread(self._user, limits.run_as, paths) if limits.run_as else look_up("")
+        user = await asyncio.to_thread(self._user, limits.run_as, paths) if limits.run_as else AS_THE_HOST
         zygote = await self._ready_zygote()
         self._numbers += 1
         order = _order(self._numbers, module_id, paths, limits, user)
@@ -137,7 +138,7 @@ class ProcessHouse:
     def _user(self, run_as: str, paths: Sequence[pathlib.Path]) -> RunUser:
         """Blocking. It must be able to read what it is to import."""
         user = look_up(run_as)
-        if user.uid >= 0:
+        if user.uid is not None:
             library, view = pathlib.Path(os.__file__).parent, make_view(self._directory / "view")
             let_pass(self._directory, within=self._within)
             check_readable(user, [library, *sources(), view, *paths])
@@ -324,8 +325,8 @@ def _order(
         memory_bytes=limits.memory_mb << 20,
         processes=limits.processes,
         nice=limits.nice,
-        uid=user.uid,
-        gid=user.gid,
+        uid=-1 if user.uid is None else user.uid,
+        gid=-1 if user.gid is None else user.gid,
         groups=user.groups,
     )
 

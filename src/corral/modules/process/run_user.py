@@ -4,42 +4,30 @@ from __future__ import annotations
 
 import os
 import pathlib
-import pwd
 import stat
 from collections.abc import Iterable
 from typing import Final
 
-import msgspec
-
 from corral.errors import Code, Rejected
+from corral.system.accounts import RunUser, find_account
 
+AS_THE_HOST: Final = RunUser(name="")
 _PASS: Final = stat.S_IXUSR | stat.S_IXGRP | stat.S_IXOTH
-
-
-class RunUser(msgspec.Struct, frozen=True):
-    """uid -1: who the host is."""
-
-    uid: int = -1
-    gid: int = -1
-    groups: tuple[int, ...] = ()
 
 
 def look_up(run_as: str) -> RunUser:
     """Blocking: the machine's users may be kept elsewhere. RUN_AS_REFUSED when there is no such user, or
     when we may not become it."""
-    if not run_as:
-        return RunUser()
-    try:
-        entry = pwd.getpwuid(int(run_as)) if run_as.isdecimal() else pwd.getpwnam(run_as)
-    except (KeyError, OverflowError):
+    account = find_account(run_as)
+    if account is None:
         raise Rejected(
             Code.RUN_AS_REFUSED,
             f"there is no user '{run_as}' that modules could run as",
             hint=f"make it (`useradd --system {run_as}`), or name another one in `modules.run_as`",
             field="modules.run_as",
-        ) from None
-    if entry.pw_uid == os.geteuid():
-        return RunUser()
+        )
+    if account.uid == os.geteuid():
+        return AS_THE_HOST
     if os.geteuid() != 0:
         raise Rejected(
             Code.RUN_AS_REFUSED,
@@ -47,8 +35,8 @@ def look_up(run_as: str) -> RunUser:
             hint="run it as root, or leave `modules.run_as` out",
             field="modules.run_as",
         )
-    groups = os.getgrouplist(entry.pw_name, entry.pw_gid)
-    return RunUser(entry.pw_uid, entry.pw_gid, tuple(groups))
+    groups = tuple(os.getgrouplist(account.name, account.gid))
+    return RunUser(name=account.name, uid=account.uid, gid=account.gid, groups=groups)
 
 
 def let_pass(directory: pathlib.Path, *, within: pathlib.Path) -> None:
@@ -63,8 +51,8 @@ def check_readable(user: RunUser, paths: Iterable[pathlib.Path]) -> None:
     """Blocking. RUN_AS_REFUSED when this user could not import from one of these directories: it must be able
     to read them, and everything above must let it pass. The error names all that are closed. Only the modes
     are looked at; what is not there is no obstacle."""
-    if user.uid <= 0:
-        return
+    if not user.uid:
+        return  # root, or who the host is: what that cannot read, nobody here can
     closed: dict[pathlib.Path, pathlib.Path] = {}
     """Each with what it keeps the user from."""
     for path in paths:

@@ -27,9 +27,8 @@ from corral.runtimes.process.live_run import LiveRun
 from corral.runtimes.process.proc_facts import boot_id, has_ended
 from corral.runtimes.process.run_groups import remove_group, remove_group_if_empty
 from corral.runtimes.process.run_lock import try_lock, was_attempted
-from corral.runtimes.process.run_user import RunUser, look_up, own_user
 from corral.runtimes.process.runtime_mark import RuntimeMark, read_mark, write_mark
-from corral.runtimes.process.spawn_plan import spawn_plan
+from corral.runtimes.process.spawn_plan import look_up_user, spawn_plan
 from corral.runtimes.process.spawning import spawn
 from corral.runtimes.process.surroundings import Surroundings
 from corral.runtimes.process.unreadable_runs import conclude, refuse_living
@@ -45,6 +44,7 @@ from corral.sdk.runtime import (
     RuntimeCapabilities,
     SideRun,
 )
+from corral.system.accounts import RunUser, own_user
 
 _log = structlog.get_logger("corral.runtimes.process")
 
@@ -117,7 +117,7 @@ class ProcessRuntime:
         )
 
     async def start(self, spec: RunSpec) -> RunHandle:
-        user = await asyncio.to_thread(look_up, spec.run_as, spec.groups) if spec.run_as else own_user()
+        user = await asyncio.to_thread(look_up_user, spec.run_as, spec.groups) if spec.run_as else own_user()
         plan = spawn_plan(
             spec,
             user=user,

@@ -12,7 +12,7 @@ from typing import Final
 import msgspec
 
 from corral.errors import Code, Rejected
-from corral.runtimes.process.run_user import RunUser
+from corral.system.accounts import RunUser
 
 MARK: Final = "runtime"
 PROCESS: Final = "process"

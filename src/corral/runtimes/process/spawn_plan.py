@@ -2,14 +2,42 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Iterable
 from typing import Any, Final
 
 from corral.errors import Code, Rejected
 from corral.runtimes.process.framing import MAX_FRAME, pack
-from corral.runtimes.process.run_user import RunUser
 from corral.sdk.runtime import RunSpec
+from corral.system.accounts import LONGEST_NAME, RunUser, find_account, is_id, name_of, own_user
 
 _MEBIBYTE: Final = 1 << 20
+
+
+def look_up_user(run_as: str, groups: Iterable[int] = ()) -> RunUser:
+    """Blocking. RUN_AS_REFUSED when there is no such user, or when we may not become it. Of its supplementary groups it
+    has these alone."""
+    account = find_account(run_as)
+    if account is None and not is_id(run_as):
+        shown = run_as[:LONGEST_NAME]
+        raise Rejected(
+            Code.RUN_AS_REFUSED,
+            f"there is no user '{shown}' on this node",
+            hint=f"make it (`useradd --system {shown}`), or name another one in `run_as`",
+            field="run_as",
+        )
+    uid = account.uid if account is not None else int(run_as)
+    gid = account.gid if account is not None else uid
+    if os.geteuid() == 0:
+        return RunUser(name=run_as, uid=uid, gid=gid, groups=tuple(dict.fromkeys((gid, *groups))))
+    if uid != os.geteuid():
+        raise Rejected(
+            Code.RUN_AS_REFUSED,
+            f"this daemon runs as {name_of(os.geteuid())} and cannot run a workload as '{run_as}'",
+            hint="run the daemon as root, or leave `run_as` out",
+            field="run_as",
+        )
+    return own_user()
 
 
 def spawn_plan(spec: RunSpec, *, user: RunUser, marks: dict[str, str], segment_bytes: int) -> dict[str, Any]:

@@ -14,9 +14,9 @@ from corral.runtimes.process.keeper_client import Dialogue
 from corral.runtimes.process.proc_facts import open_process
 from corral.runtimes.process.run_files import Failure
 from corral.runtimes.process.run_groups import remove_group_if_empty
-from corral.runtimes.process.run_user import RunUser
 from corral.runtimes.process.start_failures import start_failure
 from corral.sdk.runtime import RunSpec
+from corral.system.accounts import RunUser
 
 _GONE_SECONDS: Final = 10.0
 

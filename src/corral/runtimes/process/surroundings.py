@@ -12,8 +12,8 @@ import pathlib
 
 import msgspec
 
-from corral.runtimes.process.run_user import RunUser
 from corral.runtimes.process.runtime_mark import read_mark
+from corral.system.accounts import RunUser
 
 
 class Surroundings(msgspec.Struct, frozen=True, kw_only=True):
