@@ -10,8 +10,8 @@ from typing import Final
 import msgspec
 
 from corral.errors import Bug, Code, Rejected
-from corral.store.event_rows import encode_data
 from corral.store.port import Commit, Put, Transaction
+from corral.store.rows import encode_data
 
 DocumentKey = tuple[str, str]
 

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
+import sqlite3
 from typing import Any
 
 import pytest
-from store_cases import Desk, at_work, drop, happened, put, transaction
+from store_cases import Desk, House, at_work, drop, happened, put, transaction
 
 from corral.domain.events import DATA_DEPTH, LEFT_OFF, START, Cursor
 from corral.errors import Code, Rejected
 from corral.store.port import Append
+from corral.store.sqlite.opening import DATABASE
 from corral.system.clock import SystemClock
 
 
@@ -167,6 +170,19 @@ async def test_a_row_that_is_nested_too_deeply_is_served_without_its_data(desk: 
         first.cursor.sequence + 1,
     )
     assert (after.subject, after.data) == ("after", {"n": 1})
+
+
+@pytest.mark.trap("T81")
+@pytest.mark.parametrize("time", [2**62, "yesterday"])
+async def test_a_row_whose_time_is_none_is_served_with_another(sqlite_house: House, time: int | str) -> None:
+    """PostgreSQL keeps nothing but times in that column."""
+    async with at_work(await sqlite_house.open()) as desk:
+        made = [(await desk.commit(happened(subject))).events[0] for subject in ("before", "odd", "after")]
+        with contextlib.closing(sqlite3.connect(sqlite_house.data / DATABASE)) as database, database:
+            database.execute("UPDATE event SET at = ? WHERE subject = 'odd'", (time,))
+        before, odd, after = await desk.store.reads.events(START, limit=10)
+    assert [before, after] == [made[0], made[2]]
+    assert (odd.cursor, odd.subject, odd.at.year) == (made[1].cursor, "odd", 1970)
 
 
 @pytest.mark.trap("T81")

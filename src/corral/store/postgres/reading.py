@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import contextlib
+import datetime as dt
 from collections.abc import AsyncIterator, Sequence
 from typing import Any, Final
 
 from corral.domain.events import Cursor, Event
-from corral.domain.ids import Epoch
-from corral.store.event_rows import read_event
 from corral.store.port import Change, Document, Entry, EventBounds, Head, IndexRow, Snapshot
 from corral.store.positions import check_commit, check_cursor
 from corral.store.postgres.faults import translated
+from corral.store.rows import bounds_of, change_of, document_of, event_of, head_of, index_row_of
 
 _HEAD: Final = """select commit_number, sequence, event_epoch, entry, batch,
     (select epoch from leader) as epoch from head"""
@@ -25,18 +25,18 @@ class PostgresReads:
 
     async def head(self) -> Head:
         with translated():
-            return _head(await self._pool.fetchrow(_HEAD))
+            return head_of(await self._pool.fetchrow(_HEAD))
 
     async def snapshot(self, collections: Sequence[str] | None = None) -> Snapshot:
         async with self._one_snapshot() as connection:
-            head = _head(await connection.fetchrow(_HEAD))
+            head = head_of(await connection.fetchrow(_HEAD))
             rows = await connection.fetch(
                 """select collection, id, revision, body from document
                 where body is not null and ($1::text[] is null or collection = any ($1))
                 order by collection, id""",
                 None if collections is None else list(collections),
             )
-        return Snapshot(head=head, documents=tuple(map(_document, rows)))
+        return Snapshot(head=head, documents=tuple(map(document_of, rows)))
 
     async def get(self, collection: str, id: str) -> Document | None:
         with translated():
@@ -46,7 +46,7 @@ class PostgresReads:
                 collection,
                 id,
             )
-        return None if row is None else _document(row)
+        return None if row is None else document_of(row)
 
     async def get_many(self, collection: str, ids: Sequence[str]) -> list[Document]:
         with translated():
@@ -56,7 +56,7 @@ class PostgresReads:
                 collection,
                 list(ids),
             )
-        return list(map(_document, rows))
+        return list(map(document_of, rows))
 
     async def scan(
         self,
@@ -78,7 +78,7 @@ class PostgresReads:
                 limit,
                 *bounds,
             )
-        return list(map(_document, rows))
+        return list(map(document_of, rows))
 
     async def scan_index(
         self,
@@ -107,7 +107,7 @@ class PostgresReads:
                 order by entry.id {way}""",  # noqa: S608 - fixed words
                 *(values if before is None else [*values, before]),
             )
-        return list(map(_index_row, rows))
+        return list(map(index_row_of, rows))
 
     async def changes(self, after: int, *, limit: int) -> list[Change]:
         async with self._one_snapshot() as connection:
@@ -127,7 +127,7 @@ class PostgresReads:
                 limit,
                 last,
             )
-        return [Change(collection=c, id=i, revision=r, body=b) for c, i, r, b in rows]
+        return list(map(change_of, rows))
 
     async def events(self, after: Cursor, *, limit: int) -> list[Event]:
         async with self._one_snapshot() as connection:
@@ -145,7 +145,7 @@ class PostgresReads:
                 after.sequence,
                 limit,
             )
-        return list(map(_event, rows))
+        return [event_of(row, time=_as_it_is) for row in rows]
 
     async def cursor_at(self, sequence: int) -> Cursor:
         async with self._one_snapshot() as connection:
@@ -162,7 +162,7 @@ class PostgresReads:
 
     async def event_bounds(self, *, events: int, of_modules: int, module_bytes: int) -> EventBounds:
         with translated():
-            through, by_count, by_bytes = await self._pool.fetchrow(
+            row = await self._pool.fetchrow(
                 """select
                 (select sequence from event order by sequence desc limit 1 offset $1),
                 (select sequence from event where type = 'MODULE_EVENT'
@@ -174,7 +174,7 @@ class PostgresReads:
                 of_modules,
                 module_bytes,
             )
-        return EventBounds(through=through or 0, module_events_through=max(by_count or 0, by_bytes or 0))
+        return bounds_of(row)
 
     async def entries(
         self,
@@ -220,29 +220,5 @@ class PostgresReads:
                 yield connection
 
 
-def _head(row: Any) -> Head:
-    return Head(
-        commit=row["commit_number"],
-        sequence=row["sequence"],
-        event_epoch=Epoch(row["event_epoch"]),
-        entry=row["entry"],
-        batch=row["batch"],
-        epoch=Epoch(row["epoch"]),
-    )
-
-
-def _document(row: Any) -> Document:
-    collection, name, revision, body = row
-    return Document(collection=collection, id=name, revision=revision, body=body)
-
-
-def _index_row(row: Any) -> IndexRow:
-    values = tuple(row)
-    return IndexRow(
-        entry=_document(values[:4]), document=None if values[4] is None else _document(values[4:])
-    )
-
-
-def _event(row: Any) -> Event:
-    sequence, epoch, kind, subject, at, data = row
-    return read_event(cursor=Cursor(epoch, sequence), type=kind, subject=subject, at=at, data=data)
+def _as_it_is(at: dt.datetime) -> dt.datetime:
+    return at

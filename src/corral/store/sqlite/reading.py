@@ -5,15 +5,14 @@ from __future__ import annotations
 import contextlib
 import sqlite3
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import msgspec
 
 from corral.domain.events import Cursor, Event
-from corral.domain.ids import Epoch
-from corral.store.event_rows import read_event
 from corral.store.port import Change, Document, Entry, EventBounds, Head, IndexRow, Snapshot
 from corral.store.positions import check_commit, check_cursor
+from corral.store.rows import bounds_of, change_of, document_of, event_of, head_of, index_row_of
 from corral.store.sqlite.faults import translated
 from corral.store.sqlite.stamps import from_microseconds
 from corral.store.sqlite.threads import DatabaseThread
@@ -22,18 +21,11 @@ T = TypeVar("T")
 
 
 def read_head(db: sqlite3.Connection) -> Head:
-    commit, sequence, event_epoch, entry, batch, epoch = db.execute(
+    row = db.execute(
         """SELECT commit_number, sequence, event_epoch, entry, batch, (SELECT epoch FROM leader)
         FROM head"""
     ).fetchone()
-    return Head(
-        commit=commit,
-        sequence=sequence,
-        event_epoch=Epoch(event_epoch),
-        entry=entry,
-        batch=batch,
-        epoch=Epoch(epoch),
-    )
+    return head_of(row)
 
 
 class SqliteReads:
@@ -55,7 +47,7 @@ class SqliteReads:
                 WHERE body IS NOT NULL {where} ORDER BY collection, id""",  # noqa: S608 - placeholders
                 values,
             )
-            return Snapshot(head=read_head(db), documents=tuple(map(_document, rows)))
+            return Snapshot(head=read_head(db), documents=tuple(map(document_of, rows)))
 
         return await self._read(work)
 
@@ -66,7 +58,7 @@ class SqliteReads:
                 WHERE collection = ? AND id = ? AND body IS NOT NULL""",
                 (collection, id),
             ).fetchone()
-            return None if row is None else _document(row)
+            return None if row is None else document_of(row)
 
         return await self._read(work)
 
@@ -77,7 +69,7 @@ class SqliteReads:
                 WHERE collection = ? AND id IN (SELECT value FROM json_each(?)) AND body IS NOT NULL""",
                 (collection, msgspec.json.encode(ids).decode()),
             )
-            return list(map(_document, rows))
+            return list(map(document_of, rows))
 
         return await self._read(work)
 
@@ -99,7 +91,7 @@ class SqliteReads:
                 ORDER BY id {"DESC" if newest else "ASC"} LIMIT ?3""",  # noqa: S608 - fixed words
                 (collection, after, limit) if before is None else (collection, after, limit, before),
             )
-            return list(map(_document, rows))
+            return list(map(document_of, rows))
 
         return await self._read(work)
 
@@ -128,7 +120,7 @@ class SqliteReads:
                 ORDER BY entry.id {way}""",  # noqa: S608 - fixed words
                 values if before is None else (*values, before),
             )
-            return list(map(_index_row, rows))
+            return list(map(index_row_of, rows))
 
         return await self._read(work)
 
@@ -148,7 +140,7 @@ class SqliteReads:
                 ORDER BY revision, collection, id""",
                 (after, limit, last),
             )
-            return [Change(collection=c, id=i, revision=r, body=b) for c, i, r, b in rows]
+            return list(map(change_of, rows))
 
         return await self._read(work)
 
@@ -167,7 +159,7 @@ class SqliteReads:
                 WHERE sequence > ? ORDER BY sequence LIMIT ?""",
                 (after.sequence, limit),
             )
-            return list(map(_event, rows))
+            return [event_of(row, time=from_microseconds) for row in rows]
 
         return await self._read(work)
 
@@ -188,7 +180,7 @@ class SqliteReads:
 
     async def event_bounds(self, *, events: int, of_modules: int, module_bytes: int) -> EventBounds:
         def work(db: sqlite3.Connection) -> EventBounds:
-            through, by_count, by_bytes = db.execute(
+            row = db.execute(
                 """SELECT
                 (SELECT sequence FROM event ORDER BY sequence DESC LIMIT 1 OFFSET ?1),
                 (SELECT sequence FROM event WHERE type = 'MODULE_EVENT'
@@ -198,7 +190,7 @@ class SqliteReads:
                     FROM event WHERE type = 'MODULE_EVENT') WHERE held > ?3)""",
                 (events, of_modules, module_bytes),
             ).fetchone()
-            return EventBounds(through=through or 0, module_events_through=max(by_count or 0, by_bytes or 0))
+            return bounds_of(row)
 
         return await self._read(work)
 
@@ -253,19 +245,3 @@ def _snapshot(db: sqlite3.Connection) -> Iterator[None]:
         yield
     finally:
         db.execute("ROLLBACK")
-
-
-def _document(row: Any) -> Document:
-    collection, name, revision, body = row
-    return Document(collection=collection, id=name, revision=revision, body=body)
-
-
-def _index_row(row: Any) -> IndexRow:
-    return IndexRow(entry=_document(row[:4]), document=None if row[4] is None else _document(row[4:]))
-
-
-def _event(row: Any) -> Event:
-    sequence, epoch, kind, subject, at, data = row
-    return read_event(
-        cursor=Cursor(epoch, sequence), type=kind, subject=subject, at=from_microseconds(at), data=data
-    )

@@ -1,0 +1,93 @@
+"""What lies in a row, as far as both adapters agree: `SELECT`s name their columns in the order that is unpacked here.
+
+An event's row that cannot be read is served with a stand-in: one damaged row must not keep every reader from all that
+comes after it.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Callable, Iterable
+from typing import Any, Final
+
+import msgspec
+
+from corral.domain.events import DATA_DEPTH, LEFT_OFF, Cursor, Event, EventType
+from corral.domain.ids import Epoch
+from corral.domain.nesting import deeper_than
+from corral.errors import Code, Rejected
+from corral.store.port import Change, Document, EventBounds, Head, IndexRow
+
+UNREADABLE: Final = "the data of this event cannot be read"
+_NO_TIME: Final = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
+_DECODER: Final = msgspec.json.Decoder(dict[str, Any])
+_ENCODER: Final = msgspec.json.Encoder()
+
+
+def encode_data(data: dict[str, Any]) -> bytes:
+    """As it is stored. INVALID_FIELD for what is no JSON, or so deep that not everybody could encode it."""
+    try:
+        body = None if deeper_than(data, DATA_DEPTH) else _ENCODER.encode(data)
+    except (TypeError, ValueError, OverflowError, RecursionError) as error:
+        raise Rejected(Code.INVALID_FIELD, f"the data of an event must be JSON: {error}") from None
+    if body is None:
+        raise Rejected(Code.INVALID_FIELD, f"the data of an event is nested deeper than {DATA_DEPTH} levels")
+    return body
+
+
+def head_of(row: Iterable[Any]) -> Head:
+    commit, sequence, event_epoch, entry, batch, epoch = row
+    return Head(
+        commit=commit,
+        sequence=sequence,
+        event_epoch=Epoch(event_epoch),
+        entry=entry,
+        batch=batch,
+        epoch=Epoch(epoch),
+    )
+
+
+def document_of(row: Iterable[Any]) -> Document:
+    collection, id, revision, body = row
+    return Document(collection=collection, id=id, revision=revision, body=body)
+
+
+def index_row_of(row: Iterable[Any]) -> IndexRow:
+    """The columns of an entry, then those of the document that it names, all null when there is none."""
+    values = tuple(row)
+    return IndexRow(
+        entry=document_of(values[:4]), document=None if values[4] is None else document_of(values[4:])
+    )
+
+
+def change_of(row: Iterable[Any]) -> Change:
+    collection, id, revision, body = row
+    return Change(collection=collection, id=id, revision=revision, body=body)
+
+
+def bounds_of(row: Iterable[int | None]) -> EventBounds:
+    through, by_count, by_bytes = row
+    return EventBounds(through=through or 0, module_events_through=max(by_count or 0, by_bytes or 0))
+
+
+def event_of(row: Iterable[Any], *, time: Callable[[Any], dt.datetime]) -> Event:
+    """Never raises. Data that cannot be read, or could not be written today, is left off, a type that only another
+    version of Corral knows becomes EVENT_UNREADABLE, and a time that is none is 1970."""
+    sequence, epoch, type, subject, at, data = row
+    cursor, read = Cursor(epoch, sequence), _read_data(data)
+    try:
+        when = time(at)
+    except (TypeError, ValueError, OverflowError):
+        when = _NO_TIME
+    if type not in EventType.__members__:
+        told = {LEFT_OFF: "this version of Corral does not know the event's type", "type": type[:100]}
+        return Event(cursor=cursor, type=EventType.EVENT_UNREADABLE, subject=subject, at=when, data=told)
+    return Event(cursor=cursor, type=EventType(type), subject=subject, at=when, data=read)
+
+
+def _read_data(data: bytes | str) -> dict[str, Any]:
+    try:
+        read = _DECODER.decode(data)
+    except (ValueError, RecursionError):
+        return {LEFT_OFF: UNREADABLE}
+    return {LEFT_OFF: UNREADABLE} if deeper_than(read, DATA_DEPTH) else read
