@@ -164,7 +164,7 @@ class DaemonApp:
             consoles=consoles,
             clock=self._clock,
             entropy=self._entropy,
-            hooks=parts.hooks,
+            hooks=parts.modules.hooks,
         )
         parts.modules.begin()
         await self.supervision.begin()

@@ -13,6 +13,7 @@ from typing import Final
 import structlog
 
 from corral.daemon.hooks.attendance import is_wanted, served_since
+from corral.daemon.hooks.instance_hooks import InstanceHooks
 from corral.daemon.link.connection import Connection
 from corral.daemon.link.link import Order
 from corral.daemon.modules.cached_archives import CachedArchives
@@ -56,25 +57,25 @@ class NodeModules:
         report: Callable[[DaemonMessage], None],
         operations: Sequence[Operation] = (),
         remote: RemoteCapabilities | None = None,
-        on_serving: Callable[[Scope], None] = lambda _: None,
         on_gone: Callable[[], None] = lambda: None,
-        on_unwanted: Callable[[str], None] = lambda _: None,
         clock: Clock,
         entropy: Entropy,
     ) -> None:
-        """`report` takes what the controller must not miss. `on_gone` is called after each module that went,
-        `on_unwanted` with each that shall not run any more: deactivated, paused or gone."""
+        """`report` takes what the controller must not miss. `on_gone` is called after each module that went."""
         settings, place = config.modules, config.data / "modules"
         self._settings = settings
         self._report = report
         self._on_gone = on_gone
-        self._on_unwanted = on_unwanted
         self._clock = clock
         self._verifier: Verifier | None = None
         self._send: Callable[[DaemonMessage], bool] = lambda _: False
         self._untold: dict[str, ModulePhase] = {}
         """Phases that the disk did not take, and that were told over the link: once is enough."""
         self._booting: asyncio.Task[None] | None = None
+        self.hooks: Final = InstanceHooks(
+            modules=self, budget_seconds=settings.hook_budget_seconds, clock=clock
+        )
+        """What they do in the lives of instances. It ends before they do: `close` it first."""
         self.logs: Final = ModuleLogs(clock=clock)
         self.metrics: Final = ModuleMetrics()
         self._book = DiskBook(place / "records", clock=clock, kept=self._kept, not_kept=self._not_kept)
@@ -99,7 +100,7 @@ class NodeModules:
             notices={**self.logs.notices(), **self.metrics.notices()},
             node_id=node_id,
             remote=remote,
-            on_serving=on_serving,
+            on_serving=self.hooks.module_serves,
         )
         self._gate = Gate(seconds=settings.node_sync_timeout_seconds, clock=clock)
         self._reception = self._make_reception(entropy)
@@ -196,7 +197,7 @@ class NodeModules:
         for message in state_updates(before, after, reason, self._clock.now()):
             self._report(message)
         if is_wanted(before.record) and not is_wanted(after.record):
-            self._on_unwanted(after.id)
+            self.hooks.module_unwanted(after.id)
         self._reception.mend(after)
 
     def _not_kept(self, before: NodePackage, after: NodePackage) -> None:

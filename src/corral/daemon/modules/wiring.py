@@ -8,7 +8,6 @@ from typing import Final
 
 import structlog
 
-from corral.daemon.hooks.instance_hooks import InstanceHooks
 from corral.daemon.link.link import Order, SessionListener
 from corral.daemon.link.spool import Spool
 from corral.daemon.modules.controller_capabilities import ControllerCapabilities
@@ -55,14 +54,9 @@ class ModuleParts:
             report=node_runs.reporter.report,
             operations=[*self._events.operations(), *files.operations(), *self._processes.operations()],
             remote=self._capabilities,
-            on_serving=lambda scope: self.hooks.module_serves(scope),
             on_gone=self.end_orphans,
-            on_unwanted=lambda one: self.hooks.module_unwanted(one),
             clock=clock,
             entropy=entropy,
-        )
-        self.hooks: Final = InstanceHooks(
-            modules=self.modules, budget_seconds=config.modules.hook_budget_seconds, clock=clock
         )
         self._figures = MetricsShipping(
             metrics=self.modules.metrics, engine=self.modules.engine, leaked=self.modules.leaked
@@ -101,7 +95,7 @@ class ModuleParts:
             rest.push_async_callback(self._capabilities.close)
             rest.push_async_callback(self._figures.close)
             rest.push_async_callback(self.modules.close, budget=budget)
-            await self.hooks.close()
+            await self.modules.hooks.close()
 
     async def _stop_tidying(self) -> None:
         if self._tidying is not None:
