@@ -39,14 +39,14 @@ def shown(node: SupervisedNode) -> list[str]:
 async def test_an_instance_without_probes_runs_at_once_and_is_ready_when_it_has_lived(node):
     await node.start("one", workloads.reading_commands(), min_alive_ms=60_000, startup_timeout_seconds=1)
     run = await node.until("one", "RUNNING")
-    assert not run.ready
+    assert not run.readiness.ready
     await eventually(lambda: any("has lived" in reason for reason in shown(node)))
     await eventually(lambda: run.uptime_ms > 2000)  # past the time of its start, which ends no such run
     assert (await node.last_status("one")).readiness == Readiness.READINESS_WAITING
-    assert (run.state, run.ready) == ("RUNNING", False)
+    assert (run.state, run.readiness.ready) == ("RUNNING", False)
 
     await node.start("two", workloads.reading_commands(), min_alive_ms=50)
-    await eventually(lambda: node.run("two").ready)
+    await eventually(lambda: node.run("two").readiness.ready)
     await eventually(lambda: node.supervision.services.reporter.waiting == 0)
     assert (await node.last_status("two")).readiness == Readiness.READINESS_READY
 
@@ -63,10 +63,10 @@ async def test_a_server_that_listens_elsewhere_is_not_ready_and_says_where(node,
     sought = f"{leased}" if protocol == "both" else f"{leased}/{kind}"
     words = f"nothing listens on {sought} yet; its processes listen on {elsewhere}/{kind}"
     await eventually(lambda: words in shown(node), state=lambda: (run.reason, shown(node)))
-    assert (run.ready, run.reason) == (False, words)
+    assert (run.readiness.ready, run.reason) == (False, words)
 
     await node.command("one", f"{kind} {leased}")
-    await eventually(lambda: run.ready, state=lambda: run.reason)
+    await eventually(lambda: run.readiness.ready, state=lambda: run.reason)
     assert (run.state, run.reason) == ("RUNNING", "")
     assert (await node.last_status("one")).readiness == Readiness.READINESS_READY
 
@@ -77,13 +77,13 @@ async def test_a_daemon_that_finds_a_run_knows_whether_it_was_ready(node):
         await node.start(id, LISTENS_WHEN_TOLD, ports=[NamedPort(name="primary", port=port, protocol="tcp")])
         await node.says(id, "waits for orders")
     await node.command("one", f"tcp {first}")
-    await eventually(lambda: node.run("one").ready)
+    await eventually(lambda: node.run("one").readiness.ready)
     await eventually(lambda: node.run("two").files.is_waiting())
     await node.reopen()
-    assert (node.run("one").state, node.run("one").ready) == ("RUNNING", True)
-    assert (node.run("two").state, node.run("two").ready) == ("RUNNING", False)
+    assert (node.run("one").state, node.run("one").readiness.ready) == ("RUNNING", True)
+    assert (node.run("two").state, node.run("two").readiness.ready) == ("RUNNING", False)
     await node.command("two", f"tcp {second}")
-    await eventually(lambda: node.run("two").ready)
+    await eventually(lambda: node.run("two").readiness.ready)
     assert not node.run("two").files.is_waiting()
 
 

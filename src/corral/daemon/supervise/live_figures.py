@@ -15,7 +15,7 @@ class LiveFigures:
 
     def on_connected(self, connection: Connection) -> None:
         for run in self._supervisor.instances.runs():
-            if run.players is not None and not run.ended:
+            if run.readiness.players is not None and not run.ended:
                 connection.send(figures_update(run))
 
     def on_disconnected(self) -> None: ...

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import functools
 from collections.abc import Callable
 
 import msgspec
@@ -18,7 +17,6 @@ import structlog
 from corral.daemon.hooks.provenance import Provenance
 from corral.daemon.prepare.run_mask import RunMask
 from corral.daemon.prepare.stages import PROCESS_START, VALIDATION, StageFailed
-from corral.daemon.probes.players import PlayerCount
 from corral.daemon.supervise.beginning import Beginning, Interrupted
 from corral.daemon.supervise.endings import (
     never_started,
@@ -28,16 +26,15 @@ from corral.daemon.supervise.endings import (
 )
 from corral.daemon.supervise.last_lines import LastLines, console_end, read_last_lines
 from corral.daemon.supervise.minding import Ending, Minding, kill_run
-from corral.daemon.supervise.readiness import ReadyWatch
 from corral.daemon.supervise.run_files import Intent, Outcome, RunFiles, StopOrder
 from corral.daemon.supervise.run_modules import RunModules
 from corral.daemon.supervise.run_outcome import RunOutcome
+from corral.daemon.supervise.run_readiness import RunReadiness
 from corral.daemon.supervise.run_times import RunTimes
 from corral.daemon.supervise.services import Services
 from corral.daemon.supervise.stop_request import StopRequest
 from corral.daemon.supervise.wire_forms import (
     end_update,
-    figures_update,
     files_kept,
     stage_update,
     status_update,
@@ -83,17 +80,12 @@ class Run:
         self._outcome_waits = False
         """For the disk: it is told, and not written yet."""
         self.tail: tuple[str, ...] = ()
-        self.ready = False
-        """Can it be used, as its probes or the built-in rule say?"""
-        self.players: PlayerCount | None = None
-        """As its probe counted them last; None: nobody knows."""
         self.files_kept: tuple[str, ...] = ()
         """Of a static directory, at this start."""
-        self._ready_watch: ReadyWatch | None = None
-        self._said_ready = False
         self._services = services
         self._begun = begun
         self._in_time = True
+        self.readiness = RunReadiness(services, self)
         self.modules = RunModules(self, hooks=services.hooks, directories=services.directories)
 
     @property
@@ -245,9 +237,7 @@ class Run:
         """It lives, started by a daemon before us; `resume` follows. `reason`: what is not as usual with it."""
         self.stop.restore()
         self._take(handle)
-        running = not self.order.probes or self.files.was_ready()
-        self.ready = running and (bool(self.order.probes) or self._lives_on())
-        state = _State.RUNNING if running else _State.STARTING
+        state = self.readiness.restore()
         if self.stop.order is not None:
             state, reason = _State.STOPPING, self.stop.order.reason
         self.reason = reason  # that of its intent told why it would start
@@ -300,26 +290,7 @@ class Run:
             self.order.instance_id, self.order.incarnation, str(self.files.console), nonce=self.nonce
         )
 
-    def _lives_on(self) -> bool:
-        """Of a run without probes that a daemon before us started: taken for ready until a look says otherwise."""
-        return self.times.alive_in(self.order.min_alive_seconds) <= 0 and not self.files.is_waiting()
-
     async def _mind(self, handle: RunHandle) -> Outcome:
-        watch = self._ready_watch = ReadyWatch(
-            order=self.order,
-            files=self.files,
-            handle=handle,
-            runtime=self.runtime,
-            growth=self._services.growth,
-            tables=self._services.sockets,
-            host=self._services.preparer.probed_address(self.order),
-            hide=self.mask.hide,
-            listener=self,
-            alive_in=functools.partial(self.times.alive_in, self.order.min_alive_seconds),
-            ready=self.ready,
-        )
-        if self._said_ready:
-            watch.workload_said_ready()
         began_at, started_at = self.times.began_at, self.times.started_at
         assert started_at is not None
         minding = Minding(
@@ -330,7 +301,7 @@ class Run:
             began_at=began_at if began_at is not None else started_at,
             started_at=started_at,
             clock=self._services.clock,
-            watch=watch,
+            watch=self.readiness.watch(handle),
             ready=self.state is _State.RUNNING,
             in_time=self._in_time,
             now_ready=self._now_ready,
@@ -338,34 +309,11 @@ class Run:
             before_stop=self.modules.before_stop,
         )
         ending = await minding.until_ended()
-        self._ready_watch = None
+        self.readiness.end()
         return await self._judge(ending)
 
-    def workload_said_ready(self) -> None:
-        """Its own call, handed on by the controller; it may come before anybody waits for it."""
-        self._said_ready = True
-        if self._ready_watch is not None:
-            self._ready_watch.workload_said_ready()
-
-    def players_counted(self, players: PlayerCount | None) -> None:
-        self.players = players
-        self._services.send(figures_update(self))
-
-    def waits_for(self, reason: str) -> None:
-        """What keeps it from being ready."""
-        if self.state in (_State.STARTING, _State.RUNNING):
-            self.reason = reason
-            self.tell_stage(PROCESS_START)
-
-    def ready_changed(self, ready: bool, reason: str) -> None:
-        if self.state is not _State.RUNNING:
-            return
-        self.ready, self.reason = ready, reason
-        _log.info("instance.ready_changed", run=self.name, ready=ready, reason=self.reason)
-        self._services.reporter.report(status_update(self))
-
     def _now_ready(self) -> None:
-        self.ready = self._ready_watch is not None and self._ready_watch.became_ready()
+        self.readiness.start_is_over()
         self._enter(_Trigger.READY)
 
     def _now_stopping(self, reason: str) -> None:

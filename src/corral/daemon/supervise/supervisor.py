@@ -196,7 +196,7 @@ class Supervisor:
         )
         if run is None or not same or run.ended:
             return False
-        run.workload_said_ready()
+        run.readiness.workload_said_ready()
         return True
 
     async def stop_all(self, order: StopOrder) -> None:

@@ -36,21 +36,27 @@ _PERMANENT: Final = StartFailureDisposition.START_FAILURE_DISPOSITION_PERMANENT
 _TRANSIENT: Final = StartFailureDisposition.START_FAILURE_DISPOSITION_TRANSIENT
 
 
+class ReadinessView(Protocol):
+    ready: bool
+    players: PlayerCount | None
+
+
 class RunView(Protocol):
     """What there is to say about a run."""
 
     order: StartOrder
     nonce: str
-    ready: bool
     reason: str
     pid: int
     started_at_ms: int
     outcome: Outcome | None
-    players: PlayerCount | None
     files_kept: tuple[str, ...]
 
     @property
     def state(self) -> InstanceState: ...
+
+    @property
+    def readiness(self) -> ReadinessView: ...
 
     @property
     def made_by_modules(self) -> Provenance: ...
@@ -108,6 +114,7 @@ def first_status(run: RunView, before: Outcome) -> DaemonMessage:
 
 def figures_update(run: RunView) -> DaemonMessage:
     """How it is at the moment, without what does not change any more."""
+    players = run.readiness.players
     return DaemonMessage(
         instance_status=InstanceStatusUpdate(
             instance_id=run.order.instance_id,
@@ -121,9 +128,9 @@ def figures_update(run: RunView) -> DaemonMessage:
             exit=exit_status(run.outcome),
             readiness=_readiness(run),
             reason=cut(run.reason),
-            players_known=run.players is not None,
-            player_count=run.players.online if run.players else 0,
-            max_players=run.players.maximum if run.players else 0,
+            players_known=players is not None,
+            player_count=players.online if players else 0,
+            max_players=players.maximum if players else 0,
             nonce=run.nonce,
         )
     )
@@ -293,6 +300,6 @@ def cut(text: str) -> str:
 
 
 def _readiness(run: RunView) -> Readiness:
-    if run.ready and run.state in (InstanceState.RUNNING, InstanceState.DRAINING):
+    if run.readiness.ready and run.state in (InstanceState.RUNNING, InstanceState.DRAINING):
         return Readiness.READINESS_READY
     return Readiness.READINESS_WAITING
