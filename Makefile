@@ -15,7 +15,7 @@ PIP := $(BIN)/pip --disable-pip-version-check --quiet
 # Whole files, in the order of tests/conftest.py: the longest first.
 PYTEST := $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 
-.PHONY: up down setup test unit durations check bench traps docs wire lock soak clean
+.PHONY: up down setup test system unit durations check bench traps docs wire lock soak clean
 
 up: $(VENV)/.runtime  ## run everything on this machine, in the foreground, with a demo group
 	$(BIN)/corral up --data $(DATA) --demo $(if $(DEMO_PORTS),--demo-ports $(DEMO_PORTS)) \
@@ -28,10 +28,13 @@ setup: $(VENV)/.dev  ## install all that development needs
 	tools/install_test_programs.sh
 
 # Else each of the many processes that the tests start would compile all of our sources anew.
-test unit soak durations: export PYTHONDONTWRITEBYTECODE =
+test system unit soak durations: export PYTHONDONTWRITEBYTECODE =
 
-test: setup  ## every suite
-	$(PYTEST) --durations=40
+test: setup  ## all tests but those that take long
+	$(PYTEST) -m "not system" --durations=40
+
+system: setup  ## the tests that take long: whole processes, guides, campaigns
+	$(PYTEST) -m system --durations=40
 
 unit: $(VENV)/.dev  ## the quick tests alone
 	$(PYTEST) -q tests/unit
@@ -41,7 +44,7 @@ durations: setup  ## measure how long each test file takes; see tests/durations.
 	$(BIN)/python tools/update_durations.py build/tests.xml
 
 soak: export CORRAL_TEST_EVERY_KIND = 1
-soak: setup  ## long campaigns, not part of `test`
+soak: setup  ## long campaigns, then all tests again and again
 	$(BIN)/python -m campaigns.faults --minutes $(MINUTES) --store sqlite
 	$(BIN)/python -m campaigns.faults --minutes $(MINUTES) --store postgres
 	for round in $$(seq $(ROUNDS)); do $(PYTEST) -q || exit 1; done

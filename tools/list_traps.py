@@ -13,7 +13,7 @@ import pathlib
 import re
 import subprocess
 import sys
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -21,28 +21,39 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 TITLES = ROOT / "docs" / "traps.md"
 
 
+class CollectedTest(NamedTuple):
+    """One case that pytest would run."""
+
+    file: str
+    name: str
+    """Of its function, whatever the parameters."""
+    traps: list[str]
+    marks: list[str]
+
+
 class _Collection:
-    """A pytest plug-in that keeps the collected tests: the traps each closes, by file and test name."""
+    """A pytest plug-in that keeps what is collected."""
 
     def __init__(self) -> None:
-        self.tests: dict[str, dict[str, list[str]]] = {}
+        self.tests: list[CollectedTest] = []
 
     def pytest_collection_finish(self, session: pytest.Session) -> None:
         for item in session.items:
-            traps = sorted({trap for mark in item.iter_markers("trap") for trap in mark.args})
+            file = str(item.path.relative_to(session.config.rootpath))
             name = getattr(item, "originalname", None) or item.name
-            self.tests.setdefault(str(item.path.relative_to(session.config.rootpath)), {})[name] = traps
+            traps = sorted({trap for mark in item.iter_markers("trap") for trap in mark.args})
+            marks = sorted({mark.name for mark in item.iter_markers()})
+            self.tests.append(CollectedTest(file, name, traps, marks))
 
 
-def collect(root: pathlib.Path) -> dict[str, dict[str, list[str]]]:
-    """What pytest collects in the project at `root`: file → test function → its traps.
+def collect(root: pathlib.Path) -> list[CollectedTest]:
+    """What pytest collects in the project at `root`.
 
     In a process of its own: imports and plug-ins of the collected tests stay out of the caller.
     """
     command = [sys.executable, str(pathlib.Path(__file__).resolve()), "--collect"]
     said = subprocess.run(command, cwd=root, check=True, stdout=subprocess.PIPE, text=True)
-    found: dict[str, dict[str, list[str]]] = json.loads(said.stdout)
-    return found
+    return [CollectedTest(*each) for each in json.loads(said.stdout)]
 
 
 def _print_collection() -> int:
@@ -58,14 +69,13 @@ def _print_collection() -> int:
     return 0
 
 
-def marked_tests(collected: dict[str, dict[str, list[str]]]) -> dict[str, list[str]]:
+def marked_tests(collected: list[CollectedTest]) -> dict[str, list[str]]:
     """Collected test functions by the traps they close."""
-    found: dict[str, list[str]] = {}
-    for path, tests in sorted(collected.items()):
-        for name, traps in tests.items():
-            for trap in traps:
-                found.setdefault(trap, []).append(f"{path}::{name}")
-    return found
+    found: dict[str, set[str]] = {}
+    for test in collected:
+        for trap in test.traps:
+            found.setdefault(trap, set()).add(f"{test.file}::{test.name}")
+    return {trap: sorted(tests) for trap, tests in found.items()}
 
 
 def titles() -> dict[str, str]:

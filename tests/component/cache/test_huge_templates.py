@@ -34,6 +34,7 @@ def buckets(histogram) -> dict[float, float]:
     return counts
 
 
+@pytest.mark.system
 @pytest.mark.trap("T9")
 async def test_a_huge_template_costs_no_memory_delays_no_ping_and_survives_a_cut(cluster, scratch):
     async with FaultProxy() as proxy, CacheNode(scratch / "n1", link_wait=30) as node:

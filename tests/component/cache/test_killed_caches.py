@@ -8,6 +8,8 @@ import subprocess
 import sys
 import time
 
+import pytest
+
 from corral.daemon.cache.sealed_files import digest_of
 from corral.daemon.cache.shelves import Shelves
 
@@ -26,6 +28,7 @@ def killed(root: pathlib.Path, seed: int) -> None:
         child.kill()
 
 
+@pytest.mark.system
 def test_nothing_half_made_is_ever_taken_for_whole(scratch):
     root = scratch / "cache"
     whole = 0

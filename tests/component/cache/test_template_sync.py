@@ -56,6 +56,7 @@ async def test_a_small_template_comes_within_the_control_stream(cluster, node):
     }
 
 
+@pytest.mark.system
 async def test_a_large_template_comes_by_digest_in_bundles_and_pieces(cluster, node):
     controller = await cluster.controller()
     files = {f"plugins/{number:04}.yml": os.urandom(number * 37) for number in range(1500)}
@@ -110,6 +111,7 @@ async def test_a_template_that_grew_out_of_the_control_stream_comes_as_what_was_
     assert await node.files(second) == files
 
 
+@pytest.mark.system
 async def test_a_change_within_a_large_file_moves_its_piece_only(cluster, proxy, node):
     controller = await cluster.controller(via=proxy, link__heartbeat_seconds=30)
     world = bytearray(os.urandom(24 * MEGABYTE + 100))

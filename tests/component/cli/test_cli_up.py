@@ -18,8 +18,6 @@ from corral.testing.ports import free_addresses, free_range
 from corral.testing.reaper import Reaper
 from corral.testing.waiting import eventually
 
-pytestmark = pytest.mark.system
-
 Corral = Callable[..., subprocess.CompletedProcess[str]]
 Ports = tuple[str, ...]
 Begin = Callable[..., Up]
@@ -107,6 +105,7 @@ async def test_a_whole_cluster_comes_up_survives_deaths_and_goes_down(
     assert not (data / "up.pid").exists()
 
 
+@pytest.mark.system
 def test_what_was_enrolled_comes_up_again_and_ends_when_up_is_killed(
     up: Begin, corral: Corral, tmp_path: pathlib.Path, reaper: Reaper
 ) -> None:
@@ -123,6 +122,7 @@ def test_what_was_enrolled_comes_up_again_and_ends_when_up_is_killed(
     assert corral("down", "--data", str(tmp_path / "d")).stdout == "nothing runs here\n"
 
 
+@pytest.mark.system
 def test_a_restored_database_is_taken_with_the_flag_that_is_named(
     up: Begin, corral: Corral, access: Callable[[Up], dict[str, str]], tmp_path: pathlib.Path, ports: Ports
 ) -> None:
@@ -153,6 +153,7 @@ def running(corral: Corral, at: dict[str, str]) -> dict[str, int]:
     return {item["id"]: item["pid"] for item in items if item["state"] == "RUNNING"}
 
 
+@pytest.mark.system
 async def test_the_demo_outlives_up_is_minded_again_and_goes_down(
     up: Begin,
     corral: Corral,
@@ -201,6 +202,7 @@ async def test_the_demo_outlives_up_is_minded_again_and_goes_down(
     assert reaper.survivors() == []
 
 
+@pytest.mark.system
 def test_down_stops_what_an_interrupted_up_left(
     up: Begin, corral: Corral, tmp_path: pathlib.Path, reaper: Reaper, demo: Ports
 ) -> None:

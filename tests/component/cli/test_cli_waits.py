@@ -39,6 +39,7 @@ def document(directory: pathlib.Path, **fields: Any) -> str:
     return str(path)
 
 
+@pytest.mark.system
 @pytest.mark.trap("T86")
 async def test_a_wait_ends_at_once_with_the_last_lines_of_what_died(
     tmp_path: pathlib.Path, home: dict[str, str]

@@ -32,6 +32,7 @@ async def test_no_byte_is_lost_or_doubled_while_pumps_are_killed_every_milliseco
     assert result == {"lost": 0, "doubled": 0, "torn": 0, "misplaced": 0, "unfinished": 0}
 
 
+@pytest.mark.system
 async def test_the_same_kills_ruin_a_console_that_is_read_and_then_written(scratch):
     result = await fight(scratch, "copy", kills=250)
     assert result["lost"] > 0

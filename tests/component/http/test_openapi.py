@@ -105,6 +105,7 @@ def fuzz(url: str, token: str, described: dict[str, Any]) -> int:
     return sent
 
 
+@pytest.mark.system
 @pytest.mark.timeout(600)
 async def test_a_fuzzer_finds_no_server_error_and_no_answer_that_is_not_described(
     client: httpx.AsyncClient, rig: Rig

@@ -146,6 +146,7 @@ async def in_step(rig: Rig, readers: list[SseClient], subjects: list[str], size:
             assert frame.data["subject"] == subject
 
 
+@pytest.mark.system
 @pytest.mark.trap("T29")
 async def test_a_client_that_stops_reading_delays_nobody_costs_no_memory_and_loses_nothing(
     data: pathlib.Path,

@@ -37,6 +37,7 @@ async def all_stored(controller, count: int) -> list[str]:
     return await eventually(enough, deadline=60)
 
 
+@pytest.mark.system
 async def test_a_spool_that_cannot_be_read_for_a_while_delays_its_records_and_nothing_else(cluster):
     async with FaultProxy() as proxy:
         controller = await cluster.controller(via=proxy)

@@ -84,6 +84,7 @@ def alive(pid: int) -> bool:
     return pathlib.Path(f"/proc/{pid}").exists()
 
 
+@pytest.mark.system
 @pytest.mark.trap("T73")
 @pytest.mark.parametrize("alone", [True, False])
 async def test_a_number_that_the_node_uses_again_is_shown_as_another_run(cluster, scratch, alone):

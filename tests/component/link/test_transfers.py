@@ -133,6 +133,7 @@ async def test_a_data_channel_of_an_ended_session_is_refused(cluster, scratch):
     assert error.code is Code.CONFLICT
 
 
+@pytest.mark.system
 @pytest.mark.trap("T54")
 async def test_pings_pass_a_bulk_transfer_on_a_slow_line(cluster, scratch):
     """10 Mbit/s shared by everything: control must not stand in the queue of bulk."""

@@ -17,6 +17,7 @@ def test_every_module_has_tests() -> None:
     assert [id for id in IDS if not list(MODULES.glob(f"{id}/tests/test_*.py"))] == []
 
 
+@pytest.mark.system
 @pytest.mark.parametrize("id", IDS)
 def test_a_module_passes_its_own_tests(id: str) -> None:
     corral = pathlib.Path(sys.executable).with_name("corral")

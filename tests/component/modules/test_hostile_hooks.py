@@ -157,6 +157,7 @@ async def test_whatever_is_raised_wherever_ends_in_the_right_phase(
         await check_herd(Herd(made, THROWS[throws], hook_ms=10_000), "failed")
 
 
+@pytest.mark.system
 @pytest.mark.parametrize("evils", [pytest.param(ASLEEP, id="asleep"), pytest.param(BUSY, id="busy")])
 async def test_whatever_hangs_wherever_ends_by_its_deadline(
     cluster: LocalCluster, scratch: pathlib.Path, evils: tuple[Evil, ...]

@@ -91,6 +91,7 @@ async def test_children_of_a_module_that_failed_are_gone_with_it(
         await made.uninstall("beast")
 
 
+@pytest.mark.system
 async def test_modules_that_do_not_read_are_cut_off_and_others_are_served_meanwhile(
     cluster: LocalCluster, scratch: pathlib.Path
 ) -> None:
@@ -141,6 +142,7 @@ async def test_a_module_that_stops_itself_in_a_hook_ends_by_its_deadline(
         await made.uninstall("beast")
 
 
+@pytest.mark.system
 async def test_a_flood_of_notices_slows_the_module_down_and_nobody_else(
     cluster: LocalCluster, scratch: pathlib.Path
 ) -> None:
@@ -186,6 +188,7 @@ EVENTFUL: Final = {
 }
 
 
+@pytest.mark.system
 async def test_evil_at_an_event_reaches_nobody_else(cluster: LocalCluster, scratch: pathlib.Path) -> None:
     async with pen(cluster, scratch, **SOON) as made:
         for id, (code, _) in EVENTFUL.items():

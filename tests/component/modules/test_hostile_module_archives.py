@@ -279,6 +279,7 @@ async def test_a_bundle_that_does_not_hold_is_refused(
         await check_signatures(made, path, wrong, ("m.cosign.bundle", form(house, path)))
 
 
+@pytest.mark.system
 @pytest.mark.trap("T82")
 async def test_a_schema_that_takes_a_minute_holds_up_nobody(
     cluster: LocalCluster, scratch: pathlib.Path

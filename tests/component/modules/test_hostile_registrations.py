@@ -169,6 +169,7 @@ async def test_what_may_not_be_fails_the_module_and_says_why(
         assert (await made.ask("GET", "/lamb/ping")).is_success
 
 
+@pytest.mark.system
 async def test_who_subscribes_to_everything_and_is_slow_holds_up_nobody(
     cluster: LocalCluster, scratch: pathlib.Path
 ) -> None:

@@ -276,6 +276,7 @@ async def test_daemons_that_a_module_started_are_gone_when_they_have_ended(bench
     await subject.kill()
 
 
+@pytest.mark.system
 async def test_children_that_have_ended_do_not_count_as_processes_until_they_are_very_many():
     parent = await asyncio.to_thread(
         subprocess.Popen, [sys.executable, "-c", _UNWAITED], stdout=subprocess.PIPE

@@ -381,7 +381,13 @@ async def test_what_a_module_started_ends_with_it_however_it_ends(bench, code, c
     await nothing_left(bench.house)
 
 
-@pytest.mark.parametrize("leaving", ["", "os.setsid()"], ids=["one group", "own sessions"])
+@pytest.mark.parametrize(
+    "leaving",
+    [
+        pytest.param("", id="one group"),
+        pytest.param("os.setsid()", id="own sessions", marks=pytest.mark.system),
+    ],
+)
 async def test_a_fork_bomb_is_stopped_at_the_limit_and_nothing_of_it_is_left(bench, scratch, leaving):
     """It stops itself at 300, in case nobody else does."""
     bomb = (

@@ -441,6 +441,7 @@ def test_the_plain_event_loop_will_do_as_well(scratch):
     assert asyncio.run(use()) == "process_exited:0"
 
 
+@pytest.mark.system
 @pytest.mark.trap("T30")
 async def test_three_hundred_loads_and_unloads_leave_the_host_as_it_was(bench):
     async def once(turn: int) -> None:

@@ -239,6 +239,7 @@ async def test_what_rested_or_ran_or_had_failed_when_its_controller_was_killed_i
     assert (await site.serving("failed"))["failure"] is None
 
 
+@pytest.mark.system
 async def test_a_kill_in_the_middle_of_every_way_up_leaves_a_version_that_serves(site: Site) -> None:
     """Each return to the same data: an install, then one upgrade after the other."""
     ways = [
@@ -266,6 +267,7 @@ async def test_a_kill_in_the_middle_of_every_way_up_leaves_a_version_that_serves
     assert [item["id"] for item in (await site.call("GET", ""))["items"]] == ["fresh"]
 
 
+@pytest.mark.system
 async def test_a_controller_that_is_told_to_end_in_the_middle_ends_in_time_and_comes_back(site: Site) -> None:
     await site.install("stops")
     site.close_gate("stops", "on_stop")

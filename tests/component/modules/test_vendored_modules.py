@@ -150,7 +150,11 @@ async def check_reloads(pen: Pen, id: str, *, times: int, switches: int) -> None
         pytest.param(("pydantic",), 40, 0, id="pydantic in forty processes"),
         pytest.param(("numpy", "pydantic"), 10, 0, id="numpy and pydantic in ten"),
         pytest.param(
-            ("numpy", "pydantic", "kubernetes", "grpc"), 2, 100, id="all four a hundred times in one"
+            ("numpy", "pydantic", "kubernetes", "grpc"),
+            2,
+            100,
+            id="all four a hundred times in one",
+            marks=pytest.mark.system,
         ),
     ],
 )

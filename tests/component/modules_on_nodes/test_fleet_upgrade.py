@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
+import pytest
 from node_archives import install, node_archive, wait_at_nodes
 
 from corral.testing.waiting import eventually
@@ -20,6 +21,7 @@ class Module(DaemonModule):
 """
 
 
+@pytest.mark.system
 async def test_one_node_that_fails_an_upgrade_keeps_the_old_version_and_the_others_have_the_new(
     cluster, scratch
 ):

@@ -100,6 +100,7 @@ def source(body: str) -> str:
     return HEAD + textwrap.indent(body, "    ")
 
 
+@pytest.mark.system
 @pytest.mark.trap("T4")
 @pytest.mark.trap("T57")
 async def test_twenty_instances_start_through_a_zoo_of_modules(cluster, scratch):

@@ -55,6 +55,7 @@ def huge_archive(path: pathlib.Path) -> pathlib.Path:
     return path
 
 
+@pytest.mark.system
 @pytest.mark.trap("T9")
 @pytest.mark.trap("T54")
 async def test_a_huge_module_costs_no_memory_delays_no_ping_and_survives_a_cut(cluster, scratch):

@@ -105,6 +105,7 @@ class Module(DaemonModule):
 """
 
 
+@pytest.mark.system
 async def test_what_a_module_that_is_gone_left_is_counted_for_the_controller_and_for_each_node(
     cluster, scratch
 ):

@@ -88,6 +88,7 @@ async def test_settings_that_a_module_refuses_stand_with_its_state_and_are_not_o
         )
 
 
+@pytest.mark.system
 @pytest.mark.trap("T82")
 async def test_settings_that_take_a_minute_to_check_hold_up_nobody_on_a_node(scratch):
     """A module whose schema is small and whose settings are, too; each of them for each of the others."""

@@ -205,6 +205,7 @@ async def test_a_world_of_which_no_run_is_left_is_kept_all_the_same(bench, plan,
     assert tree(made) == {"world": WORLD}
 
 
+@pytest.mark.system
 @pytest.mark.trap("T14")
 def test_killed_at_any_point_of_a_static_start_the_world_is_never_lost(scratch):
     arena = pathlib.Path(__file__).with_name("static_kill_arena.py")

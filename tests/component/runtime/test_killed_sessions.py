@@ -78,6 +78,7 @@ def kill_keeper(house: SessionHouse) -> bool:
     return kill(pid, start_time(pid) or 0)
 
 
+@pytest.mark.system
 @pytest.mark.trap("T46")
 async def test_no_byte_is_lost_or_doubled_and_every_exit_is_known(house: SessionHouse) -> None:
     chance = random.Random(7)

@@ -61,6 +61,7 @@ async def test_killed_after_each_step(house: ProcessHouse, step: str) -> None:
     assert adoption.kind is (AdoptionKind.ALIVE if started else AdoptionKind.NEVER_STARTED)
 
 
+@pytest.mark.system
 @pytest.mark.trap("T50")
 async def test_killed_at_any_moment(house: ProcessHouse) -> None:
     chance = random.Random(50)

@@ -66,6 +66,7 @@ def processes() -> dict[str, list[int]]:
     return found
 
 
+@pytest.mark.system
 @pytest.mark.trap("T50")
 @pytest.mark.timeout(300)
 async def test_a_daemon_killed_at_any_moment_of_its_starts_leaves_one_process_of_each(scratch, reaper):

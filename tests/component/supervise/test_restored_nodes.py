@@ -92,6 +92,7 @@ async def test_numbers_that_the_controller_knows_are_not_used_again(node, snapsh
     await restarted(node, ack.pid, FIRST + 6)
 
 
+@pytest.mark.system
 @pytest.mark.trap("T73")
 async def test_a_run_that_the_copy_does_not_know_lives_on_alone_until_somebody_ends_it(node, snapshot):
     ack = await node.start("one", LASTING, attempts=9)

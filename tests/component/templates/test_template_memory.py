@@ -59,6 +59,7 @@ class Heartbeat:
             self.longest = max(self.longest, time.monotonic() - began - 0.005)
 
 
+@pytest.mark.system
 @pytest.mark.trap("T9")
 async def test_a_large_template_costs_no_memory_and_does_not_stop_the_loop(
     store: Store, scratch: pathlib.Path

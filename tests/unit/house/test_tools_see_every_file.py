@@ -9,12 +9,15 @@ from __future__ import annotations
 import importlib.util
 import pathlib
 import re
+import shlex
 import shutil
+import subprocess
 import tomllib
 from types import ModuleType
 from typing import Any
 
 import pytest
+from _pytest.mark.expression import Expression
 from seen_files import (
     CODE,
     LINT_IMPORTS,
@@ -50,10 +53,24 @@ def traps() -> ModuleType:
     return module
 
 
-@pytest.fixture(scope="module")
-def collected(traps: ModuleType) -> Collected:
-    found: Collected = traps.collect(ROOT)
+def by_file(tests: list[Any]) -> Collected:
+    """File → test function → the traps that its cases close together."""
+    found: Collected = {}
+    for test in tests:
+        traps = found.setdefault(test.file, {}).setdefault(test.name, [])
+        traps += [trap for trap in test.traps if trap not in traps]
     return found
+
+
+@pytest.fixture(scope="module")
+def cases(traps: ModuleType) -> list[Any]:
+    found: list[Any] = traps.collect(ROOT)
+    return found
+
+
+@pytest.fixture(scope="module")
+def collected(cases: list[Any]) -> Collected:
+    return by_file(cases)
 
 
 @pytest.fixture
@@ -106,6 +123,39 @@ def test_every_trap_mark_of_a_shipped_contract_stands_on_a_collected_test(collec
     assert sorted(marked - closed) == []
 
 
+def chosen(target: str, makefile: pathlib.Path) -> str:
+    """Which tests a target of the Makefile asks pytest for."""
+    command = ["make", "--dry-run", "--file", str(makefile), target]
+    said = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True).stdout
+    (line,) = [line for line in said.splitlines() if " -m pytest " in line]
+    words = shlex.split(line)
+    return words[words.index("-m", words.index("pytest")) + 1]
+
+
+def wrongly_chosen(cases: list[Any], *expressions: str) -> set[str]:
+    """The tests that are chosen by none of these expressions, or by several."""
+    compiled = [Expression.compile(each) for each in expressions]
+
+    def times(case: Any) -> int:
+        return sum(each.evaluate(lambda name, **_: name in case.marks) for each in compiled)
+
+    return {f"{case.file}::{case.name}" for case in cases if times(case) != 1}
+
+
+@pytest.mark.trap("T61")
+def test_every_test_is_run_by_either_make_test_or_make_system(cases: list[Any]) -> None:
+    expressions = [chosen(target, ROOT / "Makefile") for target in ("test", "system")]
+    assert wrongly_chosen(cases, *expressions) == set()
+
+
+def test_a_test_that_no_target_runs_or_both_do_is_found(cases: list[Any], tmp_path: pathlib.Path) -> None:
+    text = (ROOT / "Makefile").read_text()
+    for change in ("not (system or trap)", "not system or trap"):
+        makefile = tmp_path / "Makefile"
+        makefile.write_text(text.replace("not system", change))
+        assert wrongly_chosen(cases, *(chosen(target, makefile) for target in ("test", "system")))
+
+
 @pytest.mark.trap("T61")
 def test_ruff_lints_every_source_file() -> None:
     assert sorted(python_files(ROOT) - linted(ROOT)) == []
@@ -144,7 +194,7 @@ def test_what_pytest_does_not_collect_is_found(traps: ModuleType, tmp_path: path
             "class": 'import pytest\n\n\n@pytest.mark.trap("T61")\nclass Cases:\n    def test_it(self): ...\n',
         }.items()
     }
-    collection = traps.collect(tmp_path)
+    collection = by_file(traps.collect(tmp_path))
     assert collection == {seen: {"test_it": ["T61"]}, "tests/test_replaced.py": {"test_it": []}}
     assert files_with_tests(tmp_path) - set(collection) == (skipped | lost) - {"tests/test_replaced.py"}
     found = lost_marks(tmp_path, collection)
