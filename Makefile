@@ -43,7 +43,6 @@ durations: setup  ## measure how long each test file takes; see tests/durations.
 	$(PYTEST) -q --junitxml=build/tests.xml
 	$(BIN)/python tools/update_durations.py build/tests.xml
 
-soak: export CORRAL_TEST_EVERY_KIND = 1
 soak: setup  ## long campaigns, then all tests again and again
 	$(BIN)/python -m campaigns.faults --minutes $(MINUTES) --store sqlite
 	$(BIN)/python -m campaigns.faults --minutes $(MINUTES) --store postgres

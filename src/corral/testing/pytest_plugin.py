@@ -31,9 +31,11 @@ def pytest_asyncio_loop_factories() -> dict[str, LoopFactory]:
     return {"uvloop": uvloop.new_event_loop}
 
 
-def pytest_configure() -> None:
+def pytest_configure(config: pytest.Config) -> None:
     """A shell ignores SIGINT for what it runs in the background, and children would inherit that: a
-    test that interrupts a program must find it interruptible, however the tests were started."""
+    test that interrupts a program must find it interruptible, however the tests were started. The marker is
+    that of the runtimes' contract."""
+    config.addinivalue_line("markers", "control_groups: how it goes depends on the kind of control groups")
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 

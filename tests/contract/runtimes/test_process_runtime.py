@@ -7,13 +7,14 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from corral.testing.process_house import CGROUP_KINDS, ProcessHouse
+from corral.testing.process_house import ProcessHouse
 from corral.testing.reaper import Reaper
 from corral.testing.runtime_contract import RuntimeContract
 
 
-@pytest.mark.parametrize("cgroups", CGROUP_KINDS)
 class TestProcessRuntime(RuntimeContract):
+    kinds = ("v2", "v1", "none")
+
     @pytest.fixture
     async def house(
         self, tmp_path: pathlib.Path, reaper: Reaper, cgroups: str

@@ -43,6 +43,7 @@ class Accompanying:
     """Its user, directory, environment and limits are the run's. It ends with the run, and how it ends is
     its own."""
 
+    @pytest.mark.control_groups
     async def test_a_companion_runs_as_the_workload_does_and_its_end_is_told(
         self, house: RuntimeHouse
     ) -> None:
@@ -70,6 +71,7 @@ class Accompanying:
         assert console_bytes(handle.run_directory) == b""
 
     @pytest.mark.trap("T19")
+    @pytest.mark.control_groups
     async def test_there_is_one_of_a_name_and_it_ends_with_the_run_and_all_it_started(
         self, house: RuntimeHouse
     ) -> None:

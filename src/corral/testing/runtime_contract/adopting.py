@@ -14,6 +14,7 @@ from corral.testing.runtime_contract.house import RuntimeHouse, console_bytes, i
 class Adopting:
     """Finding a run again after the provider's host was killed."""
 
+    @pytest.mark.control_groups
     async def test_a_live_run_is_adopted_and_obeys(self, house: RuntimeHouse) -> None:
         spec = house.spec(*workloads.reading_commands(code=9))
         handle = await house.provider.start(spec)
@@ -37,6 +38,7 @@ class Adopting:
         await house.provider.kill(handle)
         assert (await house.provider.wait_empty(handle)).signal == signal.SIGKILL
 
+    @pytest.mark.control_groups
     async def test_an_adopted_run_can_be_killed_with_all_its_descendants(self, house: RuntimeHouse) -> None:
         spec = house.spec(*workloads.double_forking(stays=True))
         handle = await house.provider.start(spec)
@@ -64,6 +66,7 @@ class Adopting:
         assert (second.exit.known, second.exit.signal) == (True, signal.SIGABRT)
         assert console_bytes(specs[0].run_directory) == b"last words\n"
 
+    @pytest.mark.control_groups
     async def test_a_run_of_which_only_a_grandchild_is_left(self, house: RuntimeHouse) -> None:
         spec = house.spec(*workloads.double_forking(stays=False))
         handle = await house.provider.start(spec)

@@ -36,6 +36,7 @@ class Ending:
         ended = await house.provider.wait_empty(handle)
         assert (ended.known, ended.code, ended.signal) == (True, 0, number)
 
+    @pytest.mark.control_groups
     async def test_a_signal_reaches_every_process(self, house: RuntimeHouse) -> None:
         tree = shell(
             "for n in 1 2 3; do sh -c 'trap \"echo heard; exit\" TERM; echo up; while :; do sleep 0.05; done' & done; trap : TERM; wait; wait; wait; echo over"
@@ -46,6 +47,7 @@ class Ending:
         await house.provider.wait_empty(handle)
         assert console_bytes(handle.run_directory).count(b"heard\n") == 3
 
+    @pytest.mark.control_groups
     async def test_what_ignores_signals_is_killed(self, house: RuntimeHouse) -> None:
         deaf = shell("trap '' TERM INT HUP QUIT USR1 USR2; echo up; while :; do sleep 0.05; done")
         handle = await house.provider.start(house.spec(*deaf))
@@ -56,6 +58,7 @@ class Ending:
         assert (await house.provider.wait_empty(handle)).signal == signal.SIGKILL
 
     @pytest.mark.trap("T19")
+    @pytest.mark.control_groups
     async def test_a_grandchild_that_fled_is_part_of_the_run(self, house: RuntimeHouse) -> None:
         handle = await house.provider.start(house.spec(*workloads.double_forking(stays=False)))
         assert (await house.provider.wait_exit(handle)).code == 0
@@ -68,6 +71,7 @@ class Ending:
         assert (await emptied).code == 0
         assert not is_running(grandchild)
 
+    @pytest.mark.control_groups
     async def test_killing_what_is_gone_is_harmless(self, house: RuntimeHouse) -> None:
         handle = await house.provider.start(house.spec("true"))
         await house.provider.wait_empty(handle)
@@ -76,6 +80,7 @@ class Ending:
         assert (await house.provider.wait_empty(handle)).code == 0
 
     @pytest.mark.trap("T59")
+    @pytest.mark.control_groups
     async def test_a_frozen_run_hears_signals_and_dies(self, house: RuntimeHouse) -> None:
         provider = house.provider
         polite = shell("trap 'echo bye; exit 6' TERM; echo up; while :; do sleep 0.05; done")
@@ -94,6 +99,7 @@ class Ending:
             assert (await provider.wait_empty(first)).code == 6
             assert (await provider.wait_empty(second)).signal == signal.SIGKILL
 
+    @pytest.mark.control_groups
     async def test_stats_count_what_runs(self, house: RuntimeHouse) -> None:
         handle = await house.provider.start(house.spec(*shell("sleep 3600 & sleep 3600")))
         stats = await eventually(lambda: _counted(house, handle, 3))
@@ -104,6 +110,7 @@ class Ending:
         await house.provider.wait_empty(handle)
         assert not await house.provider.processes(handle)
 
+    @pytest.mark.control_groups
     async def test_memory_beyond_the_limit_ends_it_with_the_reason(self, house: RuntimeHouse) -> None:
         if not house.provider.capabilities().memory_limit:
             pytest.skip("no memory limits on this node")

@@ -94,6 +94,7 @@ class Executing:
         await _ended(house, handle)
 
     @pytest.mark.trap("T19")
+    @pytest.mark.control_groups
     async def test_one_that_takes_too_long_is_killed_with_all_it_started(self, house: RuntimeHouse) -> None:
         spec = house.spec(*workloads.silent())
         handle = await house.provider.start(spec)
@@ -108,6 +109,7 @@ class Executing:
         await _ended(house, handle)
 
     @pytest.mark.trap("T19")
+    @pytest.mark.control_groups
     async def test_what_it_leaves_behind_ends_with_it(self, house: RuntimeHouse) -> None:
         spec = house.spec(*workloads.silent())
         handle = await house.provider.start(spec)
@@ -117,6 +119,7 @@ class Executing:
         assert not is_running(int(execution.output))
         await _ended(house, handle)
 
+    @pytest.mark.control_groups
     async def test_it_ends_with_the_run_and_neither_is_taken_for_the_other(self, house: RuntimeHouse) -> None:
         spec = house.spec(*workloads.reading_commands(code=9))
         handle = await house.provider.start(spec)
@@ -129,6 +132,7 @@ class Executing:
         assert not is_running(pid)
         assert await execution is Code.NOT_RUNNING
 
+    @pytest.mark.control_groups
     async def test_a_kill_of_the_run_ends_it(self, house: RuntimeHouse) -> None:
         spec = house.spec(*workloads.silent())
         handle = await house.provider.start(spec)
@@ -141,6 +145,7 @@ class Executing:
         assert not is_running(pid)
         assert await execution is Code.NOT_RUNNING
 
+    @pytest.mark.control_groups
     async def test_a_caller_who_gives_up_ends_it(self, house: RuntimeHouse) -> None:
         spec = house.spec(*workloads.silent())
         handle = await house.provider.start(spec)
@@ -164,6 +169,7 @@ class Executing:
         await house.provider.wait_empty(handle)
         assert await _code(house, handle, "true") is Code.NOT_RUNNING
 
+    @pytest.mark.control_groups
     async def test_the_limits_of_the_run_hold_for_it(self, house: RuntimeHouse) -> None:
         """It is counted among the processes of the run, where something counts them."""
         if not house.provider.capabilities().kill_tree:

@@ -24,6 +24,7 @@ from corral.testing.workloads import shell
 class Starting:
     """How a run begins."""
 
+    @pytest.mark.control_groups
     async def test_a_workload_is_started_and_its_exit_code_known(self, house: RuntimeHouse) -> None:
         handle = await house.provider.start(house.spec(*workloads.crashing(code=7)))
         ended = await house.provider.wait_exit(handle)
@@ -65,6 +66,7 @@ class Starting:
         assert int(status["SigIgn"], 16) & ~C_LIBRARY_SIGNALS == 0
         assert (status["NoNewPrivs"], status["Umask"]) == ("1", "0027")
 
+    @pytest.mark.control_groups
     async def test_many_start_at_once(self, house: RuntimeHouse) -> None:
         specs = [house.spec(*shell("echo up $1; exec sleep 3600", str(n))) for n in range(20)]
         handles = await asyncio.gather(*(house.provider.start(spec) for spec in specs))
@@ -122,6 +124,7 @@ class Starting:
         assert error.code is Code.RUN_AS_REFUSED
         assert "no-such-user" in str(error)
 
+    @pytest.mark.control_groups
     async def test_a_refused_run_can_be_started_when_the_reason_is_gone(self, house: RuntimeHouse) -> None:
         spec = house.spec("./program")
         program = pathlib.Path(spec.directory, "program")
