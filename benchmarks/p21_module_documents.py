@@ -65,15 +65,15 @@ class Figures(msgspec.Struct, frozen=True, kw_only=True):
 async def _led(url: str, data: pathlib.Path) -> AsyncIterator[tuple[ModuleData, Ledger]]:
     store = await open_store(url, data=data)
     clock = SystemClock()
-    term = await Leadership(store, clock=clock, holder="bench", uncontested=True).acquire()
+    term = await Leadership(store.leases, clock=clock, holder="bench", uncontested=True).acquire()
     state = ClusterState()
-    state.load(await store.snapshot(state.collections))
+    state.load(await store.reads.snapshot(state.collections))
 
     def fail(error: BaseException) -> None:
         raise SystemExit(f"the benchmark lost its store: {error}")
 
     writer = Writer(
-        store,
+        store.commits,
         epoch=term.epoch,
         clock=clock,
         entropy=SystemEntropy(),
@@ -83,7 +83,7 @@ async def _led(url: str, data: pathlib.Path) -> AsyncIterator[tuple[ModuleData, 
     )
     async with writer:
         ledger = Ledger(writer, state)
-        yield ModuleData(reads=store, ledger=ledger, clock=clock), ledger
+        yield ModuleData(reads=store.reads, ledger=ledger, clock=clock), ledger
     await store.close()
 
 
