@@ -74,13 +74,14 @@ class Search:
         return found
 
     async def ids(self, wanted: Filter, *, most: int) -> list[str]:
-        """The ids of documents that fit, at most so many, in any order."""
-        found: list[str] = []
+        """The ids of documents that fit, at most so many, in any order. Each comes once, also when the
+        document moves along the index meanwhile."""
+        found: dict[str, None] = {}
         async for ids in self._in_any_order(wanted):
-            found += ids
+            found.update(dict.fromkeys(ids))
             if len(found) >= most:
                 break
-        return found[:most]
+        return list(found)[:most]
 
     async def _in_any_order(self, wanted: Filter) -> AsyncIterator[list[str]]:
         chosen = plan(wanted, (), self._facts.indexes)
