@@ -14,11 +14,11 @@ import zlib
 from collections.abc import Iterable
 from typing import IO, Final, NamedTuple
 
+from corral.archives.limits import RATIO_MAX, unpacked_most
 from corral.domain.file_paths import check_path
 from corral.errors import Rejected
 from corral.modules.archive_refusals import damaged, entry_damaged, entry_refused, shown, too_large
 from corral.modules.zip_ending import count_entries
-from corral.system.archive_ratio import RATIO_MAX, unpacked_most
 
 ENTRIES_MAX: Final = 50_000
 UNPACKED_FACTOR: Final = 4

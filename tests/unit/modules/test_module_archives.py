@@ -19,12 +19,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from packed_modules import FILES, MANIFEST, archive_with, named, with_mode, zipped
 
+from corral.archives.limits import RATIO_FREE
 from corral.errors import Code, Rejected
 from corral.modules import zip_directory
 from corral.modules.archive_reading import ArchiveFacts, inspect_archive
 from corral.modules.manifest_reading import MANIFEST_MAX
 from corral.modules.unpacking import is_intact, unpack
-from corral.system.archive_ratio import RATIO_FREE
 from corral.system.trees.removal import remove_tree
 
 MAX = 64 * 1024 * 1024

@@ -13,11 +13,11 @@ import tracemalloc
 import pytest
 from hostile_archives import PATHS, REFUSED, crowded_zip, hidden_zip, pax_before, raw_tar, zip_named
 
-from corral.controller.templates.archive_entries import Limits
+from corral.archives.entries import Limits
+from corral.archives.limits import RATIO_FREE
 from corral.controller.templates.unpacking import Unpacking, kept_mode
 from corral.domain.templates import PIECE, Manifest
 from corral.errors import Code, CorralError, Rejected
-from corral.system.archive_ratio import RATIO_FREE
 from corral.testing.archives import tar_gz, zipped
 
 LIMITS = Limits(max_bytes=50_000_000, max_files=1000)

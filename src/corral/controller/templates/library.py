@@ -13,7 +13,7 @@ from collections import OrderedDict
 from collections.abc import AsyncIterator, Iterable
 from typing import Final
 
-from corral.controller.templates.archive_entries import Limits
+from corral.archives.entries import Limits
 from corral.controller.templates.intake import Intake, complete, store_contents
 from corral.controller.templates.spooling import spooled
 from corral.controller.templates.tar_writing import archive_stream

@@ -9,7 +9,7 @@ import tempfile
 from collections.abc import AsyncIterator, Callable
 from typing import IO, Final, TypeVar
 
-from corral.controller.templates.refusals import too_large
+from corral.archives.refusals import too_large
 from corral.errors import Code, Retryable
 from corral.system.threads import to_end
 

@@ -14,8 +14,8 @@ import zlib
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Sequence
 from typing import Final, Protocol, cast
 
-from corral.controller.templates.refusals import contents_gone
 from corral.domain.templates import Manifest, TemplateFile
+from corral.errors import Code, Retryable
 from corral.system.threads import to_end
 
 ReadBlobs = Callable[[Sequence[str]], AsyncIterator[bytes]]
@@ -241,3 +241,12 @@ def _ustar(name: bytes, *, mode: int, size: int, kind: bytes) -> bytes:
     after = kind + bytes(100) + b"ustar\x0000" + bytes(64) + zero * 2 + bytes(155 + 12)
     checked = sum(before) + sum(after) + 8 * 0x20
     return before + b"%06o\0 " % checked + after
+
+
+def contents_gone() -> Retryable:
+    return Retryable(
+        Code.TEMPLATE_UNAVAILABLE,
+        "some of the template's contents left the store while it was being put together",
+        hint="send it again",
+        retry_after=1.0,
+    )

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from corral.controller.templates.archive_entries import Limits
-from corral.controller.templates.refusals import entry_refused, too_large
+from corral.archives.entries import Limits
+from corral.archives.refusals import entry_refused, too_large
 from corral.domain.file_paths import check_path
 from corral.domain.templates import Manifest, TemplateFile
 from corral.errors import Rejected

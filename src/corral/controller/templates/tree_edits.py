@@ -5,7 +5,7 @@ from __future__ import annotations
 import bisect
 from collections.abc import Iterable
 
-from corral.controller.templates.archive_entries import Limits
+from corral.archives.entries import Limits
 from corral.controller.templates.tree_building import filled_directories
 from corral.domain.templates import Manifest, TemplateFile
 from corral.errors import Code, Rejected, nearest

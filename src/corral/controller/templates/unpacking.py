@@ -9,13 +9,13 @@ import zlib
 from collections.abc import Generator, Iterable, Iterator
 from typing import IO, Final
 
-from corral.controller.templates.archive_entries import Entries, Entry, Limits, Metered, blocks_of
-from corral.controller.templates.refusals import damaged, too_many_entries
-from corral.controller.templates.tar_reading import read_tar
+from corral.archives.entries import Entries, Entry, Limits, Metered, blocks_of
+from corral.archives.limits import unpacked_most
+from corral.archives.refusals import damaged, too_many_entries
+from corral.archives.tar_reader import read_tar
+from corral.archives.zip_reader import read_zip
 from corral.controller.templates.tree_building import TreeBuilder
-from corral.controller.templates.zip_reading import read_zip
 from corral.domain.templates import PIECE, Manifest, TemplateFile
-from corral.system.archive_ratio import unpacked_most
 
 _MAGIC: Final = 263
 """So much of an archive tells what it is."""

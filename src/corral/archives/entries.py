@@ -8,7 +8,7 @@ from typing import Final, Protocol
 
 import msgspec
 
-from corral.controller.templates.refusals import entry_refused, too_large, unpacks_too_far
+from corral.archives.refusals import entry_refused, too_large, unpacks_too_far
 
 BLOCK: Final = 256 * 1024
 """Contents are read in blocks of this size."""

@@ -11,8 +11,8 @@ from typing import Final
 
 import msgspec
 
-from corral.controller.templates.archive_entries import BLOCK, Entries, Entry, Readable
-from corral.controller.templates.refusals import damaged, entry_damaged, entry_refused
+from corral.archives.entries import BLOCK, Entries, Entry, Readable
+from corral.archives.refusals import damaged, entry_damaged, entry_refused
 
 _UNIT: Final = 512
 _HEADER_MAX: Final = 64 * 1024

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from corral.errors import Code, Rejected, Retryable
-from corral.system.archive_ratio import RATIO_MAX
+from corral.archives.limits import RATIO_MAX
+from corral.errors import Code, Rejected
 
 _SHOWN = 160
 
@@ -50,12 +50,3 @@ def unpacks_too_far() -> Rejected:
 
 def too_many_entries(max_files: int) -> Rejected:
     return too_large("the archive has too many entries", f"{max_files} files")
-
-
-def contents_gone() -> Retryable:
-    return Retryable(
-        Code.TEMPLATE_UNAVAILABLE,
-        "some of the template's contents left the store while it was being put together",
-        hint="send it again",
-        retry_after=1.0,
-    )

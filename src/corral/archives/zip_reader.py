@@ -9,8 +9,8 @@ import zlib
 from collections.abc import Iterator
 from typing import IO, Final
 
-from corral.controller.templates.archive_entries import BLOCK, Entries, Entry, Limits, refuse_kind
-from corral.controller.templates.refusals import (
+from corral.archives.entries import BLOCK, Entries, Entry, Limits, refuse_kind
+from corral.archives.refusals import (
     damaged,
     entry_damaged,
     entry_refused,
@@ -18,7 +18,7 @@ from corral.controller.templates.refusals import (
     too_many_entries,
     unpacks_too_far,
 )
-from corral.system.zip_ends import ZipDamaged, ZipDirectoryTooLong, ZipTooManyEntries, count_entries
+from corral.archives.zip_end import ZipDamaged, ZipDirectoryTooLong, ZipTooManyEntries, count_entries
 
 _PACKED: Final = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 _DIRECTORY_BYTES: Final = 256 * 1024 * 1024
