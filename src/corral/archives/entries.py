@@ -2,40 +2,31 @@
 
 from __future__ import annotations
 
+import gzip
 import stat
+import zlib
 from collections.abc import Callable, Iterator
 from typing import Final, Protocol
 
 import msgspec
 
-from corral.archives.refusals import entry_refused, too_large, unpacks_too_far
+from corral.archives.limits import ArchiveLimits
+from corral.archives.refusals import ArchiveRefusals
 
 BLOCK: Final = 256 * 1024
 """Contents are read in blocks of this size."""
-_PER_ENTRY: Final = 4096
-"""So much of an archive may be its headers, for each entry that it may have."""
-_SPARE: Final = 1024 * 1024
+
+_SPECIAL: Final = {
+    stat.S_IFLNK: "it is a symbolic link",
+    stat.S_IFCHR: "it is a device",
+    stat.S_IFBLK: "it is a device",
+    stat.S_IFIFO: "it is a pipe",
+    stat.S_IFSOCK: "it is a socket",
+}
 
 
-class Limits(msgspec.Struct, frozen=True, kw_only=True):
-    """How large a tree may be, unpacked. Directories may be as many again as files."""
-
-    max_bytes: int
-    max_files: int
-
-    @property
-    def entries(self) -> int:
-        """What an archive of such a tree has at most: files, directories and the root, each named once."""
-        return 2 * self.max_files + 1
-
-    @property
-    def stream_bytes(self) -> int:
-        """What an archive of such a tree has at most, headers included, packed or unpacked."""
-        return self.max_bytes + _PER_ENTRY * self.max_files + _SPARE
-
-
-class Entry(msgspec.Struct, frozen=True, kw_only=True):
-    """A file or a directory as the archive names it: nothing of this was checked."""
+class ArchiveEntry(msgspec.Struct, frozen=True, kw_only=True):
+    """A file or a directory as the archive names it: its name was not checked."""
 
     name: str
     directory: bool = False
@@ -44,7 +35,7 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
     """As the archive says."""
 
 
-Entries = Iterator[tuple[Entry, Iterator[bytes]]]
+Entries = Iterator[tuple[ArchiveEntry, Iterator[bytes]]]
 """Each entry with the blocks of its content, which are read before the next entry."""
 
 
@@ -52,25 +43,32 @@ class Readable(Protocol):
     def read(self, size: int, /) -> bytes: ...
 
 
-class Metered:
-    """A stream that is refused when more comes out of it than a tree within the limits can need, or than `most`,
-    which is what an archive of its size may unpack to."""
+class MeteredStream:
+    """A stream that is refused when it is damaged, or when more comes out of it than an archive may have: with its
+    headers, and for one of `packed` bytes. None: it is not compressed."""
 
-    def __init__(self, source: Readable, limits: Limits, *, most: int | None = None) -> None:
+    def __init__(
+        self, source: Readable, *, limits: ArchiveLimits, refusals: ArchiveRefusals, packed: int | None
+    ) -> None:
         self._source = source
         self._limits = limits
-        self._most = most
+        self._refusals = refusals
+        self._packed = packed or 0
+        self._most = None if packed is None else limits.unpacked_most(packed)
         self._read = 0
 
     def read(self, size: int, /) -> bytes:
-        block = self._source.read(size)
+        try:
+            block = self._source.read(size)
+        except EOFError:
+            raise self._refusals.damaged("it was cut") from None
+        except (gzip.BadGzipFile, zlib.error) as error:
+            raise self._refusals.damaged(str(error)) from error
         self._read += len(block)
-        if self._read > self._limits.stream_bytes:
-            raise too_large(
-                "the archive unpacks to more than a template may have", f"{self._limits.max_bytes} bytes"
-            )
+        if self._read > self._limits.max_stream_bytes:
+            raise self._refusals.too_many_bytes(self._limits)
         if self._most is not None and self._read > self._most:
-            raise unpacks_too_far()
+            raise self._refusals.unpacks_too_far(unpacked=self._read, packed=self._packed)
         return block
 
 
@@ -79,15 +77,6 @@ def blocks_of(read: Callable[[int], bytes]) -> Iterator[bytes]:
         yield block
 
 
-def refuse_kind(name: str, mode: int) -> None:
-    """Refuse what a Unix mode marks as neither file nor directory."""
-    kinds = {
-        stat.S_IFLNK: "it is a symbolic link",
-        stat.S_IFCHR: "it is a device",
-        stat.S_IFBLK: "it is a device",
-        stat.S_IFIFO: "it is a pipe",
-        stat.S_IFSOCK: "it is a socket",
-    }
-    why = kinds.get(stat.S_IFMT(mode))
-    if why is not None:
-        raise entry_refused(name, why)
+def special_kind(mode: int) -> str | None:
+    """What is wrong with a Unix mode that marks neither a file nor a directory."""
+    return _SPECIAL.get(stat.S_IFMT(mode))

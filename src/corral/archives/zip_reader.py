@@ -1,4 +1,4 @@
-"""Reading zip: its directory is counted before Python's reader takes it into memory."""
+"""Reading zip: its directory is counted before Python's reader takes it into memory, and its entries are checked."""
 
 from __future__ import annotations
 
@@ -7,22 +7,19 @@ import struct
 import zipfile
 import zlib
 from collections.abc import Iterator
-from typing import IO, Final
+from typing import IO, Final, Self
 
-from corral.archives.entries import BLOCK, Entries, Entry, Limits, refuse_kind
-from corral.archives.refusals import (
-    damaged,
-    entry_damaged,
-    entry_refused,
-    too_large,
-    too_many_entries,
-    unpacks_too_far,
-)
+from corral.archives.entries import BLOCK, ArchiveEntry, special_kind
+from corral.archives.limits import ArchiveLimits
+from corral.archives.refusals import ArchiveRefusals
 from corral.archives.zip_end import ZipDamaged, ZipDirectoryTooLong, ZipTooManyEntries, count_entries
+from corral.system.threads import check_wanted
 
+_FIRST: Final = b"PK\x03\x04"
+_LOCAL: Final = struct.Struct("<4s5H3L2H")
 _PACKED: Final = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
-_DIRECTORY_BYTES: Final = 256 * 1024 * 1024
 _UNIX: Final = 3
+_ENCRYPTED: Final = 0x1 | 0x40 | 0x2000
 _DAMAGE: Final = (
     zipfile.BadZipFile,
     zlib.error,
@@ -35,44 +32,121 @@ _DAMAGE: Final = (
 """What Python's reader raises for archives that are not as they should be."""
 
 
-def read_zip(file: IO[bytes], limits: Limits, *, most: int | None = None) -> Entries:
-    """Entries in the order of the archive's directory. What they say that they unpack to is compared with `most`
-    before the first of them is read: none of them can give more than it says."""
-    _count(file, limits)
-    try:
-        archive = zipfile.ZipFile(file)
-    except _DAMAGE as error:
-        raise damaged(str(error)) from error
-    end = file.seek(0, 2)
-    with archive:
-        _refuse_sizes(sum(info.file_size for info in archive.infolist()), limits, most)
-        for info in archive.infolist():
-            entry = _entry(info)
-            if not 0 <= info.header_offset < end:
-                raise entry_damaged(entry.name, "its place is not in the archive")
-            yield entry, iter(()) if entry.directory else _content(archive, info, entry.name)
+class ZipEntry(ArchiveEntry, frozen=True, kw_only=True):
+    """An entry with what Python's reader knows of it."""
+
+    info: zipfile.ZipInfo
+
+    @property
+    def executable(self) -> bool:
+        """Whether its owner may execute it."""
+        return bool(self.mode & 0o100)
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether there is nothing to unpack, which is all that its checksum could say."""
+        return not (self.info.file_size or self.info.compress_size or self.info.CRC)
 
 
-def _refuse_sizes(total: int, limits: Limits, most: int | None) -> None:
-    if total > limits.max_bytes:
-        raise too_large("the archive unpacks to more than a template may have", f"{limits.max_bytes} bytes")
-    if most is not None and total > most:
-        raise unpacks_too_far()
+class ZipReader:
+    """An open zip whose directory is within its limits. Raises ARCHIVE_INVALID, ARCHIVE_TOO_LARGE, PATH_REFUSED."""
 
+    def __init__(self, file: IO[bytes], *, limits: ArchiveLimits, refusals: ArchiveRefusals) -> None:
+        self._file = file
+        self.limits = limits
+        self._refusals = refusals
+        self._count()
+        try:
+            self._archive = zipfile.ZipFile(file)
+        except _DAMAGE as error:
+            raise refusals.damaged(str(error)) from error
+        self._size = file.seek(0, 2)
 
-def _entry(info: zipfile.ZipInfo) -> Entry:
-    name = _name(info)
-    mode = info.external_attr >> 16 if info.create_system == _UNIX else 0
-    refuse_kind(name, mode)
-    if info.flag_bits & 0x1:
-        raise entry_refused(name, "it is encrypted", hint="nothing was stored; pack it without a password")
-    if info.compress_type not in _PACKED:
-        raise entry_refused(
-            name, "its compression is not known here", hint="nothing was stored; pack it with deflate"
-        )
-    if name.endswith("/") or stat.S_ISDIR(mode):
-        return Entry(name=name, directory=True)
-    return Entry(name=name, mode=mode & 0o7777 or 0o644, size=info.file_size)
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._archive.close()
+
+    def entries(self) -> Iterator[ZipEntry]:
+        """In the order of the directory, each checked when it is asked for."""
+        for info in self._archive.infolist():
+            yield self._entry(info)
+
+    def refuse_sizes(self) -> None:
+        """What the entries say that they unpack to is within the limits: none of them can give more than it says."""
+        infos = self._archive.infolist()
+        total = sum(info.file_size for info in infos)
+        packed = sum(info.compress_size for info in infos) if self.limits.sealed else self._size
+        if total > self.limits.max_bytes:
+            raise self._refusals.too_many_bytes(self.limits)
+        most = self.limits.unpacked_most(packed)
+        if most is not None and total > most:
+            raise self._refusals.unpacks_too_far(unpacked=total, packed=packed)
+
+    def refuse_overlaps(self) -> None:
+        """Each entry has bytes of its own: one that is read for several names unpacks to far more than it is."""
+        ordered = sorted(self._archive.infolist(), key=lambda info: info.header_offset)
+        if not ordered or ordered[0].header_offset != 0:
+            raise self._refusals.damaged("something stands before its first entry")
+        starts = [*(info.header_offset for info in ordered[1:]), self._archive.start_dir]
+        for info, following in zip(ordered, starts, strict=True):
+            self._file.seek(info.header_offset)
+            header = self._file.read(_LOCAL.size)
+            if len(header) < _LOCAL.size or header[:4] != _FIRST:
+                raise self._refusals.entry_damaged(info.orig_filename, "it has no header")
+            fields = _LOCAL.unpack(header)
+            if info.header_offset + _LOCAL.size + fields[-2] + fields[-1] + info.compress_size > following:
+                raise self._refusals.entry_damaged(info.orig_filename, "it overlaps another entry")
+
+    def contents(self, entry: ZipEntry) -> Iterator[bytes]:
+        """The blocks of a file, never more than it announced; its checksum is checked at the end."""
+        read = 0
+        try:
+            with self._archive.open(entry.info) as content:
+                while block := content.read(BLOCK):
+                    check_wanted()
+                    read += len(block)
+                    yield block
+        except _DAMAGE as error:
+            raise self._refusals.entry_damaged(entry.name, str(error) or "it was cut") from error
+        if read != entry.size:
+            why = f"it has {read} bytes, its header says {entry.size}"
+            raise self._refusals.entry_damaged(entry.name, why)
+
+    def _count(self) -> None:
+        limits, refusals = self.limits, self._refusals
+        self._file.seek(0)
+        if limits.sealed and self._file.read(len(_FIRST)) != _FIRST:
+            raise refusals.damaged("it is not a zip archive")
+        most_bytes = limits.max_directory_bytes
+        try:
+            count_entries(self._file, most=limits.max_entries, most_bytes=most_bytes, sealed=limits.sealed)
+        except ZipDamaged as error:
+            raise refusals.damaged(str(error)) from error
+        except ZipDirectoryTooLong as error:
+            raise refusals.too_large(refusals.long_directory, f"{most_bytes} bytes") from error
+        except ZipTooManyEntries as error:
+            raise refusals.too_many_entries(limits) from error
+
+    def _entry(self, info: zipfile.ZipInfo) -> ZipEntry:
+        name, refusals = _name(info), self._refusals
+        mode = info.external_attr >> 16 if info.create_system == _UNIX else 0
+        if why := special_kind(mode):
+            raise refusals.entry_refused(name, why)
+        if info.flag_bits & _ENCRYPTED:
+            raise refusals.entry_refused(name, "it is encrypted", hint=refusals.encrypted_hint)
+        if info.compress_type not in _PACKED:
+            why, hint = refusals.unknown_compression, refusals.compression_hint
+            raise refusals.entry_refused(name, why, hint=hint)
+        if not 0 <= info.header_offset < self._size:
+            raise refusals.entry_damaged(name, "its place is not in the archive")
+        if name.endswith("/") or stat.S_ISDIR(mode):
+            if self.limits.sealed and (info.file_size or not name.endswith("/")):
+                why = "it is a directory with content, or without a '/' at its end"
+                raise refusals.entry_refused(name, why)
+            return ZipEntry(name=name, directory=True, info=info)
+        return ZipEntry(name=name, mode=mode & 0o7777 or 0o644, size=info.file_size, info=info)
 
 
 def _name(info: zipfile.ZipInfo) -> str:
@@ -85,27 +159,3 @@ def _name(info: zipfile.ZipInfo) -> str:
         return name.encode("cp437").decode()
     except UnicodeError:
         return name
-
-
-def _content(archive: zipfile.ZipFile, info: zipfile.ZipInfo, name: str) -> Iterator[bytes]:
-    read = 0
-    try:
-        with archive.open(info) as content:
-            while block := content.read(BLOCK):
-                read += len(block)
-                yield block
-    except _DAMAGE as error:
-        raise entry_damaged(name, str(error) or "it was cut") from error
-    if read != info.file_size:
-        raise entry_damaged(name, f"it has {read} bytes, its header says {info.file_size}")
-
-
-def _count(file: IO[bytes], limits: Limits) -> None:
-    try:
-        count_entries(file, most=limits.entries, most_bytes=_DIRECTORY_BYTES)
-    except ZipDamaged as error:
-        raise damaged(str(error)) from error
-    except ZipDirectoryTooLong as error:
-        raise too_large("the archive's directory is too long", f"{_DIRECTORY_BYTES} bytes") from error
-    except ZipTooManyEntries as error:
-        raise too_many_entries(limits.max_files) from error

@@ -12,18 +12,17 @@ from typing import IO, Final
 
 import msgspec
 
+from corral.archives.refusals import MODULE_REFUSALS
+from corral.archives.zip_reader import ZipEntry, ZipReader
 from corral.domain.module_manifest import Manifest
 from corral.errors import Code, Rejected
-from corral.modules.archive_refusals import damaged, entry_damaged, too_large
 from corral.modules.manifest_reading import MANIFEST_MAX, manifest_refused, read_manifest
+from corral.modules.module_zip import checked_files, open_zip
 from corral.modules.source_checks import check_sources
-from corral.modules.zip_directory import DAMAGE, ZipEntry, checked_entries, is_empty, open_zip
 from corral.system.digests import sha256_of
-from corral.system.threads import check_wanted
 
 FRONTEND: Final = "frontend/"
 MANIFEST_NAMES: Final = ("module.yaml", "module.json")
-_BLOCK: Final = 256 * 1024
 _ALMOST: Final = ("module.yml", "module.toml", "manifest.yaml", "manifest.json")
 
 
@@ -79,7 +78,9 @@ def _opened(path: Path, max_bytes: int) -> Iterator[io.BufferedReader]:
         with path.open("rb") as file:
             size = file.seek(0, 2)
             if size > max_bytes:
-                raise too_large(f"the module's archive has {size} bytes", f"{max_bytes} bytes")
+                raise MODULE_REFUSALS.too_large(
+                    f"the module's archive has {size} bytes", f"{max_bytes} bytes"
+                )
             yield file
     except OSError as error:
         raise Rejected(
@@ -88,17 +89,17 @@ def _opened(path: Path, max_bytes: int) -> Iterator[io.BufferedReader]:
 
 
 def _inspected(file: io.BufferedReader, sha256: str, max_bytes: int) -> ArchiveFacts:
-    with open_zip(file) as archive:
-        entries = checked_entries(archive, file, max_bytes=max_bytes)
+    with open_zip(file, max_bytes=max_bytes) as archive:
+        entries = checked_files(archive)
         entry = _manifest_entry(entries)
         text = _manifest_text(archive, entry)
-        manifest = read_manifest(text, name=entry.path)
+        manifest = read_manifest(text, name=entry.name)
         files = tuple(_read(archive, each) for each in entries)
-    check_contents(manifest, {each.path: each for each in files}, name=entry.path)
+    check_contents(manifest, {each.path: each for each in files}, name=entry.name)
     return ArchiveFacts(
         manifest=manifest,
         manifest_text=text,
-        manifest_name=entry.path,
+        manifest_name=entry.name,
         sha256=sha256,
         size=file.seek(0, 2),
         unpacked_bytes=sum(each.size for each in files),
@@ -113,8 +114,8 @@ def _inspected(file: io.BufferedReader, sha256: str, max_bytes: int) -> ArchiveF
 
 def read_files(file: IO[bytes], *, max_bytes: int) -> tuple[ArchiveFile, ...]:
     """Each file of an archive, read to its end. Raises as `inspect_archive`. Blocking."""
-    with open_zip(file) as archive:
-        return tuple(_read(archive, each) for each in checked_entries(archive, file, max_bytes=max_bytes))
+    with open_zip(file, max_bytes=max_bytes) as archive:
+        return tuple(_read(archive, each) for each in checked_files(archive))
 
 
 def check_archive_sources(path: Path, facts: ArchiveFacts) -> None:
@@ -136,21 +137,6 @@ def has_digest(path: Path, sha256: str) -> bool:
             return digest(file) == sha256
     except OSError:
         return False
-
-
-def contents(archive: zipfile.ZipFile, entry: ZipEntry) -> Iterator[bytes]:
-    """The blocks of a file, never more than it announced; its checksum is checked at the end."""
-    read = 0
-    try:
-        with archive.open(entry.info) as source:
-            while block := source.read(_BLOCK):
-                check_wanted()
-                read += len(block)
-                yield block
-    except DAMAGE as error:
-        raise entry_damaged(entry.path, str(error) or "it was cut") from error
-    if read != entry.info.file_size:
-        raise entry_damaged(entry.path, f"it has {read} bytes, its header says {entry.info.file_size}")
 
 
 def check_contents(manifest: Manifest, files: Mapping[str, ArchiveFile], *, name: str) -> None:
@@ -188,21 +174,23 @@ def _importable(entrypoint: str, files: Mapping[str, ArchiveFile]) -> bool:
 
 
 def _manifest_entry(entries: Sequence[ZipEntry]) -> ZipEntry:
-    found = [entry for entry in entries if _is_manifest(entry.path)]
+    found = [entry for entry in entries if _is_manifest(entry.name)]
     if len(found) > 1:
-        raise damaged(f"it has {len(found)} manifests: {', '.join(sorted(each.path for each in found)[:5])}")
+        raise MODULE_REFUSALS.damaged(
+            f"it has {len(found)} manifests: {', '.join(sorted(each.name for each in found)[:5])}"
+        )
     if found:
         return found[0]
     why = f"it has no {MANIFEST_NAMES[0]} at its root, in META-INF/ or in *.dist-info/"
-    almost = [entry.path for entry in entries if entry.path.lower() in (*MANIFEST_NAMES, *_ALMOST)]
-    nested = [entry.path for entry in entries if entry.path.rpartition("/")[2] in MANIFEST_NAMES]
+    almost = [entry.name for entry in entries if entry.name.lower() in (*MANIFEST_NAMES, *_ALMOST)]
+    nested = [entry.name for entry in entries if entry.name.rpartition("/")[2] in MANIFEST_NAMES]
     if almost:
         why += f"; rename '{almost[0]}'"
     elif nested:
         why += (
             f"; '{nested[0][:200]}' is at the wrong place: pack what is in that directory, not the directory"
         )
-    raise damaged(why)
+    raise MODULE_REFUSALS.damaged(why)
 
 
 def _is_manifest(path: str) -> bool:
@@ -212,19 +200,19 @@ def _is_manifest(path: str) -> bool:
     return directory in ("", "META-INF") or ("/" not in directory and directory.endswith(".dist-info"))
 
 
-def _manifest_text(archive: zipfile.ZipFile, entry: ZipEntry) -> str:
-    if entry.info.file_size > MANIFEST_MAX:
-        raise too_large(f"{entry.path} has {entry.info.file_size} bytes", f"{MANIFEST_MAX} bytes")
+def _manifest_text(archive: ZipReader, entry: ZipEntry) -> str:
+    if entry.size > MANIFEST_MAX:
+        raise MODULE_REFUSALS.too_large(f"{entry.name} has {entry.size} bytes", f"{MANIFEST_MAX} bytes")
     try:
-        return b"".join(contents(archive, entry)).decode("utf-8-sig")
+        return b"".join(archive.contents(entry)).decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        raise manifest_refused(entry.path, "", f"it is not UTF-8: {error.reason}") from None
+        raise manifest_refused(entry.name, "", f"it is not UTF-8: {error.reason}") from None
 
 
-def _read(archive: zipfile.ZipFile, entry: ZipEntry) -> ArchiveFile:
+def _read(archive: ZipReader, entry: ZipEntry) -> ArchiveFile:
     """An empty file is not opened: an archive may have tens of thousands of them."""
     hashed, size = hashlib.sha256(), 0
-    for block in contents(archive, entry) if not is_empty(entry.info) else ():
+    for block in archive.contents(entry) if not entry.is_empty else ():
         hashed.update(block)
         size += len(block)
-    return ArchiveFile(path=entry.path, size=size, sha256=hashed.hexdigest(), executable=entry.executable)
+    return ArchiveFile(path=entry.name, size=size, sha256=hashed.hexdigest(), executable=entry.executable)

@@ -21,9 +21,9 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 from typing import IO, Final
 
+from corral.archives.refusals import MODULE_REFUSALS
 from corral.errors import Code, CorralError, Rejected, Retryable
 from corral.modules.archive_reading import ArchiveFile, digest, has_digest, read_files
-from corral.modules.archive_refusals import too_large
 from corral.modules.unpacking import is_intact, unpack
 from corral.signing import SIDECAR_SUFFIXES, SidecarKind
 from corral.system.files import atomic_write, make_directory, sync_directory
@@ -144,7 +144,9 @@ class ArchiveShelf:
             async for block in source:
                 size += len(block)
                 if size > self._max_bytes:
-                    raise too_large("the module's archive is too large", f"{self._max_bytes} bytes")
+                    raise MODULE_REFUSALS.too_large(
+                        "the module's archive is too large", f"{self._max_bytes} bytes"
+                    )
                 await to_end(_append, file, block, hashed)
         finally:
             await to_end(file.close)
@@ -245,7 +247,7 @@ def _copied(source: Path, part: Path, max_bytes: int) -> str:
             check_wanted()
             size += len(block)
             if size > max_bytes:
-                raise too_large("the module's archive is too large", f"{max_bytes} bytes")
+                raise MODULE_REFUSALS.too_large("the module's archive is too large", f"{max_bytes} bytes")
             _append(writing, block, hashed)
     return hashed.hexdigest()
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 import hashlib
 import os
 import stat
-import zipfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import IO, Final
 
-from corral.modules.archive_reading import ArchiveFile, contents
-from corral.modules.zip_directory import ZipEntry, checked_entries, open_zip
+from corral.archives.zip_reader import ZipEntry, ZipReader
+from corral.modules.archive_reading import ArchiveFile
+from corral.modules.module_zip import checked_files, open_zip
 from corral.system.digests import sha256_of
 from corral.system.trees.removal import remove_tree
 
@@ -25,8 +25,8 @@ def unpack(file: IO[bytes], target: Path, *, max_bytes: int) -> tuple[ArchiveFil
     """Unpack an archive into a directory that does not exist yet; what was unpacked, for `is_intact`.
 
     Files are 0444 (0555 where executable), directories 0555. When it raises, nothing is left. Blocking."""
-    with open_zip(file) as opened:
-        entries = checked_entries(opened, file, max_bytes=max_bytes)
+    with open_zip(file, max_bytes=max_bytes) as opened:
+        entries = checked_files(opened)
         target.mkdir(mode=0o700)
         try:
             files = tuple(_write(opened, entry, target) for entry in entries)
@@ -49,20 +49,20 @@ def is_intact(tree: Path, files: Sequence[ArchiveFile]) -> bool:
         return False
 
 
-def _write(archive: zipfile.ZipFile, entry: ZipEntry, target: Path) -> ArchiveFile:
-    path = target / entry.path
+def _write(archive: ZipReader, entry: ZipEntry, target: Path) -> ArchiveFile:
+    path = target / entry.name
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     mode = PROGRAM_MODE if entry.executable else FILE_MODE
     hashed, size = hashlib.sha256(), 0
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     with os.fdopen(descriptor, "wb") as file:
-        for block in contents(archive, entry):
+        for block in archive.contents(entry):
             file.write(block)
             hashed.update(block)
             size += len(block)
         file.flush()
         os.fchmod(file.fileno(), mode)  # whatever the umask is
-    return ArchiveFile(path=entry.path, size=size, sha256=hashed.hexdigest(), executable=entry.executable)
+    return ArchiveFile(path=entry.name, size=size, sha256=hashed.hexdigest(), executable=entry.executable)
 
 
 def _seal_directories(tree: Path) -> None:

@@ -13,17 +13,17 @@ import tracemalloc
 import pytest
 from hostile_archives import PATHS, REFUSED, crowded_zip, hidden_zip, pax_before, raw_tar, zip_named
 
-from corral.archives.entries import Limits
 from corral.archives.limits import RATIO_FREE
+from corral.controller.templates.tree_building import TreeLimits
 from corral.controller.templates.unpacking import Unpacking, kept_mode
 from corral.domain.templates import PIECE, Manifest
 from corral.errors import Code, CorralError, Rejected
 from corral.testing.archives import tar_gz, zipped
 
-LIMITS = Limits(max_bytes=50_000_000, max_files=1000)
+LIMITS = TreeLimits(max_bytes=50_000_000, max_files=1000)
 
 
-def unpack(data: bytes, limits: Limits = LIMITS) -> tuple[Manifest, dict[str, bytes]]:
+def unpack(data: bytes, limits: TreeLimits = LIMITS) -> tuple[Manifest, dict[str, bytes]]:
     contents: dict[str, bytes] = {}
     unpacking = Unpacking(io.BytesIO(data), limits)
     while batch := unpacking.next():
@@ -31,7 +31,7 @@ def unpack(data: bytes, limits: Limits = LIMITS) -> tuple[Manifest, dict[str, by
     return unpacking.manifest(), contents
 
 
-def tree(data: bytes, limits: Limits = LIMITS) -> dict[str, bytes]:
+def tree(data: bytes, limits: TreeLimits = LIMITS) -> dict[str, bytes]:
     manifest, contents = unpack(data, limits)
     return {file.path: b"".join(contents[digest] for digest in file.blobs) for file in manifest.files}
 
@@ -144,7 +144,7 @@ def test_an_entry_without_a_name_is_refused() -> None:
 @pytest.mark.trap("T26")
 @pytest.mark.parametrize("pack", [tar_gz, zipped])
 def test_a_bomb_is_refused_while_it_unpacks(pack) -> None:
-    limits = Limits(max_bytes=1_000_000, max_files=10)
+    limits = TreeLimits(max_bytes=1_000_000, max_files=10)
     tracemalloc.start()
     for files in ({"zeros": bytes(30_000_000)}, {str(n): bytes(600_000) for n in range(3)}):
         data = pack(files)
@@ -188,7 +188,7 @@ def test_what_a_daemon_packed_and_a_plain_tar_may_be_mostly_empty() -> None:
 
 @pytest.mark.trap("T26")
 def test_zeros_without_end_behind_a_tar_are_refused() -> None:
-    limits = Limits(max_bytes=1_000_000, max_files=10)
+    limits = TreeLimits(max_bytes=1_000_000, max_files=10)
     with pytest.raises(Rejected) as refused:
         unpack(gzip.compress(raw_tar((b"a", b"x")) + bytes(5_000_000)), limits)
     assert refused.value.code is Code.ARCHIVE_TOO_LARGE
@@ -210,7 +210,7 @@ def test_headers_without_end_are_refused() -> None:
 
 
 def test_a_step_is_short_also_when_all_contents_are_equal() -> None:
-    limits = Limits(max_bytes=200 * PIECE, max_files=10_000)
+    limits = TreeLimits(max_bytes=200 * PIECE, max_files=10_000)
     for files in ({"zeros": bytes(20 * PIECE)}, {str(number): b"same" for number in range(5000)}):
         unpacking = Unpacking(io.BytesIO(tar_gz(files)), limits, any_ratio=True)
         steps = 0
@@ -223,7 +223,7 @@ def test_a_step_is_short_also_when_all_contents_are_equal() -> None:
 @pytest.mark.trap("T26")
 @pytest.mark.parametrize("pack", [tar_gz, zipped])
 def test_too_many_files_or_directories_are_refused(pack) -> None:
-    limits = Limits(max_bytes=1_000_000, max_files=10)
+    limits = TreeLimits(max_bytes=1_000_000, max_files=10)
     assert len(tree(pack({str(n): b"" for n in range(10)}), limits)) == 10
     for files in (
         {str(n): b"" for n in range(11)},
@@ -239,7 +239,7 @@ def test_too_many_files_or_directories_are_refused(pack) -> None:
 def test_the_same_directory_over_and_over_is_refused() -> None:
     data = tar_gz({"d/": b""}, form="w:")[:512] * 22 + bytes(1024)
     with pytest.raises(Rejected, match="too many entries"):
-        unpack(data, Limits(max_bytes=1_000_000, max_files=10))
+        unpack(data, TreeLimits(max_bytes=1_000_000, max_files=10))
 
 
 @pytest.mark.trap("T26")
@@ -247,7 +247,7 @@ def test_deep_paths_and_crowded_headers_cost_their_length_and_no_more() -> None:
     deep = {"/".join(["d"] * 2000) + f"/{number}": b"" for number in range(400)}
     records = b"5 a=\n" * 12_000
     crowded = gzip.compress(b"".join(pax_before(records, str(number).encode()) for number in range(30)))
-    limits = Limits(max_bytes=1_000_000, max_files=5000)
+    limits = TreeLimits(max_bytes=1_000_000, max_files=5000)
     began = time.process_time()
     assert len(tree(tar_gz(deep), limits)) == 400
     assert len(tree(crowded + gzip.compress(bytes(1024)), limits)) == 30
@@ -258,7 +258,7 @@ def test_deep_paths_and_crowded_headers_cost_their_length_and_no_more() -> None:
 def test_a_zip_directory_that_only_large_records_tell_is_counted_too() -> None:
     data = hidden_zip(zipped({f"{number}": b"" for number in range(40)}))
     assert len(tree(data)) == 40
-    few = Limits(max_files=3, max_bytes=LIMITS.max_bytes)
+    few = TreeLimits(max_files=3, max_bytes=LIMITS.max_bytes)
     with pytest.raises(Rejected, match="too many entries"):
         tree(data, few)
 
@@ -266,7 +266,7 @@ def test_a_zip_directory_that_only_large_records_tell_is_counted_too() -> None:
 @pytest.mark.trap("T26")
 def test_a_zip_directory_is_counted_before_it_is_believed() -> None:
     with pytest.raises(Rejected) as refused:
-        unpack(crowded_zip(22), Limits(max_bytes=1000, max_files=10))
+        unpack(crowded_zip(22), TreeLimits(max_bytes=1000, max_files=10))
     assert refused.value.code is Code.ARCHIVE_TOO_LARGE
     assert "too many entries" in refused.value.message
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from corral.archives.entries import Limits
+from corral.controller.templates.tree_building import TreeLimits
 from corral.controller.templates.tree_edits import find_file, overlay, put_file, remove_path
 from corral.domain.templates import Manifest, TemplateFile
 from corral.errors import Code, Rejected
 
-LIMITS = Limits(max_bytes=100, max_files=4)
+LIMITS = TreeLimits(max_bytes=100, max_files=4)
 
 
 def a_file(path: str, *, size: int = 1, mark: str = "0") -> TemplateFile:

@@ -8,17 +8,20 @@ that no record names.
 from __future__ import annotations
 
 import contextlib
+import functools
 import pathlib
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Iterable
 from typing import Final
 
-from corral.archives.entries import Limits
+from corral.archives.archive_reader import archive_kind
+from corral.archives.refusals import TEMPLATE_REFUSALS
 from corral.controller.templates.intake import Intake, complete, store_contents
 from corral.controller.templates.spooling import spooled
 from corral.controller.templates.tar_writing import archive_stream
+from corral.controller.templates.tree_building import TreeLimits
 from corral.controller.templates.tree_edits import find_file, overlay, put_file, remove_path
-from corral.controller.templates.unpacking import SingleFile, Unpacking, archive_kind
+from corral.controller.templates.unpacking import SingleFile, Unpacking
 from corral.controller.templates.zip_writing import zip_stream
 from corral.domain.file_paths import check_path
 from corral.domain.template_diff import TemplateDiff, diff_versions
@@ -45,7 +48,7 @@ class TemplateLibrary:
         self._blobs = blobs
         self._clock = clock
         self._directory = directory
-        self._limits = Limits(max_bytes=config.max_bytes, max_files=config.max_files)
+        self._limits = TreeLimits(max_bytes=config.max_bytes, max_files=config.max_files)
         self._remembered: OrderedDict[str, Manifest] = OrderedDict()
         self._hashes: OrderedDict[str, str] = OrderedDict()
 
@@ -63,7 +66,7 @@ class TemplateLibrary:
             source,
             directory=self._directory,
             limit=self._limits.stream_bytes,
-            check=archive_kind,
+            check=functools.partial(archive_kind, refusals=TEMPLATE_REFUSALS),
         ) as file:
             unpacking = Unpacking(file, self._limits, any_ratio=any_ratio)
             await store_contents(self._blobs, unpacking, clock=self._clock)

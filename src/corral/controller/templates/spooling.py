@@ -9,7 +9,7 @@ import tempfile
 from collections.abc import AsyncIterator, Callable
 from typing import IO, Final, TypeVar
 
-from corral.archives.refusals import too_large
+from corral.archives.refusals import TEMPLATE_REFUSALS
 from corral.errors import Code, Retryable
 from corral.system.threads import to_end
 
@@ -38,7 +38,9 @@ async def spooled(
         async for chunk in source:
             size += len(chunk)
             if size > limit:
-                raise too_large("the upload is larger than any template may be", f"{limit} bytes")
+                raise TEMPLATE_REFUSALS.too_large(
+                    "the upload is larger than any template may be", f"{limit} bytes"
+                )
             gathered += chunk
             if len(gathered) >= _HOP:
                 if unseen:

@@ -5,8 +5,7 @@ from __future__ import annotations
 import bisect
 from collections.abc import Iterable
 
-from corral.archives.entries import Limits
-from corral.controller.templates.tree_building import filled_directories
+from corral.controller.templates.tree_building import TreeLimits, filled_directories
 from corral.domain.templates import Manifest, TemplateFile
 from corral.errors import Code, Rejected, nearest
 
@@ -21,7 +20,7 @@ def find_file(manifest: Manifest, path: str) -> TemplateFile:
     raise _no_such_file(manifest, path)
 
 
-def put_file(manifest: Manifest, file: TemplateFile, limits: Limits) -> Manifest:
+def put_file(manifest: Manifest, file: TemplateFile, limits: TreeLimits) -> Manifest:
     return overlay(manifest, Manifest(files=(file,)), limits)
 
 
@@ -34,7 +33,7 @@ def remove_path(manifest: Manifest, path: str) -> Manifest:
     return Manifest(files=files, directories=directories)
 
 
-def overlay(base: Manifest, upper: Manifest, limits: Limits) -> Manifest:
+def overlay(base: Manifest, upper: Manifest, limits: TreeLimits) -> Manifest:
     """Both trees, the upper one's files in place of the lower one's of the same path."""
     files = {file.path: file for file in (*base.files, *upper.files)}
     directories = {*base.directories, *upper.directories}
@@ -52,7 +51,7 @@ def overlay(base: Manifest, upper: Manifest, limits: Limits) -> Manifest:
     )
 
 
-def _check_limits(files: Iterable[TemplateFile], directories: int, limits: Limits) -> None:
+def _check_limits(files: Iterable[TemplateFile], directories: int, limits: TreeLimits) -> None:
     sizes = [file.size for file in files]
     if sum(sizes) > limits.max_bytes or max(len(sizes), directories) > limits.max_files:
         raise Rejected(

@@ -2,23 +2,15 @@
 
 from __future__ import annotations
 
-import enum
-import gzip
 import hashlib
-import zlib
 from collections.abc import Generator, Iterable, Iterator
 from typing import IO, Final
 
-from corral.archives.entries import Entries, Entry, Limits, Metered, blocks_of
-from corral.archives.limits import unpacked_most
-from corral.archives.refusals import damaged, too_many_entries
-from corral.archives.tar_reader import read_tar
-from corral.archives.zip_reader import read_zip
-from corral.controller.templates.tree_building import TreeBuilder
+from corral.archives.archive_reader import read_archive
+from corral.archives.entries import ArchiveEntry, blocks_of
+from corral.archives.refusals import TEMPLATE_REFUSALS
+from corral.controller.templates.tree_building import TreeBuilder, TreeLimits
 from corral.domain.templates import PIECE, Manifest, TemplateFile
-
-_MAGIC: Final = 263
-"""So much of an archive tells what it is."""
 
 BATCH_BYTES: Final = 4 * 1024 * 1024
 BATCH_BLOBS: Final = 2000
@@ -51,31 +43,14 @@ class Batches:
         self._blobs.close()
 
 
-class ArchiveKind(enum.Enum):
-    TAR_GZ = "tar.gz"
-    ZIP = "zip"
-    TAR = "tar"
-
-
-def archive_kind(start: bytes) -> ArchiveKind:
-    """What an upload is, by how it begins; ARCHIVE_INVALID."""
-    if start.startswith(b"\x1f\x8b"):
-        return ArchiveKind.TAR_GZ
-    if start.startswith((b"PK\x03\x04", b"PK\x05\x06")):
-        return ArchiveKind.ZIP
-    if start[257:262] == b"ustar":
-        return ArchiveKind.TAR
-    raise damaged("it is neither tar.gz nor zip" if start else "it is empty")
-
-
 class Unpacking(Batches):
     """An archive, told by its first bytes: tar.gz, tar or zip. The tree is known when all batches are. With
     `any_ratio` it may be as small as it likes: limits of what it unpacks to are all that there is."""
 
-    def __init__(self, file: IO[bytes], limits: Limits, *, any_ratio: bool = False) -> None:
-        self._file = file
-        self._most = None if any_ratio else unpacked_most(file.seek(0, 2))
-        self._limits = limits
+    def __init__(self, file: IO[bytes], limits: TreeLimits, *, any_ratio: bool = False) -> None:
+        self._entries = read_archive(
+            file, limits=limits.archive(any_ratio=any_ratio), refusals=TEMPLATE_REFUSALS
+        )
         self._tree = TreeBuilder(limits)
         super().__init__(self._unpack())
 
@@ -83,37 +58,18 @@ class Unpacking(Batches):
         return self._tree.manifest()
 
     def _unpack(self) -> Generator[tuple[str, bytes], None, None]:
-        try:
-            for number, (entry, blocks) in enumerate(self._entries(), 1):
-                if number > self._limits.entries:
-                    raise too_many_entries(self._limits.max_files)
-                if entry.directory:
-                    self._tree.add_directory(entry.name)
-                else:
-                    yield from self._take(entry, blocks)
-        except EOFError:
-            raise damaged("it was cut") from None
-        except (gzip.BadGzipFile, zlib.error) as error:
-            raise damaged(str(error)) from error
+        for entry, blocks in self._entries:
+            if entry.directory:
+                self._tree.add_directory(entry.name)
+            else:
+                yield from self._take(entry, blocks)
 
-    def _entries(self) -> Entries:
-        self._file.seek(0)
-        kind = archive_kind(self._file.read(_MAGIC))
-        self._file.seek(0)
-        match kind:
-            case ArchiveKind.TAR_GZ:
-                return read_tar(Metered(gzip.GzipFile(fileobj=self._file), self._limits, most=self._most))
-            case ArchiveKind.ZIP:
-                return read_zip(self._file, self._limits, most=self._most)
-            case ArchiveKind.TAR:
-                return read_tar(Metered(self._file, self._limits))
-
-    def _take(self, entry: Entry, blocks: Iterator[bytes]) -> Blobs:
+    def _take(self, entry: ArchiveEntry, blocks: Iterator[bytes]) -> Blobs:
         path = self._tree.claim(entry.name, size=entry.size)
         file = yield from split(path, entry.mode, self._within_limit(entry, blocks))
         self._tree.fill(file)
 
-    def _within_limit(self, entry: Entry, blocks: Iterator[bytes]) -> Iterator[bytes]:
+    def _within_limit(self, entry: ArchiveEntry, blocks: Iterator[bytes]) -> Iterator[bytes]:
         """What a header says about a size is not believed."""
         size = 0
         for block in blocks:

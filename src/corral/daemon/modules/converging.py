@@ -8,6 +8,7 @@ from typing import Any, Final
 import msgspec
 import structlog
 
+from corral.archives.refusals import MODULE_REFUSALS
 from corral.daemon.modules.adjusting import Adjusting, checked_settings
 from corral.daemon.modules.cached_archives import CachedArchives, Received
 from corral.daemon.modules.disk_book import DiskBook, Refusal, SignatureRefusal
@@ -21,7 +22,6 @@ from corral.domain.module_verbs import Verb
 from corral.domain.version_ranges import parse_range
 from corral.errors import Code, CorralError, Rejected, Retryable
 from corral.modules.archive_reading import ArchiveFacts
-from corral.modules.archive_refusals import too_large
 from corral.modules.engine import ModuleEngine
 from corral.modules.manifest_reading import read_manifest
 from corral.modules.upgrade import UpgradeFailed
@@ -177,7 +177,9 @@ class Converging:
         if await self._archives.holds(sha256):
             return await self._archives.recall(sha256=sha256, sidecar=sidecar)
         if package.size > self._max_bytes:
-            raise too_large(f"the module's archive has {package.size} bytes", f"{self._max_bytes} bytes")
+            raise MODULE_REFUSALS.too_large(
+                f"the module's archive has {package.size} bytes", f"{self._max_bytes} bytes"
+            )
         if package.content:
             path = await self._incoming.write(sha256, package.content)
         else:

@@ -11,12 +11,12 @@ from typing import Final
 
 import structlog
 
+from corral.archives.refusals import MODULE_REFUSALS
 from corral.daemon.link.connection import Connection
 from corral.daemon.link.data_channel import DataChannel, Expect
 from corral.daemon.modules.reports import progress
 from corral.errors import Code, CorralError, Retryable
 from corral.modules.archive_reading import has_digest
-from corral.modules.archive_refusals import too_large
 from corral.modules.shelf import disk_faults
 from corral.system.aio.backoff import Backoff
 from corral.system.clock import Clock
@@ -151,7 +151,7 @@ class Incoming:
         async def count(fetched: int) -> None:
             nonlocal told
             if fetched > limit:
-                raise too_large("the module's archive is too large", f"{limit} bytes")
+                raise MODULE_REFUSALS.too_large("the module's archive is too large", f"{limit} bytes")
             self.fetched[id] = (fetched, size)
             now = self._clock.monotonic()
             if now - told >= PROGRESS_SECONDS:

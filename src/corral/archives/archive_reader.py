@@ -1,0 +1,74 @@
+"""Reading an archive of any known kind, told by its first bytes: tar.gz, tar or zip."""
+
+from __future__ import annotations
+
+import enum
+import gzip
+from typing import IO, Final
+
+from corral.archives.entries import Entries, MeteredStream
+from corral.archives.limits import ArchiveLimits
+from corral.archives.refusals import ArchiveRefusals
+from corral.archives.tar_reader import read_tar
+from corral.archives.zip_reader import ZipReader
+
+_MAGIC: Final = 263
+"""So much of an archive tells what it is."""
+
+
+class ArchiveKind(enum.Enum):
+    TAR_GZ = "tar.gz"
+    ZIP = "zip"
+    TAR = "tar"
+
+
+def archive_kind(start: bytes, refusals: ArchiveRefusals) -> ArchiveKind:
+    """What an archive is, by how it begins; ARCHIVE_INVALID."""
+    if start.startswith(b"\x1f\x8b"):
+        return ArchiveKind.TAR_GZ
+    if start.startswith((b"PK\x03\x04", b"PK\x05\x06")):
+        return ArchiveKind.ZIP
+    if start[257:262] == b"ustar":
+        return ArchiveKind.TAR
+    raise refusals.damaged("it is neither tar.gz nor zip" if start else "it is empty")
+
+
+def read_archive(
+    file: IO[bytes],
+    *,
+    limits: ArchiveLimits,
+    refusals: ArchiveRefusals,
+    kinds: frozenset[ArchiveKind] = frozenset(ArchiveKind),
+) -> Entries:
+    """Its entries. Raises ARCHIVE_INVALID, ARCHIVE_TOO_LARGE, PATH_REFUSED. Blocking."""
+    packed = file.seek(0, 2)
+    file.seek(0)
+    kind = archive_kind(file.read(_MAGIC), refusals)
+    file.seek(0)
+    if kind not in kinds:
+        raise refusals.damaged(f"it is a {kind.value}")
+    for number, entry in enumerate(_entries(file, kind, packed, limits, refusals), 1):
+        if number > limits.max_entries:
+            raise refusals.too_many_entries(limits)
+        yield entry
+
+
+def _entries(
+    file: IO[bytes], kind: ArchiveKind, packed: int, limits: ArchiveLimits, refusals: ArchiveRefusals
+) -> Entries:
+    match kind:
+        case ArchiveKind.ZIP:
+            return _read_zip(file, limits, refusals)
+        case ArchiveKind.TAR_GZ:
+            unpacked = gzip.GzipFile(fileobj=file)
+            metered = MeteredStream(unpacked, limits=limits, refusals=refusals, packed=packed)
+        case ArchiveKind.TAR:
+            metered = MeteredStream(file, limits=limits, refusals=refusals, packed=None)
+    return read_tar(metered, refusals)
+
+
+def _read_zip(file: IO[bytes], limits: ArchiveLimits, refusals: ArchiveRefusals) -> Entries:
+    with ZipReader(file, limits=limits, refusals=refusals) as archive:
+        archive.refuse_sizes()
+        for entry in archive.entries():
+            yield entry, iter(()) if entry.directory else archive.contents(entry)
