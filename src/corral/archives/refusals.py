@@ -100,3 +100,25 @@ MODULE_REFUSALS: Final = ArchiveRefusals(
     compression_hint=_MODULE_ENTRY,
     hard_link_hint=_MODULE_ENTRY,
 )
+
+
+def cached_template_refusals(name: str) -> ArchiveRefusals:
+    """Of an archive of this template that a controller sent to a node."""
+    unusable, again = f"template '{name}' cannot be used", "upload it to the controller again"
+    quoted = unusable.replace("{", "{{").replace("}", "}}")
+    return ArchiveRefusals(
+        unreadable=f"{unusable}: its archive cannot be read",
+        entry=f"{quoted}: its archive's entry {{name}} is refused: {{why}}",
+        many_entries=f"{unusable}: it has too many files",
+        long_directory=f"{unusable}: its archive's directory is too long",
+        many_bytes=f"{unusable}: it unpacks to too much",
+        far_unpacked=f"{quoted}: it unpacks to {{times}} times its size",
+        unknown_compression="its compression is not known here",
+        damaged_hint=again,
+        entry_hint=again,
+        large_hint=again,
+        ratio_hint=again,
+        encrypted_hint=again,
+        compression_hint=again,
+        hard_link_hint=again,
+    )

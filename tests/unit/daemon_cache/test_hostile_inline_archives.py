@@ -7,6 +7,7 @@ import hashlib
 import io
 import os
 import tarfile
+import zipfile
 
 import pytest
 
@@ -109,6 +110,22 @@ def test_a_name_of_a_gigabyte_is_not_read_into_memory(unpack):
 def test_an_archive_that_is_cut_short_is_refused(unpack, cut):
     whole = tar(("a", os.urandom(5000)), ("b", os.urandom(5000)))
     assert refused(unpack, whole[:cut] if cut else b"no archive").code is Code.ARCHIVE_INVALID
+
+
+def test_an_archive_of_another_kind_is_refused(unpack):
+    zipped = io.BytesIO()
+    with zipfile.ZipFile(zipped, "w") as archive:
+        archive.writestr("a", "x")
+    for data, kind in ((zipped.getvalue(), "zip"), (gzip.decompress(tar(("a", b"x"))), "tar")):
+        error = refused(unpack, data)
+        assert error.code is Code.ARCHIVE_INVALID
+        assert error.message == f"template 'lobby' cannot be used: its archive cannot be read: it is a {kind}"
+
+
+def test_damage_behind_the_last_entry_is_found_by_the_checksum(unpack):
+    whole = bytearray(tar(("a", os.urandom(5000))))
+    whole[-6] ^= 0xFF
+    assert refused(unpack, bytes(whole)).code is Code.ARCHIVE_INVALID
 
 
 def file(path: str = "a", **facts) -> TemplateFile:

@@ -10,35 +10,25 @@ import hashlib
 import io
 import os
 import pathlib
-import tarfile
-import zlib
-from collections.abc import Callable
-from typing import Any, Final
+from collections.abc import Callable, Iterator
+from typing import Final
 
+from corral.archives.archive_reader import ArchiveKind, read_archive
+from corral.archives.entries import ArchiveEntry
+from corral.archives.limits import ArchiveLimits
+from corral.archives.paths import checked_path
+from corral.archives.refusals import cached_template_refusals
 from corral.daemon.cache.disk import disk_work
 from corral.daemon.cache.manifests import check_manifest
-from corral.domain.file_paths import check_path
 from corral.domain.templates import PIECE, Manifest, TemplateFile
-from corral.errors import Code, Rejected
 
 MAX_FILES: Final = 100_000
-_MAX_EXTRA_HEADER: Final = 64 * 1024
-_BLOCK: Final = 1024 * 1024
+_HEADERS: Final = 4096 * MAX_FILES
+"""So much of an archive may be headers."""
+_KINDS: Final = frozenset({ArchiveKind.TAR_GZ})
 
 Keep = Callable[[pathlib.Path, str], None]
 """Takes a finished file with its digest."""
-
-
-class _Header(tarfile.TarInfo):
-    """Long names and the like are read into memory as a whole: not more of them than a name can be."""
-
-    @classmethod
-    def frombuf(cls, buf: Any, encoding: str, errors: str) -> _Header:
-        header = super().frombuf(buf, encoding, errors)
-        extra = header.type not in (*tarfile.REGULAR_TYPES, tarfile.DIRTYPE)
-        if extra and header.size > _MAX_EXTRA_HEADER:
-            raise tarfile.HeaderError(f"an extra header of {header.size} bytes")
-        return header
 
 
 class Unpacking:
@@ -46,77 +36,68 @@ class Unpacking:
 
     def __init__(self, *, name: str, parts: pathlib.Path, keep: Keep, limit: int) -> None:
         self._name = name
+        self._refusals = cached_template_refusals(name)
         self._part = parts / f"unpacking-{os.getpid()}-{id(self)}.part"
         self._keep = keep
         self._limit = limit
         self._size = 0
+        self._files: list[TemplateFile] = []
+        self._directories: set[str] = set()
 
     def run(self, archive: bytes) -> Manifest:
         """Unpack; ARCHIVE_INVALID, ARCHIVE_TOO_LARGE or PATH_REFUSED, naming the entry."""
-        files: list[TemplateFile] = []
-        directories: set[str] = set()
+        limits = ArchiveLimits(
+            max_bytes=self._limit,
+            max_entries=2 * MAX_FILES + 1,
+            max_stream_bytes=self._limit + _HEADERS,
+            any_ratio=True,  # the quota of the cache is the limit
+        )
+        entries = read_archive(io.BytesIO(archive), limits=limits, refusals=self._refusals, kinds=_KINDS)
         try:
-            with (
-                disk_work(f"template '{self._name}'"),
-                tarfile.open(fileobj=io.BytesIO(archive), mode="r|gz", tarinfo=_Header) as tar,
-            ):
-                for entry in tar:
-                    self._take(tar, entry, files, directories)
-        except (tarfile.TarError, zlib.error, EOFError, UnicodeError) as error:
-            raise self._refused(Code.ARCHIVE_INVALID, f"its archive cannot be read: {error}") from None
+            with disk_work(f"template '{self._name}'"):
+                for entry, blocks in entries:
+                    self._take(entry, blocks)
         finally:
             self._part.unlink(missing_ok=True)
-        filled = {parent for file in files for parent in _parents(file.path)}
-        filled |= {parent for path in directories for parent in _parents(path)}
+        filled = {parent for file in self._files for parent in _parents(file.path)}
+        filled |= {parent for path in self._directories for parent in _parents(path)}
         manifest = Manifest(
-            files=tuple(sorted(files, key=lambda file: file.path)),
-            directories=tuple(sorted(directories - filled)),
+            files=tuple(sorted(self._files, key=lambda file: file.path)),
+            directories=tuple(sorted(self._directories - filled)),
         )
         return check_manifest(manifest, name=self._name)
 
-    def _take(
-        self, tar: tarfile.TarFile, entry: tarfile.TarInfo, files: list[TemplateFile], directories: set[str]
-    ) -> None:
+    def _take(self, entry: ArchiveEntry, blocks: Iterator[bytes]) -> None:
         path = entry.name.removeprefix("./").rstrip("/")
-        if entry.isdir():
-            if path not in ("", "."):
-                directories.add(check_path(path, field=f"template '{self._name}'"))
+        if entry.directory and path in ("", "."):
             return
-        check_path(path, field=f"template '{self._name}'")
-        if not entry.isreg():
-            raise self._refused(Code.PATH_REFUSED, f"'{path}' is neither a file nor a directory")
-        if len(files) >= MAX_FILES:
-            raise self._refused(Code.ARCHIVE_TOO_LARGE, f"it has more than {MAX_FILES} files")
+        checked_path(path, name=entry.name, refusals=self._refusals)
+        if entry.directory:
+            self._directories.add(path)
+            return
+        if len(self._files) >= MAX_FILES:
+            raise self._refusals.too_large(self._refusals.many_entries, f"{MAX_FILES} files")
         self._size += entry.size
         if self._size > self._limit:
-            raise self._refused(Code.ARCHIVE_TOO_LARGE, f"unpacked it has more than {self._limit} bytes")
-        source = tar.extractfile(entry)
-        assert source is not None
-        files.append(self._store(source, path, entry))
+            raise self._refusals.too_large(self._refusals.many_bytes, f"{self._limit} bytes")
+        self._files.append(self._store(path, entry.mode, blocks))
 
-    def _store(self, source: Any, path: str, entry: tarfile.TarInfo) -> TemplateFile:
+    def _store(self, path: str, mode: int, blocks: Iterator[bytes]) -> TemplateFile:
         whole, pieces, size = hashlib.sha256(), _Pieces(), 0
         with self._part.open("wb") as part:
-            while block := source.read(_BLOCK):
+            for block in blocks:
                 part.write(block)
                 whole.update(block)
                 pieces.update(block)
                 size += len(block)
-        if size != entry.size:
-            raise tarfile.ReadError(f"'{path}' is cut short")
         digest = whole.hexdigest()
         self._keep(self._part, digest)
         return TemplateFile(
             path=path,
-            mode=_mode(entry.mode),
+            mode=_mode(mode),
             size=size,
             digest=digest,
             pieces=pieces.finish() if size > PIECE else (),
-        )
-
-    def _refused(self, code: Code, why: str) -> Rejected:
-        return Rejected(
-            code, f"template '{self._name}' cannot be used: {why}", hint="upload it to the controller again"
         )
 
 
