@@ -13,7 +13,8 @@ import re2
 from corral.controller.consoles.service import Consoles
 from corral.controller.sessions.session_facts import HostIdentity, SessionFacts
 from corral.domain.ids import Epoch, NodeId, SessionId
-from corral.wire.features import COMMAND_IDS, FEATURES
+from corral.wire.features import FEATURES
+from corral.wire.peer_support import support_of
 from corral.wire.v1.instance_pb2 import (
     ConsoleBatch,
     ConsoleBlock,
@@ -56,7 +57,7 @@ class StandInNode:
             host=HostIdentity(machine_id="m", boot_id="b", run_id="r"),
             spool_id="s",
             epoch=Epoch(1),
-            features=frozenset(FEATURES),
+            supports=support_of(FEATURES),
         )
         self.outbox = LatestOnly()
         self.over = asyncio.Event()
@@ -75,9 +76,10 @@ class StandInNode:
         self._consoles = consoles
         self._uploads = uploads
 
-    def lacks(self, feature: str) -> None:
+    def lacks(self, *abilities: str) -> None:
         """As a daemon of a former version."""
-        self.facts = msgspec.structs.replace(self.facts, features=self.facts.features - {feature})
+        supports = msgspec.structs.replace(self.facts.supports, **dict.fromkeys(abilities, False))
+        self.facts = msgspec.structs.replace(self.facts, supports=supports)
 
     def write(self, id: str, incarnation: int, data: bytes) -> None:
         self.kept.setdefault((id, incarnation), bytearray()).extend(data)
@@ -138,7 +140,7 @@ class StandInNode:
         if kind == "send_command" and not self.silent:
             command = message.send_command
             self.on_command()
-            by_id = bool(command.command_id) and COMMAND_IDS in self.facts.features
+            by_id = bool(command.command_id) and self.facts.supports.command_ids
             known = by_id and (command.incarnation, command.command_id) in self.command_ids
             refused = "" if known else self.refuse_commands
             if not known:

@@ -30,7 +30,6 @@ from corral.domain.records import BegunEffect, IdempotencyRecord
 from corral.store.port import ABSENT
 from corral.testing.failing_store import Failure
 from corral.testing.waiting import eventually
-from corral.wire.features import COMMAND_IDS
 
 HEALTHY = 10.0
 
@@ -53,7 +52,7 @@ async def reading_instance(rig: Rig, *, by_id: bool = True) -> tuple[InstanceRec
     record = await rig.instance()
     node = rig.sessions.links[record.node]
     if not by_id:
-        node.facts = msgspec.structs.replace(node.facts, features=node.facts.features - {COMMAND_IDS})
+        node.lacks("command_ids")
     return record, node
 
 

@@ -15,7 +15,6 @@ from corral.domain.ids import Incarnation, NodeId
 from corral.domain.instance_records import EarlierStart, InstanceRecord
 from corral.domain.instance_states import InstanceState
 from corral.testing.waiting import eventually
-from corral.wire import features
 
 NODE = NodeId("node-1")
 
@@ -80,7 +79,7 @@ async def test_a_daemon_that_cannot_list_its_runs_is_a_gap_with_a_reason(
     client: httpx.AsyncClient, rig: Rig
 ) -> None:
     record, node, path = await after_crashes(rig)
-    node.lacks(features.RUNS)
+    node.lacks("run_lists")
     async with following(client, path, headers={"Last-Event-ID": f"{record.incarnation}-11"}) as reader:
         told = await told_until(reader, "run 4")
     ((name, (reason,)), *_) = told

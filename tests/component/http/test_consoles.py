@@ -15,6 +15,7 @@ from corral.domain.instance_records import InstanceRecord
 from corral.domain.instance_states import InstanceState
 from corral.domain.permissions import Role
 from corral.testing.waiting import eventually
+from corral.wire.peer_support import PeerSupport
 from corral.wire.v1.instance_pb2 import ConsoleOutput
 
 KIB = 1024
@@ -418,7 +419,7 @@ async def test_of_a_daemon_that_cannot_be_asked_what_is_held_is_shown_after_a_ga
 ) -> None:
     record = await rig.instance()
     node = rig.sessions.links[NodeId("node-1")]
-    node.facts = msgspec.structs.replace(node.facts, features=frozenset())
+    node.facts = msgspec.structs.replace(node.facts, supports=PeerSupport())
     for number in range(3000):
         text = f"{number:06d} " + "x" * 200
         line = ConsoleOutput(instance_id=record.id, line=text, timestamp_ms=1, incarnation=record.incarnation)

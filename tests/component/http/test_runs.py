@@ -21,7 +21,6 @@ from corral.domain.instance_records import (
     earlier_starts,
 )
 from corral.store.port import ABSENT
-from corral.wire import features
 
 NODE = NodeId("node-1")
 
@@ -125,7 +124,7 @@ async def test_runs_of_a_node_that_cannot_be_asked_are_those_that_were_reported(
     if how == "away":
         del rig.sessions.links[NODE]
     else:
-        node.lacks(features.RUNS)
+        node.lacks("run_lists")
     answer = (await client.get(f"{path}/runs")).json()
     assert [run["incarnation"] for run in answer["items"]] == [first + 2, first]
     (note,) = answer["notes"]

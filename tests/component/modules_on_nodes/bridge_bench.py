@@ -27,6 +27,7 @@ from corral.system.clock import Clock, SystemClock
 from corral.system.entropy import SystemEntropy
 from corral.wire import features
 from corral.wire.outbox import Outbox
+from corral.wire.peer_support import PeerSupport, support_of
 from corral.wire.v1.link_pb2 import ControllerMessage
 from corral.wire.v1.module_pb2 import EventCursor, EventSubscribe, EventUnsubscribe, ModuleEvent
 
@@ -41,15 +42,15 @@ class AllNames:
 class Facts(msgspec.Struct, frozen=True, kw_only=True):
     id: SessionId
     node_id: NodeId
-    features: frozenset[str]
+    supports: PeerSupport
 
 
 class HeldLink:
     """A session whose frames wait in a real outbox until the test takes them, as from a node that reads."""
 
     def __init__(self, node_id: str = "north", *, session: str = "s1", known: tuple[str, ...] = ()) -> None:
-        spoken = frozenset(known or (features.MODULES,))
-        self.facts = Facts(id=SessionId(session), node_id=NodeId(node_id), features=spoken)
+        spoken = support_of(known or (features.MODULES,))
+        self.facts = Facts(id=SessionId(session), node_id=NodeId(node_id), supports=spoken)
         self.outbox: Outbox[ControllerMessage] = Outbox(bundle=None)
         self.over = asyncio.Event()
         self.complaints: list[CorralError] = []

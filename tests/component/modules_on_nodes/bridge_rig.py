@@ -64,6 +64,7 @@ from corral.testing.waiting import eventually
 from corral.version import PROTOCOL_VERSION, VERSION
 from corral.wire import features
 from corral.wire.outbox import Outbox
+from corral.wire.peer_support import support_of
 from corral.wire.v1.link_pb2 import ControllerMessage, DaemonMessage
 from corral.wire.v1.module_pb2 import EventCursor, ModuleEvent
 from corral.wire.v1.node_pb2 import Handshake, HandshakeAck, NodeStatus, SpoolAck
@@ -154,7 +155,7 @@ class PlayedSession:
     """What a listener sees of a connection."""
 
     def __init__(self, *known: str, head: int | None = None) -> None:
-        self.features = frozenset(known)
+        self.supports = support_of(known)
         self.ack = HandshakeAck(event_head=None if head is None else cursor(head))
         self.outbox: Outbox[DaemonMessage] = Outbox(bundle=None)
 

@@ -17,6 +17,7 @@ from corral.domain.ids import NodeId
 from corral.modules.settings import settings_digest
 from corral.testing.waiting import eventually
 from corral.wire.features import FEATURES
+from corral.wire.peer_support import support_of
 from corral.wire.v1.link_pb2 import DaemonMessage
 from corral.wire.v1.module_pb2 import (
     MODULE_INTENT_ACTIVE,
@@ -401,7 +402,7 @@ class Facts:
     def __init__(self, number):
         self.id = f"ses-{number}"
         self.node_id = NodeId(f"node-{number}")
-        self.features = frozenset(FEATURES)
+        self.supports = support_of(FEATURES)
 
 
 async def test_a_change_for_two_hundred_sessions_neither_stops_the_loop_nor_waits_for_the_deaf(

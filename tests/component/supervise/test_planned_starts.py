@@ -27,7 +27,7 @@ from corral.system.config_schema import DaemonConfig, DiskSection, JavaSection, 
 from corral.system.entropy import SystemEntropy
 from corral.testing import workloads
 from corral.testing.waiting import eventually
-from corral.wire.features import DATA
+from corral.wire.peer_support import PeerSupport
 from corral.wire.v1.instance_pb2 import SaveFiles, StartPreparationStage, WorkloadReport
 from corral.wire.v1.link_pb2 import ControllerMessage
 
@@ -589,7 +589,7 @@ async def test_a_file_of_holes_is_refused_before_it_is_read(node, scratch):
 class _Connected:
     """As much of a connection as an order looks at before it has packed."""
 
-    features = frozenset({DATA})
+    supports = PeerSupport(bulk=True)
 
 
 @pytest.mark.timeout(60)

@@ -7,6 +7,7 @@ import pytest
 from corral.daemon.link.published_controller import ControllerOutbox, PublishedController
 from corral.wire import features
 from corral.wire.frame_table import kind_of, messages_of
+from corral.wire.peer_support import support_of
 from corral.wire.v1.instance_pb2 import CrashReport
 from corral.wire.v1.link_pb2 import ControllerMessage, DaemonMessage
 from corral.wire.v1.node_pb2 import ErrorReport, Ping, Pong
@@ -20,7 +21,7 @@ class Edge:
 
     def __init__(self, *known: str) -> None:
         self.answers: list[ControllerMessage] = []
-        self.controller = PublishedController(frozenset(known), answer=self.answers.append)
+        self.controller = PublishedController(support_of(known), answer=self.answers.append)
         self.outbox = ControllerOutbox(self.controller)
 
     def record(self, number: int) -> bool:

@@ -13,7 +13,6 @@ from corral.daemon.link.spool import Spool
 from corral.daemon.link.spool_sender import WINDOW_RECORDS, SpoolSender
 from corral.system.entropy import SystemEntropy
 from corral.testing.waiting import eventually
-from corral.wire.features import SPOOL
 from corral.wire.v1.link_pb2 import DaemonMessage
 from corral.wire.v1.node_pb2 import ErrorReport, HandshakeAck
 
@@ -24,7 +23,6 @@ class ListeningController:
     """The far end of a connection: it looks at the node's disk with each record that it gets."""
 
     address = "listening"
-    features = frozenset({SPOOL})
 
     def __init__(self, directory: pathlib.Path, *, confirmed: int = 0) -> None:
         self.ack = HandshakeAck(spool_confirmed=confirmed)

@@ -13,6 +13,7 @@ from corral.domain.ids import Epoch, NodeId, SessionId
 from corral.errors import Code, Retryable
 from corral.system.clock import SystemClock
 from corral.testing.waiting import eventually
+from corral.wire.peer_support import PeerSupport
 
 
 def heartbeat(sent: list[int], *, seconds: float) -> Heartbeat:
@@ -24,7 +25,7 @@ def heartbeat(sent: list[int], *, seconds: float) -> Heartbeat:
         host=HostIdentity(machine_id="", boot_id="", run_id=""),
         spool_id="",
         epoch=Epoch(1),
-        features=frozenset(),
+        supports=PeerSupport(),
     )
 
     def send(message) -> bool:

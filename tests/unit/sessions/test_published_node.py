@@ -7,6 +7,7 @@ import pytest
 from corral.controller.sessions.published_node import NodeOutbox, PublishedNode, complete_handshake
 from corral.wire import features
 from corral.wire.frame_table import kind_of, messages_of, node_frame
+from corral.wire.peer_support import support_of
 from corral.wire.v1.instance_pb2 import (
     AskRunEnds,
     CrashReport,
@@ -44,7 +45,7 @@ class Edge:
 
     def __init__(self, *known: str) -> None:
         self.answers: list[DaemonMessage] = []
-        self.node = PublishedNode(frozenset(known), answer=self.answers.append)
+        self.node = PublishedNode(support_of(known), answer=self.answers.append)
         self.outbox = NodeOutbox(self.node)
 
     async def write(self) -> list[ControllerMessage]:

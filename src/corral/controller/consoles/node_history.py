@@ -15,7 +15,6 @@ from corral.controller.sessions.node_answers import answer_of, dismiss
 from corral.domain.ids import NodeId
 from corral.errors import Code, CorralError, Rejected, Retryable
 from corral.system.entropy import Entropy, new_id
-from corral.wire import features
 from corral.wire.frames import counted
 from corral.wire.v1.instance_pb2 import ConsoleQuery, ConsoleQueryFailed, ConsoleQueryResult, InstanceRun
 from corral.wire.v1.link_pb2 import ControllerMessage
@@ -28,8 +27,6 @@ _AT_A_TIME: Final = 4
 """Fewer than a node may have transfers under way: history must not keep other things out."""
 _MAX_TEXT: Final = 500
 _decode: Final = counted(ConsoleQueryResult.FromString)
-_ASKING: Final = frozenset({features.CONSOLE, features.DATA})
-_LISTING: Final = _ASKING | {features.RUNS}
 _FINAL: Final = frozenset({Code.CONSOLE_GONE, Code.INVALID_PATTERN, Code.NOT_SUPPORTED})
 
 
@@ -60,18 +57,18 @@ class NodeHistory:
         """The runs that the node has of an instance, ascending, and whether it has more of them. NODE_OFFLINE,
         NOT_SUPPORTED, TIMEOUT."""
         query.runs = True
-        result = await self._result(node_id, query, needs=_LISTING)
+        result = await self._result(node_id, query, of_runs=True)
         return list(result.runs[: query.max_lines]), result.more_runs
 
     async def _result(
-        self, node_id: NodeId, query: ConsoleQuery, *, needs: frozenset[str] = _ASKING
+        self, node_id: NodeId, query: ConsoleQuery, *, of_runs: bool = False
     ) -> ConsoleQueryResult:
         query.request_id = new_id("cq", self._entropy)
         if not 0 < query.max_bytes <= ANSWER_BYTES:
             query.max_bytes = ANSWER_BYTES
         try:
             async with asyncio.timeout(self._answer_seconds), self._turn(node_id):
-                result: ConsoleQueryResult = _decode(await self._answer(node_id, query, needs))
+                result: ConsoleQueryResult = _decode(await self._answer(node_id, query, of_runs=of_runs))
                 return result
         except DecodeError:
             raise Retryable(
@@ -97,8 +94,8 @@ class NodeHistory:
             if not self._waiting[node_id]:
                 del self._waiting[node_id], self._turns[node_id]
 
-    async def _answer(self, node_id: NodeId, query: ConsoleQuery, needs: frozenset[str]) -> bytes:
-        link = self._link(node_id, needs)
+    async def _answer(self, node_id: NodeId, query: ConsoleQuery, *, of_runs: bool) -> bytes:
+        link = self._link(node_id, of_runs=of_runs)
         answer = self._uploads.expect_bytes(
             query.request_id, node_id=node_id, max_bytes=query.max_bytes + _OVERHEAD_BYTES
         )
@@ -109,12 +106,13 @@ class NodeHistory:
         finally:
             del self._asked[query.request_id]
 
-    def _link(self, node_id: NodeId, needs: frozenset[str]) -> NodeLink:
+    def _link(self, node_id: NodeId, *, of_runs: bool) -> NodeLink:
         link = self._links.find(node_id)
         if link is None:
             raise offline(node_id)
-        if not needs <= link.facts.features:
-            what = "its consoles" if needs == _ASKING else "the runs it has"
+        supports = link.facts.supports
+        if not (supports.run_lists if of_runs else supports.console_queries):
+            what = "the runs it has" if of_runs else "its consoles"
             raise Rejected(
                 Code.NOT_SUPPORTED,
                 f"the daemon of node '{node_id}' cannot be asked for {what}",

@@ -6,12 +6,13 @@ import asyncio
 from typing import Protocol
 
 from corral.domain.ids import NodeId
+from corral.wire.peer_support import PeerSupport
 from corral.wire.v1.link_pb2 import ControllerMessage
 
 
 class LinkFacts(Protocol):
     @property
-    def features(self) -> frozenset[str]: ...
+    def supports(self) -> PeerSupport: ...
 
 
 class LinkOutbox(Protocol):

@@ -20,7 +20,6 @@ from corral.domain.spec import invalid
 from corral.errors import Code, CorralError, Rejected, Retryable
 from corral.sdk.instance_files import FileEntry
 from corral.system.entropy import Entropy, new_id
-from corral.wire import features
 from corral.wire.v1 import instance_pb2 as wire
 from corral.wire.v1.link_pb2 import ControllerMessage
 
@@ -165,7 +164,7 @@ class InstanceFileQuestions:
         link = self._links.find(node_id)
         if link is None:
             raise offline(node_id)
-        if features.FILES not in link.facts.features:
+        if not link.facts.supports.files:
             raise Rejected(
                 Code.NOT_SUPPORTED,
                 f"the daemon of node '{node_id}' cannot be asked for files",

@@ -10,12 +10,13 @@ from typing import Protocol
 from corral.domain.ids import NodeId
 from corral.domain.templates import Manifest, TemplateVersion
 from corral.errors import Code, CorralError, Retryable
+from corral.wire.peer_support import PeerSupport
 from corral.wire.v1.link_pb2 import ControllerMessage
 
 
 class LinkFacts(Protocol):
     @property
-    def features(self) -> frozenset[str]: ...
+    def supports(self) -> PeerSupport: ...
 
 
 class LinkOutbox(Protocol):

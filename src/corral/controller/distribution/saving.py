@@ -17,7 +17,6 @@ from corral.domain.spec import invalid
 from corral.errors import Code, CorralError, Rejected, Retryable
 from corral.system.config_schema import TemplatesSection
 from corral.system.entropy import Entropy, new_id
-from corral.wire import features
 from corral.wire.v1.instance_pb2 import SaveFiles, SaveFilesFailed
 from corral.wire.v1.link_pb2 import ControllerMessage
 
@@ -102,7 +101,7 @@ class FileSaving:
         link = self._links.find(node_id)
         if link is None:
             raise offline(node_id)
-        if not {features.TEMPLATES, features.DATA} <= link.facts.features:
+        if not link.facts.supports.templates:
             raise Rejected(
                 Code.NOT_SUPPORTED,
                 f"the daemon of node '{node_id}' cannot be asked for files",

@@ -27,7 +27,6 @@ from corral.store.port import Commit
 from corral.system.clock import Clock
 from corral.system.config_schema import TemplatesSection
 from corral.system.entropy import Entropy, new_id
-from corral.wire import features
 from corral.wire.v1.instance_pb2 import InstanceFileContent, InstanceFileTree, SaveFilesFailed
 from corral.wire.v1.link_pb2 import ControllerMessage
 from corral.wire.v1.plan_pb2 import CacheStatus, RequestCacheStatus, TemplateRequest
@@ -239,7 +238,7 @@ class Distribution:
 
     def _require_templates(self, node: NodeId, needs: Needs) -> None:
         link = self._links.find(node)
-        if link is not None and needs.templates and features.TEMPLATES not in link.facts.features:
+        if link is not None and needs.templates and not link.facts.supports.templates:
             raise Rejected(
                 Code.NOT_SUPPORTED,
                 f"the daemon of node '{node}' fetches templates with its starts only",

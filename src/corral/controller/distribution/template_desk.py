@@ -20,7 +20,6 @@ from corral.domain.ids import NodeId
 from corral.domain.templates import INLINE, TemplateVersion
 from corral.errors import Code, CorralError, Rejected, Retryable
 from corral.system.clock import Clock
-from corral.wire import features
 from corral.wire.v1.link_pb2 import ControllerMessage
 from corral.wire.v1.plan_pb2 import (
     TemplateData,
@@ -129,7 +128,7 @@ class TemplateDesk:
             return ControllerMessage(
                 template_up_to_date=TemplateUpToDate(template_name=name, hash=version.hash)
             )
-        knows_offers = {features.TEMPLATES, features.DATA} <= link.facts.features
+        knows_offers = link.facts.supports.templates
         if version.archive_size <= (INLINE if knows_offers else WHOLE):
             archive = await self._whole(version)
             return ControllerMessage(

@@ -16,7 +16,6 @@ from corral.domain.instance_records import InstanceRecord
 from corral.domain.instance_states import InstanceState
 from corral.errors import Code, CorralError, Rejected, Retryable
 from corral.system.entropy import Entropy, new_id
-from corral.wire import features
 from corral.wire.v1.instance_pb2 import SendCommand, SendCommandAck
 from corral.wire.v1.link_pb2 import ControllerMessage
 
@@ -61,7 +60,7 @@ class Commands:
     def executes_once(self, target: Target) -> bool:
         """Whether the node knows a command by its id; NODE_OFFLINE while it is away."""
         hint = "the line may have arrived; repeat the request with the same key"
-        return features.COMMAND_IDS in self._session(target, hint=hint).facts.features
+        return self._session(target, hint=hint).facts.supports.command_ids
 
     async def send(
         self,

@@ -26,7 +26,6 @@ from corral.domain.module_phases import ModuleIntent
 from corral.domain.module_records import PackageRecord
 from corral.modules.settings import settings_digest
 from corral.store.port import BlobEngine, Commit
-from corral.wire import features
 from corral.wire.module_sets import entries_of, read_observed
 from corral.wire.v1.node_pb2 import Handshake
 
@@ -71,7 +70,7 @@ class Distributor:
     def _observed(self, link: ModuleLink, hello: Handshake) -> dict[str, ObservedModule]:
         """What the node lists. One that lists nothing is given everything, and relieved of what it once
         reported."""
-        if features.MODULES in link.facts.features:
+        if link.facts.supports.modules:
             entries = entries_of(hello.modules)
             return {id: self._counted(read_observed(entry)) for id, entry in entries.items()}
         states = self._state.module_node_states.of_node(link.facts.node_id)

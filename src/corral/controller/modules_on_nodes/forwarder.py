@@ -28,7 +28,6 @@ from corral.controller.modules_on_nodes.wanted_names import WantedNames
 from corral.domain.events import Cursor, Event, EventType, MissedEvents
 from corral.errors import CorralError
 from corral.system.clock import Clock
-from corral.wire import features
 
 MAX_TYPES: Final = 500
 """Names that one session may want."""
@@ -62,7 +61,7 @@ class EventForwarder:
         self._main = self._reader()
         self._wanted = WantedNames()
         self._replays: deque[_Replay] = deque()
-        self._positions = features.MODULES in link.facts.features
+        self._positions = link.facts.supports.modules
         self._place_due = False
         self._idle = False
         self._told = hub.head

@@ -40,7 +40,6 @@ from corral.domain.module_nodes import NodeModuleState
 from corral.domain.module_phases import ModuleIntent
 from corral.domain.module_records import PackageRecord
 from corral.errors import CorralError
-from corral.wire import features
 from corral.wire.channels import CONTROL_LIMIT
 from corral.wire.v1.link_pb2 import ControllerMessage
 
@@ -78,7 +77,7 @@ class ModuleSync:
     ) -> None:
         self._link = link
         self._node = link.facts.node_id
-        self._plain = features.MODULES not in link.facts.features
+        self._plain = not link.facts.supports.modules
         self._observed = dict(observed)
         self._named = set(observed)
         self._find = find

@@ -7,6 +7,7 @@ from typing import Protocol
 
 from corral.domain.ids import NodeId, SessionId
 from corral.errors import CorralError
+from corral.wire.peer_support import PeerSupport
 from corral.wire.v1.link_pb2 import ControllerMessage
 
 
@@ -18,7 +19,7 @@ class ModuleLinkFacts(Protocol):
     def node_id(self) -> NodeId: ...
 
     @property
-    def features(self) -> frozenset[str]: ...
+    def supports(self) -> PeerSupport: ...
 
 
 class ModuleOutbox(Protocol):

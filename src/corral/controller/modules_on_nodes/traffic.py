@@ -27,9 +27,9 @@ from corral.errors import Code
 from corral.modules.capabilities import CapabilityRegistry
 from corral.store.port import BlobEngine, Commit
 from corral.system.clock import Clock
-from corral.wire import features
 from corral.wire.frame_table import NodeFrame
 from corral.wire.module_sets import desired_entry
+from corral.wire.peer_support import support_of
 from corral.wire.v1.module_pb2 import (
     CapabilityCall,
     EventCursor,
@@ -155,7 +155,7 @@ class NodeModuleTraffic:
 
     def fold_judgement(self, node_id: NodeId, hello: Handshake) -> list[Step]:
         """The rows as the node's list has them; pure. A published daemon has no list."""
-        if features.MODULES not in hello.features:
+        if not support_of(hello.features).modules:
             return []
         return states.fold_list(self._state, node_id, hello, now=self._clock.now())
 

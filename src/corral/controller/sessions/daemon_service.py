@@ -27,6 +27,7 @@ from corral.system.entropy import Entropy, new_id
 from corral.version import PROTOCOL_VERSION
 from corral.wire import features
 from corral.wire.frames import read_frame
+from corral.wire.peer_support import support_of
 from corral.wire.v1.instance_pb2 import RunName
 from corral.wire.v1.link_pb2 import ControllerMessage, DaemonMessage
 from corral.wire.v1.link_pb2_grpc import DaemonServiceServicer
@@ -146,7 +147,7 @@ class DaemonService(DaemonServiceServicer):
             host=greeting.host_of(hello),
             spool_id=hello.spool_id,
             epoch=leading.epoch,
-            features=features.common(hello.features),
+            supports=support_of(hello.features),
         )
 
         def intake_of(confirm: Callable[[int], None], ask: Callable[[ControllerMessage], bool]) -> Intake:

@@ -15,6 +15,7 @@ from corral.errors import Code
 from corral.wire import features
 from corral.wire.frame_table import NodeFrame, kind_of, messages_of
 from corral.wire.outbox import Outbox
+from corral.wire.peer_support import PeerSupport
 from corral.wire.v1.instance_pb2 import ExitStatus, RunEnds, SendCommandAck
 from corral.wire.v1.link_pb2 import ControllerBatch, ControllerMessage, DaemonMessage
 from corral.wire.v1.node_pb2 import ErrorReport, Handshake
@@ -49,18 +50,18 @@ def published_exit(exit_code: int) -> ExitStatus:
 class PublishedNode:
     """One session with such a daemon. `answer` takes frames that the daemon would have sent."""
 
-    def __init__(self, known: frozenset[str], *, answer: Callable[[DaemonMessage], object]) -> None:
+    def __init__(self, supports: PeerSupport, *, answer: Callable[[DaemonMessage], object]) -> None:
         self._answer = answer
-        self.takes_batches: Final = features.BATCH in known
-        self.keeps_to_window: Final = features.SPOOL in known
+        self.takes_batches: Final = supports.batches
+        self.keeps_to_window: Final = supports.confirmations
         """Does it wait for confirmations? Else its stream is read more slowly instead."""
         self._outgoing = {
             kind: form
-            for feature, forms in _OUTGOING.items()
-            if feature not in known
+            for ability, forms in _OUTGOING.items()
+            if not getattr(supports, ability)
             for kind, form in forms.items()
         }
-        self._names_answers = features.TEMPLATES in known
+        self._names_answers = supports.templates
         self._commands: dict[str, SendCommandAck] = {}
         """What is answered to lines that are on their way, by request."""
         self._questions: deque[str] = deque(maxlen=_QUESTIONS)
@@ -149,18 +150,18 @@ class PublishedNode:
 
 Form = Callable[[PublishedNode, ControllerMessage], Iterable[ControllerMessage]]
 _OUTGOING: Final[Mapping[str, Mapping[str, Form]]] = {
-    features.LOG_LEVEL: {"set_log_level": PublishedNode._nothing},
-    features.MODULES: {"capability_offers": PublishedNode._nothing},
-    features.TICKETS: {"start_instance": PublishedNode._ticketless},
-    features.CONSOLE: {"send_command": PublishedNode._command},
-    features.RUN_ENDS: {"ask_run_ends": PublishedNode._run_ends},
-    features.TEMPLATES: {
+    "log_levels": {"set_log_level": PublishedNode._nothing},
+    "modules": {"capability_offers": PublishedNode._nothing},
+    "tickets": {"start_instance": PublishedNode._ticketless},
+    "consoles": {"send_command": PublishedNode._command},
+    "run_ends": {"ask_run_ends": PublishedNode._run_ends},
+    "templates": {
         "template_unavailable": PublishedNode._refusal,
         "request_cache_status": PublishedNode._cache_question,
         "pre_warm_cache": PublishedNode._warming,
     },
 }
-"""By the feature that is lacking: what becomes of which frames."""
+"""By what the daemon does not support: what becomes of which frames."""
 
 
 class NodeOutbox(Outbox[ControllerMessage]):

@@ -49,7 +49,7 @@ class Session:
         self.facts = facts
         self.live = LiveNode(session_id=facts.id, connected_at=clock.now(), last_seen=clock.now())
         self._clock = clock
-        self._peer = PublishedNode(facts.features, answer=self._receive)
+        self._peer = PublishedNode(facts.supports, answer=self._receive)
         self.outbox: Outbox[ControllerMessage] = NodeOutbox(self._peer)
         self.heartbeat = Heartbeat(
             facts,

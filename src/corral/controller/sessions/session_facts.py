@@ -7,6 +7,7 @@ import datetime as dt
 import msgspec
 
 from corral.domain.ids import Epoch, NodeId, SessionId
+from corral.wire.peer_support import PeerSupport
 
 
 class HostIdentity(msgspec.Struct, frozen=True, kw_only=True):
@@ -32,4 +33,4 @@ class SessionFacts(msgspec.Struct, frozen=True, kw_only=True):
     host: HostIdentity
     spool_id: str
     epoch: Epoch
-    features: frozenset[str]
+    supports: PeerSupport

@@ -10,7 +10,6 @@ from typing import Final, TypeVar
 from corral.daemon.link.connection import Connection
 from corral.daemon.link.data_channel import DataChannel
 from corral.errors import Code, Retryable
-from corral.wire import features
 from corral.wire.v1.link_pb2 import DaemonMessage
 from corral.wire.v1.plan_pb2 import TemplateData, TemplateRequest, TemplateUnavailable, TemplateUpToDate
 
@@ -49,11 +48,11 @@ class TemplateSession:
     @property
     def by_digest(self) -> bool:
         """Does the controller know versions by hash, manifests and bundles? Else it sends whole ones."""
-        return {features.TEMPLATES, features.DATA} <= self._connection.features
+        return self._connection.supports.templates
 
     @property
     def bulk(self) -> bool:
-        return features.DATA in self._connection.features
+        return self._connection.supports.bulk
 
     async def ask(self, name: str, *, known: str, wanted: str) -> TemplateAnswer:
         """Ask for a template and wait for the answer, one question about a name at a time: the answers

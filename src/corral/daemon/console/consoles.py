@@ -16,7 +16,6 @@ from corral.daemon.console.queries import Queries
 from corral.daemon.console.sender import BatchSender, Sender
 from corral.daemon.link.connection import Connection
 from corral.system.clock import Clock
-from corral.wire import features
 from corral.wire.v1.instance_pb2 import ConsoleAck, ConsolePosition, ConsoleQuery, ConsoleQueryResult
 
 FLOOR_SECONDS: Final = 1.0
@@ -93,12 +92,12 @@ class Consoles:
     def on_connected(self, connection: Connection) -> None:
         """A session began; what the controller has is in its HandshakeAck."""
         self.on_disconnected()
-        self._acknowledging = features.CONSOLE in connection.features
+        self._acknowledging = connection.supports.consoles
         if self._acknowledging:
             self._sender = BatchSender(connection, self._watch, self._clock)
         else:
             self._sender = LineSender(connection, self._watch)
-        if self._acknowledging and features.DATA in connection.features:
+        if connection.supports.console_queries:
             self._queries = Queries(connection)
         self._known = {Key(p.instance_id, p.incarnation): p for p in connection.ack.consoles}
         for feed in self._feeds.values():

@@ -21,12 +21,12 @@ from corral.errors import Code, CorralError, Rejected, Retryable
 from corral.pki.names import controller_host
 from corral.system.clock import Clock
 from corral.version import PROTOCOL_VERSION
-from corral.wire import features
 from corral.wire.channels import channel_options
 from corral.wire.frame_table import kind_of, messages_of
 from corral.wire.frames import DecodingChannel, read_frame
 from corral.wire.handshake_portions import portions_of
 from corral.wire.outbox import Outbox
+from corral.wire.peer_support import PeerSupport, support_of
 from corral.wire.status import from_rpc
 from corral.wire.v1.link_pb2 import ControllerMessage, DaemonMessage
 from corral.wire.v1.link_pb2_grpc import DaemonServiceStub
@@ -56,9 +56,9 @@ class Connection:
         self.generation = generation
         self.identity = identity
         self.ack = HandshakeAck()
-        self.features: frozenset[str] = frozenset()
+        self.supports = PeerSupport()
         self._receive = receive
-        self._controller = PublishedController(self.features, answer=self._received)
+        self._controller = PublishedController(self.supports, answer=self._received)
         self.outbox: Outbox[DaemonMessage] = ControllerOutbox(self._controller)
         self._memory = memory
         self._clock = clock
@@ -114,8 +114,8 @@ class Connection:
         self._memory.learn(ack.controller_grpc_addrs)
         self._heard_at = self._clock.monotonic()
         self.ack = ack
-        self.features = features.common(ack.features)
-        self._controller = PublishedController(self.features, answer=self._received)
+        self.supports = support_of(ack.features)
+        self._controller = PublishedController(self.supports, answer=self._received)
         self.outbox = ControllerOutbox(self._controller)
         return ack
 

@@ -28,7 +28,6 @@ from corral.system.clock import Clock
 from corral.system.config_schema import DaemonLinkSection
 from corral.system.entropy import Entropy
 from corral.system.log_quota import LogQuota
-from corral.wire import features
 from corral.wire.frame_table import kind_of
 from corral.wire.v1.link_pb2 import ControllerMessage, DaemonMessage
 from corral.wire.v1.node_pb2 import ErrorReport, NodeStatus, Pong
@@ -130,7 +129,7 @@ class Link:
     def data_channel(self) -> DataChannel:
         """A second channel to the same controller, for bulk; the caller closes it."""
         connection = self._current
-        if connection is None or features.DATA not in connection.features:
+        if connection is None or not connection.supports.bulk:
             raise Retryable(Code.UNREACHABLE, "there is no controller to transfer data with", retry_after=1.0)
         return DataChannel(connection)
 

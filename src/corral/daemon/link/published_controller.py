@@ -11,8 +11,8 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from corral.errors import Code
-from corral.wire import features
 from corral.wire.outbox import Outbox
+from corral.wire.peer_support import PeerSupport
 from corral.wire.v1.link_pb2 import ControllerMessage, DaemonBatch, DaemonMessage
 from corral.wire.v1.node_pb2 import ErrorReport, SpoolAck
 from corral.wire.v1.plan_pb2 import TemplateUnavailable
@@ -23,12 +23,12 @@ _REFUSALS: Final = frozenset(
 
 
 class PublishedController:
-    """One connection to a controller that knows these features. `answer` takes frames that it would have sent."""
+    """One connection to a controller that can do so much. `answer` takes frames that it would have sent."""
 
-    def __init__(self, known: frozenset[str], *, answer: Callable[[ControllerMessage], None]) -> None:
-        self.takes_batches: Final = features.BATCH in known
-        self._confirms = features.SPOOL in known
-        self._refuses = features.TEMPLATES in known
+    def __init__(self, supports: PeerSupport, *, answer: Callable[[ControllerMessage], None]) -> None:
+        self.takes_batches: Final = supports.batches
+        self._confirms = supports.confirmations
+        self._refuses = supports.templates
         self._answer = answer
         self._unconfirmed: deque[tuple[int, int]] = deque()
         """Numbers in the spool that nobody confirms, each behind its place on the stream."""

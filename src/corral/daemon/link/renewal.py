@@ -25,7 +25,6 @@ from corral.pki.keys import key_pem, load_key, make_csr, new_key
 from corral.pki.names import read_peer
 from corral.system.clock import Clock
 from corral.system.files import read_versioned
-from corral.wire import features
 from corral.wire.v1.link_pb2 import DaemonMessage
 from corral.wire.v1.node_pb2 import CertificateIssued, CertificateRequest
 
@@ -81,9 +80,9 @@ class Renewal:
 
     async def run(self, connection: Connection) -> None:
         """Return once a renewed identity is stored and in use for the next connection."""
-        while features.RENEW not in connection.features or (left := self._seconds_left()) > 0:
+        while not connection.supports.renewal or (left := self._seconds_left()) > 0:
             # Wall clocks jump: look often rather than sleep once until the date.
-            pause = min(_LOOK_SECONDS, left) if features.RENEW in connection.features else _LOOK_SECONDS
+            pause = min(_LOOK_SECONDS, left) if connection.supports.renewal else _LOOK_SECONDS
             await asyncio.sleep(pause)
         while True:
             try:

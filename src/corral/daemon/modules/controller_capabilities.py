@@ -20,7 +20,6 @@ from corral.modules.scope import Scope
 from corral.sdk.frame_limits import CAPABILITY_BYTES
 from corral.sdk.messages import CapabilityAnswer, CapabilityRequest
 from corral.system.entropy import Entropy, new_id
-from corral.wire import features
 from corral.wire.v1.link_pb2 import ControllerMessage, DaemonMessage
 from corral.wire.v1.module_pb2 import CapabilityCall, CapabilityResult
 
@@ -93,7 +92,7 @@ class ControllerCapabilities:
 
     # --- the link -------------------------------------------------------------------------------
     def on_connected(self, connection: Connection) -> None:
-        self._reach(features.MODULES in connection.features)
+        self._reach(connection.supports.modules)
 
     def on_disconnected(self) -> None:
         """Calls under way fail: their answers would have come by the old stream. Idempotent."""

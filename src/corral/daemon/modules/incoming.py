@@ -23,7 +23,6 @@ from corral.system.clock import Clock
 from corral.system.entropy import Entropy
 from corral.system.files import make_directory
 from corral.system.threads import to_end
-from corral.wire import features
 
 TRANSFERS: Final = 2
 """At a time: the controller allows a node a few, and templates and consoles want some."""
@@ -69,7 +68,7 @@ class Incoming:
 
     def on_connected(self, connection: Connection) -> None:
         self.on_disconnected()
-        if features.DATA in connection.features:
+        if connection.supports.bulk:
             self._session = _Session(connection)
             self._there.set()
 

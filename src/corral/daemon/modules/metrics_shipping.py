@@ -13,7 +13,6 @@ from corral.daemon.modules.metrics_frame import metrics_frame
 from corral.modules.engine import ModuleEngine
 from corral.modules.host_figures import host_figures, leak_figure
 from corral.modules.module_metrics import ModuleMetrics
-from corral.wire import features
 from corral.wire.v1.link_pb2 import DaemonMessage
 
 EVERY_SECONDS: Final = 5.0
@@ -41,7 +40,7 @@ class MetricsShipping:
 
     def on_connected(self, connection: Connection) -> None:
         self.on_disconnected()
-        if features.MODULES in connection.features:
+        if connection.supports.modules:
             self._task = asyncio.create_task(self._ship(connection), name="modules/metrics")
 
     def on_disconnected(self) -> None:

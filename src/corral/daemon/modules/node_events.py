@@ -32,7 +32,6 @@ from corral.modules.scope import Owned, Scope
 from corral.sdk.messages import PUBLISH, SUBSCRIBE, UNSUBSCRIBE, Nothing, Publish, Subscribe, Unsubscribe
 from corral.system.clock import Clock
 from corral.system.config_schema import ModuleHostSection
-from corral.wire import features
 from corral.wire.v1.link_pb2 import ControllerMessage, DaemonMessage
 from corral.wire.v1.module_pb2 import ModuleEvent
 
@@ -150,7 +149,7 @@ class NodeEvents:
         happened meanwhile. Everything else begins at the end of the log as the session found it."""
         if not self._open:
             self._seen = None
-        elif self._cut_off and (self._seen is None or features.MODULES not in connection.features):
+        elif self._cut_off and (self._seen is None or not connection.supports.modules):
             self._missed(read_head(connection.ack))
         elif self._seen is None:
             self._seen = read_head(connection.ack)

@@ -22,7 +22,6 @@ from corral.domain.module_convergence import difference
 from corral.domain.module_records import SIGNATURE_REFUSED
 from corral.errors import Code, CorralError, Rejected
 from corral.system.entropy import Entropy
-from corral.wire import features
 from corral.wire.module_sets import read_desired
 from corral.wire.v1.link_pb2 import ControllerMessage, DaemonMessage
 
@@ -73,10 +72,10 @@ class Reception:
         """The ack holds the whole set. What it lacks goes; what differs comes with a frame of its own, which the
         controller sends for the very difference that is found here."""
         self._send = connection.send
-        self._fetches = features.DATA in connection.features
+        self._fetches = connection.supports.bulk
         self._mended.clear()
         self._incoming.on_connected(connection)
-        if features.MODULES not in connection.features:
+        if not connection.supports.modules:
             return
         desired = {entry.module_id: read_desired(entry) for entry in connection.ack.modules}
         self._wanted_here = {id: module.sha256 for id, module in desired.items()}

@@ -21,7 +21,6 @@ from corral.domain.file_paths import check_glob, globs
 from corral.errors import Bug, Code, CorralError, Rejected, Retryable
 from corral.system.entropy import Entropy, new_id
 from corral.system.trees.entries import is_tree
-from corral.wire import features
 from corral.wire.frame_table import require
 from corral.wire.v1.instance_pb2 import SaveFiles, SaveFilesFailed
 from corral.wire.v1.link_pb2 import ControllerMessage, DaemonMessage
@@ -78,7 +77,7 @@ class SaveOrders:
 
     async def _send(self, wanted: SaveFiles) -> None:
         connection = self._connection
-        if connection is None or features.DATA not in connection.features:
+        if connection is None or not connection.supports.bulk:
             raise Retryable(Code.UNREACHABLE, "there is no controller to send files to", retry_after=1.0)
         archive = self._directories.staging(new_id("save", self._entropy), static=False)
         try:
