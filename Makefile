@@ -15,7 +15,7 @@ PIP := $(BIN)/pip --disable-pip-version-check --quiet
 # Whole files, in the order of tests/conftest.py: the longest first.
 PYTEST := $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 
-.PHONY: up down setup test system unit durations check bench traps docs wire lock soak clean
+.PHONY: up down setup test system unit coverage durations check bench traps docs wire lock soak clean
 
 up: $(VENV)/.runtime  ## run everything on this machine, in the foreground, with a demo group
 	$(BIN)/corral up --data $(DATA) --demo $(if $(DEMO_PORTS),--demo-ports $(DEMO_PORTS)) \
@@ -28,7 +28,7 @@ setup: $(VENV)/.dev  ## install all that development needs
 	tools/install_test_programs.sh
 
 # Else each of the many processes that the tests start would compile all of our sources anew.
-test system unit soak durations: export PYTHONDONTWRITEBYTECODE =
+test system unit soak coverage durations: export PYTHONDONTWRITEBYTECODE =
 
 test: setup  ## all tests but those that take long
 	$(PYTEST) -m "not system" --durations=40
@@ -38,6 +38,9 @@ system: setup  ## the tests that take long: whole processes, guides, campaigns
 
 unit: $(VENV)/.dev  ## the quick tests alone
 	$(PYTEST) -q tests/unit
+
+coverage: setup  ## how much of the code 'make test' runs; what it starts as processes does not count
+	$(PYTEST) -q -m "not system" --cov --cov-report=term --cov-report=html
 
 durations: setup  ## measure how long each test file takes; see tests/durations.json
 	$(PYTEST) -q --junitxml=build/tests.xml
