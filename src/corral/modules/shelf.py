@@ -26,6 +26,7 @@ from corral.errors import Code, CorralError, Rejected, Retryable
 from corral.modules.archive_reading import ArchiveFile, digest, has_digest, read_files
 from corral.modules.unpacking import is_intact, unpack
 from corral.signing import SIDECAR_SUFFIXES, SidecarKind
+from corral.system.aio.keyed_locks import KeyedLocks
 from corral.system.files import atomic_write, make_directory, sync_directory
 from corral.system.threads import check_wanted, to_end
 from corral.system.trees.removal import remove_tree
@@ -47,7 +48,7 @@ class ArchiveShelf:
         self._max_bytes = max_bytes
         self._files: dict[str, tuple[ArchiveFile, ...]] = {}
         """What archives hold that were read before; a digest never comes to mean something else."""
-        self._turns: dict[str, asyncio.Lock] = {}
+        self._turns = KeyedLocks[str]()
         self._opening = asyncio.Lock()
         self._open = False
 
@@ -123,7 +124,7 @@ class ArchiveShelf:
                 with disk_faults():
                     await to_end(self._prepare)
                 self._open = True
-        async with self._turns.setdefault(_checked(sha256), asyncio.Lock()):
+        async with self._turns.hold(_checked(sha256)):
             yield
 
     def _prepare(self) -> None:

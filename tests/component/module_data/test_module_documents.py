@@ -373,7 +373,7 @@ async def test_a_call_that_is_cancelled_leaves_the_storage_sound(one_office) -> 
 async def test_readers_do_not_wait_for_writers(one_office) -> None:
     players = one_office.documents().collection("players", Player)
     await players.insert(Player("Ada"), id="ada")
-    async with one_office.data._documents._locks.of(_space("arena")):
+    async with one_office.data._documents._locks.hold(_space("arena").id):
         writing = asyncio.ensure_future(players.insert(Player("Bob")))
         async with asyncio.timeout(20):
             assert (await players.get("ada")).value.name == "Ada"

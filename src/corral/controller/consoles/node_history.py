@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
-from collections.abc import AsyncIterator
 from typing import Final
 
 from google.protobuf.message import DecodeError
@@ -14,6 +12,7 @@ from corral.controller.consoles.stretch import Piece, Stretch, told_gap
 from corral.controller.sessions.node_answers import answer_of, dismiss
 from corral.domain.ids import NodeId
 from corral.errors import Code, CorralError, Rejected, Retryable
+from corral.system.aio.keyed_locks import KeyedLocks
 from corral.system.entropy import Entropy, new_id
 from corral.wire.frames import counted
 from corral.wire.v1.instance_pb2 import ConsoleQuery, ConsoleQueryFailed, ConsoleQueryResult, InstanceRun
@@ -46,8 +45,7 @@ class NodeHistory:
         self._entropy = entropy
         self._answer_seconds = answer_seconds
         self._asked: dict[str, tuple[NodeId, asyncio.Future[bytes]]] = {}
-        self._turns: dict[NodeId, asyncio.Semaphore] = {}
-        self._waiting: dict[NodeId, int] = {}
+        self._turns = KeyedLocks[NodeId](holders=_AT_A_TIME)
 
     async def ask(self, node_id: NodeId, query: ConsoleQuery) -> Stretch:
         """The node's answer. NODE_OFFLINE, CONSOLE_GONE, INVALID_PATTERN, NOT_SUPPORTED, TIMEOUT."""
@@ -67,7 +65,7 @@ class NodeHistory:
         if not 0 < query.max_bytes <= ANSWER_BYTES:
             query.max_bytes = ANSWER_BYTES
         try:
-            async with asyncio.timeout(self._answer_seconds), self._turn(node_id):
+            async with asyncio.timeout(self._answer_seconds), self._turns.hold(node_id):
                 result: ConsoleQueryResult = _decode(await self._answer(node_id, query, of_runs=of_runs))
                 return result
         except DecodeError:
@@ -81,18 +79,6 @@ class NodeHistory:
                 hint="it may be busy; try again",
                 retry_after=1.0,
             ) from None
-
-    @contextlib.asynccontextmanager
-    async def _turn(self, node_id: NodeId) -> AsyncIterator[None]:
-        turn = self._turns.setdefault(node_id, asyncio.Semaphore(_AT_A_TIME))
-        self._waiting[node_id] = self._waiting.get(node_id, 0) + 1
-        try:
-            async with turn:
-                yield
-        finally:
-            self._waiting[node_id] -= 1
-            if not self._waiting[node_id]:
-                del self._waiting[node_id], self._turns[node_id]
 
     async def _answer(self, node_id: NodeId, query: ConsoleQuery, *, of_runs: bool) -> bytes:
         link = self._link(node_id, of_runs=of_runs)

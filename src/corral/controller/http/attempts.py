@@ -21,12 +21,12 @@ from corral.controller.cluster_state import ClusterState
 from corral.controller.http.answers import REPLAYED, Answer, refusal
 from corral.controller.http.call import Caller
 from corral.controller.http.idempotency import Guard
-from corral.controller.http.turns import Turns
 from corral.controller.ledger import Actor, Ledger, Step, audit
 from corral.domain.ids import Incarnation, NodeId
 from corral.domain.records import BegunEffect
 from corral.errors import Code, CorralError, Rejected, Retryable
 from corral.store.port import Conflict, StoreUnavailable
+from corral.system.aio.keyed_locks import KeyedLocks
 from corral.system.entropy import Entropy, new_id
 
 MAX_BEGUN: Final = 1000
@@ -45,11 +45,11 @@ class Attempts:
         self.entropy = entropy
         self.never_acted: dict[str, None] = {}
         """Keys that may yet be stored as begun, though their request was refused and did nothing; the latest."""
-        self.turns = Turns()
+        self.turns = KeyedLocks[str]()
 
     def in_turn(self, guard: Guard | None) -> contextlib.AbstractAsyncContextManager[None]:
         """Held while a request acts: one with the same key waits."""
-        return self.turns.of(guard.id) if guard is not None else contextlib.nullcontext()
+        return self.turns.hold(guard.id) if guard is not None else contextlib.nullcontext()
 
     def attempt(
         self, *, caller: Caller, now: dt.datetime, guard: Guard | None, whole: bool = False

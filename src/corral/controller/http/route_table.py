@@ -15,11 +15,11 @@ The kind of a route says what it may do:
 
 from __future__ import annotations
 
-import asyncio
 import enum
 import pathlib
 import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from typing import Any, ClassVar, Final, Protocol
 
@@ -89,7 +89,7 @@ Effect = Callable[..., None]
 """(call)"""
 Settle = Callable[..., Awaitable[object]]
 """(call, body): the answer's"""
-Turn = Callable[..., asyncio.Lock]
+Turn = Callable[..., AbstractAsyncContextManager[None]]
 """(call)"""
 
 

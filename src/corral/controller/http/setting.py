@@ -24,7 +24,6 @@ from corral.controller.http.open_streams import OpenStreams
 from corral.controller.http.request import BodyPace
 from corral.controller.http.request_rates import RequestRates
 from corral.controller.http.tickets import Tickets
-from corral.controller.http.turns import Turns
 from corral.controller.instances.commands import Commands
 from corral.controller.instances.sequence import Repair
 from corral.controller.instances.workspace import Workspace
@@ -39,6 +38,7 @@ from corral.domain.instance_records import InstanceRecord
 from corral.domain.records import ApiTokenRecord
 from corral.errors import Code, Retryable
 from corral.store.port import BlobEngine, ReadEngine
+from corral.system.aio.keyed_locks import KeyedLocks
 from corral.system.clock import Clock
 from corral.system.config_schema import HttpLimitsSection, TemplatesSection
 from corral.system.entropy import Entropy
@@ -238,7 +238,7 @@ class Leading:
     distribution: Distribution
     workload: Workloads
     modules: Modules
-    edits: Turns = field(default_factory=Turns, init=False)
+    edits: KeyedLocks[str] = field(default_factory=KeyedLocks, init=False)
     """Edits of one template come one after the other: each is made from the files of the one before."""
     attempts: Attempts = field(init=False)
     tickets: Tickets = field(init=False)

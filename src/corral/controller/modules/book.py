@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 from collections.abc import Iterator, Sequence
 
 from corral.controller.cluster_state import Stored
 from corral.controller.collections import MODULE_CURSORS, MODULE_PACKAGES
-from corral.controller.http.turns import Turns
 from corral.controller.ledger import Ledger, Step
 from corral.domain.module_events import told, uninstalled
 from corral.domain.module_records import PackageRecord
 from corral.errors import Code, Rejected
 from corral.modules.book import Change, Told
 from corral.store.port import ABSENT, Append, Conflict
+from corral.system.aio.keyed_locks import KeyedLocks
 from corral.system.clock import Clock
 
 
@@ -25,7 +24,7 @@ class LedgerBook:
         self._ledger = ledger
         self._clock = clock
         self._signed: dict[str, Append] = {}
-        self._turns = Turns()
+        self._turns = KeyedLocks[str]()
 
     def find(self, id: str) -> PackageRecord | None:
         stored = self._ledger.state.modules.find(id)
@@ -34,10 +33,10 @@ class LedgerBook:
     def all(self) -> list[PackageRecord]:
         return [stored.record for _, stored in self._ledger.state.modules.items()]
 
-    def turn(self, id: str) -> asyncio.Lock:
+    def turn(self, id: str) -> contextlib.AbstractAsyncContextManager[None]:
         """Held while something is done to a module, from the first look at its record: what was found
         there still holds when it is changed."""
-        return self._turns.of(id)
+        return self._turns.hold(id)
 
     @contextlib.contextmanager
     def signed(self, id: str, entry: Append) -> Iterator[None]:

@@ -6,7 +6,6 @@ Digest and, where configured, signature are checked each time that an archive is
 
 from __future__ import annotations
 
-import asyncio
 import collections
 import contextlib
 import functools
@@ -24,6 +23,7 @@ from corral.modules.archive_reading import ArchiveFacts
 from corral.modules.shelf import ArchiveShelf, disk_faults
 from corral.signing import Sidecar, SidecarKind, Verifier
 from corral.store.port import BlobEngine, StoreUnavailable
+from corral.system.aio.keyed_locks import KeyedLocks
 from corral.system.clock import Clock
 from corral.system.threads import to_end
 
@@ -53,7 +53,7 @@ class StoredArchives:
         self._clock = clock
         self._pinned: collections.Counter[str] = collections.Counter()
         self._signatures: dict[str, SignatureFacts | None] = {}
-        self._fetching: dict[str, asyncio.Lock] = {}
+        self._fetching = KeyedLocks[str]()
 
     # in
 
@@ -127,7 +127,7 @@ class StoredArchives:
     async def unpacked(self, sha256: str) -> Path:
         """The unpacked archive, read-only. NOT_FOUND when store and shelf have lost it,
         SIGNATURE_VERIFICATION_FAILED when it may not be loaded (any more)."""
-        async with self._fetching.setdefault(sha256, asyncio.Lock()):
+        async with self._fetching.hold(sha256):
             try:
                 return await self._checked(sha256)
             except CorralError as error:
@@ -184,7 +184,6 @@ class StoredArchives:
                 continue  # it came back while we were at it
             await self._shelf.forget(sha256)
             self._signatures.pop(sha256, None)
-            self._fetching.pop(sha256, None)
             dropped.append(sha256)
         return dropped
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 import collections
 from typing import Final
 
 from corral.controller.modules_on_nodes.frames import PackageContent
 from corral.domain.module_records import PackageRecord
 from corral.store.port import BlobEngine
+from corral.system.aio.keyed_locks import KeyedLocks
 
 _HELD_BYTES: Final = 8 * 1024 * 1024
 
@@ -20,7 +20,7 @@ class BlobCache:
         self._blobs = blobs
         self._held: collections.OrderedDict[str, bytes] = collections.OrderedDict()
         self._bytes = 0
-        self._turns: dict[str, asyncio.Lock] = {}
+        self._turns = KeyedLocks[str]()
 
     async def content(self, record: PackageRecord, *, inline: int) -> PackageContent:
         """The signature, and the archive when it has at most `inline` bytes. NOT_FOUND, STORE_UNAVAILABLE."""
@@ -31,19 +31,14 @@ class BlobCache:
         )
 
     async def _content(self, digest: str) -> bytes:
-        turn = self._turns.setdefault(digest, asyncio.Lock())
-        try:
-            async with turn:
-                held = self._held.get(digest)
-                if held is None:
-                    held = b"".join([block async for block in self._blobs.read_blob(digest)])
-                    self._hold(digest, held)
-                else:
-                    self._held.move_to_end(digest)
-                return held
-        finally:
-            if not turn.locked():
-                self._turns.pop(digest, None)
+        async with self._turns.hold(digest):
+            held = self._held.get(digest)
+            if held is None:
+                held = b"".join([block async for block in self._blobs.read_blob(digest)])
+                self._hold(digest, held)
+            else:
+                self._held.move_to_end(digest)
+            return held
 
     def _hold(self, digest: str, content: bytes) -> None:
         self._held[digest] = content

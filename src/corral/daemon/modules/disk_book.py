@@ -8,7 +8,6 @@ which wishes of operators were carried out.
 
 from __future__ import annotations
 
-import asyncio
 import datetime as dt
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -22,6 +21,7 @@ from corral.domain.module_decisions import not_installed
 from corral.domain.module_records import PackageRecord, SignatureFacts
 from corral.errors import Code, CorralError, Rejected, Retryable
 from corral.modules.book import Change, Told
+from corral.system.aio.keyed_locks import KeyedLocks
 from corral.system.clock import Clock
 from corral.system.files import make_directory, read_versioned, sync_directory
 from corral.system.threads import to_end
@@ -96,7 +96,7 @@ class DiskBook:
         self._kept = kept
         self._not_kept = not_kept
         self._packages: dict[str, NodePackage] = {}
-        self._turns: dict[str, asyncio.Lock] = {}
+        self._turns = KeyedLocks[str]()
 
     def load(self) -> None:
         """Read everything. A file that cannot be read is set aside: the controller gives the module again.
@@ -142,7 +142,7 @@ class DiskBook:
         *,
         also: Sequence[Told] = (),  # noqa: ARG002 - of this host's registry: nothing that the controller keeps
     ) -> PackageRecord:
-        async with self._turn(id):
+        async with self._turns.hold(id):
             before = self.package(id)
             if before.record is None:
                 raise not_installed(id, [record.id for record in self.all()])
@@ -159,7 +159,7 @@ class DiskBook:
             return record
 
     async def add(self, record: PackageRecord) -> PackageRecord:
-        async with self._turn(record.id):
+        async with self._turns.hold(record.id):
             before = self.package(record.id)
             if before.record is not None:
                 raise Rejected(Code.ALREADY_EXISTS, f"module '{record.id}' is installed already")
@@ -174,7 +174,7 @@ class DiskBook:
 
     async def remove(self, id: str, *, reason: str) -> None:
         """Whatever is known of it goes, also what was refused."""
-        async with self._turn(id):
+        async with self._turns.hold(id):
             before = self._packages.get(id)
             if before is None:
                 return
@@ -185,13 +185,13 @@ class DiskBook:
     # --- what only a node keeps -----------------------------------------------------------------
     async def refuse(self, id: str, refusal: Refusal) -> None:
         """This archive does not run here; whatever does stays as it is."""
-        async with self._turn(id):
+        async with self._turns.hold(id):
             before = self.package(id)
             await self._store(before, msgspec.structs.replace(before, refused=refusal))
 
     async def forgive(self, id: str) -> None:
         """Nothing is held against the archive that was refused."""
-        async with self._turn(id):
+        async with self._turns.hold(id):
             before = self.package(id)
             if before.refused is not None and before.record is None:
                 await to_end(_unlink, self._path(id))
@@ -201,7 +201,7 @@ class DiskBook:
 
     async def note_settings(self, id: str, sha256: str) -> None:
         """The settings that the controller names so are in the record."""
-        async with self._turn(id):
+        async with self._turns.hold(id):
             before = self.package(id)
             after = msgspec.structs.replace(before, settings_sha256=sha256, settings_refused=None)
             if before.record is not None and after != before:
@@ -209,7 +209,7 @@ class DiskBook:
 
     async def refuse_settings(self, id: str, refusal: SettingsRefusal) -> None:
         """The module did not take these; what is in the record stays."""
-        async with self._turn(id):
+        async with self._turns.hold(id):
             before = self.package(id)
             after = msgspec.structs.replace(before, settings_refused=refusal)
             if before.record is not None and after != before:
@@ -217,7 +217,7 @@ class DiskBook:
 
     async def note_signature(self, id: str, signature: SignatureFacts | None) -> None:
         """The archive in the record is proven by this one."""
-        async with self._turn(id):
+        async with self._turns.hold(id):
             before = self.package(id)
             if before.record is None:
                 return
@@ -228,7 +228,7 @@ class DiskBook:
 
     async def refuse_signature(self, id: str, refusal: SignatureRefusal) -> None:
         """This one does not hold here; the one in the record stays."""
-        async with self._turn(id):
+        async with self._turns.hold(id):
             before = self.package(id)
             after = msgspec.structs.replace(before, signature_refused=refusal)
             if before.record is not None and after != before:
@@ -236,7 +236,7 @@ class DiskBook:
 
     async def carried_out(self, id: str, *, recovered_ms: int = 0, reloaded_ms: int = 0) -> None:
         """The wishes of operators that these moments name, and all before them."""
-        async with self._turn(id):
+        async with self._turns.hold(id):
             before = self.package(id)
             after = msgspec.structs.replace(
                 before,
@@ -247,9 +247,6 @@ class DiskBook:
                 await self._store(before, after)
 
     # --- the disk -------------------------------------------------------------------------------
-    def _turn(self, id: str) -> asyncio.Lock:
-        return self._turns.setdefault(id, asyncio.Lock())
-
     def _path(self, id: str) -> Path:
         return self._directory / f"{id}{_SUFFIX}"
 

@@ -27,6 +27,7 @@ from corral.runtimes.process.start_failures import start_failure
 from corral.runtimes.process.surroundings import Surroundings
 from corral.sdk.runtime import SideRun
 from corral.system.aio.backoff import Backoff
+from corral.system.aio.keyed_locks import KeyedLocks
 from corral.system.trees.removal import remove
 
 MOST_AT_ONCE: Final = 8
@@ -46,7 +47,7 @@ class Companions:
 
     def __init__(self, keeper: KeeperClient) -> None:
         self._keeper = keeper
-        self._turns: dict[str, asyncio.Lock] = {}
+        self._turns = KeyedLocks[str]()
         """By run directory."""
 
     async def spawn(
@@ -66,7 +67,7 @@ class Companions:
                 field="name",
             )
         check_command(command, around.environment)
-        async with self._turns.setdefault(run_directory, asyncio.Lock()):
+        async with self._turns.hold(run_directory):
             return await self._spawn(run_directory, record, around, name, command)
 
     async def _spawn(
@@ -161,10 +162,6 @@ class Companions:
             place = place_of(run_directory, name)
             whole &= await _cleared(place, await _lock_when_free(place))
         return whole
-
-    def forget(self, run_directory: str) -> None:
-        """The run is over."""
-        self._turns.pop(run_directory, None)
 
 
 def _request(

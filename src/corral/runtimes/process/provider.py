@@ -285,7 +285,6 @@ class ProcessRuntime:
     async def _let_go_of(self, run: LiveRun) -> None:
         if await self._watched.let_go_of(run):
             self._executions.forget(run.directory)
-            self._companions.forget(run.directory)
 
     async def stats(self, handle: RunHandle) -> RunStats:
         usage = self._cgroups.usage(handle.run_name)

@@ -24,6 +24,7 @@ from corral.runtimes.process.proc_facts import open_process
 from corral.runtimes.sessions.multiplexer import Execute, Multiplexer, session_name
 from corral.runtimes.sessions.window_file import Window, forget_window, read_window
 from corral.system.aio.backoff import Backoff
+from corral.system.aio.keyed_locks import KeyedLocks
 
 _log = structlog.get_logger("corral.runtimes.sessions")
 
@@ -52,7 +53,7 @@ class Windows:
         self._openers = asyncio.Semaphore(_OPENERS)
         self._tasks: dict[str, asyncio.Task[None]] = {}
         """By run directory."""
-        self._busy: dict[str, asyncio.Lock] = {}
+        self._busy = KeyedLocks[str]()
         """Held while a session is being made: it is not closed before it exists."""
 
     def keep(self, run_directory: str, run_name: str, *, terminal: bool) -> None:
@@ -60,7 +61,6 @@ class Windows:
         task = self._tasks.get(run_directory)
         if not self._multiplexer.program or (task is not None and not task.done()):
             return
-        self._busy[run_directory] = asyncio.Lock()
         self._tasks[run_directory] = asyncio.create_task(
             self._keep(run_directory, session_name(run_name), terminal), name=f"runtime/window/{run_name}"
         )
@@ -70,11 +70,11 @@ class Windows:
         ended with it. Idempotent."""
         task = self._tasks.get(run_directory)
         if task is not None:
-            async with self._busy[run_directory]:
+            async with self._busy.hold(run_directory):
                 task.cancel()
             await asyncio.gather(task, return_exceptions=True)
             if self._tasks.get(run_directory) is task:
-                del self._tasks[run_directory], self._busy[run_directory]
+                del self._tasks[run_directory]
         window = read_window(run_directory)
         if window is None:
             return
@@ -87,7 +87,7 @@ class Windows:
 
     async def close(self) -> None:
         """Let go of every window. Idempotent."""
-        tasks, self._tasks, self._busy = list(self._tasks.values()), {}, {}
+        tasks, self._tasks = list(self._tasks.values()), {}
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
@@ -100,7 +100,7 @@ class Windows:
             try:
                 process = self._process(run_directory)
                 if process is None:
-                    async with self._busy[run_directory], self._openers:
+                    async with self._busy.hold(run_directory), self._openers:
                         process = await self._open(run_directory, session, terminal)
                 if process is not None:
                     await _ended(process)

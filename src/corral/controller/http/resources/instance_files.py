@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
+from contextlib import AbstractAsyncContextManager
 from typing import Annotated, Final
 
 import msgspec
@@ -15,7 +15,6 @@ from corral.controller.http.fields import Text
 from corral.controller.http.resources.template_shapes import ChangedTemplate, changed, making, still
 from corral.controller.http.route_table import Build, Content, Describe, Download, Read, Route, Write
 from corral.controller.http.setting import Distribution, Setting
-from corral.controller.http.turns import Turns
 from corral.controller.mutations import Mutation
 from corral.controller.templates import changes
 from corral.controller.templates.library import TemplateLibrary
@@ -29,6 +28,7 @@ from corral.domain.templates import template_name
 from corral.errors import Code, Rejected
 from corral.sdk.instance_files import FileEntry
 from corral.store.port import ReadEngine
+from corral.system.aio.keyed_locks import KeyedLocks
 
 _BYTES: Final = b"application/octet-stream"
 _DECISIONS: Final = 50
@@ -172,8 +172,8 @@ async def save_instance(
     return describe
 
 
-def _turn(edits: Turns, call: Call[Save, NoQuery]) -> asyncio.Lock:
-    return edits.of(call.body.template)
+def _turn(edits: KeyedLocks[str], call: Call[Save, NoQuery]) -> AbstractAsyncContextManager[None]:
+    return edits.hold(call.body.template)
 
 
 ROUTES: Final[tuple[Route, ...]] = (

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator
+from contextlib import AbstractAsyncContextManager
 from typing import Annotated, Any, Final, Literal
 
 import msgspec
@@ -28,13 +28,13 @@ from corral.controller.http.resources.template_shapes import (
 from corral.controller.http.resources.templates import NoteQuery
 from corral.controller.http.route_table import Build, Content, Describe, Download, Read, Route, Upload
 from corral.controller.http.setting import Setting
-from corral.controller.http.turns import Turns
 from corral.controller.mutations import Mutation
 from corral.controller.templates import changes
 from corral.controller.templates.library import TemplateLibrary
 from corral.domain.file_paths import check_path
 from corral.domain.permissions import Permission
 from corral.domain.templates import Manifest, TemplateFile
+from corral.system.aio.keyed_locks import KeyedLocks
 
 _BYTES: Final = b"application/octet-stream"
 
@@ -141,8 +141,8 @@ async def remove_file(
     return describe
 
 
-def _turn(edits: Turns, call: Call[Any, Any]) -> asyncio.Lock:
-    return edits.of(name_of(call.path))
+def _turn(edits: KeyedLocks[str], call: Call[Any, Any]) -> AbstractAsyncContextManager[None]:
+    return edits.hold(name_of(call.path))
 
 
 def _path(call: Call[Any, Any]) -> str:

@@ -13,13 +13,14 @@ from corral.controller.modules.data.keeping import CollectionKeeper, rows_at_onc
 from corral.controller.modules.data.planning import parse_sort
 from corral.controller.modules.data.searching import MAX_SKIP, Query, Search
 from corral.controller.modules.data.spaces import DataScope, Space, checked_collection, checked_id, space_of
-from corral.controller.modules.data.writing import DocumentWriter, Locks
+from corral.controller.modules.data.writing import DocumentWriter
 from corral.domain.document_filters import ANY, Filter, parse_filter
 from corral.domain.document_updates import parse_update
 from corral.domain.document_values import invalid
 from corral.errors import Code, Rejected
 from corral.sdk import storage_messages as said
 from corral.store.port import ReadEngine
+from corral.system.aio.keyed_locks import KeyedLocks
 from corral.system.clock import Clock
 from corral.system.entropy import Entropy
 
@@ -33,7 +34,7 @@ class DocumentCalls:
     """The handlers of `documents.*`."""
 
     def __init__(
-        self, reads: ReadEngine, ledger: Ledger, *, clock: Clock, entropy: Entropy, locks: Locks
+        self, reads: ReadEngine, ledger: Ledger, *, clock: Clock, entropy: Entropy, locks: KeyedLocks[str]
     ) -> None:
         self._reads = reads
         self._clock = clock
@@ -148,7 +149,7 @@ class DocumentCalls:
         space = space_of(scope)
         weight = sum(len(step.body) or update_size(step.update) for step in steps)
         intents = await self._evaluation.run(weight, lambda: understand(steps, self._new_id))
-        async with self._locks.of(space):
+        async with self._locks.hold(space.id):
             _, revision = await self._writer.apply(space, intents, quota=_quota(scope))
         return said.Written(ids=tuple(intent.name[1] for intent in intents), revision=revision)
 
@@ -158,7 +159,7 @@ class DocumentCalls:
         rows = 1 if facts is None else rows_at_once(facts)
         for start in range(0, len(intents), rows):
             part = intents[start : start + rows]
-            async with self._locks.of(space):
+            async with self._locks.hold(space.id):
                 count, _ = await self._writer.apply(space, part, quota=_quota(scope))
             written += count
         return written

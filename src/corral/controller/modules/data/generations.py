@@ -12,8 +12,9 @@ from corral.controller.modules.data.facts import DocumentFacts, read_facts
 from corral.controller.modules.data.keeping import rows_at_once
 from corral.controller.modules.data.key_values import KeyValueEngine
 from corral.controller.modules.data.spaces import SPACES, USAGE, Space
-from corral.controller.modules.data.writing import Locks, registered, registration
+from corral.controller.modules.data.writing import registered, registration
 from corral.store.port import ABSENT, Delete, ReadEngine
+from corral.system.aio.keyed_locks import KeyedLocks
 
 log = structlog.get_logger(__name__)
 
@@ -21,7 +22,9 @@ log = structlog.get_logger(__name__)
 class Generations:
     """All spaces of all modules, as wholes. Every verb can be repeated after it was cut short."""
 
-    def __init__(self, reads: ReadEngine, ledger: Ledger, keys: KeyValueEngine, locks: Locks) -> None:
+    def __init__(
+        self, reads: ReadEngine, ledger: Ledger, keys: KeyValueEngine, locks: KeyedLocks[str]
+    ) -> None:
         self._reads = reads
         self._ledger = ledger
         self._keys = keys
@@ -33,7 +36,7 @@ class Generations:
         """Make the target what the source is. Until its record names it, it is swept at the next boot."""
         self._made.add(target)
         await self.drop(target, keep_hold=True)
-        async with self._locks.of(source):
+        async with self._locks.hold(source.id):
             facts = await read_facts(self._reads, source)
             if facts.revision != ABSENT:
                 await self._copy_documents(source, target, facts)
@@ -57,7 +60,7 @@ class Generations:
 
     async def drop(self, space: Space, *, keep_hold: bool = False) -> None:
         """Delete everything; its name goes last."""
-        async with self._locks.of(space):
+        async with self._locks.hold(space.id):
             facts = await read_facts(self._reads, space)
             for name, known in facts.collections.items():
                 for index in known.indexes:

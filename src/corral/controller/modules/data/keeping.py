@@ -23,11 +23,12 @@ from corral.controller.modules.data.facts import (
     read_facts,
 )
 from corral.controller.modules.data.spaces import Space, checked_collection
-from corral.controller.modules.data.writing import MAX_COLLECTIONS, Locks, busy, registration, taken
+from corral.controller.modules.data.writing import MAX_COLLECTIONS, busy, registration, taken
 from corral.domain.document_values import invalid, parse_path
 from corral.errors import Rejected
 from corral.sdk.storage_messages import IndexBody
 from corral.store.port import Conflict, Document, Put, ReadEngine
+from corral.system.aio.keyed_locks import KeyedLocks
 
 MAX_INDEXES: Final = 8
 MAX_FIELDS: Final = 4
@@ -39,7 +40,9 @@ _Change = Callable[[CollectionFacts], CollectionFacts | None]
 class CollectionKeeper:
     """Collections of all spaces. Takes the lock of a space by itself."""
 
-    def __init__(self, reads: ReadEngine, ledger: Ledger, evaluation: Evaluation, locks: Locks) -> None:
+    def __init__(
+        self, reads: ReadEngine, ledger: Ledger, evaluation: Evaluation, locks: KeyedLocks[str]
+    ) -> None:
         self._reads = reads
         self._ledger = ledger
         self._evaluation = evaluation
@@ -50,7 +53,7 @@ class CollectionKeeper:
         cannot be: then it is not there, and everything else is."""
         checked_collection(name)
         wanted = parse_indexes(indexes)
-        async with self._locks.of(space):
+        async with self._locks.hold(space.id):
             await self.finish_drop(space, name)
             facts = await self._change(space, name, lambda known: _with_indexes(known, wanted))
             for index in facts.indexes:
@@ -64,7 +67,7 @@ class CollectionKeeper:
     async def drop(self, space: Space, name: str) -> bool:
         """Whether there was one. It is gone for readers at once."""
         checked_collection(name)
-        async with self._locks.of(space):
+        async with self._locks.hold(space.id):
             there = (await read_facts(self._reads, space)).find(name) is not None
             if there:
                 await self._change(space, name, lambda known: msgspec.structs.replace(known, dropping=True))
@@ -86,7 +89,7 @@ class CollectionKeeper:
 
     async def _build_some(self, space: Space, name: str, index: IndexFacts) -> bool:
         """Put the next documents into the index; True when it is built, or not wanted any more."""
-        async with self._locks.of(space):
+        async with self._locks.hold(space.id):
             facts = (await read_facts(self._reads, space)).find(name)
             found = None if facts is None else _named(facts, index.name)
             if facts is None or found is None or found.built:

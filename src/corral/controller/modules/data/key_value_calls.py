@@ -8,10 +8,11 @@ import msgspec
 
 from corral.controller.modules.data.key_values import MAX_KEYS, KeyValueEngine, Write, check_size
 from corral.controller.modules.data.spaces import DataScope, checked_id, checked_prefix, space_of
-from corral.controller.modules.data.writing import Locks, busy
+from corral.controller.modules.data.writing import busy
 from corral.domain.document_values import check_number, invalid
 from corral.errors import Code, Rejected
 from corral.sdk import storage_messages as said
+from corral.system.aio.keyed_locks import KeyedLocks
 from corral.system.clock import Clock
 
 _MIB: Final = 1024 * 1024
@@ -25,7 +26,7 @@ class KeyValueCalls:
     def __init__(self, engine: KeyValueEngine, clock: Clock) -> None:
         self._engine = engine
         self._clock = clock
-        self._counting = Locks()
+        self._counting = KeyedLocks[str]()
 
     async def get(self, scope: DataScope, body: said.KeyBody) -> said.KeyValue:
         _allow(scope)
@@ -62,7 +63,7 @@ class KeyValueCalls:
     async def increment(self, scope: DataScope, body: said.IncrementKey) -> said.Incremented:
         _allow(scope)
         space, key = space_of(scope), checked_id(body.key, "key")
-        async with self._counting.of(space):
+        async with self._counting.hold(space.id):
             for _ in range(_ATTEMPTS):
                 found = await self._engine.read(space, key)
                 value = (0 if found is None else _number(key, found.value)) + body.by

@@ -16,11 +16,11 @@ from corral.controller.modules.data.key_values import KeyValueEngine
 from corral.controller.modules.data.spaces import Space
 from corral.controller.modules.data.stored_keys import StoredKeys
 from corral.controller.modules.data.valkey_keys import ValkeyKeys
-from corral.controller.modules.data.writing import Locks
 from corral.errors import CorralError
 from corral.modules.operations import Operation
 from corral.sdk import storage_messages as said
 from corral.store.port import ReadEngine
+from corral.system.aio.keyed_locks import KeyedLocks
 from corral.system.clock import Clock
 from corral.system.entropy import Entropy, SystemEntropy
 
@@ -62,7 +62,7 @@ class ModuleData:
             else None
         )
         self._keys: KeyValueEngine = self._valkey or StoredKeys(reads, ledger, clock)
-        locks = Locks()
+        locks = KeyedLocks[str]()
         self._documents = DocumentCalls(
             reads, ledger, clock=clock, entropy=entropy or SystemEntropy(), locks=locks
         )

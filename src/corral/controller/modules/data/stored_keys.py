@@ -10,8 +10,9 @@ from corral.controller.ledger import Ledger, Step
 from corral.controller.modules.data.erasing import copy, erase
 from corral.controller.modules.data.key_values import Entry, KeyUsage, Write, entry_cost
 from corral.controller.modules.data.spaces import Space
-from corral.controller.modules.data.writing import Locks, busy, quota_reached, registered, registration
+from corral.controller.modules.data.writing import busy, quota_reached, registered, registration
 from corral.store.port import ABSENT, Conflict, Delete, Document, Put, ReadEngine
+from corral.system.aio.keyed_locks import KeyedLocks
 from corral.system.clock import Clock
 
 _USAGE: Final = "key_value"
@@ -31,7 +32,7 @@ class StoredKeys:
         self._reads = reads
         self._ledger = ledger
         self._clock = clock
-        self._locks = Locks()
+        self._locks = KeyedLocks[str]()
 
     async def close(self) -> None:
         return None
@@ -40,7 +41,7 @@ class StoredKeys:
         return self._live(await self._reads.get(space.keys, key))
 
     async def write(self, space: Space, write: Write, *, quota: int) -> bool:
-        async with self._locks.of(space):
+        async with self._locks.hold(space.id):
             for _ in range(_ATTEMPTS):
                 document = await self._reads.get(space.keys, write.key)
                 there = self._live(document)
@@ -66,7 +67,7 @@ class StoredKeys:
         raise busy(space)
 
     async def expire(self, space: Space, key: str, expires: int | None) -> bool:
-        async with self._locks.of(space):
+        async with self._locks.hold(space.id):
             for _ in range(_ATTEMPTS):
                 document = await self._reads.get(space.keys, key)
                 there = self._live(document)
@@ -98,7 +99,7 @@ class StoredKeys:
         return usage
 
     async def sweep(self, space: Space) -> int:
-        async with self._locks.of(space):
+        async with self._locks.hold(space.id):
             return await self._sweep(space)
 
     async def copy(self, source: Space, target: Space) -> None:

@@ -7,8 +7,6 @@ lead to a lost change: the next writer is refused by the store and looks again.
 
 from __future__ import annotations
 
-import asyncio
-import weakref
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Final
 
@@ -35,19 +33,6 @@ _ATTEMPTS: Final = 10
 _LOADED_BYTES: Final = 16 * 1024 * 1024
 _LOADED_ROWS: Final = 16
 _SPACES_A_PAGE: Final = 500
-
-
-class Locks:
-    """One lock a space, for as long as somebody holds or awaits it."""
-
-    def __init__(self) -> None:
-        self._locks: weakref.WeakValueDictionary[str, asyncio.Lock] = weakref.WeakValueDictionary()
-
-    def of(self, space: Space) -> asyncio.Lock:
-        lock = self._locks.get(space.id)
-        if lock is None:
-            lock = self._locks[space.id] = asyncio.Lock()
-        return lock
 
 
 class DocumentWriter:
