@@ -12,9 +12,9 @@ from corral.controller.sessions.admin_service import AdminService
 from corral.controller.sessions.bootstrap_service import BootstrapService
 from corral.controller.sessions.daemon_service import DaemonService
 from corral.controller.sessions.data_service import DataService
-from corral.controller.sessions.rate_limit import RateLimit
 from corral.controller.sessions.server import ServerCertificates, bind
 from corral.controller.standing import Place
+from corral.system.aio.token_bucket import TokenBuckets
 from corral.system.clock import Clock
 from corral.system.config_schema import ControllerConfig
 from corral.system.connection_shares import affordable
@@ -61,7 +61,8 @@ class LinkServer:
         add_DataServiceServicer_to_server(DataService(standing=place, clock=clock), counting)  # type: ignore[no-untyped-call]
         add_AdminServiceServicer_to_server(admin, control)  # type: ignore[no-untyped-call]
         if config.bootstrap.enabled:
-            limit = RateLimit(per_minute=config.bootstrap.rate_per_minute, clock=clock)
+            rate = config.bootstrap.rate_per_minute
+            limit = TokenBuckets[str](burst=rate, per_second=rate / 60, monotonic=clock.monotonic)
             most = affordable(config.bootstrap.connections, part=8)
             options = server_options(
                 connections=most,

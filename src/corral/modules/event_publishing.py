@@ -11,8 +11,8 @@ from corral.domain.module_manifest import EventsPart
 from corral.domain.nesting import MAX_DEPTH, deeper_than
 from corral.errors import Code, Rejected
 from corral.modules.event_names import check_published
-from corral.modules.process.rate import Allowance
 from corral.sdk.messages import Publish
+from corral.system.aio.token_bucket import TokenBucket
 from corral.system.clock import Clock
 
 DATA_BYTES: Final = 65_536
@@ -29,22 +29,23 @@ class EventPace:
     def __init__(self, *, per_second: float, clock: Clock) -> None:
         self._per_second = per_second
         self._clock = clock
-        self._modules: dict[str, tuple[Allowance, Allowance]] = {}
+        self._modules: dict[str, tuple[TokenBucket, TokenBucket]] = {}
 
     async def turn(self, module_id: str, size: int) -> None:
         """Returns when the module may publish an event of this size."""
         events, bytes = self._modules.get(module_id) or self._new(module_id)
-        while (pause := max(events.wait(now := self._clock.monotonic()), bytes.wait(now))) > 0:
+        while (pause := max(events.wait(), bytes.wait())) > 0:
             await asyncio.sleep(pause)
         events.spend(1)
         bytes.spend(size)
 
-    def _new(self, module_id: str) -> tuple[Allowance, Allowance]:
-        now = self._clock.monotonic()
-        events = Allowance(rate=self._per_second, burst=BURST_SECONDS * self._per_second, now=now)
-        bytes = Allowance(rate=BYTES_PER_SECOND, burst=BURST_SECONDS * BYTES_PER_SECOND, now=now)
-        pair = self._modules[module_id] = events, bytes
+    def _new(self, module_id: str) -> tuple[TokenBucket, TokenBucket]:
+        pair = self._modules[module_id] = self._bucket(self._per_second), self._bucket(BYTES_PER_SECOND)
         return pair
+
+    def _bucket(self, per_second: float) -> TokenBucket:
+        monotonic = self._clock.monotonic
+        return TokenBucket(burst=BURST_SECONDS * per_second, per_second=per_second, monotonic=monotonic)
 
 
 def published_data(asked: Publish, allowed: EventsPart) -> bytes:

@@ -10,11 +10,11 @@ from typing import Final
 
 import msgspec
 
-from corral.modules.bucket import Bucket
 from corral.modules.operations import NoticeHandler
 from corral.modules.scope import Scope
 from corral.sdk.messages import LOG, LogLine
 from corral.sdk.runner.log_bridge import BURST, LINES_A_SECOND, MAX_LINE
+from corral.system.aio.token_bucket import TokenBucket
 from corral.system.clock import Clock
 from corral.system.log_names import Logger, logger
 
@@ -31,7 +31,7 @@ class _Voice:
 
     def __init__(self, module_id: str, clock: Clock) -> None:
         self._log: Logger = logger(f"module:{module_id}")
-        self._bucket = Bucket(burst=BURST, per_second=LINES_A_SECOND, clock=clock)
+        self._bucket = TokenBucket(burst=BURST, per_second=LINES_A_SECOND, monotonic=clock.monotonic)
         self._dropped = 0
 
     def say(self, line: LogLine, *, version: str) -> None:

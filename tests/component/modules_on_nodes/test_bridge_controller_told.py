@@ -33,9 +33,9 @@ from corral.domain.ids import NodeId
 from corral.domain.module_manifest import EventsPart, Manifest, ModuleHost
 from corral.domain.module_records import PackageRecord
 from corral.domain.nesting import MAX_DEPTH
-from corral.modules.bucket import Bucket
 from corral.modules.event_publishing import DATA_BYTES, SUBJECT_MAX
 from corral.modules.module_metrics import BUCKETS, MAX_NAMES, MAX_SERIES, Family
+from corral.system.aio.token_bucket import TokenBucket
 from corral.system.clock import SystemClock
 from corral.system.entropy import SystemEntropy
 from corral.testing.waiting import eventually
@@ -413,8 +413,8 @@ def test_what_waited_on_a_node_is_never_too_fast_for_the_controller(scratch, cou
     """A backlog, and a controller that confirms at once. Nothing is too fast even for one that allows only two
     seconds' worth at once."""
     clock = StoppedClock()
-    events = Bucket(burst=PER_SECOND * 2, per_second=PER_SECOND, clock=clock)
-    kib = Bucket(burst=KIB_PER_SECOND * 2, per_second=KIB_PER_SECOND, clock=clock)
+    events = TokenBucket(burst=PER_SECOND * 2, per_second=PER_SECOND, monotonic=clock.monotonic)
+    kib = TokenBucket(burst=KIB_PER_SECOND * 2, per_second=KIB_PER_SECOND, monotonic=clock.monotonic)
     body = DaemonMessage(event_publish=told(payload_json=b"x" * size)).SerializeToString()
     open_table(scratch, entropy=SystemEntropy(), log_bytes=1, max_bytes=1).close()
     database = sqlite3.connect(scratch / "spool.db", isolation_level=None)

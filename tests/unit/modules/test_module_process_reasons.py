@@ -6,7 +6,6 @@ import signal
 
 import pytest
 
-from corral.modules.process.rate import Allowance
 from corral.modules.process.reasons import death_reason, ended_for
 
 LIMIT = 256 << 20
@@ -53,22 +52,3 @@ def test_why_we_ended_it_goes_before_what_the_kernel_says():
 def test_a_socket_that_closed_is_no_reason_where_there_is_another(ours, zygotes, status, reason):
     told = ended_for(ours, zygotes, int(status))
     assert death_reason(int(status), told=told, peak_bytes=0, memory_bytes=LIMIT) == reason
-
-
-def test_an_allowance_lets_a_burst_pass_and_then_a_rate():
-    allowance = Allowance(rate=10.0, burst=5.0, now=0.0)
-    for _ in range(5):
-        allowance.spend(1.0)
-        assert allowance.wait(0.0) == 0.0
-    allowance.spend(1.0)
-    assert allowance.wait(0.0) == pytest.approx(0.1)
-    assert allowance.wait(0.05) == pytest.approx(0.05)
-    assert allowance.wait(0.1) == 0.0
-
-
-def test_an_allowance_never_saves_more_than_its_burst():
-    allowance = Allowance(rate=10.0, burst=5.0, now=0.0)
-    allowance.spend(6.0)
-    assert allowance.wait(1000.0) == 0.0
-    allowance.spend(6.0)
-    assert allowance.wait(1000.0) == pytest.approx(0.1)

@@ -14,11 +14,11 @@ import structlog
 from corral.controller.distribution.access import NodeAccess
 from corral.controller.distribution.offers import Offers
 from corral.controller.distribution.ports import NodeLink, NodeLinks, Versions
-from corral.controller.sessions.rate_limit import RateLimit
 from corral.controller.template_mirror import TemplateMirror
 from corral.domain.ids import NodeId
 from corral.domain.templates import INLINE, TemplateVersion
 from corral.errors import Code, CorralError, Rejected, Retryable
+from corral.system.aio.token_bucket import TokenBuckets
 from corral.system.clock import Clock
 from corral.wire.v1.link_pb2 import ControllerMessage
 from corral.wire.v1.plan_pb2 import (
@@ -62,7 +62,9 @@ class TemplateDesk:
         self._library = library
         self._offers = Offers(library)
         self._links = links
-        self._told = RateLimit(per_minute=_LOGGED_PER_MINUTE, clock=clock)
+        self._told = TokenBuckets[NodeId](
+            burst=_LOGGED_PER_MINUTE, per_second=_LOGGED_PER_MINUTE / 60, monotonic=clock.monotonic
+        )
         self._waiting: dict[NodeId, dict[Key, TemplateRequest]] = {}
         self._serving: dict[NodeId, asyncio.Task[None]] = {}
 
@@ -173,7 +175,7 @@ class TemplateDesk:
             return
         final = error.code in (Code.TEMPLATE_NOT_FOUND, Code.ARCHIVE_TOO_LARGE)
         code = error.code.name if final else Code.TEMPLATE_UNAVAILABLE.name
-        if self._told.allow(node_id):
+        if self._told.take(node_id):
             _log.warning(
                 "template.refused",
                 node=node_id,

@@ -20,13 +20,13 @@ from corral.controller.instances.sequence import Incarnations
 from corral.controller.instances.tickets import StartTickets
 from corral.controller.instances.wire_values import report_of, stage_name
 from corral.controller.instances.workspace import Workspace
-from corral.controller.sessions.rate_limit import RateLimit
 from corral.controller.sessions.refused_reports import RefusedReports
 from corral.controller.sessions.reporting import Reported
 from corral.controller.workload.vitals import Vitals
 from corral.domain.decisions import DecisionKind
 from corral.domain.ids import NodeId, SessionId
 from corral.store.port import StoreUnavailable
+from corral.system.aio.token_bucket import TokenBuckets
 from corral.system.clock import Clock
 from corral.wire.frame_table import NodeFrame
 from corral.wire.v1 import instance_pb2 as wire
@@ -82,7 +82,9 @@ class InstanceReports:
         self._vitals = vitals
         self._refused = refused
         self._on_judged = on_judged
-        self._crash_rate = RateLimit(per_minute=CRASHES_PER_MINUTE, burst=CRASHES_AT_ONCE, clock=clock)
+        self._crash_rate = TokenBuckets[NodeId](
+            burst=CRASHES_AT_ONCE, per_second=CRASHES_PER_MINUTE / 60, monotonic=clock.monotonic
+        )
         self._decided: set[tuple[NodeId, str, int]] = set()
         """Strays whose end was decided in this term: they come again with each handshake until they are gone."""
         self._bars = {NodeId(stored.record.node): stored.record.serial for stored in state.node_ledgers}
@@ -174,7 +176,7 @@ class InstanceReports:
         return None
 
     def _within_rate(self, node_id: NodeId, refused: collections.Counter[str]) -> bool:
-        allowed = self._crash_rate.allow(node_id)
+        allowed = self._crash_rate.take(node_id)
         if not allowed:
             refused[CRASH_RATE] += 1
         return allowed

@@ -16,9 +16,9 @@ from corral.domain.module_manifest import ModuleHost
 from corral.domain.module_records import PackageRecord
 from corral.domain.node_times import told_time
 from corral.errors import Rejected
-from corral.modules.bucket import Bucket
 from corral.modules.event_names import check_published
 from corral.modules.event_publishing import DATA_BYTES, SUBJECT_MAX, encoded_data
+from corral.system.aio.token_bucket import TokenBucket
 from corral.system.clock import Clock
 from corral.system.log_quota import LogQuota
 from corral.wire.v1.module_pb2 import EventPublish
@@ -39,7 +39,7 @@ class NodePublishing:
     def __init__(self, *, clock: Clock) -> None:
         self._clock = clock
         self._quota = LogQuota(clock=clock)
-        self._nodes: dict[NodeId, tuple[Bucket, Bucket]] = {}
+        self._nodes: dict[NodeId, tuple[TokenBucket, TokenBucket]] = {}
 
     def steps(self, node_id: NodeId, told: EventPublish, record: PackageRecord | None) -> list[Step]:
         return published(
@@ -69,12 +69,13 @@ class NodePublishing:
 
     def _in_time(self, node_id: NodeId, size: int) -> bool:
         if node_id not in self._nodes:
-            self._nodes[node_id] = (
-                Bucket(burst=PER_SECOND * BURST_SECONDS, per_second=PER_SECOND, clock=self._clock),
-                Bucket(burst=KIB_PER_SECOND * BURST_SECONDS, per_second=KIB_PER_SECOND, clock=self._clock),
-            )
+            self._nodes[node_id] = self._bucket(PER_SECOND), self._bucket(KIB_PER_SECOND)
         events, kib = self._nodes[node_id]
         return events.take() and kib.take(1 + size // 1024)
+
+    def _bucket(self, per_second: int) -> TokenBucket:
+        monotonic = self._clock.monotonic
+        return TokenBucket(burst=per_second * BURST_SECONDS, per_second=per_second, monotonic=monotonic)
 
 
 def published(

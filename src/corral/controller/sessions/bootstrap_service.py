@@ -6,8 +6,8 @@ from typing import Any, Final
 
 from corral.controller.sessions.door import Standing, require_leading, translated
 from corral.controller.sessions.peers import peer_address
-from corral.controller.sessions.rate_limit import RateLimit
 from corral.errors import Code, Rejected, Retryable
+from corral.system.aio.token_bucket import TokenBuckets
 from corral.wire.v1.bootstrap_pb2 import ExchangeJoinTokenRequest, ExchangeJoinTokenResponse
 from corral.wire.v1.bootstrap_pb2_grpc import BootstrapServiceServicer
 
@@ -15,7 +15,7 @@ _MAX_TEXT: Final = 256
 
 
 class BootstrapService(BootstrapServiceServicer):
-    def __init__(self, *, standing: Standing, limit: RateLimit) -> None:
+    def __init__(self, *, standing: Standing, limit: TokenBuckets[str]) -> None:
         self._standing = standing
         self._limit = limit
 
@@ -24,7 +24,7 @@ class BootstrapService(BootstrapServiceServicer):
     ) -> ExchangeJoinTokenResponse:
         async with translated(context, "ExchangeJoinToken"):
             address = peer_address(context.peer())
-            if not self._limit.allow(address):
+            if not self._limit.take(address):
                 raise Retryable(
                     Code.RATE_LIMITED, "too many enrolments from this address", hint="wait a minute"
                 )

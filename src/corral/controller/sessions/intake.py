@@ -31,7 +31,6 @@ from corral.controller.sessions.intake_faults import (
     repair_pause,
 )
 from corral.controller.sessions.live import ModuleTraffic
-from corral.controller.sessions.rate_limit import RateLimit
 from corral.controller.sessions.reporting import NodeReports, Reported
 from corral.domain.events import Draft, EventType
 from corral.domain.ids import NodeId, SessionId
@@ -39,6 +38,7 @@ from corral.domain.node_times import told_time
 from corral.domain.records import LogRecord, SpoolPosition
 from corral.errors import Code, Rejected, Retryable
 from corral.store.port import Conflict
+from corral.system.aio.token_bucket import TokenBucket
 from corral.system.clock import Clock
 from corral.wire.frame_table import FrameOwner, NodeFrame, node_frame
 from corral.wire.v1.instance_pb2 import AskRunEnds, RunEnds
@@ -105,7 +105,9 @@ class Intake:
         self._waiting_bytes = 0
         self._wake = asyncio.Event()
         self._stored = asyncio.Event()
-        self._reports = RateLimit(per_minute=REPORTS_PER_MINUTE, clock=clock)
+        self._reports = TokenBucket(
+            burst=REPORTS_PER_MINUTE, per_second=REPORTS_PER_MINUTE / 60, monotonic=clock.monotonic
+        )
         self._suppressed = 0
         self._unknown: set[str] = set()
 
@@ -357,7 +359,7 @@ class Intake:
 
     def _report(self, report: ErrorReport) -> list[Step]:
         """An event, as long as they are few: one node must not push everybody's history out."""
-        if not self._reports.allow(self._node_id):
+        if not self._reports.take():
             self._suppressed += 1
             return []
         suppressed, self._suppressed = self._suppressed, 0

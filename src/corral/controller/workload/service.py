@@ -7,13 +7,13 @@ from collections.abc import Callable, Mapping
 from typing import Final, Protocol
 
 from corral.controller.cluster_state import ClusterState
-from corral.controller.sessions.rate_limit import RateLimit
 from corral.controller.workload.tokens import WorkloadRun, WorkloadTokens
 from corral.controller.workload.vitals import Vitals
 from corral.domain.ids import NodeId
 from corral.domain.instance_records import InstanceRecord
 from corral.errors import Code, Retryable
 from corral.store.port import Commit
+from corral.system.aio.token_bucket import TokenBuckets
 from corral.system.clock import Clock
 from corral.wire.v1.instance_pb2 import WorkloadReport
 from corral.wire.v1.link_pb2 import ControllerMessage
@@ -51,12 +51,14 @@ class Workloads:
         self._links = links
         self.tokens = WorkloadTokens(key=key, state=state, clock=clock, life=life)
         self.vitals = Vitals(state)
-        self._pace = RateLimit(per_minute=_PER_MINUTE, clock=clock)
+        self._pace = TokenBuckets[str](
+            burst=_PER_MINUTE, per_second=_PER_MINUTE / 60, monotonic=clock.monotonic
+        )
 
     def admit(self, text: str, *, late: bool = False) -> WorkloadRun:
         """Who speaks with this token. WORKLOAD_TOKEN_INVALID; RATE_LIMITED for one that never stops."""
         run = self.tokens.verify(text, late=late)
-        if not self._pace.allow(run.instance):
+        if not self._pace.take(run.instance):
             raise Retryable(
                 Code.RATE_LIMITED,
                 f"instance '{run.instance}' reports more than {_PER_MINUTE} times a minute",

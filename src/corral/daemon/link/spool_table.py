@@ -23,7 +23,7 @@ from typing import Final
 import msgspec
 
 from corral.errors import Code, Rejected
-from corral.modules.process.rate import Allowance
+from corral.system.aio.token_bucket import TokenBucket
 
 BACKGROUND_RECORDS: Final = 128
 BACKGROUND_BYTES: Final = 65_536
@@ -91,8 +91,9 @@ class SpoolTable:
         self._max_bytes = max_bytes
         self.committed = _measure(connection)
         self._now = self.committed
-        self._monotonic = monotonic
-        self._pace = Allowance(rate=BACKGROUND_PER_SECOND, burst=BACKGROUND_AT_ONCE, now=monotonic())
+        self._pace = TokenBucket(
+            burst=BACKGROUND_AT_ONCE, per_second=BACKGROUND_PER_SECOND, monotonic=monotonic
+        )
         self.streaming = False
         """Somebody takes each record as soon as it is added."""
         if self.committed.background_bytes:
@@ -165,12 +166,12 @@ class SpoolTable:
         some must be confirmed."""
         if not self.committed.background_bytes or not _has_room(self.committed.numbered):
             return math.inf
-        return self._pace.wait(self._monotonic())
+        return self._pace.wait()
 
     def number_background(self) -> None:
         """Make records of what waits there, the oldest first, as far as its window and its pace go."""
         numbered = list(self._now.numbered)
-        while self._now.background_bytes and _has_room(numbered) and not self._pace.wait(self._monotonic()):
+        while self._now.background_bytes and _has_room(numbered) and not self._pace.wait():
             row = self._db.execute("select id, body from background order by id limit 1").fetchone()
             if row is None:
                 self._change(background_bytes=0)

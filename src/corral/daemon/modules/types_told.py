@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable, Collection
 from typing import Final
 
-from corral.modules.bucket import Bucket
+from corral.system.aio.token_bucket import TokenBucket
 from corral.system.clock import Clock
 from corral.wire.v1.link_pb2 import DaemonMessage
 from corral.wire.v1.module_pb2 import EventCursor, EventSubscribe, EventUnsubscribe
@@ -31,7 +31,7 @@ class TypesTold:
         self._send = send
         self._told: set[str] | None = None
         """None: there is no connection."""
-        self._bucket = Bucket(burst=BURST, per_second=PER_SECOND, clock=clock)
+        self._bucket = TokenBucket(burst=BURST, per_second=PER_SECOND, monotonic=clock.monotonic)
         self._later: asyncio.TimerHandle | None = None
 
     def begin(self, after: EventCursor | None) -> None:

@@ -19,11 +19,11 @@ from typing import Final
 import msgspec
 
 from corral.modules.process.frame_heads import FrameHead, NoFrame, read_head
-from corral.modules.process.rate import Allowance
 from corral.modules.process.reasons import BAD_FRAME, NOT_READING, SOCKET_CLOSED
 from corral.sdk.frame_limits import HEAD_BYTES, FrameLimit
 from corral.sdk.framing import encode_frame
 from corral.sdk.protocol import MAX_FRAME, MAX_UNREAD, Call, Message
+from corral.system.aio.token_bucket import TokenBucket
 
 _HEAD: Final = 4
 _READ_BYTES: Final = 256 * 1024
@@ -73,7 +73,7 @@ class Channel:
         self._room = asyncio.Event()
         self._room.set()
         self._stall: asyncio.TimerHandle | None = None
-        self._allowance = Allowance(rate=_FRAMES_PER_SECOND, burst=_BURST, now=self._loop.time())
+        self._allowance = TokenBucket(burst=_BURST, per_second=_FRAMES_PER_SECOND, monotonic=self._loop.time)
         self._resume: asyncio.Handle | None = None
         self._full = False
         self._reading = False
@@ -182,7 +182,7 @@ class Channel:
             if not cost:
                 self._listen()
                 return
-            wait = self._allowance.wait(self._loop.time())
+            wait = self._allowance.wait()
             if wait > 0:
                 self._stop_listening()
                 self._resume = self._loop.call_later(wait, self._work)

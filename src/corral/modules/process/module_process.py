@@ -19,7 +19,6 @@ from corral.modules.process.calls import Calls
 from corral.modules.process.channel import Channel
 from corral.modules.process.frame_heads import LATE, FrameHead
 from corral.modules.process.last_words import read_last_words
-from corral.modules.process.rate import Allowance
 from corral.modules.process.reasons import BAD_FRAME, FLOOD, SOCKET_CLOSED, death_reason, ended_for
 from corral.modules.process.sampling import sample_tree
 from corral.modules.process.serving import Serving
@@ -31,6 +30,7 @@ from corral.sdk.messages import FINISH, HOOK_PREFIX, Lingering, Nothing
 from corral.sdk.protocol import Answer, Call, Cancel, Chunk, Credit, Failure, Message
 from corral.sdk.protocol import Notice as NoticeFrame
 from corral.sdk.runner.zygote_messages import Ended
+from corral.system.aio.token_bucket import TokenBucket
 
 _log = structlog.get_logger("corral.modules.process")
 
@@ -94,8 +94,10 @@ class ModuleProcess:
         self._on_notice = on_notice
         self._told = ""
         self._why = ""
-        self._over_limits = Allowance(
-            rate=_REFUSED_PER_SECOND, burst=_REFUSED_AT_ONCE, now=asyncio.get_running_loop().time()
+        self._over_limits = TokenBucket(
+            burst=_REFUSED_AT_ONCE,
+            per_second=_REFUSED_PER_SECOND,
+            monotonic=asyncio.get_running_loop().time,
         )
         self._notice_failed = False
         self._closed: asyncio.TimerHandle | None = None
@@ -248,7 +250,7 @@ class ModuleProcess:
 
     def _note_over_limit(self, tag: str, method: str, problem: str) -> None:
         self._over_limits.spend(1.0)
-        if self._over_limits.wait(asyncio.get_running_loop().time()) > 0:
+        if self._over_limits.wait() > 0:
             what = f"{tag} '{shown(method)}'"
             self._cut_off(FLOOD, f"again and again it sent more than it may; the last {what} {problem}")
 
