@@ -18,6 +18,7 @@ import structlog
 from corral.domain.ids import Epoch
 from corral.errors import Bug
 from corral.store.port import LEADER, LeaseEngine, LeaseRow, StoreUnavailable
+from corral.system.aio.waits import set_within
 from corral.system.clock import Clock
 
 log = structlog.get_logger(__name__)
@@ -90,7 +91,7 @@ class Term:
         if self._uncontested:
             await self._over.wait()
         while self.valid():
-            if await self._pause(min(self._timing.renew, self._remaining())):
+            if await set_within(self._over, min(self._timing.renew, self._remaining())):
                 break
             await self._renew()
         assert self._loss is not None
@@ -128,7 +129,7 @@ class Term:
             return
         except StoreUnavailable as error:
             log.warning("lease.not_renewed", why=error.why, seconds_left=round(self._remaining(), 1))
-            await self._pause(min(self._timing.poll, max(self._remaining(), 0)))
+            await set_within(self._over, min(self._timing.poll, max(self._remaining(), 0)))
             return
         if row is None:
             self._lose(Loss.TAKEN)
@@ -139,15 +140,6 @@ class Term:
         if self._uncontested:
             return self._timing.ttl
         return self._since + self._timing.ttl - self._timing.margin - self._clock.boottime()
-
-    async def _pause(self, seconds: float) -> bool:
-        """Wait; True when the term ended meanwhile."""
-        try:
-            async with asyncio.timeout(seconds):
-                await self._over.wait()
-        except TimeoutError:
-            return False
-        return True
 
     def _lose(self, loss: Loss) -> None:
         if self._loss is None:

@@ -42,6 +42,7 @@ from corral.store.port import (
     Transaction,
 )
 from corral.system.aio.backoff import Backoff
+from corral.system.aio.tasks import Tasks
 from corral.system.aio.waits import set_within
 from corral.system.clock import Clock
 from corral.system.entropy import Entropy, new_id
@@ -107,7 +108,7 @@ class Writer:
         self._closing = asyncio.Event()
         self._wake = asyncio.Event()
         self._loop = asyncio.get_running_loop()
-        self._task: asyncio.Task[None] | None = None
+        self._tasks = Tasks()
 
     @property
     def healthy(self) -> bool:
@@ -124,7 +125,7 @@ class Writer:
         return len(self._line) + len(self._under_way)
 
     def start(self) -> None:
-        self._task = self._loop.create_task(self._run(), name=f"store/write/{self.epoch}")
+        self._tasks.spawn(self._run(), name=f"store/write/{self.epoch}")
 
     async def close(self) -> None:
         """Commit what was accepted, refuse what comes later. Bounded by `patience`."""
@@ -132,10 +133,8 @@ class Writer:
             self._stage = _Stage.CLOSING
         self._closing.set()
         self._wake.set()
-        if self._task is not None:
-            await asyncio.wait({self._task}, timeout=2 * self._timing.patience)
-            self._task.cancel()
-            await asyncio.wait({self._task})
+        await self._tasks.wait(timeout=2 * self._timing.patience)
+        await self._tasks.close()
 
     async def __aenter__(self) -> Self:
         self.start()

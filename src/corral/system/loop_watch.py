@@ -15,6 +15,8 @@ from typing import Final, Self
 
 import structlog
 
+from corral.system.aio.tasks import Tasks
+
 _BEAT_SECONDS: Final = 0.1
 _log = structlog.get_logger("corral.loop")
 
@@ -29,7 +31,7 @@ class LoopWatch:
         self._stop = threading.Event()
         self._loop_thread = threading.get_ident()
         self._thread = threading.Thread(target=self._watch, name="loop-watch", daemon=True)
-        self._task: asyncio.Task[None] | None = None
+        self._tasks = Tasks()
 
     def lag(self) -> float:
         worst, self._worst = self._worst, 0.0
@@ -37,15 +39,13 @@ class LoopWatch:
 
     async def __aenter__(self) -> Self:
         self._loop_thread = threading.get_ident()
-        self._task = asyncio.create_task(self._beat(), name="loop-watch/beat")
+        self._tasks.spawn(self._beat(), name="loop-watch/beat")
         self._thread.start()
         return self
 
     async def __aexit__(self, *_: object) -> None:
         self._stop.set()
-        assert self._task is not None
-        self._task.cancel()
-        await asyncio.gather(self._task, return_exceptions=True)
+        await self._tasks.close()
         await asyncio.to_thread(self._thread.join)
 
     async def _beat(self) -> None:

@@ -11,6 +11,7 @@ from typing import Final, Protocol
 
 import uvloop
 
+from corral.system.aio.tasks import Tasks, first_of
 from corral.system.parent_watch import watch
 
 _INTERRUPTED: Final = 130
@@ -69,33 +70,22 @@ async def _main(make: Callable[[], Service], parent_fd: int | None) -> int:
 
 async def _start(service: Service, stop: asyncio.Event) -> bool:
     """Start, unless we are told to stop meanwhile; a start that is given up cleans up after itself."""
-    starting = asyncio.create_task(service.start(), name="service/start")
-    stopping = asyncio.create_task(stop.wait(), name="service/stop")
-    await asyncio.wait([starting, stopping], return_when=asyncio.FIRST_COMPLETED)
-    stopping.cancel()
-    if starting.done():
-        starting.result()
-        return True
-    starting.cancel()
-    await asyncio.gather(starting, return_exceptions=True)
-    return False
+    started, *_ = await first_of(service.start(), stop, name="service/start")
+    if started is None:
+        return False
+    started.result()
+    return True
 
 
 async def _serve(service: Service, stop: asyncio.Event) -> None:
-    stopping = asyncio.create_task(stop.wait(), name="service/stop")
-    running = asyncio.create_task(service.run(), name="service/run")
-    settling = asyncio.create_task(service.ready.wait(), name="service/ready")
-    try:
-        await asyncio.wait([stopping, running, settling], return_when=asyncio.FIRST_COMPLETED)
-        if settling.done():
+    async with Tasks() as tasks:
+        running = tasks.spawn(service.run(), name="service/run", awaited=True)
+        await first_of(running, stop, service.ready, name="service/ready")
+        if service.ready.is_set():
             # What lives now lives long: later collections need not look at it again.
             gc.collect()
             gc.freeze()
             print(f"ready: {service.announcement()}", flush=True)
-            await asyncio.wait([stopping, running], return_when=asyncio.FIRST_COMPLETED)
+            await first_of(running, stop, name="service/stop")
         if running.done():
             running.result()
-    finally:
-        for task in (stopping, running, settling):
-            task.cancel()
-        await asyncio.gather(stopping, running, settling, return_exceptions=True)

@@ -42,7 +42,8 @@ async def to_end(work: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> 
         _GIVEN_UP.set(given_up)  # in the thread's own copy of the context
         return work(*args, **kwargs)
 
-    working = asyncio.ensure_future(asyncio.to_thread(run))
+    context = contextvars.copy_context()
+    working = asyncio.get_running_loop().run_in_executor(None, context.run, run)
     try:
         return await asyncio.shield(working)
     except asyncio.CancelledError:

@@ -18,6 +18,7 @@ from corral.runtimes.process.keeper_client import KeeperClient, KeeperFacts
 from corral.runtimes.process.live_run import LiveRun
 from corral.runtimes.process.proc_facts import has_ended, open_process
 from corral.system.aio.backoff import Backoff
+from corral.system.aio.tasks import Tasks
 
 _log = structlog.get_logger("corral.runtimes.process")
 
@@ -41,19 +42,19 @@ class KeeperWatch:
         """Its pidfd."""
         self._since = 0.0
         self._backoff = Backoff(first=_FIRST_PAUSE, longest=_LONGEST_PAUSE)
-        self._task: asyncio.Task[None] | None = None
+        self._tasks = Tasks()
 
     async def start(self) -> KeeperFacts:
         """Find or start the keeper, and watch it from now on. Idempotent."""
         facts = await self.client.ensure()
-        if self._task is None or self._task.done():
+        if not self._tasks:
             self._watch_keeper(facts)
-            self._task = asyncio.create_task(self._run(), name="runtime/keeper")
+            self._tasks.spawn(self._run(), name="runtime/keeper")
         return facts
 
     async def quit(self) -> bool:
         """End the keeper when it minds nothing; False when it does, and is watched as before."""
-        watched = self._task is not None
+        watched = bool(self._tasks)
         await self.close()
         if await self.client.quit():
             return True
@@ -63,10 +64,7 @@ class KeeperWatch:
 
     async def close(self) -> None:
         """Idempotent."""
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
-            self._task = None
+        await self._tasks.close()
         self._leave_keeper()
 
     def hold(self, run: LiveRun) -> None:

@@ -28,6 +28,7 @@ from corral.runtimes.process.run_lock import try_lock
 from corral.runtimes.process.terminal_copy import copy_of_terminal
 from corral.runtimes.process.work_left import oom_seen
 from corral.system.aio.backoff import Backoff
+from corral.system.aio.tasks import Tasks
 
 _log = structlog.get_logger("corral.runtimes.process")
 
@@ -59,18 +60,15 @@ class LiveRun:
         self._minder = open_process(record.shim, record.shim_start)
         self._console = self._hold_console()
         self._terminal = self._copy_terminal()
-        self._tasks = [
-            asyncio.create_task(self._watch_process(), name=f"runtime/exit/{record.run}"),
-            asyncio.create_task(self._watch_minder(), name=f"runtime/mind/{record.run}"),
-        ]
+        self._tasks = Tasks()
+        self._tasks.spawn(self._watch_process(), name=f"runtime/exit/{record.run}")
+        self._tasks.spawn(self._watch_minder(), name=f"runtime/mind/{record.run}")
 
     async def close(self) -> None:
         """Let go of it. Idempotent."""
         if not self.emptied.done():
             run_files.repair_record(self.directory, self.record)  # the next daemon finds it by this
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._tasks.close()
         for waiting in (self.ended, self.emptied):
             waiting.cancel()
         for descriptor in (self.process, self._minder, self._console, self._terminal):

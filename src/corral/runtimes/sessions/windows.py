@@ -25,6 +25,7 @@ from corral.runtimes.sessions.multiplexer import Execute, Multiplexer, session_n
 from corral.runtimes.sessions.window_file import Window, forget_window, read_window
 from corral.system.aio.backoff import Backoff
 from corral.system.aio.keyed_locks import KeyedLocks
+from corral.system.aio.tasks import Tasks
 
 _log = structlog.get_logger("corral.runtimes.sessions")
 
@@ -51,30 +52,31 @@ class Windows:
         self._directory = directory
         self._execute = execute
         self._openers = asyncio.Semaphore(_OPENERS)
-        self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._tasks = Tasks()
+        self._kept: dict[str, asyncio.Task[None]] = {}
         """By run directory."""
         self._busy = KeyedLocks[str]()
         """Held while a session is being made: it is not closed before it exists."""
 
     def keep(self, run_directory: str, run_name: str, *, terminal: bool) -> None:
         """From now on. Idempotent; nothing when the multiplexer is not installed."""
-        task = self._tasks.get(run_directory)
+        task = self._kept.get(run_directory)
         if not self._multiplexer.program or (task is not None and not task.done()):
             return
-        self._tasks[run_directory] = asyncio.create_task(
+        self._kept[run_directory] = self._tasks.spawn(
             self._keep(run_directory, session_name(run_name), terminal), name=f"runtime/window/{run_name}"
         )
 
     async def leave(self, run_directory: str, run_name: str) -> None:
         """The run is over: its session goes. A window notices by itself; what else is in the session is
         ended with it. Idempotent."""
-        task = self._tasks.get(run_directory)
+        task = self._kept.get(run_directory)
         if task is not None:
             async with self._busy.hold(run_directory):
                 task.cancel()
             await asyncio.gather(task, return_exceptions=True)
-            if self._tasks.get(run_directory) is task:
-                del self._tasks[run_directory]
+            if self._kept.get(run_directory) is task:
+                del self._kept[run_directory]
         window = read_window(run_directory)
         if window is None:
             return
@@ -87,10 +89,8 @@ class Windows:
 
     async def close(self) -> None:
         """Let go of every window. Idempotent."""
-        tasks, self._tasks = list(self._tasks.values()), {}
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        self._kept.clear()
+        await self._tasks.close()
 
     async def _keep(self, run_directory: str, session: str, terminal: bool) -> None:
         loop = asyncio.get_running_loop()

@@ -16,11 +16,9 @@ import structlog
 
 from corral.errors import CorralError
 
-A = TypeVar("A")
-B = TypeVar("B")
 T = TypeVar("T")
 
-Work: TypeAlias = Coroutine[Any, Any, T] | asyncio.Future[T]
+Others: TypeAlias = tuple[asyncio.Future[Any] | None, ...]
 Condition: TypeAlias = Coroutine[Any, Any, Any] | asyncio.Future[Any] | asyncio.Event
 
 _log = structlog.get_logger("corral.tasks")
@@ -95,20 +93,20 @@ async def cancel_and_wait(*futures: asyncio.Future[Any]) -> None:
 
 @overload
 async def first_of(
-    first: Work[A], second: Work[B], /, *, name: str = ..., timeout: float | None = ...
-) -> tuple[asyncio.Future[A] | None, asyncio.Future[B] | None]: ...
+    first: Coroutine[Any, Any, T], /, *others: Condition, name: str = ..., timeout: float | None = ...
+) -> tuple[asyncio.Future[T] | None, *Others]: ...
 
 
 @overload
 async def first_of(
-    first: Work[A], second: Condition, /, *, name: str = ..., timeout: float | None = ...
-) -> tuple[asyncio.Future[A] | None, asyncio.Future[Any] | None]: ...
+    first: asyncio.Future[T], /, *others: Condition, name: str = ..., timeout: float | None = ...
+) -> tuple[asyncio.Future[T] | None, *Others]: ...
 
 
 @overload
 async def first_of(
-    *conditions: Condition, name: str = ..., timeout: float | None = ...
-) -> tuple[asyncio.Future[Any] | None, ...]: ...
+    first: asyncio.Event, /, *others: Condition, name: str = ..., timeout: float | None = ...
+) -> Others: ...
 
 
 async def first_of(
