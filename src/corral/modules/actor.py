@@ -12,6 +12,7 @@ from corral.domain.module_records import PackageRecord
 from corral.errors import Code, CorralError, Retryable
 from corral.modules.kit import Kit
 from corral.modules.life import ModuleLife
+from corral.system.aio.tasks import Tasks
 
 T = TypeVar("T")
 _Job = tuple[Callable[[], Awaitable[Any]], asyncio.Future[Any] | None]
@@ -36,7 +37,8 @@ class ModuleActor:
         self._retry_at: float | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._closed = False
-        self._task = asyncio.create_task(self._run(), name=f"modules/actor/{id}")
+        self._tasks = Tasks()
+        self._tasks.spawn(self._run(), name=f"modules/actor/{id}")
 
     def nudge(self) -> None:
         """Something may be due."""
@@ -61,8 +63,7 @@ class ModuleActor:
         """Cut off what is under way and refuse what waits; the module's process is left as it is."""
         self._closed = True
         self._set_timer()
-        self._task.cancel()
-        await asyncio.wait([self._task])
+        await self._tasks.close()
         while not self._jobs.empty():
             _, answer = self._jobs.get_nowait()
             if answer is not None and not answer.done():

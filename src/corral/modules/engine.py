@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import Any
 
@@ -34,6 +34,7 @@ from corral.modules.route_book import RouteBook, not_active, without_part
 from corral.modules.scope import Scope
 from corral.modules.upgrade import Upgrade, UpgradeStory
 from corral.sdk.messages import CALL_CAPABILITY, CapabilityRequest, HealthAnswer
+from corral.system.aio.tasks import Tasks
 from corral.system.clock import Clock
 from corral.system.config_schema import ModuleHostSection
 
@@ -89,7 +90,7 @@ class ModuleEngine:
         self._book = book
         self._clock = clock
         self._actors: dict[str, ModuleActor] = {}
-        self._background: set[asyncio.Task[object]] = set()
+        self._background = Tasks()
         self._closing = False
         self.capabilities = CapabilityRegistry(host, self._capabilities_changed, clock=clock, remote=remote)
         self.routes = RouteBook(book)
@@ -159,29 +160,13 @@ class ModuleEngine:
         actors = list(self._actors.values())
         await asyncio.gather(*(actor.close() for actor in actors))
         stragglers = await close_modules([actor.life for actor in actors], budget=budget, clock=self._clock)
-        await self._end_background()
+        # What is cut short here is done at the next boot; processes are killed.
+        await asyncio.sleep(0)  # each has to have begun, to clean up
+        await self._background.close()
         return stragglers
 
-    async def _end_background(self) -> None:
-        """What is cut short here is done at the next boot; processes are killed."""
-        await asyncio.sleep(0)  # each has to have begun, to clean up
-        for task in list(self._background):
-            task.cancel()
-        if self._background:
-            await asyncio.wait(self._background)
-
-    def _later(self, work: Callable[[], Awaitable[object]], name: str) -> asyncio.Task[object]:
-        async def done() -> object:
-            try:
-                return await work()
-            except Exception as error:
-                _log.warning("module.background_failed", task=name, error=str(error))
-                return None
-
-        task = asyncio.create_task(done(), name=name)
-        self._background.add(task)
-        task.add_done_callback(self._background.discard)
-        return task
+    def _later(self, work: Coroutine[Any, Any, object], name: str) -> asyncio.Task[object]:
+        return self._background.spawn(work, name=name)
 
     # --- verbs ----------------------------------------------------------------------------------
     async def install(self, record: PackageRecord) -> PackageRecord:

@@ -30,4 +30,4 @@ def drop_generation(kit: Kit, module_id: str, generation: int) -> None:
     """In the background; what is left over when that fails is swept at the next boot."""
     data = kit.data
     if data is not None:
-        kit.later(lambda: data.drop(module_id, generation), f"modules/drop/{module_id}/{generation}")
+        kit.later(data.drop(module_id, generation), f"modules/drop/{module_id}/{generation}")

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable, Coroutine
 from contextlib import AbstractAsyncContextManager
-from typing import Protocol
+from typing import Any, Protocol
 
 import msgspec
 
@@ -51,7 +51,7 @@ class Kit(msgspec.Struct, frozen=True, kw_only=True):
     clock: Clock
     pace: Pace
     upgrade_guard: Callable[[], AbstractAsyncContextManager[None]]
-    later: Callable[[Callable[[], Awaitable[object]], str], asyncio.Task[object]]
+    later: Callable[[Coroutine[Any, Any, object], str], asyncio.Task[object]]
     """Have something done beside; who does not wait for it leaves that to the engine's end."""
     on_serving: Callable[[Scope], None]
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final, Protocol
@@ -205,9 +204,8 @@ async def run_hook(scope: Scope, hook: str, **values: object) -> None:
 
 async def end_process(scope: Scope) -> None:
     """Kill what runs and undo what was registered, come what may."""
-    ending = asyncio.ensure_future(scope.process.kill())
     try:
-        await asyncio.shield(ending)
+        await scope.process.kill()
     finally:
         await scope.close()
 

@@ -18,6 +18,7 @@ from corral.errors import Code, CorralError, Rejected
 from corral.modules.operations import Operation
 from corral.modules.scope import Owned, Scope
 from corral.sdk.messages import CANCEL_TASK, RUN_TASK, SCHEDULE, CancelTask, Nothing, Schedule, TaskRun
+from corral.system.aio.tasks import Tasks, cancel_and_wait
 from corral.system.clock import Clock
 
 KIND: Final = "task"
@@ -39,6 +40,7 @@ class ModuleSchedules:
 
     def __init__(self, *, clock: Clock) -> None:
         self._clock = clock
+        self._running = Tasks()
         self._tasks: dict[tuple[int, int], tuple[asyncio.Task[None], Owned]] = {}
 
     def operations(self) -> list[Operation]:
@@ -60,7 +62,7 @@ class ModuleSchedules:
                 hint="cancel some, or let one task do the work of many",
             )
         name = wanted.name[:_NAME_MAX] or str(wanted.task)
-        running = asyncio.create_task(
+        running = self._running.spawn(
             self._keep(scope, wanted, name, wait), name=f"modules/task/{scope.module_id}/{name}"
         )
         owned = scope.own(KIND, name, lambda: self._end(key))
@@ -79,8 +81,7 @@ class ModuleSchedules:
     async def _end(self, key: tuple[int, int]) -> None:
         found = self._tasks.pop(key, None)
         if found is not None and found[0] is not asyncio.current_task():
-            found[0].cancel()
-            await asyncio.gather(found[0], return_exceptions=True)
+            await cancel_and_wait(found[0])
 
     async def _keep(self, scope: Scope, wanted: Schedule, name: str, wait: Pace) -> None:
         while await wait.next_turn():

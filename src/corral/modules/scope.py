@@ -23,6 +23,7 @@ from corral.modules.breaker import Breaker, CallCounts
 from corral.modules.failures import CallOverrun, ModuleRaised
 from corral.modules.process_port import RunningModule
 from corral.sdk.messages import HEALTH, HealthAnswer, Nothing
+from corral.system.aio.tasks import Tasks
 from corral.system.clock import Clock
 from corral.system.log_quota import LogQuota
 
@@ -84,6 +85,7 @@ class Scope:
         self._loaded: list[Owned] = []
         self._started: list[Owned] | None = None
         self._serving = asyncio.Event()
+        self._tasks = Tasks()
         self._watching: asyncio.Task[None] | None = None
         self.quota = LogQuota(clock=clock)
         """What the host itself says about this module, of each kind once a second."""
@@ -143,6 +145,7 @@ class Scope:
     async def close(self) -> None:
         """Undo everything, the last first. One undo that fails or hangs does not keep the others."""
         self.closed = True
+        await self._tasks.close()
         await self.end_start()
         while self._loaded:
             await self._undo(self._loaded.pop())
@@ -180,7 +183,7 @@ class Scope:
         """From now on it serves, and is asked for its health every so many seconds; 0: it is not."""
         self._serving.set()
         if ask_health_every and self._watching is None:
-            self._watching = asyncio.create_task(
+            self._watching = self._tasks.spawn(
                 self._watch_health(ask_health_every), name=f"modules/health/{self.module_id}"
             )
 

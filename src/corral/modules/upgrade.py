@@ -183,7 +183,7 @@ class Upgrade:
             life.kit.capabilities.release(life.id)
         self._say(f"{self._version} is ACTIVE.")
         outdated = old.generation if generation != old.generation else None
-        task = life.kit.later(lambda: self._retire(retired, outdated), f"modules/retire/{life.id}")
+        task = life.kit.later(self._retire(retired, outdated), f"modules/retire/{life.id}")
         life.retiring.add(task)
         task.add_done_callback(life.retiring.discard)
 

@@ -13,8 +13,8 @@ import pathlib
 import signal
 import socket
 import types
-from collections.abc import Coroutine, Mapping, Sequence
-from typing import Any, Final, Self
+from collections.abc import Mapping, Sequence
+from typing import Final, Self
 
 import structlog
 
@@ -34,6 +34,7 @@ from corral.modules.process.zygote_losses import HOLD_SECONDS, NOBODY, Verdict, 
 from corral.sdk.messages import Lingering
 from corral.sdk.runner.zygote_messages import Ended, Spawn, Used
 from corral.system.accounts import RunUser
+from corral.system.aio.tasks import Tasks
 from corral.system.clock import Clock, SystemClock
 from corral.system.entropy import Entropy, SystemEntropy
 
@@ -75,7 +76,7 @@ class ProcessHouse:
         self._losses = ZygoteLosses(hold=hold)
         self._started: dict[int, float] = {}
         """When each process was last started, by its number."""
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks = Tasks()
         self._closed = False
 
     @property
@@ -178,8 +179,7 @@ class ProcessHouse:
                 await zygote.close()
             for process in list(self._by_number.values()):  # born meanwhile, and ended with the zygote
                 self._heard_end(_killed(process))
-            while self._tasks:
-                await asyncio.wait(self._tasks)
+            await self._tasks.wait()
 
     # --- what its processes ask of it -------------------------------------------------------------
 
@@ -189,7 +189,7 @@ class ProcessHouse:
             return  # its death is on its way
         zygote = self._zygote
         zygote.end(process.number)
-        self._own(self._kill_inside(process), f"modules/kill/{process.module_id}")
+        self._tasks.spawn(self._kill_inside(process), name=f"modules/kill/{process.module_id}")
         deaf = asyncio.get_running_loop().call_later(_DEAF_SECONDS, zygote.kill)
         process.death.add_done_callback(lambda _: deaf.cancel())
 
@@ -256,7 +256,8 @@ class ProcessHouse:
         if self._by_pid.get(process.pid) is process:
             del self._by_pid[process.pid]
         process.ended(report, verdict)
-        self._own(self._confinement.leave(_name(process)), f"modules/leave/{process.module_id}")
+        leaving = self._confinement.leave(_name(process))
+        self._tasks.spawn(leaving, name=f"modules/leave/{process.module_id}")
 
     def _heard_use(self, report: Used) -> None:
         process = self._by_number.get(report.number)
@@ -272,7 +273,7 @@ class ProcessHouse:
         for process in orphans:
             process.signal(signal.SIGKILL)  # the kernel did, unless it was just born
         verdict = self._judge_loss(orphans)
-        self._own(self._reap(zygote, self._mark, orphans, verdict), "modules/reap")
+        self._tasks.spawn(self._reap(zygote, self._mark, orphans, verdict), name="modules/reap")
 
     def _judge_loss(self, orphans: list[ModuleProcess]) -> Verdict:
         started: dict[str, float] = {}
@@ -302,11 +303,6 @@ class ProcessHouse:
             finally:
                 for process in orphans:
                     self._heard_end(_killed(process), verdict)
-
-    def _own(self, work: Coroutine[Any, Any, None], name: str) -> None:
-        task = asyncio.get_running_loop().create_task(work, name=name)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
 
     async def _kill_inside(self, process: ModuleProcess) -> None:
         try:

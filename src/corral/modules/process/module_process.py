@@ -30,6 +30,7 @@ from corral.sdk.messages import FINISH, HOOK_PREFIX, Lingering, Nothing
 from corral.sdk.protocol import Answer, Call, Cancel, Chunk, Credit, Failure, Message
 from corral.sdk.protocol import Notice as NoticeFrame
 from corral.sdk.runner.zygote_messages import Ended
+from corral.system.aio.tasks import Tasks
 from corral.system.aio.token_bucket import TokenBucket
 
 _log = structlog.get_logger("corral.modules.process")
@@ -101,6 +102,7 @@ class ModuleProcess:
         )
         self._notice_failed = False
         self._closed: asyncio.TimerHandle | None = None
+        self._tasks = Tasks()
         self._finishing: asyncio.Task[Ending] | None = None
         self._last: Sample | None = None
         self._channel = Channel(
@@ -133,8 +135,8 @@ class ModuleProcess:
         """Let it end by itself; after `grace` seconds its whole tree is killed. Whoever calls again waits
         for the same end; whoever is cancelled does not stop it."""
         if self._finishing is None:
-            self._finishing = asyncio.get_running_loop().create_task(
-                self._finish(grace), name=f"modules/finish/{self.module_id}"
+            self._finishing = self._tasks.spawn(
+                self._finish(grace), name=f"modules/finish/{self.module_id}", awaited=True
             )
         return await asyncio.shield(self._finishing)
 
@@ -199,8 +201,7 @@ class ModuleProcess:
     async def settled(self) -> None:
         """After the death: until nothing of ours works for it any more."""
         await self._serving.ended()
-        if self._finishing is not None:
-            await asyncio.wait([self._finishing])
+        await self._tasks.wait()
 
     def _close(self, death: Death) -> None:
         if self._closed is not None:

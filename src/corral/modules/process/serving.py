@@ -15,6 +15,7 @@ from corral.modules.process.values import Serve
 from corral.sdk.frame_limits import shown
 from corral.sdk.framing import FrameTooLarge, encode_body
 from corral.sdk.protocol import MAX_CALLS_FROM_MODULE, Answer, Call, Cancel, Failure
+from corral.system.aio.tasks import Tasks
 
 _log = structlog.get_logger("corral.modules.process")
 
@@ -35,6 +36,7 @@ class Serving:
         self._channel = channel
         self._serve = serve
         self._cut_off = cut_off
+        self._owned = Tasks()
         self._tasks: dict[int, asyncio.Task[None]] = {}
         self._given_up: set[asyncio.Task[None]] = set()
         """Cancelled by the module, and not at their end yet."""
@@ -62,7 +64,7 @@ class Serving:
             )
             return
         name = f"modules/serve/{self._module_id}/{shown(message.method)}"
-        task = asyncio.get_running_loop().create_task(self._run(message), name=name)
+        task = self._owned.spawn(self._run(message), name=name, awaited=True)
         self._tasks[message.id] = task
         task.add_done_callback(lambda done: self._done(message.id, done))
         self._pause()
@@ -76,13 +78,11 @@ class Serving:
     def end(self) -> None:
         """Whatever is under way is of no use to anybody any more."""
         self._over = True
-        for task in (*self._tasks.values(), *self._given_up):
-            task.cancel()
+        self._owned.cancel()
 
     async def ended(self) -> None:
         """Until all of it has come to its end."""
-        while tasks := [*self._tasks.values(), *self._given_up]:
-            await asyncio.wait(tasks)
+        await self._owned.wait()
 
     def _forget(self, number: int, task: asyncio.Task[None] | None) -> None:
         """Unless the number belongs to a later call already."""
