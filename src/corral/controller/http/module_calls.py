@@ -7,7 +7,6 @@ that a module was asked to do is missing in the audit, whatever became of it.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Coroutine
 from typing import Any, Final, TypeVar
 
@@ -35,6 +34,7 @@ from corral.errors import Code, CorralError, Rejected, Retryable
 from corral.modules.route_book import RouteMatch
 from corral.sdk.messages import ROUTE, CallerBody, RouteAnswer, RouteRequest
 from corral.sdk.protocol import MAX_FRAME
+from corral.system.aio.tasks import first_of
 
 T = TypeVar("T")
 
@@ -225,19 +225,12 @@ class _ModuleCall:
             return None
 
     async def _unless_gone(self, work: Coroutine[Any, Any, T], stream: OpenStream | None) -> T | None:
-        working = asyncio.ensure_future(work)
-        leaving = asyncio.ensure_future(until_gone(self.request))
-        ends: set[asyncio.Future[Any]] = {working, leaving}
-        if stream is not None:
-            ends.add(stream.closing)
-        try:
-            await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
-            if working.done():
-                return working.result()
-        finally:
-            working.cancel()
-            leaving.cancel()
-            await asyncio.gather(working, leaving, return_exceptions=True)
+        closing = () if stream is None else (stream.closing,)
+        done, *_ = await first_of(
+            work, until_gone(self.request), *closing, name=f"http/call/{self.module_id}"
+        )
+        if done is not None:
+            return done.result()
         if stream is not None and stream.closing.done():
             raise self._ended(stream)
         self.request.status = _CLIENT_CLOSED

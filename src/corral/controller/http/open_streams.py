@@ -6,7 +6,7 @@ from __future__ import annotations
 import asyncio
 import collections
 import contextlib
-from collections.abc import Awaitable, Iterator
+from collections.abc import Coroutine, Iterator
 from typing import Any, Final, TypeVar
 
 from corral.controller.cluster_state import Mirror
@@ -14,6 +14,7 @@ from corral.domain.events import Cursor, Event
 from corral.domain.ids import TokenId
 from corral.domain.records import ApiTokenRecord
 from corral.errors import Code, CorralError, Rejected, Retryable
+from corral.system.aio.tasks import first_of
 from corral.system.clock import Clock
 
 T = TypeVar("T")
@@ -105,19 +106,13 @@ class OpenStreams:
             if not self._counts[token.id]:
                 del self._counts[token.id]
 
-    async def within(self, stream: OpenStream, work: Awaitable[T], *, otherwise: str) -> T:
+    async def within(self, stream: OpenStream, work: Coroutine[Any, Any, T], *, otherwise: str) -> T:
         """What `work` yields, unless the caller's token or this term ends before it does; `otherwise` says what
         that means for what was asked."""
-        working = asyncio.ensure_future(work)
-        ends: set[asyncio.Future[Any]] = {working, stream.closing}
-        try:
-            await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
-            if working.done():
-                return working.result()
+        done, *_ = await first_of(work, stream.closing, name="http/within")
+        if done is None:
             raise self._ended(stream, otherwise)
-        finally:
-            working.cancel()
-            await asyncio.gather(working, return_exceptions=True)
+        return done.result()
 
     def _ended(self, stream: OpenStream, otherwise: str) -> CorralError:
         told = f"{otherwise}: {stream.closing.result()}"

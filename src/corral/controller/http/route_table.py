@@ -18,7 +18,7 @@ from __future__ import annotations
 import enum
 import pathlib
 import re
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from typing import Any, ClassVar, Final, Protocol
@@ -54,7 +54,7 @@ _METHODS: Final = frozenset({"GET", "POST", "PUT", "PATCH", "DELETE"})
 Write = Callable[[bytes], Awaitable[None]]
 """Sends a piece of a stream; waits as long as the reader is slow."""
 
-Pump = Callable[[Write], Awaitable[None]]
+Pump = Callable[[Write], Coroutine[Any, Any, None]]
 """Writes a stream piece by piece. It is cancelled when the stream has to end."""
 
 ProbeHandler = Callable[[Setting, Gate], Awaitable[Answer]]
@@ -87,7 +87,7 @@ StreamHandler = Callable[..., Awaitable[Pump]]
 """(call)"""
 Effect = Callable[..., None]
 """(call)"""
-Settle = Callable[..., Awaitable[object]]
+Settle = Callable[..., Coroutine[Any, Any, object]]
 """(call, body): the answer's"""
 Turn = Callable[..., AbstractAsyncContextManager[None]]
 """(call)"""

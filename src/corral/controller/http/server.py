@@ -18,6 +18,8 @@ from corral.controller.http.open_connections import OpenConnections
 from corral.controller.http.request import AsgiApp
 from corral.errors import Bug, Code, Rejected
 from corral.system.addresses import Address
+from corral.system.aio.tasks import Tasks, first_of
+from corral.system.aio.waits import set_within
 from corral.system.config_schema import HttpLimitsSection
 
 log = structlog.get_logger(__name__)
@@ -44,6 +46,7 @@ class HttpServer:
     ) -> None:
         self._wanted = Address(host, port)
         self._socket: socket.socket | None = None
+        self._tasks = Tasks()
         self._task: asyncio.Task[None] | None = None
         self._stop_seconds = stop_seconds
         self.connections = OpenConnections(limits)
@@ -87,10 +90,8 @@ class HttpServer:
     async def start(self) -> None:
         """Listen. PORT_IN_USE when somebody else does."""
         self._socket = _bound(self._wanted)
-        self._task = asyncio.create_task(self._server.serve([self._socket]), name="http/serve")
-        ready = asyncio.create_task(self._server.listening.wait(), name="http/await-ready")
-        await asyncio.wait({ready, self._task}, return_when=asyncio.FIRST_COMPLETED)
-        ready.cancel()
+        self._task = self._tasks.spawn(self._server.serve([self._socket]), name="http/serve", awaited=True)
+        await first_of(self._task, self._server.listening, name="http/await-ready")
         if self._task.done():
             await self._task
             raise Bug("the HTTP server ended while it was starting")
@@ -150,9 +151,7 @@ class _EmbeddedServer(uvicorn.Server):
         """Sets the date of answers every second, and ends at once when it is told to: uvicorn looks ten
         times a second whether it should."""
         while not await self.on_tick(0):
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(_TICK_SECONDS):
-                    await self._ending.wait()
+            await set_within(self._ending, _TICK_SECONDS)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Without uvicorn's pause when there is nobody to wait for."""

@@ -10,6 +10,7 @@ import structlog
 from corral.controller.http.open_streams import OpenStream
 from corral.controller.http.request import Request
 from corral.controller.http.route_table import Dialogue
+from corral.system.aio.tasks import Tasks, failure_of, first_of
 
 log = structlog.get_logger(__name__)
 
@@ -40,17 +41,12 @@ async def serve_socket(*, request: Request, stream: OpenStream, dialogue: Dialog
     async def write(message: bytes) -> None:
         await request.send({"type": "websocket.send", "text": message.decode()})
 
-    speaking = asyncio.ensure_future(dialogue.speak(write))
-    hearing = asyncio.ensure_future(_hear(request, dialogue, write))
-    ends: set[asyncio.Future[Any]] = {speaking, hearing, stream.closing}
-    try:
-        await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
-    finally:
+    async with Tasks() as tasks:
+        speaking = tasks.spawn(dialogue.speak(write), name="http/speak", awaited=True)
+        hearing = tasks.spawn(_hear(request, dialogue, write), name="http/hear", awaited=True)
+        await first_of(speaking, hearing, stream.closing)
         gone = hearing.done() and not hearing.cancelled() and hearing.exception() is None
-        speaking.cancel()
-        hearing.cancel()
-        outcomes = await asyncio.gather(speaking, hearing, return_exceptions=True)
-    failures = [outcome for outcome in outcomes if isinstance(outcome, Exception)]
+    failures = [error for task in (speaking, hearing) if (error := failure_of(task)) is not None]
     if gone or any(isinstance(failure, OSError) for failure in failures):
         return  # the client hung up, and one of the two noticed first
     for failure in failures:

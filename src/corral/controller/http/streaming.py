@@ -4,7 +4,7 @@ reader has stopped reading."""
 from __future__ import annotations
 
 import asyncio
-from typing import Any, Final
+from typing import Final
 
 import structlog
 
@@ -13,6 +13,7 @@ from corral.controller.http.answers import EVENT_STREAM, SECURITY_HEADERS, Heade
 from corral.controller.http.open_streams import OpenStream
 from corral.controller.http.request import Request
 from corral.controller.http.route_table import Content, Pump, Write
+from corral.system.aio.tasks import Tasks, failure_of, first_of
 
 log = structlog.get_logger(__name__)
 
@@ -77,19 +78,14 @@ async def cut(request: Request) -> None:
 
 async def _run(request: Request, stream: OpenStream, pump: Pump, write: Write) -> bool:
     """Run a pump until something ends it; True when it ended by itself and had no trouble."""
-    writing = asyncio.ensure_future(pump(write))
-    leaving = asyncio.ensure_future(until_gone(request))
-    ends: set[asyncio.Future[Any]] = {writing, leaving, stream.closing}
-    try:
-        await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
-        whole = writing.done() and not stream.closing.done()
-    finally:
-        writing.cancel()
-        leaving.cancel()
-        outcome, _ = await asyncio.gather(writing, leaving, return_exceptions=True)
-    if isinstance(outcome, Exception):
-        log.warning("http.stream_failed", path=request.path, error=str(outcome), exc_info=outcome)
-    return whole and outcome is None
+    async with Tasks() as tasks:
+        writing = tasks.spawn(pump(write), name="http/stream", awaited=True)
+        written, *_ = await first_of(writing, until_gone(request), stream.closing, name="http/until-gone")
+        whole = written is not None and not stream.closing.done()
+    failure = failure_of(writing)
+    if failure is not None:
+        log.warning("http.stream_failed", path=request.path, error=str(failure), exc_info=failure)
+    return whole and failure is None
 
 
 async def until_gone(request: Request) -> None:
