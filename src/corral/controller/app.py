@@ -36,6 +36,7 @@ from corral.signing import Verifier, open_verifier
 from corral.store.opening import open_store
 from corral.store.port import StorageFailed, Store
 from corral.system.addresses import Address, parse_address
+from corral.system.aio.tasks import Tasks
 from corral.system.clock import Clock, SystemClock
 from corral.system.config_schema import ControllerConfig
 from corral.system.connection_shares import raise_descriptors
@@ -77,6 +78,7 @@ class ControllerApp:
         self._entropy = entropy or SystemEntropy()
         self._stack = contextlib.AsyncExitStack()
         self._loop: LeadershipLoop | None = None
+        self._leading = Tasks()
         self._leading_task: asyncio.Task[None] | None = None
         self._state: ClusterState | None = None
         self._ahead_of_store: set[str] = set()
@@ -102,7 +104,7 @@ class ControllerApp:
             raise_epoch = self._loop.raise_epoch
             self._cluster = Cluster(place=self.place, store=self._store.name, raise_epoch=raise_epoch)
             await self._start_http()
-            self._leading_task = asyncio.create_task(self._loop.run(), name="controller/lead")
+            self._leading_task = self._leading.spawn(self._loop.run(), name="controller/lead", awaited=True)
         except BaseException:
             await self.stop()
             raise
@@ -112,14 +114,12 @@ class ControllerApp:
         self._store = await open_store(self._config.store.url, data=self._config.data)
         self._stack.push_async_callback(self._store.close)
         await self._position.check(self._store.reads, accept=self._accept_older_store)
-        following = asyncio.create_task(self._position.keep(self._commit_number), name="controller/position")
+        self._stack.push_async_callback(self._note_position)
+        tasks = await self._stack.enter_async_context(Tasks())
+        tasks.spawn(self._position.keep(self._commit_number), name="controller/position")
 
-        async def end() -> None:
-            following.cancel()
-            await asyncio.gather(following, return_exceptions=True)
-            await self._position.note(self._commit_number())
-
-        self._stack.push_async_callback(end)
+    async def _note_position(self) -> None:
+        await self._position.note(self._commit_number())
 
     def _commit_number(self) -> int:
         """Of the last commit that this controller has made or read as the leader; 0 before it leads."""
@@ -245,9 +245,7 @@ class ControllerApp:
         await run_stages(stages, budget=self._config.shutdown.budget_seconds, clock=self._clock)
 
     async def _stop_leading(self) -> None:
-        if self._leading_task is not None:
-            self._leading_task.cancel()
-            await asyncio.gather(self._leading_task, return_exceptions=True)
+        await self._leading.close()
 
     async def _stop_link_server(self) -> None:
         if self._link_server is not None:

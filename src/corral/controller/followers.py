@@ -14,6 +14,7 @@ import structlog
 
 from corral.store.port import Commit
 from corral.system.aio.backoff import Backoff
+from corral.system.aio.tasks import Tasks
 
 _FIRST_PAUSE: Final = 0.05
 _LONGEST_PAUSE: Final = 30.0
@@ -66,18 +67,14 @@ class Followers:
     async def run(self) -> None:
         """Until cancelled. Each waits for its own turn: one that fails for long keeps no other from being mended."""
         mending: dict[str, asyncio.Task[None]] = {}
-        try:
+        async with Tasks() as tasks:
             while True:
                 self._wake.clear()
                 mending = {name: task for name, task in mending.items() if not task.done()}
                 for name in self.stale:
                     if name not in mending:
-                        mending[name] = asyncio.create_task(self._mend_later(name), name=f"followers/{name}")
+                        mending[name] = tasks.spawn(self._mend_later(name), name=f"followers/mend/{name}")
                 await self._wake.wait()
-        finally:
-            for task in mending.values():
-                task.cancel()
-            await asyncio.gather(*mending.values(), return_exceptions=True)
 
     async def _mend_later(self, name: str) -> None:
         while name in self._stale:

@@ -33,6 +33,7 @@ from corral.domain.ids import Epoch
 from corral.errors import CorralError
 from corral.store.port import Store
 from corral.store.retention import Retention, RetentionPolicy
+from corral.system.aio.tasks import Tasks
 from corral.system.clock import Clock
 from corral.system.config_schema import ControllerConfig
 
@@ -69,20 +70,16 @@ class Housekeeping:
         )
         self._collector = BlobCollector(store.blobs, config=config.templates, clock=clock)
         self._retention = Retention(store, epoch=epoch, policy=policy)
-        self._tasks: list[asyncio.Task[None]] = []
+        self._tasks = Tasks()
 
     async def __aenter__(self) -> Self:
-        self._tasks = [
-            asyncio.create_task(self._retention.run(every=_SWEEP_SECONDS), name="housekeeping/retention"),
-            asyncio.create_task(self._sweep_for_ever(), name="housekeeping/sweep"),
-            asyncio.create_task(self._collect_for_ever(), name="housekeeping/collect"),
-        ]
+        self._tasks.spawn(self._retention.run(every=_SWEEP_SECONDS), name="housekeeping/retention")
+        self._tasks.spawn(self._sweep_for_ever(), name="housekeeping/sweep")
+        self._tasks.spawn(self._collect_for_ever(), name="housekeeping/collect")
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._tasks.close()
 
     async def _sweep_for_ever(self) -> None:
         while True:

@@ -20,6 +20,8 @@ from corral.domain.events import Draft, EventType
 from corral.domain.ids import EPOCH_LEAP, Epoch
 from corral.store.leadership import Leadership, LeaseTiming, Loss, Term
 from corral.store.port import Fenced, Store, StoreUnavailable
+from corral.system.aio.tasks import Tasks, first_of
+from corral.system.aio.waits import set_within
 from corral.system.clock import Clock
 from corral.system.config_schema import LeaseSection
 
@@ -63,6 +65,7 @@ class LeadershipLoop:
         self._open_link = open_link
         self._term: Term | None = None
         self._raising: Raising | None = None
+        self._raises = Tasks()
         self._ready = ready
 
     async def run(self) -> None:
@@ -85,9 +88,13 @@ class LeadershipLoop:
             await self._serve(self._term)
 
     async def release(self) -> None:
-        """Give the lease back, if there is one."""
-        if self._term is not None:
-            await self._term.release()
+        """Give the lease back, if there is one, as the last raise of the epoch left it."""
+        try:
+            await self._raises.wait()
+            if self._term is not None:
+                await self._term.release()
+        finally:
+            await self._raises.close()
 
     # --- standing by ----------------------------------------------------------------------------
     async def _wait_for_turn(self, leadership: Leadership) -> Term:
@@ -113,16 +120,14 @@ class LeadershipLoop:
                     state.load(snapshot)
                     await self._open_link(state)
                     self._ready.set()
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(_LOOK_SECONDS):
-                    await elected.wait()
+            await set_within(elected, _LOOK_SECONDS)
 
     # --- leading --------------------------------------------------------------------------------
     async def _serve(self, term: Term) -> None:
         """Lead until the lease is lost. Raising the epoch begins anew under the same lease."""
         opening: list[Step] = []
-        holding = asyncio.create_task(term.hold(), name="controller/hold")
-        try:
+        async with Tasks() as tasks:
+            holding = tasks.spawn(term.hold(), name="controller/hold", awaited=True)
             while term.valid():
                 self._raising = None
                 try:
@@ -137,9 +142,6 @@ class LeadershipLoop:
                 if raised is None:
                     return
                 opening = _epoch_raised(raised.actor, term.epoch)
-        finally:
-            holding.cancel()
-            await asyncio.gather(holding, return_exceptions=True)
 
     async def _serve_epoch(self, term: Term, holding: asyncio.Task[Loss], opening: Sequence[Step]) -> None:
         async with self._make_term(term.epoch, opening) as leader:
@@ -147,14 +149,11 @@ class LeadershipLoop:
             self._place.term = leader
             self._ready.set()
             _log.info("controller.leading", epoch=term.epoch, holder=self._place.holder)
-            # Raising the epoch fences this term's own writer, too: `fenced` ends it either way.
-            deposed = asyncio.create_task(leader.fenced.wait(), name="controller/fenced")
             try:
-                await asyncio.wait([holding, deposed], return_when=asyncio.FIRST_COMPLETED)
+                # Raising the epoch fences this term's own writer, too: `fenced` ends it either way.
+                await first_of(holding, leader.fenced, name="controller/fenced")
             finally:
                 self._place.term = None
-                deposed.cancel()
-                await asyncio.gather(deposed, return_exceptions=True)
 
     # --- raising the epoch ----------------------------------------------------------------------
     async def raise_epoch(self, actor: Actor) -> Epoch:
@@ -163,7 +162,9 @@ class LeadershipLoop:
         if leader is None or term is None:
             raise no_longer_leading()
         if self._raising is None:
-            lift = asyncio.create_task(term.raise_epoch(by=EPOCH_LEAP), name="controller/raise-epoch")
+            lift = self._raises.spawn(
+                term.raise_epoch(by=EPOCH_LEAP), name="controller/raise-epoch", awaited=True
+            )
             self._raising = Raising(actor=actor, lift=lift)
         try:
             epoch = await asyncio.shield(self._raising.lift)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import Final
 
 import grpc
@@ -14,6 +13,7 @@ from corral.controller.sessions.daemon_service import DaemonService
 from corral.controller.sessions.data_service import DataService
 from corral.controller.sessions.server import ServerCertificates, bind
 from corral.controller.standing import Place
+from corral.system.aio.tasks import Tasks
 from corral.system.aio.token_bucket import TokenBuckets
 from corral.system.clock import Clock
 from corral.system.config_schema import ControllerConfig
@@ -45,7 +45,7 @@ class LinkServer:
         entropy: Entropy,
     ) -> None:
         self._servers: list[grpc.aio.Server] = []
-        self._watching: asyncio.Task[None] | None = None
+        self._tasks = Tasks()
         self.bootstrap_port = 0
         most = affordable(config.grpc.connections, part=4)
         options = server_options(connections=most, handshake_seconds=config.grpc.handshake_seconds)
@@ -82,11 +82,9 @@ class LinkServer:
         """Listen on both ports."""
         for server in self._servers:
             await server.start()
-        self._watching = asyncio.create_task(self._guard.run(), name="link/guard-addresses")
+        self._tasks.spawn(self._guard.run(), name="link/guard-addresses")
 
     async def stop(self) -> None:
-        if self._watching is not None:
-            self._watching.cancel()
-            await asyncio.gather(self._watching, return_exceptions=True)
+        await self._tasks.close()
         for server in self._servers:
             await server.stop(_DRAIN_SECONDS)

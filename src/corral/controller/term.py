@@ -39,6 +39,7 @@ from corral.domain.events import Draft, EventType
 from corral.pki.authority import Authority
 from corral.store.port import Commit, Fenced
 from corral.store.writer import Writer, WriterTiming
+from corral.system.aio.tasks import Tasks
 
 _RESTART_SECONDS: Final = 1.0
 _TOLD_UNREADABLE: Final = 100
@@ -180,13 +181,9 @@ class LeaderTerm:
                     _log.exception("term.task_failed", task=name)
                     await asyncio.sleep(_RESTART_SECONDS)
 
-        task = asyncio.create_task(guarded(), name=name)
-
-        async def end() -> None:
-            task.cancel()
-            await asyncio.gather(task, return_exceptions=True)
-
-        self._stack.push_async_callback(end)
+        tasks = Tasks()
+        tasks.spawn(guarded(), name=name)
+        self._stack.push_async_callback(tasks.close)
 
     # --- its parts, from the moment it is entered ------------------------------------------------
     @property

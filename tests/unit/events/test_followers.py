@@ -81,11 +81,13 @@ async def test_one_that_waits_long_keeps_no_other_waiting() -> None:
     await eventually(lambda: quick.resyncs == 1)
 
     def waiting() -> set[str]:
-        return {each.get_name() for each in asyncio.all_tasks() if each.get_name().startswith("followers/")}
+        return {
+            each.get_name() for each in asyncio.all_tasks() if each.get_name().startswith("followers/mend/")
+        }
 
-    await eventually(lambda: waiting() == {f"followers/{name}" for name in broken})
+    await eventually(lambda: waiting() == {f"followers/mend/{name}" for name in broken})
     followers.follow(commit(event(2)))
-    await eventually(lambda: "followers/z quick" in waiting())  # at once, beside those that wait
+    await eventually(lambda: "followers/mend/z quick" in waiting())  # at once, beside those that wait
     await eventually(lambda: quick.resyncs == 2)
     assert followers.stale == ["a", "b", "c"]
     task.cancel()

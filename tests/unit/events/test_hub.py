@@ -189,4 +189,4 @@ async def test_a_close_that_is_cancelled_leaves_no_subscriber_behind() -> None:
     await asyncio.sleep(0)  # it has begun, and those it waits for have not
     closing.cancel()
     await asyncio.gather(closing, return_exceptions=True)
-    await eventually(subscription._task.done)
+    await eventually(lambda: not subscription._tasks)

@@ -18,6 +18,7 @@ from corral.controller.template_mirror import TemplateMirror
 from corral.domain.ids import NodeId
 from corral.domain.templates import INLINE, TemplateVersion
 from corral.errors import Code, CorralError, Rejected, Retryable
+from corral.system.aio.tasks import Tasks
 from corral.system.aio.token_bucket import TokenBuckets
 from corral.system.clock import Clock
 from corral.wire.v1.link_pb2 import ControllerMessage
@@ -62,6 +63,7 @@ class TemplateDesk:
         self._library = library
         self._offers = Offers(library)
         self._links = links
+        self._tasks = Tasks()
         self._told = TokenBuckets[NodeId](
             burst=_LOGGED_PER_MINUTE, per_second=_LOGGED_PER_MINUTE / 60, monotonic=clock.monotonic
         )
@@ -82,15 +84,12 @@ class TemplateDesk:
             return
         waiting.setdefault(key, request)
         if node_id not in self._serving:
-            self._serving[node_id] = asyncio.create_task(
+            self._serving[node_id] = self._tasks.spawn(
                 self._serve(node_id), name=f"distribution/templates/{node_id}"
             )
 
     async def close(self) -> None:
-        tasks = list(self._serving.values())
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await self._tasks.close()
 
     async def _serve(self, node_id: NodeId) -> None:
         """Answer until nothing waits. A request stays in the table until it is answered, so that the

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Final
 
@@ -12,6 +11,7 @@ from corral.controller.events.reader import EventReader
 from corral.controller.events.ring import Wanted
 from corral.controller.events.wakeup import Wakeup
 from corral.domain.events import Cursor, Event, MissedEvents
+from corral.system.aio.tasks import Tasks
 
 _BATCH: Final = 64
 _RECHECK_SECONDS: Final = 60.0
@@ -42,16 +42,16 @@ class Subscription:
         self._wanted = wanted
         self._on_event = on_event
         self._on_resync = on_resync
-        self._task = asyncio.create_task(self._deliver(), name=f"events/deliver/{reader.name}")
+        self._tasks = Tasks()
+        self._tasks.spawn(self._deliver(), name=f"events/deliver/{reader.name}")
 
     def end(self) -> None:
         """Ask it to end; `close` waits until it has."""
-        self._task.cancel()
+        self._tasks.cancel()
 
     async def close(self) -> None:
         """No handler of this subscriber runs any more when this returns."""
-        self.end()
-        await asyncio.gather(self._task, return_exceptions=True)
+        await self._tasks.close()
 
     async def _deliver(self) -> None:
         while True:

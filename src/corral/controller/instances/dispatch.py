@@ -7,7 +7,6 @@ answer is repeated with growing pauses, a bounded number of times a session; rep
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import heapq
 from collections.abc import Iterable, Sequence
 from typing import Final, Protocol
@@ -35,6 +34,7 @@ from corral.domain.ids import Incarnation, InstanceId, NodeId, SessionId
 from corral.domain.instance_records import InstanceRecord
 from corral.store.port import Commit
 from corral.system.aio.backoff import doubled
+from corral.system.aio.waits import set_within
 from corral.system.clock import Clock
 from corral.wire.v1.link_pb2 import ControllerMessage
 
@@ -261,10 +261,7 @@ class Dispatcher:
                 _, id = heapq.heappop(self._timers)
                 self._repeat(id, now)
             pause = self._timers[0][0] - now if self._timers else None
-            # Not `wait_for`: it forgets a cancellation that comes together with the wake-up.
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(pause):
-                    await self._wake.wait()
+            await set_within(self._wake, pause)
 
     def _repeat(self, id: str, now: float) -> None:
         sending, stored = self._sendings.get(id), self._state.instances.find(id)

@@ -8,7 +8,6 @@ up again.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import datetime as dt
 from collections.abc import Callable
 from typing import Final
@@ -39,6 +38,8 @@ from corral.domain.instance_records import BootMoment
 from corral.domain.node_states import NodeState
 from corral.errors import Code, CorralError
 from corral.store.port import Change, Commit, Conflict, Fenced, StoreUnavailable
+from corral.system.aio.tasks import Tasks
+from corral.system.aio.waits import set_within
 from corral.system.clock import Clock, boot_id
 from corral.system.config_schema import ReconcileSection
 
@@ -173,9 +174,9 @@ class Reconciler:
 
     async def run(self) -> None:
         """Observe, then keep, until this term is over."""
-        losing = asyncio.create_task(self._observe(), name="reconcile/observe")
         conflicts = 0
-        try:
+        async with Tasks() as tasks:
+            tasks.spawn(self._observe(), name="reconcile/observe")
             while True:
                 self._wake.clear()
                 try:
@@ -194,13 +195,7 @@ class Reconciler:
                         return
                     _log.exception("reconcile.failed")
                     await asyncio.sleep(_RETRY_SECONDS)
-                # Not `wait_for`: it forgets a cancellation that comes together with the wake-up.
-                with contextlib.suppress(TimeoutError):
-                    async with asyncio.timeout(self._pause()):
-                        await self._wake.wait()
-        finally:
-            losing.cancel()
-            await asyncio.gather(losing, return_exceptions=True)
+                await set_within(self._wake, self._pause())
 
     async def _observe(self) -> None:
         silent = await self._observation.finish(self._config.observe_seconds)

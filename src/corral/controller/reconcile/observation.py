@@ -9,6 +9,7 @@ from corral.controller.cluster_state import ClusterState
 from corral.domain.ids import NodeId
 from corral.domain.instance_records import live
 from corral.domain.node_states import NodeState
+from corral.system.aio.waits import set_within
 
 
 def awaited_nodes(state: ClusterState) -> set[str]:
@@ -39,9 +40,5 @@ class Observation:
 
     async def finish(self, within: float) -> set[str]:
         """Wait; the nodes that did not report in time."""
-        try:
-            async with asyncio.timeout(within):
-                await self._complete.wait()
-        except TimeoutError:
-            pass
+        await set_within(self._complete, within)
         return set(self.awaited)
