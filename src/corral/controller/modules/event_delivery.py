@@ -21,6 +21,7 @@ from corral.errors import CorralError
 from corral.modules.event_handover import BATCH, Handover, WeighedEvent, event_body, missed_body
 from corral.modules.event_names import EventFilter
 from corral.modules.scope import Scope
+from corral.system.aio.tasks import Tasks
 from corral.system.clock import Clock
 
 _LAG: Final = 1000
@@ -59,18 +60,15 @@ class Deliveries:
         self._reader = hub.reader(name, after=after, ring_only=save is None)
         self._saved = after
         self._saved_at = clock.monotonic()
-        self._task: asyncio.Task[None] | None = None
+        self._tasks = Tasks()
 
     def start(self) -> None:
         name = f"modules/deliver/{self.scope.module_id}/{self._number}"
-        self._task = asyncio.create_task(self._run(), name=name)
+        self._tasks.spawn(self._run(), name=name)
 
     async def close(self) -> None:
         """What is under way and not confirmed comes again, if the subscription is durable."""
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
-            self._task = None
+        await self._tasks.close()
         try:
             await self._keep(force=True)
         except CorralError as error:  # then the last ones come again

@@ -33,6 +33,8 @@ from corral.modules.settings import check_settings
 from corral.modules.telling import changed_keys, standing
 from corral.sdk.messages import HealthAnswer
 from corral.signing import Sidecar
+from corral.system.aio.tasks import Tasks
+from corral.system.aio.waits import set_within
 from corral.system.threads import to_end
 
 UPKEEP_SECONDS: Final = 60.0
@@ -58,7 +60,7 @@ class Modules:
         self._prepared = asyncio.Event()
         self._told: set[tuple[str, int, dt.datetime]] = set()
         self._clock = parts.clock
-        self._task: asyncio.Task[None] | None = None
+        self._tasks = Tasks()
         self._stack = contextlib.AsyncExitStack()
         self.engine: Final[ModuleEngine] = parts.engine
         self.data: Final = parts.data
@@ -75,14 +77,11 @@ class Modules:
         if not self.enabled:
             _log.warning("modules.disabled", reason="modules.enabled is false, or --no-modules was given")
         self._parts.show_figures()
-        self._task = asyncio.create_task(self._run(), name="modules/run")
+        self._tasks.spawn(self._run(), name="modules/run")
 
     async def close(self) -> None:
         """Every module stopped, unloaded or killed; phases stay as they are stored. Idempotent."""
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
-            self._task = None
+        await self._tasks.close()
         self._parts.hide_figures()
         stragglers = await self.engine.close(budget=self._budget)
         if stragglers:
@@ -139,13 +138,10 @@ class Modules:
 
     async def _ready(self) -> None:
         """Verbs wait until there is something to obey them."""
-        try:
-            async with asyncio.timeout(_OPEN_WAIT):
-                await self._prepared.wait()
-        except TimeoutError:
+        if not await set_within(self._prepared, _OPEN_WAIT):
             raise Retryable(
                 Code.MODULE_BUSY, "modules are not ready yet", hint="see the log", retry_after=2.0
-            ) from None
+            )
 
     # reading
 
