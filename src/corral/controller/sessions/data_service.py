@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import collections
 from collections.abc import Coroutine
 from typing import Any, Final
@@ -14,6 +13,7 @@ from corral.controller.sessions.session import Session
 from corral.domain.ids import NodeId
 from corral.errors import Code, Rejected, Retryable
 from corral.pki.names import Peer, PeerKind
+from corral.system.aio.tasks import first_of
 from corral.system.clock import Clock
 from corral.wire.transfer import EPOCH_KEY, SESSION_KEY
 from corral.wire.v1.data_pb2_grpc import DataServiceServicer
@@ -50,18 +50,13 @@ class DataService(DataServiceServicer):
                 retry_after=1.0,
             )
         self._under_way[node_id] += 1
-        moving = asyncio.create_task(transfer, name=f"data/transfer/{node_id}")
-        over = asyncio.create_task(session.over.wait(), name=f"data/session/{node_id}")
         try:
-            await asyncio.wait([moving, over], return_when=asyncio.FIRST_COMPLETED)
-            if not moving.done():
+            moved, *_ = await first_of(transfer, session.over, name=f"data/transfer/{node_id}")
+            if moved is None:
                 raise Retryable(Code.TRANSFER_INTERRUPTED, f"the session of node '{node_id}' ended")
-            moving.result()
+            moved.result()
         finally:
             self._under_way[node_id] -= 1
-            for task in (moving, over):
-                task.cancel()
-            await asyncio.gather(moving, over, return_exceptions=True)
 
     def _admitted(self, context: Any) -> tuple[LinkTerm, Session]:
         """The caller's certificate is good and it names the session it belongs to."""

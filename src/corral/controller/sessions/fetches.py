@@ -13,6 +13,7 @@ import msgspec
 from corral.domain.ids import NodeId
 from corral.errors import Code, Rejected, Retryable
 from corral.store.port import BlobEngine
+from corral.system.aio.tasks import Tasks, failure_of
 from corral.wire.frames import read_frame
 from corral.wire.transfer import CHUNK, CreditWindow
 from corral.wire.v1.data_pb2 import (
@@ -77,16 +78,14 @@ class Fetches:
                 field="offset",
             )
         window = CreditWindow(request.credit)
-        reader = asyncio.create_task(self._read_grants(context, window), name="fetch/grants")
-        try:
-            await self._send(context, wanted, request.offset, window)
-        except Retryable:
-            if reader.done() and not reader.cancelled() and (refused := reader.exception()) is not None:
-                raise refused from None  # a grant that is out of bounds ended it
-            raise
-        finally:
-            reader.cancel()
-            await asyncio.gather(reader, return_exceptions=True)
+        async with Tasks() as tasks:
+            reader = tasks.spawn(self._read_grants(context, window), name="fetch/grants", awaited=True)
+            try:
+                await self._send(context, wanted, request.offset, window)
+            except Retryable:
+                if reader.done() and (refused := failure_of(reader)) is not None:
+                    raise refused from None  # a grant that is out of bounds ended it
+                raise
 
     async def _find(self, node_id: NodeId, request: FetchOpen) -> Wanted:
         """What is asked for, all of it there. A part of a bundle is no use to anybody; what is none of the

@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 from corral.controller.sessions.session_facts import SessionFacts
 from corral.errors import Code, Retryable
+from corral.system.aio.tasks import first_of
 from corral.system.clock import Clock
 from corral.wire.v1.link_pb2 import ControllerMessage
 from corral.wire.v1.node_pb2 import Ping
@@ -74,13 +75,9 @@ class Heartbeat:
         if not self._probes:
             self._ping()
         self._probes += 1
-        ending = asyncio.create_task(over.wait(), name=f"session/over/{self._facts.id}")
-        answer = asyncio.create_task(self._answered.wait(), name=f"session/answer/{self._facts.id}")
         try:
-            await asyncio.wait([ending, answer], timeout=within, return_when=asyncio.FIRST_COMPLETED)
-            return answer.done() and not ending.done()
+            name = f"session/answer/{self._facts.id}"
+            answered, ended = await first_of(self._answered, over, timeout=within, name=name)
+            return answered is not None and ended is None
         finally:
             self._probes -= 1
-            for task in (ending, answer):
-                task.cancel()
-            await asyncio.gather(ending, answer, return_exceptions=True)

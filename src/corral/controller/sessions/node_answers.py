@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from typing import Any, TypeVar
 
 from corral.errors import Code, CorralError, Retryable
+from corral.system.aio.tasks import first_of
 
 T = TypeVar("T")
 
@@ -16,17 +17,13 @@ async def answer_of(answer: asyncio.Future[T], *, over: asyncio.Event, gone: Cor
 
     Afterwards the future is at its end: what comes later comes to nobody.
     """
-    ending = asyncio.create_task(over.wait(), name="sessions/over")
     try:
-        ends: set[asyncio.Future[Any]] = {answer, ending}
-        await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
-        if not answer.done():
+        answered, *_ = await first_of(answer, over, name="sessions/over")
+        if answered is None:
             raise gone
-        return answer.result()
+        return answered.result()
     finally:
         answer.cancel()
-        ending.cancel()
-        await asyncio.gather(ending, return_exceptions=True)
 
 
 def no_longer_leading() -> Retryable:

@@ -26,6 +26,7 @@ from corral.domain.node_states import NODE_LIFECYCLE, NodeState, NodeTrigger
 from corral.domain.records import NodeRecord
 from corral.errors import Code, CorralError, Rejected, Retryable
 from corral.store.port import Commit, StoreUnavailable
+from corral.system.aio.tasks import Tasks
 from corral.system.clock import Clock
 from corral.wire.v1.node_pb2 import Handshake
 
@@ -52,7 +53,7 @@ class Sessions:
         self._by_node: dict[NodeId, Session] = {}
         self.ahead_of_store: set[str] = set() if ahead_of_store is None else ahead_of_store
         """Nodes that were found to know of confirmations which the store has lost."""
-        self._endings: set[asyncio.Task[None]] = set()
+        self._endings = Tasks()
         self._closing = False
         self._opened = Counter("corral_sessions_opened", "Sessions that daemons opened", registry=metrics)
         self._count = Gauge("corral_sessions", "Live sessions of daemons", registry=metrics)
@@ -136,9 +137,7 @@ class Sessions:
         del self._by_node[node_id]
         self._count.set(len(self._by_node))
         if not self._closing:
-            task = asyncio.create_task(self._record_end(session, reason), name=f"sessions/end/{node_id}")
-            self._endings.add(task)
-            task.add_done_callback(self._endings.discard)
+            self._endings.spawn(self._record_end(session, reason), name=f"sessions/end/{node_id}")
 
     async def _record_end(self, session: Session, reason: CorralError | None) -> None:
         node_id = session.facts.node_id
@@ -243,6 +242,4 @@ class Sessions:
                 await self._note_last_seen()
         for session in list(self._by_node.values()):
             session.close(reason)
-        for task in self._endings:
-            task.cancel()
-        await asyncio.gather(*self._endings, return_exceptions=True)
+        await self._endings.close()

@@ -8,6 +8,7 @@ from typing import Protocol
 
 from corral.domain.ids import SessionId
 from corral.errors import CorralError
+from corral.system.aio.tasks import Tasks
 from corral.wire.v1.link_pb2 import ControllerMessage
 from corral.wire.v1.node_pb2 import CertificateIssued
 
@@ -25,16 +26,18 @@ class Reply(Protocol):
 class Renewal:
     """Of one session, one at a time: who asks again meanwhile waits for the same answer."""
 
-    def __init__(self, session_id: SessionId, *, renew: Renew, reply: Reply) -> None:
+    def __init__(self, session_id: SessionId, *, renew: Renew, reply: Reply, tasks: Tasks) -> None:
+        """`tasks` end with the session."""
         self._session_id = session_id
         self._renew = renew
         self._reply = reply
-        self.task: asyncio.Task[None] | None = None
-        """The last one, under way or done; it ends with the session."""
+        self._tasks = tasks
+        self._task: asyncio.Task[None] | None = None
 
     def requested(self, csr_pem: bytes) -> None:
-        if self.task is None or self.task.done():
-            self.task = asyncio.create_task(self._answer(csr_pem), name=f"session/renew/{self._session_id}")
+        if self._task is None or self._task.done():
+            name = f"session/renew/{self._session_id}"
+            self._task = self._tasks.spawn(self._answer(csr_pem), name=name)
 
     async def _answer(self, csr_pem: bytes) -> None:
         try:

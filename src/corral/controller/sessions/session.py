@@ -6,7 +6,7 @@ The five end together. Whoever ends first says why; the registry turns that into
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from typing import Any, Final
 
 import msgspec
@@ -19,6 +19,7 @@ from corral.controller.sessions.published_node import NodeOutbox, PublishedNode
 from corral.controller.sessions.renewal import Renew, Renewal
 from corral.controller.sessions.session_facts import SessionFacts
 from corral.errors import Code, CorralError, Rejected, Retryable
+from corral.system.aio.tasks import Tasks, failure_of, first_of
 from corral.system.clock import Clock
 from corral.wire.frame_table import messages_of, node_frame
 from corral.wire.frames import read_frame
@@ -60,7 +61,8 @@ class Session:
             on_round_trip=on_round_trip,
         )
         self._intake = intake_of(self._confirm, self.send)
-        self._renewal = Renewal(facts.id, renew=renew, reply=self)
+        self._tasks = Tasks()
+        self._renewal = Renewal(facts.id, renew=renew, reply=self, tasks=self._tasks)
         self._frames = NodeFrames(
             self,
             listeners,
@@ -132,27 +134,26 @@ class Session:
 
     async def run(self, context: Any) -> CorralError | None:
         """Serve the stream until either side ends it. None: the daemon said goodbye."""
-        tasks = [
-            asyncio.create_task(self._read(context), name=f"session/read/{self.facts.id}"),
-            asyncio.create_task(self._write(context), name=f"session/write/{self.facts.id}"),
-            asyncio.create_task(self.heartbeat.run(), name=f"session/heartbeat/{self.facts.id}"),
-            asyncio.create_task(self._intake.run(), name=f"session/intake/{self.facts.id}"),
-            asyncio.create_task(self._expire(), name=f"session/certificate/{self.facts.id}"),
-        ]
-        try:
-            ends: list[asyncio.Future[Any]] = [*tasks, self._ended]
-            await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            self.over.set()
-            self.outbox.close()
-            if self._renewal.task is not None:
-                tasks.append(self._renewal.task)
-            for task in tasks:
-                task.cancel()
-            results = await asyncio.gather(*tasks, return_exceptions=True)
+        parts: dict[str, Coroutine[Any, Any, None]] = {
+            "read": self._read(context),
+            "write": self._write(context),
+            "heartbeat": self.heartbeat.run(),
+            "intake": self._intake.run(),
+            "certificate": self._expire(),
+        }
+        async with self._tasks as tasks:
+            running = [
+                tasks.spawn(work, name=f"session/{part}/{self.facts.id}", awaited=True)
+                for part, work in parts.items()
+            ]
+            try:
+                await first_of(*running, self._ended)
+            finally:
+                self.over.set()
+                self.outbox.close()
         if self._ended.done():
             return self._ended.result()
-        failures = [r for r in results if isinstance(r, Exception)]
+        failures = [error for task in running if (error := failure_of(task)) is not None]
         for failure in failures:
             if not isinstance(failure, CorralError):
                 raise failure
