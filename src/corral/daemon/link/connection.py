@@ -19,6 +19,7 @@ from corral.daemon.link.memory import LinkMemory
 from corral.daemon.link.published_controller import ControllerOutbox, PublishedController
 from corral.errors import Code, CorralError, Rejected, Retryable
 from corral.pki.names import controller_host
+from corral.system.aio.tasks import Tasks, failure_of, first_of
 from corral.system.clock import Clock
 from corral.version import PROTOCOL_VERSION
 from corral.wire.channels import channel_options
@@ -140,27 +141,24 @@ class Connection:
     async def serve(self) -> CorralError:
         """Read and write until the stream ends; says why."""
         name = f"{self.address}/{self.generation}"
-        tasks: list[asyncio.Task[Any]] = [
-            asyncio.create_task(self._read(), name=f"link/read/{name}"),
-            asyncio.create_task(self._write(), name=f"link/write/{name}"),
-            asyncio.create_task(self._listen(), name=f"link/listen/{name}"),
-            # The writer may be stuck in a write that its peer never reads: it cannot be the one to notice.
-            asyncio.create_task(self._overflowed.wait(), name=f"link/overflow/{name}"),
-        ]
-        try:
-            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            self.outbox.close()
-            for task in tasks:
-                task.cancel()
-            results = await asyncio.gather(*tasks, return_exceptions=True)
+        async with Tasks() as tasks:
+            running = [
+                tasks.spawn(self._read(), name=f"link/read/{name}", awaited=True),
+                tasks.spawn(self._write(), name=f"link/write/{name}", awaited=True),
+                tasks.spawn(self._listen(), name=f"link/listen/{name}", awaited=True),
+            ]
+            try:
+                # The writer may be stuck in a write that its peer never reads: it cannot be the one to notice.
+                await first_of(*running, self._overflowed, name=f"link/overflow/{name}")
+            finally:
+                self.outbox.close()
         if self.outbox.overflowed:
             return Retryable(Code.PEER_TOO_SLOW, f"{self.address} does not read its stream")
-        for result in results:
-            if isinstance(result, CorralError):
-                return result
-            if isinstance(result, Exception) and not isinstance(result, _STREAM_ERRORS):
-                raise result
+        for failure in [failure_of(task) for task in running]:
+            if isinstance(failure, CorralError):
+                return failure
+            if failure is not None and not isinstance(failure, _STREAM_ERRORS):
+                raise failure
         return await self._ending()
 
     async def _listen(self) -> None:

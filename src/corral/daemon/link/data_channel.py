@@ -16,6 +16,7 @@ import structlog
 from corral.daemon.link.connection import Connection
 from corral.errors import Code, CorralError, Rejected, Retryable
 from corral.pki.names import controller_host
+from corral.system.aio.tasks import Tasks
 from corral.system.files import sync_directory
 from corral.wire.channels import channel_options
 from corral.wire.frames import DecodingChannel, read_frame
@@ -194,19 +195,17 @@ class DataChannel:
     async def _supply(self, call: Any, opening: PushOpen, source: Source, accepted: PushAccepted) -> str:
         """Send while credit comes back; the digest once everything is stored."""
         window = CreditWindow(accepted.credit)
-        sender = asyncio.create_task(
-            self._send(call, source, accepted.offset, window), name=f"data/push/{opening.transfer_id}"
-        )
-        try:
-            while isinstance(reply := await _within(read_frame(call)), PushReply):
-                if reply.WhichOneof("payload") == "stored":
-                    return reply.stored.digest
-                window.grant(reply.credit.bytes)
-            raise await self._ending(call)
-        finally:
-            window.close()
-            sender.cancel()
-            await asyncio.gather(sender, return_exceptions=True)
+        async with Tasks() as tasks:
+            sending = self._send(call, source, accepted.offset, window)
+            tasks.spawn(sending, name=f"data/push/{opening.transfer_id}", awaited=True)
+            try:
+                while isinstance(reply := await _within(read_frame(call)), PushReply):
+                    if reply.WhichOneof("payload") == "stored":
+                        return reply.stored.digest
+                    window.grant(reply.credit.bytes)
+                raise await self._ending(call)
+            finally:
+                window.close()
 
     @staticmethod
     async def _send(call: Any, source: Source, offset: int, window: CreditWindow) -> None:

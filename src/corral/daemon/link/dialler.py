@@ -13,6 +13,7 @@ from corral.daemon.link.connection import Connection, Receive, closing_on_error
 from corral.daemon.link.memory import LinkMemory
 from corral.daemon.link.spool import Spool
 from corral.errors import CorralError
+from corral.system.aio.tasks import Tasks, cancel_and_wait, failure_of, first_of
 from corral.system.clock import Clock
 from corral.system.entropy import Entropy
 from corral.wire import features
@@ -61,11 +62,12 @@ class Dialler:
 
     async def _first_of(self, addresses: Sequence[str]) -> Connection | None:
         """Dial one after the other, but let none that hangs keep us from the next for long."""
+        tasks = Tasks()
         dialling: set[asyncio.Task[Connection | None]] = set()
         found: Connection | None = None
         try:
             for address in addresses:
-                dialling.add(asyncio.create_task(self.reach(address), name=f"link/dial/{address}"))
+                dialling.add(tasks.spawn(self.reach(address), name=f"link/dial/{address}", awaited=True))
                 if (found := await _first_success(dialling, timeout=_STAGGER_SECONDS)) is not None:
                     break
             while dialling and found is None:
@@ -152,7 +154,7 @@ async def _first_success(
 ) -> Connection | None:
     """A connection that one of the tasks reached. Tasks that reached none are taken out of the set, and
     so is the winner; others that reached one stay in, for the caller to close."""
-    await asyncio.wait(dialling, timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
+    await first_of(*dialling, timeout=timeout)
     for task in [task for task in dialling if task.done()]:
         if (connection := task.result()) is not None:
             dialling.discard(task)
@@ -163,8 +165,7 @@ async def _first_success(
 
 async def _dismiss(dialling: set[asyncio.Task[Connection | None]]) -> None:
     """End attempts that are of no use any more, and hang up on those that got through."""
+    await cancel_and_wait(*dialling)
     for task in dialling:
-        task.cancel()
-    for late in await asyncio.gather(*dialling, return_exceptions=True):
-        if isinstance(late, Connection):
+        if not task.cancelled() and failure_of(task) is None and (late := task.result()) is not None:
             await late.close()

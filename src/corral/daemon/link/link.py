@@ -24,6 +24,7 @@ from corral.daemon.link.spool import Spool
 from corral.daemon.link.spool_sender import SpoolSender
 from corral.errors import Code, CorralError, Retryable
 from corral.system.aio.backoff import Backoff
+from corral.system.aio.tasks import Tasks, first_of
 from corral.system.clock import Clock
 from corral.system.config_schema import DaemonLinkSection
 from corral.system.entropy import Entropy
@@ -167,20 +168,23 @@ class Link:
             connection = successor
 
     async def _serve_one(self, connection: Connection) -> Connection | None:
-        tasks: list[asyncio.Task[Any]] = []
+        tasks = Tasks()
+        running: list[asyncio.Task[Any]] = []
         successor: Connection | None = None
         try:
-            renewal, tasks = self._begin(connection)
-            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            renewal, running = self._begin(connection, tasks)
+            await first_of(*running)
             if renewal.done() and renewal.exception() is None:
                 # The successor greets while the old stream still serves; the controller ends that one.
                 successor = await self._dialler.reach(connection.address)
         finally:
             async with closing_on_error(successor):
-                await self._part(connection, tasks)
+                await self._part(connection, tasks, running)
         return successor
 
-    def _begin(self, connection: Connection) -> tuple[asyncio.Task[None], list[asyncio.Task[Any]]]:
+    def _begin(
+        self, connection: Connection, tasks: Tasks
+    ) -> tuple[asyncio.Task[None], list[asyncio.Task[Any]]]:
         """Make this the connection of the link; the renewal of its certificate, and all it consists of."""
         self._trust(connection)
         self._switch_log_level(connection.ack.log_level)
@@ -195,12 +199,12 @@ class Link:
             epoch=self._memory.epoch,
         )
         name = f"{connection.address}/{connection.generation}"
-        renewal = asyncio.create_task(self._renewal.run(connection), name=f"link/renew/{name}")
+        renewal = tasks.spawn(self._renewal.run(connection), name=f"link/renew/{name}", awaited=True)
         return renewal, [
             renewal,
-            asyncio.create_task(connection.serve(), name=f"link/serve/{name}"),
-            asyncio.create_task(self._sender.run(), name=f"link/spool/{name}"),
-            asyncio.create_task(self._report_status(connection), name=f"link/status/{name}"),
+            tasks.spawn(connection.serve(), name=f"link/serve/{name}", awaited=True),
+            tasks.spawn(self._sender.run(), name=f"link/spool/{name}", awaited=True),
+            tasks.spawn(self._report_status(connection), name=f"link/status/{name}", awaited=True),
         ]
 
     def _trust(self, connection: Connection) -> None:
@@ -219,19 +223,19 @@ class Link:
         else:
             _log.info("link.trust_changed", address=connection.address)
 
-    async def _part(self, connection: Connection, tasks: Sequence[asyncio.Task[Any]]) -> None:
+    async def _part(self, connection: Connection, tasks: Tasks, running: Sequence[asyncio.Task[Any]]) -> None:
         if self._current is connection:
             self._current = None
             self.connected.clear()
             self._each_listener(lambda listener: listener.on_disconnected())
         await connection.close()
-        for task in tasks:
-            task.cancel()
-        for result in await asyncio.gather(*tasks, return_exceptions=True):
-            if isinstance(result, CorralError):
-                _log.warning("link.lost", address=connection.address, reason=str(result))
-            elif isinstance(result, Exception):
-                _log.error("link.failed", address=connection.address, exc_info=result)
+        await tasks.close()
+        for task in running:
+            outcome = None if task.cancelled() else (task.exception() or task.result())
+            if isinstance(outcome, CorralError):
+                _log.warning("link.lost", address=connection.address, reason=str(outcome))
+            elif isinstance(outcome, Exception):
+                _log.error("link.failed", address=connection.address, exc_info=outcome)
 
     async def _report_status(self, connection: Connection) -> None:
         """A host that cannot be measured, say its disk fails, is no reason to part: everybody goes on."""

@@ -139,8 +139,13 @@ async def first_of(
 def _future_of(condition: Condition, name: str, own: list[asyncio.Task[Any]]) -> asyncio.Future[Any]:
     if isinstance(condition, asyncio.Future):
         return condition
-    work = condition.wait() if isinstance(condition, asyncio.Event) else condition
-    task = asyncio.create_task(work, name=name)
+    if isinstance(condition, asyncio.Event):
+        if condition.is_set():
+            done: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+            done.set_result(True)
+            return done
+        condition = condition.wait()
+    task = asyncio.create_task(condition, name=name)
     own.append(task)
     return task
 

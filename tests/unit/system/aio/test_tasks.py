@@ -283,6 +283,13 @@ async def test_none_of_them_when_the_time_is_up() -> None:
     assert await first_of(event, for_ever(), timeout=0.001) == (None, None)
 
 
+async def test_an_event_that_is_set_counts_also_when_there_is_no_time() -> None:
+    event = asyncio.Event()
+    event.set()
+    seen, other = await first_of(event, for_ever(), timeout=0)
+    assert (seen is not None, other) == (True, None)
+
+
 async def test_when_the_wait_is_cancelled_everything_is_at_its_end() -> None:
     work, theirs = Stubborn(), asyncio.get_running_loop().create_future()
     waiting = asyncio.create_task(first_of(work.run(), theirs))
