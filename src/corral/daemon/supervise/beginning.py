@@ -6,9 +6,8 @@ A stop that comes meanwhile ends the preparation at once, and with it whatever i
 from __future__ import annotations
 
 import asyncio
-import contextlib
-from collections.abc import Awaitable, Mapping
-from typing import Final, NamedTuple, Protocol, TypeVar
+from collections.abc import Coroutine, Mapping
+from typing import Any, Final, NamedTuple, Protocol, TypeVar
 
 import structlog
 
@@ -24,6 +23,8 @@ from corral.daemon.supervise.stop_request import StopRequest
 from corral.domain.ids import RESTARTS_PER_START
 from corral.errors import Bug, Code, CorralError, Retryable
 from corral.sdk.runtime import AdoptionKind, RunHandle, RunSpec, RuntimeProvider
+from corral.system.aio.tasks import first_of
+from corral.system.aio.waits import set_within
 
 _RETRY_SECONDS: Final = 1.0
 _LATE_SECONDS: Final = 5.0
@@ -124,9 +125,7 @@ class Beginning:
 
     async def _wait_for_stop(self, seconds: float) -> None:
         if seconds > 0:
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(seconds):
-                    await self._stop.wanted.wait()
+            await set_within(self._stop.wanted, seconds)
         if self._stop.wanted.is_set():
             raise Interrupted
 
@@ -189,15 +188,9 @@ class Beginning:
         )
         raise StageFailed(stage, late)
 
-    async def _unless_stopped(self, work: Awaitable[T]) -> T:
-        task = asyncio.ensure_future(work)
-        stop = asyncio.ensure_future(self._stop.wanted.wait())
-        try:
-            await asyncio.wait({task, stop}, return_when=asyncio.FIRST_COMPLETED)
-            if self._stop.wanted.is_set():
-                raise Interrupted
-            return task.result()
-        finally:
-            task.cancel()
-            stop.cancel()
-            await asyncio.gather(task, stop, return_exceptions=True)
+    async def _unless_stopped(self, work: Coroutine[Any, Any, T]) -> T:
+        name = f"supervise/start/{self._order.instance_id}"
+        done, *_ = await first_of(work, self._stop.wanted, name=name)
+        if done is None or self._stop.wanted.is_set():
+            raise Interrupted
+        return done.result()

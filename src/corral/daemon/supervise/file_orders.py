@@ -17,6 +17,7 @@ from corral.daemon.prepare.working_directories import WorkingDirectories
 from corral.daemon.supervise.supervisor import Supervisor
 from corral.daemon.supervise.wire_forms import cut
 from corral.errors import Bug, Code, CorralError, Rejected
+from corral.system.aio.tasks import Tasks
 from corral.system.clock import Clock
 from corral.system.trees.entries import is_tree
 from corral.wire.frame_table import require
@@ -44,16 +45,14 @@ class FileOrders:
         self._directories = directories
         self._clock = clock
         self._turns = asyncio.Semaphore(AT_ONCE)
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks = Tasks()
         self.handlers: dict[str, Order] = {
             "walk_instance_files": self._walk,
             "read_instance_file": self._read,
         }
 
     async def close(self) -> None:
-        for task in list(self._tasks):
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._tasks.close()
 
     def _walk(self, reply: Reply, message: ControllerMessage) -> None:
         asked = WalkInstanceFiles()
@@ -103,9 +102,7 @@ class FileOrders:
                 ours = _as_ours(asked, error)
                 reply(refusal(cut(f"{ours.code.name}: {ours}")))
 
-        task = asyncio.create_task(answered(), name=f"supervise/files/{asked.instance_id}")
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        self._tasks.spawn(answered(), name=f"supervise/files/{asked.instance_id}")
 
     async def walk(self, asked: WalkInstanceFiles) -> InstanceFileTree:
         """NOT_FOUND, PATH_REFUSED, MISSING_FIELD, TIMEOUT; OSError."""

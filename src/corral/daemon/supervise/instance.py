@@ -22,6 +22,8 @@ from corral.daemon.supervise.wire_forms import crash_report, first_status, statu
 from corral.domain.instance_states import InstanceState
 from corral.errors import CorralError
 from corral.sdk.runtime import Adoption, AdoptionKind, RunHandle
+from corral.system.aio.tasks import Tasks
+from corral.system.aio.waits import set_within
 
 _KILL_SECONDS: Final = 30.0
 _ASK_SECONDS: Final = 10.0
@@ -35,7 +37,7 @@ class Instance:
     def __init__(self, services: Services, run: Run) -> None:
         self._services = services
         self.current = run
-        self._task: asyncio.Task[None] | None = None
+        self._tasks = Tasks()
         self.ended_at_number: int | None = None
         """The number in the spool under which the last end was told."""
         self._may_live = False
@@ -50,7 +52,7 @@ class Instance:
     @property
     def active(self) -> bool:
         """Something of it exists, or is to come, or its end is not told yet."""
-        return self._task is not None and not self._task.done()
+        return bool(self._tasks)
 
     def start(self) -> None:
         """Begin with a run that nobody has started yet."""
@@ -89,17 +91,14 @@ class Instance:
 
     async def detach(self) -> None:
         """Let go. Whatever runs goes on running."""
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
+        await self._tasks.close()
 
     async def settled(self) -> None:
         """Until nothing of it is left and nothing follows."""
-        if self._task is not None:
-            await asyncio.wait({self._task})
+        await self._tasks.wait()
 
     def _follow(self, first: Coroutine[Any, Any, Outcome]) -> None:
-        self._task = asyncio.create_task(self._chain(first), name=f"supervise/run/{self.id}")
+        self._tasks.spawn(self._chain(first), name=f"supervise/run/{self.id}")
 
     async def _chain(self, work: Coroutine[Any, Any, Outcome]) -> None:
         """Run after run, until one ends that nothing follows. A fault of ours must not leave a workload
@@ -314,6 +313,4 @@ async def _pause(run: Run, seconds: float) -> None:
     if run.stop.wanted.is_set():
         await asyncio.sleep(seconds)
         return
-    with contextlib.suppress(TimeoutError):
-        async with asyncio.timeout(seconds):
-            await run.stop.wanted.wait()
+    await set_within(run.stop.wanted, seconds)

@@ -7,7 +7,6 @@ wherever it stands.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import signal
 from collections.abc import Sequence
 from typing import Any, Final
@@ -17,6 +16,7 @@ import structlog
 from corral.daemon.prepare.start_order import Rung
 from corral.errors import CorralError
 from corral.sdk.runtime import RunHandle, RuntimeProvider
+from corral.system.aio.tasks import first_of
 
 KILL: Final = "kill"
 _log = structlog.get_logger("corral.daemon.supervise")
@@ -40,23 +40,9 @@ async def descend(
             return KILL
         if not await _act(rung, runtime, handle):
             continue  # it cannot hear this; the next rung may reach it
-        if await first_of(ended, kill, seconds=rung.wait_seconds):
+        if any(await first_of(ended, kill, timeout=rung.wait_seconds)):
             return rung.label if ended.done() else KILL
     return "" if ended.done() else KILL
-
-
-async def first_of(ended: asyncio.Future[Any], kill: asyncio.Event, *, seconds: float | None) -> bool:
-    """Until it has ended or shall be killed; False when the time is up before."""
-    if ended.done() or kill.is_set():
-        return True
-    asked = asyncio.ensure_future(kill.wait())
-    try:
-        done, _ = await asyncio.wait({ended, asked}, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
-    finally:
-        asked.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await asked
-    return bool(done)
 
 
 async def _thaw(runtime: RuntimeProvider, handle: RunHandle) -> None:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
-from typing import Any
+from collections.abc import Callable
 
 import structlog
 
@@ -18,6 +17,7 @@ from corral.daemon.supervise.told_ends import MOST_ASKED, known_ends
 from corral.daemon.supervise.wire_forms import cut, start_accepted, start_refused, stop_ack
 from corral.domain.instance_states import InstanceState
 from corral.errors import Code, CorralError, Retryable
+from corral.system.aio.tasks import Tasks
 from corral.wire.frame_table import require
 from corral.wire.v1.instance_pb2 import AskRunEnds, RunEnds, SendCommand, SendCommandAck
 from corral.wire.v1.link_pb2 import ControllerMessage, DaemonMessage
@@ -35,7 +35,7 @@ class LinkOrders:
     def __init__(self, supervisor: Supervisor, runs: RunDirectories) -> None:
         self._supervisor = supervisor
         self._runs = runs
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks = Tasks()
         self._commands: dict[str, asyncio.Task[None]] = {}
         self.handlers: dict[str, Callable[[Reply, ControllerMessage], None]] = {
             "start_instance": self._start,
@@ -46,15 +46,7 @@ class LinkOrders:
         }
 
     async def close(self) -> None:
-        for task in list(self._tasks):
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
-
-    def _spawn(self, work: Coroutine[Any, Any, None], name: str) -> asyncio.Task[None]:
-        task = asyncio.create_task(work, name=name)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-        return task
+        await self._tasks.close()
 
     def _start(self, reply: Reply, message: ControllerMessage) -> None:
         wanted = message.start_instance
@@ -81,7 +73,9 @@ class LinkOrders:
         reply(start_refused(id, run.order.incarnation if run else incarnation, failure, state=state))
 
     def _stop(self, reply: Reply, message: ControllerMessage) -> None:
-        self._spawn(self._stopping(reply, message), f"supervise/stop/{message.stop_instance.instance_id}")
+        self._tasks.spawn(
+            self._stopping(reply, message), name=f"supervise/stop/{message.stop_instance.instance_id}"
+        )
 
     async def _stopping(self, reply: Reply, message: ControllerMessage) -> None:
         wanted = message.stop_instance
@@ -104,7 +98,7 @@ class LinkOrders:
         )
 
     def _ask_run_ends(self, reply: Reply, message: ControllerMessage) -> None:
-        self._spawn(self._telling_ends(reply, message.ask_run_ends), "supervise/run-ends")
+        self._tasks.spawn(self._telling_ends(reply, message.ask_run_ends), name="supervise/run-ends")
 
     async def _telling_ends(self, reply: Reply, asked: AskRunEnds) -> None:
         names = [
@@ -122,7 +116,7 @@ class LinkOrders:
     def _send_command(self, reply: Reply, message: ControllerMessage) -> None:
         id = message.send_command.instance_id
         before = self._commands.get(id)
-        task = self._spawn(self._commanding(reply, message, before), f"supervise/command/{id}")
+        task = self._tasks.spawn(self._commanding(reply, message, before), name=f"supervise/command/{id}")
         self._commands[id] = task
         task.add_done_callback(
             lambda done: self._commands.pop(id, None) if self._commands.get(id) is done else None

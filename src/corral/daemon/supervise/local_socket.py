@@ -22,6 +22,7 @@ from corral.daemon.supervise.run_files import StopOrder
 from corral.daemon.supervise.supervisor import Supervisor
 from corral.domain.instance_states import InstanceState
 from corral.errors import Code, CorralError, Rejected, unknown_choice
+from corral.system.aio.tasks import Tasks
 
 NAME: Final = "daemon.sock"
 _MAX_LINE: Final = 64 * 1024
@@ -37,7 +38,7 @@ class LocalSocket:
         self._data = data
         self._supervisor = supervisor
         self._server: asyncio.Server | None = None
-        self._serving: set[asyncio.Task[None]] = set()
+        self._serving = Tasks()
         self._verbs: dict[str, Callable[[Answer], Awaitable[Answer]]] = {
             "list": self._list,
             "stop": self._stop,
@@ -56,9 +57,7 @@ class LocalSocket:
     async def __aexit__(self, *_: object) -> None:
         assert self._server is not None
         self._server.close()
-        for task in list(self._serving):
-            task.cancel()
-        await asyncio.gather(*self._serving, return_exceptions=True)
+        await self._serving.close()
         await self._server.wait_closed()
         with contextlib.suppress(OSError):
             (self._data / NAME).unlink()
@@ -68,9 +67,7 @@ class LocalSocket:
             _log.warning("local.too_many_clients", most=_MAX_CLIENTS)
             writer.close()
             return
-        task = asyncio.create_task(self._serve(reader, writer), name="local/serve")
-        self._serving.add(task)
-        task.add_done_callback(self._serving.discard)
+        self._serving.spawn(self._serve(reader, writer), name="local/serve")
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:

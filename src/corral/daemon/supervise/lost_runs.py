@@ -25,6 +25,7 @@ from corral.runtimes.cgroups.port import Cgroups
 from corral.runtimes.process.descriptors import readable
 from corral.sdk.runtime import run_name
 from corral.system.aio.backoff import Backoff
+from corral.system.aio.tasks import Tasks
 from corral.wire.v1 import instance_pb2 as wire
 from corral.wire.v1.link_pb2 import DaemonMessage
 
@@ -75,13 +76,11 @@ class LostRuns:
         self._found: dict[str, LostRun] = {}
         self._ordered: set[str] = set()
         self._looking = asyncio.Lock()
-        self._watches: set[asyncio.Task[None]] = set()
+        self._watches = Tasks()
 
     async def close(self) -> None:
         """Idempotent."""
-        for watch in self._watches:
-            watch.cancel()
-        await asyncio.gather(*self._watches, return_exceptions=True)
+        await self._watches.close()
 
     def of(self, instance_id: str) -> LostRun | None:
         """Any thread may ask."""
@@ -164,9 +163,7 @@ class LostRuns:
         self._found[name] = run
         if not known:
             _log.warning("instances.run_without_directory", run=name, pid=pid, meaning=run.reason)
-            watch = asyncio.create_task(self._watch(cgroups, name), name=f"supervise/lost/{name}")
-            self._watches.add(watch)
-            watch.add_done_callback(self._watches.discard)
+            self._watches.spawn(self._watch(cgroups, name), name=f"supervise/lost/{name}")
 
     def _gone(self, name: str) -> None:
         run = self._found.pop(name, None)

@@ -13,12 +13,13 @@ import msgspec
 import structlog
 
 from corral.daemon.prepare.start_order import StartOrder
-from corral.daemon.supervise.ladder import KILL, descend, first_of
+from corral.daemon.supervise.ladder import KILL, descend
 from corral.daemon.supervise.readiness import ReadyWatch
 from corral.daemon.supervise.run_files import StopOrder
 from corral.daemon.supervise.stop_request import StopRequest
 from corral.errors import CorralError
 from corral.sdk.runtime import RunExit, RunHandle, RuntimeProvider
+from corral.system.aio.tasks import Tasks, first_of
 from corral.system.clock import Clock
 
 _LEFTOVER_MOMENT: Final = 0.1
@@ -79,8 +80,11 @@ class Minding:
 
     async def until_ended(self) -> Ending:
         name = self._handle.run_name
-        ended = asyncio.create_task(self._word(self._runtime.wait_exit), name=f"supervise/exit/{name}")
-        empty = asyncio.create_task(self._word(self._runtime.wait_empty), name=f"supervise/empty/{name}")
+        tasks = Tasks()
+        ended = tasks.spawn(self._word(self._runtime.wait_exit), name=f"supervise/exit/{name}", awaited=True)
+        empty = tasks.spawn(
+            self._word(self._runtime.wait_empty), name=f"supervise/empty/{name}", awaited=True
+        )
         try:
             self._watched.begin()
             reason = await self._watch(ended)
@@ -101,9 +105,7 @@ class Minding:
             exit = await self._clear(empty, kill=rung == KILL)
         finally:
             await self._watched.close()
-            for task in (ended, empty):
-                task.cancel()
-            await asyncio.gather(ended, empty, return_exceptions=True)
+            await tasks.close()
         return Ending(exit=exit, rung=rung, ready=self._in_time, waited_for=self._waited_for)
 
     async def _watch(self, ended: asyncio.Future[RunExit]) -> str:
@@ -143,26 +145,17 @@ class Minding:
     async def _something(self, ended: asyncio.Future[RunExit], *, seconds: float | None) -> None:
         """Until it has ended, shall end, or its probes have succeeded; or the time is up."""
         probed = self._watched.probed
-        if self._ready or probed.is_set():
-            await first_of(ended, self._stop.wanted, seconds=seconds)
-            return
-        events = [asyncio.ensure_future(event.wait()) for event in (probed, self._stop.wanted)]
-        waited: set[asyncio.Future[Any]] = {ended, *events}
-        try:
-            await asyncio.wait(waited, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            for event in events:
-                event.cancel()
-            await asyncio.gather(*events, return_exceptions=True)
+        events = [self._stop.wanted] if self._ready or probed.is_set() else [self._stop.wanted, probed]
+        await first_of(ended, *events, timeout=seconds, name=f"supervise/await/{self._handle.run_name}")
 
     async def _clear(self, empty: asyncio.Future[RunExit], *, kill: bool) -> RunExit:
         """Until nothing of it is left. What outlives the main process is asked, then killed."""
         killing = self._stop.killing
-        if not kill and not await first_of(empty, killing, seconds=_LEFTOVER_MOMENT):
+        if not kill and not any(await first_of(empty, killing, timeout=_LEFTOVER_MOMENT)):
             _log.info("instance.leftovers", run=self._handle.run_name, seconds=_LEFTOVER_SECONDS)
             with contextlib.suppress(CorralError):  # the kill below needs no goodwill
                 await self._runtime.signal(self._handle, signal.SIGTERM)
-            await first_of(empty, killing, seconds=_LEFTOVER_SECONDS)
+            await first_of(empty, killing, timeout=_LEFTOVER_SECONDS)
         while not empty.done():
             await kill_run(self._runtime, self._handle)
             await asyncio.wait({empty}, timeout=_KILL_AGAIN_SECONDS)

@@ -23,6 +23,7 @@ from corral.daemon.supervise.run_files import RunFiles
 from corral.domain.groups import PRIMARY
 from corral.domain.probes import ProbeKind
 from corral.sdk.runtime import Execution, RunHandle, RuntimeProvider
+from corral.system.aio.tasks import Tasks
 
 _log = structlog.get_logger("corral.daemon.supervise")
 
@@ -93,7 +94,7 @@ class ReadyWatch:
         self._order = order
         self._files = files
         self._listener = listener
-        self._task: asyncio.Task[None] | None = None
+        self._tasks = Tasks()
         self.probed = asyncio.Event()
         """Every probe has succeeded, now or before our time."""
         if ready or not order.probes:
@@ -110,19 +111,16 @@ class ReadyWatch:
 
     def begin(self) -> None:
         if not self._order.probes or not self.probed.is_set() or self._counts:
-            self._task = asyncio.create_task(self._watch(), name=f"supervise/ready/{self._name}")
+            self._tasks.spawn(self._watch(), name=f"supervise/ready/{self._name}")
 
     async def _watch(self) -> None:
         if not self._order.probes:
             await self._rule.follow()
             return
         if not self.probed.is_set():
-            telling = asyncio.create_task(self._tell_waiting(), name=f"supervise/waits/{self._name}")
-            try:
+            async with Tasks() as tasks:
+                tasks.spawn(self._tell_waiting(), name=f"supervise/waits/{self._name}")
                 await self._readiness.until_ready()
-            finally:
-                telling.cancel()
-                await asyncio.gather(telling, return_exceptions=True)
             self.probed.set()
         if self._counts:
             await self._readiness.watch_players(self._listener.players_counted)
@@ -146,9 +144,4 @@ class ReadyWatch:
         return bool(self._order.probes) or self._rule.holds_at_once()
 
     async def close(self) -> None:
-        tasks = [self._task] if self._task is not None else []
-        for task in tasks:
-            task.cancel()
-        for ended in await asyncio.gather(*tasks, return_exceptions=True):
-            if isinstance(ended, Exception):
-                _log.error("instance.probes_failed", run=self._name, exc_info=ended)
+        await self._tasks.close()

@@ -92,7 +92,7 @@ class Reporter:
     async def _move(self) -> None:
         """Put what waits, a bounded number at once; the spool commits them together and in order."""
         batch = [self._waiting[position] for position in range(min(_AT_ONCE, len(self._waiting)))]
-        puts = [asyncio.ensure_future(self._spool.put(each.message.SerializeToString())) for each in batch]
+        puts = [self._spool.put(each.message.SerializeToString()) for each in batch]
         results = await asyncio.gather(*puts, return_exceptions=True)
         for report, result in zip(batch, results, strict=True):
             if isinstance(result, BaseException):

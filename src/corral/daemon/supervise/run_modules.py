@@ -15,12 +15,12 @@ from corral.daemon.hooks.provenance import Provenance, provenance
 from corral.daemon.prepare.start_order import StartOrder
 from corral.daemon.prepare.start_proposal import Proposal, StartValues, values_of
 from corral.daemon.prepare.working_directories import WorkingDirectories
-from corral.daemon.supervise.ladder import first_of
 from corral.daemon.supervise.run_files import Outcome, RunFiles
 from corral.daemon.supervise.told_runs import RunEnd, exit_info, handle_of
 from corral.domain.instance_states import InstanceState
 from corral.errors import CorralError
 from corral.sdk.instances import InstanceHandle
+from corral.system.aio.tasks import first_of
 
 _log = structlog.get_logger("corral.daemon.supervise")
 
@@ -111,15 +111,8 @@ class RunModules:
         self.say_stopping()
         if self._hooks is None or self._stopping is None or ended.done():
             return
-        over = asyncio.ensure_future(
-            asyncio.wait({self._stopping, ended}, return_when=asyncio.FIRST_COMPLETED)
-        )
-        try:
-            if not await first_of(over, kill, seconds=self._hooks.budget_seconds):
-                _log.warning("instance.modules_not_heard", run=self._name, seconds=self._hooks.budget_seconds)
-        finally:
-            over.cancel()
-            await asyncio.gather(over, return_exceptions=True)
+        if not any(await first_of(self._stopping, ended, kill, timeout=self._hooks.budget_seconds)):
+            _log.warning("instance.modules_not_heard", run=self._name, seconds=self._hooks.budget_seconds)
 
     def stopped(self, outcome: Outcome) -> None:
         """It has ended, and that is on disk. A run that never had a process never started for them."""

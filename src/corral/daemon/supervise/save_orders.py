@@ -19,6 +19,7 @@ from corral.daemon.supervise.supervisor import Supervisor
 from corral.daemon.supervise.wire_forms import cut
 from corral.domain.file_paths import check_glob, globs
 from corral.errors import Bug, Code, CorralError, Rejected, Retryable
+from corral.system.aio.tasks import Tasks
 from corral.system.entropy import Entropy, new_id
 from corral.system.trees.entries import is_tree
 from corral.wire.frame_table import require
@@ -38,7 +39,7 @@ class SaveOrders:
         self._entropy = entropy
         self._connection: Connection | None = None
         self._turns = asyncio.Semaphore(_AT_ONCE)
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks = Tasks()
         self.handlers: dict[str, Order] = {"save_files": self._save}
 
     def on_connected(self, connection: Connection) -> None:
@@ -47,20 +48,15 @@ class SaveOrders:
     def on_disconnected(self) -> None:
         """Nobody waits any more for what was ordered over it."""
         self._connection = None
-        for task in self._tasks:
-            task.cancel()
+        self._tasks.cancel()
 
     async def close(self) -> None:
-        for task in list(self._tasks):
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._tasks.close()
 
     def _save(self, reply: Reply, message: ControllerMessage) -> None:
         wanted = SaveFiles()
         wanted.CopyFrom(message.save_files)
-        task = asyncio.create_task(self._answer(reply, wanted), name=f"supervise/save/{wanted.instance_id}")
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        self._tasks.spawn(self._answer(reply, wanted), name=f"supervise/save/{wanted.instance_id}")
 
     async def _answer(self, reply: Reply, wanted: SaveFiles) -> None:
         try:

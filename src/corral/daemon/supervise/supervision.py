@@ -27,6 +27,7 @@ from corral.runtimes.cgroups.opening import open_cgroups, owner_of
 from corral.runtimes.cgroups.port import Cgroups
 from corral.runtimes.opening import Runtimes, open_runtimes
 from corral.runtimes.process.provider import ProcessRuntime
+from corral.system.aio.tasks import Tasks
 from corral.system.clock import Clock, boot_id
 from corral.system.config_schema import DaemonConfig, InstancesSection
 from corral.system.entropy import Entropy
@@ -120,18 +121,18 @@ class Supervision:
             keep_seconds=config.instances.keep_ended_seconds,
             keep_bytes=config.instances.keep_ended_bytes,
         )
-        self._tasks: list[asyncio.Task[None]] = []
+        self._tasks = Tasks()
 
     async def begin(self) -> None:
         """On return every run that a daemon before us left is minded again."""
         self.directories.open()
         self._open.enter_context(self._growth)
         await asyncio.to_thread(self._preparation.users.warn)
-        self._tasks.append(asyncio.create_task(self.services.reporter.run(), name="supervise/report"))
+        self._tasks.spawn(self.services.reporter.run(), name="supervise/report")
         await self._tell_old_ends()
         await self._find_lost()
         await self.supervisor.adopt()
-        self._tasks.append(asyncio.create_task(self.housekeeping.run(), name="supervise/tidy"))
+        self._tasks.spawn(self.housekeeping.run(), name="supervise/tidy")
 
     async def _find_lost(self) -> None:
         """Before anything is started again: what lives here without its directory keeps its id."""
@@ -168,9 +169,6 @@ class Supervision:
         except TimeoutError:
             _log.warning("instances.reports_left", waiting=reporter.waiting)
         finally:
-            for task in self._tasks:
-                task.cancel()
             with contextlib.suppress(asyncio.CancelledError):
-                await asyncio.gather(*self._tasks, return_exceptions=True)
-            self._tasks.clear()
+                await self._tasks.close()
             self._open.close()
