@@ -29,6 +29,7 @@ from corral.daemon.supervise.run_files import RunDirectories
 from corral.daemon.supervise.run_listing import list_runs
 from corral.daemon.supervise.supervision import NodeRuntime, Supervision
 from corral.domain.ids import NodeId
+from corral.system.aio.tasks import Tasks
 from corral.system.clock import Clock, SystemClock
 from corral.system.config_schema import DaemonConfig
 from corral.system.connection_shares import raise_descriptors
@@ -74,6 +75,7 @@ class DaemonApp:
         self._entropy = entropy or SystemEntropy()
         self._stack = contextlib.AsyncExitStack()
         self._doors = contextlib.AsyncExitStack()
+        self._tasks = Tasks()
         self._running: asyncio.Task[None] | None = None
         self._spool: Spool | None = None
         self._orders: InstanceOrders | None = None
@@ -130,7 +132,8 @@ class DaemonApp:
             self.link = self._make_link(memory, self._spool, facts, consoles, self._orders, parts)
             await self._doors.enter_async_context(LocalSocket(data, supervision.supervisor))
             _log.info("daemon.started", node=self.node_id, version=VERSION, data=str(data))
-            self._running = asyncio.create_task(self.link.run(), name=f"daemon/link/{self.node_id}")
+            name = f"daemon/link/{self.node_id}"
+            self._running = self._tasks.spawn(self.link.run(), name=name, awaited=True)
         except BaseException:
             await self.stop()
             raise
@@ -234,9 +237,7 @@ class DaemonApp:
     async def _hang_up(self) -> None:
         """No more orders, from wherever."""
         await self._doors.aclose()
-        if self._running is not None:
-            self._running.cancel()
-            await asyncio.gather(self._running, return_exceptions=True)
+        await self._tasks.close()
 
     async def _end_modules(self) -> None:
         if self._parts is not None:

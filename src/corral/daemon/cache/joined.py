@@ -6,6 +6,8 @@ import asyncio
 from collections.abc import Callable, Coroutine, Hashable
 from typing import Any, Generic, TypeVar
 
+from corral.system.aio.tasks import Tasks, cancel_and_wait
+
 V = TypeVar("V")
 
 
@@ -22,13 +24,14 @@ class Joined(Generic[V]):
     waits any more, it is cancelled; and not begun again before it has come to its end."""
 
     def __init__(self) -> None:
+        self._tasks = Tasks()
         self._under_way: dict[Hashable, _Work[V]] = {}
 
     async def run(self, key: Hashable, begin: Callable[[], Coroutine[Any, Any, V]], *, name: str) -> V:
         while (work := self._under_way.get(key)) is not None and work.ending:
             await asyncio.wait([work.task])
         if work is None:
-            work = self._under_way[key] = _Work(asyncio.create_task(begin(), name=name))
+            work = self._under_way[key] = _Work(self._tasks.spawn(begin(), name=name, awaited=True))
             work.task.add_done_callback(lambda _: self._under_way.pop(key, None))
         work.waiting += 1
         try:
@@ -45,5 +48,4 @@ class Joined(Generic[V]):
     @staticmethod
     async def _end(work: _Work[V]) -> None:
         work.ending = True
-        work.task.cancel()
-        await asyncio.gather(work.task, return_exceptions=True)
+        await cancel_and_wait(work.task)

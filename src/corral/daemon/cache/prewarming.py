@@ -11,6 +11,7 @@ import structlog
 from corral.daemon.link.link import Reply
 from corral.domain.plans import PlanArtifact
 from corral.errors import Bug, Code, CorralError
+from corral.system.aio.tasks import Tasks
 from corral.wire.v1.link_pb2 import DaemonMessage
 from corral.wire.v1.node_pb2 import ErrorReport
 from corral.wire.v1.plan_pb2 import CacheFailure, CacheStatus, PreWarmCache, TemplateRef
@@ -37,7 +38,7 @@ class Prewarming:
     def __init__(self, cache: Warmable) -> None:
         self._cache = cache
         self._turns = asyncio.Semaphore(AT_ONCE)
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks = Tasks()
 
     def begin(self, reply: Reply, order: PreWarmCache) -> None:
         """Never blocks."""
@@ -49,14 +50,10 @@ class Prewarming:
             )
             self._answer(reply, order, [failure])
             return
-        task = asyncio.create_task(self._run(reply, order), name=f"cache/prewarm/{order.request_id}")
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        self._tasks.spawn(self._run(reply, order), name=f"cache/prewarm/{order.request_id}")
 
     async def close(self) -> None:
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._tasks.close()
 
     async def _run(self, reply: Reply, order: PreWarmCache) -> None:
         results = await asyncio.gather(

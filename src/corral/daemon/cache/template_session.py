@@ -10,6 +10,7 @@ from typing import Final, TypeVar
 from corral.daemon.link.connection import Connection
 from corral.daemon.link.data_channel import DataChannel
 from corral.errors import Code, Retryable
+from corral.system.aio.tasks import first_of
 from corral.wire.v1.link_pb2 import DaemonMessage
 from corral.wire.v1.plan_pb2 import TemplateData, TemplateRequest, TemplateUnavailable, TemplateUpToDate
 
@@ -93,17 +94,13 @@ class TemplateSession:
             if self._over.is_set():
                 raise self._lost()
             self._users += 1
-            moving = asyncio.create_task(_run(work, self._data()), name=f"cache/transfer/{name}")
-            over = asyncio.create_task(self._over.wait(), name=f"cache/session/{name}")
             try:
-                await asyncio.wait([moving, over], return_when=asyncio.FIRST_COMPLETED)
-                if not moving.done():
+                moving = _run(work, self._data())
+                moved, *_ = await first_of(moving, self._over, name=f"cache/transfer/{name}")
+                if moved is None:
                     raise self._lost()
-                return moving.result()
+                return moved.result()
             finally:
-                for task in (moving, over):
-                    task.cancel()
-                await asyncio.gather(moving, over, return_exceptions=True)
                 self._users -= 1
                 await self._hang_up()
 

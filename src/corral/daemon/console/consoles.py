@@ -15,6 +15,7 @@ from corral.daemon.console.line_sender import LineSender
 from corral.daemon.console.queries import Queries
 from corral.daemon.console.sender import BatchSender, Sender
 from corral.daemon.link.connection import Connection
+from corral.system.aio.tasks import Tasks
 from corral.system.clock import Clock
 from corral.wire.v1.instance_pb2 import ConsoleAck, ConsolePosition, ConsoleQuery, ConsoleQueryResult
 
@@ -42,7 +43,7 @@ class Consoles:
         self._sender: Sender | None = None
         self._queries: Queries | None = None
         self._acknowledging = False
-        self._closing: set[asyncio.Task[None]] = set()
+        self._closing = Tasks()
         self._floor: asyncio.TimerHandle | None = None
         self._stack = contextlib.ExitStack()
 
@@ -52,7 +53,10 @@ class Consoles:
 
     async def __aexit__(self, *_: object) -> None:
         self.on_disconnected()
-        await asyncio.gather(*self._closing, return_exceptions=True)
+        try:
+            await self._closing.wait()
+        finally:
+            await self._closing.close()
         self._stack.close()
         for feed in self._feeds.values():
             feed.release()
@@ -116,9 +120,7 @@ class Consoles:
             self._floor.cancel()
             self._floor = None
         if self._queries is not None:
-            task = asyncio.create_task(self._queries.close(), name="console/close")
-            self._closing.add(task)
-            task.add_done_callback(self._closing.discard)
+            self._closing.spawn(self._queries.close(), name="console/close")
             self._queries = None
 
     def on_ack(self, ack: ConsoleAck) -> None:

@@ -14,6 +14,7 @@ from corral.errors import Bug, Code, CorralError, Rejected, Retryable
 from corral.runtimes.console.lines import DISPLAY_BYTES
 from corral.runtimes.console.log import ConsoleLog
 from corral.runtimes.console.search import Pattern, search
+from corral.system.aio.tasks import Tasks
 from corral.wire.v1.instance_pb2 import (
     ConsoleBlock,
     ConsoleGap,
@@ -40,7 +41,7 @@ class Queries:
         self._connection = connection
         self._channel: DataChannel | None = None
         self._turns = asyncio.Semaphore(AT_ONCE)
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks = Tasks()
 
     def answer(self, query: ConsoleQuery, directory: str | None) -> None:
         """Begin to answer; never blocks. Every question gets an answer or a refusal, or the connection
@@ -56,14 +57,10 @@ class Queries:
             why = f"{WAITING} questions about consoles are waiting for an answer already"
             self._refuse(query, Retryable(Code.RATE_LIMITED, why, retry_after=1.0))
         else:
-            task = asyncio.create_task(self._answer(query, find), name=f"console/answer/{query.request_id}")
-            self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
+            self._tasks.spawn(self._answer(query, find), name=f"console/answer/{query.request_id}")
 
     async def close(self) -> None:
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._tasks.close()
         await self._hang_up()
 
     async def _answer(self, query: ConsoleQuery, find: Callable[[], ConsoleQueryResult]) -> None:
@@ -77,7 +74,7 @@ class Queries:
             _log.error("console.answer_failed", instance=query.instance_id, exc_info=error)
             self._refuse(query, Bug(f"the console of '{query.instance_id}' cannot be read: {error}"))
         finally:
-            if self._tasks == {asyncio.current_task()}:
+            if len(self._tasks) == 1:  # it is the last
                 await self._hang_up()
 
     async def _hang_up(self) -> None:

@@ -7,6 +7,7 @@ import contextlib
 from collections.abc import Iterator
 
 from corral.daemon.console.growth_watch import GrowthWatch
+from corral.system.aio.waits import set_within
 
 
 class Growth:
@@ -27,10 +28,7 @@ class Growth:
 
     async def within(self, seconds: float) -> bool:
         """Until it grows, at most so long; False: it did not, as far as anybody knows."""
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(seconds):
-                await self._grown.wait()
-        return self._grown.is_set()
+        return await set_within(self._grown, seconds)
 
 
 class ConsoleGrowth:

@@ -4,14 +4,13 @@ alone; the lines are matched in a worker thread with RE2, whose time no pattern 
 from __future__ import annotations
 
 import asyncio
-import functools
-from collections.abc import Callable
 from typing import Final, TypeVar
 
 from corral.daemon.probes.attempts import Mask, shown
 from corral.daemon.probes.console_growth import ConsoleGrowth
 from corral.domain.patterns import compile_bytes
 from corral.runtimes.console.log import ConsoleLog
+from corral.system.threads import to_end
 
 LINE_BYTES: Final = 64 * 1024
 """A longer line is matched in parts of this length."""
@@ -50,7 +49,7 @@ class LogProbe:
         with ConsoleLog(self._console) as log, self._growth.follow(self._console) as growth:
             while True:
                 growth.arm()
-                while (found := await _finished(functools.partial(self._look, log, quiet))) is None:
+                while (found := await to_end(self._look, log, quiet)) is None:
                     pass
                 if found:
                     return
@@ -89,13 +88,3 @@ class LogProbe:
         line = line.removesuffix(b"\r")
         starts = range(0, max(len(line), 1), LINE_BYTES)
         return any(self._pattern.search(line[at : at + LINE_BYTES]) is not None for at in starts)
-
-
-async def _finished(work: Callable[[], T]) -> T:
-    """The work done in a thread; who cancels us waits for its end, so that nothing is closed beneath it."""
-    running = asyncio.get_running_loop().run_in_executor(None, work)
-    try:
-        return await asyncio.shield(running)
-    except asyncio.CancelledError:
-        await asyncio.wait({running})
-        raise
