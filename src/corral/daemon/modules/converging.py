@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, Final
 
 import msgspec
@@ -46,7 +46,7 @@ _PASSING: Final = ("waiting_for_capability:", "capability_conflict:")
 """Why an upgrade failed that may succeed as soon as other modules have come."""
 _log = structlog.get_logger("corral.daemon.modules")
 
-Obtain = Callable[[Awaitable[Any], str], Awaitable[Any]]
+Obtain = Callable[[Coroutine[Any, Any, Any], str], Awaitable[Any]]
 """Waits for something that may take for ever, unless what is wanted meanwhile cuts the fetch of this digest short."""
 
 

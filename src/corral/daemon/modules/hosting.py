@@ -3,7 +3,6 @@ them."""
 
 from __future__ import annotations
 
-import asyncio
 import collections
 import datetime as dt
 import functools
@@ -35,6 +34,7 @@ from corral.modules.remote_capabilities import RemoteCapabilities
 from corral.modules.scheduling import ModuleSchedules
 from corral.modules.scope import Scope
 from corral.signing import Verifier, open_verifier
+from corral.system.aio.tasks import Tasks
 from corral.system.clock import Clock
 from corral.system.config_schema import DaemonConfig
 from corral.system.entropy import Entropy
@@ -71,7 +71,7 @@ class NodeModules:
         self._send: Callable[[DaemonMessage], bool] = lambda _: False
         self._untold: dict[str, ModulePhase] = {}
         """Phases that the disk did not take, and that were told over the link: once is enough."""
-        self._booting: asyncio.Task[None] | None = None
+        self._boots = Tasks()
         self.hooks: Final = InstanceHooks(
             modules=self, budget_seconds=settings.hook_budget_seconds, clock=clock
         )
@@ -141,7 +141,7 @@ class NodeModules:
             _log.warning("modules.disabled", reason="modules.enabled is false, or --no-modules was given")
         for record in self._book.all():
             self._gate.expect(record.id, _STARTING)
-        self._booting = asyncio.create_task(self._boot(), name="modules/boot")
+        self._boots.spawn(self._boot(), name="modules/boot")
 
     async def _boot(self) -> None:
         records = self._book.all()
@@ -160,17 +160,14 @@ class NodeModules:
 
     async def booted(self) -> None:
         """Returns when the boot is over."""
-        if self._booting is not None:
-            await asyncio.wait([self._booting])
+        await self._boots.wait()
 
     async def close(self, *, budget: float) -> list[str]:
         """`on_stop` and `on_unload` of all, within `budget` seconds; the ids of those that had to be killed.
         Nothing is left running, also when this is cut short. May be called again."""
         try:
             await self._reception.close()
-            if self._booting is not None:
-                self._booting.cancel()
-                await asyncio.gather(self._booting, return_exceptions=True)
+            await self._boots.close()
             stragglers = await self.engine.close(budget=budget)
         finally:
             await self._house.close()

@@ -19,6 +19,7 @@ from corral.errors import Code, CorralError, Retryable
 from corral.modules.archive_reading import has_digest
 from corral.modules.shelf import disk_faults
 from corral.system.aio.backoff import Backoff
+from corral.system.aio.tasks import first_of
 from corral.system.clock import Clock
 from corral.system.entropy import Entropy
 from corral.system.files import make_directory
@@ -121,19 +122,11 @@ class Incoming:
 
     async def _transfer(self, session: _Session, id: str, path: Path, sha256: str, size: int) -> None:
         """Ends with its session: what has come is gone on with in the next."""
-        moving = asyncio.create_task(
-            self._move(session.connection, id, path, sha256, size), name=f"modules/fetch/{id}"
-        )
-        over = asyncio.create_task(session.over.wait(), name=f"modules/session/{id}")
-        try:
-            await asyncio.wait([moving, over], return_when=asyncio.FIRST_COMPLETED)
-            if not moving.done():
-                raise Retryable(Code.UNREACHABLE, f"the link to {session.connection.address} was lost")
-            moving.result()
-        finally:
-            for task in (moving, over):
-                task.cancel()
-            await asyncio.gather(moving, over, return_exceptions=True)
+        moving = self._move(session.connection, id, path, sha256, size)
+        moved, *_ = await first_of(moving, session.over, name=f"modules/fetch/{id}")
+        if moved is None:
+            raise Retryable(Code.UNREACHABLE, f"the link to {session.connection.address} was lost")
+        moved.result()
 
     async def _move(self, connection: Connection, id: str, path: Path, sha256: str, size: int) -> None:
         began = self._clock.monotonic()

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable, Coroutine
 from typing import Any, Final
 
 import structlog
@@ -13,6 +12,8 @@ from corral.daemon.modules.converging import Converging
 from corral.daemon.modules.wanted import Wanted
 from corral.errors import Bug, CorralError, Retryable
 from corral.system.aio.backoff import Backoff
+from corral.system.aio.tasks import Tasks, first_of
+from corral.system.aio.waits import set_within
 from corral.system.entropy import Entropy
 
 LONGEST_PAUSE: Final = 15.0
@@ -44,11 +45,12 @@ class Lane:
         self._next: Wanted | None = None
         self._current: Wanted | None = None
         self._news = asyncio.Event()
-        self._task: asyncio.Task[None] | None = None
+        self._tasks = Tasks()
+        self._busy = False
 
     @property
     def busy(self) -> bool:
-        return self._task is not None
+        return self._busy
 
     @property
     def wanted_archive(self) -> str:
@@ -63,20 +65,19 @@ class Lane:
         self._next = wanted.after(self._next)
         self._backoff.reset()
         self._news.set()
-        if self._task is None:
-            self._task = asyncio.create_task(self._run(), name=f"modules/converge/{self.id}")
+        if not self._busy:
+            self._busy = True
+            self._tasks.spawn(self._run(), name=f"modules/converge/{self.id}")
 
     async def close(self) -> None:
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
+        await self._tasks.close()
 
     async def _run(self) -> None:
         try:
             while self._next is not None:
                 await self._turn()
         finally:
-            self._task = None
+            self._busy = False
             self._idle()
 
     async def _turn(self) -> None:
@@ -111,29 +112,15 @@ class Lane:
         """Until it is time for the next attempt, or there is another wish."""
         delay = self._backoff.delay()
         _log.warning("module.delayed", module=self.id, seconds=round(delay, 1), reason=str(problem))
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(delay):
-                await self._news.wait()
+        await set_within(self._news, delay)
 
-    async def _patiently(self, waiting: Awaitable[Any], sha256: str) -> Any:
+    async def _patiently(self, waiting: Coroutine[Any, Any, Any], sha256: str) -> Any:
         """What is waited for, unless another wish must not wait for it."""
-        task = asyncio.ensure_future(waiting)
-        news: asyncio.Task[Any] | None = None
-        try:
+        async with Tasks() as tasks:
+            task = tasks.spawn(waiting, name=f"modules/await/{self.id}", awaited=True)
             while not task.done():
-                news = asyncio.create_task(self._news.wait(), name=f"modules/news/{self.id}")
-                await asyncio.wait([task, news], return_when=asyncio.FIRST_COMPLETED)
-                await _ended(news)
+                await first_of(task, self._news, name=f"modules/news/{self.id}")
                 self._news.clear()
                 if self._next is not None and self._next.cuts_short(sha256):
                     raise _Superseded
             return task.result()
-        finally:
-            await _ended(task, news)
-
-
-async def _ended(*tasks: asyncio.Future[Any] | None) -> None:
-    there = [task for task in tasks if task is not None]
-    for task in there:
-        task.cancel()
-    await asyncio.gather(*there, return_exceptions=True)

@@ -13,6 +13,7 @@ from corral.daemon.modules.metrics_frame import metrics_frame
 from corral.modules.engine import ModuleEngine
 from corral.modules.host_figures import host_figures, leak_figure
 from corral.modules.module_metrics import ModuleMetrics
+from corral.system.aio.tasks import Tasks
 from corral.wire.v1.link_pb2 import DaemonMessage
 
 EVERY_SECONDS: Final = 5.0
@@ -35,25 +36,19 @@ class MetricsShipping:
         self._engine = engine
         self._leaked = leaked
         self._every = every
-        self._task: asyncio.Task[None] | None = None
-        self._ending: set[asyncio.Task[None]] = set()
+        self._tasks = Tasks()
 
     def on_connected(self, connection: Connection) -> None:
         self.on_disconnected()
         if connection.supports.modules:
-            self._task = asyncio.create_task(self._ship(connection), name="modules/metrics")
+            self._tasks.spawn(self._ship(connection), name="modules/metrics")
 
     def on_disconnected(self) -> None:
-        if self._task is not None:
-            task, self._task = self._task, None
-            self._ending.add(task)
-            task.add_done_callback(self._ending.discard)
-            task.cancel()
+        self._tasks.cancel()
 
     async def close(self) -> None:
         """Nothing of it runs afterwards."""
-        self.on_disconnected()
-        await asyncio.gather(*self._ending, return_exceptions=True)
+        await self._tasks.close()
 
     async def _ship(self, connection: Connection) -> None:
         told = False

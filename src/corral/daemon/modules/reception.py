@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
 from typing import Final
 
@@ -21,6 +20,7 @@ from corral.daemon.modules.wanted import Wanted, WantedPackage, read_control, re
 from corral.domain.module_convergence import difference
 from corral.domain.module_records import SIGNATURE_REFUSED
 from corral.errors import Code, CorralError, Rejected
+from corral.system.aio.tasks import Tasks
 from corral.system.entropy import Entropy
 from corral.wire.module_sets import read_desired
 from corral.wire.v1.link_pb2 import ControllerMessage, DaemonMessage
@@ -58,7 +58,7 @@ class Reception:
         self._send: Callable[[DaemonMessage], bool] = lambda _: False
         self._fetches = False
         self._told: dict[str, str] = {}
-        self._sweeping: asyncio.Task[None] | None = None
+        self._sweeps = Tasks()
         self._sweep_again = False
         self._closed = False
         self.handlers: dict[str, Order] = {
@@ -107,9 +107,7 @@ class Reception:
         self._closed = True
         for lane in list(self._lanes.values()):
             await lane.close()
-        if self._sweeping is not None:
-            self._sweeping.cancel()
-            await asyncio.gather(self._sweeping, return_exceptions=True)
+        await self._sweeps.close()
 
     # --- orders ---------------------------------------------------------------------------------
     def _install(self, reply: Reply, message: ControllerMessage) -> None:
@@ -205,8 +203,8 @@ class Reception:
             del self._lanes[id]
         if self._lanes:
             return
-        if self._sweeping is None:
-            self._sweeping = asyncio.create_task(self._sweep(), name="modules/sweep")
+        if not self._sweeps:
+            self._sweeps.spawn(self._sweep(), name="modules/sweep")
         else:
             self._sweep_again = True
 
@@ -221,8 +219,6 @@ class Reception:
                     return
         except Exception as error:
             _log.warning("module.sweep_postponed", reason=repr(error))
-        finally:
-            self._sweeping = None
 
     def _named(self) -> set[str]:
         """By a record, by what was refused and may be asked for again, by what is on its way, or by the set of

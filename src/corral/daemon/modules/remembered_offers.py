@@ -11,6 +11,7 @@ import structlog
 
 from corral.daemon.durable import store
 from corral.errors import CorralError
+from corral.system.aio.tasks import Tasks
 from corral.system.files import make_directory, read_versioned
 
 _FORMAT: Final = "corral-offers"
@@ -36,7 +37,7 @@ class RememberedOffers:
         self._path = path
         self.offers: dict[str, Offer] = self._load()
         self._written = self.offers
-        self._task: asyncio.Task[None] | None = None
+        self._tasks = Tasks()
 
     def _load(self) -> dict[str, Offer]:
         try:
@@ -48,8 +49,8 @@ class RememberedOffers:
 
     def replace(self, offers: dict[str, Offer]) -> None:
         self.offers = offers
-        if self._task is None or self._task.done():
-            self._task = asyncio.create_task(self._write(), name="modules/offers")
+        if not self._tasks:
+            self._tasks.spawn(self._write(), name="modules/offers")
 
     async def _write(self) -> None:
         while self._written is not self.offers:
@@ -67,5 +68,7 @@ class RememberedOffers:
 
     async def close(self) -> None:
         """What is being written is written."""
-        if self._task is not None:
-            await self._task
+        try:
+            await self._tasks.wait()
+        finally:
+            await self._tasks.close()

@@ -13,6 +13,7 @@ from corral.errors import Code, Rejected
 from corral.modules.event_handover import BATCH, Handover, WeighedEvent, event_body, missed_body
 from corral.modules.event_names import MAX_NODE_TYPES, EventFilter
 from corral.modules.scope import Scope
+from corral.system.aio.tasks import Tasks
 from corral.system.bounded_ring import BoundedRing
 from corral.system.clock import Clock
 
@@ -77,11 +78,11 @@ class NodeSubscription:
         self._at = ring.head
         self._handover = Handover(scope, number)
         self._woken = asyncio.Event()
-        self._task: asyncio.Task[None] | None = None
+        self._tasks = Tasks()
 
     def start(self) -> None:
         name = f"modules/deliver/{self._scope.module_id}/{self._number}"
-        self._task = asyncio.create_task(self._run(), name=name)
+        self._tasks.spawn(self._run(), name=name)
 
     def wake(self) -> None:
         """There is something new in the ring."""
@@ -89,10 +90,7 @@ class NodeSubscription:
 
     async def close(self) -> None:
         """Nothing of it runs afterwards."""
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
-            self._task = None
+        await self._tasks.close()
 
     async def _run(self) -> None:
         while True:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 from typing import Final
 
@@ -18,6 +17,7 @@ from corral.daemon.modules.node_events import NodeEvents
 from corral.daemon.modules.process_operations import ModuleProcesses
 from corral.daemon.supervise.node_runs import NodeRuns
 from corral.modules.event_publishing import EventPace
+from corral.system.aio.tasks import Tasks
 from corral.system.clock import Clock
 from corral.system.config_schema import DaemonConfig
 from corral.system.entropy import Entropy
@@ -46,7 +46,7 @@ class ModuleParts:
         instances = node_runs.instances
         files = ModuleFiles(directory_of=instances.directory_of, clock=clock)
         self._processes = ModuleProcesses(find_run=instances.find, runs=instances.runs)
-        self._tidying: asyncio.Task[None] | None = None
+        self._tasks = Tasks()
         self._tidy_again = False
         self.modules: Final = NodeModules(
             config=config,
@@ -73,8 +73,8 @@ class ModuleParts:
     def end_orphans(self) -> None:
         """Beside everything else: what modules that are gone have running beside instances ends."""
         self._tidy_again = True
-        if self._tidying is None:
-            self._tidying = asyncio.create_task(self._end_orphans(), name="modules/orphans")
+        if not self._tasks:
+            self._tasks.spawn(self._end_orphans(), name="modules/orphans")
 
     async def _end_orphans(self) -> None:
         try:
@@ -83,21 +83,14 @@ class ModuleParts:
                 await self._processes.keep_only(self.modules.installed())
         except Exception as error:
             _log.warning("module.orphans_left", reason=repr(error))
-        finally:
-            self._tidying = None
 
     async def close(self, *, budget: float) -> None:
         """Hooks first: what they did not deliver is told by the next daemon. Then the modules, and what they
         used; each of them, also when one of them fails or is cut short."""
         async with contextlib.AsyncExitStack() as rest:
-            rest.push_async_callback(self._stop_tidying)
+            rest.push_async_callback(self._tasks.close)
             rest.push_async_callback(self._events.close)
             rest.push_async_callback(self._capabilities.close)
             rest.push_async_callback(self._figures.close)
             rest.push_async_callback(self.modules.close, budget=budget)
             await self.modules.hooks.close()
-
-    async def _stop_tidying(self) -> None:
-        if self._tidying is not None:
-            self._tidying.cancel()
-            await asyncio.gather(self._tidying, return_exceptions=True)
