@@ -20,6 +20,7 @@ from corral.modules.capabilities import CapabilityRegistry
 from corral.modules.capability_calls import unavailable
 from corral.sdk.frame_limits import CAPABILITY_BYTES
 from corral.sdk.messages import CapabilityAnswer, CapabilityRequest
+from corral.system.aio.tasks import Tasks
 from corral.system.clock import Clock
 from corral.wire.v1.link_pb2 import ControllerMessage
 from corral.wire.v1.module_pb2 import CapabilityCall, CapabilityResult
@@ -61,7 +62,7 @@ class CapabilityDesk:
         self._clock = clock
         self._slots = CallSlots()
         self._calls: dict[ModuleLink, dict[str, asyncio.Task[None]]] = {}
-        self._ending: set[asyncio.Task[None]] = set()
+        self._tasks = Tasks()
 
     def called(self, link: ModuleLink, call: CapabilityCall) -> None:
         """Answered by one `CapabilityResult`, unless the session is over. A call with the id of one that is
@@ -80,7 +81,7 @@ class CapabilityDesk:
             _send(link, _failure(id, error))
             return
         name = f"bridge/call/{link.facts.node_id}/{request.capability}"
-        task = asyncio.create_task(self._serve(link, id, consumer, request), name=name)
+        task = self._tasks.spawn(self._serve(link, id, consumer, request), name=name)
         calls[id] = task
         task.add_done_callback(lambda _: calls.pop(id, None))
 
@@ -141,14 +142,11 @@ class CapabilityDesk:
         """This very session is over. Idempotent."""
         for task in self._calls.pop(link, {}).values():
             task.cancel()
-            self._ending.add(task)
-            task.add_done_callback(self._ending.discard)
 
     async def close(self) -> None:
         """The term is over: no call is under way when this returns. Idempotent."""
-        for link in list(self._calls):
-            self.left(link)
-        await asyncio.gather(*self._ending, return_exceptions=True)
+        self._calls.clear()
+        await self._tasks.close()
 
 
 def _request(call: CapabilityCall) -> CapabilityRequest:

@@ -6,7 +6,6 @@ has; from then on each commit that changes a package is followed, each session a
 
 from __future__ import annotations
 
-import asyncio
 import functools
 from typing import Final
 
@@ -26,6 +25,7 @@ from corral.domain.module_phases import ModuleIntent
 from corral.domain.module_records import PackageRecord
 from corral.modules.settings import settings_digest
 from corral.store.port import BlobEngine, Commit
+from corral.system.aio.tasks import Tasks
 from corral.wire.module_sets import entries_of, read_observed
 from corral.wire.v1.node_pb2 import Handshake
 
@@ -33,10 +33,10 @@ from corral.wire.v1.node_pb2 import Handshake
 class _Errand:
     """A sync at work."""
 
-    def __init__(self, node_id: NodeId, sync: ModuleSync) -> None:
+    def __init__(self, node_id: NodeId, sync: ModuleSync, tasks: Tasks) -> None:
         self.node_id: Final = node_id
         self.sync: Final = sync
-        self.task: Final = asyncio.create_task(sync.run(), name=f"modules_on_nodes/sync/{node_id}")
+        self.task: Final = tasks.spawn(sync.run(), name=f"modules_on_nodes/sync/{node_id}")
 
 
 class Distributor:
@@ -49,7 +49,7 @@ class Distributor:
         self._errands: dict[SessionId, _Errand] = {}
         self._present: dict[NodeId, SessionId] = {}
         self._known: dict[str, tuple[int, NodePart | None]] = {}
-        self._ending: set[asyncio.Task[None]] = set()
+        self._tasks = Tasks()
 
     def desired(self, node_id: NodeId) -> list[DesiredModule]:
         """The set that a node shall have, by id: the same for all, but for what is asked of this one alone."""
@@ -64,7 +64,7 @@ class Distributor:
         desired = [module.id for module in self.desired(node_id)]
         sync.changed(sorted(observed.keys() - set(desired)))  # what goes makes room for what comes
         sync.changed(desired)
-        self._errands[link.facts.id] = _Errand(node_id, sync)
+        self._errands[link.facts.id] = _Errand(node_id, sync, self._tasks)
         self._present[node_id] = link.facts.id
 
     def _observed(self, link: ModuleLink, hello: Handshake) -> dict[str, ObservedModule]:
@@ -89,8 +89,6 @@ class Distributor:
         if errand is None:
             return
         errand.task.cancel()
-        self._ending.add(errand.task)
-        errand.task.add_done_callback(self._ending.discard)
         if self._present.get(errand.node_id) == link.facts.id:
             del self._present[errand.node_id]
             self._progress.left(errand.node_id)
@@ -140,12 +138,9 @@ class Distributor:
         return errand is not None and errand.sync.knows(id)
 
     async def close(self) -> None:
-        tasks = [errand.task for errand in self._errands.values()] + list(self._ending)
         self._errands.clear()
         self._present.clear()
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await self._tasks.close()
 
     def _present_errand(self, node_id: NodeId) -> _Errand | None:
         session = self._present.get(node_id)

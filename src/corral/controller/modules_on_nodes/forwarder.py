@@ -27,6 +27,7 @@ from corral.controller.modules_on_nodes.ports import ModuleLink
 from corral.controller.modules_on_nodes.wanted_names import WantedNames
 from corral.domain.events import Cursor, Event, EventType, MissedEvents
 from corral.errors import CorralError
+from corral.system.aio.tasks import Tasks
 from corral.system.clock import Clock
 
 MAX_TYPES: Final = 500
@@ -50,9 +51,11 @@ class _Replay:
 
 
 class EventForwarder:
-    """The events of one session. Its task runs only while something is wanted; `end`, then `ended`."""
+    """The events of one session. Its task, one of `tasks`, runs only while something is wanted."""
 
-    def __init__(self, link: ModuleLink, *, hub: EventHub, clock: Clock, frames: EventFrames) -> None:
+    def __init__(
+        self, link: ModuleLink, *, hub: EventHub, clock: Clock, frames: EventFrames, tasks: Tasks
+    ) -> None:
         self._link = link
         self._hub = hub
         self._clock = clock
@@ -66,6 +69,7 @@ class EventForwarder:
         self._idle = False
         self._told = hub.head
         self._told_at = clock.monotonic()
+        self._tasks = tasks
         self._task: asyncio.Task[None] | None = None
 
     def _reader(self, *, after: Cursor | None = None) -> EventReader:
@@ -123,15 +127,15 @@ class EventForwarder:
 
     def _work(self) -> None:
         if self._task is None or self._task.done():
-            self._task = asyncio.create_task(self._run(), name=f"bridge/events/{self._link.facts.node_id}")
+            name = f"bridge/events/{self._link.facts.node_id}"
+            self._task = self._tasks.spawn(self._run(), name=name)
         else:
             self._wake()
 
-    def end(self) -> asyncio.Task[None] | None:
+    def end(self) -> None:
         """Nothing is sent any more; the task, if there is one, is on its way out."""
         if self._task is not None:
             self._task.cancel()
-        return self._task
 
     async def _run(self) -> None:
         while len(self) and not self._hub.closed and not self._link.over.is_set():

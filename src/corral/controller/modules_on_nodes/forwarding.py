@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Collection, Container, Sequence
 from typing import Final
 
@@ -17,6 +16,7 @@ from corral.controller.modules_on_nodes.ports import ModuleLink
 from corral.domain.events import Cursor, EventType
 from corral.errors import Code, CorralError, Rejected
 from corral.modules.event_names import is_event_name
+from corral.system.aio.tasks import Tasks
 from corral.system.clock import Clock
 from corral.wire.v1.module_pb2 import EventSubscribe, EventUnsubscribe
 
@@ -40,7 +40,7 @@ class EventForwarding:
         self._clock = clock
         self._frames = EventFrames()
         self._forwarders: dict[ModuleLink, EventForwarder] = {}
-        self._ending: set[asyncio.Task[None]] = set()
+        self._tasks = Tasks()
         self._seen = hub.head
         hub.wakeup.chain(self._published)
 
@@ -67,15 +67,15 @@ class EventForwarding:
         return self._hub.head
 
     def joined(self, link: ModuleLink) -> None:
-        self._forwarders[link] = EventForwarder(link, hub=self._hub, clock=self._clock, frames=self._frames)
+        self._forwarders[link] = EventForwarder(
+            link, hub=self._hub, clock=self._clock, frames=self._frames, tasks=self._tasks
+        )
 
     def left(self, link: ModuleLink) -> None:
         """This very session is over, and with it all that it wanted. Idempotent."""
         forwarder = self._forwarders.pop(link, None)
-        task = forwarder.end() if forwarder is not None else None
-        if task is not None and not task.done():
-            self._ending.add(task)
-            task.add_done_callback(self._ending.discard)
+        if forwarder is not None:
+            forwarder.end()
 
     def subscribed(self, link: ModuleLink, asked: EventSubscribe) -> None:
         """From now on, or from `after` on for all that is listed. Names that are none, or that no module for nodes
@@ -116,9 +116,8 @@ class EventForwarding:
     async def close(self) -> None:
         """The term is over: nothing is forwarded when this returns. Idempotent."""
         self._hub.wakeup.unchain(self._published)
-        for link in list(self._forwarders):
-            self.left(link)
-        await asyncio.gather(*self._ending, return_exceptions=True)
+        self._forwarders.clear()
+        await self._tasks.close()
 
 
 def _complain(link: ModuleLink, error: CorralError) -> None:

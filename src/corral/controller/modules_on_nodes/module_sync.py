@@ -8,7 +8,6 @@ older follows something newer.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final
 
@@ -40,6 +39,7 @@ from corral.domain.module_nodes import NodeModuleState
 from corral.domain.module_phases import ModuleIntent
 from corral.domain.module_records import PackageRecord
 from corral.errors import CorralError
+from corral.system.aio.waits import set_within
 from corral.wire.channels import CONTROL_LIMIT
 from corral.wire.v1.link_pb2 import ControllerMessage
 
@@ -128,9 +128,7 @@ class ModuleSync:
         """The module to compare; what could not be sent comes again after a while."""
         while not self._due:
             self._wake.clear()
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(_RETRY_SECONDS if self._failed else None):
-                    await self._wake.wait()
+            await set_within(self._wake, _RETRY_SECONDS if self._failed else None)
             self._due.update(dict.fromkeys(self._failed))
             self._failed.clear()
         return next(iter(self._due))
