@@ -22,6 +22,7 @@ from corral.daemon.hooks.waiting_word import WaitingWord
 from corral.daemon.prepare.start_proposal import Proposal, values_of
 from corral.modules.scope import Scope
 from corral.sdk.instances import ExitInfo, InstanceHandle
+from corral.system.aio.tasks import Tasks
 from corral.system.clock import Clock
 
 _UNSETTLED: Final = "the node's modules: they were not settled when the start could not wait any longer"
@@ -75,7 +76,7 @@ class InstanceHooks:
         self._hears_ends: dict[str, bool] = {}
         """Of the modules that were ACTIVE under this daemon, whether they have the hook."""
         self._owed = OwedEnds(self._spawn)
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks = Tasks()
         self._closed = False
         self._ended_modules = False
         """Closed, with modules that were ACTIVE: they end with the daemon."""
@@ -210,10 +211,7 @@ class InstanceHooks:
         """At once: what modules have not heard of an end, the next daemon tells them."""
         self._ended_modules = self._ended_modules or bool(self._modules.serving())
         self._closed = True
-        for task in list(self._tasks):
-            task.cancel()
-        if self._tasks:
-            await asyncio.wait(self._tasks)
+        await self._tasks.close()
         self._lanes.clear()
         self._live.clear()
 
@@ -221,14 +219,7 @@ class InstanceHooks:
         if self._closed:  # the next daemon does it
             work.close()
             return
-        task = asyncio.create_task(work, name=name)
-        self._tasks.add(task)
-        task.add_done_callback(self._ended)
-
-    def _ended(self, task: asyncio.Task[None]) -> None:
-        self._tasks.discard(task)
-        if not task.cancelled() and (error := task.exception()) is not None:
-            _log.error("hooks.failed", task=task.get_name(), exc_info=error)
+        self._tasks.spawn(work, name=name)
 
 
 def _all(telling: Iterable[asyncio.Future[Any]]) -> asyncio.Future[Any] | None:

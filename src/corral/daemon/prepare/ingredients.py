@@ -22,6 +22,7 @@ from corral.domain.file_paths import check_path, globs
 from corral.domain.plans import Plan, PlanArtifact
 from corral.domain.templates import Manifest, TemplateFile
 from corral.errors import Code, Rejected
+from corral.system.aio.tasks import Tasks
 
 _PROGRAM_MODE: Final = 0o755
 _EXTENSION_MODE: Final = 0o644
@@ -112,17 +113,13 @@ def _as_layer(found: list[tuple[PlanArtifact, pathlib.Path]], mode: int) -> Laye
 
 async def _side_by_side(*work: Coroutine[Any, Any, Any]) -> list[Any]:
     """All their results in order. The first failure cancels the others and is the failure of all."""
-    tasks = [asyncio.ensure_future(each) for each in work]
-    try:
-        done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_EXCEPTION)
-        for task in tasks:
+    async with Tasks() as tasks:
+        running = [tasks.spawn(each, name="prepare/gather", awaited=True) for each in work]
+        done, _ = await asyncio.wait(running, return_when=asyncio.FIRST_EXCEPTION)
+        for task in running:
             if task in done:
                 task.result()
-        return [task.result() for task in tasks]
-    finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        return [task.result() for task in running]
 
 
 def bootstrap_key(plan: Plan, user: WorkloadUser) -> BootstrapKey | None:

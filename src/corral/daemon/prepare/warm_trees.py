@@ -18,6 +18,8 @@ import structlog
 from corral.daemon.prepare.stages import StageFailed
 from corral.daemon.prepare.working_directories import WARM, WorkingDirectories
 from corral.errors import CorralError
+from corral.system.aio.tasks import Tasks
+from corral.system.aio.waits import set_within
 from corral.system.entropy import Entropy, new_id
 
 _MOST_KEYS: Final = 16
@@ -50,7 +52,7 @@ class WarmTrees:
         self._wanted: OrderedDict[str, MakeTree] = OrderedDict()
         self._busy = 0
         self._wake = asyncio.Event()
-        self._task: asyncio.Task[None] | None = None
+        self._tasks = Tasks()
 
     @contextlib.contextmanager
     def preparing(self) -> Iterator[None]:
@@ -85,8 +87,8 @@ class WarmTrees:
             self._forget(next(iter(self._ready)))
         self._wanted[key] = make
         self._wake.set()
-        if self._task is None:
-            self._task = asyncio.create_task(self._run(), name="prepare/warm")
+        if not self._tasks:
+            self._tasks.spawn(self._run(), name="prepare/warm")
 
     def _forget(self, key: str) -> None:
         self._wanted.pop(key, None)
@@ -108,16 +110,11 @@ class WarmTrees:
         self._wanted.clear()
 
     async def close(self) -> None:
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
-            self._task = None
+        await self._tasks.close()
 
     async def _run(self) -> None:
         while True:
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(self._idle_seconds):
-                    await self._wake.wait()
+            await set_within(self._wake, self._idle_seconds)
             self._wake.clear()
             self._drop_idle()
             await asyncio.sleep(_QUIET_SECONDS)  # a burst of starts comes first
