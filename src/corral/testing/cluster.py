@@ -22,6 +22,8 @@ from corral.domain.group_files import ConfigFormat
 from corral.domain.ids import NodeId
 from corral.domain.node_states import NodeState
 from corral.domain.plans import PlanArtifact
+from corral.system.aio.tasks import first_of
+from corral.system.aio.waits import set_within
 from corral.system.clock import Clock
 from corral.system.config import load_controller, load_daemon
 from corral.system.config_schema import ControllerConfig, DaemonConfig
@@ -195,17 +197,10 @@ class LocalCluster:
 
     @staticmethod
     async def _settle(app: ControllerApp) -> None:
-        settling = asyncio.create_task(app.ready.wait(), name="testing/ready")
-        running = asyncio.create_task(app.run(), name="testing/run")
-        try:
-            await asyncio.wait([settling, running], return_when=asyncio.FIRST_COMPLETED, timeout=20)
-            if running.done():
-                running.result()
-            assert settling.done(), "the controller was not ready within 20 s"
-        finally:
-            for task in (settling, running):
-                task.cancel()
-            await asyncio.gather(settling, running, return_exceptions=True)
+        ended, *_ = await first_of(app.run(), app.ready, timeout=20, name="testing/run")
+        if ended is not None:
+            ended.result()
+        assert app.ready.is_set(), "the controller was not ready within 20 s"
 
     async def daemon(
         self,
@@ -228,7 +223,7 @@ class LocalCluster:
         daemon = self._daemon(config, join=join, clock=clock)
         await daemon.app.start()
         if connect:
-            await asyncio.wait_for(daemon.app.ready.wait(), 20)
+            assert await set_within(daemon.app.ready, 20), "the daemon was not ready within 20 s"
         return daemon
 
     def _daemon(self, config: DaemonConfig, *, join: str | None, clock: Clock | None) -> LocalDaemon:

@@ -6,6 +6,8 @@ import asyncio
 import contextlib
 from typing import Final, Self
 
+from corral.system.aio.waits import set_within
+
 _BLOCK: Final = 16 * 1024
 
 
@@ -139,5 +141,4 @@ class FaultProxy:
 
     async def _pause(self, seconds: float) -> None:
         """So long, or until everything is healed."""
-        with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(self._healed.wait(), seconds)
+        await set_within(self._healed, seconds)

@@ -23,6 +23,7 @@ from corral.sdk.messages import (
     LogLine,
     Nothing,
 )
+from corral.system.aio.tasks import Tasks
 
 DEADLINE: Final = 20.0
 
@@ -168,9 +169,6 @@ async def measured_lag() -> AsyncIterator[LoopLag]:
             await asyncio.sleep(0.005)
             lag.worst = max(lag.worst, time.monotonic() - began - 0.005)
 
-    ticking = asyncio.get_running_loop().create_task(tick(), name="testing/lag")
-    try:
+    async with Tasks() as tasks:
+        tasks.spawn(tick(), name="testing/lag")
         yield lag
-    finally:
-        ticking.cancel()
-        await asyncio.wait([ticking])

@@ -51,7 +51,8 @@ def _warm_machinery() -> Iterator[None]:
         port = server.add_insecure_port("127.0.0.1:0")
         await server.start()
         async with grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel:
-            await asyncio.wait_for(channel.channel_ready(), 10)
+            async with asyncio.timeout(10):
+                await channel.channel_ready()
         await server.stop(None)
 
     grpc.aio.init_grpc_aio()  # type: ignore[attr-defined]  # the stubs lack it

@@ -97,7 +97,8 @@ class ScriptedDaemon:
     async def read(self) -> ControllerMessage:
         """The next frame; raises our error when the controller ended the stream."""
         try:
-            frame = await asyncio.wait_for(self._call.read(), 20)
+            async with asyncio.timeout(20):
+                frame = await self._call.read()
         except grpc.aio.AioRpcError as error:
             raise from_rpc(error, peer="controller") from error
         if not isinstance(frame, ControllerMessage):
@@ -114,7 +115,8 @@ class ScriptedDaemon:
 
     async def ending(self) -> Exception:
         """Why the stream ended, as our own error."""
-        code = await asyncio.wait_for(self._call.code(), 20)
+        async with asyncio.timeout(20):
+            code = await self._call.code()
         if code is grpc.StatusCode.OK:
             return ConnectionAbortedError("the stream ended without an error")
         metadata = await self._call.trailing_metadata()
