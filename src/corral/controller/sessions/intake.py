@@ -39,6 +39,7 @@ from corral.domain.records import LogRecord, SpoolPosition
 from corral.errors import Code, Rejected, Retryable
 from corral.store.port import Conflict
 from corral.system.aio.token_bucket import TokenBucket
+from corral.system.aio.waits import set_within
 from corral.system.clock import Clock
 from corral.wire.frame_table import FrameOwner, NodeFrame, node_frame
 from corral.wire.v1.instance_pb2 import AskRunEnds, RunEnds
@@ -145,13 +146,10 @@ class Intake:
             self._all_listed.set()
 
     async def _listed_all(self) -> None:
-        try:
-            async with asyncio.timeout(_PORTIONS_SECONDS):
-                await self._all_listed.wait()
-        except TimeoutError:
+        if not await set_within(self._all_listed, _PORTIONS_SECONDS):
             raise Retryable(
                 Code.TIMEOUT, f"the last HandshakePortion did not come within {_PORTIONS_SECONDS:g} s"
-            ) from None
+            )
 
     async def run(self) -> None:
         """Store what arrives until cancelled. A store that is down delays it and loses nothing."""

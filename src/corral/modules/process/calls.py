@@ -26,6 +26,7 @@ from corral.sdk.protocol import (
     Credit,
     Failure,
 )
+from corral.system.aio.waits import set_within
 
 T = TypeVar("T")
 
@@ -170,11 +171,8 @@ class Calls:
             if pending.last:
                 return
             pending.news.clear()
-            try:
-                async with asyncio.timeout(deadline):
-                    await pending.news.wait()
-            except TimeoutError:
-                raise CallOverrun(self._module_id, pending.method, deadline) from None
+            if not await set_within(pending.news, deadline):
+                raise CallOverrun(self._module_id, pending.method, deadline)
 
     def _take_chunk(self, pending: _Pending, chunk: Chunk) -> None:
         pending.credit -= len(chunk.data)
