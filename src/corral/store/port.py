@@ -290,10 +290,12 @@ class ReadEngine(Protocol):
         after: str = "",
         before: str | None = None,
         limit: int,
+        size: int | None = None,
         newest: bool = False,
     ) -> list[Document]:
         """Documents with after < id < before in the order of their ids, which is that of their code
-        points; `newest` begins at the end and goes down."""
+        points; `newest` begins at the end and goes down. With `size` it ends with the document that fills so
+        many bytes."""
 
     async def scan_index(
         self,
@@ -303,6 +305,7 @@ class ReadEngine(Protocol):
         after: str = "",
         before: str | None = None,
         limit: int,
+        size: int | None = None,
         newest: bool = False,
     ) -> list[IndexRow]:
         """As `scan` of the collection `index`, each entry with the document of `collection` that it names, all

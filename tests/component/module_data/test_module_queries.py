@@ -137,19 +137,24 @@ class CountedReads:
     def __init__(self, inner) -> None:
         self._inner = inner
         self.given = 0
+        self.largest = 0
 
     def __getattr__(self, name):
         return getattr(self._inner, name)
 
     async def scan(self, *args, **kwargs):
         found = await self._inner.scan(*args, **kwargs)
-        self.given += len(found)
+        self.note(found)
         return found
 
     async def scan_index(self, *args, **kwargs):
         found = await self._inner.scan_index(*args, **kwargs)
-        self.given += len(found)
+        self.note([row.document for row in found])
         return found
+
+    def note(self, documents) -> None:
+        self.given += len(documents)
+        self.largest = max(self.largest, sum(len(document.body) for document in documents))
 
     async def get_many(self, *args, **kwargs):
         found = await self._inner.get_many(*args, **kwargs)
@@ -170,6 +175,25 @@ async def test_a_sorted_question_with_an_index_reads_little(sqlite_store) -> Non
         counted.given = 0
         assert await players.count((F.game == "b") & (F.score >= 2990)) == 5
         assert counted.given < 50
+
+
+async def test_large_documents_among_many_small_ones_are_not_read_all_at_once(store) -> None:
+    counted = CountedReads(store.reads)
+    async with office_of(dataclasses.replace(store, reads=counted)) as office:
+        things = await office.documents().create("things", dict, indexes=[Index("n")])
+        await things.insert_many({"n": i} for i in range(4000))
+        for i in range(20):
+            await things.insert({"n": 4000 + i, "text": "x" * 500_000}, id=f"z{i:02}")
+        counted.largest = 0
+        assert await things.count(F.text.exists()) == 20
+        assert await things.count(F.n >= 3990) == 30
+        assert [each.value["n"] async for each in things.find(F.n >= 3998, sort=["n"])] == list(
+            range(3998, 4020)
+        )
+        down = await things.find(sort=["-n"], limit=30)
+        assert [each.value["n"] for each in down] == list(range(4019, 3989, -1))
+        assert [each.id for each in await things.find(sort=["-_id"], limit=3)] == ["z19", "z18", "z17"]
+    assert counted.largest < 2 * 1024 * 1024
 
 
 class InterruptedReads:

@@ -114,6 +114,19 @@ async def test_a_scan_takes_bounds_and_begins_at_either_end(desk: Desk) -> None:
             assert [d.id for d in down] == within[::-1][:2]
 
 
+async def test_a_scan_ends_with_the_document_that_fills_the_size_asked_for(desk: Desk) -> None:
+    await desk.commit(*(put(f"n{i}", b"x" * 1000 * i) for i in range(6)))
+
+    async def found(**bounds: Any) -> list[str]:
+        return [document.id for document in await desk.store.reads.scan("things", limit=100, **bounds)]
+
+    assert await found(size=10**9) == ["n0", "n1", "n2", "n3", "n4", "n5"]
+    assert await found(size=3000) == ["n0", "n1", "n2"]
+    assert await found(size=3001) == ["n0", "n1", "n2", "n3"]
+    assert await found(size=1, after="n2", before="n5") == ["n3"]
+    assert await found(size=6000, newest=True) == ["n5", "n4"]
+
+
 async def test_an_index_is_scanned_together_with_the_documents_it_names(desk: Desk) -> None:
     names = {"k1": "a", "k2": 'quote"', "k3": "日\\本", "k4": "a", "k5": "gone", "k6": "never"}
     entries = [put(key, msgspec.json.encode([name, 1]), collection="index") for key, name in names.items()]
@@ -134,6 +147,9 @@ async def test_an_index_is_scanned_together_with_the_documents_it_names(desk: De
     assert await found(after="k1", before="k5", limit=100) == expected[1:3]
     assert await found(after="k1", before="k5", limit=1, newest=True) == expected[2:3]
     assert await found(after="k6", limit=100) == []
+    assert await found(limit=100, size=1) == expected[:1]
+    assert await found(limit=100, size=2) == expected[:2]
+    assert await found(limit=100, size=3, newest=True) == expected[::-1][:3]
 
 
 async def test_many_documents_are_read_at_once(desk: Desk) -> None:

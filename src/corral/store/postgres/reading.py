@@ -16,6 +16,11 @@ from corral.store.rows import bounds_of, change_of, document_of, event_of, head_
 _HEAD: Final = """select commit_number, sequence, event_epoch, entry, batch,
     (select epoch from leader) as epoch from head"""
 
+_HELD: Final = """coalesce(sum(length({body})) over
+    (order by {order} rows between unbounded preceding and 1 preceding), 0) as held"""
+"""The bytes of all rows before this one. A length is known without the body being read."""
+_ANY_SIZE: Final = 2**62
+
 
 class PostgresReads:
     """The `ReadEngine`."""
@@ -65,17 +70,23 @@ class PostgresReads:
         after: str = "",
         before: str | None = None,
         limit: int,
+        size: int | None = None,
         newest: bool = False,
     ) -> list[Document]:
         bounds = [after] if before is None else [after, before]
-        upper = "" if before is None else "and id < $4"
+        upper = "" if before is None else "and id < $5"
+        way = "desc" if newest else "asc"
         with translated():
             rows = await self._pool.fetch(
-                f"""select collection, id, revision, body from document
-                where collection = $1 and id > $3 {upper} and body is not null
-                order by id {"desc" if newest else "asc"} limit $2""",  # noqa: S608 - fixed words
+                f"""select collection, id, revision, body from
+                    (select *, {_HELD.format(body="body", order=f"id {way}")} from
+                        (select collection, id, revision, body from document
+                        where collection = $1 and id > $4 {upper} and body is not null
+                        order by id {way} limit $2) as page) as sized
+                where held < $3 order by id {way}""",  # noqa: S608 - fixed words
                 collection,
                 limit,
+                _ANY_SIZE if size is None else size,
                 *bounds,
             )
         return list(map(document_of, rows))
@@ -88,23 +99,26 @@ class PostgresReads:
         after: str = "",
         before: str | None = None,
         limit: int,
+        size: int | None = None,
         newest: bool = False,
     ) -> list[IndexRow]:
-        upper = "" if before is None else "and id < $5"
+        upper = "" if before is None else "and id < $6"
         way = "desc" if newest else "asc"
-        values = [index, after, limit, collection]
+        values = [index, after, limit, collection, _ANY_SIZE if size is None else size]
         with translated():
             # The offset keeps the planner from joining in any other way than one look-up an entry.
             rows = await self._pool.fetch(
-                f"""select entry.*, found.* from
-                    (select collection, id, revision, body from document
-                    where collection = $1 and id > $2 {upper} and body is not null
-                    order by id {way} limit $3) as entry
-                left join lateral
-                    (select collection, id, revision, body from document
-                    where collection = $4 and id = convert_from(entry.body, 'UTF8')::json ->> 0
-                    and body is not null offset 0) as found on true
-                order by entry.id {way}""",  # noqa: S608 - fixed words
+                f"""select key, entry_id, entry_revision, entry_body, collection, id, revision, body from
+                    (select entry.*, found.*, {_HELD.format(body="found.body", order=f"entry_id {way}")} from
+                        (select collection as key, id as entry_id, revision as entry_revision,
+                            body as entry_body from document
+                        where collection = $1 and id > $2 {upper} and body is not null
+                        order by id {way} limit $3) as entry
+                    left join lateral
+                        (select collection, id, revision, body from document
+                        where collection = $4 and id = convert_from(entry_body, 'UTF8')::json ->> 0
+                        and body is not null offset 0) as found on true) as sized
+                where held < $5 order by entry_id {way}""",  # noqa: S608 - fixed words
                 *(values if before is None else [*values, before]),
             )
         return list(map(index_row_of, rows))

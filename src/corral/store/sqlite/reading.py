@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import sqlite3
-from collections.abc import Callable, Iterator, Sequence
-from typing import TypeVar
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -80,6 +80,7 @@ class SqliteReads:
         after: str = "",
         before: str | None = None,
         limit: int,
+        size: int | None = None,
         newest: bool = False,
     ) -> list[Document]:
         def work(db: sqlite3.Connection) -> list[Document]:
@@ -91,7 +92,7 @@ class SqliteReads:
                 ORDER BY id {"DESC" if newest else "ASC"} LIMIT ?3""",  # noqa: S608 - fixed words
                 (collection, after, limit) if before is None else (collection, after, limit, before),
             )
-            return list(map(document_of, rows))
+            return list(map(document_of, _filling(rows, size)))
 
         return await self._read(work)
 
@@ -103,24 +104,23 @@ class SqliteReads:
         after: str = "",
         before: str | None = None,
         limit: int,
+        size: int | None = None,
         newest: bool = False,
     ) -> list[IndexRow]:
         def work(db: sqlite3.Connection) -> list[IndexRow]:
-            upper = "" if before is None else "AND id < ?5"
-            way = "DESC" if newest else "ASC"
+            upper = "" if before is None else "AND entry.id < ?5"
             values = (index, after, limit, collection)
             rows = db.execute(
                 f"""SELECT entry.collection, entry.id, entry.revision, entry.body,
                     document.collection, document.id, document.revision, document.body
-                FROM (SELECT collection, id, revision, body FROM document
-                    WHERE collection = ?1 AND id > ?2 {upper} AND body IS NOT NULL
-                    ORDER BY id {way} LIMIT ?3) AS entry
+                FROM document AS entry
                 LEFT JOIN document ON document.collection = ?4 AND document.body IS NOT NULL
                     AND document.id = json_extract(CAST(entry.body AS TEXT), '$[0]')
-                ORDER BY entry.id {way}""",  # noqa: S608 - fixed words
+                WHERE entry.collection = ?1 AND entry.id > ?2 {upper} AND entry.body IS NOT NULL
+                ORDER BY entry.id {"DESC" if newest else "ASC"} LIMIT ?3""",  # noqa: S608 - fixed words
                 values if before is None else (*values, before),
             )
-            return list(map(index_row_of, rows))
+            return list(map(index_row_of, _filling(rows, size)))
 
         return await self._read(work)
 
@@ -245,3 +245,13 @@ def _snapshot(db: sqlite3.Connection) -> Iterator[None]:
         yield
     finally:
         db.execute("ROLLBACK")
+
+
+def _filling(rows: Iterable[Any], size: int | None) -> Iterator[Any]:
+    """The rows up to the one whose body, which is the last column, fills so many bytes."""
+    held = 0
+    for row in rows:
+        yield row
+        held += len(row[-1] or b"")
+        if size is not None and held >= size:
+            return

@@ -9,7 +9,7 @@ from corral.controller.ledger import Ledger
 from corral.controller.modules.data.editing import Intent, understand, update_size
 from corral.controller.modules.data.evaluation import Evaluation, Hit
 from corral.controller.modules.data.facts import CollectionFacts, read_facts
-from corral.controller.modules.data.keeping import CollectionKeeper, rows_at_once
+from corral.controller.modules.data.keeping import CollectionKeeper
 from corral.controller.modules.data.planning import parse_sort
 from corral.controller.modules.data.searching import MAX_SKIP, Query, Search
 from corral.controller.modules.data.spaces import DataScope, Space, checked_collection, checked_id, space_of
@@ -72,7 +72,7 @@ class DocumentCalls:
         found: dict[str, said.DocumentBody] = {}
         size = 0
         ids = list(dict.fromkeys(checked_id(id) for id in body.ids)) if facts is not None else []
-        rows = 1 if facts is None else min(100, rows_at_once(facts))
+        rows = 1 if facts is None else min(100, _rows_at_once(facts))
         for start in range(0, len(ids), rows):
             for each in await self._reads.get_many(space.documents(name), ids[start : start + rows]):
                 found[each.id] = said.DocumentBody(id=each.id, revision=each.revision, body=each.body)
@@ -156,7 +156,7 @@ class DocumentCalls:
     async def _in_parts(self, scope: DataScope, name: str, intents: Sequence[Intent]) -> int:
         space, written = space_of(scope), 0
         facts = await self._facts(space, name)
-        rows = 1 if facts is None else rows_at_once(facts)
+        rows = 1 if facts is None else _rows_at_once(facts)
         for start in range(0, len(intents), rows):
             part = intents[start : start + rows]
             async with self._locks.hold(space.id):
@@ -184,6 +184,11 @@ class DocumentCalls:
     def _new_id(self) -> str:
         """Ids of later documents come after those of earlier ones, about."""
         return f"{int(self._clock.now().timestamp() * 1000):012x}{self._entropy.secret(8).hex()}"
+
+
+def _rows_at_once(facts: CollectionFacts) -> int:
+    """About a MiB of documents: many small ones, few large ones."""
+    return max(4, min(said.MAX_STEPS, _MIB // max(1, facts.bytes // max(1, facts.count))))
 
 
 def _told(name: str, facts: CollectionFacts) -> said.CollectionBody:

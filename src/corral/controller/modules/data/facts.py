@@ -17,7 +17,6 @@ from corral.domain.document_keys import entry_id, is_cut, key_of
 from corral.domain.document_values import MISSING, Path
 from corral.store.port import ABSENT, Document, Put, ReadEngine
 
-_FEWEST_ROWS: Final = 4
 ROW: Final = 64
 """Bytes that a row costs besides what is in it, so that many small documents count too."""
 
@@ -67,10 +66,6 @@ class CollectionFacts(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=T
     bytes: int = 0
     dropping: bool = False
     """It is gone for everybody; its rows are being deleted."""
-
-    def rows_within(self, size: int, *, most: int) -> int:
-        """About how many documents have so many bytes: many small ones, few large ones."""
-        return max(_FEWEST_ROWS, min(most, size // max(1, self.bytes // max(1, self.count))))
 
 
 class DocumentFacts(msgspec.Struct, frozen=True, kw_only=True):

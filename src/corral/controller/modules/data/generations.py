@@ -9,7 +9,6 @@ import structlog
 from corral.controller.ledger import Ledger
 from corral.controller.modules.data.erasing import copy, erase
 from corral.controller.modules.data.facts import DocumentFacts, read_facts
-from corral.controller.modules.data.keeping import rows_at_once
 from corral.controller.modules.data.key_values import KeyValueEngine
 from corral.controller.modules.data.spaces import SPACES, USAGE, Space
 from corral.controller.modules.data.writing import registered, registration
@@ -48,8 +47,7 @@ class Generations:
         # First what names the parts, so that a copy cut short can be dropped.
         await self._ledger.commit(copied.put(target), *registration(target, ABSENT))
         for name, known in live.items():
-            rows = rows_at_once(known)
-            await copy(self._reads, self._ledger, source.documents(name), target.documents(name), rows=rows)
+            await copy(self._reads, self._ledger, source.documents(name), target.documents(name))
             for index in known.indexes:
                 await copy(
                     self._reads,
@@ -65,8 +63,7 @@ class Generations:
             for name, known in facts.collections.items():
                 for index in known.indexes:
                     await erase(self._reads, self._ledger, space.index(name, index.name))
-                rows = rows_at_once(known)
-                await erase(self._reads, self._ledger, space.documents(name), rows=rows)
+                await erase(self._reads, self._ledger, space.documents(name))
             await self._keys.drop(space)
             if await self._reads.get(SPACES, space.id) is not None:
                 await self._ledger.commit(

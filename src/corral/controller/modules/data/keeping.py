@@ -12,7 +12,7 @@ from typing import Final
 import msgspec
 
 from corral.controller.ledger import Ledger
-from corral.controller.modules.data.erasing import erase
+from corral.controller.modules.data.erasing import PAGE_BYTES, ROWS, erase
 from corral.controller.modules.data.evaluation import Evaluation
 from corral.controller.modules.data.facts import (
     CollectionFacts,
@@ -81,8 +81,7 @@ class CollectionKeeper:
             return
         for index in known.indexes:
             await erase(self._reads, self._ledger, space.index(name, index.name))
-        rows = rows_at_once(known)
-        await erase(self._reads, self._ledger, space.documents(name), rows=rows)
+        await erase(self._reads, self._ledger, space.documents(name))
         await self._change(space, name, lambda _known: None)
 
     # indexes
@@ -95,7 +94,7 @@ class CollectionKeeper:
             if facts is None or found is None or found.built:
                 return True
             page = await self._reads.scan(
-                space.documents(name), after=found.through, limit=rows_at_once(facts)
+                space.documents(name), after=found.through, limit=ROWS, size=PAGE_BYTES
             )
             try:
                 puts = await self._entries(space, name, found, page)
@@ -174,11 +173,6 @@ def parse_indexes(bodies: Sequence[IndexBody]) -> list[IndexFacts]:
         if index.name not in {known.name for known in found}:
             found.append(index)
     return found
-
-
-def rows_at_once(facts: CollectionFacts) -> int:
-    """So many documents are written by one commit."""
-    return facts.rows_within(1024 * 1024, most=500)
 
 
 def _with_indexes(known: CollectionFacts, wanted: Sequence[IndexFacts]) -> CollectionFacts:

@@ -22,6 +22,8 @@ _ANSWER_BYTES: Final = 2 * 1024 * 1024
 """Below the largest frame to a module, with room for one more document."""
 _PAGE_BYTES: Final = 512 * 1024
 _PAGE_ROWS: Final = 1000
+_ROWS_BY_ID: Final = 16
+"""So few that even the largest documents are not much."""
 _KEPT_BYTES: Final = 4 * 1024 * 1024
 """Contents held at most; hits beyond that are held without theirs."""
 
@@ -55,7 +57,6 @@ class Search:
         self._name = name
         self._facts = facts
         self._collection = space.documents(name)
-        self._rows = facts.rows_within(_PAGE_BYTES, most=_PAGE_ROWS)
 
     async def find(self, query: Query) -> Answer:
         """A page of what was asked for; `next` is empty when nothing follows."""
@@ -87,7 +88,7 @@ class Search:
         chosen = plan(wanted, (), self._facts.indexes)
         if isinstance(chosen, Walk):
             chosen = msgspec.structs.replace(chosen, sorted=False)
-        async for page in self._pages(chosen, self._rows):
+        async for page in self._pages(chosen, _PAGE_ROWS):
             yield await self._evaluation.hits(page, wanted, (), lambda hits: [hit.id for hit in hits])
 
     async def _first(self, query: Query, chosen: Plan) -> list[Hit]:
@@ -98,7 +99,7 @@ class Search:
         if isinstance(chosen, Walk) and chosen.sorted and begin is not None:
             chosen = resumed(chosen, begin.id, begin.found, query.sort)
         best = Best(most, after=None if begin is None else place_of(begin.id, begin.found, query.sort))
-        async for page in self._pages(chosen, most if in_order else self._rows):
+        async for page in self._pages(chosen, most if in_order else _PAGE_ROWS):
             await self._evaluation.hits(page, query.wanted, query.sort, best.add)
             if in_order and best.full:
                 break
@@ -130,13 +131,13 @@ class Search:
     async def _pages(self, chosen: Plan, most: int) -> AsyncIterator[list[Document]]:
         """When `most` of them are enough, the first pages are small ones."""
         if isinstance(chosen, ByIds):
-            for ids in _chunks(chosen.ids, self._rows):
+            for ids in _chunks(chosen.ids, _ROWS_BY_ID):
                 yield await self._reads.get_many(self._collection, ids)
             return
         for part in chosen.ranges:
             left: KeyRange | None = part
             while left is not None:
-                rows = min(most, self._rows)
+                rows = min(most, _PAGE_ROWS)
                 page, left = await self._page_of(chosen, left, rows)
                 yield page
                 most = 4 * rows
@@ -146,7 +147,12 @@ class Search:
         after, before = part.after, part.before
         if walk.index is None:
             page = await self._reads.scan(
-                self._collection, after=after, before=before, limit=rows, newest=walk.down
+                self._collection,
+                after=after,
+                before=before,
+                limit=rows,
+                size=_PAGE_BYTES,
+                newest=walk.down,
             )
             passed = [document.id for document in page]
         else:
@@ -156,13 +162,14 @@ class Search:
                 after=after,
                 before=before,
                 limit=rows,
+                size=_PAGE_BYTES,
                 newest=walk.down,
             )
             if walk.sorted and any(msgspec.json.decode(row.entry.body, type=EntryBody).cut for row in found):
                 raise _OutOfOrder
             page = [row.document for row in found if row.document is not None]
             passed = [row.entry.id for row in found]
-        if len(passed) < rows:
+        if len(passed) < rows and sum(len(document.body) for document in page) < _PAGE_BYTES:
             return page, None
         return page, KeyRange(after, passed[-1]) if walk.down else KeyRange(passed[-1], before)
 

@@ -109,7 +109,7 @@ class StoredKeys:
             return
         # The target is named before it holds anything, so that whatever is cut short is found and dropped.
         await self._ledger.commit(_usage_put(target, usage, None), *registration(target, ABSENT))
-        await copy(self._reads, self._ledger, source.keys, target.keys, rows=_ROWS)
+        await copy(self._reads, self._ledger, source.keys, target.keys)
         await copy(self._reads, self._ledger, source.expiries, target.expiries)
 
     async def drop(self, space: Space) -> None:
@@ -117,7 +117,7 @@ class StoredKeys:
         if revision == ABSENT:
             return
         await erase(self._reads, self._ledger, space.expiries)
-        await erase(self._reads, self._ledger, space.keys, rows=_ROWS)
+        await erase(self._reads, self._ledger, space.keys)
         await self._ledger.commit(Delete(collection=space.usage, id=_USAGE, expect=None))
 
     async def spaces(self) -> list[Space]:
