@@ -8,7 +8,10 @@ import pathlib
 from collections.abc import Callable
 from typing import Any, Self
 
+import msgspec
+
 from corral.daemon.identity import Identity
+from corral.domain.plans import Plan
 from corral.testing.scripted_peers import ScriptedDaemon, enrolled_identity
 from corral.wire.v1 import instance_pb2 as wire
 from corral.wire.v1.link_pb2 import ControllerMessage, DaemonBatch, DaemonMessage
@@ -76,6 +79,13 @@ class PretendNode:
     def written(self) -> int:
         """The highest number in its spool, ever."""
         return self._written
+
+    @property
+    def plans(self) -> list[Plan]:
+        """What it was told to start, in the order of `starts`."""
+        return [
+            msgspec.json.decode(start.composition_plan.canonical_json, type=Plan) for start in self.starts
+        ]
 
     async def connect(self, *, running: bool = True, head: int | None = None, **fields: Any) -> None:
         """Open a session the way a daemon does: say what is there, then send what is not confirmed."""

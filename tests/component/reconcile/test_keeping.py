@@ -20,11 +20,11 @@ async def test_a_group_gets_its_minimum_at_once(fleet):
     await fleet.group(min=2, ports=PORTS, memory_mb=100, env={"A": "b"}, args=["--x"])
     assert await fleet.running(2) == ["lobby-1", "lobby-2"]
     first = node.starts[0]
-    assert list(first.command) == ["serve"]
-    assert list(first.args) == ["--x"]
-    assert first.env["A"] == "b"
+    told = node.plans[0]
+    assert (told.command, told.args) == (("serve",), ("--x",))
+    assert told.env["A"] == "b"
     assert {start.port for start in node.starts} == {30000, 30001}
-    assert first.limits.memory_mb == 100
+    assert told.memory_mb == 100
     assert first.plugin_token
     assert first.plugin_token != node.starts[1].plugin_token
     assert first.api_url == fleet.controller.url

@@ -40,7 +40,7 @@ async def test_a_group_whose_artifact_is_gone_says_so_once_and_goes_on_when_it_i
     await publish(fleet)
     await fleet.group(min=2, artifact=PAPER)
     await fleet.running(2)
-    assert {start.platform for start in node.starts} == {"paper"}
+    assert {plan.artifact.platform for plan in node.plans} == {"paper"}
     await fleet.term.ledger.commit(CATALOG.delete("paper/1.20", expect=None))
     await node.crash("lobby-1")
     await eventually(lambda: fleet.group_record().reason.startswith("ARTIFACT_NOT_FOUND"))

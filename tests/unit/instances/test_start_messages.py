@@ -12,6 +12,7 @@ from corral.controller.instances.group_changes import create_group
 from corral.controller.instances.instance_changes import start_instance
 from corral.controller.instances.plan_use import decoded
 from corral.controller.instances.start_messages import start_message
+from corral.controller.sessions.published_start import add_published_fields
 from corral.domain.group_documents import parse_group
 from corral.wire.v1 import plan_pb2 as parts
 
@@ -38,6 +39,11 @@ def ordered(world, document, *, labels=None, variables=None):
         api_url="http://c",
     )
     return message.start_instance
+
+
+def published(order):
+    add_published_fields(order)
+    return order
 
 
 SERVER = {
@@ -74,8 +80,21 @@ def test_the_plan_travels_as_the_bytes_that_were_hashed(world):
     assert b"secret" not in plan.canonical_json
 
 
-def test_a_published_daemon_finds_its_fields(world):
+def test_a_daemon_that_executes_from_the_plan_is_told_nothing_twice(world):
     order = ordered(world, SERVER)
+    told = {field.name for field, _ in order.composition_plan.ListFields()}
+    assert told == {"plan_hash", "canonical_json"}
+    assert not order.jar_file
+    assert not order.templates
+    assert not order.HasField("limits")
+
+
+def test_a_published_daemon_finds_its_fields(world):
+    order = published(ordered(world, SERVER))
+    plan = order.composition_plan
+    assert plan.plan_hash == order.plan_hash == hashlib.sha256(plan.canonical_json).hexdigest()
+    assert order.instance_id == "lobby-1"
+    assert [port.name for port in order.ports] == ["primary"]
     assert (order.jar_file, order.platform, order.platform_version) == ("paper.jar", "paper", "1.20")
     assert order.download_url == "https://example.org/a.jar"
     assert (order.memory_mb, order.limits.memory_mb) == (300, 400)
@@ -112,6 +131,6 @@ def test_variables_are_layered_group_then_labels_then_instance(world):
     ("written", "sent"), [({}, ""), ({"isolate": "shared"}, "shared"), ({"isolate": "uid"}, "uid")]
 )
 def test_auto_is_said_by_silence_which_a_daemon_of_an_earlier_version_takes_as_well(world, written, sent):
-    order = ordered(world, {"command": ["serve"], **written})
+    order = published(ordered(world, {"command": ["serve"], **written}))
     assert order.isolate == sent
     assert json.loads(order.composition_plan.canonical_json)["isolate"] == (sent or "auto")

@@ -21,6 +21,7 @@ from corral.wire.v1.module_pb2 import CapabilityOffers
 from corral.wire.v1.node_pb2 import Handshake, Ping, SetLogLevel
 from corral.wire.v1.plan_pb2 import (
     CacheStatus,
+    CompositionPlan,
     PreWarmCache,
     PreWarmEntry,
     RequestCacheStatus,
@@ -94,7 +95,9 @@ async def test_frames_go_one_by_one_to_a_daemon_without_batches():
 
 
 async def test_a_daemon_that_knows_no_tickets_gets_none():
-    order = ControllerMessage(start_instance=StartInstance(instance_id="one", ticket="proof"))
+    plan = CompositionPlan(canonical_json=b"{}")
+    start = StartInstance(instance_id="one", ticket="proof", composition_plan=plan)
+    order = ControllerMessage(start_instance=start)
     for known, ticket in ((ALL, "proof"), (ALL - {features.TICKETS}, "")):
         edge = Edge(*known)
         edge.outbox.send(order)

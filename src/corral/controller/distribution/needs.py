@@ -11,8 +11,8 @@ import structlog
 from corral.controller.cluster_state import ClusterState
 from corral.controller.collections import CATALOG, MODULE_PACKAGES, TEMPLATES
 from corral.controller.instances.plan_sources import StateSources
-from corral.controller.instances.start_messages import CONFIG_FORMATS
 from corral.controller.placement.placing import unsuited
+from corral.controller.sessions.published_start import CONFIG_FORMATS
 from corral.domain.group_files import ConfigFormat
 from corral.domain.groups import GroupSpec
 from corral.domain.plan_resolution import resolve_plan

@@ -1,47 +1,17 @@
-"""The order to start a run: the plan as it was hashed, and beside it what the published protocol knows.
-
-A node of ours executes from the plan; a published one finds its own fields. What belongs to this run
-alone (id, ports, token, variables) is in the order and in no plan.
-"""
+"""The order to start a run: the plan as it was hashed, and what belongs to this run alone (id, ports, token, variables)
+and is in no plan."""
 
 from __future__ import annotations
 
-import datetime as dt
-import posixpath
 from collections.abc import Mapping
-from typing import Any, Final
 
-import msgspec
-
-from corral.domain.group_files import Category, ConfigFormat, PatchOp, PatchSpec
 from corral.domain.groups import PRIMARY
 from corral.domain.instance_records import InstanceRecord, PlanRecord
-from corral.domain.plans import Plan, PlanArtifact, PlanExtension
-from corral.domain.probes import ProbeKind, ProbeSpec
+from corral.domain.plans import Plan
 from corral.domain.variable_layers import run_variables
 from corral.wire.v1 import instance_pb2 as wire
 from corral.wire.v1 import plan_pb2 as parts
 from corral.wire.v1.link_pb2 import ControllerMessage
-
-_INT32: Final = 2**31 - 1
-_CATEGORIES: Final = {
-    Category.NONE: parts.INSTANCE_CATEGORY_UNSPECIFIED,
-    Category.SERVER: parts.INSTANCE_CATEGORY_SERVER,
-    Category.PROXY: parts.INSTANCE_CATEGORY_PROXY,
-}
-CONFIG_FORMATS: Final = {
-    ConfigFormat.NONE: parts.CONFIG_FORMAT_UNSPECIFIED,
-    ConfigFormat.PAPER: parts.CONFIG_FORMAT_PAPER,
-    ConfigFormat.SPIGOT: parts.CONFIG_FORMAT_SPIGOT,
-    ConfigFormat.VELOCITY: parts.CONFIG_FORMAT_VELOCITY,
-    ConfigFormat.BUNGEECORD: parts.CONFIG_FORMAT_BUNGEECORD,
-    ConfigFormat.GEYSER: parts.CONFIG_FORMAT_GEYSER,
-}
-_OPS: Final = {
-    PatchOp.SET: parts.CONFIG_PATCH_OP_SET,
-    PatchOp.REPLACE: parts.CONFIG_PATCH_OP_REPLACE,
-    PatchOp.REGEX: parts.CONFIG_PATCH_OP_REGEX,
-}
 
 
 def start_message(
@@ -56,30 +26,16 @@ def start_message(
 ) -> ControllerMessage:
     """Everything the node needs; `plan` is what `stored` holds. The token is in no plan and no log."""
     primary = next((port.port for port in record.ports if port.name == PRIMARY), 0)
-    composition = composition_of(stored, plan)
     order = wire.StartInstance(
         instance_id=record.id,
         group=record.group,
         port=primary or next((port.port for port in record.ports), 0),
-        memory_mb=(plan.jvm.heap_mb if plan.jvm else 0) or plan.memory_mb,
-        jvm_args=plan.jvm.args if plan.jvm else (),
-        env=plan.env,
-        jar_file=_program(plan),
+        ports=[
+            wire.NamedPort(name=port.name, port=port.port, protocol=port.protocol.value)
+            for port in record.ports
+        ],
         plugin_token=token,
-        templates=composition.templates,
-        startup_timeout_seconds=plan.startup_timeout_seconds,
-        shutdown_grace_seconds=int(sum(rung.wait_seconds for rung in plan.stop)),
-        max_lifetime_seconds=plan.max_lifetime_seconds,
-        static_instance=plan.static,
-        protected_paths=plan.protected_paths,
-        category=_CATEGORIES[plan.category],
-        download_url=plan.artifact.url if plan.artifact else "",
-        platform=plan.artifact.platform if plan.artifact else "",
-        platform_version=plan.artifact.version if plan.artifact else "",
-        max_players=plan.max_players,
-        config_format=CONFIG_FORMATS[plan.config_format],
-        composition_plan=composition,
-        isolation=composition.isolation,
+        composition_plan=parts.CompositionPlan(plan_hash=stored.hash, canonical_json=stored.body.encode()),
         resolved_variables=run_variables(
             plan.variables, node_labels=labels, instance=record.variables, built_in={}
         ),
@@ -88,126 +44,5 @@ def start_message(
         decision_id=record.decision,
         api_url=api_url,
         ticket=ticket,
-        **_how_it_runs(record, plan),
     )
     return ControllerMessage(start_instance=order)
-
-
-def _how_it_runs(record: InstanceRecord, plan: Plan) -> dict[str, Any]:
-    """Our own fields of the order: process, limits, ladder, probes."""
-    return {
-        "runtime": plan.runtime,
-        "command": plan.command,
-        "args": plan.args,
-        "ports": [
-            wire.NamedPort(name=port.name, port=port.port, protocol=port.protocol.value)
-            for port in record.ports
-        ],
-        "limits": wire.Limits(
-            memory_mb=plan.memory_mb,
-            cpu_cores=plan.cpu,
-            disk_mb=plan.disk_mb,
-            pids=plan.pids,
-            console_mb=plan.console_mb,
-        ),
-        "stop_ladder": [
-            wire.StopRung(
-                command=rung.command or "", signal=rung.signal or "", wait_ms=int(rung.wait_seconds * 1000)
-            )
-            for rung in plan.stop
-        ],
-        "probes": [_probe(probe) for probe in plan.probes],
-        "restart_policy": wire.RestartPolicy(
-            attempts=plan.restart.attempts,
-            interval_ms=_milliseconds(plan.restart.interval_seconds),
-            delay_ms=plan.restart.delay_ms,
-            max_delay_ms=plan.restart.max_delay_ms,
-        ),
-        "run_as": plan.run_as,
-        "isolate": plan.isolate if plan.isolate != "auto" else "",
-        "tty": plan.tty,
-        "stdin": plan.stdin,
-        "line_buffered": plan.line_buffered,
-        "min_alive_ms": plan.min_alive_ms,
-        "crash_keep_seconds": plan.crash_keep_seconds,
-    }
-
-
-def composition_of(stored: PlanRecord, plan: Plan) -> parts.CompositionPlan:
-    """The plan with its hash: as the text that was hashed, and in the published fields."""
-    return parts.CompositionPlan(
-        plan_hash=stored.hash,
-        canonical_json=stored.body.encode(),
-        runtime=_runtime(plan),
-        templates=[parts.TemplateRef(name=layer.name, hash=layer.hash) for layer in plan.templates],
-        extensions=[_extension(each) for each in plan.extensions],
-        config_patches=[_patch(each) for each in plan.patches],
-        isolation=parts.RuntimeIsolation(cpu_reservation=plan.cpu, disk_reservation_mb=plan.disk_mb),
-    )
-
-
-def _program(plan: Plan) -> str:
-    if plan.jvm is not None and plan.jvm.jar:
-        return plan.jvm.jar
-    return plan.artifact.file if plan.artifact else ""
-
-
-def _runtime(plan: Plan) -> parts.RuntimeArtifact:
-    artifact = plan.artifact or PlanArtifact(file="", sha256="")
-    return parts.RuntimeArtifact(
-        jar_file=_program(plan),
-        download_url=artifact.url,
-        sha256=artifact.sha256,
-        platform=artifact.platform,
-        platform_version=artifact.version,
-        category=_CATEGORIES[plan.category],
-        config_format=CONFIG_FORMATS[plan.config_format],
-    )
-
-
-def _extension(extension: PlanExtension) -> parts.ExtensionArtifact:
-    directory, name = posixpath.split(extension.artifact.file)
-    return parts.ExtensionArtifact(
-        module_id=extension.module,
-        extension_id=extension.id,
-        variant_id=extension.variant,
-        file_name=name,
-        download_url=extension.artifact.url,
-        sha256=extension.artifact.sha256,
-        install_path=directory,
-    )
-
-
-def _patch(patch: PatchSpec) -> parts.ConfigPatch:
-    return parts.ConfigPatch(file=patch.file, key=patch.path, value=_text(patch.value), op=_OPS[patch.op])
-
-
-def _text(value: object) -> str:
-    """The wire knows texts only; other values go as JSON."""
-    return value if isinstance(value, str) else msgspec.json.encode(value).decode()
-
-
-def _probe(probe: ProbeSpec) -> wire.Probe:
-    settings: dict[str, str] = {}
-    match probe.kind:
-        case ProbeKind.LOG:
-            settings["pattern"] = probe.pattern
-        case ProbeKind.COMMAND:
-            settings["command"] = _text(probe.command)
-        case ProbeKind.HTTP:
-            settings |= {"port": probe.port, "path": probe.path, "statuses": _text(probe.statuses)}
-        case ProbeKind.TCP | ProbeKind.MINECRAFT:
-            settings["port"] = probe.port
-        case ProbeKind.LISTEN:
-            settings |= {"port": probe.port, "protocol": probe.protocol or ""}
-    return wire.Probe(
-        kind=probe.kind.value,
-        settings=settings,
-        interval_ms=probe.interval_ms,
-        timeout_ms=probe.timeout_ms,
-    )
-
-
-def _milliseconds(seconds: int) -> int:
-    """As the wire carries it: an int32."""
-    return min(int(dt.timedelta(seconds=seconds) / dt.timedelta(milliseconds=1)), _INT32)

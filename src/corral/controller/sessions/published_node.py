@@ -11,6 +11,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
+from corral.controller.sessions.published_start import add_published_fields
 from corral.errors import Code
 from corral.wire import features
 from corral.wire.frame_table import NodeFrame, kind_of, messages_of
@@ -61,7 +62,7 @@ class PublishedNode:
             if not getattr(supports, ability)
             for kind, form in forms.items()
         }
-        self._names_answers = supports.templates
+        self._supports = supports
         self._commands: dict[str, SendCommandAck] = {}
         """What is answered to lines that are on their way, by request."""
         self._questions: deque[str] = deque(maxlen=_QUESTIONS)
@@ -91,18 +92,21 @@ class PublishedNode:
         if frame.kind == "crash_report" and not frame.message.crash_report.HasField("exit"):
             report = frame.message.crash_report
             report.exit.CopyFrom(published_exit(report.exit_code))
-        elif frame.kind == "cache_status" and not self._names_answers and self._questions:
+        elif frame.kind == "cache_status" and not self._supports.templates and self._questions:
             frame.message.cache_status.request_id = self._questions.pop()
 
     # --- forms of what it does not know ---------------------------------------------------------
     def _nothing(self, _: ControllerMessage) -> Iterable[ControllerMessage]:
         return ()
 
-    def _ticketless(self, message: ControllerMessage) -> Iterable[ControllerMessage]:
-        """It would keep a ticket for nobody."""
+    def _start(self, message: ControllerMessage) -> Iterable[ControllerMessage]:
+        """It may find the plan in its own fields only, and may keep a ticket for nobody."""
         order = ControllerMessage()
         order.CopyFrom(message)
-        order.start_instance.ClearField("ticket")
+        if not self._supports.templates:
+            add_published_fields(order.start_instance)
+        if not self._supports.tickets:
+            order.start_instance.ClearField("ticket")
         return (order,)
 
     def _command(self, message: ControllerMessage) -> Iterable[ControllerMessage]:
@@ -152,10 +156,11 @@ Form = Callable[[PublishedNode, ControllerMessage], Iterable[ControllerMessage]]
 _OUTGOING: Final[Mapping[str, Mapping[str, Form]]] = {
     "log_levels": {"set_log_level": PublishedNode._nothing},
     "modules": {"capability_offers": PublishedNode._nothing},
-    "tickets": {"start_instance": PublishedNode._ticketless},
+    "tickets": {"start_instance": PublishedNode._start},
     "consoles": {"send_command": PublishedNode._command},
     "run_ends": {"ask_run_ends": PublishedNode._run_ends},
     "templates": {
+        "start_instance": PublishedNode._start,
         "template_unavailable": PublishedNode._refusal,
         "request_cache_status": PublishedNode._cache_question,
         "pre_warm_cache": PublishedNode._warming,
