@@ -25,6 +25,7 @@ async def fight(directory: pathlib.Path, mode: str, *, kills: int) -> dict[str, 
     return json.loads(output)
 
 
+@pytest.mark.system
 @pytest.mark.trap("T46")
 async def test_no_byte_is_lost_or_doubled_while_pumps_are_killed_every_millisecond(scratch):
     result = await fight(scratch, "pump", kills=250)

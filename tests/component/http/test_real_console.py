@@ -79,6 +79,7 @@ def client_of(controller: LocalController) -> httpx.AsyncClient:
     return httpx.AsyncClient(base_url=controller.url, headers=headers, timeout=DEADLINE)
 
 
+@pytest.mark.system
 @pytest.mark.trap("T67")
 @pytest.mark.trap("T74")
 async def test_a_crash_loop_over_a_slow_link_is_told_run_by_run_also_after_a_restart_of_the_controller(

@@ -369,6 +369,7 @@ async def test_the_controller_reads_on_while_the_daemon_takes_nothing(controller
         assert session_of(controller) is session
 
 
+@pytest.mark.system
 @pytest.mark.trap("T55")
 async def test_the_daemon_reads_on_while_the_controller_takes_nothing(cluster, scratch):
     pongs: asyncio.Queue[int] = asyncio.Queue()

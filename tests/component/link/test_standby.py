@@ -125,6 +125,7 @@ async def _has(stored, count: int) -> bool:
     return len(await stored()) >= count
 
 
+@pytest.mark.system
 async def test_a_database_that_dies_under_load_loses_nothing_that_was_acknowledged(cluster):
     with PostgresServer() as server:
         async with server.database() as url:

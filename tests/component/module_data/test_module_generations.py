@@ -164,6 +164,7 @@ async def test_a_deposed_leaders_module_writes_are_refused(request, store, clock
                 await new.data.drop_all("arena")
 
 
+@pytest.mark.system
 @pytest.mark.trap("T37")
 async def test_many_rows_are_dropped_in_small_steps(sqlite_store) -> None:
     async with office_of(sqlite_store, ledger_class=WatchedLedger) as office:

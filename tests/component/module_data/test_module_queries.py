@@ -268,6 +268,7 @@ async def test_a_pattern_over_many_documents_does_not_hold_up_the_loop(one_offic
     assert watch.worst < 0.05, watch.worst
 
 
+@pytest.mark.system
 async def test_small_documents_in_great_numbers_do_not_hold_up_the_loop(one_office) -> None:
     things = await one_office.documents().create("things", dict, indexes=[Index("n")])
     await things.insert_many({"n": i, "text": "a" * (i % 50)} for i in range(8_000))
@@ -283,6 +284,7 @@ async def test_small_documents_in_great_numbers_do_not_hold_up_the_loop(one_offi
     assert watch.worst < 0.1, watch.worst
 
 
+@pytest.mark.system
 async def test_huge_documents_do_not_hold_up_the_loop(one_office) -> None:
     things = await one_office.documents(documents_mb=256).create("things", dict, indexes=[Index("n")])
     async with LagWatch() as watch:

@@ -12,6 +12,8 @@ from hostile_zoo import PLACES, beast_archive, harmless_archive
 
 from corral.testing.cluster import LocalCluster
 
+pytestmark = pytest.mark.system
+
 HANG_MS: Final = 2500
 """Long enough for all that is harmless: a module is nicer than whatever else keeps the machine busy."""
 REGISTERING: Final = ("register_routes", "capability_handles", "register_commands")
@@ -157,7 +159,6 @@ async def test_whatever_is_raised_wherever_ends_in_the_right_phase(
         await check_herd(Herd(made, THROWS[throws], hook_ms=10_000), "failed")
 
 
-@pytest.mark.system
 @pytest.mark.parametrize("evils", [pytest.param(ASLEEP, id="asleep"), pytest.param(BUSY, id="busy")])
 async def test_whatever_hangs_wherever_ends_by_its_deadline(
     cluster: LocalCluster, scratch: pathlib.Path, evils: tuple[Evil, ...]

@@ -15,6 +15,8 @@ from corral.testing.cluster import LocalCluster
 from corral.testing.groups import create_group
 from corral.testing.waiting import eventually
 
+pytestmark = pytest.mark.system
+
 SOON: Final = {"modules__leak_grace_seconds": 1, "modules__deaths_before_failed": 0}
 DEAF_CHILDREN: Final = """
 for _ in range(3):
@@ -91,7 +93,6 @@ async def test_children_of_a_module_that_failed_are_gone_with_it(
         await made.uninstall("beast")
 
 
-@pytest.mark.system
 async def test_modules_that_do_not_read_are_cut_off_and_others_are_served_meanwhile(
     cluster: LocalCluster, scratch: pathlib.Path
 ) -> None:
@@ -142,7 +143,6 @@ async def test_a_module_that_stops_itself_in_a_hook_ends_by_its_deadline(
         await made.uninstall("beast")
 
 
-@pytest.mark.system
 async def test_a_flood_of_notices_slows_the_module_down_and_nobody_else(
     cluster: LocalCluster, scratch: pathlib.Path
 ) -> None:
@@ -188,7 +188,6 @@ EVENTFUL: Final = {
 }
 
 
-@pytest.mark.system
 async def test_evil_at_an_event_reaches_nobody_else(cluster: LocalCluster, scratch: pathlib.Path) -> None:
     async with pen(cluster, scratch, **SOON) as made:
         for id, (code, _) in EVENTFUL.items():

@@ -12,6 +12,8 @@ from hostile_zoo import beast_archive
 from corral.testing.cluster import LocalCluster
 from corral.testing.waiting import eventually
 
+pytestmark = pytest.mark.system
+
 LONG_MS: Final = 20_000
 """For a hook that is to end by itself."""
 ONCE: Final = {"modules__deaths_before_failed": 0}

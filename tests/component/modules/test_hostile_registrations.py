@@ -12,6 +12,8 @@ from hostile_zoo import beast_archive, harmless_archive
 from corral.testing.cluster import LocalCluster
 from corral.testing.waiting import eventually
 
+pytestmark = pytest.mark.system
+
 STORED: Final = {
     "storage": {"documents": True, "keyValue": True, "limits": {"documentsMb": 1, "keyValueMb": 1}}
 }
@@ -169,7 +171,6 @@ async def test_what_may_not_be_fails_the_module_and_says_why(
         assert (await made.ask("GET", "/lamb/ping")).is_success
 
 
-@pytest.mark.system
 async def test_who_subscribes_to_everything_and_is_slow_holds_up_nobody(
     cluster: LocalCluster, scratch: pathlib.Path
 ) -> None:

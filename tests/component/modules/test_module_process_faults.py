@@ -329,6 +329,7 @@ async def test_a_module_that_does_not_read_is_cut_off_when_too_much_waits_for_it
     await nothing_left(bench.house)
 
 
+@pytest.mark.system
 async def test_calls_to_a_module_that_does_not_read_wait_and_it_is_cut_off_when_nothing_moves(bench):
     process = await bench.start(_SPIN_IN_C)
     with pytest.raises(CallOverrun):

@@ -193,6 +193,7 @@ STOPS: dict[str, tuple[str, Ask]] = {
 """By the module that it is done to: where it stops, and what is asked."""
 
 
+@pytest.mark.system
 async def test_a_kill_in_the_middle_of_every_way_down_leaves_a_state_of_the_table(site: Site) -> None:
     for id in STOPS:
         assert (await site.install(id))["phase"] == "ACTIVE"
@@ -213,6 +214,7 @@ async def test_a_kill_in_the_middle_of_every_way_down_leaves_a_state_of_the_tabl
     assert (await site.call("GET", ""))["items"] == []
 
 
+@pytest.mark.system
 async def test_what_rested_or_ran_or_had_failed_when_its_controller_was_killed_is_so_again(
     site: Site,
 ) -> None:

@@ -142,6 +142,7 @@ async def check_reloads(pen: Pen, id: str, *, times: int, switches: int) -> None
     assert (await pen.ask("GET", "/leaked")).json()["items"] == []
 
 
+@pytest.mark.system
 @pytest.mark.trap("T58")
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize(
@@ -154,7 +155,6 @@ async def check_reloads(pen: Pen, id: str, *, times: int, switches: int) -> None
             2,
             100,
             id="all four a hundred times in one",
-            marks=pytest.mark.system,
         ),
     ],
 )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import pathlib
 
+import pytest
 from node_host_rig import ModuleScript, packed
 
 from corral.testing.processes import ProcessCluster, ServiceProcess
@@ -39,6 +40,7 @@ def module_processes(scratch: pathlib.Path) -> list[int]:
     return found
 
 
+@pytest.mark.system
 async def test_a_daemon_killed_while_it_fetches_installs_or_upgrades_goes_on_afterwards(scratch):
     data, script = scratch / "node", ModuleScript()
     gates = [scratch / "loaded", scratch / "started"]

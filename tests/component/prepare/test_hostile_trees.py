@@ -54,6 +54,7 @@ from corral.system.trees.walk import walk
 
 pytestmark = [
     pytest.mark.trap("T62"),
+    pytest.mark.system,
     pytest.mark.timeout(60),
     pytest.mark.skipif(os.geteuid() != 0, reason="only root owns files of others"),
 ]

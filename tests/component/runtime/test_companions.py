@@ -29,7 +29,7 @@ from corral.testing.workloads import shell
 WITH_CHILD = shell("setsid sleep 3600 & echo $! >> children; echo $$ >> leaders; wait")
 
 
-@pytest.fixture(params=["none", "v2"])
+@pytest.fixture(params=[pytest.param("none", marks=pytest.mark.system), "v2"])
 async def house(
     request: pytest.FixtureRequest, scratch: pathlib.Path, reaper: Reaper
 ) -> AsyncIterator[ProcessHouse]:

@@ -23,7 +23,7 @@ from corral.testing.waiting import eventually
 from corral.testing.workloads import shell
 
 
-@pytest.fixture(params=["none", "v2"])
+@pytest.fixture(params=[pytest.param("none", marks=pytest.mark.system), "v2"])
 async def house(
     request: pytest.FixtureRequest, scratch: pathlib.Path, reaper: Reaper
 ) -> AsyncIterator[ProcessHouse]:

@@ -26,7 +26,9 @@ LONG_PATH = ":".join(["x"] * 60_000 + [PATH])
 """So long that the workload looks for its program for a while: it was let go and executes nothing yet."""
 
 
-@pytest.fixture(params=CGROUP_KINDS)
+@pytest.fixture(
+    params=[pytest.param(kind, marks=[] if kind == "v2" else pytest.mark.system) for kind in CGROUP_KINDS]
+)
 async def house(
     request: pytest.FixtureRequest, scratch: pathlib.Path, reaper: Reaper
 ) -> AsyncIterator[ProcessHouse]:

@@ -64,6 +64,7 @@ async def ended_run(house: ProcessHouse, handle: RunHandle) -> None:
     await house.provider.wait_empty(handle)
 
 
+@pytest.mark.system
 @pytest.mark.trap("T46")
 @pytest.mark.parametrize("seed", range(2))
 async def test_no_byte_is_lost_or_doubled_and_every_exit_is_known(house: ProcessHouse, seed: int) -> None:

@@ -12,6 +12,8 @@ from hypothesis import strategies as st
 from corral.errors import Code, Rejected
 from corral.signing import SIDECAR_LIMIT, new_key
 
+pytestmark = pytest.mark.system
+
 FIXTURES = settings(
     max_examples=150,
     deadline=None,
