@@ -8,7 +8,8 @@ DATA ?= data
 # `make up PORT=9000`: the API there, the link of nodes on the two ports above it.
 PORT ?=
 DEMO_PORTS ?=
-WORKERS ?= 2
+# Half of the time tests wait: more workers than cores.
+WORKERS ?= 3
 ROUNDS ?= 20
 MINUTES ?= 30
 PIP := $(BIN)/pip --disable-pip-version-check --quiet
