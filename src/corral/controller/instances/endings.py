@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Final
-
 import msgspec
 
 from corral.controller.instances.crash_loops import count_failure
@@ -11,6 +9,7 @@ from corral.controller.instances.starts import StartRequest, release, settled_ho
 from corral.controller.instances.wire_values import UNSTARTED
 from corral.controller.instances.workspace import Workspace
 from corral.controller.placement.placing import Refused
+from corral.domain.clean_exits import ENDED
 from corral.domain.decisions import DecisionKind
 from corral.domain.events import EventType
 from corral.domain.groups import RestartOn
@@ -27,8 +26,6 @@ from corral.domain.instance_states import FOUND_IN, InstanceState, Wanted
 
 NOT_THE_WORKLOADS_FAULT = frozenset({"host_rebooted", "unknown", "never_started"})
 """Outcomes that say nothing about whether the group works."""
-ENDED: Final = "ended"
-"""The outcome of a clean end: by itself, with code 0 or one that the group names."""
 
 
 def end_run(

@@ -10,15 +10,12 @@ from typing import Final
 
 import msgspec
 
-from corral.controller.instances.endings import ENDED
 from corral.controller.instances.instance_changes import stays
 from corral.controller.instances.starts import is_held
+from corral.domain.clean_exits import ENDED, LONGEST_PLACE_SECONDS, PLACE_SECONDS, place_seconds
 from corral.domain.instance_records import GroupRecord, InstanceRecord, live
 
 _SHOWN: Final = 5
-PLACE_SECONDS: Final = 5
-PLACE_SPREAD: Final = 0.25
-"""After a clean end a place is taken again so long after its last start, and up to this share longer."""
 
 
 class Need(enum.StrEnum):
@@ -100,9 +97,9 @@ def place_free_at(record: InstanceRecord, now: dt.datetime | None) -> dt.datetim
     began = record.started_at
     if record.end_received_at is not None and record.ended_at is not None:
         began = record.end_received_at - (record.ended_at - began)  # the clock of its node may be behind
-    spread = PLACE_SPREAD * zlib.crc32(f"{record.id}.{record.incarnation}".encode()) / 2**32
-    due = began + dt.timedelta(seconds=PLACE_SECONDS * (1 + spread))
-    longest = dt.timedelta(seconds=PLACE_SECONDS * (1 + PLACE_SPREAD))
+    fraction = zlib.crc32(f"{record.id}.{record.incarnation}".encode()) / 2**32
+    due = began + dt.timedelta(seconds=place_seconds(fraction))
+    longest = dt.timedelta(seconds=LONGEST_PLACE_SECONDS)
     return due if dt.timedelta() < due - now <= longest else None
 
 

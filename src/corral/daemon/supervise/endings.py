@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Final
 
 import msgspec
 
@@ -12,13 +11,11 @@ from corral.daemon.prepare.start_order import StartOrder
 from corral.daemon.supervise.crash_class import classify, ending, signature
 from corral.daemon.supervise.ladder import KILL
 from corral.daemon.supervise.run_files import FailedStart, Outcome, StopOrder
+from corral.domain.clean_exits import ENDED
 from corral.domain.instance_records import CrashClass
 from corral.domain.instance_states import InstanceState
 from corral.errors import CorralError, Rejected
 from corral.sdk.runtime import RunExit
-
-ENDED: Final = "ended"
-"""The outcome of a clean end."""
 
 
 class Life(msgspec.Struct, frozen=True, kw_only=True):

@@ -8,15 +8,12 @@ from typing import Final
 import msgspec
 
 from corral.daemon.prepare.start_order import RestartRule, StartOrder
-from corral.daemon.supervise.endings import ENDED
 from corral.daemon.supervise.run_files import Outcome, StopOrder
+from corral.domain.clean_exits import ENDED, place_seconds
 from corral.domain.ids import Incarnation, restart_incarnation
 from corral.system.aio.backoff import doubled, spread
 
 _SECOND_DELAY: Final = 1.0
-_JITTER: Final = 0.25
-PLACE_SECONDS: Final = 5.0
-"""After a clean end the next start comes this long after the last one at the earliest."""
 
 
 def recent_crashes(crashes: Sequence[float], *, now: float, rule: RestartRule) -> tuple[float, ...]:
@@ -65,7 +62,7 @@ def with_restart(
         if not too_old and order.restart.on != "always":
             return outcome
         # Neither an attempt nor a strike is used; only not faster than a place takes starts.
-        delay = max(0.0, PLACE_SECONDS * (1 + _JITTER * fraction) - age)
+        delay = max(0.0, place_seconds(fraction) - age)
         return msgspec.structs.replace(
             outcome, restarted_as=following, restart_delay_seconds=delay, crashes=tuple(crashes)
         )
