@@ -10,6 +10,7 @@ import os
 import pathlib
 from typing import Final
 
+from corral.domain.short_lists import short_list
 from corral.errors import Code, Rejected
 from corral.system.files import make_directory
 
@@ -48,10 +49,9 @@ def make_data_directory(path: pathlib.Path) -> None:
     names = {entry.name for entry in path.iterdir()}
     foreign = sorted(names - OURS)
     if foreign and _LOCK not in names:
-        more = f" and {len(foreign) - _SHOWN} more" if len(foreign) > _SHOWN else ""
         raise Rejected(
             Code.INVALID_CONFIG,
-            f"the directory {path} is not a daemon's: it holds {', '.join(map(repr, foreign[:_SHOWN]))}{more}, "
+            f"the directory {path} is not a daemon's: it holds {short_list(map(repr, foreign), _SHOWN)}, "
             "and a daemon that is root closes its data directory to all other users",
             hint="choose an empty directory, or one that does not exist yet, with --data",
             field="data",

@@ -18,6 +18,7 @@ from corral.domain.events import Draft, EventType
 from corral.domain.file_paths import check_path
 from corral.domain.group_files import ArtifactSpec
 from corral.domain.groups import GroupSpec
+from corral.domain.short_lists import short_list
 from corral.domain.spec import invalid
 from corral.errors import Code, Rejected
 
@@ -53,12 +54,9 @@ def remove_entry(state: ClusterState, id: str) -> tuple[Step, ...]:
     users = [f"group '{name}'" for name in users_of(state, id)]
     users += [f"a live instance of '{name}'" for name in _running_with(state, stored.record)]
     if users:
-        told = ", ".join(users[:_LISTED]) + (
-            f" and {len(users) - _LISTED} more" if len(users) > _LISTED else ""
-        )
         raise Rejected(
             Code.ARTIFACT_IN_USE,
-            f"catalog entry '{id}' is used by {told}",
+            f"catalog entry '{id}' is used by {short_list(users, _LISTED)}",
             hint="give them another artifact, or delete them first",
         )
     return (

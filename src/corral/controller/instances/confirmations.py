@@ -11,6 +11,7 @@ import msgspec
 
 from corral.controller.cluster_state import ClusterState
 from corral.domain.instance_records import InstanceRecord, live
+from corral.domain.short_lists import short_list
 from corral.errors import Code, Rejected
 
 GIVEN_UP: Final = (
@@ -150,13 +151,8 @@ def _require(name: str, confirm: str, told: str) -> None:
 
 
 def _names(records: Sequence[InstanceRecord]) -> str:
-    return _list([f"'{each.id}' ({each.state})" for each in records])
+    return short_list((f"'{each.id}' ({each.state})" for each in records), _SHOWN)
 
 
 def _places(worlds: Sequence[World]) -> str:
-    return _list([f"'{each.id}' on node '{each.node}' ({each.place})" for each in worlds])
-
-
-def _list(words: Sequence[str]) -> str:
-    more = len(words) - _SHOWN
-    return ", ".join(words[:_SHOWN]) + (f" and {more} more" if more > 0 else "")
+    return short_list((f"'{each.id}' on node '{each.node}' ({each.place})" for each in worlds), _SHOWN)

@@ -14,6 +14,7 @@ from corral.controller.modules_on_nodes.forwarder import MAX_TYPES, EventForward
 from corral.controller.modules_on_nodes.outbox_room import has_room
 from corral.controller.modules_on_nodes.ports import ModuleLink
 from corral.domain.events import Cursor, EventType
+from corral.domain.short_lists import short_list
 from corral.errors import Code, CorralError, Rejected
 from corral.modules.event_names import is_event_name
 from corral.system.aio.tasks import Tasks
@@ -153,5 +154,4 @@ def _unknown(names: Sequence[str]) -> CorralError:
 
 
 def _named(names: Sequence[str]) -> str:
-    shown = ", ".join(repr(name[:_NAME_MAX]) for name in names[:_NAMED])
-    return f"{shown} and {len(names) - _NAMED} more" if len(names) > _NAMED else shown
+    return short_list((repr(name[:_NAME_MAX]) for name in names), _NAMED)

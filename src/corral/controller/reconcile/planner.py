@@ -14,6 +14,7 @@ from corral.controller.instances.instance_changes import stays
 from corral.controller.instances.starts import is_held
 from corral.domain.clean_exits import ENDED, LONGEST_PLACE_SECONDS, PLACE_SECONDS, place_seconds
 from corral.domain.instance_records import GroupRecord, InstanceRecord, live
+from corral.domain.short_lists import short_list
 
 _SHOWN: Final = 5
 
@@ -105,6 +106,5 @@ def place_free_at(record: InstanceRecord, now: dt.datetime | None) -> dt.datetim
 
 def _resting(held: Sequence[InstanceRecord]) -> str:
     """What was stopped by hand, and how it is started."""
-    told = ", ".join(f"'{each.id}' ({each.held})" for each in held[:_SHOWN])
-    more = f" and {len(held) - _SHOWN} more" if len(held) > _SHOWN else ""
-    return f"stopped by hand: {told}{more}; 'corral instance restart ID' starts it again" if held else ""
+    shown = short_list((f"'{each.id}' ({each.held})" for each in held), _SHOWN)
+    return f"stopped by hand: {shown}; 'corral instance restart ID' starts it again" if held else ""

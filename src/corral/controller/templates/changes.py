@@ -19,6 +19,7 @@ from corral.controller.templates.intake import Intake
 from corral.controller.templates.usage import hashes_in_use, users_of
 from corral.domain import selection
 from corral.domain.events import Draft, EventType
+from corral.domain.short_lists import short_list
 from corral.domain.template_checks import check_settings
 from corral.domain.templates import TemplateRecord, TemplateSettings, TemplateVersion, template_name
 from corral.errors import Code, Rejected
@@ -133,10 +134,9 @@ def delete(state: ClusterState, name: str) -> tuple[Step, ...]:
     stored = state.templates.require(name)
     users = users_of(state, name)
     if users:
-        more = f" and {len(users) - _LISTED} more" if len(users) > _LISTED else ""
         raise Rejected(
             Code.TEMPLATE_IN_USE,
-            f"template '{name}' is used by {', '.join(users[:_LISTED])}{more}",
+            f"template '{name}' is used by {short_list(users, _LISTED)}",
             hint="take it out of them first",
         )
     data = {"version": stored.record.current, "versions": len(stored.record.versions)}

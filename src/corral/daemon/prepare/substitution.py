@@ -12,6 +12,7 @@ import msgspec
 
 from corral.daemon.prepare.abort import Abort
 from corral.daemon.prepare.values import Values
+from corral.domain.short_lists import short_list
 from corral.domain.variables import substitute_bytes
 from corral.errors import Code, Rejected
 
@@ -101,10 +102,9 @@ def strictly(missing: Iterable[Missing]) -> None:
     found = list(missing)
     if not found:
         return
-    more = f" and {len(found) - _SHOWN} more" if len(found) > _SHOWN else ""
     raise Rejected(
         Code.VARIABLE_UNRESOLVED,
-        f"nobody defines {', '.join(map(str, found[:_SHOWN]))}{more}",
+        f"nobody defines {short_list(found, _SHOWN)}",
         hint="define it in the group, a template or the start, or turn strict_variables off",
         field="strict_variables",
     )

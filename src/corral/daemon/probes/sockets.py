@@ -19,6 +19,7 @@ import msgspec
 
 from corral.domain.groups import PortProtocol
 from corral.domain.instance_records import LeasedPort
+from corral.domain.short_lists import short_list
 
 FRESH_SECONDS: Final = 0.2
 _KEPT_SECONDS: Final = 10.0
@@ -186,9 +187,8 @@ def _why(port: LeasedPort, elsewhere: Iterable[PortKey], *, foreign: bool) -> st
         text = f"{told(port)} belongs to a process that is not of this run"
     others = sorted(elsewhere)
     if others:
-        more = f" and {len(others) - _NAMED} more" if len(others) > _NAMED else ""
-        listed = ", ".join(f"{number}/{protocol}" for number, protocol in others[:_NAMED])
-        text += f"; its processes listen on {listed}{more}"
+        listed = short_list((f"{number}/{protocol}" for number, protocol in others), _NAMED)
+        text += f"; its processes listen on {listed}"
     return text
 
 

@@ -1,0 +1,21 @@
+"""Lists within sentences."""
+
+from __future__ import annotations
+
+import pytest
+
+from corral.domain.short_lists import short_list
+
+
+@pytest.mark.parametrize(
+    ("items", "text"),
+    [
+        ((), ""),
+        (("a",), "a"),
+        (("a", "b"), "a, b"),
+        (("a", "b", "c"), "a, b and 1 more"),
+        (range(9), "0, 1 and 7 more"),
+    ],
+)
+def test_the_first_two_are_named_and_the_others_counted(items: tuple[object, ...], text: str) -> None:
+    assert short_list(items, 2) == text
