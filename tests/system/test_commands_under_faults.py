@@ -31,6 +31,7 @@ from corral.testing.groups import (
 )
 from corral.testing.postgres_server import PostgresServer
 from corral.testing.processes import ServiceProcess
+from corral.testing.small_disk import small_disk
 from corral.testing.waiting import eventually
 
 pytestmark = pytest.mark.system
@@ -126,22 +127,11 @@ async def end(processes, estate: Estate) -> None:
         await process.kill()
 
 
-@contextlib.contextmanager
-def small_disk(path: pathlib.Path):
-    path.mkdir()
-    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=8m", "tmpfs", str(path)], check=True)
-    try:
-        yield path
-    finally:
-        subprocess.run(["umount", "-l", str(path)], check=True)
-
-
 @pytest.mark.trap("T70")
-@pytest.mark.skipif(os.geteuid() != 0, reason="mounting a small disk needs root")
 async def test_no_line_comes_twice_on_a_full_disk_or_with_a_killed_controller_or_daemon(processes, scratch):
     chance = random.Random(seed := time.time_ns())
     print(f"seed {seed}")
-    with small_disk(scratch / "disk") as disk:
+    with small_disk(scratch / "disk", size="8m") as disk:
         estate = Estate(processes, scratch, data=disk / "controller")
         controller = await estate.controller(CORRAL_LOG_LEVEL="ERROR")
         daemon = await daemon_of(estate)

@@ -4,25 +4,15 @@ from __future__ import annotations
 
 import contextlib
 import os
-import subprocess
 
 import pytest
 from estate import Estate
 
 from corral.cli.failure import Failure
+from corral.testing.small_disk import small_disk
 from corral.testing.waiting import eventually
 
 pytestmark = pytest.mark.system
-
-
-@contextlib.contextmanager
-def small_disk(path):
-    path.mkdir()
-    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=6m", "tmpfs", str(path)], check=True)
-    try:
-        yield path
-    finally:
-        subprocess.run(["umount", "-l", str(path)], check=True)
 
 
 def fill(disk):
@@ -40,9 +30,8 @@ def tear(log):
     os.truncate(log, size - size % 4096 or 1)
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="mounting a small disk needs root")
 async def test_a_full_disk_refuses_writes_serves_what_is_stored_and_recovers(processes, scratch):
-    with small_disk(scratch / "disk") as disk:
+    with small_disk(scratch / "disk", size="6m") as disk:
         estate = Estate(processes, scratch, data=disk / "controller")
         controller = await estate.controller(CORRAL_LOG_LEVEL="ERROR")
         kept = await estate.call("POST", "/api/v1/tokens", {"name": "kept", "role": "VIEWER"})
@@ -79,11 +68,10 @@ async def test_a_full_disk_refuses_writes_serves_what_is_stored_and_recovers(pro
 
 
 @pytest.mark.trap("T72")
-@pytest.mark.skipif(os.geteuid() != 0, reason="mounting a small disk needs root")
 async def test_a_daemon_that_was_killed_on_a_full_disk_starts_again_and_serves(processes, scratch):
     estate = Estate(processes, scratch)
     await estate.controller()
-    with small_disk(scratch / "n1") as disk:
+    with small_disk(scratch / "n1", size="6m") as disk:
         log = disk / "logs" / "daemon.log"
         daemon = await estate.daemon("n1", CORRAL_LOG_LEVEL="DEBUG")
         await estate.wait_for_node("n1", "ONLINE")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import itertools
 import os
 import pathlib
@@ -14,21 +13,14 @@ import pytest
 
 from corral.runtimes.console.log import ConsoleLog
 from corral.runtimes.console.pump import RETRY_SECONDS, Pump
+from corral.testing.small_disk import small_disk
 from corral.testing.waiting import eventually
-
-_LIBC = ctypes.CDLL(None, use_errno=True)
-_DETACH = 2
 
 
 @pytest.fixture
-def small_disk(scratch):
-    """1 MiB of disk of its own; only root can have one."""
-    mount = scratch / "disk"
-    mount.mkdir()
-    if _LIBC.mount(b"tmpfs", bytes(mount), b"tmpfs", 0, b"size=1m"):
-        pytest.skip(f"no small disk to be had: {os.strerror(ctypes.get_errno())}")
-    yield mount
-    assert _LIBC.umount2(bytes(mount), _DETACH) == 0
+def disk(scratch):
+    with small_disk(scratch / "disk", size="1m") as mount:
+        yield mount
 
 
 class Workload:
@@ -84,8 +76,8 @@ class Workload:
 
 
 @pytest.fixture
-def workload(small_disk):
-    made = Workload(small_disk)
+def workload(disk):
+    made = Workload(disk)
     yield made
     made.close()
 
@@ -101,15 +93,15 @@ def fill(mount: pathlib.Path) -> pathlib.Path:
 
 @pytest.mark.trap("T44")
 async def test_on_a_full_disk_the_oldest_segments_go_then_bytes_are_discarded_and_later_stored_again(
-    workload, small_disk
+    workload, disk
 ):
     workload.write(os.urandom(500_000))
-    hog = fill(small_disk)
+    hog = fill(disk)
     workload.write(os.urandom(300_000))
     workload.check()
     assert not workload.pump.discarding, "giving up old segments is enough as long as there are some"
     while not workload.pump.discarding:
-        fill(small_disk)
+        fill(disk)
         workload.write(os.urandom(50_000))
     workload.write(os.urandom(2_000_000))
     workload.check()
@@ -131,16 +123,16 @@ async def test_on_a_full_disk_the_oldest_segments_go_then_bytes_are_discarded_an
 
 
 @pytest.mark.trap("T44")
-def test_a_pump_that_takes_over_while_bytes_are_discarded_goes_on_behind_them(workload, small_disk):
+def test_a_pump_that_takes_over_while_bytes_are_discarded_goes_on_behind_them(workload, disk):
     workload.write(os.urandom(100_000))
-    fill(small_disk)
+    fill(disk)
     while not workload.pump.discarding:
         workload.write(os.urandom(50_000))
     for _ in range(5):
         workload.replace_pump()
         workload.write(os.urandom(20_000))
         workload.check()
-    (small_disk / "somebody-else").unlink()
+    (disk / "somebody-else").unlink()
     workload.replace_pump()
     workload.write(b"stored\n")
     workload.check()
@@ -148,11 +140,11 @@ def test_a_pump_that_takes_over_while_bytes_are_discarded_goes_on_behind_them(wo
 
 
 @pytest.mark.trap("T44")
-def test_offsets_never_step_back_whoever_dies_behind_a_gap(workload, small_disk):
+def test_offsets_never_step_back_whoever_dies_behind_a_gap(workload, disk):
     """A pump that finds a gap ends it; if it dies before it stored a byte, the next one begins there, too:
     whoever has read up to the end of the gap would miss what is stored before."""
     workload.write(os.urandom(100_000))
-    hog = fill(small_disk)
+    hog = fill(disk)
     while not workload.pump.discarding:
         workload.write(os.urandom(50_000))
     hog.unlink()
@@ -166,7 +158,7 @@ def test_offsets_never_step_back_whoever_dies_behind_a_gap(workload, small_disk)
 
 @pytest.mark.trap("T44")
 def test_the_directory_tells_the_offset_at_every_step_of_giving_up_segments(
-    workload, small_disk, scratch, monkeypatch
+    workload, disk, scratch, monkeypatch
 ):
     """A pump may be killed after any file it removes, its only segment included."""
     copies: list[pathlib.Path] = []
@@ -174,12 +166,12 @@ def test_the_directory_tells_the_offset_at_every_step_of_giving_up_segments(
 
     def watched(name: str, *, dir_fd: int) -> None:
         unlink(name, dir_fd=dir_fd)
-        fill(small_disk)  # somebody else is quicker than the pump
+        fill(disk)  # somebody else is quicker than the pump
         copies.append(scratch / f"copy-{len(copies)}")
         shutil.copytree(workload.directory, copies[-1])
 
     workload.write(os.urandom(3 * 128 * 1024))
-    fill(small_disk)
+    fill(disk)
     before = workload.pump.end_offset
     with monkeypatch.context() as patched:
         patched.setattr(os, "unlink", watched)
@@ -192,10 +184,10 @@ def test_the_directory_tells_the_offset_at_every_step_of_giving_up_segments(
         successor.close()
 
 
-def test_a_disk_that_is_full_from_the_beginning_holds_up_nobody(small_disk):
-    (small_disk / "console").mkdir()
-    fill(small_disk)
-    workload = Workload(small_disk)
+def test_a_disk_that_is_full_from_the_beginning_holds_up_nobody(disk):
+    (disk / "console").mkdir()
+    fill(disk)
+    workload = Workload(disk)
     try:
         workload.write(os.urandom(500_000))
         assert workload.pump.discarding
@@ -204,15 +196,15 @@ def test_a_disk_that_is_full_from_the_beginning_holds_up_nobody(small_disk):
         workload.close()
 
 
-def test_a_disk_that_takes_a_little_now_and_then_leaves_no_litter(workload, small_disk):
+def test_a_disk_that_takes_a_little_now_and_then_leaves_no_litter(workload, disk):
     workload.write(os.urandom(100_000))
-    hog = fill(small_disk)
+    hog = fill(disk)
     while not workload.pump.discarding:
         workload.write(os.urandom(50_000))
     for _ in range(5):
         os.truncate(hog, max(0, hog.stat().st_size - 4096))
         workload.pump._retry_at = 0.0  # a second has passed
         workload.write(os.urandom(10_000))
-        fill(small_disk)
+        fill(disk)
     workload.check()
     assert len(list(workload.directory.glob("*.log"))) <= 2

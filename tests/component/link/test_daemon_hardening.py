@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import os
 import pathlib
-import subprocess
 
 import pytest
 import structlog
@@ -25,6 +24,7 @@ from corral.system.log_names import level_number
 from corral.testing.cluster import daemon_config
 from corral.testing.ports import free_addresses
 from corral.testing.scripted_peers import ScriptedController
+from corral.testing.small_disk import small_disk
 from corral.testing.waiting import eventually
 from corral.version import PROTOCOL_VERSION, VERSION
 from corral.wire.v1.link_pb2 import ControllerMessage, DaemonMessage
@@ -45,16 +45,6 @@ async def hold(context) -> None:
         pass
 
 
-@contextlib.contextmanager
-def small_disk(path: pathlib.Path):
-    path.mkdir()
-    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=2m", "tmpfs", str(path)], check=True)
-    try:
-        yield path
-    finally:
-        subprocess.run(["umount", "-l", str(path)], check=True)
-
-
 def fill(disk: pathlib.Path) -> pathlib.Path:
     ballast = disk / "ballast"
     with contextlib.suppress(OSError), ballast.open("wb", buffering=0) as file:
@@ -63,12 +53,11 @@ def fill(disk: pathlib.Path) -> pathlib.Path:
     return ballast
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="mounting a small disk needs root")
 async def test_a_daemon_without_room_for_a_new_epoch_waits_with_it_and_goes_on_when_there_is_room(
     cluster, scratch
 ):
     controller = await cluster.controller()
-    with small_disk(scratch / "n1") as disk, structlog.testing.capture_logs() as logged:
+    with small_disk(scratch / "n1", size="2m") as disk, structlog.testing.capture_logs() as logged:
         daemon = await cluster.daemon("n1", controller)
         (disk / ".link.room").unlink()
         ballast = fill(disk)

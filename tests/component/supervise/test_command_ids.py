@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import ctypes
-import os
 import pathlib
 import signal
 import sys
@@ -15,10 +13,9 @@ from supervised_node import FIRST, SupervisedNode
 from corral.daemon.supervise.command_ids import FILE, REMEMBERED, CommandIds, Fate, Known
 from corral.errors import Retryable
 from corral.testing import workloads
+from corral.testing.small_disk import small_disk
 
 HERE = pathlib.Path(__file__).parent
-_LIBC = ctypes.CDLL(None, use_errno=True)
-_DETACH = 2
 
 
 async def reading(node: SupervisedNode, id: str = "i") -> None:
@@ -147,25 +144,20 @@ def test_a_damaged_file_of_ids_is_in_doubt_and_replaced(tmp_path, content):
 
 
 @pytest.fixture
-def small_disk(scratch):
-    """1 MiB of disk of its own; only root can have one."""
-    mount = scratch / "disk"
-    mount.mkdir()
-    if _LIBC.mount(b"tmpfs", bytes(mount), b"tmpfs", 0, b"size=1m"):
-        pytest.skip(f"no small disk to be had: {os.strerror(ctypes.get_errno())}")
-    yield mount
-    assert _LIBC.umount2(bytes(mount), _DETACH) == 0
+def disk(scratch):
+    with small_disk(scratch / "disk", size="1m") as mount:
+        yield mount
 
 
-def test_ids_are_written_on_a_disk_that_became_full_and_refused_where_none_are_kept(small_disk):
-    there = small_disk / "there"
+def test_ids_are_written_on_a_disk_that_became_full_and_refused_where_none_are_kept(disk):
+    there = disk / "there"
     there.mkdir()
-    absent = small_disk / "absent"
+    absent = disk / "absent"
     absent.mkdir()
     ids = CommandIds(there, boot_id="boot")
     ids.make()
     with (
-        (small_disk / "ballast").open("wb", buffering=0) as ballast,
+        (disk / "ballast").open("wb", buffering=0) as ballast,
         pytest.raises(OSError, match="No space left"),
     ):
         while True:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import os
 import pathlib
 import signal
@@ -14,11 +13,10 @@ from supervised_node import FIRST, SETTINGS, SupervisedNode
 
 from corral.errors import Retryable
 from corral.system.config_schema import DaemonConfig, DiskSection
+from corral.testing.small_disk import small_disk
 from corral.testing.waiting import eventually
 from corral.wire.v1.instance_pb2 import InstanceState
 
-_LIBC = ctypes.CDLL(None, use_errno=True)
-_DETACH = 2
 MEBI = 1 << 20
 HOG = "dd if=/dev/zero of=world bs=4096 2>/dev/null; echo full; exec sleep 1000"
 """Fills its disk, and lives on."""
@@ -26,21 +24,17 @@ HOG = "dd if=/dev/zero of=world bs=4096 2>/dev/null; echo full; exec sleep 1000"
 
 @pytest.fixture
 async def node(scratch):
-    """On a disk of its own; only root can have one."""
-    mount = scratch / "disk"
-    mount.mkdir()
-    if _LIBC.mount(b"tmpfs", bytes(mount), b"tmpfs", 0, b"size=8m"):
-        pytest.skip(f"no small disk to be had: {os.strerror(ctypes.get_errno())}")
-    node = SupervisedNode(
-        mount / "node",
-        settings=msgspec.structs.replace(SETTINGS, console_segment_bytes=MEBI),
-        config=DaemonConfig(disk=DiskSection(reserve_mb=1)),
-    )
-    await node.open()
-    yield node
-    fill(node).unlink()
-    await node.clear()
-    assert _LIBC.umount2(bytes(mount), _DETACH) == 0
+    """On a disk of its own."""
+    with small_disk(scratch / "disk", size="8m") as mount:
+        node = SupervisedNode(
+            mount / "node",
+            settings=msgspec.structs.replace(SETTINGS, console_segment_bytes=MEBI),
+            config=DaemonConfig(disk=DiskSection(reserve_mb=1)),
+        )
+        await node.open()
+        yield node
+        fill(node).unlink()
+        await node.clear()
 
 
 def free(node: SupervisedNode) -> int:

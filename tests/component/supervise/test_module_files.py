@@ -27,6 +27,7 @@ from corral.system.clock import SystemClock
 from corral.system.entropy import SystemEntropy
 from corral.testing import workloads
 from corral.testing.bench_storage import BenchScope
+from corral.testing.small_disk import small_disk
 from corral.testing.waiting import eventually
 
 _LIBC = ctypes.CDLL(None, use_errno=True)
@@ -229,24 +230,19 @@ async def test_a_body_that_is_too_large_is_refused_by_the_host_too(root):
 
 
 @pytest.fixture
-def small_disk(scratch):
-    """2 MiB of disk of its own; only root can have one."""
-    mount = scratch / "disk"
-    mount.mkdir()
-    if _LIBC.mount(b"tmpfs", bytes(mount), b"tmpfs", 0, b"size=2m"):
-        pytest.skip(f"no small disk to be had: {os.strerror(ctypes.get_errno())}")
-    yield mount
-    assert _LIBC.umount2(bytes(mount), _DETACH) == 0
+def disk(scratch):
+    with small_disk(scratch / "disk", size="2m") as mount:
+        yield mount
 
 
-async def test_on_a_full_disk_the_old_file_stays_whole(small_disk):
-    files = files_in(small_disk)
+async def test_on_a_full_disk_the_old_file_stays_whole(disk):
+    files = files_in(disk)
     await files.write("one", "kept", b"old")
     await files.write("one", "filler", bytes(1_048_576))
     assert await code_of(files.write("one", "kept", b"n" * 1_048_576)) == "DISK_FULL"
     assert await code_of(files.write("one", "kept", b"n" * 1_048_576, append=True)) == "DISK_FULL"
-    assert (small_disk / "kept").read_bytes() == b"old"
-    assert sorted(os.listdir(small_disk)) == ["filler", "kept"]
+    assert (disk / "kept").read_bytes() == b"old"
+    assert sorted(os.listdir(disk)) == ["filler", "kept"]
 
 
 WRITER = """
@@ -295,17 +291,11 @@ async def test_a_daemon_that_is_killed_while_it_writes_leaves_nothing_behind(roo
 
 
 async def test_what_is_mounted_into_a_directory_is_written_to_as_well(root):
-    mount = root / "disk"
-    mount.mkdir()
-    if _LIBC.mount(b"tmpfs", bytes(mount), b"tmpfs", 0, b"size=2m"):
-        pytest.skip(f"no small disk to be had: {os.strerror(ctypes.get_errno())}")
-    try:
+    with small_disk(root / "disk", size="2m") as mount:
         await files_in(root).write("one", "disk/file", b"old")
         await files_in(root).write("one", "disk/file", b"new")
         assert os.listdir(mount) == ["file"]
         assert (mount / "file").read_bytes() == b"new"
-    finally:
-        assert _LIBC.umount2(bytes(mount), _DETACH) == 0
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root mounts")

@@ -17,6 +17,7 @@ from store_cases import Desk, House, at_work, happened, put
 from corral.domain.events import START
 from corral.store.port import StoreUnavailable
 from corral.testing.postgres_server import PostgresServer
+from corral.testing.small_disk import small_disk
 from corral.testing.waiting import eventually
 
 HERE = pathlib.Path(__file__).parent
@@ -61,31 +62,16 @@ async def _kill_after(house: House, count: int) -> set[str]:
 
 
 @pytest.fixture
-def small_disk(data: pathlib.Path) -> Iterator[pathlib.Path]:
-    """A real file system of four megabytes."""
-    if os.geteuid() != 0:
-        pytest.skip("mounting a small file system needs root")
-    place = data / "small"
-    place.mkdir()
-    mounted = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", "size=4m,mode=0700", "corral-test", place],
-        check=False,
-        capture_output=True,
-        text=True,
-    )
-    if mounted.returncode:
-        pytest.skip(f"no file system can be mounted here: {mounted.stderr.strip()}")
-    try:
+def disk(data: pathlib.Path) -> Iterator[pathlib.Path]:
+    with small_disk(data / "small", size="4m") as place:
         yield place
-    finally:
-        subprocess.run(["umount", "--lazy", place], check=True)
 
 
 async def test_a_full_disk_changes_nothing_that_is_not_stored_and_heals_by_itself(
-    small_disk: pathlib.Path,
+    disk: pathlib.Path,
 ) -> None:
-    ballast = small_disk / "ballast"
-    house = House("sqlite", "sqlite", small_disk)
+    ballast = disk / "ballast"
+    house = House("sqlite", "sqlite", disk)
     async with contextlib.AsyncExitStack() as stack:
         store = await house.open()
         stack.push_async_callback(house.close)
@@ -123,8 +109,8 @@ async def _fill(desk: Desk) -> tuple[int, StoreUnavailable]:
     raise AssertionError("a disk of four megabytes took fifty")
 
 
-async def test_a_full_disk_refuses_an_artifact_and_keeps_nothing_of_it(small_disk: pathlib.Path) -> None:
-    house = House("sqlite", "sqlite", small_disk)
+async def test_a_full_disk_refuses_an_artifact_and_keeps_nothing_of_it(disk: pathlib.Path) -> None:
+    house = House("sqlite", "sqlite", disk)
     store = await house.open()
 
     async def too_much():
@@ -133,7 +119,7 @@ async def test_a_full_disk_refuses_an_artifact_and_keeps_nothing_of_it(small_dis
 
     with pytest.raises(StoreUnavailable):
         await store.blobs.put_blob(too_much())
-    await eventually(lambda: not list((small_disk / "artifacts" / ".incoming").iterdir()))
+    await eventually(lambda: not list((disk / "artifacts" / ".incoming").iterdir()))
     async with at_work(store) as desk:
         await desk.commit(put("fine"))
     await house.close()

@@ -5,12 +5,12 @@ from __future__ import annotations
 import contextlib
 import os
 import pathlib
-import subprocess
 
 import pytest
 
 from corral.daemon.link.memory import LinkMemory
 from corral.errors import Code, Rejected, Retryable
+from corral.testing.small_disk import small_disk
 
 
 def test_an_epoch_once_obeyed_is_never_undercut_not_even_after_a_restart(tmp_path):
@@ -74,12 +74,8 @@ def test_an_epoch_that_cannot_be_remembered_is_not_obeyed_until_it_can(tmp_path)
     assert LinkMemory(tmp_path, []).epoch == 6
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="mounting a small disk needs root")
 def test_new_leaders_are_obeyed_and_remembered_on_a_full_disk(tmp_path):
-    disk = tmp_path / "disk"
-    disk.mkdir()
-    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=256k", "tmpfs", str(disk)], check=True)
-    try:
+    with small_disk(tmp_path / "disk", size="256k") as disk:
         memory = LinkMemory(disk, [])
         memory.obey(5)
         with contextlib.suppress(OSError), (disk / "ballast").open("wb", buffering=0) as file:
@@ -88,8 +84,6 @@ def test_new_leaders_are_obeyed_and_remembered_on_a_full_disk(tmp_path):
         for epoch in (6, 7, 8):
             memory.obey(epoch)
             assert LinkMemory(disk, []).epoch == epoch
-    finally:
-        subprocess.run(["umount", "-l", str(disk)], check=True)
 
 
 def test_addresses_that_cannot_be_written_are_used_and_written_at_the_next_occasion(tmp_path):
