@@ -17,7 +17,8 @@ for best in await players.find(F.score > 0, sort=["-score"], limit=10):
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Final, Generic, TypeVar, Unpack
+from types import TracebackType
+from typing import Any, Final, Generic, Self, TypeVar, Unpack
 
 import msgspec
 
@@ -27,7 +28,6 @@ from corral.sdk.found import Found
 from corral.sdk.host_link import HostLink
 from corral.sdk.key_values import ABSENT, KeyValueStorage
 from corral.sdk.stored import Changes, Index, Stored, decoder_of, update_document
-from corral.sdk.transactions import Transaction, deleting, replacing, updating
 
 __all__ = [
     "ABSENT",
@@ -196,7 +196,7 @@ class Collection(Generic[T]):
         await players.replace("ada", Player(name="Ada", score=1), upsert=True)
         ```
         """
-        return await self._step(replacing(self.name, id, value, expect, upsert))
+        return await self._step(_replace_step(self.name, id, value, expect, upsert))
 
     async def update(
         self, id: str, *, expect: int | None = None, upsert: bool = False, **changes: Unpack[Changes]
@@ -208,7 +208,7 @@ class Collection(Generic[T]):
         await players.update("ada", inc={"score": 1}, set={"seen": "lobby-1"})
         ```
         """
-        return await self._step(updating(self.name, id, expect, upsert, changes))
+        return await self._step(_update_step(self.name, id, expect, upsert, changes))
 
     async def update_many(self, wanted: Filter, **changes: Unpack[Changes]) -> int:
         """Change all that fit, each for itself, and get how many: `await players.update_many(None, set={"score": 0})`."""
@@ -219,7 +219,7 @@ class Collection(Generic[T]):
 
     async def delete(self, id: str, *, expect: int | None = None) -> bool:
         """Delete a document; whether there was one: `await players.delete("ada")`."""
-        return await self._step(deleting(self.name, id, expect)) > 0
+        return await self._step(_delete_step(self.name, id, expect)) > 0
 
     async def delete_many(self, wanted: Filter) -> int:
         """Delete all that fit and get how many: `await players.delete_many(F.score < 1)`."""
@@ -229,3 +229,83 @@ class Collection(Generic[T]):
     async def _step(self, step: said.Step) -> int:
         body = said.RunTransaction(steps=(step,))
         return (await self._link.call(said.TRANSACTION, body, said.Written)).revision
+
+
+class Transaction:
+    """Changes that are collected, and made together when the block ends without an exception.
+
+    ```python
+    async with storage.transaction() as tx:
+        tx.check(players, "ada", expect=ada.revision)
+        tx.delete(players, "bob")
+    print(tx.revision)
+    ```
+    """
+
+    def __init__(self, link: HostLink) -> None:
+        self._link = link
+        self._steps: list[said.Step] = []
+        self.revision = 0
+        """Of every document that was written, once the block has ended."""
+        self.ids: tuple[str, ...] = ()
+        """The ids of all steps in their order, once the block has ended."""
+
+    def insert(self, collection: Collection[T], value: T, *, id: str = "") -> None:
+        """As `Collection.insert`: `tx.insert(players, Player(name="Ada"), id="ada")`."""
+        body = msgspec.json.encode(value)
+        self._steps.append(said.Step(kind="insert", collection=collection.name, id=id, body=body))
+
+    def replace(
+        self, collection: Collection[T], id: str, value: T, *, expect: int | None = None, upsert: bool = False
+    ) -> None:
+        """As `Collection.replace`: `tx.replace(players, "ada", changed, expect=ada.revision)`."""
+        self._steps.append(_replace_step(collection.name, id, value, expect, upsert))
+
+    def update(
+        self,
+        collection: Collection[Any],
+        id: str,
+        *,
+        expect: int | None = None,
+        upsert: bool = False,
+        **changes: Unpack[Changes],
+    ) -> None:
+        """As `Collection.update`: `tx.update(players, "ada", inc={"coins": -5})`."""
+        self._steps.append(_update_step(collection.name, id, expect, upsert, changes))
+
+    def delete(self, collection: Collection[Any], id: str, *, expect: int | None = None) -> None:
+        """As `Collection.delete`: `tx.delete(players, "ada")`."""
+        self._steps.append(_delete_step(collection.name, id, expect))
+
+    def check(self, collection: Collection[Any], id: str, *, expect: int) -> None:
+        """Change nothing, but insist that this document is as it was: `tx.check(players, "ada", expect=7)`."""
+        self._steps.append(said.Step(kind="check", collection=collection.name, id=id, expect=expect))
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if kind is not None or not self._steps:
+            return
+        body = said.RunTransaction(steps=tuple(self._steps))
+        done = await self._link.call(said.TRANSACTION, body, said.Written)
+        self.revision, self.ids = done.revision, done.ids
+
+
+def _replace_step(collection: str, id: str, value: object, expect: int | None, upsert: bool) -> said.Step:
+    body = msgspec.json.encode(value)
+    return said.Step(kind="replace", collection=collection, id=id, body=body, expect=expect, upsert=upsert)
+
+
+def _update_step(collection: str, id: str, expect: int | None, upsert: bool, changes: Changes) -> said.Step:
+    update = update_document(changes)
+    return said.Step(kind="update", collection=collection, id=id, update=update, expect=expect, upsert=upsert)
+
+
+def _delete_step(collection: str, id: str, expect: int | None) -> said.Step:
+    return said.Step(kind="delete", collection=collection, id=id, expect=expect)
