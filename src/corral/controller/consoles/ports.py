@@ -1,4 +1,4 @@
-"""What consoles need of the link to the nodes."""
+"""What consoles need of those who take uploads."""
 
 from __future__ import annotations
 
@@ -6,40 +6,6 @@ import asyncio
 from typing import Protocol
 
 from corral.domain.ids import NodeId
-from corral.wire.peer_support import PeerSupport
-from corral.wire.v1.link_pb2 import ControllerMessage
-
-
-class LinkFacts(Protocol):
-    @property
-    def supports(self) -> PeerSupport: ...
-
-
-class LinkOutbox(Protocol):
-    def replace(self, key: str, message: ControllerMessage, /) -> bool:
-        """Queue state of which only the latest value counts; never blocks."""
-
-
-class NodeLink(Protocol):
-    """The present session of a node."""
-
-    @property
-    def facts(self) -> LinkFacts: ...
-
-    @property
-    def outbox(self) -> LinkOutbox: ...
-
-    @property
-    def over(self) -> asyncio.Event:
-        """Set when the session has ended."""
-
-    def send(self, message: ControllerMessage, /) -> bool:
-        """Queue a message; False when the session is over. Never blocks."""
-
-
-class NodeLinks(Protocol):
-    def find(self, node_id: NodeId, /) -> NodeLink | None:
-        """The node's session; None while it is not connected."""
 
 
 class BytesUploads(Protocol):

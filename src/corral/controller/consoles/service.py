@@ -14,7 +14,7 @@ from corral.controller.consoles.echoes import Echoes
 from corral.controller.consoles.node_history import ANSWER_BYTES, NodeHistory
 from corral.controller.consoles.pages import ConsolePage, matches_of, page_of, within
 from corral.controller.consoles.patterns import check_pattern
-from corral.controller.consoles.ports import BytesUploads, NodeLinks
+from corral.controller.consoles.ports import BytesUploads
 from corral.controller.consoles.ring import ConsoleRing
 from corral.controller.consoles.rings import TOTAL_BYTES, Rings, Run
 from corral.controller.consoles.run_book import RunBook, node_of, was_given
@@ -23,6 +23,7 @@ from corral.controller.consoles.watchers import Watchers
 from corral.controller.events.hub import EventHub
 from corral.controller.events.wakeup import Wakeup
 from corral.controller.instances.reports import Standing, standing
+from corral.controller.sessions.node_links import NodeLinks
 from corral.controller.sessions.refused_reports import RefusedReports
 from corral.domain.events import Cursor, Event, EventType
 from corral.domain.ids import Incarnation, InstanceId, NodeId, run_nonce

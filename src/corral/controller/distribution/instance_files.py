@@ -10,8 +10,9 @@ from typing import Final, TypeVar, cast
 
 import msgspec
 
-from corral.controller.distribution.ports import NodeLink, NodeLinks, offline
+from corral.controller.distribution.ports import offline
 from corral.controller.sessions.node_answers import answer_of, dismiss
+from corral.controller.sessions.node_links import NodeLink, NodeLinks
 from corral.domain.file_bounds import MOST_BYTES, MOST_ENTRIES
 from corral.domain.file_paths import check_path
 from corral.domain.ids import NodeId

@@ -1,4 +1,4 @@
-"""What distribution needs of the link to the nodes, and of those who hold templates."""
+"""What distribution needs of those who hold templates and take uploads."""
 
 from __future__ import annotations
 
@@ -10,41 +10,6 @@ from typing import Protocol
 from corral.domain.ids import NodeId
 from corral.domain.templates import Manifest, TemplateVersion
 from corral.errors import Code, CorralError, Retryable
-from corral.wire.peer_support import PeerSupport
-from corral.wire.v1.link_pb2 import ControllerMessage
-
-
-class LinkFacts(Protocol):
-    @property
-    def supports(self) -> PeerSupport: ...
-
-
-class LinkOutbox(Protocol):
-    @property
-    def waiting_bytes(self) -> int:
-        """What was queued and not yet sent."""
-
-
-class NodeLink(Protocol):
-    """The present session of a node."""
-
-    @property
-    def facts(self) -> LinkFacts: ...
-
-    @property
-    def outbox(self) -> LinkOutbox: ...
-
-    @property
-    def over(self) -> asyncio.Event:
-        """Set when the session has ended."""
-
-    def send(self, message: ControllerMessage, /) -> bool:
-        """Queue a message; False when the session is over. Never blocks."""
-
-
-class NodeLinks(Protocol):
-    def find(self, node_id: NodeId, /) -> NodeLink | None:
-        """The node's session; None while it is not connected."""
 
 
 class Versions(Protocol):

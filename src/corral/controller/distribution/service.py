@@ -13,12 +13,13 @@ from corral.controller.cluster_state import ClusterState
 from corral.controller.distribution.access import NodeAccess
 from corral.controller.distribution.instance_files import FileListing, FilePart, InstanceFileQuestions
 from corral.controller.distribution.needs import GroupNeeds, Needs, warm_message
-from corral.controller.distribution.ports import FileUploads, NodeLinks, Versions
+from corral.controller.distribution.ports import FileUploads, Versions
 from corral.controller.distribution.questions import CacheQuestions
 from corral.controller.distribution.reports import CacheReport, SyncAnswer, cache_report
 from corral.controller.distribution.saving import FileSaving
 from corral.controller.distribution.template_desk import TemplateDesk
 from corral.controller.placement.placing import unsuited
+from corral.controller.sessions.node_links import NodeLinks
 from corral.domain.groups import GroupSpec
 from corral.domain.ids import NodeId
 from corral.domain.records import NodeRecord
