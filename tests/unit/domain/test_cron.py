@@ -30,6 +30,7 @@ def parsed(text: str) -> Cron | None:
         ("* * * * *", "2026-11-15T10:00:30", "2026-11-15T10:01:00"),
         ("*/5 * * * *", "2026-11-15T10:00:00", "2026-11-15T10:05:00"),
         ("5/20 * * * *", "2026-11-15T10:26:00", "2026-11-15T10:45:00"),
+        ("5-5/20 * * * *", "2026-11-15T10:26:00", "2026-11-15T11:05:00"),
         ("0 3 * * *", "2026-11-15T03:00:00", "2026-11-16T03:00:00"),
         ("59 23 31 12 *", "2026-12-31T23:59:00", "2027-12-31T23:59:00"),
         ("0 0 29 2 *", "2026-01-01T00:00:00", "2028-02-29T00:00:00"),
@@ -80,6 +81,11 @@ def test_no_time_is_told_beyond_the_end_of_the_calendar() -> None:
         ("0 0 31 4,6,9,11 *", "no month of it has such a day"),
         ("* " * 400, "longer than"),
         ("@reboot", "1 fields"),
+        ("0 0 0 * * *", "6 fields"),
+        ("0 0 L * *", "'L' is not a number"),
+        ("0 0 LW * *", "'LW' is not a number"),
+        ("0 0 * * 5L", "'5L' is not a number"),
+        ("0 0 * * MON#2", "'MON#2' is not a number"),
     ],
 )
 def test_what_is_no_schedule_is_refused_with_the_field(text: str, fragment: str) -> None:

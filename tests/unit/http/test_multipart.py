@@ -195,6 +195,33 @@ def test_a_head_that_two_readers_might_read_differently_is_refused(extra: str) -
     refused(form(part("file", b"x", extra=extra)))
 
 
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        (b"form-data; name", b"form-data;\r\n name"),
+        (b"Content-Disposition:", b"Content-Disposition :"),
+        (b"Content-Disposition:", b"Content-Disposition\t:"),
+    ],
+    ids=["folded", "space", "tab"],
+)
+def test_a_disposition_that_only_lenient_readers_understand_is_refused(before: bytes, after: bytes) -> None:
+    assert "malformed header" in refused(form(part("file", b"x")).replace(before, after))
+
+
+def test_the_end_of_a_form_may_come_in_a_piece_of_its_own() -> None:
+    body = form(part("file", b"x"))
+    for places in ((len(body) - 2,), (len(body) - 1,), (len(body) - 4, len(body) - 2)):
+        assert read(cut(body, places)) == {"file": ("", b"x")}
+    assert read([body, b"whatever follows"]) == {"file": ("", b"x")}
+
+
+@pytest.mark.parametrize("length", [1, 14, 15, 16, 40, 4000])
+def test_what_stands_before_a_boundary_on_its_line_hides_it_whatever_the_pieces(length: int) -> None:
+    body = b"x" * length + form(part("file", b"x"))
+    for places in ([], [length], [length - 1], [length, length + 5], range(0, len(body), 7)):
+        assert read(cut(body, places)) == {}
+
+
 def test_a_head_that_is_not_utf8_is_refused() -> None:
     assert "UTF-8" in refused(form(part("file", b"x", filename="@")).replace(b"@", b"\xff"))
 
