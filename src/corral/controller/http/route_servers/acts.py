@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import AsyncIterator
 from typing import Final
 
 import msgspec
 
 from corral.controller.http.answers import REPLAYED, Answer, shaped
 from corral.controller.http.attempts import Attempt
-from corral.controller.http.form_spooling import HEADS, received_form, require_form
+from corral.controller.http.form_spooling import HEADS, ReceivedForm, received_form, require_form
 from corral.controller.http.idempotency import Guard
 from corral.controller.http.mutator import act, record
 from corral.controller.http.ports import bound
 from corral.controller.http.request import Request
-from corral.controller.http.route_servers.admission import Admission
+from corral.controller.http.route_servers.admission import Admission, AdmittedRequest
 from corral.controller.http.route_table import Act, Intake, Once
 from corral.controller.http.uploading import NOTHING_STORED, Incoming
 
@@ -107,9 +108,22 @@ class IntakeServer:
 
     async def answer(self, request: Request) -> Answer:
         admitted = self._admission.admit_unread(request)
-        leading, call, small = admitted.leading, admitted.call, self._route.small
+        leading, call = admitted.leading, admitted.call
         admitted.refuse_match(self._route)
         admitted.guard(b"")
+        async with self._received(admitted) as form:
+            guard = admitted.guard(form.digest)
+
+            async def do(_: Attempt) -> Answer:
+                mutation = await self._handler(leading, call, form)
+                return (await record(admitted, mutation, guard=guard, always=False)).answer
+
+            return await act(self._route, admitted, do, guard=guard)
+
+    @contextlib.asynccontextmanager
+    async def _received(self, admitted: AdmittedRequest) -> AsyncIterator[ReceivedForm]:
+        """The form, whole; what ends a stream of this caller ends its coming in, too."""
+        request, leading, small = admitted.request, admitted.leading, self._route.small
         content_type = request.header(b"content-type") or ""
         require_form(content_type)
         request.require_plain()
@@ -118,19 +132,13 @@ class IntakeServer:
         request.refuse_declared(whole)
         pace = self._admission.setting.upload_pace()
         incoming = Incoming(request, limit=whole, pace=pace, digested=False)
+        directory = self._directory(leading)
         async with contextlib.AsyncExitStack() as stack:
             pieces = await stack.enter_async_context(contextlib.aclosing(incoming.pieces()))
-            directory = self._directory(leading)
             receiving = received_form(
                 pieces, content_type=content_type, directory=directory, limit=limit, small=small
             )
-            with leading.uploads.opened(call.caller.token) as stream:
+            with leading.uploads.opened(admitted.call.caller.token) as stream:
                 entering = stack.enter_async_context(receiving)
                 form = await leading.uploads.within(stream, entering, otherwise=NOTHING_STORED)
-            guard = admitted.guard(form.digest)
-
-            async def do(_: Attempt) -> Answer:
-                mutation = await self._handler(leading, call, form)
-                return (await record(admitted, mutation, guard=guard, always=False)).answer
-
-            return await act(self._route, admitted, do, guard=guard)
+            yield form
