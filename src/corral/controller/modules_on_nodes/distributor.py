@@ -6,8 +6,8 @@ has; from then on each commit that changes a package is followed, each session a
 
 from __future__ import annotations
 
+import asyncio
 import functools
-from typing import Final
 
 import msgspec
 
@@ -30,15 +30,6 @@ from corral.wire.module_sets import entries_of, read_observed
 from corral.wire.v1.node_pb2 import Handshake
 
 
-class _Errand:
-    """A sync at work."""
-
-    def __init__(self, node_id: NodeId, sync: ModuleSync, tasks: Tasks) -> None:
-        self.node_id: Final = node_id
-        self.sync: Final = sync
-        self.task: Final = tasks.spawn(sync.run(), name=f"modules_on_nodes/sync/{node_id}")
-
-
 class Distributor:
     """One sync a session, known by the session: what an old one leaves behind is its own."""
 
@@ -46,7 +37,8 @@ class Distributor:
         self._state = state
         self._blobs = BlobCache(blobs)
         self._progress = progress
-        self._errands: dict[SessionId, _Errand] = {}
+        self._syncs: dict[SessionId, ModuleSync] = {}
+        self._running: dict[SessionId, asyncio.Task[None]] = {}
         self._present: dict[NodeId, SessionId] = {}
         self._known: dict[str, tuple[int, NodePart | None]] = {}
         self._tasks = Tasks()
@@ -64,7 +56,8 @@ class Distributor:
         desired = [module.id for module in self.desired(node_id)]
         sync.changed(sorted(observed.keys() - set(desired)))  # what goes makes room for what comes
         sync.changed(desired)
-        self._errands[link.facts.id] = _Errand(node_id, sync, self._tasks)
+        self._syncs[link.facts.id] = sync
+        self._running[link.facts.id] = self._tasks.spawn(sync.run(), name=f"modules_on_nodes/sync/{node_id}")
         self._present[node_id] = link.facts.id
 
     def _observed(self, link: ModuleLink, hello: Handshake) -> dict[str, ObservedModule]:
@@ -85,13 +78,13 @@ class Distributor:
 
     def left(self, link: ModuleLink) -> None:
         """This very session has ended."""
-        errand = self._errands.pop(link.facts.id, None)
-        if errand is None:
+        if self._syncs.pop(link.facts.id, None) is None:
             return
-        errand.task.cancel()
-        if self._present.get(errand.node_id) == link.facts.id:
-            del self._present[errand.node_id]
-            self._progress.left(errand.node_id)
+        self._running.pop(link.facts.id).cancel()
+        node_id = link.facts.node_id
+        if self._present.get(node_id) == link.facts.id:
+            del self._present[node_id]
+            self._progress.left(node_id)
 
     def follow(self, commit: Commit) -> None:
         """Tell the syncs what changed; they do their work afterwards."""
@@ -101,13 +94,13 @@ class Distributor:
             if change.collection == MODULE_NODE_STATES.name:
                 self._heard(change.id)
         if moved:
-            for errand in self._errands.values():
-                errand.sync.changed(moved)
+            for sync in self._syncs.values():
+                sync.changed(moved)
 
     def resync(self) -> None:
         """Have every sync compare all that its node has with all that it shall have."""
-        for errand in self._errands.values():
-            errand.sync.changed_all(id for id, _ in self._state.modules.items())
+        for sync in self._syncs.values():
+            sync.changed_all(id for id, _ in self._state.modules.items())
         for key, _ in self._state.module_node_states.items():
             self._heard(key)
 
@@ -120,11 +113,11 @@ class Distributor:
     def _heard(self, key: str) -> None:
         node, _, module = key.partition("/")
         stored = self._state.module_node_states.find(key)
-        errand = self._present_errand(NodeId(node))
-        if stored is not None and errand is not None:
-            errand.sync.report(stored.record)
+        sync = self._present_sync(NodeId(node))
+        if stored is not None and sync is not None:
+            sync.report(stored.record)
             if stored.record.recover_owed_ms:
-                errand.sync.changed([module])
+                sync.changed([module])
         part = self._find(module)
         if stored is None or part is None or part.desired.sha256 in _digests(stored.record):
             self._progress.arrived(NodeId(node), module)
@@ -134,17 +127,18 @@ class Distributor:
 
     def knows(self, link: ModuleLink, id: str) -> bool:
         """Was this module spoken of with this session?"""
-        errand = self._errands.get(link.facts.id)
-        return errand is not None and errand.sync.knows(id)
+        sync = self._syncs.get(link.facts.id)
+        return sync is not None and sync.knows(id)
 
     async def close(self) -> None:
-        self._errands.clear()
+        self._syncs.clear()
+        self._running.clear()
         self._present.clear()
         await self._tasks.close()
 
-    def _present_errand(self, node_id: NodeId) -> _Errand | None:
+    def _present_sync(self, node_id: NodeId) -> ModuleSync | None:
         session = self._present.get(node_id)
-        return self._errands.get(session) if session is not None else None
+        return self._syncs.get(session) if session is not None else None
 
     def _find_for(self, node_id: NodeId, id: str) -> NodePart | None:
         """With the request for another try on this node, until it is carried out."""
