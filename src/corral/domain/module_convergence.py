@@ -196,6 +196,8 @@ def reported(observed: ObservedModule, report: NodeModuleState) -> ObservedModul
             observed,
             sha256=report.sha256,
             version=report.version,
+            intent=report.intent,  # that of the order went with the archive, and may not have been followed
+            paused_reason=observed.paused_reason if report.intent is observed.intent else None,
             refused_sha256=report.refused_sha256,
             signature_sha256=None,
             refused_signature_sha256=signature,

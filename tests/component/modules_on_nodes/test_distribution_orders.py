@@ -261,6 +261,20 @@ async def test_a_refusal_in_the_middle_of_a_session_keeps_new_settings_from_the_
         assert (await node.order()).settings_json == b""
 
 
+async def test_an_intent_that_went_with_an_archive_which_a_node_refuses_is_for_what_runs_there(
+    controller, scratch
+):
+    old, new = node_archive(scratch / "a"), node_archive(scratch / "b", version="2.0.0")
+    await install(controller, new)
+    async with peer(controller, scratch, has(old, intent=MODULE_INTENT_INACTIVE)) as node:
+        assert (await node.order()).intent == MODULE_INTENT_ACTIVE
+        told = {"sha256": digest(old), "version": "1.0.0", "refused_sha256": digest(new)}
+        await node.tell(module_id="small", state="INSTALLED", intent=MODULE_INTENT_INACTIVE, **told)
+        order = await node.order()
+        assert type(order).__name__ == "ModuleControl"
+        assert (order.intent, order.settings_json) == (MODULE_INTENT_ACTIVE, b"")
+
+
 async def test_a_reload_that_went_with_an_archive_which_a_node_refuses_is_for_what_runs_there(
     controller, scratch
 ):

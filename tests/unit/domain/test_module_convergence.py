@@ -229,6 +229,13 @@ def test_a_refused_archive_is_known_by_the_report_and_so_is_the_reload_that_it_d
     assert reported(sent, _report(refused_sha256=TWO)).reload_ms == 7, "a daemon that does not count them"
 
 
+def test_what_runs_in_place_of_a_refused_archive_is_told_the_intent_that_went_with_it():
+    rests = _report(refused_sha256=TWO, intent=ModuleIntent.PAUSED)
+    refused = reported(THERE, rests)
+    assert (refused.intent, refused.paused_reason) == (ModuleIntent.PAUSED, None)
+    assert difference(DESIRED, refused) == (replace(CONTROL, settings=False),)
+
+
 def test_a_refused_archive_that_came_up_at_last_is_known_by_the_report():
     refused = replace(REFUSED, refused_signature_sha256="new")
     there = reported(refused, _report(sha256=TWO, version="2.0.0"))
