@@ -108,6 +108,24 @@ async def test_settings_that_take_a_minute_to_check_hold_up_nobody_on_a_node(scr
         assert script.last("small").state == "ACTIVE"
 
 
+async def test_settings_of_a_refused_version_are_not_for_the_one_that_runs(scratch):
+    async with NodeRig(scratch) as rig:
+        await rig.start()
+        script, old = rig.script, packed(scratch, source=CHOOSY, config=SCHEMA)
+        new = packed(scratch, version="2.0.0", source="raise RuntimeError('not today')", config=SCHEMA)
+        await rig.install(old, settings=GOOD)
+        await script.say(module_install=new.install(settings=GOOD))
+        await eventually(lambda: script.last("small").refused_sha256 == new.sha256)
+        await script.say(
+            module_install=new.install(settings=b'{"word":"other"}')
+        )  # and nobody asked for it again
+        await script.say(module_install=packed(scratch, "later").install())
+        await script.told("later", "ACTIVE")
+        assert await rig.app.modules.settled() == ()
+        entries = {entry.module_id: entry for entry in rig.app.modules.set_entries()}
+        assert entries["small"].settings_sha256 == old.entry(settings=GOOD).settings_sha256
+
+
 async def test_what_a_lost_session_announced_holds_up_no_start_of_the_next_one(scratch):
     async with NodeRig(scratch, modules__node_sync_timeout_seconds=60) as rig:
         await rig.start()

@@ -93,6 +93,10 @@ class Converging:
         if after is not None:
             mended = wanted.package is not None and lost_archive(before)
             fresh = before is None or before.sha256 != after.sha256 or mended
+            if wanted.package is not None and wanted.package.sha256 != after.sha256:
+                wanted = msgspec.structs.replace(
+                    wanted, settings=None
+                )  # they are for the version that was refused
             await self._adjusting.adjust(id, wanted, fresh=fresh)
         elif wanted.package is None:
             _log.warning("module.order_ignored", module=id, reason="it is not installed on this node")
