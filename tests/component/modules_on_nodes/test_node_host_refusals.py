@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import shutil
 
 import pytest
@@ -144,7 +145,7 @@ async def test_an_order_to_rest_does_not_wait_for_a_new_version_on_its_way(scrat
         await rig.start()
         old, new = (
             packed(scratch),
-            packed(scratch, version="2.0.0", files={"noise": bytes(range(256)) * 4096}),
+            packed(scratch, version="2.0.0", files={"noise": random.Random(1).randbytes(1 << 20)}),
         )
         await rig.install(old)
         rig.script.blobs[new.sha256] = new.content
