@@ -6,12 +6,12 @@ import pytest
 from store_cases import Desk, happened
 
 from corral.controller.events.hub import EventHub
-from corral.controller.events.ring import Wanted
+from corral.controller.events.ring import EventSelection
 from corral.domain.events import Cursor, Draft, Event, EventType, MissedEvents
 from corral.store.retention import Retention, RetentionPolicy
 from corral.system.clock import SystemClock
 
-ALL = Wanted()
+ALL = EventSelection()
 SPEAKS = Draft(type=EventType.MODULE_EVENT, subject="loud/X", data={})
 
 

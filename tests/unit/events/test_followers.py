@@ -8,7 +8,7 @@ import pytest
 from event_cases import commit, event, hub
 from structlog.testing import capture_logs
 
-from corral.controller.events.ring import Wanted
+from corral.controller.events.ring import EventSelection
 from corral.controller.followers import Followers
 from corral.store.port import Commit
 from corral.testing.waiting import eventually
@@ -130,5 +130,5 @@ async def test_a_hub_that_missed_a_commit_begins_anew_behind_it_and_wakes_everyb
     assert events.wakeup.turn > turn
     assert events.head == event(2).cursor
     events.publish(commit(event(3)))
-    found, cursor = events.ring.events(2, Wanted(), limit=10)
+    found, cursor = events.ring.events(2, EventSelection(), limit=10)
     assert ([each.cursor.sequence for each in found], cursor) == ([3], event(3).cursor)

@@ -14,14 +14,14 @@ from hypothesis import strategies as st
 from corral.controller.events.frames import RESYNC_REQUIRED
 from corral.controller.events.hub import EventHub
 from corral.controller.events.reader import ATTEMPTS
-from corral.controller.events.ring import Wanted
+from corral.controller.events.ring import EventSelection
 from corral.domain.events import LEFT_OFF, START, Cursor, Event, EventType, MissedEvents
 from corral.store.positions import check_cursor
 from corral.system.clock import SystemClock
 
 T = TypeVar("T")
-ALL = Wanted()
-PLAIN = Wanted(types=frozenset({EventType.NODE_ONLINE}))
+ALL = EventSelection()
+PLAIN = EventSelection(types=frozenset({EventType.NODE_ONLINE}))
 
 
 class MemoryLog:
@@ -126,7 +126,7 @@ STEPS = st.lists(
     first=st.integers(0, 8),
 )
 def test_each_event_comes_once_or_is_missed_and_nothing_comes_before_it_is_published(
-    steps: list[tuple[str, int, bool]], ring_events: int, wanted: Wanted, before: int, first: int
+    steps: list[tuple[str, int, bool]], ring_events: int, wanted: EventSelection, before: int, first: int
 ) -> None:
     cluster = Cluster(ring_events=ring_events)
     made = {each.cursor.sequence: each for each in cluster.happen(before)}
@@ -267,7 +267,7 @@ def test_holes_that_events_of_modules_left_are_told_in_their_places_and_only_to_
         cluster.happen(of_module=of_module)
     cluster.log.drop_of_modules(through=7)
 
-    def read(wanted: Wanted) -> list[int | tuple[int, int]]:
+    def read(wanted: EventSelection) -> list[int | tuple[int, int]]:
         items = run(cluster.hub.reader("test", after=START).read(wanted, limit=10)).items
         return [
             item.cursor.sequence if isinstance(item, Event) else (item.after.sequence, item.until.sequence)
@@ -340,6 +340,6 @@ def test_of_several_holes_in_one_page_a_stream_tells_the_first() -> None:
 
 def test_an_event_that_cannot_be_redacted_comes_without_its_data() -> None:
     odd = msgspec.structs.replace(event(1, url=object()), type=EventType.CATALOG_UPDATED)
-    shown = Wanted(redacted=True).shown(odd)
+    shown = EventSelection(redacted=True).shown(odd)
     assert list(shown.data) == [LEFT_OFF]
     assert (shown.cursor, shown.type) == (odd.cursor, odd.type)

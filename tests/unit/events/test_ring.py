@@ -9,10 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from corral.controller.events.frames import MAX_FRAME, event_frame
-from corral.controller.events.ring import EventRing, Wanted
+from corral.controller.events.ring import EventRing, EventSelection
 from corral.domain.events import LEFT_OFF, START, Cursor, EventType
 
-ALL = Wanted()
+ALL = EventSelection()
 
 
 def ring(*, capacity: int = 100, capacity_bytes: int = 10**6, head: Cursor = START) -> EventRing:
@@ -63,7 +63,7 @@ def test_readers_at_the_same_place_share_one_chunk_until_something_new_comes() -
     made = ring()
     made.append(event(1))
     first = made.chunk(0, ALL)
-    assert made.chunk(0, Wanted()) is first
+    assert made.chunk(0, EventSelection()) is first
     made.append(event(2))
     assert made.chunk(0, ALL) is not first
 
@@ -85,10 +85,10 @@ def test_a_filter_skips_events_and_moves_on() -> None:
     made = ring()
     for sequence in range(1, 11):
         made.append(event(sequence, subject="even" if sequence % 2 == 0 else "odd"))
-    chunk = made.chunk(0, Wanted(subject="even"))
+    chunk = made.chunk(0, EventSelection(subject="even"))
     assert chunk.body.count(b"event: ") == 5
     assert chunk.cursor == made.head
-    nothing = made.chunk(0, Wanted(types=frozenset({EventType.NODE_REVOKED})))
+    nothing = made.chunk(0, EventSelection(types=frozenset({EventType.NODE_REVOKED})))
     assert (nothing.body, nothing.cursor) == (b"", made.head)
 
 

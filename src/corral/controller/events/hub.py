@@ -16,7 +16,7 @@ from typing import Final
 import structlog
 
 from corral.controller.events.reader import EventLog, EventReader
-from corral.controller.events.ring import EventRing, Wanted
+from corral.controller.events.ring import EventRing, EventSelection
 from corral.controller.events.stream import EventStream
 from corral.controller.events.subscribers import EventHandler, ResyncHandler, Subscription
 from corral.controller.events.wakeup import Wakeup
@@ -91,7 +91,7 @@ class EventHub:
     def _count_skip(self) -> None:
         self.skipped += 1
 
-    def follow(self, *, after: Cursor | None, wanted: Wanted) -> EventStream:
+    def follow(self, *, after: Cursor | None, wanted: EventSelection) -> EventStream:
         """A stream of frames from a position, or from now on."""
         _log.debug("events.followed", after=str(after) if after else "now", head=str(self.head))
         reader = self.reader("stream", after=after)
@@ -115,7 +115,7 @@ class EventHub:
         subscription = Subscription(
             reader=self.reader(name, ring_only=True),
             wakeup=self.wakeup,
-            wanted=Wanted(types=types),
+            wanted=EventSelection(types=types),
             on_event=on_event,
             on_resync=on_resync,
         )

@@ -20,7 +20,7 @@ from typing import Final, Protocol, TypeVar
 import msgspec
 import structlog
 
-from corral.controller.events.ring import EventRing, Wanted
+from corral.controller.events.ring import EventRing, EventSelection
 from corral.domain.events import Cursor, Event, MissedEvents
 from corral.errors import Code, CorralError
 
@@ -84,7 +84,7 @@ class EventReader:
         self.cursor = to
         self._recognised = True
 
-    async def read(self, wanted: Wanted, *, limit: int) -> ReadEvents:
+    async def read(self, wanted: EventSelection, *, limit: int) -> ReadEvents:
         """What comes next, about `limit` events of it; nothing when there is nothing new. Raises
         `StoreUnavailable`."""
         if self.at_head:
@@ -95,7 +95,7 @@ class EventReader:
             return self._all_missed(self._ring.head)
         return await self._page(self._log, wanted, limit)
 
-    async def _page(self, log: EventLog, wanted: Wanted, limit: int) -> ReadEvents:
+    async def _page(self, log: EventLog, wanted: EventSelection, limit: int) -> ReadEvents:
         # What is published while the store is read belongs to the next read: by then more may be wanted.
         place, head = self.cursor, self._ring.head
         if not place.storable or (place.epoch > head.epoch and place.sequence <= head.sequence):

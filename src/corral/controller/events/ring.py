@@ -17,7 +17,7 @@ _KEPT_CHUNKS: Final = 16
 _log = structlog.get_logger("corral.events")
 
 
-class Wanted(msgspec.Struct, frozen=True, kw_only=True):
+class EventSelection(msgspec.Struct, frozen=True, kw_only=True):
     """What a reader lets through; None lets everything through. `redacted`: with what is sensitive hidden."""
 
     types: frozenset[EventType] | None = None
@@ -83,7 +83,7 @@ class EventRing:
         self._slots: BoundedRing[_Slot] = BoundedRing(
             capacity=capacity, capacity_bytes=capacity_bytes, floor=head.sequence
         )
-        self._chunks: dict[tuple[int, Wanted], Chunk] = {}
+        self._chunks: dict[tuple[int, EventSelection], Chunk] = {}
 
     @property
     def bytes(self) -> int:
@@ -121,7 +121,7 @@ class EventRing:
             return False
         return self._slots[cursor.sequence].event.cursor == cursor
 
-    def events(self, after: int, wanted: Wanted, *, limit: int) -> tuple[list[Event], Cursor]:
+    def events(self, after: int, wanted: EventSelection, *, limit: int) -> tuple[list[Event], Cursor]:
         """Up to `limit` events after a sequence the ring reaches, and how far was looked."""
         found: list[Event] = []
         for sequence in range(after + 1, self.head.sequence + 1):
@@ -132,7 +132,7 @@ class EventRing:
                     return found, event.cursor
         return found, self.head
 
-    def chunk(self, after: int, wanted: Wanted) -> Chunk:
+    def chunk(self, after: int, wanted: EventSelection) -> Chunk:
         """The frames after a sequence the ring reaches, about 64 KiB at most.
 
         Readers that are at the same place share one chunk: with hundreds of them nearly all are.
@@ -145,7 +145,7 @@ class EventRing:
                 self._chunks[key] = known
         return known
 
-    def _join(self, after: int, wanted: Wanted) -> Chunk:
+    def _join(self, after: int, wanted: EventSelection) -> Chunk:
         frames: list[bytes] = []
         size = 0
         everything = wanted.everything

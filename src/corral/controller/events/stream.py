@@ -11,7 +11,7 @@ import structlog
 
 from corral.controller.events.frames import framed, resync_frame
 from corral.controller.events.reader import RETRY_SECONDS, EventReader, ReadEvents
-from corral.controller.events.ring import EventRing, Wanted
+from corral.controller.events.ring import EventRing, EventSelection
 from corral.domain.events import Cursor, Event, MissedEvents
 from corral.errors import CorralError
 from corral.system.clock import Clock
@@ -23,7 +23,7 @@ _log = structlog.get_logger("corral.controller.events")
 class EventStream:
     """Has a reader, and nothing else that could grow. What was missed is told by one RESYNC_REQUIRED."""
 
-    def __init__(self, reader: EventReader, *, ring: EventRing, clock: Clock, wanted: Wanted) -> None:
+    def __init__(self, reader: EventReader, *, ring: EventRing, clock: Clock, wanted: EventSelection) -> None:
         self._reader = reader
         self._ring = ring
         self._clock = clock
@@ -60,7 +60,9 @@ class EventStream:
         return b"".join(_frames(read.items, self._wanted, self._clock.now()))
 
 
-def _frames(items: Sequence[Event | MissedEvents], wanted: Wanted, at: dt.datetime) -> Iterator[bytes]:
+def _frames(
+    items: Sequence[Event | MissedEvents], wanted: EventSelection, at: dt.datetime
+) -> Iterator[bytes]:
     """Of several stretches that were missed the first is told: whoever reads the state anew then has it all."""
     told = False
     for item in items:

@@ -8,7 +8,7 @@ from typing import Final
 import structlog
 
 from corral.controller.events.reader import EventReader
-from corral.controller.events.ring import Wanted
+from corral.controller.events.ring import EventSelection
 from corral.controller.events.wakeup import Wakeup
 from corral.domain.events import Cursor, Event, MissedEvents
 from corral.system.aio.tasks import Tasks
@@ -33,7 +33,7 @@ class Subscription:
         *,
         reader: EventReader,
         wakeup: Wakeup,
-        wanted: Wanted,
+        wanted: EventSelection,
         on_event: EventHandler,
         on_resync: ResyncHandler,
     ) -> None:

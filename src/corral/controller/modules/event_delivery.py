@@ -15,7 +15,7 @@ import structlog
 
 from corral.controller.events.hub import EventHub
 from corral.controller.events.reader import RETRY_SECONDS, ReadEvents
-from corral.controller.events.ring import Wanted
+from corral.controller.events.ring import EventSelection
 from corral.domain.events import Cursor, Event, MissedEvents
 from corral.errors import CorralError
 from corral.modules.event_handover import BATCH, Handover, WeighedEvent, event_body, missed_body
@@ -51,7 +51,7 @@ class Deliveries:
         self.scope = scope
         self._number = number
         self._wanted = wanted
-        self._coarse = Wanted(types=wanted.log_types)
+        self._coarse = EventSelection(types=wanted.log_types)
         self._hub = hub
         self._clock = clock
         self._save = save

@@ -8,7 +8,7 @@ from typing import Final
 import structlog
 
 from corral.controller.events.hub import EventHub
-from corral.controller.events.ring import Wanted
+from corral.controller.events.ring import EventSelection
 from corral.controller.modules_on_nodes.bridge_frames import EventFrames
 from corral.controller.modules_on_nodes.forwarder import MAX_TYPES, EventForwarder
 from corral.controller.modules_on_nodes.outbox_room import has_room
@@ -27,7 +27,7 @@ _NAMED: Final = 5
 _NAME_MAX: Final = 80
 _AT_ONCE: Final = 1000
 """Events of one commit whose types are looked at."""
-_ANY: Final = Wanted()
+_ANY: Final = EventSelection()
 _log = structlog.get_logger("corral.controller.bridge")
 
 

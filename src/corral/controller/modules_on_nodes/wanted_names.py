@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator
 
-from corral.controller.events.ring import Wanted
+from corral.controller.events.ring import EventSelection
 from corral.domain.events import Event, EventType
 from corral.modules.event_names import EventFilter, name_of
 
@@ -14,7 +14,7 @@ class WantedNames:
 
     def __init__(self) -> None:
         self._since: dict[str, int] = {}
-        self._coarse: Wanted | None = None
+        self._coarse: EventSelection | None = None
 
     def __len__(self) -> int:
         return len(self._since)
@@ -36,11 +36,11 @@ class WantedNames:
         self._coarse = None
 
     @property
-    def coarse(self) -> Wanted:
+    def coarse(self) -> EventSelection:
         """What can be told from types alone, for whoever reads the log."""
         if self._coarse is None:
             types = EventFilter(types=frozenset(self._since)).log_types if self._since else frozenset()
-            self._coarse = Wanted(types=types)
+            self._coarse = EventSelection(types=types)
         return self._coarse
 
     def of_none(self, types: Collection[EventType]) -> bool:

@@ -11,7 +11,7 @@ import msgspec
 
 from corral.controller.events.frames import EventShape, event_shape, position_frame
 from corral.controller.events.hub import EventHub
-from corral.controller.events.ring import Wanted
+from corral.controller.events.ring import EventSelection
 from corral.controller.http.authentication import authorise
 from corral.controller.http.call import Call, Caller, NoQuery, Query
 from corral.controller.http.paging import DEFAULT_LIMIT, Limit, Page
@@ -73,12 +73,12 @@ class TicketShape(msgspec.Struct, frozen=True, kw_only=True):
     expires_at: dt.datetime
 
 
-def wanted_events(caller: Caller, types: str | None, subject: str | None) -> Wanted:
+def wanted_events(caller: Caller, types: str | None, subject: str | None) -> EventSelection:
     """The filter a caller asked for, and what his role may not see; UNKNOWN_EVENT_TYPE lists the types there
     are, FORBIDDEN names one that needs another permission."""
     role = caller.token.role
     unseen = unseen_types(role)
-    wanted = Wanted(subject=subject, unseen=unseen, redacted=not sees_all(role))
+    wanted = EventSelection(subject=subject, unseen=unseen, redacted=not sees_all(role))
     if types is None:
         return wanted
     known = EventType.__members__
@@ -125,7 +125,7 @@ async def _number(reads: ReadEngine, hub: EventHub, bound: Callable[..., Awaitab
 
 
 async def _forwards(
-    reads: ReadEngine, hub: EventHub, wanted: Wanted, span: TimeRange, *, after: Cursor, limit: int
+    reads: ReadEngine, hub: EventHub, wanted: EventSelection, span: TimeRange, *, after: Cursor, limit: int
 ) -> Page[EventShape]:
     cursor = after
     found: list[Event] = []
@@ -145,12 +145,12 @@ async def _forwards(
     return _page(wanted, found, next=str(cursor) if more else None)
 
 
-def _page(wanted: Wanted, events: Iterable[Event], *, next: str | None = None) -> Page[EventShape]:
+def _page(wanted: EventSelection, events: Iterable[Event], *, next: str | None = None) -> Page[EventShape]:
     return Page(items=[event_shape(wanted.shown(event)) for event in events], next=next)
 
 
 async def _newest(
-    reads: ReadEngine, hub: EventHub, wanted: Wanted, span: TimeRange, *, limit: int
+    reads: ReadEngine, hub: EventHub, wanted: EventSelection, span: TimeRange, *, limit: int
 ) -> Page[EventShape]:
     """The last events that are wanted, in their order, searched for in a bounded stretch of the log."""
     last = await _number(reads, hub, span.end_number) - 1
