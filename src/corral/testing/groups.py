@@ -9,7 +9,7 @@ from urllib.parse import quote
 from corral.testing.api_call import call
 from corral.testing.waiting import eventually
 
-DEADLINE: Final = 40.0
+DEADLINE: Final = 60.0
 _PAGE: Final = 1000
 
 Item = dict[str, Any]
