@@ -37,8 +37,8 @@ test: setup  ## all tests but those that take long
 system: setup  ## the tests that take long: whole processes, guides, campaigns
 	$(PYTEST) -m system --durations=40
 
-unit: $(VENV)/.dev  ## the quick tests alone
-	$(PYTEST) -q tests/unit
+unit: $(VENV)/.dev  ## the quick tests alone, without those of the repository itself
+	$(PYTEST) -q -m "not system" tests/unit --ignore=tests/unit/house
 
 coverage: setup  ## how much of the code 'make test' runs; what it starts as processes does not count
 	$(PYTEST) -q -m "not system" --cov --cov-report=term --cov-report=html

@@ -163,6 +163,7 @@ def test_a_file_too_large_to_be_a_configuration_is_refused(scratch):
         patch(scratch, PatchSpec(file="a.yml", path="x", value=2))
 
 
+@pytest.mark.system
 @pytest.mark.parametrize(
     ("name", "text"),
     [

@@ -50,6 +50,7 @@ def test_the_changes_of_a_run_are_kept_with_its_record_to_its_end(world):
     )
 
 
+@pytest.mark.system
 def test_what_another_overrode_is_kept_and_is_short_whatever_a_node_says(world):
     lost = wire.ModuleOverride(kind="env", name="A", by="other")
     endless = wire.ModuleOverride(kind="k" * 999, name="n" * 9999, by="b" * 999)

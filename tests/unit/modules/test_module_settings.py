@@ -213,6 +213,7 @@ COSTLY: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
 }
 
 
+@pytest.mark.system
 @pytest.mark.trap("T82")
 @pytest.mark.parametrize(("schema", "values"), COSTLY.values(), ids=COSTLY.keys())
 def test_schema_times_value_is_bounded_and_not_paid_by_this_process(
@@ -345,6 +346,7 @@ async def test_settings_that_wait_for_their_check_occupy_few_threads() -> None:
     assert sorted(await asyncio.gather(first, *others)) == [False] + [True] * MOST_AT_ONCE
 
 
+@pytest.mark.system
 @pytest.mark.trap("T82")
 def test_patterns_that_take_long_to_compile_are_refused_after_a_while() -> None:
     before = time.process_time()
