@@ -85,7 +85,7 @@ async def _run(request: Request, stream: OpenStream, pump: Pump, write: Write) -
     failure = failure_of(writing)
     if failure is not None:
         log.warning("http.stream_failed", path=request.path, error=str(failure), exc_info=failure)
-    return whole and failure is None
+    return whole and failure is None and not writing.cancelled()
 
 
 async def until_gone(request: Request) -> None:
