@@ -46,8 +46,9 @@ class RunMask:
 
     def _learn(self, pid: int) -> SecretMask:
         """As its secrets are now, and as its process has them if it lives (0: it does not). Blocks for a moment."""
-        if self._mask is not None and not self._mask.unknown:
-            return self._mask
+        kept = self._mask
+        if kept is not None and not kept.unknown:
+            return kept
         known = [secrets_now(self._order, self._node, self._secrets)]
         if pid:
             known += secrets_of_process(self._order, self._node, pid)
@@ -63,11 +64,13 @@ class RunMask:
 
     def known(self) -> SecretMask:
         """What is known of its secrets, looked up where nothing is yet. Blocks for a moment."""
-        return self._mask if self._mask is not None else self._learn(0)
+        mask = self._mask  # it may be forgotten by another thread meanwhile
+        return mask if mask is not None else self._learn(0)
 
     def hide(self, text: str) -> str:
         """A text about this run as it may leave the node: without the values it was given. Never blocks."""
-        return self._mask(text) if self._mask is not None else text
+        mask = self._mask
+        return mask(text) if mask is not None else text
 
     def guard(self, *, put_names: bool) -> SecretGuard:
         """Keeps its secrets out of what is saved of its files. Blocks for a moment."""
