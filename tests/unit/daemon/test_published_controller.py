@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from corral.daemon.link.published_controller import ControllerOutbox, PublishedController
+from corral.daemon.link.published_controller import TEMPLATE_SECONDS, ControllerOutbox, PublishedController
 from corral.wire import features
 from corral.wire.frame_table import kind_of, messages_of
 from corral.wire.peer_support import support_of
@@ -21,7 +21,10 @@ class Edge:
 
     def __init__(self, *known: str) -> None:
         self.answers: list[ControllerMessage] = []
-        self.controller = PublishedController(support_of(known), answer=self.answers.append)
+        self.now = 100.0
+        self.controller = PublishedController(
+            support_of(known), answer=self.answers.append, monotonic=lambda: self.now
+        )
         self.outbox = ControllerOutbox(self.controller)
 
     def record(self, number: int) -> bool:
@@ -101,6 +104,14 @@ def test_an_error_report_about_templates_refuses_the_only_one_that_was_asked_for
     assert edge.hear(code="TEMPLATE_NOT_FOUND") == ["base"]
     edge.ask("base", "other")
     assert edge.hear(code="TEMPLATE_NOT_FOUND") == []
+
+
+def test_a_template_that_was_asked_for_in_vain_does_not_hide_the_refusal_of_the_next():
+    edge = Edge()
+    edge.ask("base")
+    edge.now += TEMPLATE_SECONDS
+    edge.ask("other")
+    assert edge.hear(code="TEMPLATE_NOT_FOUND") == ["other"]
 
 
 @pytest.mark.parametrize(

@@ -17,12 +17,13 @@ from corral.daemon.cache.reporting import cache_status
 from corral.daemon.cache.room import Pin, Room
 from corral.daemon.cache.shelves import Shelves
 from corral.daemon.cache.supply import Supply
-from corral.daemon.cache.template_session import ANSWER_SECONDS, Sessions
+from corral.daemon.cache.template_session import Sessions
 from corral.daemon.cache.template_sync import TemplateSync
 from corral.daemon.cache.uses import CacheUse
 from corral.daemon.downloads.downloads import Downloads
 from corral.daemon.link.connection import Connection
 from corral.daemon.link.link import Order, Reply
+from corral.daemon.link.published_controller import TEMPLATE_SECONDS
 from corral.domain.file_paths import Globs
 from corral.domain.plans import PlanArtifact
 from corral.errors import CorralError
@@ -52,7 +53,7 @@ class NodeCache:
         downloads: Downloads,
         clock: Clock,
         link_wait: float = LINK_WAIT_SECONDS,
-        answer_seconds: float = ANSWER_SECONDS,
+        answer_seconds: float = TEMPLATE_SECONDS,
     ) -> None:
         self._shelves = Shelves(root)
         self._room = Room(self._shelves, quota=settings.quota_bytes)

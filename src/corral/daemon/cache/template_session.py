@@ -9,6 +9,7 @@ from typing import Final, TypeVar
 
 from corral.daemon.link.connection import Connection
 from corral.daemon.link.data_channel import DataChannel
+from corral.daemon.link.published_controller import TEMPLATE_SECONDS
 from corral.errors import Code, Retryable
 from corral.system.aio.tasks import first_of
 from corral.wire.v1.link_pb2 import DaemonMessage
@@ -28,7 +29,6 @@ LINE_TROUBLE: Final = frozenset(
     }
 )
 """After these a transfer is continued."""
-ANSWER_SECONDS: Final = 30.0
 TRANSFERS: Final = 3
 """At a time; the controller allows a node a few more, for consoles and other things."""
 
@@ -36,7 +36,7 @@ TRANSFERS: Final = 3
 class TemplateSession:
     """Questions about templates and the transfers that follow, until the connection ends."""
 
-    def __init__(self, connection: Connection, *, answer_seconds: float = ANSWER_SECONDS) -> None:
+    def __init__(self, connection: Connection, *, answer_seconds: float = TEMPLATE_SECONDS) -> None:
         self._connection = connection
         self._answer_seconds = answer_seconds
         self._turns: collections.defaultdict[str, asyncio.Lock] = collections.defaultdict(asyncio.Lock)
@@ -134,7 +134,7 @@ async def _run(work: Callable[[DataChannel], Awaitable[T]], channel: DataChannel
 class Sessions:
     """The present session, or the next one, for those who can wait a moment."""
 
-    def __init__(self, *, patience: float, answer_seconds: float = ANSWER_SECONDS) -> None:
+    def __init__(self, *, patience: float, answer_seconds: float = TEMPLATE_SECONDS) -> None:
         self._patience = patience
         self._answer_seconds = answer_seconds
         self._current: TemplateSession | None = None

@@ -59,7 +59,9 @@ class Connection:
         self.ack = HandshakeAck()
         self.supports = PeerSupport()
         self._receive = receive
-        self._controller = PublishedController(self.supports, answer=self._received)
+        self._controller = PublishedController(
+            self.supports, answer=self._received, monotonic=clock.monotonic
+        )
         self.outbox: Outbox[DaemonMessage] = ControllerOutbox(self._controller)
         self._memory = memory
         self._clock = clock
@@ -116,7 +118,9 @@ class Connection:
         self._heard_at = self._clock.monotonic()
         self.ack = ack
         self.supports = support_of(ack.features)
-        self._controller = PublishedController(self.supports, answer=self._received)
+        self._controller = PublishedController(
+            self.supports, answer=self._received, monotonic=self._clock.monotonic
+        )
         self.outbox = ControllerOutbox(self._controller)
         return ack
 

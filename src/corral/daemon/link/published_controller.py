@@ -17,6 +17,8 @@ from corral.wire.v1.link_pb2 import ControllerMessage, DaemonBatch, DaemonMessag
 from corral.wire.v1.node_pb2 import ErrorReport, SpoolAck
 from corral.wire.v1.plan_pb2 import TemplateUnavailable
 
+TEMPLATE_SECONDS: Final = 30.0
+"""So long the answer to a question about a template is waited for."""
 _REFUSALS: Final = frozenset(
     {Code.TEMPLATE_NOT_FOUND.name, Code.TEMPLATE_UNAVAILABLE.name, Code.ARCHIVE_TOO_LARGE.name}
 )
@@ -25,20 +27,27 @@ _REFUSALS: Final = frozenset(
 class PublishedController:
     """One connection to a controller that can do so much. `answer` takes frames that it would have sent."""
 
-    def __init__(self, supports: PeerSupport, *, answer: Callable[[ControllerMessage], None]) -> None:
+    def __init__(
+        self,
+        supports: PeerSupport,
+        *,
+        answer: Callable[[ControllerMessage], None],
+        monotonic: Callable[[], float],
+    ) -> None:
         self.takes_batches: Final = supports.batches
         self._confirms = supports.confirmations
         self._refuses = supports.templates
         self._answer = answer
+        self._monotonic = monotonic
         self._unconfirmed: deque[tuple[int, int]] = deque()
         """Numbers in the spool that nobody confirms, each behind its place on the stream."""
-        self._asked: dict[str, None] = {}
-        """Templates that were asked for and not answered yet."""
+        self._asked: dict[str, float] = {}
+        """Templates that were asked for and not answered yet, each with the time."""
 
     def translate(self, message: DaemonMessage) -> int:
         """Make the message one that the controller knows; the number in the spool that it had and lost, else 0."""
         if message.HasField("template_request") and not self._refuses:
-            self._asked[message.template_request.template_name] = None
+            self._asked[message.template_request.template_name] = self._monotonic()
         number = 0 if self._confirms else message.spool_sequence
         if number:
             message.ClearField("spool_sequence")
@@ -75,7 +84,9 @@ class PublishedController:
 
     def _refused(self, report: ErrorReport) -> str | None:
         """Which open question it answers: the one that its context names, or the only one there is when its code
-        is about templates."""
+        is about templates. One that nobody waits for any more is not open."""
+        since = self._monotonic() - TEMPLATE_SECONDS
+        self._asked = {name: at for name, at in self._asked.items() if at > since}
         for name in self._asked:
             if report.context == name or report.context.endswith((f"/{name}", f":{name}")):
                 return name
