@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import collections
 from collections.abc import Awaitable, Callable
 from typing import Final, TypeVar
 
@@ -11,6 +10,7 @@ from corral.daemon.link.connection import Connection
 from corral.daemon.link.data_channel import DataChannel
 from corral.daemon.link.published_controller import TEMPLATE_SECONDS
 from corral.errors import Code, Retryable
+from corral.system.aio.keyed_locks import KeyedLocks
 from corral.system.aio.tasks import first_of
 from corral.wire.v1.link_pb2 import DaemonMessage
 from corral.wire.v1.plan_pb2 import TemplateData, TemplateRequest, TemplateUnavailable, TemplateUpToDate
@@ -39,7 +39,7 @@ class TemplateSession:
     def __init__(self, connection: Connection, *, answer_seconds: float = TEMPLATE_SECONDS) -> None:
         self._connection = connection
         self._answer_seconds = answer_seconds
-        self._turns: collections.defaultdict[str, asyncio.Lock] = collections.defaultdict(asyncio.Lock)
+        self._turns = KeyedLocks[str]()
         self._asked: dict[str, tuple[str, asyncio.Future[TemplateAnswer]]] = {}
         self._transfers = asyncio.Semaphore(TRANSFERS)
         self._users = 0
@@ -58,7 +58,7 @@ class TemplateSession:
     async def ask(self, name: str, *, known: str, wanted: str) -> TemplateAnswer:
         """Ask for a template and wait for the answer, one question about a name at a time: the answers
         of a plain peer name nothing else. TIMEOUT or UNREACHABLE when none comes."""
-        async with self._turns[name]:
+        async with self._turns.hold(name):
             if self._over.is_set():
                 raise self._lost()
             answer: asyncio.Future[TemplateAnswer] = asyncio.get_running_loop().create_future()
