@@ -8,7 +8,7 @@ for only then is everything known that the node knows.
 from __future__ import annotations
 
 import bisect
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 import msgspec
@@ -42,8 +42,6 @@ from corral.domain.instance_states import InstanceState, InstanceTrigger, Wanted
 from corral.errors import Rejected
 from corral.wire.v1.instance_pb2 import RunningInstance
 
-Listed = Mapping[str, Sequence[RunningInstance]]
-"""By instance, the newest run first."""
 _RUNS_OF_ONE: Final = 16
 """No node has more runs of one instance alive; one that says so does not get to have them sorted."""
 _NO_RECORD: Final = "there was no record"
