@@ -24,7 +24,7 @@ from corral.daemon.prepare.start_order import StartOrder
 from corral.daemon.supervise.command_ids import FILE as COMMANDS
 from corral.daemon.supervise.command_ids import CommandIds
 from corral.domain.ids import Incarnation
-from corral.domain.instance_states import InstanceState
+from corral.domain.instance_states import INSTANCE_LIFECYCLE, InstanceState
 from corral.errors import Code, CorralError, Retryable
 from corral.sdk.runtime import RunExit, run_name
 from corral.system.files import allocate, read_versioned, replace_versioned, write_allocated
@@ -114,6 +114,10 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     """Handed on to the next run of this start."""
     modules_hear: bool = False
     """Modules are to be told of it; not of what ended before daemons had modules."""
+
+    def __post_init__(self) -> None:
+        if self.state not in INSTANCE_LIFECYCLE.terminal:
+            raise ValueError(f"{self.state} is not the end of a run")
 
 
 class _Owed(msgspec.Struct, frozen=True, kw_only=True):
