@@ -15,7 +15,7 @@ from corral.testing.scripted_peers import ScriptedController
 from corral.testing.waiting import eventually
 from corral.wire.features import SPOOL
 from corral.wire.v1.link_pb2 import ControllerMessage, DaemonMessage
-from corral.wire.v1.node_pb2 import HandshakeAck, SpoolAck
+from corral.wire.v1.node_pb2 import HandshakeAck, Ping, SpoolAck
 
 
 async def stored_messages(controller) -> list[str]:
@@ -172,6 +172,7 @@ async def test_a_node_that_sent_what_it_said_alone_and_was_then_put_back_loses_a
 
 async def test_a_controller_that_confirms_what_it_was_never_sent_makes_us_forget_nothing(cluster, scratch):
     received: list[int] = []
+    confirmed = asyncio.Event()
 
     async def script(context):
         await context.read()
@@ -181,13 +182,17 @@ async def test_a_controller_that_confirms_what_it_was_never_sent_makes_us_forget
         await context.write(ControllerMessage(handshake_ack=ack, epoch=1))
         for number in (2**64 - 1, 2**63, 1000):
             await context.write(ControllerMessage(spool_ack=SpoolAck(sequence=number), epoch=1))
+        await context.write(ControllerMessage(ping=Ping(sequence=7), epoch=1))
         while isinstance(frame := await context.read(), DaemonMessage):
+            if frame.HasField("pong"):
+                confirmed.set()  # frames are read in their order
             if frame.spool_sequence:
                 received.append(frame.spool_sequence)
 
     async with ScriptedController(script) as peer:
         peer.enrol(scratch / "n1", "n1")
         daemon = await cluster.daemon("n1", None, controllers=[peer.address])
+        await asyncio.wait_for(confirmed.wait(), 60)
         for number in range(600):
             daemon.log.write(f"record {number}")
         await eventually(lambda: len(received) >= 512)
