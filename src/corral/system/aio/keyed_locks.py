@@ -32,6 +32,11 @@ class KeyedLocks(Generic[K]):
         """Keys that are held or waited for."""
         return len(self._entries)
 
+    def users(self, key: K) -> int:
+        """How many hold the lock of this key or wait for it."""
+        entry = self._entries.get(key)
+        return entry.users if entry is not None else 0
+
     def hold(self, key: K) -> Hold[K]:
         """Use as `async with`, once."""
         return Hold(self._entries, key, self._holders)

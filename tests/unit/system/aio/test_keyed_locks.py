@@ -61,8 +61,10 @@ async def test_holders_of_one_key_follow_one_another_in_the_order_in_which_they_
         visitors.come("a")
     await settle()
     assert visitors.inside["a"] == [0]
+    assert visitors.locks.users("a") == 4
     await visitors.all_gone()
     assert visitors.entered["a"] == [0, 1, 2, 3]
+    assert visitors.locks.users("a") == 0
 
 
 async def test_different_keys_do_not_wait_for_each_other() -> None:
