@@ -41,7 +41,8 @@ async def descend(
         if not await _act(rung, runtime, handle):
             continue  # it cannot hear this; the next rung may reach it
         if any(await first_of(ended, kill, timeout=rung.wait_seconds)):
-            return rung.label if ended.done() else KILL
+            # Both may have come by now: then it is the kill that ended it.
+            return KILL if kill.is_set() else rung.label
     return "" if ended.done() else KILL
 
 
