@@ -19,8 +19,8 @@ _LOWEST: Final = 10_000
 _TRIES: Final = 50
 
 
-def choose_port(listen: str) -> str:
-    """The address with a port that is free right now in place of port 0.
+def choose_port(listen: str, *, besides: int = 0) -> str:
+    """The address with a port that is free right now in place of port 0, and another one than `besides`.
 
     It is bound only later: the lease carries it to the others first. So it comes from below the range
     that outgoing connections are given their ports from, where nobody takes it meanwhile by accident."""
@@ -31,6 +31,8 @@ def choose_port(listen: str) -> str:
     below = _first_outgoing()
     for _ in range(_TRIES if below > _LOWEST + 1000 else 0):
         port = _LOWEST + secrets.randbelow(below - _LOWEST)
+        if port == besides:
+            continue
         with contextlib.suppress(OSError), socket.socket(family) as probe:
             probe.bind((address.host, port))
             return str(Address(address.host, port))
@@ -57,7 +59,10 @@ def with_ports(config: ControllerConfig, *, grpc_listen: str) -> ControllerConfi
     """The configuration with every port decided."""
     host, _ = config.bootstrap_address
     listens_anywhere = not config.bootstrap_address.port
-    bootstrap = choose_port(str(Address(host, 0))) if listens_anywhere else config.bootstrap.listen
+    taken = parse_address(grpc_listen, any_port=True).port  # it is not bound yet
+    bootstrap = (
+        choose_port(str(Address(host, 0)), besides=taken) if listens_anywhere else config.bootstrap.listen
+    )
     return msgspec.structs.replace(
         config,
         grpc=msgspec.structs.replace(config.grpc, listen=grpc_listen),
