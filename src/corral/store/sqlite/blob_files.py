@@ -206,6 +206,33 @@ class Upload:
                 self._file.close()
 
 
+class OpenBlob:
+    """One blob from an offset on, opened by its first read; the lock is for a caller that left meanwhile."""
+
+    def __init__(self, files: BlobFiles, digest: str, *, offset: int) -> None:
+        self._path = files.path(digest)
+        self._offset = offset
+        self._lock = threading.Lock()
+        self._file: IO[bytes] | None = None
+        self._over = False
+
+    def read(self, size: int) -> bytes:
+        """Empty at the end, and when it was closed; FileNotFoundError where there is none."""
+        with self._lock:
+            if self._over:
+                return b""
+            if self._file is None:
+                self._file = self._path.open("rb")
+                self._file.seek(self._offset)
+            return self._file.read(size)
+
+    def close(self) -> None:
+        with self._lock:
+            self._over = True
+            if self._file is not None:
+                self._file.close()
+
+
 class Reading:
     """Blobs one after the other as one stream; the lock is for a caller that left while we read."""
 

@@ -8,11 +8,11 @@ import datetime as dt
 import functools
 import pathlib
 from collections.abc import AsyncIterator, Callable, Collection, Sequence
-from typing import IO, Final, TypeVar
+from typing import Final, TypeVar
 
 from corral.store.digests import check_digest, check_digests, mismatch, no_such_blob
 from corral.store.port import BlobInfo, BlobStamp, StoreUnavailable
-from corral.store.sqlite.blob_files import BlobFiles, Reading, Upload
+from corral.store.sqlite.blob_files import BlobFiles, OpenBlob, Reading, Upload
 from corral.system.clock import Clock, SystemClock
 
 T = TypeVar("T")
@@ -70,16 +70,14 @@ class FileBlobs:
 
     async def read_blob(self, digest: str, *, offset: int = 0, chunk: int = 65536) -> AsyncIterator[bytes]:
         check_digest(digest)
+        blob = OpenBlob(self._files, digest, offset=offset)
         try:
-            file: IO[bytes] = await self._work(lambda: self._files.path(digest).open("rb"))
+            while block := await self._work(functools.partial(blob.read, chunk)):
+                yield block
         except FileNotFoundError:
             raise no_such_blob(digest) from None
-        try:
-            file.seek(offset)
-            while block := await self._work(functools.partial(file.read, chunk)):
-                yield block
         finally:
-            self._afterwards(file.close)
+            self._afterwards(blob.close)
 
     async def read_blobs(self, digests: Sequence[str]) -> AsyncIterator[bytes]:
         check_digests(digests)
