@@ -15,6 +15,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import logging
 import os
 import pathlib
 import socket
@@ -26,6 +27,7 @@ import time
 from collections.abc import AsyncIterator
 from typing import Any, cast
 
+import structlog
 import uvicorn
 import uvloop
 
@@ -227,6 +229,7 @@ async def everywhere(
 
 
 async def serve_ours(directory: str) -> None:
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.INFO))
     async with LocalCluster(pathlib.Path(directory)) as cluster:
         controller = await cluster.controller()
         term = controller.app.place.term

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import os
 import pathlib
 import socket
@@ -22,6 +23,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+import structlog
 import uvicorn
 import uvloop
 
@@ -108,6 +110,7 @@ def raw_commits(directory: pathlib.Path) -> list[float]:
 
 
 async def serve_ours(directory: str, hello: Callable[[int, str], None]) -> None:
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.INFO))
     async with LocalCluster(pathlib.Path(directory)) as cluster:
         controller = await cluster.controller()
         hello(int(controller.url.rsplit(":", 1)[1]), controller.admin_token)
