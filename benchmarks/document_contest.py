@@ -14,7 +14,7 @@ from typing import Any, Final
 import msgspec
 
 from benchmarks.figures import percentile
-from corral.controller.ledger import Ledger
+from corral.controller.state.ledger import Ledger
 from corral.domain.module_manifest import Manifest, StorageLimits, StoragePart
 from corral.modules.operations import Operation
 from corral.sdk.filters import F

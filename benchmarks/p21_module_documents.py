@@ -28,9 +28,9 @@ import uvloop
 from benchmarks.document_contest import Contest, Link, Work
 from benchmarks.document_rivals import PostgresRival, SqliteRival
 from benchmarks.figures import result
-from corral.controller.cluster_state import ClusterState
-from corral.controller.ledger import Ledger
 from corral.controller.modules.data.service import ModuleData
+from corral.controller.state.cluster_state import ClusterState
+from corral.controller.state.ledger import Ledger
 from corral.sdk.storage import DocumentStorage
 from corral.store.leadership import Leadership
 from corral.store.opening import open_store

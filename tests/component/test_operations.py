@@ -7,7 +7,7 @@ import shlex
 
 import pytest
 
-from corral.controller.housekeeping import Housekeeping
+from corral.controller.term.housekeeping import Housekeeping
 from corral.domain.node_states import NodeState
 from corral.testing.waiting import eventually
 

@@ -13,24 +13,24 @@ from typing import Final
 import structlog
 from prometheus_client import Gauge
 
-from corral.controller.cluster_control import Cluster
-from corral.controller.cluster_state import ClusterState
-from corral.controller.founding import ADMIN_TOKEN_FILE, open_authority, trusted_ca_pem
 from corral.controller.http.api import Api
 from corral.controller.http.cors import CrossOrigin
 from corral.controller.http.routes import ROUTES
 from corral.controller.http.server import HttpServer
 from corral.controller.http.setting import Setting
-from corral.controller.leadership_loop import LeadershipLoop
-from corral.controller.ledger import Step
-from corral.controller.link_server import LinkServer
-from corral.controller.listening import choose_port, reachable, with_ports
-from corral.controller.lost_database import refuse_lost_database
-from corral.controller.mandate import Mandate
 from corral.controller.sessions.server import ServerCertificates
-from corral.controller.standing import ControllerInfo, Place
-from corral.controller.store_position import StorePosition
-from corral.controller.term import LeaderTerm
+from corral.controller.state.cluster_state import ClusterState
+from corral.controller.state.ledger import Step
+from corral.controller.term.cluster_control import Cluster
+from corral.controller.term.cluster_init import ADMIN_TOKEN_FILE, open_authority, trusted_ca_pem
+from corral.controller.term.controller_role import ControllerInfo, Place
+from corral.controller.term.leader_term import LeaderTerm
+from corral.controller.term.leadership_loop import LeadershipLoop
+from corral.controller.term.link_server import LinkServer
+from corral.controller.term.listen_addresses import choose_port, reachable, with_ports
+from corral.controller.term.lost_database import refuse_lost_database
+from corral.controller.term.store_position import StorePosition
+from corral.controller.term.term_deps import Mandate
 from corral.domain.ids import Epoch
 from corral.signing import Verifier, open_verifier
 from corral.store.opening import open_store

@@ -9,9 +9,9 @@ from collections.abc import AsyncIterator
 
 import msgspec
 
-from corral.controller.cluster_state import ClusterState
-from corral.controller.ledger import Ledger
 from corral.controller.modules.data.service import ModuleData
+from corral.controller.state.cluster_state import ClusterState
+from corral.controller.state.ledger import Ledger
 from corral.domain.module_manifest import Manifest
 from corral.errors import Code, Rejected
 from corral.store.leadership import Leadership

@@ -19,11 +19,8 @@ from prometheus_client import CollectorRegistry
 from stand_in_distribution import StandInDistribution
 from stand_in_node import StandInNode
 
-from corral.controller.cluster_state import ClusterState
-from corral.controller.collections import INSTANCES, NODES
 from corral.controller.consoles.service import Consoles
 from corral.controller.events.hub import RING_BYTES, RING_EVENTS, EventHub
-from corral.controller.founding import found_cluster
 from corral.controller.http.api import Api
 from corral.controller.http.route_table import Route
 from corral.controller.http.routes import ROUTES
@@ -31,12 +28,15 @@ from corral.controller.http.server import HttpServer
 from corral.controller.http.setting import IssuedCertificate, LeaderView, Leading, MemberView, Setting
 from corral.controller.instances.service import InstanceService
 from corral.controller.instances.tickets import ticket_keys
-from corral.controller.ledger import Actor, Ledger
 from corral.controller.modules.parts import ModuleParts
 from corral.controller.modules.service import Modules
 from corral.controller.sessions.live import LiveNode
 from corral.controller.sessions.refused_reports import RefusedReports
+from corral.controller.state.cluster_state import ClusterState
+from corral.controller.state.collections import INSTANCES, NODES
+from corral.controller.state.ledger import Actor, Ledger
 from corral.controller.templates.library import TemplateLibrary
+from corral.controller.term.cluster_init import found_cluster
 from corral.controller.workload.service import Workloads
 from corral.controller.workload.tokens import workload_key
 from corral.domain.events import Draft, EventType

@@ -5,9 +5,9 @@ from __future__ import annotations
 import contextlib
 from collections.abc import AsyncIterator, Sequence
 
-from corral.controller.cluster_state import ClusterState
 from corral.controller.distribution.instance_files import FileListing, FilePart
 from corral.controller.distribution.reports import CachedTemplate, CacheReport, CacheTrouble, SyncAnswer
+from corral.controller.state.cluster_state import ClusterState
 from corral.errors import CorralError
 from corral.sdk.instance_files import FileEntry
 

@@ -13,7 +13,7 @@ import httpx
 import pytest
 from http_rig import TOKEN_LIFE, Rig
 
-from corral.controller.collections import INSTANCES
+from corral.controller.state.collections import INSTANCES
 from corral.controller.workload.tokens import workload_key
 from corral.controller.workload.vitals import MAX_METRICS
 from corral.domain.ids import Incarnation, restart_incarnation

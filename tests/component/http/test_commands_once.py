@@ -19,9 +19,9 @@ from stand_in_node import StandInNode
 from websockets.asyncio.client import connect
 from websockets.typing import Subprotocol
 
-from corral.controller.collections import IDEMPOTENCY, INSTANCES, NODES
 from corral.controller.http.attempts import MAX_BEGUN
 from corral.controller.http.idempotency import LIFE, expired
+from corral.controller.state.collections import IDEMPOTENCY, INSTANCES, NODES
 from corral.domain.events import Event
 from corral.domain.ids import Incarnation, TokenId
 from corral.domain.instance_records import InstanceRecord

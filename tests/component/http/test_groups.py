@@ -9,8 +9,8 @@ import msgspec
 import pytest
 from http_rig import Rig
 
-from corral.controller.collections import CLUSTER, ONLY
 from corral.controller.instances.group_upgrade import upgrade_groups
+from corral.controller.state.collections import CLUSTER, ONLY
 from corral.domain.instance_states import InstanceState
 
 GROUPS = "/api/v1/groups"

@@ -10,7 +10,7 @@ import httpx
 import pytest
 from http_rig import Rig
 
-from corral.controller.collections import CRASHES
+from corral.controller.state.collections import CRASHES
 from corral.domain.instance_records import CrashRecord, ExitRecord, Readiness, StartFailure
 from corral.domain.instance_states import InstanceState
 from corral.store.port import ABSENT

@@ -9,7 +9,7 @@ import pytest
 from http_rig import Rig
 from sse_client import following
 
-from corral.controller.collections import node_log
+from corral.controller.state.collections import node_log
 from corral.domain.permissions import Role
 from corral.domain.records import LogRecord
 

@@ -10,8 +10,8 @@ import httpx
 import pytest
 from http_rig import Rig
 
-from corral.controller.collections import IDEMPOTENCY, NODES, TOKENS
 from corral.controller.http.idempotency import LIFE, expired
+from corral.controller.state.collections import IDEMPOTENCY, NODES, TOKENS
 from corral.domain.permissions import Role
 from corral.store.port import Put
 from corral.testing.failing_store import Failure

@@ -10,7 +10,7 @@ import pytest
 from http_rig import Rig
 from stand_in_node import T0, StandInNode
 
-from corral.controller.collections import CRASHES
+from corral.controller.state.collections import CRASHES
 from corral.domain.ids import Incarnation, NodeId
 from corral.domain.instance_records import (
     EARLIER_STARTS,

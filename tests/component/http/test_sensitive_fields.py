@@ -14,9 +14,9 @@ from http_rig import Rig
 from msgspec import inspect
 from sse_client import following
 
-from corral.controller.collections import CRASHES, GROUPS, group_decisions, instance_decisions
 from corral.controller.http.route_table import Route, Stream
 from corral.controller.http.routes import ROUTES
+from corral.controller.state.collections import CRASHES, GROUPS, group_decisions, instance_decisions
 from corral.domain.artifacts import shown_text
 from corral.domain.decisions import Alternative, DecisionKind
 from corral.domain.events import Cursor, Draft, Event, EventType

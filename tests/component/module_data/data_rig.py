@@ -8,9 +8,9 @@ import types
 import msgspec
 from hypothesis import HealthCheck, settings
 
-from corral.controller.cluster_state import ClusterState
-from corral.controller.ledger import Ledger
 from corral.controller.modules.data.service import ModuleData
+from corral.controller.state.cluster_state import ClusterState
+from corral.controller.state.ledger import Ledger
 from corral.domain.module_manifest import Manifest, StorageLimits, StoragePart
 from corral.errors import CorralError
 from corral.sdk.errors import host_error

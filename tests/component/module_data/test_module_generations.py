@@ -7,7 +7,7 @@ import contextlib
 import pytest
 from data_rig import office_of
 
-from corral.controller.ledger import Ledger
+from corral.controller.state.ledger import Ledger
 from corral.errors import Code, Rejected
 from corral.sdk.errors import HostError, Refused
 from corral.sdk.filters import F

@@ -9,10 +9,10 @@ from typing import Any
 
 import msgspec
 
-from corral.controller.cluster_state import ClusterState
 from corral.controller.events.hub import RING_EVENTS, EventHub
-from corral.controller.ledger import Ledger
 from corral.controller.modules.module_events import ModuleEvents
+from corral.controller.state.cluster_state import ClusterState
+from corral.controller.state.ledger import Ledger
 from corral.domain.events import Draft, Event, EventType
 from corral.domain.ids import Epoch
 from corral.modules.operations import OperationTable

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pathlib
 from typing import Any
 
-from corral.controller.ledger import Actor
 from corral.controller.modules.answers import InstallAnswer, InstallOptions
 from corral.controller.modules.service import Modules
-from corral.controller.term import LeaderTerm
+from corral.controller.state.ledger import Actor
+from corral.controller.term.leader_term import LeaderTerm
 from corral.domain.events import Event
 from corral.domain.module_phases import ModulePhase
 from corral.errors import CorralError

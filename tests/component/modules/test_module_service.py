@@ -12,9 +12,9 @@ import pytest
 from module_steps import OPERATOR, audited, install, modules_of, names_of, refusal, settled, term_of
 from small_modules import archive
 
-from corral.controller.ledger import Actor
 from corral.controller.modules.answers import InstallOptions, InstallOutcome
 from corral.controller.modules.upgrade_guard import LEASE, UpgradeGuard
+from corral.controller.state.ledger import Actor
 from corral.controller.templates.collection import BlobCollector
 from corral.domain.module_phases import ModuleIntent, ModulePhase
 from corral.domain.module_verbs import Verb

@@ -11,11 +11,11 @@ from typing import Any
 
 import msgspec
 
-from corral.controller.cluster_state import ClusterState
 from corral.controller.events.hub import RING_EVENTS, EventHub
 from corral.controller.events.reader import EventLog
-from corral.controller.ledger import Ledger
 from corral.controller.modules_on_nodes.forwarding import EventForwarding
+from corral.controller.state.cluster_state import ClusterState
+from corral.controller.state.ledger import Ledger
 from corral.domain.events import Cursor, Draft, Event, EventType
 from corral.domain.ids import Epoch, NodeId, SessionId
 from corral.errors import CorralError

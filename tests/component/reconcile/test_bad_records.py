@@ -11,7 +11,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from corral.cli.failure import Failure
-from corral.controller.collections import GROUPS
+from corral.controller.state.collections import GROUPS
 from corral.domain.instance_records import CrashLoop
 from corral.errors import Code, CorralError
 from corral.testing.waiting import eventually

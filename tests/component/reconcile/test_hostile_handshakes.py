@@ -10,7 +10,8 @@ from hostile_site import NAMES, NUMBERS, VICTIM, YEAR_9999
 from pretend_node import S
 
 from corral.cli.failure import Refused
-from corral.controller.collections import (
+from corral.controller.instances.sequence import RESTORE_LEAP
+from corral.controller.state.collections import (
     AUTHORITY,
     INSTANCES,
     NODE_LEDGERS,
@@ -18,7 +19,6 @@ from corral.controller.collections import (
     SEQUENCES,
     instance_decisions,
 )
-from corral.controller.instances.sequence import RESTORE_LEAP
 from corral.domain.instance_records import SequenceRecord
 from corral.domain.records import AuthorityRecord
 from corral.errors import Code, CorralError

@@ -8,7 +8,7 @@ import pytest
 from hostile_site import LARGE, NAMES, NUMBERS, PORTION, STATES, VICTIM, YEAR_9999, exit_of
 from pretend_node import S
 
-from corral.controller.collections import instance_decisions
+from corral.controller.state.collections import instance_decisions
 from corral.errors import Code, CorralError
 from corral.wire.parts import CONSOLE_BLOCKS
 from corral.wire.v1 import instance_pb2 as wire

@@ -9,9 +9,9 @@ import datetime as dt
 import pytest
 
 from corral.cli.failure import Refused
-from corral.controller.collections import instance_decisions
-from corral.controller.housekeeping import Housekeeping
 from corral.controller.instances.instance_changes import start_instance
+from corral.controller.state.collections import instance_decisions
+from corral.controller.term.housekeeping import Housekeeping
 from corral.domain.ids import Epoch
 from corral.store.port import Fenced
 from corral.testing.waiting import eventually

@@ -8,8 +8,8 @@ import pytest
 from pretend_node import TRANSIENT, S, refuse
 
 from corral.cli.failure import Refused
-from corral.controller.catalog.changes import put_entry
-from corral.controller.collections import CATALOG, PLANS
+from corral.controller.distribution.artifact_catalog import put_entry
+from corral.controller.state.collections import CATALOG, PLANS
 from corral.domain.catalog import CatalogRecord
 from corral.domain.instance_records import PlanRecord
 from corral.testing.waiting import eventually

@@ -12,9 +12,9 @@ import pytest
 from library_cases import a_library, archive_of, blobs_in, sha256
 from moved_clock import MovedClock
 
-from corral.controller.cluster_state import ClusterState
-from corral.controller.collections import CATALOG, MODULE_PACKAGES, PLANS
-from corral.controller.ledger import Step
+from corral.controller.state.cluster_state import ClusterState
+from corral.controller.state.collections import CATALOG, MODULE_PACKAGES, PLANS
+from corral.controller.state.ledger import Step
 from corral.controller.templates import changes
 from corral.controller.templates.collection import PATIENCE, BlobCollector, Collected
 from corral.controller.templates.intake import Intake

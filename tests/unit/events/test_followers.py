@@ -9,7 +9,7 @@ from event_cases import commit, event, hub
 from structlog.testing import capture_logs
 
 from corral.controller.events.ring import EventSelection
-from corral.controller.followers import Followers
+from corral.controller.term.commit_followers import Followers
 from corral.store.port import Commit
 from corral.testing.waiting import eventually
 

@@ -8,11 +8,11 @@ import sys
 import pytest
 from world import N1, World, spec
 
-from corral.controller.cluster_state import ClusterState
-from corral.controller.collections import CRASHES
 from corral.controller.instances.group_changes import create_group
 from corral.controller.instances.instance_changes import start_instance
 from corral.controller.instances.reports import CRASHES_OF_A_NODE, fold_crash
+from corral.controller.state.cluster_state import ClusterState
+from corral.controller.state.collections import CRASHES
 from corral.store.port import Delete, Put
 from corral.wire.v1 import instance_pb2 as wire
 

@@ -9,11 +9,11 @@ import pytest
 from structlog.testing import capture_logs
 from world import NOW, World, spec
 
-from corral.controller.collections import MODULE_PACKAGES
 from corral.controller.distribution.needs import GroupNeeds
 from corral.controller.instances.group_changes import create_group, patch_group
 from corral.controller.instances.instance_changes import start_instance
 from corral.controller.reconcile.keeping import keep_group
+from corral.controller.state.collections import MODULE_PACKAGES
 from corral.domain.group_files import ArtifactSpec, ExtensionSpec
 from corral.domain.ids import Epoch
 from corral.domain.module_manifest import Extension, ExtensionVariant, Manifest

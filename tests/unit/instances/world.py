@@ -6,13 +6,13 @@ import datetime as dt
 import itertools
 from collections.abc import Sequence
 
-from corral.controller.cluster_state import ClusterState
-from corral.controller.collections import CATALOG, NODES, TEMPLATES
 from corral.controller.instances.handshakes import Opening, add_listed, judge
 from corral.controller.instances.reports import Stray
 from corral.controller.instances.tickets import StartTickets
 from corral.controller.instances.workspace import Workspace
-from corral.controller.ledger import Step
+from corral.controller.state.cluster_state import ClusterState
+from corral.controller.state.collections import CATALOG, NODES, TEMPLATES
+from corral.controller.state.ledger import Step
 from corral.domain.catalog import CatalogRecord
 from corral.domain.events import Cursor, Draft, Event
 from corral.domain.groups import GroupSpec

@@ -7,8 +7,8 @@ from typing import Any
 
 import msgspec
 
-from corral.controller.cluster_state import ClusterState
-from corral.controller.collections import Collection
+from corral.controller.state.cluster_state import ClusterState
+from corral.controller.state.collections import Collection
 from corral.domain.module_manifest import Backends, HostBackend, Manifest, ModuleHost
 from corral.domain.module_records import PackageRecord
 from corral.store.port import Delete, Put, encode

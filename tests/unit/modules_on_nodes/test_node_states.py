@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 from package_records import NOW, ONE, TWO, World, package
 
-from corral.controller.collections import MODULE_PACKAGES
 from corral.controller.modules_on_nodes.states import (
     MOST_ERROR,
     StateFold,
@@ -15,6 +14,7 @@ from corral.controller.modules_on_nodes.states import (
     fold_list,
     forget_node,
 )
+from corral.controller.state.collections import MODULE_PACKAGES
 from corral.domain.ids import NodeId
 from corral.domain.module_phases import ModuleIntent, ModulePhase
 from corral.errors import Code

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from corral.controller.fleet_mirrors import port_keys, usage_of
 from corral.controller.placement.nodes import BUSY, NodeView, node_views, refused_ports
 from corral.controller.placement.placing import Obstacle, Placement, Refused, place
 from corral.controller.placement.ports import NoPort, choose_ports
+from corral.controller.state.indexed_mirrors import port_keys, usage_of
 from corral.domain.groups import NODE_CAPABILITIES, GroupSpec, PortProtocol, PortSpec
 from corral.domain.ids import Incarnation, InstanceId, NodeId
 from corral.domain.instance_records import LeasedPort, NodeLedger, Reservation

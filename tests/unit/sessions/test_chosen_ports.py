@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from corral.controller.listening import choose_port
+from corral.controller.term.listen_addresses import choose_port
 from corral.system.addresses import parse_address
 
 

@@ -8,9 +8,9 @@ from typing import Any
 
 import msgspec
 
-from corral.controller.cluster_state import ClusterState
-from corral.controller.collections import GROUPS, INSTANCES, PLANS
-from corral.controller.ledger import Step
+from corral.controller.state.cluster_state import ClusterState
+from corral.controller.state.collections import GROUPS, INSTANCES, PLANS
+from corral.controller.state.ledger import Step
 from corral.controller.templates import changes
 from corral.controller.templates.changes import TemplateChange
 from corral.controller.templates.intake import Intake

@@ -11,7 +11,6 @@ from typing import Final
 
 import msgspec
 
-from corral.controller.cluster_state import ClusterState
 from corral.controller.consoles.echoes import Echo
 from corral.controller.consoles.messages import (
     Message,
@@ -27,6 +26,7 @@ from corral.controller.consoles.messages import (
 from corral.controller.consoles.run_book import Step, known_end
 from corral.controller.consoles.service import Consoles, has_ended, never_ran
 from corral.controller.consoles.stretch import Stretch
+from corral.controller.state.cluster_state import ClusterState
 from corral.domain.ids import Incarnation, InstanceId
 from corral.domain.instance_records import InstanceRecord
 from corral.errors import CorralError, Retryable

@@ -9,7 +9,6 @@ from typing import Final
 
 import msgspec
 
-from corral.controller.cluster_state import ClusterState
 from corral.controller.consoles.echoes import Echoes
 from corral.controller.consoles.node_history import ANSWER_BYTES, NodeHistory
 from corral.controller.consoles.pages import ConsolePage, matches_of, page_of, within
@@ -25,6 +24,7 @@ from corral.controller.events.wakeup import Wakeup
 from corral.controller.instances.reports import Standing, standing
 from corral.controller.sessions.node_links import NodeLinks
 from corral.controller.sessions.refused_reports import RefusedReports
+from corral.controller.state.cluster_state import ClusterState
 from corral.domain.events import Cursor, Event, EventType
 from corral.domain.ids import Incarnation, InstanceId, NodeId, run_nonce
 from corral.domain.instance_records import InstanceRecord, live

@@ -15,9 +15,9 @@ from typing import Final
 import msgspec
 import structlog
 
-from corral.controller.cluster_state import ClusterState
 from corral.controller.distribution.needs import GroupNeeds, Needs, needs_of
 from corral.controller.distribution.ports import Versions
+from corral.controller.state.cluster_state import ClusterState
 from corral.domain.ids import NodeId
 from corral.domain.instance_records import live
 from corral.domain.module_manifest import ModuleHost

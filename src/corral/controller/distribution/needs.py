@@ -8,11 +8,11 @@ from typing import Final
 import msgspec
 import structlog
 
-from corral.controller.cluster_state import ClusterState
-from corral.controller.collections import CATALOG, MODULE_PACKAGES, TEMPLATES
 from corral.controller.instances.plan_sources import StateSources
 from corral.controller.placement.placing import unsuited
 from corral.controller.sessions.published_start import CONFIG_FORMATS
+from corral.controller.state.cluster_state import ClusterState
+from corral.controller.state.collections import CATALOG, MODULE_PACKAGES, TEMPLATES
 from corral.domain.group_files import ConfigFormat
 from corral.domain.groups import GroupSpec
 from corral.domain.plan_resolution import resolve_plan

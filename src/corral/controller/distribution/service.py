@@ -9,7 +9,6 @@ from typing import Any, Final
 
 import structlog
 
-from corral.controller.cluster_state import ClusterState
 from corral.controller.distribution.access import NodeAccess
 from corral.controller.distribution.instance_files import FileListing, FilePart, InstanceFileQuestions
 from corral.controller.distribution.needs import GroupNeeds, Needs, warm_message
@@ -20,6 +19,7 @@ from corral.controller.distribution.saving import FileSaving
 from corral.controller.distribution.template_desk import TemplateDesk
 from corral.controller.placement.placing import unsuited
 from corral.controller.sessions.node_links import NodeLinks
+from corral.controller.state.cluster_state import ClusterState
 from corral.domain.groups import GroupSpec
 from corral.domain.ids import NodeId
 from corral.domain.records import NodeRecord

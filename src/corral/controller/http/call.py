@@ -9,7 +9,7 @@ from typing import Annotated, Generic, TypeVar
 
 import msgspec
 
-from corral.controller.ledger import Actor
+from corral.controller.state.ledger import Actor
 from corral.domain.records import ApiTokenRecord
 
 B = TypeVar("B")

@@ -19,9 +19,9 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
-from corral.controller.cluster_state import ClusterState, Stored
-from corral.controller.collections import IDEMPOTENCY
 from corral.controller.http.call import Caller
+from corral.controller.state.cluster_state import ClusterState, Stored
+from corral.controller.state.collections import IDEMPOTENCY
 from corral.domain.records import BegunEffect, IdempotencyRecord
 from corral.errors import Bug, Code, Rejected
 from corral.store.port import ABSENT, Put

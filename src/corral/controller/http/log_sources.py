@@ -8,9 +8,9 @@ from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
 from typing import Protocol
 
-from corral.controller.collections import node_log
 from corral.controller.events.hub import EventHub
 from corral.controller.events.wakeup import Wakeup
+from corral.controller.state.collections import node_log
 from corral.domain.ids import NodeId
 from corral.domain.records import LogRecord
 from corral.store.port import Entry, ReadEngine

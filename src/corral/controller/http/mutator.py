@@ -15,7 +15,6 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from corral.controller.cluster_state import Stored
 from corral.controller.http.answers import REPLAYED, Answer, Headers, revision_of, shaped
 from corral.controller.http.attempts import Attempt
 from corral.controller.http.idempotency import Guard
@@ -23,8 +22,9 @@ from corral.controller.http.ports import bound
 from corral.controller.http.preconditions import Match
 from corral.controller.http.route_servers.admission import AdmittedRequest
 from corral.controller.http.route_table import Change, Describe, Route
-from corral.controller.ledger import Step, audit
-from corral.controller.mutations import Mutation, RecordedRefusal
+from corral.controller.state.cluster_state import Stored
+from corral.controller.state.ledger import Step, audit
+from corral.controller.state.mutations import Mutation, RecordedRefusal
 from corral.domain.records import IdempotencyRecord
 from corral.errors import Code, Rejected, Retryable
 from corral.store.port import Conflict

@@ -9,7 +9,7 @@ import contextlib
 from collections.abc import Coroutine, Iterator
 from typing import Any, Final, TypeVar
 
-from corral.controller.cluster_state import Mirror
+from corral.controller.state.cluster_state import Mirror
 from corral.domain.events import Cursor, Event
 from corral.domain.ids import TokenId
 from corral.domain.records import ApiTokenRecord

@@ -10,8 +10,8 @@ from typing import Annotated, Final, Generic, TypeVar
 
 import msgspec
 
-from corral.controller.cluster_state import Mirror, Stored
 from corral.controller.http.call import Query
+from corral.controller.state.cluster_state import Mirror, Stored
 from corral.domain.records import Record
 from corral.errors import Code, Rejected
 

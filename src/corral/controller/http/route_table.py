@@ -23,11 +23,11 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from typing import Any, ClassVar, Final, Protocol
 
-from corral.controller.cluster_state import ClusterState, Stored
 from corral.controller.http.answers import Answer
 from corral.controller.http.call import NoQuery, Query
 from corral.controller.http.setting import Gate, Setting
-from corral.controller.mutations import Mutation
+from corral.controller.state.cluster_state import ClusterState, Stored
+from corral.controller.state.mutations import Mutation
 from corral.domain.permissions import Permission
 
 

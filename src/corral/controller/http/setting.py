@@ -12,7 +12,6 @@ from typing import Final, Protocol
 
 import msgspec
 
-from corral.controller.cluster_state import ClusterState, Mirror, Stored
 from corral.controller.consoles.service import Consoles
 from corral.controller.distribution.instance_files import FileListing, FilePart
 from corral.controller.distribution.reports import CacheReport, SyncAnswer
@@ -27,9 +26,10 @@ from corral.controller.http.tickets import Tickets
 from corral.controller.instances.commands import Commands
 from corral.controller.instances.sequence import Repair
 from corral.controller.instances.workspace import Workspace
-from corral.controller.ledger import Actor, Ledger
 from corral.controller.modules.service import Modules
 from corral.controller.sessions.live import LiveNodes
+from corral.controller.state.cluster_state import ClusterState, Mirror, Stored
+from corral.controller.state.ledger import Actor, Ledger
 from corral.controller.templates.library import TemplateLibrary
 from corral.controller.workload.service import Workloads
 from corral.domain.events import EventType

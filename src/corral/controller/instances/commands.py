@@ -7,9 +7,9 @@ from typing import Final
 
 import msgspec
 
-from corral.controller.ledger import Actor, Ledger
 from corral.controller.sessions.registry import Sessions
 from corral.controller.sessions.session import Session
+from corral.controller.state.ledger import Actor, Ledger
 from corral.domain.events import Draft, EventType
 from corral.domain.ids import Incarnation, InstanceId, NodeId
 from corral.domain.instance_records import InstanceRecord

@@ -9,7 +9,7 @@ from typing import Final
 
 import msgspec
 
-from corral.controller.cluster_state import ClusterState
+from corral.controller.state.cluster_state import ClusterState
 from corral.domain.instance_records import InstanceRecord, live
 from corral.domain.short_lists import short_list
 from corral.errors import Code, Rejected

@@ -14,8 +14,6 @@ from typing import Final, Protocol
 import msgspec
 import structlog
 
-from corral.controller.cluster_state import ClusterState
-from corral.controller.collections import INSTANCES
 from corral.controller.instances.orders import (
     Order,
     OrderKind,
@@ -30,6 +28,8 @@ from corral.controller.instances.tickets import StartTickets
 from corral.controller.sessions.live import StrayRun
 from corral.controller.sessions.registry import Sessions
 from corral.controller.sessions.session import Session
+from corral.controller.state.cluster_state import ClusterState
+from corral.controller.state.collections import INSTANCES
 from corral.domain.ids import Incarnation, InstanceId, NodeId, SessionId
 from corral.domain.instance_records import InstanceRecord
 from corral.store.port import Commit

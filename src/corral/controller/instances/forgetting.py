@@ -8,11 +8,11 @@ import heapq
 import itertools
 from collections.abc import Iterator
 
-from corral.controller.cluster_state import ClusterState
-from corral.controller.collections import CRASHES, INSTANCES, NODE_LEDGERS, PLANS
 from corral.controller.instances.confirmations import has_world
-from corral.controller.ledger import Step
-from corral.controller.mirrors import Stored
+from corral.controller.state.cluster_state import ClusterState
+from corral.controller.state.collections import CRASHES, INSTANCES, NODE_LEDGERS, PLANS
+from corral.controller.state.ledger import Step
+from corral.controller.state.mirrors import Stored
 from corral.domain.events import Draft, EventType
 from corral.domain.instance_records import InstanceRecord, live
 from corral.system.config_schema import InstanceRetentionSection

@@ -7,9 +7,9 @@ from typing import Final
 import msgspec
 import structlog
 
-from corral.controller.cluster_state import Stored
-from corral.controller.collections import CLUSTER, GROUPS, ONLY
-from corral.controller.ledger import SYSTEM, Ledger, Step, audit
+from corral.controller.state.cluster_state import Stored
+from corral.controller.state.collections import CLUSTER, GROUPS, ONLY
+from corral.controller.state.ledger import SYSTEM, Ledger, Step, audit
 from corral.domain.events import Draft, EventType
 from corral.domain.groups import GroupSpec, Isolation
 from corral.domain.instance_records import GroupRecord

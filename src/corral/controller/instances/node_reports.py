@@ -10,7 +10,6 @@ from typing import Any, Final, TypeVar
 import msgspec
 import structlog
 
-from corral.controller.cluster_state import ClusterState
 from corral.controller.instances.answers import fold_start_answer, fold_stop_answer
 from corral.controller.instances.commands import Commands
 from corral.controller.instances.dispatch import STRAYS_HEEDED, Dispatcher
@@ -22,6 +21,7 @@ from corral.controller.instances.wire_values import report_of, stage_name
 from corral.controller.instances.workspace import Workspace
 from corral.controller.sessions.refused_reports import RefusedReports
 from corral.controller.sessions.reporting import Reported
+from corral.controller.state.cluster_state import ClusterState
 from corral.controller.workload.vitals import Vitals
 from corral.domain.decisions import DecisionKind
 from corral.domain.ids import NodeId, SessionId

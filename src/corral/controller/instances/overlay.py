@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from corral.controller.collections import Collection
-from corral.controller.ledger import Step
-from corral.controller.mirrors import Mirror
+from corral.controller.state.collections import Collection
+from corral.controller.state.ledger import Step
+from corral.controller.state.mirrors import Mirror
 from corral.domain.records import Record
 
 

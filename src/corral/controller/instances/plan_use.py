@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Iterator
 
-from corral.controller.cluster_state import ClusterState
+from corral.controller.state.cluster_state import ClusterState
 from corral.domain.instance_records import PlanRecord, live
 from corral.domain.plans import Plan, read_plan
 

@@ -12,9 +12,9 @@ from typing import Final
 
 import msgspec
 
-from corral.controller.cluster_state import ClusterState
-from corral.controller.collections import SEQUENCES
-from corral.controller.ledger import Actor, Ledger, Step, audit
+from corral.controller.state.cluster_state import ClusterState
+from corral.controller.state.collections import SEQUENCES
+from corral.controller.state.ledger import Actor, Ledger, Step, audit
 from corral.domain.ids import EPOCH_LEAP, Epoch, Incarnation, first_incarnation, start_number
 from corral.domain.instance_records import SequenceRecord
 from corral.store.port import Conflict, StoreUnavailable

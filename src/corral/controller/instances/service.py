@@ -6,16 +6,16 @@ import asyncio
 import datetime as dt
 from collections.abc import Callable, Collection
 
-from corral.controller.collections import ONLY
 from corral.controller.instances.commands import Commands
 from corral.controller.instances.dispatch import Dispatcher, RunTokens
 from corral.controller.instances.sequence import Incarnations, Repair
 from corral.controller.instances.tickets import StartTickets
 from corral.controller.instances.waiting import Waiters
 from corral.controller.instances.workspace import Workspace
-from corral.controller.ledger import Actor, Ledger
-from corral.controller.mirrors import Stored
 from corral.controller.sessions.registry import Sessions
+from corral.controller.state.collections import ONLY
+from corral.controller.state.ledger import Actor, Ledger
+from corral.controller.state.mirrors import Stored
 from corral.domain.ids import Epoch
 from corral.domain.instance_records import BootMoment, InstanceRecord
 from corral.store.port import Commit

@@ -9,10 +9,10 @@ from typing import Any, Final
 
 import msgspec
 
-from corral.controller.fleet_mirrors import port_keys
 from corral.controller.instances.workspace import Workspace
 from corral.controller.placement.nodes import BUSY, refused_ports
 from corral.controller.placement.placing import Placement, Refused, place
+from corral.controller.state.indexed_mirrors import port_keys
 from corral.domain.decisions import Alternative, DecisionKind
 from corral.domain.events import EventType
 from corral.domain.ids import DecisionId, GroupName, InstanceId, NodeId, same_start

@@ -18,7 +18,7 @@ from typing import Final
 
 import msgspec
 
-from corral.controller.cluster_state import ClusterState
+from corral.controller.state.cluster_state import ClusterState
 from corral.domain.ids import start_number
 from corral.domain.instance_records import InstanceRecord
 from corral.errors import Code, Rejected

@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Collection
 
-from corral.controller.cluster_state import ClusterState
-from corral.controller.collections import INSTANCES, NODES
-from corral.controller.mirrors import Stored
+from corral.controller.state.cluster_state import ClusterState
+from corral.controller.state.collections import INSTANCES, NODES
+from corral.controller.state.mirrors import Stored
 from corral.domain.ids import Incarnation, same_start
 from corral.domain.instance_records import InstanceRecord, live
 from corral.domain.node_states import NodeState

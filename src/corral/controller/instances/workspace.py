@@ -15,8 +15,11 @@ from typing import Any, Final, Protocol
 
 import msgspec
 
-from corral.controller.cluster_state import ClusterState
-from corral.controller.collections import (
+from corral.controller.instances.overlay import Overlay
+from corral.controller.instances.plan_sources import StateSources
+from corral.controller.placement.nodes import NodeView, by_space, port_space, views_of_space
+from corral.controller.state.cluster_state import ClusterState
+from corral.controller.state.collections import (
     CRASHES,
     GROUPS,
     INSTANCES,
@@ -25,11 +28,8 @@ from corral.controller.collections import (
     group_decisions,
     instance_decisions,
 )
-from corral.controller.fleet_mirrors import Usage, usage_of
-from corral.controller.instances.overlay import Overlay
-from corral.controller.instances.plan_sources import StateSources
-from corral.controller.ledger import Step
-from corral.controller.placement.nodes import NodeView, by_space, port_space, views_of_space
+from corral.controller.state.indexed_mirrors import Usage, usage_of
+from corral.controller.state.ledger import Step
 from corral.domain.decisions import Alternative, DecisionKind
 from corral.domain.events import Draft, EventType
 from corral.domain.groups import GroupSpec

@@ -5,9 +5,9 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator, Sequence
 
-from corral.controller.cluster_state import Stored
-from corral.controller.collections import MODULE_CURSORS, MODULE_PACKAGES
-from corral.controller.ledger import Ledger, Step
+from corral.controller.state.cluster_state import Stored
+from corral.controller.state.collections import MODULE_CURSORS, MODULE_PACKAGES
+from corral.controller.state.ledger import Ledger, Step
 from corral.domain.module_events import told, uninstalled
 from corral.domain.module_records import PackageRecord
 from corral.errors import Code, Rejected

@@ -17,10 +17,10 @@ from typing import Any, Final
 import msgspec
 import structlog
 
-from corral.controller.ledger import Actor, audit
 from corral.controller.modules.answers import InstallAnswer, InstallOptions, InstallOutcome
 from corral.controller.modules.book import LedgerBook
 from corral.controller.modules.supply import StoredArchives
+from corral.controller.state.ledger import Actor, audit
 from corral.domain.module_extensions import ExtensionPackage
 from corral.domain.module_phases import ModuleIntent, ModulePhase
 from corral.domain.module_records import PackageRecord, SignatureFacts

@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from corral.controller.collections import MODULE_CURSORS
 from corral.controller.events.hub import EventHub
-from corral.controller.ledger import Ledger
 from corral.controller.modules.event_delivery import Deliveries, Save
+from corral.controller.state.collections import MODULE_CURSORS
+from corral.controller.state.ledger import Ledger
 from corral.domain.events import Cursor, Draft, EventType
 from corral.domain.module_cursors import ModuleCursor
 from corral.errors import Code, Rejected

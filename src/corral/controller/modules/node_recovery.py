@@ -9,8 +9,8 @@ from typing import Protocol
 
 import msgspec
 
-from corral.controller.ledger import Actor, Ledger, audit
 from corral.controller.modules_on_nodes.states import ask_again, declines, troubled
+from corral.controller.state.ledger import Actor, Ledger, audit
 from corral.domain.ids import NodeId
 from corral.domain.module_manifest import ModuleHost
 from corral.domain.module_nodes import NodeModuleState, next_wish, node_module_key

@@ -11,7 +11,6 @@ from prometheus_client import CollectorRegistry
 
 from corral.controller.events.hub import EventHub
 from corral.controller.http.form_spooling import sweep_spool
-from corral.controller.ledger import Ledger
 from corral.controller.modules.book import LedgerBook
 from corral.controller.modules.data.service import ModuleData
 from corral.controller.modules.exposition import ModuleFigures
@@ -24,6 +23,7 @@ from corral.controller.modules.module_events import ModuleEvents
 from corral.controller.modules.supply import StoredArchives
 from corral.controller.modules.upgrade_guard import UpgradeGuard
 from corral.controller.modules_on_nodes.node_figures import NodeFigures
+from corral.controller.state.ledger import Ledger
 from corral.domain.ids import Epoch
 from corral.domain.module_manifest import ModuleHost
 from corral.modules.engine import ModuleEngine

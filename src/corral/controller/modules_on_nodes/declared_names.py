@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Container
 
-from corral.controller.cluster_state import ClusterState
+from corral.controller.state.cluster_state import ClusterState
 from corral.domain.events import EventType
 from corral.domain.module_manifest import ModuleHost
 from corral.domain.sensitive_fields import NEVER_ON_NODES

@@ -9,7 +9,7 @@ from typing import Any, Final
 import msgspec
 import structlog
 
-from corral.controller.ledger import Step
+from corral.controller.state.ledger import Step
 from corral.domain.events import Draft, EventType
 from corral.domain.ids import NodeId
 from corral.domain.module_manifest import ModuleHost

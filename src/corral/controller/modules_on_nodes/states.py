@@ -8,9 +8,9 @@ from typing import Final
 
 import msgspec
 
-from corral.controller.cluster_state import ClusterState
-from corral.controller.collections import MODULE_NODE_STATES
-from corral.controller.ledger import Step
+from corral.controller.state.cluster_state import ClusterState
+from corral.controller.state.collections import MODULE_NODE_STATES
+from corral.controller.state.ledger import Step
 from corral.domain.events import Draft, EventType
 from corral.domain.ids import NodeId
 from corral.domain.module_nodes import NodeModuleState, next_wish, node_module_key

@@ -6,9 +6,7 @@ import functools
 from collections.abc import Sequence
 from typing import Final
 
-from corral.controller.collections import MODULE_PACKAGES
 from corral.controller.events.hub import EventHub
-from corral.controller.ledger import Ledger, Step
 from corral.controller.modules_on_nodes import states
 from corral.controller.modules_on_nodes.bridge_frames import wire_cursor
 from corral.controller.modules_on_nodes.capability_desk import CapabilityDesk
@@ -21,6 +19,8 @@ from corral.controller.modules_on_nodes.ports import ModuleLink
 from corral.controller.modules_on_nodes.progress import Progress
 from corral.controller.modules_on_nodes.publishing import NodePublishing
 from corral.controller.modules_on_nodes.states import StateFold
+from corral.controller.state.collections import MODULE_PACKAGES
+from corral.controller.state.ledger import Ledger, Step
 from corral.domain.ids import NodeId
 from corral.domain.module_records import PackageRecord
 from corral.errors import Code

@@ -8,7 +8,7 @@ from typing import Final, Protocol
 
 import msgspec
 
-from corral.controller.fleet_mirrors import PortKey, Usage, port_keys
+from corral.controller.state.indexed_mirrors import PortKey, Usage, port_keys
 from corral.domain.groups import PortProtocol
 from corral.domain.instance_records import NodeLedger
 from corral.domain.node_states import Admission, NodeState

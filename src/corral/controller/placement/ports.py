@@ -6,7 +6,7 @@ import bisect
 import itertools
 from collections.abc import Mapping, Sequence, Set
 
-from corral.controller.fleet_mirrors import PortKey, port_keys
+from corral.controller.state.indexed_mirrors import PortKey, port_keys
 from corral.domain.groups import PortProtocol, PortSpec
 from corral.domain.instance_records import LeasedPort
 from corral.domain.tied_ports import PortSet, port_sets

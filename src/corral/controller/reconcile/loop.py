@@ -14,7 +14,15 @@ from typing import Final
 
 import structlog
 
-from corral.controller.collections import (
+from corral.controller.instances.crash_loops import pause_left
+from corral.controller.instances.service import InstanceService
+from corral.controller.instances.workspace import Workspace
+from corral.controller.reconcile.keeping import keep_group
+from corral.controller.reconcile.lost_nodes import forget_node, lose_node
+from corral.controller.reconcile.observation import Observation
+from corral.controller.sessions.intake_faults import conflict_pause
+from corral.controller.sessions.registry import Sessions
+from corral.controller.state.collections import (
     CATALOG,
     GROUPS,
     INSTANCES,
@@ -23,16 +31,8 @@ from corral.controller.collections import (
     NODES,
     TEMPLATES,
 )
-from corral.controller.instances.crash_loops import pause_left
-from corral.controller.instances.service import InstanceService
-from corral.controller.instances.workspace import Workspace
-from corral.controller.ledger import Ledger
-from corral.controller.quarantine import unreadable
-from corral.controller.reconcile.keeping import keep_group
-from corral.controller.reconcile.lost_nodes import forget_node, lose_node
-from corral.controller.reconcile.observation import Observation
-from corral.controller.sessions.intake_faults import conflict_pause
-from corral.controller.sessions.registry import Sessions
+from corral.controller.state.ledger import Ledger
+from corral.controller.state.quarantine import unreadable
 from corral.domain.ids import NodeId
 from corral.domain.instance_records import BootMoment
 from corral.domain.node_states import NodeState

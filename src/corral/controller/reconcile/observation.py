@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable
 
-from corral.controller.cluster_state import ClusterState
+from corral.controller.state.cluster_state import ClusterState
 from corral.domain.ids import NodeId
 from corral.domain.instance_records import live
 from corral.domain.node_states import NodeState

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-from corral.controller.collections import JOIN_TOKENS
-from corral.controller.enrolment import new_join_token
-from corral.controller.ledger import Actor, audit
 from corral.controller.sessions import handshake as greeting
 from corral.controller.sessions.door import LinkTerm, Standing, authenticated, require_leading, translated
+from corral.controller.sessions.enrolment import new_join_token
 from corral.controller.sessions.peers import peer_address
+from corral.controller.state.collections import JOIN_TOKENS
+from corral.controller.state.ledger import Actor, audit
 from corral.domain.events import Draft, EventType
 from corral.errors import Code, Rejected
 from corral.pki.names import Peer, PeerKind

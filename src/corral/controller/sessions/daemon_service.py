@@ -8,14 +8,14 @@ from typing import Any
 
 import structlog
 
-from corral.controller.cluster_state import Stored
-from corral.controller.ledger import Step
 from corral.controller.sessions import handshake as greeting
 from corral.controller.sessions.door import LinkTerm, Standing, authenticated, translated
 from corral.controller.sessions.intake import Intake
 from corral.controller.sessions.node_frames import Listeners
 from corral.controller.sessions.session import Session
 from corral.controller.sessions.session_facts import SessionFacts
+from corral.controller.state.cluster_state import Stored
+from corral.controller.state.ledger import Step
 from corral.domain.ids import RESTARTS_PER_START, NodeId, SessionId
 from corral.domain.node_claims import TRUSTED
 from corral.domain.records import NodeRecord

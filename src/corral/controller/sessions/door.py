@@ -11,14 +11,14 @@ import grpc
 import msgspec
 import structlog
 
-from corral.controller.cluster_state import ClusterState
-from corral.controller.enrolment import Enrolment
-from corral.controller.ledger import Ledger
+from corral.controller.sessions.enrolment import Enrolment
 from corral.controller.sessions.fetches import Fetches
 from corral.controller.sessions.live import ConsoleSink, FileTraffic, ModuleTraffic
 from corral.controller.sessions.registry import Sessions
 from corral.controller.sessions.reporting import NodeReports
 from corral.controller.sessions.uploads import Uploads
+from corral.controller.state.cluster_state import ClusterState
+from corral.controller.state.ledger import Ledger
 from corral.domain.ids import Epoch
 from corral.errors import Code, CorralError, Rejected, Retryable
 from corral.pki.names import Peer, read_peer

@@ -16,9 +16,6 @@ from typing import Final
 
 import structlog
 
-from corral.controller.collections import SPOOLS, node_log
-from corral.controller.ledger import Ledger, Step
-from corral.controller.quarantine import NotOverwritten
 from corral.controller.sessions.handshake import check_running
 from corral.controller.sessions.intake_faults import (
     QUICK_CONFLICTS,
@@ -32,6 +29,9 @@ from corral.controller.sessions.intake_faults import (
 )
 from corral.controller.sessions.live import ModuleTraffic
 from corral.controller.sessions.reporting import NodeReports, Reported
+from corral.controller.state.collections import SPOOLS, node_log
+from corral.controller.state.ledger import Ledger, Step
+from corral.controller.state.quarantine import NotOverwritten
 from corral.domain.events import Draft, EventType
 from corral.domain.ids import NodeId, SessionId
 from corral.domain.node_times import told_time

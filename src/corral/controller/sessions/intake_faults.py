@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from corral.controller.quarantine import NotOverwritten
+from corral.controller.state.quarantine import NotOverwritten
 from corral.errors import Code, CorralError, Retryable
 from corral.store.port import Conflict, Fenced
 from corral.system.aio.backoff import doubled

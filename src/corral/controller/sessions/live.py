@@ -10,8 +10,8 @@ from typing import Final, Protocol
 
 import msgspec
 
-from corral.controller.ledger import Step
 from corral.controller.modules_on_nodes.ports import ModuleLink
+from corral.controller.state.ledger import Step
 from corral.domain.ids import NodeId, SessionId
 from corral.wire.frame_table import NodeFrame
 from corral.wire.v1.instance_pb2 import (

@@ -14,12 +14,12 @@ import msgspec
 import structlog
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
-from corral.controller.cluster_state import Stored
-from corral.controller.collections import NODES
-from corral.controller.ledger import Ledger, Step
 from corral.controller.sessions import handshake as greeting
 from corral.controller.sessions.live import LiveNode
 from corral.controller.sessions.session import Session
+from corral.controller.state.cluster_state import Stored
+from corral.controller.state.collections import NODES
+from corral.controller.state.ledger import Ledger, Step
 from corral.domain.events import Draft, EventType
 from corral.domain.ids import NodeId
 from corral.domain.node_states import NODE_LIFECYCLE, NodeState, NodeTrigger

@@ -7,7 +7,7 @@ from typing import Any, Protocol
 
 import msgspec
 
-from corral.controller.ledger import Step
+from corral.controller.state.ledger import Step
 from corral.domain.ids import NodeId, SessionId
 from corral.wire.frame_table import NodeFrame
 from corral.wire.v1.instance_pb2 import InstanceStatusUpdate, RunName, RunningInstance, SendCommandAck

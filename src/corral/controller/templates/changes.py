@@ -11,10 +11,10 @@ from typing import Final
 
 import msgspec
 
-from corral.controller.cluster_state import ClusterState, Stored
-from corral.controller.collections import TEMPLATES
 from corral.controller.instances.plan_sources import StateSources
-from corral.controller.ledger import Step
+from corral.controller.state.cluster_state import ClusterState, Stored
+from corral.controller.state.collections import TEMPLATES
+from corral.controller.state.ledger import Step
 from corral.controller.templates.intake import Intake
 from corral.controller.templates.usage import hashes_in_use, users_of
 from corral.domain import selection

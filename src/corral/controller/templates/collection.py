@@ -16,9 +16,9 @@ from typing import Final
 import msgspec
 import structlog
 
-from corral.controller.cluster_state import ClusterState
 from corral.controller.instances.plan_use import decoded
 from corral.controller.modules.package_blobs import blobs_of
+from corral.controller.state.cluster_state import ClusterState
 from corral.domain.instance_records import PlanRecord
 from corral.domain.templates import decode_manifest
 from corral.errors import Code, Rejected, Retryable

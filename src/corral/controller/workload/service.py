@@ -6,7 +6,7 @@ import datetime as dt
 from collections.abc import Callable, Mapping
 from typing import Final, Protocol
 
-from corral.controller.cluster_state import ClusterState
+from corral.controller.state.cluster_state import ClusterState
 from corral.controller.workload.tokens import WorkloadRun, WorkloadTokens
 from corral.controller.workload.vitals import Vitals
 from corral.domain.ids import NodeId

@@ -19,7 +19,7 @@ from typing import Final
 
 import msgspec
 
-from corral.controller.cluster_state import ClusterState
+from corral.controller.state.cluster_state import ClusterState
 from corral.domain.ids import Incarnation, InstanceId, same_start
 from corral.domain.instance_records import live
 from corral.errors import Code, Rejected

@@ -11,8 +11,8 @@ from typing import Final
 
 import msgspec
 
-from corral.controller.cluster_state import ClusterState
-from corral.controller.collections import INSTANCES
+from corral.controller.state.cluster_state import ClusterState
+from corral.controller.state.collections import INSTANCES
 from corral.domain.ids import Incarnation, same_start
 from corral.domain.instance_records import InstanceRecord, is_ready, live
 from corral.domain.instance_states import InstanceState

@@ -9,13 +9,13 @@ from typing import Annotated, Any, Final
 
 import msgspec
 
-from corral.controller.catalog import changes
-from corral.controller.cluster_state import ClusterState, Stored
+from corral.controller.distribution import artifact_catalog as changes
 from corral.controller.http.call import Body, Call, NoQuery, Query
 from corral.controller.http.paging import Page, PageQuery, page_of
 from corral.controller.http.resources.template_files import file_limit
 from corral.controller.http.route_table import Describe, Mutate, Read, Route, Upload
-from corral.controller.mutations import Mutation
+from corral.controller.state.cluster_state import ClusterState, Stored
+from corral.controller.state.mutations import Mutation
 from corral.domain.artifacts import shown_url
 from corral.domain.catalog import CatalogRecord
 from corral.domain.group_files import Category, ConfigFormat

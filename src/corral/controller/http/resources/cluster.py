@@ -9,8 +9,6 @@ from typing import Annotated, Final
 
 import msgspec
 
-from corral.controller.cluster_state import ClusterState
-from corral.controller.collections import ADMIN_CERTIFICATES
 from corral.controller.http.call import Body, Call, NoQuery
 from corral.controller.http.fields import Name
 from corral.controller.http.resources.probes import notes_of
@@ -24,9 +22,11 @@ from corral.controller.http.setting import (
     Setting,
 )
 from corral.controller.modules.service import Modules
-from corral.controller.mutations import Mutation
-from corral.controller.quarantine import Unreadable
 from corral.controller.sessions.live import LiveNodes
+from corral.controller.state.cluster_state import ClusterState
+from corral.controller.state.collections import ADMIN_CERTIFICATES
+from corral.controller.state.mutations import Mutation
+from corral.controller.state.quarantine import Unreadable
 from corral.domain.permissions import Permission
 from corral.domain.records import AdminCertificateRecord
 from corral.store.port import ABSENT

@@ -9,7 +9,6 @@ from typing import Annotated, Final, Literal
 
 import msgspec
 
-from corral.controller.cluster_state import ClusterState
 from corral.controller.consoles.messages import Message, Place, parse_place
 from corral.controller.consoles.pages import ConsolePage
 from corral.controller.consoles.patterns import PATTERN_MAX
@@ -38,6 +37,7 @@ from corral.controller.http.route_table import (
 )
 from corral.controller.http.setting import InstanceControl, Setting
 from corral.controller.http.time_ranges import Since, Until
+from corral.controller.state.cluster_state import ClusterState
 from corral.domain.ids import MAX_COUNTER, Incarnation, InstanceId
 from corral.domain.instance_records import InstanceRecord
 from corral.domain.permissions import Permission

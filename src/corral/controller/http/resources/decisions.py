@@ -8,14 +8,14 @@ from typing import Annotated, Final
 
 import msgspec
 
-from corral.controller.cluster_state import ClusterState
-from corral.controller.collections import EVERY_DECISION, Journal, group_decisions, instance_decisions
 from corral.controller.http.call import Call, NoQuery
 from corral.controller.http.paging import Page
 from corral.controller.http.route_table import Read, Route
 from corral.controller.http.setting import Setting
 from corral.controller.http.time_ranges import TimedPageQuery, newest_entries
 from corral.controller.instances.group_upgrade import isolation_hint
+from corral.controller.state.cluster_state import ClusterState
+from corral.controller.state.collections import EVERY_DECISION, Journal, group_decisions, instance_decisions
 from corral.controller.workload.service import Workloads
 from corral.domain.decisions import Alternative, DecisionKind
 from corral.domain.ids import same_start

@@ -12,7 +12,6 @@ from typing import Annotated, Any, Final
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from corral.controller.cluster_state import ClusterState, Stored
 from corral.controller.http.call import Body, Call, Confirmed, NoQuery
 from corral.controller.http.paging import Page, PageQuery, page_of
 from corral.controller.http.resources.changing import placing, workspace
@@ -20,7 +19,8 @@ from corral.controller.http.route_table import Mutate, Read, Route
 from corral.controller.http.setting import InstanceControl
 from corral.controller.instances import group_changes, instance_changes
 from corral.controller.instances.workspace import Workspace
-from corral.controller.mutations import Mutation
+from corral.controller.state.cluster_state import ClusterState, Stored
+from corral.controller.state.mutations import Mutation
 from corral.domain.artifacts import shown_url
 from corral.domain.group_files import ArtifactSpec
 from corral.domain.groups import GroupSpec

@@ -7,15 +7,15 @@ from typing import Annotated, Final
 
 import msgspec
 
-from corral.controller.cluster_state import ClusterState
-from corral.controller.collections import instance_decisions
 from corral.controller.consoles.service import Consoles
 from corral.controller.http.call import Body, Call, NoQuery, Query
 from corral.controller.http.fields import Text
 from corral.controller.http.resources.template_shapes import ChangedTemplate, changed, making, still
 from corral.controller.http.route_table import Build, Content, Describe, Download, Read, Route, Write
 from corral.controller.http.setting import Distribution, Setting
-from corral.controller.mutations import Mutation
+from corral.controller.state.cluster_state import ClusterState
+from corral.controller.state.collections import instance_decisions
+from corral.controller.state.mutations import Mutation
 from corral.controller.templates import changes
 from corral.controller.templates.library import TemplateLibrary
 from corral.domain.events import Draft, EventType

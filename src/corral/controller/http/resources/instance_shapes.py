@@ -8,9 +8,9 @@ from typing import Final
 
 import msgspec
 
-from corral.controller.cluster_state import ClusterState, Stored
 from corral.controller.http.setting import Setting
 from corral.controller.sessions.live import LiveNodes
+from corral.controller.state.cluster_state import ClusterState, Stored
 from corral.controller.workload.service import Workloads
 from corral.controller.workload.vitals import Vital
 from corral.domain.groups import PRIMARY

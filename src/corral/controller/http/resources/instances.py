@@ -8,7 +8,6 @@ from typing import Annotated, Any, Final
 
 import msgspec
 
-from corral.controller.cluster_state import ClusterState, Stored
 from corral.controller.consoles.service import Consoles
 from corral.controller.http.attempts import Attempt
 from corral.controller.http.call import Body, Call, NoQuery
@@ -27,7 +26,8 @@ from corral.controller.http.route_table import Mutate, Once, Read, Route
 from corral.controller.http.setting import InstanceControl
 from corral.controller.instances import instance_changes
 from corral.controller.instances.workspace import Workspace
-from corral.controller.mutations import Mutation
+from corral.controller.state.cluster_state import ClusterState, Stored
+from corral.controller.state.mutations import Mutation
 from corral.domain.ids import InstanceId
 from corral.domain.instance_records import InstanceRecord, live
 from corral.domain.instance_states import InstanceState, Wanted

@@ -9,14 +9,14 @@ from typing import Annotated, Final
 
 import msgspec
 
-from corral.controller.cluster_state import ClusterState, Stored
-from corral.controller.collections import JOIN_TOKENS
-from corral.controller.enrolment import new_join_token
 from corral.controller.http.call import Body, Call, NoQuery
 from corral.controller.http.paging import Page, PageQuery, everything, page_of
 from corral.controller.http.route_table import Mutate, Read, Route
 from corral.controller.http.setting import ClusterControl, Setting
-from corral.controller.mutations import Mutation
+from corral.controller.sessions.enrolment import new_join_token
+from corral.controller.state.cluster_state import ClusterState, Stored
+from corral.controller.state.collections import JOIN_TOKENS
+from corral.controller.state.mutations import Mutation
 from corral.domain.events import Draft, EventType
 from corral.domain.permissions import Permission
 from corral.domain.records import JoinTokenRecord

@@ -9,8 +9,6 @@ from typing import Annotated, Final, Literal, NamedTuple
 
 import msgspec
 
-from corral.controller import node_changes
-from corral.controller.cluster_state import ClusterState
 from corral.controller.events.frames import frame, position_frame
 from corral.controller.events.hub import EventHub
 from corral.controller.http.call import Body, Call, Query
@@ -19,8 +17,10 @@ from corral.controller.http.paging import DEFAULT_LIMIT, Limit, Page
 from corral.controller.http.route_table import Mutate, Pump, Read, Route, Stream, Write
 from corral.controller.http.setting import Setting
 from corral.controller.http.time_ranges import Since, TimeRange, Until
-from corral.controller.mutations import Mutation
 from corral.controller.sessions.live import LiveNodes
+from corral.controller.state import node_changes
+from corral.controller.state.cluster_state import ClusterState
+from corral.controller.state.mutations import Mutation
 from corral.domain.events import Draft, EventType
 from corral.domain.ids import MAX_COUNTER, NodeId
 from corral.domain.permissions import Permission

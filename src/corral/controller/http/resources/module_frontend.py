@@ -6,7 +6,6 @@ from typing import Annotated, Final
 
 import msgspec
 
-from corral.controller.cluster_state import ClusterState
 from corral.controller.http.answers import Answer
 from corral.controller.http.authentication import authorise
 from corral.controller.http.call import Call, NoQuery, Query
@@ -16,6 +15,7 @@ from corral.controller.http.resources.module_shapes import ONE
 from corral.controller.http.resources.modules import the_module
 from corral.controller.http.route_table import Asset, Read, Relay, Route
 from corral.controller.modules.service import Modules
+from corral.controller.state.cluster_state import ClusterState
 from corral.domain.module_manifest import FrontendPart
 from corral.domain.permissions import Permission
 from corral.errors import Code, Rejected

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Final
 
-from corral.controller.cluster_state import ClusterState
 from corral.controller.http.call import Call
 from corral.controller.http.paging import Page, PageQuery, page_of_sorted
 from corral.controller.http.resources.module_shapes import ONE
@@ -19,6 +18,7 @@ from corral.controller.http.resources.node_module_shapes import (
 from corral.controller.http.route_table import Read, Route
 from corral.controller.modules.service import Modules
 from corral.controller.sessions.live import LiveNodes
+from corral.controller.state.cluster_state import ClusterState
 from corral.domain.permissions import Permission
 
 

@@ -7,7 +7,6 @@ from typing import Any, Final, Literal
 
 import msgspec
 
-from corral.controller.cluster_state import ClusterState, Stored
 from corral.controller.http.call import Call
 from corral.controller.http.resources.extension_shapes import ExtensionShape, extensions
 from corral.controller.http.resources.node_module_shapes import (
@@ -19,6 +18,7 @@ from corral.controller.http.resources.node_module_shapes import (
 from corral.controller.modules.answers import InstallAnswer, InstallOutcome
 from corral.controller.modules.service import Modules
 from corral.controller.sessions.live import LiveNodes
+from corral.controller.state.cluster_state import ClusterState, Stored
 from corral.domain.module_manifest import Manifest, ModuleHost, Source
 from corral.domain.module_phases import ModuleIntent, ModulePhase
 from corral.domain.module_records import FailureStory, PackageRecord, PhaseStep, SignatureFacts

@@ -7,15 +7,15 @@ from typing import Annotated, Any, Final
 
 import msgspec
 
-from corral.controller.cluster_state import ClusterState
 from corral.controller.http.call import Body, Call, NoQuery, Query
 from corral.controller.http.fields import Text
 from corral.controller.http.resources.module_shapes import ONE, ModuleShape, module_shape
 from corral.controller.http.resources.modules import Settings, the_module
 from corral.controller.http.route_table import Act, Read, Route
 from corral.controller.modules.service import Modules
-from corral.controller.mutations import Mutation
 from corral.controller.sessions.live import LiveNodes
+from corral.controller.state.cluster_state import ClusterState
+from corral.controller.state.mutations import Mutation
 from corral.domain.module_verbs import VERBS, Verb
 from corral.domain.permissions import Permission
 

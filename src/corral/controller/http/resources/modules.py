@@ -9,7 +9,6 @@ from typing import Annotated, Any, Final, Literal
 
 import msgspec
 
-from corral.controller.cluster_state import ClusterState, Stored
 from corral.controller.http.call import Call, NoQuery, Query
 from corral.controller.http.decoding import BodyDecoder
 from corral.controller.http.form_spooling import ReceivedForm, SmallPart
@@ -28,8 +27,9 @@ from corral.controller.http.resources.module_shapes import (
 from corral.controller.http.route_table import Act, Intake, Read, Route
 from corral.controller.modules.answers import InstallOptions, InstallOutcome
 from corral.controller.modules.service import Modules
-from corral.controller.mutations import Mutation
 from corral.controller.sessions.live import LiveNodes
+from corral.controller.state.cluster_state import ClusterState, Stored
+from corral.controller.state.mutations import Mutation
 from corral.domain.module_manifest import ModuleHost
 from corral.domain.module_phases import ModuleIntent, ModulePhase
 from corral.domain.module_records import PackageRecord

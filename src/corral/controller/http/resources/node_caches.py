@@ -6,13 +6,13 @@ from typing import Annotated, Final
 
 import msgspec
 
-from corral.controller.cluster_state import ClusterState
 from corral.controller.distribution.reports import CacheReport
 from corral.controller.http.call import Body, Call, NoQuery
 from corral.controller.http.resources.template_versions import SyncShape
 from corral.controller.http.route_table import Act, Read, Route
 from corral.controller.http.setting import Distribution
-from corral.controller.mutations import Mutation
+from corral.controller.state.cluster_state import ClusterState
+from corral.controller.state.mutations import Mutation
 from corral.domain.permissions import Permission
 
 

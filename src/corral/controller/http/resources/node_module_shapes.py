@@ -7,12 +7,12 @@ from typing import Any, Literal
 
 import msgspec
 
-from corral.controller.cluster_state import ClusterState
 from corral.controller.http.call import Call
 from corral.controller.modules.service import Modules
 from corral.controller.modules_on_nodes.progress import TOO_LARGE
 from corral.controller.modules_on_nodes.states import declines, troubled
 from corral.controller.sessions.live import LiveNodes
+from corral.controller.state.cluster_state import ClusterState
 from corral.domain.ids import NodeId
 from corral.domain.module_manifest import ModuleHost
 from corral.domain.module_nodes import NodeModuleState, awaited_capability, node_module_key

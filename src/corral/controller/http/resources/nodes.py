@@ -9,17 +9,17 @@ from typing import Annotated, Any, Final
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from corral.controller import node_changes
-from corral.controller.cluster_state import ClusterState, Stored
 from corral.controller.http.call import Body, Call, Confirmed, NoQuery
 from corral.controller.http.fields import Text
 from corral.controller.http.paging import Page, PageQuery, page_of
 from corral.controller.http.route_table import Mutate, Read, Route
 from corral.controller.instances.confirmations import before_node_goes, before_node_is_revoked
 from corral.controller.modules_on_nodes.states import forget_node
-from corral.controller.mutations import Mutation
-from corral.controller.node_changes import LabelChanges, NodeChange
 from corral.controller.sessions.live import LiveNode, LiveNodes, StrayRun
+from corral.controller.state import node_changes
+from corral.controller.state.cluster_state import ClusterState, Stored
+from corral.controller.state.mutations import Mutation
+from corral.controller.state.node_changes import LabelChanges, NodeChange
 from corral.domain.instance_records import live as is_live
 from corral.domain.node_claims import MOST_CPUS, MOST_MEMORY_MB, NodeClaims, NodeSettings, in_force
 from corral.domain.node_states import Admission, NodeState

@@ -7,12 +7,12 @@ from typing import Annotated, Final
 
 import msgspec
 
-from corral.controller.cluster_state import ClusterState
 from corral.controller.consoles.run_book import RunFacts
 from corral.controller.consoles.service import Consoles
 from corral.controller.http.call import Call, Query
 from corral.controller.http.resources.instance_shapes import ExitShape, exit_shape
 from corral.controller.http.route_table import Read, Route
+from corral.controller.state.cluster_state import ClusterState
 from corral.domain.ids import MAX_COUNTER
 from corral.domain.instance_records import InstanceRecord
 from corral.domain.permissions import Permission

@@ -8,7 +8,6 @@ from typing import Annotated, Any, Final, Literal
 
 import msgspec
 
-from corral.controller.cluster_state import ClusterState
 from corral.controller.http.call import Call, Query
 from corral.controller.http.paging import Page, PageQuery, page_of_sorted
 from corral.controller.http.resources.template_shapes import (
@@ -28,7 +27,8 @@ from corral.controller.http.resources.template_shapes import (
 from corral.controller.http.resources.templates import NoteQuery
 from corral.controller.http.route_table import Build, Content, Describe, Download, Read, Route, Upload
 from corral.controller.http.setting import Setting
-from corral.controller.mutations import Mutation
+from corral.controller.state.cluster_state import ClusterState
+from corral.controller.state.mutations import Mutation
 from corral.controller.templates import changes
 from corral.controller.templates.library import TemplateLibrary
 from corral.domain.file_paths import check_path

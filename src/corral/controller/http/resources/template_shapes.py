@@ -9,12 +9,12 @@ from typing import Annotated, Any, Final
 
 import msgspec
 
-from corral.controller.cluster_state import ClusterState, Stored
 from corral.controller.http.call import Call
 from corral.controller.http.route_table import Pump, Write
 from corral.controller.http.setting import Setting
-from corral.controller.ledger import Step
-from corral.controller.mutations import Mutation
+from corral.controller.state.cluster_state import ClusterState, Stored
+from corral.controller.state.ledger import Step
+from corral.controller.state.mutations import Mutation
 from corral.controller.templates.changes import TemplateChange
 from corral.controller.templates.usage import groups_using
 from corral.domain.template_diff import FileState

@@ -6,7 +6,6 @@ from typing import Annotated, Final, Literal
 
 import msgspec
 
-from corral.controller.cluster_state import ClusterState
 from corral.controller.distribution.reports import SyncAnswer
 from corral.controller.http.call import Body, Call, NoQuery, Query
 from corral.controller.http.paging import Page, PageQuery, page_of_sorted
@@ -26,7 +25,8 @@ from corral.controller.http.resources.template_shapes import (
 )
 from corral.controller.http.route_table import Act, Content, Download, Mutate, Read, Route
 from corral.controller.http.setting import Distribution
-from corral.controller.mutations import Mutation
+from corral.controller.state.cluster_state import ClusterState
+from corral.controller.state.mutations import Mutation
 from corral.controller.templates import changes
 from corral.controller.templates.library import TemplateLibrary
 from corral.domain.permissions import Permission

@@ -7,7 +7,6 @@ from typing import Annotated, Any, Final
 
 import msgspec
 
-from corral.controller.cluster_state import ClusterState
 from corral.controller.http.call import Body, Call, NoQuery, Query
 from corral.controller.http.decoding import BodyDecoder
 from corral.controller.http.fields import Text
@@ -26,7 +25,8 @@ from corral.controller.http.resources.template_shapes import (
 )
 from corral.controller.http.route_table import Describe, Mutate, Read, Route, Upload
 from corral.controller.http.setting import Setting
-from corral.controller.mutations import Mutation
+from corral.controller.state.cluster_state import ClusterState
+from corral.controller.state.mutations import Mutation
 from corral.controller.templates import changes
 from corral.controller.templates.library import TemplateLibrary
 from corral.domain.group_documents import merged

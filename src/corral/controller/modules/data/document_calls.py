@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from corral.controller.ledger import Ledger
 from corral.controller.modules.data.editing import Intent, understand, update_size
 from corral.controller.modules.data.evaluation import Evaluation, Hit
 from corral.controller.modules.data.facts import CollectionFacts, read_facts
@@ -14,6 +13,7 @@ from corral.controller.modules.data.planning import parse_sort
 from corral.controller.modules.data.searching import MAX_SKIP, Query, Search
 from corral.controller.modules.data.spaces import DataScope, Space, checked_collection, checked_id, space_of
 from corral.controller.modules.data.writing import DocumentWriter
+from corral.controller.state.ledger import Ledger
 from corral.domain.document_filters import ANY, Filter, parse_filter
 from corral.domain.document_updates import parse_update
 from corral.domain.document_values import invalid

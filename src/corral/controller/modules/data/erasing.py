@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from corral.controller.ledger import Ledger
+from corral.controller.state.ledger import Ledger
 from corral.store.port import Delete, Put, ReadEngine
 
 ROWS: Final = 500

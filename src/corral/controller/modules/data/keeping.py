@@ -11,7 +11,6 @@ from typing import Final
 
 import msgspec
 
-from corral.controller.ledger import Ledger
 from corral.controller.modules.data.erasing import PAGE_BYTES, ROWS, erase
 from corral.controller.modules.data.evaluation import Evaluation
 from corral.controller.modules.data.facts import (
@@ -24,6 +23,7 @@ from corral.controller.modules.data.facts import (
 )
 from corral.controller.modules.data.spaces import Space, checked_collection
 from corral.controller.modules.data.writing import MAX_COLLECTIONS, busy, registration, taken
+from corral.controller.state.ledger import Ledger
 from corral.domain.document_values import invalid, parse_path
 from corral.errors import Rejected
 from corral.sdk.storage_messages import IndexBody

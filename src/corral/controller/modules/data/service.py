@@ -7,7 +7,6 @@ from collections.abc import Mapping
 import msgspec
 import structlog
 
-from corral.controller.ledger import Ledger
 from corral.controller.modules.data.document_calls import DocumentCalls
 from corral.controller.modules.data.facts import read_facts
 from corral.controller.modules.data.generations import Generations
@@ -16,6 +15,7 @@ from corral.controller.modules.data.key_values import KeyValueEngine
 from corral.controller.modules.data.spaces import Space
 from corral.controller.modules.data.stored_keys import StoredKeys
 from corral.controller.modules.data.valkey_keys import ValkeyKeys
+from corral.controller.state.ledger import Ledger
 from corral.errors import CorralError
 from corral.modules.operations import Operation
 from corral.sdk import storage_messages as said

@@ -12,7 +12,6 @@ from typing import Final
 
 import msgspec
 
-from corral.controller.ledger import Ledger, Step
 from corral.controller.modules.data.editing import DocumentName, Edit, Intent, enter, fold
 from corral.controller.modules.data.evaluation import Evaluation
 from corral.controller.modules.data.facts import (
@@ -24,6 +23,7 @@ from corral.controller.modules.data.facts import (
     read_facts,
 )
 from corral.controller.modules.data.spaces import SPACES, Space, space_from
+from corral.controller.state.ledger import Ledger, Step
 from corral.domain.document_values import invalid
 from corral.errors import Code, Rejected, Retryable
 from corral.store.port import ABSENT, Conflict, Delete, Document, Put, ReadEngine

@@ -10,9 +10,9 @@ import datetime as dt
 
 import msgspec
 
-from corral.controller.cluster_state import Stored
-from corral.controller.collections import NODES, SPOOLS
-from corral.controller.ledger import Step
+from corral.controller.state.cluster_state import Stored
+from corral.controller.state.collections import NODES, SPOOLS
+from corral.controller.state.ledger import Step
 from corral.domain.events import Draft, EventType
 from corral.domain.labels import check_labels
 from corral.domain.node_claims import NodeSettings

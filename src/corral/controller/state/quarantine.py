@@ -12,7 +12,7 @@ from typing import Final
 
 import msgspec
 
-from corral.controller.collections import MODULE_NODE_STATES, SPOOLS
+from corral.controller.state.collections import MODULE_NODE_STATES, SPOOLS
 from corral.errors import Code, Rejected
 from corral.store.port import Delete, Put
 

@@ -6,17 +6,17 @@ import contextlib
 import datetime as dt
 
 from corral.controller.distribution.service import Distribution
-from corral.controller.followers import Followers
 from corral.controller.instances.service import InstanceService
 from corral.controller.instances.tickets import ticket_keys
-from corral.controller.ledger import Ledger
-from corral.controller.mandate import Mandate
 from corral.controller.reconcile.loop import Reconciler
 from corral.controller.reconcile.observation import Observation, awaited_nodes
 from corral.controller.sessions.refused_reports import RefusedReports
 from corral.controller.sessions.registry import Sessions
 from corral.controller.sessions.uploads import Uploads
+from corral.controller.state.ledger import Ledger
 from corral.controller.templates.library import TemplateLibrary
+from corral.controller.term.commit_followers import Followers
+from corral.controller.term.term_deps import Mandate
 from corral.controller.workload.service import Workloads
 from corral.controller.workload.tokens import workload_key
 from corral.domain.ids import NodeId

@@ -7,9 +7,9 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Final
 
 from corral.controller.http.setting import IssuedCertificate, LeaderView, MemberView
-from corral.controller.ledger import Actor
 from corral.controller.sessions.door import require_leading
-from corral.controller.standing import Place
+from corral.controller.state.ledger import Actor
+from corral.controller.term.controller_role import Place
 from corral.domain.ids import Epoch, node_id
 from corral.errors import Bug
 from corral.pki.keys import read_csr

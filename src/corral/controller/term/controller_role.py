@@ -8,7 +8,7 @@ import msgspec
 
 from corral.controller.http.setting import LeaderView, Leading, MemberView
 from corral.controller.sessions.door import LinkTerm
-from corral.controller.term import LeaderTerm
+from corral.controller.term.leader_term import LeaderTerm
 from corral.store.port import LeaseRow
 from corral.version import VERSION
 

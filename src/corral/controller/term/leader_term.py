@@ -15,25 +15,25 @@ from typing import Final, Self
 import msgspec
 import structlog
 
-from corral.controller.cluster_state import ClusterState
 from corral.controller.distribution.service import Distribution
-from corral.controller.doors import Doors
 from corral.controller.events.hub import EventHub
-from corral.controller.fleet import Fleet
-from corral.controller.followers import Followers
-from corral.controller.founding import found_cluster
-from corral.controller.housekeeping import Housekeeping
 from corral.controller.http.setting import Leading
 from corral.controller.instances.group_upgrade import upgrade_groups
 from corral.controller.instances.service import InstanceService
-from corral.controller.ledger import Ledger, Step
-from corral.controller.mandate import Mandate
 from corral.controller.modules.service import Modules
 from corral.controller.modules_on_nodes.traffic import NodeModuleTraffic
 from corral.controller.reconcile.loop import Reconciler
 from corral.controller.sessions.door import LinkTerm
 from corral.controller.sessions.registry import Sessions
+from corral.controller.state.cluster_state import ClusterState
+from corral.controller.state.ledger import Ledger, Step
 from corral.controller.templates.library import TemplateLibrary
+from corral.controller.term.cluster_init import found_cluster
+from corral.controller.term.commit_followers import Followers
+from corral.controller.term.housekeeping import Housekeeping
+from corral.controller.term.node_services import Fleet
+from corral.controller.term.term_deps import Mandate
+from corral.controller.term.term_services import Doors
 from corral.controller.workload.service import Workloads
 from corral.domain.events import Draft, EventType
 from corral.pki.authority import Authority

@@ -13,9 +13,9 @@ import hmac
 import re
 from typing import Final
 
-from corral.controller.cluster_state import Mirror, Stored
-from corral.controller.collections import TOKENS
-from corral.controller.ledger import Step
+from corral.controller.state.cluster_state import Mirror, Stored
+from corral.controller.state.collections import TOKENS
+from corral.controller.state.ledger import Step
 from corral.domain.events import Draft, EventType
 from corral.domain.ids import TokenId
 from corral.domain.permissions import Role

@@ -8,10 +8,10 @@ from typing import Final
 
 import msgspec
 
-from corral.controller.cluster_state import ClusterState
-from corral.controller.collections import CATALOG
 from corral.controller.instances.plan_use import plans_in_use
-from corral.controller.ledger import Step
+from corral.controller.state.cluster_state import ClusterState
+from corral.controller.state.collections import CATALOG
+from corral.controller.state.ledger import Step
 from corral.domain.artifacts import check_url, shown_url
 from corral.domain.catalog import CatalogRecord
 from corral.domain.events import Draft, EventType

@@ -12,13 +12,13 @@ import pathlib
 
 import msgspec
 
-from corral.controller.api_tokens import creation, mint
-from corral.controller.cluster_state import ClusterState
-from corral.controller.collections import CLUSTER
-from corral.controller.founding import ADMIN_TOKEN_FILE
-from corral.controller.ledger import Actor, Ledger, audit
-from corral.controller.lost_database import is_missing, put_aside
-from corral.controller.store_position import StorePosition
+from corral.controller.state.api_tokens import creation, mint
+from corral.controller.state.cluster_state import ClusterState
+from corral.controller.state.collections import CLUSTER
+from corral.controller.state.ledger import Actor, Ledger, audit
+from corral.controller.term.cluster_init import ADMIN_TOKEN_FILE
+from corral.controller.term.lost_database import is_missing, put_aside
+from corral.controller.term.store_position import StorePosition
 from corral.domain.permissions import Role
 from corral.errors import Code, Rejected
 from corral.store.leadership import Leadership, LeaseTiming, Term

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from corral.controller.collections import TEMPLATES
-from corral.controller.mirrors import Mirror
+from corral.controller.state.collections import TEMPLATES
+from corral.controller.state.mirrors import Mirror
 from corral.domain.templates import TemplateRecord, TemplateVersion, group_of
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from corral.controller.collections import MODULE_NODE_STATES
-from corral.controller.mirrors import Mirror, Stored
+from corral.controller.state.collections import MODULE_NODE_STATES
+from corral.controller.state.mirrors import Mirror, Stored
 from corral.domain.module_nodes import NodeModuleState
 
 

@@ -16,9 +16,9 @@ from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import BestAvailableEncryption, Encoding, pkcs12
 
-from corral.controller.cluster_state import ClusterState, Stored
-from corral.controller.collections import JOIN_TOKENS, NODES, SPOOLS
-from corral.controller.ledger import Actor, Ledger, Step, audit
+from corral.controller.state.cluster_state import ClusterState, Stored
+from corral.controller.state.collections import JOIN_TOKENS, NODES, SPOOLS
+from corral.controller.state.ledger import Actor, Ledger, Step, audit
 from corral.domain.events import Draft, EventType
 from corral.domain.ids import JoinTokenId, NodeId
 from corral.domain.ids import node_id as checked_node_id

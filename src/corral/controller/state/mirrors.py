@@ -9,7 +9,7 @@ from typing import Final, Generic, TypeVar
 
 import msgspec
 
-from corral.controller.collections import IDEMPOTENCY, Collection
+from corral.controller.state.collections import IDEMPOTENCY, Collection
 from corral.domain.records import IdempotencyRecord, Record
 from corral.errors import Code, Rejected, nearest
 from corral.store.port import ABSENT

@@ -12,7 +12,7 @@ from corral.controller.sessions.bootstrap_service import BootstrapService
 from corral.controller.sessions.daemon_service import DaemonService
 from corral.controller.sessions.data_service import DataService
 from corral.controller.sessions.server import ServerCertificates, bind
-from corral.controller.standing import Place
+from corral.controller.term.controller_role import Place
 from corral.system.aio.tasks import Tasks
 from corral.system.aio.token_bucket import TokenBuckets
 from corral.system.clock import Clock

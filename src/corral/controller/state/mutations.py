@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from corral.controller.ledger import Step
+from corral.controller.state.ledger import Step
 from corral.errors import Rejected
 
 

@@ -10,7 +10,7 @@ from typing import Final, TypeVar
 
 import structlog
 
-from corral.controller.collections import (
+from corral.controller.state.collections import (
     ADMIN_CERTIFICATES,
     AUTHORITY,
     CATALOG,
@@ -26,11 +26,11 @@ from corral.controller.collections import (
     SPOOLS,
     TOKENS,
 )
-from corral.controller.fleet_mirrors import CrashMirror, InstanceMirror, LedgerMirror
-from corral.controller.mirrors import IdempotencyMirror, Mirror, Stored
-from corral.controller.node_state_mirror import NodeStateMirror
-from corral.controller.quarantine import Quarantine, unreadable
-from corral.controller.template_mirror import TemplateMirror
+from corral.controller.state.indexed_mirrors import CrashMirror, InstanceMirror, LedgerMirror
+from corral.controller.state.mirrors import IdempotencyMirror, Mirror, Stored
+from corral.controller.state.node_state_mirror import NodeStateMirror
+from corral.controller.state.quarantine import Quarantine, unreadable
+from corral.controller.state.template_mirror import TemplateMirror
 from corral.domain.records import AuthorityRecord, ClusterRecord, Record
 from corral.errors import Bug
 from corral.store.port import Commit, Document, Snapshot

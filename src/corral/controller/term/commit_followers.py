@@ -20,7 +20,7 @@ _FIRST_PAUSE: Final = 0.05
 _LONGEST_PAUSE: Final = 30.0
 """Between two times that the same follower reads everything: one that fails at every commit must not cost more
 than a full read now and then."""
-_log = structlog.get_logger("corral.controller.followers")
+_log = structlog.get_logger("corral.controller.term")
 
 
 class Follower(Protocol):

@@ -7,12 +7,12 @@ from typing import Final
 
 import structlog
 
-from corral.controller.api_tokens import first_admin
-from corral.controller.cluster_state import ClusterState
-from corral.controller.collections import AUTHORITY, CLUSTER, ONLY, TOKENS
 from corral.controller.instances.group_upgrade import GROUP_FORMAT
-from corral.controller.ledger import SYSTEM, Ledger, Step, audit
-from corral.controller.lost_database import database_lost, put_aside
+from corral.controller.state.api_tokens import first_admin
+from corral.controller.state.cluster_state import ClusterState
+from corral.controller.state.collections import AUTHORITY, CLUSTER, ONLY, TOKENS
+from corral.controller.state.ledger import SYSTEM, Ledger, Step, audit
+from corral.controller.term.lost_database import database_lost, put_aside
 from corral.domain.events import Draft, EventType
 from corral.domain.ids import ClusterId
 from corral.domain.records import AuthorityRecord, ClusterRecord
@@ -27,7 +27,7 @@ from corral.system.files import atomic_write
 ADMIN_TOKEN_FILE: Final = "admin.token"  # noqa: S105 - the name of the file
 _FOUNDING: Final = "founding"
 """The file that is there from before a new cluster's key is made until its cluster is stored."""
-_log = structlog.get_logger("corral.controller.founding")
+_log = structlog.get_logger("corral.controller.term")
 
 
 async def found_cluster(

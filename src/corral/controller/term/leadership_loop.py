@@ -10,12 +10,12 @@ from typing import Final
 import msgspec
 import structlog
 
-from corral.controller.cluster_state import ClusterState
-from corral.controller.collections import AUTHORITY, CLUSTER
-from corral.controller.ledger import Actor, Step, audit
 from corral.controller.sessions.node_answers import no_longer_leading
-from corral.controller.standing import Place
-from corral.controller.term import LeaderTerm
+from corral.controller.state.cluster_state import ClusterState
+from corral.controller.state.collections import AUTHORITY, CLUSTER
+from corral.controller.state.ledger import Actor, Step, audit
+from corral.controller.term.controller_role import Place
+from corral.controller.term.leader_term import LeaderTerm
 from corral.domain.events import Draft, EventType
 from corral.domain.ids import EPOCH_LEAP, Epoch
 from corral.store.leadership import Leadership, LeaseTiming, Loss, Term

@@ -9,8 +9,8 @@ from collections.abc import Iterable
 
 import msgspec
 
-from corral.controller.collections import CRASHES, INSTANCES, NODE_LEDGERS
-from corral.controller.mirrors import Mirror, Stored
+from corral.controller.state.collections import CRASHES, INSTANCES, NODE_LEDGERS
+from corral.controller.state.mirrors import Mirror, Stored
 from corral.domain.groups import PortProtocol
 from corral.domain.instance_records import CrashRecord, InstanceRecord, NodeLedger
 

@@ -11,8 +11,10 @@ from typing import Final, Self
 import msgspec
 import structlog
 
-from corral.controller.cluster_state import ClusterState
-from corral.controller.collections import (
+from corral.controller.http.idempotency import expired
+from corral.controller.instances.forgetting import forgotten
+from corral.controller.state.cluster_state import ClusterState
+from corral.controller.state.collections import (
     ADMIN_CERTIFICATES,
     AUDIT,
     DECISIONS_PREFIX,
@@ -23,9 +25,7 @@ from corral.controller.collections import (
     NODE_LOG_PREFIX,
     TEMPLATES,
 )
-from corral.controller.http.idempotency import expired
-from corral.controller.instances.forgetting import forgotten
-from corral.controller.ledger import Ledger, Step
+from corral.controller.state.ledger import Ledger, Step
 from corral.controller.templates.changes import kept_versions
 from corral.controller.templates.collection import BlobCollector
 from corral.controller.templates.usage import hashes_in_use
@@ -42,7 +42,7 @@ _PER_COMMIT: Final = 200
 _JOIN_TOKEN_MEMORY: Final = dt.timedelta(days=7)
 """Used and expired join tokens are kept this long, so that a late host is told what happened to its token."""
 
-_log = structlog.get_logger("corral.controller.housekeeping")
+_log = structlog.get_logger("corral.controller.term")
 
 
 class Housekeeping:

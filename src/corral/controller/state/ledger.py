@@ -7,8 +7,8 @@ from typing import Final, Protocol, TypeVar
 
 import msgspec
 
-from corral.controller.cluster_state import ClusterState, Mirror, Stored
-from corral.controller.collections import AUDIT
+from corral.controller.state.cluster_state import ClusterState, Mirror, Stored
+from corral.controller.state.collections import AUDIT
 from corral.domain.events import Draft
 from corral.domain.records import AuditEntry, Record
 from corral.errors import Code, Retryable

@@ -7,20 +7,20 @@ import datetime as dt
 from typing import Final
 
 from corral.controller.consoles.service import Consoles
-from corral.controller.enrolment import Enrolment
 from corral.controller.events.hub import EventHub
-from corral.controller.fleet import Fleet
-from corral.controller.founding import open_authority, trusted_ca_pem
 from corral.controller.http.setting import Leading, WriterHealth
 from corral.controller.instances.node_reports import InstanceReports
-from corral.controller.ledger import Ledger
-from corral.controller.mandate import Mandate
 from corral.controller.modules.parts import ModuleParts
 from corral.controller.modules.service import Modules
 from corral.controller.modules_on_nodes.traffic import NodeModuleTraffic
 from corral.controller.sessions.door import LinkTerm
+from corral.controller.sessions.enrolment import Enrolment
 from corral.controller.sessions.fetches import Fetches
 from corral.controller.sessions.node_answers import no_longer_leading
+from corral.controller.state.ledger import Ledger
+from corral.controller.term.cluster_init import open_authority, trusted_ca_pem
+from corral.controller.term.node_services import Fleet
+from corral.controller.term.term_deps import Mandate
 
 _MODULES_SHARE: Final = 0.4
 """Of the shutdown's budget: what modules have to end in."""
