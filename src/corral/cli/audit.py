@@ -6,10 +6,10 @@ from typing import Final
 
 import click
 
-from corral.cli.output import Column, limit_option, plain, show_list
-from corral.cli.session import Session, api_command
-from corral.cli.times import check_times, time_options
-from corral.cli.values import short_time
+from corral.cli.api.session import Session, api_command
+from corral.cli.terminal.output import Column, limit_option, plain, show_list
+from corral.cli.terminal.times import check_times, time_options
+from corral.cli.terminal.values import short_time
 
 COLUMNS: Final = (
     Column("TIME", lambda entry: short_time(entry.get("at"))),

@@ -6,10 +6,10 @@ from typing import Final
 
 import click
 
-from corral.cli.module_standing import named
+from corral.cli.api.session import Session, api_command
+from corral.cli.module.node_states import named
 from corral.cli.noun import Noun
-from corral.cli.output import Column, show_list
-from corral.cli.session import Session, api_command
+from corral.cli.terminal.output import Column, show_list
 
 CAPABILITIES: Final = "/api/v1/capabilities"
 

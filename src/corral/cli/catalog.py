@@ -9,13 +9,13 @@ from urllib.parse import unquote, urlsplit
 
 import click
 
-from corral.cli.client import segment
-from corral.cli.confirm import confirm, yes_option
+from corral.cli.api.client import segment
+from corral.cli.api.session import Session, api_command
 from corral.cli.failure import Refused, WrongUsage
 from corral.cli.noun import Noun
-from corral.cli.output import Column, Item, plain, show_done, show_list, show_one
-from corral.cli.session import Session, api_command
-from corral.cli.values import age, size_text
+from corral.cli.terminal.confirmation import confirm, yes_option
+from corral.cli.terminal.output import Column, Item, plain, show_done, show_list, show_one
+from corral.cli.terminal.values import age, size_text
 
 CATALOG: Final = "/api/v1/catalog"
 CATEGORIES: Final = ("server", "proxy")
@@ -163,8 +163,8 @@ def _upload(
     about: dict[str, Any],
 ) -> Any:
     """The digest is computed here, so that what arrives is what was meant."""
-    from corral.cli.packing import blocks
-    from corral.cli.progress_line import Bar
+    from corral.cli.api.archive_upload import blocks
+    from corral.cli.terminal.progress_line import Bar
 
     source = pathlib.Path(path).expanduser()
     try:

@@ -7,10 +7,10 @@ from typing import Any, Final
 
 import click
 
-from corral.cli.confirm import confirm, yes_option
+from corral.cli.api.session import Session, api_command
 from corral.cli.failure import Refused
-from corral.cli.output import Item, plain, show_done, show_one
-from corral.cli.session import Session, api_command
+from corral.cli.terminal.confirmation import confirm, yes_option
+from corral.cli.terminal.output import Item, plain, show_done, show_one
 
 CLUSTER: Final = "/api/v1/cluster"
 

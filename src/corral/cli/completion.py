@@ -46,8 +46,8 @@ class KnownName(click.ParamType[str]):
         del param
         from click.shell_completion import CompletionItem
 
+        from corral.cli.api.session import connect
         from corral.cli.failure import Failure
-        from corral.cli.session import connect
 
         given = {**ctx.find_root().params, **{key: value for key, value in ctx.params.items() if value}}
         try:

@@ -7,10 +7,10 @@ from typing import Final
 
 import click
 
-from corral.cli import contexts
-from corral.cli.client import Client
-from corral.cli.output import Column, output_option, show_done, show_list, show_one
-from corral.cli.token_file import given_token, token_options, warn_of_command_line
+from corral.cli.api import context_store as contexts
+from corral.cli.api.client import Client
+from corral.cli.terminal.output import Column, output_option, show_done, show_list, show_one
+from corral.cli.token_options import given_token, token_options, warn_of_command_line
 
 COLUMNS: Final = (
     Column("CURRENT", lambda context: "*" if context["current"] else ""),

@@ -7,12 +7,12 @@ from typing import Any, Final
 
 import click
 
+from corral.cli.api.session import Session, api_command
 from corral.cli.failure import note, printable
-from corral.cli.output import Column, Item, details, limit_option, plain, show_list, show_streamed
-from corral.cli.session import Session, api_command
-from corral.cli.table import GREEN, RED, YELLOW, coloured, wants_colour
-from corral.cli.times import check_times, time_options
-from corral.cli.values import short_time
+from corral.cli.terminal.output import Column, Item, details, limit_option, plain, show_list, show_streamed
+from corral.cli.terminal.table import GREEN, RED, YELLOW, coloured, wants_colour
+from corral.cli.terminal.times import check_times, time_options
+from corral.cli.terminal.values import short_time
 
 EVENTS: Final = "/api/v1/events"
 RESYNC: Final = "RESYNC_REQUIRED"
@@ -74,7 +74,7 @@ def list_events(
 @api_command
 def follow_events(session: Session, types: str | None, after: str | None) -> None:
     """Print events as they happen; a broken connection is taken up where it broke."""
-    from corral.cli.sse import follow
+    from corral.cli.api.event_stream import follow
 
     for message in follow(session.client, f"{EVENTS}/stream", {"types": _types(types), "after": after}):
         if message.event == RESYNC:

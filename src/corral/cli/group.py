@@ -6,14 +6,23 @@ from typing import Any, Final
 
 import click
 
-from corral.cli.client import segment
-from corral.cli.confirm import act_confirmed, confirm, yes_option
+from corral.cli.api.client import segment
+from corral.cli.api.session import Session, api_command
 from corral.cli.failure import Failure, Refused, WaitRanOut, WrongUsage
 from corral.cli.noun import Noun
-from corral.cli.output import Column, Item, list_table, plain, show_done, show_list, show_one, state_column
-from corral.cli.session import Session, api_command
-from corral.cli.values import age, full_time
-from corral.cli.waiting import wait_options, wait_until
+from corral.cli.terminal.confirmation import act_confirmed, confirm, yes_option
+from corral.cli.terminal.output import (
+    Column,
+    Item,
+    list_table,
+    plain,
+    show_done,
+    show_list,
+    show_one,
+    state_column,
+)
+from corral.cli.terminal.values import age, full_time
+from corral.cli.terminal.wait_option import wait_options, wait_until
 
 GROUPS: Final = "/api/v1/groups"
 _LOOKED_AT: Final = 500
@@ -77,7 +86,7 @@ def list_groups(session: Session, watch: bool) -> None:
         return session.client.pages(GROUPS)
 
     if watch:
-        from corral.cli.watch import watch_list
+        from corral.cli.terminal.watch_option import watch_list
 
         watch_list(
             session,
@@ -141,7 +150,7 @@ def _port(port: Item) -> str:
 @api_command
 def create(session: Session, path: str, wait: bool, timeout: int) -> None:
     """Create a group from a file; its instances start at once."""
-    from corral.cli.documents import read_documents
+    from corral.cli.document_files import read_documents
 
     for document in read_documents(path):
         made = session.client.post(GROUPS, _writable(document))
@@ -157,7 +166,7 @@ def create(session: Session, path: str, wait: bool, timeout: int) -> None:
 @api_command
 def update(session: Session, name: str | None, path: str, yes: bool) -> None:
     """Change the fields a file names (RFC 7396: null goes back to the default); others stay."""
-    from corral.cli.documents import read_documents
+    from corral.cli.document_files import read_documents
     from corral.cli.group_changes import differing, say_what_runs_as_before
 
     documents = read_documents(path)
@@ -218,7 +227,7 @@ def unpause(session: Session, name: str) -> None:
 @api_command
 def start(session: Session, name: str, wait: bool, timeout: int) -> None:
     """Start one more instance of a group."""
-    from corral.cli.instance_waits import until_ready
+    from corral.cli.instance.waits import until_ready
 
     made = session.client.post(f"{GROUPS}/{segment(name)}/start")
     if wait:
@@ -283,7 +292,7 @@ def _until_met(session: Session, name: str, timeout: int) -> Any:
 
 
 def _given_up(session: Session, name: str, reason: str) -> Refused:
-    from corral.cli.instance_waits import last_lines
+    from corral.cli.instance.waits import last_lines
 
     return Refused(
         f"group '{name}' is paused as crash-looping: {reason}{last_lines(session, {'group': name})}",
@@ -294,7 +303,7 @@ def _given_up(session: Session, name: str, reason: str) -> Refused:
 
 def _troubles(session: Session, name: str) -> str:
     """Why instances of a group are not ready, each reason once, with one of those it holds for."""
-    from corral.cli.instance_waits import INSTANCES, start_trouble, waits_for
+    from corral.cli.instance.waits import INSTANCES, start_trouble, waits_for
 
     found: dict[str, str] = {}
     try:

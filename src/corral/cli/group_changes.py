@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Any, Final
 
+from corral.cli.api.session import Session
 from corral.cli.failure import note
-from corral.cli.output import Item
-from corral.cli.session import Session
+from corral.cli.terminal.output import Item
 
 _NAMED: Final = 5
 _OVER: Final = ("STOPPED", "CRASHED")

@@ -7,11 +7,11 @@ import sys
 
 import click
 
-from corral.cli import contexts
-from corral.cli.client import Client
+from corral.cli.api import context_store as contexts
+from corral.cli.api.client import Client
 from corral.cli.failure import Unreachable, WrongUsage
-from corral.cli.output import output_option, show_done
-from corral.cli.token_file import given_token, token_options, warn_of_command_line
+from corral.cli.terminal.output import output_option, show_done
+from corral.cli.token_options import given_token, token_options, warn_of_command_line
 
 
 @click.command()

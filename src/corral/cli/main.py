@@ -10,16 +10,19 @@ from typing import Final, NoReturn
 import click
 
 from corral.cli.failure import Failure, report
-from corral.cli.lazy import LazyGroup
-from corral.cli.token_file import given_token, token_options
+from corral.cli.lazy_group import LazyGroup
+from corral.cli.token_options import given_token, token_options
 from corral.version import VERSION
 
 NOUNS: Final = {
     "group": ("corral.cli.group:group", "What shall run, and how many: create, change, scale, delete."),
-    "instance": ("corral.cli.instance:instance", "What runs: start, stop, console, logs, commands."),
+    "instance": ("corral.cli.instance.commands:instance", "What runs: start, stop, console, logs, commands."),
     "template": ("corral.cli.template:template", "File trees of instances: upload, edit, diff, roll back."),
     "catalog": ("corral.cli.catalog:catalog", "Programs by platform and version: add, list, remove."),
-    "module": ("corral.cli.module:module", "Extensions: install, upgrade, configure; write your own."),
+    "module": (
+        "corral.cli.module.commands:module",
+        "Extensions: install, upgrade, configure; write your own.",
+    ),
     "capability": ("corral.cli.capability:capability", "What modules offer one another."),
     "command": ("corral.cli.command:command", "Commands that modules brought: list, run."),
     "crash": ("corral.cli.crash:crash", "What ended without being asked to."),
@@ -33,11 +36,11 @@ NOUNS: Final = {
     "context": ("corral.cli.context:context", "Controllers this command line knows."),
     "login": ("corral.cli.login:login", "Check a token and remember the controller."),
     "logout": ("corral.cli.login:logout", "Forget a controller and its token."),
-    "up": ("corral.cli.up:up", "Run a whole cluster on this machine, in the foreground."),
-    "down": ("corral.cli.down:down", "End what 'up' runs, instances included."),
+    "up": ("corral.cli.local.up:up", "Run a whole cluster on this machine, in the foreground."),
+    "down": ("corral.cli.local.down:down", "End what 'up' runs, instances included."),
     "controller": ("corral.cli.controller:controller", "Run a controller, in the foreground."),
     "daemon": ("corral.cli.daemon:daemon", "Run a node's daemon, in the foreground."),
-    "local": ("corral.cli.local:local", "Instances of this machine, without any controller."),
+    "local": ("corral.cli.local.instances:local", "Instances of this machine, without any controller."),
     "completion": ("corral.cli.completion:completion", "Print the script for completion in a shell."),
     "version": ("corral.cli.version:version", "Print the version of this program."),
 }

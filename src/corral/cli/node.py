@@ -6,15 +6,24 @@ from typing import Any, Final
 
 import click
 
-from corral.cli.client import segment
-from corral.cli.confirm import act_confirmed, yes_option
+from corral.cli.api.client import segment
+from corral.cli.api.session import Session, api_command
 from corral.cli.failure import Refused, WaitRanOut
 from corral.cli.join_token import join_token, join_token_revoke, join_tokens, label
 from corral.cli.node_cache import cache, prewarm
 from corral.cli.noun import Noun
-from corral.cli.output import Column, Item, list_table, plain, show_done, show_list, show_one, state_column
-from corral.cli.session import Session, api_command
-from corral.cli.values import Span, age, full_time
+from corral.cli.terminal.confirmation import act_confirmed, yes_option
+from corral.cli.terminal.output import (
+    Column,
+    Item,
+    list_table,
+    plain,
+    show_done,
+    show_list,
+    show_one,
+    state_column,
+)
+from corral.cli.terminal.values import Span, age, full_time
 
 STATES: Final = ("ENROLLED", "ONLINE", "DISCONNECTED", "UNREACHABLE", "REVOKED")
 NODES: Final = "/api/v1/nodes"
@@ -73,7 +82,7 @@ def list_nodes(session: Session, state: str | None, label: tuple[str, ...], watc
     if not watch:
         show_list(session.output, fetch(), columns=COLUMNS, by_name=True)
         return
-    from corral.cli.watch import watch_list
+    from corral.cli.terminal.watch_option import watch_list
 
     watch_list(session, fetch, table=lambda nodes: list_table(nodes, COLUMNS, by="id"), prefix="NODE_")
 
@@ -216,7 +225,7 @@ def _configure(session: Session, id: str, body: dict[str, Any]) -> Any:
 @api_command
 def modules(session: Session, id: str) -> None:
     """List the modules that a node has or shall have, and how they stand there."""
-    from corral.cli.module_nodes import MODULE_COLUMNS
+    from corral.cli.module.nodes import MODULE_COLUMNS
 
     found = session.client.pages(f"{NODES}/{segment(id)}/modules", {})
     show_list(session.output, found, columns=MODULE_COLUMNS, name="module")

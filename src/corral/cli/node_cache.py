@@ -6,11 +6,11 @@ from typing import Any, Final
 
 import click
 
-from corral.cli.client import segment
+from corral.cli.api.client import segment
+from corral.cli.api.session import Session, api_command
 from corral.cli.failure import WrongUsage
-from corral.cli.output import Column, list_table, show_done, show_list
-from corral.cli.session import Session, api_command
-from corral.cli.values import age, size_text
+from corral.cli.terminal.output import Column, list_table, show_done, show_list
+from corral.cli.terminal.values import age, size_text
 
 NODES: Final = "/api/v1/nodes"
 PREWARM_SECONDS: Final = 630.0

@@ -7,11 +7,9 @@ from typing import Any, Final
 
 import click
 
-from corral.cli.confirm import confirm, yes_option
+from corral.cli.api.session import Session, api_command
 from corral.cli.failure import Refused, WrongUsage
 from corral.cli.noun import Noun
-from corral.cli.output import Column, Item, plain, show_done, show_list, show_one
-from corral.cli.session import Session, api_command
 from corral.cli.template_files import (
     TEMPLATES,
     edit_file,
@@ -24,7 +22,9 @@ from corral.cli.template_files import (
     template_path,
     upload,
 )
-from corral.cli.values import age, pairs, size_text
+from corral.cli.terminal.confirmation import confirm, yes_option
+from corral.cli.terminal.output import Column, Item, plain, show_done, show_list, show_one
+from corral.cli.terminal.values import age, pairs, size_text
 
 SYNC_SECONDS: Final = 330.0
 
@@ -183,7 +183,7 @@ def set_settings(
     """Change a template's settings; makes a new version with the same files."""
     patch: dict[str, Any] = {}
     if path is not None:
-        from corral.cli.documents import read_documents
+        from corral.cli.document_files import read_documents
 
         documents = read_documents(path)
         if len(documents) > 1:

@@ -10,11 +10,11 @@ from typing import Any, Final
 
 import click
 
-from corral.cli.client import Params, segment
+from corral.cli.api.client import Params, segment
+from corral.cli.api.session import Session, api_command
 from corral.cli.failure import Failure, WrongUsage, note
-from corral.cli.output import Column, Item, show_done, show_list
-from corral.cli.session import Session, api_command
-from corral.cli.values import counted
+from corral.cli.terminal.output import Column, Item, show_done, show_list
+from corral.cli.terminal.values import counted
 
 TEMPLATES: Final = "/api/v1/templates"
 _MODES: Final = ("644", "755", "444", "555")
@@ -57,8 +57,8 @@ def file_path(name: str, path: str) -> str:
 @api_command
 def upload(session: Session, name: str, source: str, note: str | None) -> None:
     """Make a directory, a .tar.gz or a .zip the new version of a template."""
-    from corral.cli.packing import archive_of, blocks
-    from corral.cli.progress_line import Bar
+    from corral.cli.api.archive_upload import archive_of, blocks
+    from corral.cli.terminal.progress_line import Bar
 
     place = template_path(name)
     with archive_of(source) as (file, size, kind), Bar(f"uploading {name}", size) as bar:
@@ -77,7 +77,7 @@ def upload(session: Session, name: str, source: str, note: str | None) -> None:
 @api_command
 def export(session: Session, name: str, target: str | None, number: int | None, kind: str | None) -> None:
     """Save a version as an archive; '-' writes to stdout."""
-    from corral.cli.saving import save
+    from corral.cli.api.download import save
 
     kind = kind or ("zip" if (target or "").endswith(".zip") else "tar.gz")
     target = target or f"{name.replace('/', '-')}.{kind}"
@@ -104,7 +104,7 @@ def files(session: Session, name: str, number: int | None) -> None:
 @api_command
 def get_file(session: Session, name: str, path: str, target: str, number: int | None) -> None:
     """Write one file of a template to stdout, or into FILE."""
-    from corral.cli.saving import save
+    from corral.cli.api.download import save
 
     response = session.client.download(file_path(name, path), {"version": number})
     save(response, target, what=path)
@@ -132,8 +132,8 @@ def _put(
     session: Session, name: str, path: str, source: pathlib.Path, params: Params, *, revision: int = 0
 ) -> Any:
     """Send a file as it is read. With `revision`: only if the template is still that one."""
-    from corral.cli.packing import blocks
-    from corral.cli.progress_line import Bar
+    from corral.cli.api.archive_upload import blocks
+    from corral.cli.terminal.progress_line import Bar
 
     try:
         file = source.open("rb")
@@ -166,7 +166,7 @@ def edit_file(session: Session, name: str, path: str, note: str | None) -> None:
 
     Refused when the template was changed meanwhile; what you wrote is then kept in a file.
     """
-    from corral.cli.saving import save
+    from corral.cli.api.download import save
 
     found = session.client.get(template_path(name))
     with tempfile.TemporaryDirectory(prefix="corral-edit-") as directory:

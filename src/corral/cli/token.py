@@ -6,13 +6,13 @@ from typing import Final
 
 import click
 
-from corral.cli.client import segment
-from corral.cli.confirm import confirm, yes_option
+from corral.cli.api.client import segment
+from corral.cli.api.session import Session, api_command
 from corral.cli.failure import note
 from corral.cli.noun import Noun
-from corral.cli.output import Column, show_done, show_list
-from corral.cli.session import Session, api_command
-from corral.cli.values import Span, age
+from corral.cli.terminal.confirmation import confirm, yes_option
+from corral.cli.terminal.output import Column, show_done, show_list
+from corral.cli.terminal.values import Span, age
 
 TOKENS: Final = "/api/v1/tokens"
 ROLES: Final = ("ADMIN", "OPERATOR", "VIEWER")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from corral.cli.output import output_option, show_one
+from corral.cli.terminal.output import output_option, show_one
 
 
 @click.command()

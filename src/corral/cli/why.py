@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import click
 
-from corral.cli.client import segment
+from corral.cli.api.client import segment
+from corral.cli.api.session import Session, api_command
 from corral.cli.failure import Refused, printable
-from corral.cli.output import Item, show_one
-from corral.cli.session import Session, api_command
-from corral.cli.values import short_time
+from corral.cli.terminal.output import Item, show_one
+from corral.cli.terminal.values import short_time
 
 
 @click.command()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from corral.cli.client import Client
+from corral.cli.api.client import Client
 
 
 async def call(url: str, token: str, method: str, path: str, body: dict[str, Any] | None = None) -> Any:

@@ -12,9 +12,9 @@ import textwrap
 
 import pytest
 
-from corral.cli.restarts import MOST_QUICK_DEATHS, QUICK_SECONDS, Restarts
-from corral.cli.supervisor import Child, Supervisor
-from corral.cli.up_record import find_running, remove_record, write_record
+from corral.cli.local.child_processes import Child, Supervisor
+from corral.cli.local.restarts import MOST_QUICK_DEATHS, QUICK_SECONDS, Restarts
+from corral.cli.local.up_record import find_running, remove_record, write_record
 from corral.errors import Code, Rejected
 from corral.system.parent_watch import watch
 
@@ -99,7 +99,7 @@ def test_children_notice_that_their_parent_was_killed(tmp_path: pathlib.Path) ->
     parent = textwrap.dedent(
         f"""
         import os, sys
-        from corral.cli.supervisor import Supervisor
+        from corral.cli.local.child_processes import Supervisor
 
         with Supervisor() as supervisor:
             child = supervisor.start("child", [sys.executable, "-c", {child!r}], env=os.environ)

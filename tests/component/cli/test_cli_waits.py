@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from stand_in_controller import PROGRAM
 
-from corral.cli.documents import read_documents
+from corral.cli.document_files import read_documents
 from corral.testing.cluster import LocalCluster, LocalController
 from corral.testing.ports import free_range
 

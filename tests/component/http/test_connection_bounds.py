@@ -14,7 +14,7 @@ from http_rig import DEADLINE, Rig, http_rig
 from raw_client import raw_call
 from websockets.asyncio.client import connect
 
-from corral.cli.client import Client
+from corral.cli.api.client import Client
 from corral.controller.http.connection import HEAD_LIMIT, MOST_PIPELINED
 from corral.controller.http.open_connections import Cut
 from corral.controller.http.request import BodyPace

@@ -10,8 +10,8 @@ import pytest
 from hooked_node import HookedNode, arguments, changes
 from node_archives import install, node_archive, wait_at_nodes
 
-from corral.cli.instance_modules import module_rows
-from corral.cli.instance_waits import stage_text
+from corral.cli.instance.modules import module_rows
+from corral.cli.instance.waits import stage_text
 from corral.domain.plans import PlanJvm
 from corral.testing import workloads
 from corral.testing.groups import create_group, wait_for_instance, wait_for_instances

@@ -6,9 +6,9 @@ import datetime as dt
 
 import pytest
 
-from corral.cli.output import details
-from corral.cli.table import Layout, draw, text_width
-from corral.cli.values import full_time, natural_order, short_time
+from corral.cli.terminal.output import details
+from corral.cli.terminal.table import Layout, draw, text_width
+from corral.cli.terminal.values import full_time, natural_order, short_time
 
 TITLES = ["ID", "NODE", "PID", "REASON"]
 LAYOUTS = [Layout(), Layout(rank=1), Layout(rank=3), Layout(rank=2, stretched=True)]

@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from corral.cli.documents import read_documents
+from corral.cli.document_files import read_documents
 from corral.controller.http import meanings
 from corral.controller.http.openapi import describe
 from corral.controller.http.routes import ROUTES

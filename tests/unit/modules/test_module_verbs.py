@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from corral.cli.module import module
+from corral.cli.module.commands import module
 from corral.controller.http.resources import module_verbs, modules
 from corral.controller.http.resources.module_shapes import ONE
 from corral.domain.module_phases import ModuleIntent

@@ -1,0 +1,1 @@
+"""The controller's HTTP API from the command line: connection, known controllers, event streams, uploads, downloads."""

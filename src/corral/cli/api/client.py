@@ -1,0 +1,339 @@
+"""The HTTP API as the command line sees it: one keep-alive connection, JSON in and out.
+
+Built on `http.client` because it is the cheapest thing to import. A GET is tried again when the
+connection failed. A change carries an idempotency key of its own, so that nothing between us and the
+controller does it twice; a line for an instance is asked for with one key until it is answered.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import http.client
+import json
+import select
+import ssl
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, Final
+from urllib.parse import SplitResult, quote, urlencode, urlsplit
+
+from corral.cli.api.answers import ApiAnswers
+from corral.cli.failure import Refused, Unreachable, WrongUsage
+from corral.system.aio.backoff import Backoff
+from corral.version import VERSION
+
+ATTEMPTS: Final = 3
+PAUSE_SECONDS: Final = 0.1
+TIMEOUT_SECONDS: Final = 15.0
+UPLOAD_SECONDS: Final = 300.0
+"""How long a controller may take to look through what it was sent."""
+STREAM_SILENCE_SECONDS: Final = 60.0
+"""Longer than any heartbeat: a stream this quiet is dead."""
+LONGEST_PAUSE_SECONDS: Final = 1.0
+PAGE: Final = 500
+_PASSING: Final = frozenset(
+    {"FENCED", "NODE_OFFLINE", "NOT_LEADER", "RATE_LIMITED", "SHUTTING_DOWN", "STORE_UNAVAILABLE", "TIMEOUT"}
+)
+_FILES: Final = ("application/octet-stream", "application/gzip", "application/zip")
+_MAX_BODY: Final = 64 * 1024 * 1024
+
+Params = Mapping[str, object]
+
+
+def segment(text: str) -> str:
+    """A value as one part of a path, whatever is in it."""
+    return quote(text, safe="")
+
+
+class Client:
+    """Talks to one controller. Raises `Refused` or `Unreachable`, nothing else."""
+
+    def __init__(
+        self, *, url: str, token: str | None, ca_file: str | None = None, timeout: float = TIMEOUT_SECONDS
+    ) -> None:
+        self.url = url.rstrip("/")
+        self._parts = _checked_url(self.url)
+        self._answers = ApiAnswers(self.url)
+        self._token = _checked_token(token)
+        self._ca_file = ca_file
+        self._timeout = timeout
+        self._connection: http.client.HTTPConnection | None = None
+
+    def get(self, path: str, params: Params | None = None) -> Any:
+        target = self._target(path, params)
+        for attempt in range(1, ATTEMPTS + 1):
+            try:
+                return self._exchange("GET", target, None)
+            except Unreachable:
+                if attempt == ATTEMPTS:
+                    raise
+                time.sleep(PAUSE_SECONDS * attempt)
+        raise AssertionError("unreachable")
+
+    def post(
+        self,
+        path: str,
+        body: Params | None = None,
+        *,
+        params: Params | None = None,
+        timeout: float | None = None,
+    ) -> Any:
+        """`timeout`: how long the answer may take, when it is known to take long."""
+        with self._answered_within(timeout):
+            return self._exchange("POST", self._target(path, params), body)
+
+    @contextlib.contextmanager
+    def _answered_within(self, timeout: float | None) -> Iterator[None]:
+        if timeout is None:
+            yield
+            return
+        usual, self._timeout = self._timeout, timeout
+        self.close()
+        try:
+            yield
+        finally:
+            self._timeout = usual
+            self.close()
+
+    def post_patiently(
+        self,
+        path: str,
+        body: Params,
+        *,
+        seconds: float,
+        timeout: float | None = None,
+        tell: Callable[[str], None] | None = None,
+    ) -> Any:
+        """Ask with one key until it is answered, for so many seconds: for what is done once however often it is asked
+        for. Without `tell` only from when it may have been done: what was refused, or never sent, is told at once."""
+        key, deadline = _new_key(), time.monotonic() + seconds
+        backoff, told, in_doubt = Backoff(first=PAUSE_SECONDS, longest=LONGEST_PAUSE_SECONDS), False, False
+        while True:
+            try:
+                with self._answered_within(timeout):
+                    return self._exchange("POST", self._target(path, None), body, key=key)
+            except (Unreachable, Refused) as failure:
+                in_doubt = in_doubt or (isinstance(failure, Unreachable) and failure.in_doubt)
+                left = deadline - time.monotonic()
+                if left <= 0 or not _passes(failure) or not (in_doubt or tell is not None):
+                    raise
+                if tell is not None and not told:
+                    tell(f"{failure.message}; trying again")
+                    told = True
+            time.sleep(min(backoff.delay(), left))
+
+    def patch(self, path: str, body: Params, params: Params | None = None) -> Any:
+        return self._exchange("PATCH", self._target(path, params), body)
+
+    def put(self, path: str, body: Params) -> Any:
+        return self._exchange("PUT", self._target(path, None), body)
+
+    def upload(
+        self,
+        path: str,
+        source: Iterable[bytes],
+        *,
+        size: int,
+        content_type: str = "application/octet-stream",
+        params: Params | None = None,
+        revision: int = 0,
+        method: str = "PUT",
+    ) -> Any:
+        """Send bytes of any length on a connection of its own. A controller that refuses them while they
+        are still being sent is heard. `revision`: refused when what it changes has another one."""
+        headers = {
+            **self._headers(),
+            "Content-Type": content_type,
+            "Content-Length": str(size),
+            "Idempotency-Key": _new_key(),
+            **({"If-Match": f'"{revision}"'} if revision else {}),
+        }
+        connection = self._connect(UPLOAD_SECONDS)
+        body = _until_answered(connection, source)
+        try:
+            # Cut off while sending: it does not want the rest, and what it says is in the answer.
+            with contextlib.suppress(BrokenPipeError, ConnectionResetError, _Answered):
+                connection.request(method, self._target(path, params), body=body, headers=headers)
+            response = connection.getresponse()
+            content = response.read(_MAX_BODY)
+        except (OSError, http.client.HTTPException) as error:
+            raise self._answers.unreachable(error, changed=True) from error
+        finally:
+            connection.close()
+        return self._answers.read(response.status, content)
+
+    def delete(self, path: str, params: Params | None = None) -> Any:
+        return self._exchange("DELETE", self._target(path, params), None)
+
+    def pages(
+        self, path: str, params: Params | None = None, *, limit: int | None = None, position: str = "cursor"
+    ) -> list[Any]:
+        """The items of a list, page by page, at most `limit`; `position` names where `next` goes.
+
+        A page may be short, or even empty, and still lead to another one.
+        """
+        items: list[Any] = []
+        asked = dict(params or {})
+        while limit is None or len(items) < limit:
+            asked["limit"] = PAGE if limit is None else min(PAGE, limit - len(items))
+            page = self.get(path, asked)
+            if not isinstance(page, dict) or not isinstance(page.get("items"), list):
+                raise self._answers.not_ours("a list without items")
+            items += page["items"]
+            following = page.get("next")
+            if not following or following == asked.get(position):
+                break
+            asked[position] = following
+        return items
+
+    def stream(self, path: str, params: Params, *, last_id: str | None) -> http.client.HTTPResponse:
+        """Open a server-sent event stream on a connection of its own; the caller closes it."""
+        more = {"Accept": "text/event-stream", "Cache-Control": "no-store"}
+        if last_id is not None:
+            more["Last-Event-ID"] = last_id
+        return self._open(path, params, more, kind="text/event-stream", what="no event stream")
+
+    def download(self, path: str, params: Params) -> http.client.HTTPResponse:
+        """Open a body of any length on a connection of its own; the caller reads and closes it."""
+        return self._open(path, params, {"Accept": "*/*"}, kind=_FILES, what="no file")
+
+    def _open(
+        self, path: str, params: Params, more: dict[str, str], *, kind: str | tuple[str, ...], what: str
+    ) -> http.client.HTTPResponse:
+        connection = self._connect(STREAM_SILENCE_SECONDS)
+        try:
+            connection.request("GET", self._target(path, params), headers={**self._headers(), **more})
+            response = connection.getresponse()
+        except (OSError, http.client.HTTPException) as error:
+            connection.close()
+            raise self._answers.unreachable(error) from error
+        if response.status == 200 and (response.getheader("Content-Type") or "").startswith(kind):
+            return response
+        try:
+            if response.status != 200:
+                raise self._answers.refusal(response.status, response.read(_MAX_BODY))
+            raise self._answers.not_ours(what)
+        finally:
+            response.close()
+            connection.close()
+
+    def close(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+    def _exchange(self, method: str, target: str, body: Params | None, *, key: str = "") -> Any:
+        headers = self._headers()
+        payload: bytes | None = None
+        if method != "GET":
+            headers["Idempotency-Key"] = key or _new_key()
+        if body is not None:
+            payload = json.dumps(body).encode()
+            headers["Content-Type"] = "application/json"
+        try:
+            response, content = self._ask(method, target, payload, headers)
+        except (OSError, http.client.HTTPException) as error:
+            self.close()
+            raise self._answers.unreachable(error, changed=method != "GET") from error
+        return self._answers.read(response.status, content)
+
+    def _ask(
+        self, method: str, target: str, payload: bytes | None, headers: dict[str, str]
+    ) -> tuple[http.client.HTTPResponse, bytes]:
+        """On the kept connection, if it is still there: a controller closes one that was idle for a while, perhaps
+        in this very moment. Then it is asked again, which the idempotency key makes harmless."""
+        if self._connection is not None and _hung_up(self._connection):
+            self.close()
+        kept = self._connection is not None
+        if self._connection is None:
+            self._connection = self._connect(self._timeout)
+        try:
+            self._connection.request(method, target, body=payload, headers=headers)
+            response = self._connection.getresponse()
+        except (http.client.RemoteDisconnected, ConnectionResetError, BrokenPipeError):
+            self.close()
+            if not kept:
+                raise
+            return self._ask(method, target, payload, headers)
+        return response, self._read(response)
+
+    def _connect(self, timeout: float) -> http.client.HTTPConnection:
+        host = self._parts.hostname or ""
+        if self._parts.scheme == "http":
+            return http.client.HTTPConnection(host, self._parts.port, timeout=timeout)
+        try:
+            context = ssl.create_default_context(cafile=self._ca_file)
+        except OSError as error:
+            raise WrongUsage(f"cannot read the CA file {self._ca_file}: {error.strerror}") from error
+        return http.client.HTTPSConnection(host, self._parts.port, timeout=timeout, context=context)
+
+    def _target(self, path: str, params: Params | None) -> str:
+        given = {key: value for key, value in (params or {}).items() if value not in (None, "", ())}
+        query = "?" + urlencode(given, doseq=True) if given else ""
+        return self._parts.path + path + query
+
+    def _headers(self) -> dict[str, str]:
+        headers = {"Accept": "application/json", "User-Agent": f"corral-cli/{VERSION}"}
+        if self._token:
+            headers["Authorization"] = f"Bearer {self._token}"
+        return headers
+
+    def _read(self, response: http.client.HTTPResponse) -> bytes:
+        content = response.read(_MAX_BODY)
+        if not response.isclosed():  # endless, or without a length: not to be used again
+            response.close()
+            self.close()
+        return content
+
+
+def _passes(failure: Unreachable | Refused) -> bool:
+    """Whether the same request may be answered differently in a moment."""
+    return failure.passing if isinstance(failure, Unreachable) else failure.code in _PASSING
+
+
+def _hung_up(connection: http.client.HTTPConnection) -> bool:
+    """Whether something came without a question: the end, on a connection that is kept."""
+    wire = connection.sock
+    return wire is None or bool(select.select([wire], [], [], 0)[0])
+
+
+class _Answered(Exception):
+    """An answer came before everything was sent."""
+
+
+def _until_answered(connection: http.client.HTTPConnection, source: Iterable[bytes]) -> Iterator[bytes]:
+    """What is to be sent, for as long as it is wanted: who is answered already sends no more. On TLS the
+    other side also sends what is no answer, so there the whole is sent."""
+    for block in source:
+        wire = connection.sock
+        if not isinstance(wire, ssl.SSLSocket) and select.select([wire], [], [], 0)[0]:
+            raise _Answered
+        yield block
+
+
+def _new_key() -> str:
+    import uuid
+
+    return str(uuid.uuid4())
+
+
+def _checked_url(url: str) -> SplitResult:
+    try:
+        parts = urlsplit(url)
+        usable = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        usable = False
+    if not usable or parts.query or parts.fragment or parts.username is not None:
+        raise WrongUsage(
+            f"'{url}' is not an address of a controller", hint="write it like http://127.0.0.1:8480"
+        )
+    return parts
+
+
+def _checked_token(token: str | None) -> str | None:
+    if token is None:
+        return None
+    token = token.strip()
+    if not token.isascii() or not token.isprintable() or " " in token:
+        raise WrongUsage("the token holds characters that no token has", hint="copy it again as one line")
+    return token

@@ -1,0 +1,93 @@
+"""Whom a command talks to: flags, then environment, then the chosen context.
+
+A context's token is used with that context's address only: naming another address never
+sends it somewhere else.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
+
+import click
+
+from corral.cli.api import context_store as contexts
+from corral.cli.api.client import TIMEOUT_SECONDS, Client
+from corral.cli.failure import WrongUsage
+from corral.cli.terminal.output import output_option
+from corral.cli.token_options import given_token, token_options
+
+R = TypeVar("R")
+
+
+class Session:
+    """One command's connection and the form of its output."""
+
+    def __init__(self, *, client: Client, output: str) -> None:
+        self.client = client
+        self.output = output
+
+
+def api_command(command: Callable[..., R]) -> Callable[..., R]:
+    """Give a command `-o`, `--url`, `--token-file`, `--context`, and a `Session` as first argument."""
+
+    @functools.wraps(command)
+    def call(
+        *args: Any,
+        url: str | None,
+        token: str | None,
+        token_file: str | None,
+        context: str | None,
+        output: str,
+        **kwargs: Any,
+    ) -> R:
+        above: Mapping[str, str | None] = click.get_current_context().obj or {}
+        client = connect(
+            url=url or above.get("url"),
+            token=given_token(token, token_file) or above.get("token"),
+            context=context or above.get("context"),
+            environment=os.environ,
+        )
+        try:
+            return command(Session(client=client, output=output), *args, **kwargs)
+        finally:
+            client.close()
+
+    for option in (
+        click.option("--context", metavar="NAME", help="Remembered controller to use."),
+        token_options,
+        click.option("--url", metavar="URL", help="Controller to talk to."),
+        output_option,
+    ):
+        call = option(call)
+    return call
+
+
+def connect(
+    *,
+    url: str | None,
+    token: str | None,
+    context: str | None,
+    environment: Mapping[str, str],
+    timeout: float = TIMEOUT_SECONDS,
+) -> Client:
+    """A client for the chosen controller; nothing is sent yet."""
+    token = token or environment.get("CORRAL_TOKEN") or None
+    if context is None:  # a context named on the command line beats an address in the environment
+        url = url or environment.get("CORRAL_URL") or None
+        context = environment.get("CORRAL_CONTEXT") or None
+    if url is not None:
+        return Client(url=url, token=token, timeout=timeout)
+    known = contexts.load(contexts.default_path(environment))
+    name = context or known.current
+    if not name:
+        raise WrongUsage(
+            "no controller was chosen",
+            hint="use 'corral login URL', --url URL or the environment's CORRAL_URL",
+        )
+    chosen = known.find(name)
+    return Client(
+        url=chosen.url, token=token or chosen.token, ca_file=chosen.ca_file or None, timeout=timeout
+    )

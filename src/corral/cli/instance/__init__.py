@@ -1,0 +1,1 @@
+"""`corral instance`: one file for each family of verbs."""

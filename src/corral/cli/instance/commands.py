@@ -1,0 +1,288 @@
+"""`corral instance`: what runs, and what one does with it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+import click
+
+from corral.cli.api.client import segment
+from corral.cli.api.session import Session, api_command
+from corral.cli.failure import note
+from corral.cli.instance.console import console, download, search
+from corral.cli.instance.files import files, get_file, plan, save
+from corral.cli.instance.logs import logs
+from corral.cli.instance.modules import module_rows
+from corral.cli.instance.runs import runs
+from corral.cli.instance.waits import (
+    INSTANCES,
+    stage_text,
+    start_trouble,
+    started_again,
+    until_ended,
+    until_ready,
+)
+from corral.cli.noun import Noun
+from corral.cli.terminal.confirmation import confirm, yes_option
+from corral.cli.terminal.output import (
+    Column,
+    Item,
+    list_table,
+    plain,
+    show_done,
+    show_list,
+    show_one,
+    state_column,
+)
+from corral.cli.terminal.values import age, full_time, pairs
+from corral.cli.terminal.wait_option import wait_options
+
+STATES: Final = (
+    "SCHEDULED",
+    "PREPARING",
+    "STARTING",
+    "RUNNING",
+    "DRAINING",
+    "STOPPING",
+    "OFFLINE",
+    "STOPPED",
+    "CRASHED",
+)
+COLUMNS: Final = (
+    Column("ID", "id"),
+    Column("GROUP", "group", rank=5),
+    state_column("STATE", "state"),
+    Column("READY", "ready"),
+    Column("NODE", "node", rank=2),
+    Column("PORT", "port", rank=1),
+    Column("PLAYERS", "players", rank=4),
+    Column("PID", "pid", rank=6),
+    Column("UPTIME", lambda instance: _uptime(instance)),
+    Column("RESTARTS", lambda instance: str(instance.get("restarts", 0)), rank=3),
+    Column("REASON", lambda instance: _reason(instance), rank=1, stretched=True),
+)
+
+
+def _uptime(instance: Item) -> str:
+    if instance.get("state") in ("STOPPED", "CRASHED"):
+        return "-"
+    return age(instance.get("started_at"))
+
+
+def _reason(instance: Item) -> str:
+    exit = instance.get("exit")
+    if instance.get("state") in ("STOPPED", "CRASHED") and isinstance(exit, dict) and exit.get("summary"):
+        return str(exit["summary"])
+    return plain(start_trouble(instance) or stage_text(instance) or instance.get("reason"))
+
+
+def _players(found: Item) -> str:
+    if found.get("players") is None:
+        return "-"
+    most = found.get("max_players")
+    return f"{found['players']} of {most}" if most else str(found["players"])
+
+
+PATIENCE_SECONDS: Final = 15.0
+"""How long a line that may have arrived is asked for again, with its key."""
+
+
+@click.group(cls=Noun)
+def instance() -> None:
+    """What runs: start it, stop it, read and write its console."""
+
+
+@instance.command("list")
+@click.option("--group", metavar="NAME", help="Only instances of this group.")
+@click.option("--node", metavar="ID", help="Only instances on this node.")
+@click.option("--state", type=click.Choice(STATES, case_sensitive=False), help="Only those in this state.")
+@click.option("--wanted", type=click.Choice(("run", "drain", "stop")), help="Only those that shall do this.")
+@click.option("-a", "--all", "ended", is_flag=True, help="Those that have ended, too.")
+@click.option("-w", "--watch", is_flag=True, help="Draw again whenever something changes.")
+@api_command
+def list_instances(
+    session: Session,
+    group: str | None,
+    node: str | None,
+    state: str | None,
+    wanted: str | None,
+    ended: bool,
+    watch: bool,
+) -> None:
+    """List the instances. A table leaves out those that have ended; other forms have all of them."""
+    params = {"group": group, "node": node, "state": state, "wanted": wanted}
+    living = session.output == "table" and not ended and state is None
+    if living:
+        params["live"] = "true"
+
+    def fetch() -> list[Any]:
+        return session.client.pages(INSTANCES, params)
+
+    if watch:
+        from corral.cli.terminal.watch_option import watch_list
+
+        def table(items: Sequence[Item]) -> str:
+            return list_table(items, COLUMNS, by="id")
+
+        watch_list(session, fetch, table=table, prefix=("INSTANCE_",))
+    found = fetch()
+    show_list(session.output, found, columns=COLUMNS, by_name=True)
+    if living and not found:
+        note("nothing runs; -a shows what has ended")
+
+
+@instance.command("get")
+@click.argument("id")
+@api_command
+def get_instance(session: Session, id: str) -> None:
+    """Show one instance."""
+    found = session.client.get(f"{INSTANCES}/{segment(id)}")
+    show_one(session.output, found, rows=_rows(found))
+
+
+def _rows(found: Item) -> list[tuple[str, str]]:
+    exit = found.get("exit") or {}
+    failure = found.get("start_failure") or {}
+    return [
+        ("Id", plain(found.get("id"))),
+        ("Group", plain(found.get("group"))),
+        ("State", plain(found.get("state"))),
+        ("Wanted", plain(found.get("wanted"))),
+        ("Ready", plain(found.get("ready"))),
+        ("Reason", plain(found.get("reason"))),
+        ("Stage", plain(found.get("stage"))),
+        ("Players", _players(found)),
+        ("Node", plain(found.get("node"))),
+        ("Ports", plain(found.get("ports"))),
+        ("Pid", plain(found.get("pid"))),
+        ("Run", plain(found.get("incarnation"))),
+        ("Restarts", str(found.get("restarts", 0))),
+        ("Started", full_time(found.get("started_at"))),
+        ("Uptime", _uptime(found)),
+        ("Ended", full_time(found.get("ended_at"))),
+        ("Exit", plain(exit.get("summary"))),
+        ("Start failure", f"{failure['code']}: {failure['message']}" if failure else "-"),
+        ("Memory", f"{found['memory_mb']} MB" if found.get("memory_mb") else "-"),
+        ("Runtime", plain(found.get("runtime"))),
+        ("Variables", plain(found.get("variables"))),
+        ("Plan", plain(found.get("plan_hash"))),
+        *module_rows(found.get("modules") or {}),
+        ("Last seen", age(found.get("last_seen"))),
+    ]
+
+
+@instance.command()
+@click.argument("group")
+@click.option("--node", metavar="ID", help="Only on this node.")
+@click.option("--var", "variables", multiple=True, metavar="K=V", help="A variable of this instance.")
+@wait_options()
+@api_command
+def start(
+    session: Session, group: str, node: str | None, variables: tuple[str, ...], wait: bool, timeout: int
+) -> None:
+    """Start one more instance of GROUP."""
+    body: dict[str, Any] = {"group": group, **({"node": node} if node else {})}
+    if variables:
+        body["variables"] = pairs(variables)
+    made = session.client.post(INSTANCES, body)
+    if wait:
+        made = until_ready(session, made, timeout)
+    show_done(session.output, made, f"instance '{made['id']}' is {made['state']} on node '{made['node']}'")
+
+
+def _order(session: Session, id: str, verb: str, reason: str | None) -> Any:
+    return session.client.post(f"{INSTANCES}/{segment(id)}/{verb}", {"reason": reason} if reason else {})
+
+
+reason_option = click.option("--reason", help="Why; shown with the instance.")
+
+
+@instance.command()
+@click.argument("id")
+@reason_option
+@wait_options()
+@api_command
+def stop(session: Session, id: str, reason: str | None, wait: bool, timeout: int) -> None:
+    """Stop an instance by its group's ladder."""
+    changed = _order(session, id, "stop", reason)
+    if wait:
+        changed = _ended(session, changed, timeout)
+    _show_ending(session, changed)
+
+
+@instance.command()
+@click.argument("id")
+@reason_option
+@yes_option
+@wait_options()
+@api_command
+def kill(session: Session, id: str, reason: str | None, yes: bool, wait: bool, timeout: int) -> None:
+    """Kill everything of an instance at once."""
+    confirm(f"kill instance '{id}'", yes=yes)
+    changed = _order(session, id, "kill", reason)
+    if wait:
+        changed = _ended(session, changed, timeout)
+    _show_ending(session, changed)
+
+
+def _ended(session: Session, asked: Item, timeout: int) -> Any:
+    found = until_ended(session, asked, timeout)
+    if started_again(asked, found):
+        note(f"it has ended; group '{found['group']}' keeps at least its min, so that it was started again")
+    return found
+
+
+def _show_ending(session: Session, changed: Item) -> None:
+    told = f"instance '{changed['id']}' is {changed['state']}"
+    exit = changed.get("exit") or {}
+    if changed["state"] in ("STOPPED", "CRASHED") and exit.get("summary"):
+        told += f": {exit['summary']}"
+    elif changed.get("wanted") == "stop":
+        told += ", to be stopped"
+    show_done(session.output, changed, told)
+
+
+@instance.command()
+@click.argument("id")
+@reason_option
+@wait_options()
+@api_command
+def restart(session: Session, id: str, reason: str | None, wait: bool, timeout: int) -> None:
+    """Stop an instance and start it again under its id."""
+    changed = _order(session, id, "restart", reason)
+    if wait:
+        again = changed["state"] not in ("SCHEDULED", "PREPARING", "STARTING")
+        after = {**changed, "incarnation": changed["incarnation"] + 1, "restarts": 0} if again else changed
+        changed = until_ready(session, after, timeout)
+    asked = changed.get("wanted") == "stop"  # the old run is there still: its state is no news
+    text = f"instance '{id}' is to restart" if asked else f"instance '{id}' is {changed['state']}"
+    show_done(session.output, changed, text)
+
+
+@instance.command()
+@click.argument("id")
+@click.argument("line", nargs=-1, required=True)
+@api_command
+def command(session: Session, id: str, line: tuple[str, ...]) -> None:
+    """Put a LINE into an instance's input."""
+    path = f"{INSTANCES}/{segment(id)}/command"
+    taken = session.client.post_patiently(path, {"command": " ".join(line)}, seconds=PATIENCE_SECONDS)
+    show_done(session.output, taken, f"instance '{id}' has it in its input")
+
+
+@instance.command()
+@click.argument("id")
+@yes_option
+@api_command
+def delete(session: Session, id: str, yes: bool) -> None:
+    """Forget an instance that has ended, and its console."""
+    if not yes:
+        session.client.get(f"{INSTANCES}/{segment(id)}")  # nobody is asked about one that there is not
+    confirm(f"forget instance '{id}'", yes=yes)
+    session.client.delete(f"{INSTANCES}/{segment(id)}")
+    show_done(session.output, {"id": id}, f"instance '{id}' is forgotten")
+
+
+for extra in (console, logs, runs, search, download, plan, files, get_file, save):
+    instance.add_command(extra)

@@ -1,0 +1,311 @@
+"""`corral instance console`: what an instance writes, and a line to write to it.
+
+One thread follows the console and survives broken connections, one sends lines in their order, and
+the main thread owns the terminal. Leaving only ends these; the instance never learns of it.
+"""
+
+from __future__ import annotations
+
+import collections
+import contextlib
+import json
+import os
+import queue
+import select
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any, Final
+
+from corral.cli.api import event_stream as sse
+from corral.cli.api.client import Client, segment
+from corral.cli.failure import Failure, Unreachable, note, printable
+from corral.cli.terminal.console_text import Neutraliser, gap_text
+from corral.cli.terminal.line_editor import LineEditor
+
+_QUIET_SECONDS: Final = 0.5
+_PATIENCE_SECONDS: Final = 30.0
+"""How long a line is tried: a controller that was killed is back by then, and its nodes, too."""
+_LINGER_SECONDS: Final = 10.0
+_CLEAR_LINE: Final = "\r\x1b[K"
+_MAX_PARTIAL: Final = 4096
+_ECHOES: Final = 64
+
+TEXT: Final = "text"
+LATE: Final = "late"
+NOTE: Final = "note"
+ECHO: Final = "echo"
+ENDED: Final = "ended"
+FAILED: Final = "failed"
+
+
+class Feed:
+    """What happens to a console, as a queue with a descriptor that `select` can wait for."""
+
+    def __init__(self, client: Client, id: str, *, place: str) -> None:
+        self._client = client
+        self._path = f"/api/v1/instances/{segment(id)}"
+        self._id = id
+        self._place = place
+        self._mine: collections.deque[str] = collections.deque(maxlen=_ECHOES)
+        self._events: queue.SimpleQueue[tuple[str, Any]] = queue.SimpleQueue()
+        self._lines: queue.SimpleQueue[str] = queue.SimpleQueue()
+        self._ours, self._theirs = os.pipe()
+        self.unanswered = 0
+
+    def start(self) -> None:
+        for work in (self._follow, self._send):
+            name = f"cli/console{work.__name__}"
+            threading.Thread(target=self._guarded, args=(work,), name=name, daemon=True).start()
+
+    def _guarded(self, work: Callable[[], None]) -> None:
+        """Leaving closes the connection under these threads, and one that complains while the
+        interpreter ends takes the whole process down: whatever breaks is told here, or to nobody."""
+        try:
+            work()
+        except Exception as error:
+            self._put(FAILED, Unreachable(f"the console broke off: {error}"))
+
+    def fileno(self) -> int:
+        return self._ours
+
+    def send(self, line: str) -> None:
+        self.unanswered += 1
+        self._mine.append(line)
+        self._lines.put(line)
+
+    def take(self) -> Iterator[tuple[str, Any]]:
+        """What has come since the last call."""
+        with contextlib.suppress(queue.Empty):
+            os.read(self._ours, 65_536)
+            while True:
+                yield self._events.get_nowait()
+
+    def _put(self, kind: str, value: Any) -> None:
+        self._events.put((kind, value))
+        with contextlib.suppress(OSError):
+            os.write(self._theirs, b".")
+
+    def _follow(self) -> None:
+        try:
+            messages = sse.follow(
+                self._client,
+                f"{self._path}/console/stream",
+                {"format": "blocks"},
+                last_id=self._place,
+                tell=lambda told: self._put(NOTE, told),
+            )
+            for message in messages:
+                with contextlib.suppress(ValueError):
+                    self._tell(message.event, json.loads(message.data))
+            self._put(FAILED, None)
+        except Failure as failure:
+            self._put(FAILED, failure)
+
+    def _tell(self, event: str, data: Any) -> None:
+        if event == "text":
+            self._put(TEXT, data["text"])
+        elif event == "command":
+            self._echoed(str(data.get("line", "")))
+        elif event == "run":
+            self._put(NOTE, f"-- run {data.get('incarnation')} on node {data.get('node')} --")
+        elif event == "gap":
+            for gap in data.get("gaps", []):
+                self._put(NOTE, f"-- {gap_text(gap)} --")
+        elif event == "late":
+            self._put(NOTE, f"-- late, from run {data.get('incarnation')}: --")
+            self._put(LATE, "".join(f"{item['line']}\n" for item in data.get("items", [])))
+            self._put(NOTE, "-- that was late; now it goes on --")
+        elif event == "end":
+            self._put(ENDED, data)
+
+    def _echoed(self, line: str) -> None:
+        """A line that an instance has taken; ours was shown when it was typed, before its answer."""
+        try:
+            self._mine.remove(line)
+        except ValueError:
+            self._put(ECHO, line)
+
+    def _send(self) -> None:
+        while True:
+            line = self._lines.get()
+            try:
+                self._client.post_patiently(
+                    f"{self._path}/command",
+                    {"command": line},
+                    seconds=_PATIENCE_SECONDS,
+                    tell=lambda text: self._put(NOTE, text),
+                )
+                self._put(NOTE, "")
+            except Failure as failure:
+                with contextlib.suppress(ValueError):
+                    self._mine.remove(line)
+                told = f"error: {failure.message}" + (f" ({failure.hint})" if failure.hint else "")
+                self._put(NOTE, told)
+            finally:
+                self.unanswered -= 1
+
+
+def how_it_ended(id: str, end: Any) -> str:
+    """One line about the end of a run."""
+    exit = end.get("exit") or {}
+    summary = exit.get("summary") or str(end.get("state", "")).lower()
+    return f"-- instance '{id}' has ended: {summary} --"
+
+
+class Screen:
+    """Output above, one line of input below it. Output whose line is not finished stands before the
+    prompt until it is."""
+
+    def __init__(self, editor: LineEditor, *, prompt: str, raw: bool) -> None:
+        self._editor = editor
+        self._prompt = prompt
+        self._partial = ""
+        self._neutral = None if raw else Neutraliser()
+
+    def write(self, text: str) -> None:
+        text = self._partial + (self._neutral.clean(text) if self._neutral else text)
+        whole, newline, self._partial = text.rpartition("\n")
+        if len(self._partial) > _MAX_PARTIAL:
+            whole, newline, self._partial = whole + newline + self._partial, "\n", ""
+        if newline:
+            self._put(_CLEAR_LINE + whole.replace("\n", "\r\n") + "\r\n")
+        self.draw()
+
+    def write_apart(self, text: str) -> None:
+        """Whole lines from elsewhere: what has begun at the end goes on afterwards."""
+        begun, self._partial = self._partial, ""
+        self.write(text)
+        self._partial = begun
+        self.draw()
+
+    def say(self, line: str) -> None:
+        """A line of ours among the output."""
+        if line:
+            self._put(f"{_CLEAR_LINE}\x1b[2m{printable(line)}\x1b[0m\r\n")
+        self.draw()
+
+    def draw(self) -> None:
+        columns = os.get_terminal_size(sys.stdout.fileno()).columns or 80
+        shown, column = self._editor.view(self._partial + self._prompt, columns)
+        self._put(f"{_CLEAR_LINE}{shown}\r" + (f"\x1b[{column}C" if column else ""))
+
+    def leave(self) -> None:
+        self._put(_CLEAR_LINE + (self._partial + "\r\n" if self._partial else ""))
+
+    @staticmethod
+    def _put(text: str) -> None:
+        sys.stdout.write(text)
+        sys.stdout.flush()
+
+
+@contextlib.contextmanager
+def typing_mode() -> Iterator[None]:
+    """Every key comes at once and none of them ends the process; given back however we end."""
+    import termios
+    import tty
+
+    descriptor = sys.stdin.fileno()
+    before = termios.tcgetattr(descriptor)
+    tty.setraw(descriptor, termios.TCSADRAIN)
+    try:
+        yield
+    finally:
+        termios.tcsetattr(descriptor, termios.TCSADRAIN, before)
+
+
+def attach_terminal(feed: Feed, id: str, *, scrollback: str, raw: bool) -> None:
+    """Until the person detaches with Ctrl-C, Ctrl-] or Ctrl-D, or nothing more can come."""
+    editor = LineEditor()
+    screen = Screen(editor, prompt=f"{id}> ", raw=raw)
+    failure: Failure | None = None
+    note(f"attached to '{id}'; Ctrl-] or Ctrl-C detaches, the instance goes on")
+    with typing_mode():
+        screen.write(scrollback)
+        feed.start()
+        while not editor.detached and failure is None:
+            ready, _, _ = select.select([sys.stdin, feed], [], [], 1.0)
+            if sys.stdin in ready:
+                typed = os.read(sys.stdin.fileno(), 4096)
+                for line in editor.feed(typed):
+                    if line:
+                        screen.say(f"» {line}")
+                        feed.send(line)
+                if not typed:
+                    break  # the terminal is gone
+                screen.draw()
+            if feed in ready:
+                failure = _show(feed, screen, id)
+        screen.leave()
+    if failure is not None:
+        raise failure
+    note("detached")
+
+
+def _show(feed: Feed, screen: Screen, id: str) -> Failure | None:
+    for kind, value in feed.take():
+        if kind == TEXT:
+            screen.write(value)
+        elif kind == NOTE:
+            screen.say(value)
+        elif kind == ECHO:
+            screen.say(f"» {value}")
+        elif kind == LATE:
+            screen.write_apart(value)
+        elif kind == ENDED:
+            screen.say(how_it_ended(id, value))
+        elif isinstance(value, Failure):
+            return value
+        else:
+            return Failure(f"instance '{id}' was removed")
+    return None
+
+
+def attach_pipe(feed: Feed, id: str, *, scrollback: str) -> None:
+    """Without a terminal: lines of stdin are commands, output is passed on as it is.
+
+    Ends when the input has ended and the console has been quiet for a moment, or with the run.
+    """
+    import time
+
+    _pass_on(scrollback)
+    feed.start()
+    rest, over = b"", False
+    deadline = 0.0
+    while True:
+        waiting: list[Any] = [feed] if over else [sys.stdin, feed]
+        ready, _, _ = select.select(waiting, [], [], _QUIET_SECONDS)
+        if over and not feed.unanswered and (not ready or time.monotonic() > deadline):
+            return
+        if feed in ready and _pass_events(feed, id):
+            return
+        if not over and sys.stdin in ready:
+            typed = os.read(sys.stdin.fileno(), 65_536)
+            *lines, rest = (rest + typed).split(b"\n")
+            if not typed:
+                lines, over, deadline = [rest], True, time.monotonic() + _LINGER_SECONDS
+            for line in lines:
+                if line:
+                    feed.send(line.decode("utf-8", "replace").rstrip("\r"))
+
+
+def _pass_events(feed: Feed, id: str) -> bool:
+    """Pass on what came; True when it was the end."""
+    for kind, value in feed.take():
+        if kind in (TEXT, LATE):
+            _pass_on(value)
+        elif kind == NOTE and value:
+            note(value)
+        elif kind == ENDED:
+            note(how_it_ended(id, value))
+            return True
+        elif kind == FAILED:
+            if isinstance(value, Failure):
+                raise value
+            return True
+    return False
+
+
+def _pass_on(text: str) -> None:
+    sys.stdout.write(text)
+    sys.stdout.flush()

@@ -1,0 +1,126 @@
+"""`corral instance plan|files|cat|save`: what an instance was made of, what it has, and a template of that."""
+
+from __future__ import annotations
+
+import json
+from typing import Any, Final
+
+import click
+
+from corral.cli.api.client import segment
+from corral.cli.api.session import Session, api_command
+from corral.cli.failure import note as remark
+from corral.cli.instance.runs import run_option
+from corral.cli.instance.waits import INSTANCES
+from corral.cli.terminal.output import Column, plain, show_done, show_list, show_one
+from corral.cli.terminal.values import counted
+
+SAVE_SECONDS: Final = 630.0
+_PIECE: Final = 256 * 1024
+
+FILE_COLUMNS: Final = (
+    Column("KIND", "kind"),
+    Column("SIZE", lambda found: str(found.get("size", 0))),
+    Column("MODIFIED", "modified_at"),
+    Column("PATH", "path"),
+)
+
+
+@click.command()
+@click.argument("id")
+@run_option
+@api_command
+def plan(session: Session, id: str, incarnation: int | None) -> None:
+    """Show what exactly an instance was started with."""
+    found = session.client.get(f"{INSTANCES}/{segment(id)}/plan", {"incarnation": incarnation})
+    body = found.get("plan") or {}
+    head = [("Hash", plain(found.get("hash"))), ("Drawn", plain(found.get("picks")))]
+    shown = [*head, *((key, _text(value)) for key, value in body.items())]
+    show_one(session.output, found, rows=shown, name="hash")
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, dict | list) and value:
+        return json.dumps(value, ensure_ascii=False)
+    return plain(value)
+
+
+@click.command("files")
+@click.argument("id")
+@click.argument("path", required=False, default="", metavar="[DIRECTORY]")
+@click.option(
+    "--limit", type=click.IntRange(1, 10_000), default=1000, show_default=True, help="So many entries."
+)
+@api_command
+def files(session: Session, id: str, path: str, limit: int) -> None:
+    """List what lies in an instance's directory."""
+    found = session.client.get(f"{INSTANCES}/{segment(id)}/files", {"path": path, "limit": limit})
+    items = found.get("items") or []
+    show_list(session.output, items, columns=FILE_COLUMNS, name="path")
+    if found.get("truncated"):
+        remark(f"there is more than these {len(items)}; name a DIRECTORY or raise --limit")
+
+
+@click.command("cat")
+@click.argument("id")
+@click.argument("path")
+@click.option("--offset", type=click.IntRange(0), default=0, metavar="N", help="From this byte on.")
+@click.option(
+    "--length",
+    type=click.IntRange(1, _PIECE),
+    default=_PIECE,
+    show_default=True,
+    metavar="N",
+    help="So many bytes.",
+)
+@api_command
+def get_file(session: Session, id: str, path: str, offset: int, length: int) -> None:
+    """Write a part of one of an instance's files to stdout."""
+    from corral.cli.api.download import save as save_to
+
+    asked = {"path": path, "offset": offset, "length": length}
+    response = session.client.download(f"{INSTANCES}/{segment(id)}/files/content", asked)
+    size = save_to(response, "-", what=path)
+    if size == length:
+        remark(f"there may be more; go on with --offset {offset + size}")
+
+
+@click.command()
+@click.argument("id")
+@click.argument("template")
+@click.option(
+    "--path",
+    "paths",
+    multiple=True,
+    required=True,
+    metavar="GLOB",
+    help="What to take, such as 'world/**'; may be repeated.",
+)
+@click.option("--merge", is_flag=True, help="Keep the template's other files; else it holds only these.")
+@click.option("--note", metavar="TEXT", help="What is new; shown with the version.")
+@click.option(
+    "--secret-names",
+    is_flag=True,
+    help="Put %NAME% in place of the values of secrets; else a file that holds one is refused.",
+)
+@api_command
+def save(
+    session: Session,
+    id: str,
+    template: str,
+    paths: tuple[str, ...],
+    merge: bool,
+    note: str | None,
+    secret_names: bool,
+) -> None:
+    """Make chosen files of an instance's directory a new version of TEMPLATE."""
+    body = {"template": template, "paths": list(paths), "merge": merge, "note": note or ""}
+    if secret_names:
+        body["secret_names"] = True
+    made = session.client.post(f"{INSTANCES}/{segment(id)}/save", body, timeout=SAVE_SECONDS)
+    show_done(
+        session.output,
+        made,
+        f"template '{template}' is at version {made['version']} with {counted(made['files'], 'file')}",
+        name="name",
+    )

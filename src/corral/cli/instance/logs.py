@@ -1,0 +1,235 @@
+"""`corral instance logs`: what an instance wrote, by lines, by times, by runs, and as it comes."""
+
+from __future__ import annotations
+
+import collections
+import json
+import sys
+from typing import Any, Final
+
+import click
+
+from corral.cli.api.client import segment
+from corral.cli.api.session import Session, api_command
+from corral.cli.failure import Refused, WrongUsage, note
+from corral.cli.instance.runs import chosen_run, each_run, run_option
+from corral.cli.instance.waits import INSTANCES
+from corral.cli.terminal.console_text import gap_text
+from corral.cli.terminal.output import Item, show_streamed
+from corral.cli.terminal.times import check_times, local_time, time_options
+
+PAGE: Final = 5000
+_TAIL: Final = 100
+_UNREADABLE: Final = frozenset({"CONSOLE_GONE", "NODE_OFFLINE", "TIMEOUT", "NOT_SUPPORTED"})
+
+
+def console_path(id: str) -> str:
+    return f"{INSTANCES}/{segment(id)}/console"
+
+
+@click.command()
+@click.argument("id")
+@click.option("-f", "--follow", is_flag=True, help="Go on with what comes, until it ends.")
+@click.option(
+    "-n",
+    "--tail",
+    type=click.IntRange(0, PAGE),
+    metavar="LINES",
+    help=f"The last so many lines; {_TAIL} unless a time or an offset says where to begin.",
+)
+@time_options("lines")
+@click.option("-t", "--timestamps", is_flag=True, help="Say of each line when it came.")
+@click.option("--after", type=click.IntRange(0), metavar="OFFSET", help="Everything from this offset.")
+@click.option("-p", "--previous", is_flag=True, help="The run before the newest.")
+@click.option("--raw", is_flag=True, help="Pass the instance's own escape sequences to the terminal.")
+@run_option
+@api_command
+def logs(
+    session: Session,
+    id: str,
+    follow: bool,
+    tail: int | None,
+    since: str | None,
+    until: str | None,
+    timestamps: bool,
+    after: int | None,
+    previous: bool,
+    raw: bool,
+    incarnation: int | None,
+) -> int:
+    """Print what an instance wrote. With --since or --until of every run in that time, else of one."""
+    check_times(since, until)
+    timed = since is not None or until is not None
+    if follow and until is not None:
+        raise WrongUsage("--follow goes on for ever and --until does not", hint="leave one of them out")
+    if timed and after is not None:
+        raise WrongUsage("--after is a place and --since a time", hint="leave one of them out")
+    if tail == 0 and not follow:
+        raise WrongUsage("--tail 0 shows nothing", hint="add -f to see what comes")
+    run = chosen_run(session, id, incarnation, previous=previous)
+    show = Printer(session.output, raw=raw, timestamps=timestamps)
+    lines = Lines(session, id, show)
+    if timed or after is not None:
+        lines.last = collections.deque(maxlen=tail) if tail is not None else None
+        place = lines.between(run, since, until) if timed else lines.from_offset(run, after or 0)
+        lines.show_last()
+    else:
+        place = lines.newest(run, _TAIL if tail is None else tail, follow=follow)
+    if follow:
+        lines.live(run, place)
+    return 1 if lines.missing else 0
+
+
+class Printer:
+    """Lines in the form that was asked for; on a terminal nothing in them is obeyed."""
+
+    def __init__(self, output: str, *, raw: bool, timestamps: bool = False) -> None:
+        self._output = output
+        self._neutral = not raw and sys.stdout.isatty()
+        self._timestamps = timestamps
+
+    def items(self, items: list[Any]) -> None:
+        for item in items:
+            show_streamed(self._output, item, self._line, name="line")
+
+    def _line(self, item: Item) -> str:
+        text = str(item.get("line", ""))
+        if self._neutral:
+            from corral.cli.terminal.console_text import neutral
+
+            text = neutral(text)
+        return f"{local_time(item.get('time'))} {text}" if self._timestamps else text
+
+
+class Lines:
+    """Of one instance. Places are `RUN-OFFSET`, as its stream takes them."""
+
+    def __init__(self, session: Session, id: str, show: Printer) -> None:
+        self._session = session
+        self._id = id
+        self._show = show
+        self.last: collections.deque[tuple[str, Any]] | None = None
+        """Keeps the last lines of those that are read, each with the heading of its run; None: they are printed as
+        they come."""
+        self._heading = ""
+        self._headed = ""
+        self.missing = False
+        """Some of what was asked for could not be had."""
+        self._owed: str | None = None
+        """Where the first part lies that was told as late and has not come."""
+
+    def newest(self, run: int | None, tail: int, *, follow: bool) -> str:
+        page = self._page({"newest": "true", "limit": max(1, tail), "incarnation": run})
+        if tail:
+            self._show.items(page["items"])
+            if not follow and page.get("tail"):
+                self._show.items([page["tail"]])
+        return f"{page['incarnation']}-{page['next_offset']}"
+
+    def from_offset(self, run: int | None, after: int) -> str:
+        return self._pages({"after": str(after), "incarnation": run})
+
+    def between(self, run: int | None, since: str | None, until: str | None) -> str:
+        """The lines of this time, run by run, the oldest first."""
+        times = {"since": since, "until": until}
+        if run is not None:
+            return self._pages({**times, "incarnation": run})
+        chosen = list(self._runs_between(since, until))
+        place = ""
+        for each in chosen:
+            if len(chosen) > 1:
+                self._heading = f"-- run {each['incarnation']} on node {each['node']} --"
+            try:
+                place = self._pages({**times, "incarnation": each["incarnation"]})
+            except Refused as refusal:
+                if refusal.code not in _UNREADABLE:
+                    raise
+                note(f"run {each['incarnation']} cannot be read: {refusal.message}")
+                self.missing = True
+        return place or self.newest(None, 0, follow=True)
+
+    def _runs_between(self, since: str | None, until: str | None) -> list[Any]:
+        from corral.cli.terminal.times import is_before
+
+        found = []
+        for run in each_run(self._session, self._id):
+            if since is not None and is_before(run.get("ended_at"), since):
+                break
+            if until is None or not run.get("started_at") or is_before(run["started_at"], until):
+                found.append(run)
+        return found[::-1]
+
+    def _pages(self, params: dict[str, Any]) -> str:
+        """Page by page to where the console ends now; where that is."""
+        after = int(params.get("after") or 0)
+        while True:
+            page = self._page({**params, "after": str(after), "limit": PAGE})
+            self._note_gaps(page)
+            moved, after = int(page["next_offset"]) > after, int(page["next_offset"])
+            over = not moved or after >= int(page["end_offset"])
+            items = [*page["items"], *([page["tail"]] if over and page.get("tail") else [])]
+            if self.last is None:
+                self._head(self._heading if items else "")
+                self._show.items(items)
+            else:
+                self.last.extend((self._heading, item) for item in items)
+            if over:
+                return f"{page['incarnation']}-{after}"
+
+    def show_last(self) -> None:
+        for heading, item in self.last or ():
+            self._head(heading)
+            self._show.items([item])
+
+    def _head(self, heading: str) -> None:
+        """Above the first line of its run."""
+        if heading and heading != self._headed:
+            note(heading)
+            self._headed = heading
+
+    def live(self, run: int | None, place: str) -> None:
+        """What comes from there on, from run to run unless one was asked for."""
+        from corral.cli.api import event_stream as sse
+
+        stream = f"{console_path(self._id)}/stream"
+        for message in sse.follow(self._session.client, stream, {"incarnation": run}, last_id=place):
+            try:
+                told = json.loads(message.data)
+            except ValueError:
+                continue  # not one of ours; the next may be
+            if message.event in ("page", "gap", "late"):
+                self._told(message.event, told)
+            elif message.event == "run":
+                note(f"-- run {told.get('incarnation')} on node {told.get('node')} --")
+            elif message.event == "end":
+                from corral.cli.instance.console_session import how_it_ended
+
+                note(how_it_ended(self._id, told))
+                self._note_owed()
+                return
+
+    def _told(self, event: str, page: Item) -> None:
+        late = next((gap for gap in page.get("gaps", []) if gap.get("late")), None)
+        if event == "late":
+            self._owed = None
+            note(f"-- late, from run {page.get('incarnation')}: --")
+        elif late is not None and self._owed is None:
+            self._owed = f"--run {page.get('incarnation')} --after {late['from_offset']}"
+        self._note_gaps(page)
+        self._show.items(page["items"])
+
+    def _note_owed(self) -> None:
+        """It has ended before everything of it came."""
+        if self._owed is not None:
+            self.missing = True
+            note(
+                f"what is late can be read when its node is back: corral instance logs {self._id} {self._owed}"
+            )
+
+    def _page(self, params: dict[str, Any]) -> Any:
+        return self._session.client.get(console_path(self._id), params)
+
+    @staticmethod
+    def _note_gaps(page: Item) -> None:
+        for gap in page.get("gaps", []):
+            note(gap_text(gap))

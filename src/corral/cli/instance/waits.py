@@ -1,0 +1,117 @@
+"""Waiting for instances: until one is ready, until one has ended."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from corral.cli.api.client import segment
+from corral.cli.api.session import Session
+from corral.cli.failure import Failure, Refused
+from corral.cli.terminal.output import Item
+from corral.cli.terminal.wait_option import wait_until
+
+INSTANCES: Final = "/api/v1/instances"
+CRASHES: Final = "/api/v1/crashes"
+ENDED: Final = ("STOPPED", "CRASHED")
+_LAST_LINES: Final = 10
+
+
+def until_ready(session: Session, begun: Item, timeout: int) -> Any:
+    """The instance when it is ready, `begun` being what the start was answered with. One that dies before is a
+    refusal with its reason and its last lines, at once: also where its node restarts it."""
+    id = str(begun["id"])
+    found: list[Any] = []
+
+    def look() -> tuple[bool, str]:
+        found[:] = [session.client.get(f"{INSTANCES}/{segment(id)}")]
+        now = found[0]
+        if now.get("incarnation", 0) >= begun.get("incarnation", 0):
+            _refuse_dead(session, begun, now)
+        ready = bool(now.get("ready")) and now.get("wanted") == "run"
+        return ready, f"instance '{id}' is {_progress(now)}"
+
+    wait_until(look, timeout=timeout, what=f"instance '{id}' was not ready")
+    return found[0]
+
+
+def _refuse_dead(session: Session, begun: Item, now: Item) -> None:
+    id = str(now["id"])
+    restarted = now.get("restarts", 0) > begun.get("restarts", 0)
+    if now.get("state") not in ENDED and not restarted:
+        return
+    why = now.get("reason") if restarted and now.get("state") not in ENDED else why_not(now)
+    lines = last_lines(session, {"instance": id}, since=begun.get("incarnation", 0))
+    raise Refused(
+        f"instance '{id}' did not become ready: {why}{lines}", hint=f"corral why {id}", code="START_FAILED"
+    )
+
+
+def last_lines(session: Session, of: dict[str, str], *, since: int = 0) -> str:
+    """The end of the console of what crashed last, to be put behind a message; empty when nobody has it."""
+    try:
+        newest = session.client.get(CRASHES, {**of, "limit": "1"})["items"]
+        if not newest or newest[0].get("incarnation", 0) < since:
+            return ""
+        tail = session.client.get(f"{CRASHES}/{segment(str(newest[0]['id']))}").get("tail") or []
+    except Failure:
+        return ""  # what happened counts more
+    shown = "".join(f"\n  | {line}" for line in tail[-_LAST_LINES:])
+    return f"\nits console ends with:{shown}" if shown else ""
+
+
+def until_ended(session: Session, asked: Item, timeout: int) -> Any:
+    """The instance when nothing is left of the run that was to end, `asked` being what the order was
+    answered with. Its group may have begun another under the same id by then."""
+    id = str(asked["id"])
+    found: list[Any] = []
+
+    def look() -> tuple[bool, str]:
+        found[:] = [session.client.get(f"{INSTANCES}/{segment(id)}")]
+        over = found[0].get("state") in ENDED or started_again(asked, found[0])
+        return over, f"instance '{id}' is {found[0].get('state')}"
+
+    hint = f"it is still being stopped; to end it now: corral instance kill {id}"
+    wait_until(look, timeout=timeout, what=f"instance '{id}' had not ended", hint=hint)
+    return found[0]
+
+
+def started_again(asked: Item, now: Item) -> bool:
+    return bool(now.get("incarnation", 0) > asked.get("incarnation", 0) and now.get("wanted") == "run")
+
+
+def why_not(instance: Item) -> str:
+    """Why it does not run, as far as anybody knows."""
+    if failed := start_trouble(instance):
+        return failed
+    exit = instance.get("exit") or {}
+    return str(exit.get("summary") or instance.get("reason") or instance.get("state"))
+
+
+def start_trouble(instance: Item) -> str:
+    """What went wrong with the start of one that has not started; empty when nothing did."""
+    failure = instance.get("start_failure") or {}
+    if not failure.get("message") or instance.get("started_at"):
+        return ""
+    return f"{failure.get('code')} at {failure.get('stage')}: {failure['message']}"
+
+
+def stage_text(instance: Item) -> str:
+    """What its node is doing for it while it is prepared, and what it waits for there; empty: nothing."""
+    stage = str(instance.get("stage") or "")
+    waits = instance.get("reason") if instance.get("state") == "PREPARING" else ""
+    return f"{stage}: {waits}" if stage and waits else stage
+
+
+def _progress(instance: Item) -> str:
+    seen = f"{instance.get('state')} on node '{instance.get('node')}'"
+    if stage := stage_text(instance):
+        seen += f" ({stage})"
+    if trouble := start_trouble(instance):
+        return f"{seen}; last {trouble}"
+    return f"{seen}; {waits}" if (waits := waits_for(instance)) else seen
+
+
+def waits_for(instance: Item) -> str:
+    """What keeps one whose process exists from being ready, or why it is stopped, as far as its node has said so."""
+    waiting = instance.get("state") in ("STARTING", "RUNNING", "STOPPING") and not instance.get("ready")
+    return str(instance.get("reason") or "") if waiting else ""

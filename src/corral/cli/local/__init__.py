@@ -1,0 +1,1 @@
+"""Commands for this machine alone: `corral up`, `corral down`, `corral local` and the demo."""

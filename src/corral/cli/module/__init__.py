@@ -1,0 +1,1 @@
+"""`corral module`: the verbs of operators and of authors."""

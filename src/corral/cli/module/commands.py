@@ -1,0 +1,251 @@
+"""`corral module`: what operators do with modules. The author's verbs are in `module_author`."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import click
+
+from corral.cli.api.client import segment
+from corral.cli.api.session import Session, api_command
+from corral.cli.failure import Refused, printable
+from corral.cli.module.author import build, dev, doctor, new, sign, test
+from corral.cli.module.install import install, upgrade
+from corral.cli.module.node_states import has_node_part, reached
+from corral.cli.module.nodes import (
+    asked_again,
+    refuse_failed_nodes,
+    show_nodes,
+    show_outcome,
+    told_again,
+    wait_for_nodes,
+    wait_option,
+)
+from corral.cli.module.views import (
+    COLUMNS,
+    LEAK_COLUMNS,
+    MODULES,
+    info_rows,
+    module_path,
+    refuse_failed,
+    refuse_idle,
+    taken_rows,
+    told,
+)
+from corral.cli.noun import Noun
+from corral.cli.terminal.confirmation import confirm, yes_option
+from corral.cli.terminal.output import Item, show_done, show_list, show_one
+from corral.domain.module_verbs import VERBS, Verb
+
+VERB_SECONDS: Final = 120.0
+"""Longer than any hook may take: start, stop and unload of one module."""
+
+
+@click.group(cls=Noun)
+def module() -> None:
+    """Extensions of the controller and of the nodes: install, watch, configure, remove; and write your own."""
+
+
+for command in (install, upgrade, new, build, test, dev, doctor, sign):
+    module.add_command(command)
+
+
+@module.command("list")
+@click.option("--phase", metavar="PHASE", help="Only those in this phase, such as FAILED.")
+@api_command
+def list_modules(session: Session, phase: str | None) -> None:
+    """List the installed modules."""
+    found = session.client.pages(MODULES, {"phase": phase.upper() if phase else None})
+    show_list(session.output, found, columns=COLUMNS)
+
+
+@module.command("info")
+@click.argument("id")
+@api_command
+def info(session: Session, id: str) -> None:
+    """Show one module: phase and reason, what it offers and needs, its story, and each node."""
+    found = session.client.get(module_path(id))
+    schema = _schema(session, found) if session.output == "table" else None
+    show_one(session.output, found, rows=info_rows(found, schema))
+    if session.output == "table":
+        show_nodes(found.get("nodes") or ())
+
+
+def _schema(session: Session, found: Item) -> Item | None:
+    """What settings it takes; those who see no settings do not see these either."""
+    if found.get("settings") is None:
+        return None
+    try:
+        answer = session.client.get(module_path(str(found.get("id")), "config"))
+    except Refused:
+        return None  # uninstalled meanwhile: what was found is worth showing
+    return (answer or {}).get("schema") or None
+
+
+def _show_reached(session: Session, found: Item) -> None:
+    if session.output == "table" and has_node_part(found):
+        click.echo(printable(reached(found.get("nodes") or ())))
+
+
+def _show_done(session: Session, found: Item, text: str, wait: float, *, runs: bool = True) -> None:
+    """What came of it, once the connected nodes have settled: as `install` does."""
+    if wait and has_node_part(found):
+        found = wait_for_nodes(session, found, wait)
+    show_done(session.output, found, text)
+    if not wait:
+        _show_reached(session, found)
+    elif session.output == "table":
+        show_outcome(found)
+    refuse_failed(found)
+    if wait and runs:
+        refuse_failed_nodes(found)
+    if runs:
+        refuse_idle(found)
+
+
+_wait = wait_option("How long to wait for connected nodes to follow; 0: not.")
+_OPTIONS: Final = {
+    Verb.PAUSE: click.option("--reason", metavar="TEXT", required=True, help="Why; others will read it.")
+}
+
+
+def _verb_command(verb: Verb) -> click.Command:
+    """A verb that is posted; its option, if it has one, is the body."""
+
+    @api_command
+    def command(session: Session, id: str, wait: float, **body: str) -> None:
+        found = session.client.post(module_path(id, verb), body or None, timeout=VERB_SECONDS)
+        _show_done(session, found, told(found), wait, runs=VERBS[verb].runs)
+
+    options = [_OPTIONS[verb]] if verb in _OPTIONS else []
+    for option in (_wait, *options, click.argument("id")):
+        command = option(command)
+    return click.command(verb.value, help=VERBS[verb].help)(command)
+
+
+for verb in (Verb.ACTIVATE, Verb.DEACTIVATE, Verb.PAUSE, Verb.RESUME, Verb.RELOAD):
+    module.add_command(_verb_command(verb))
+
+
+@module.command(Verb.RECOVER.value, help=VERBS[Verb.RECOVER].help)
+@click.argument("id")
+@click.option("--node", metavar="NODE", help="On this node alone; else wherever it failed.")
+@wait_option("How long to wait for what comes of it on connected nodes; 0: not.")
+@api_command
+def recover(session: Session, id: str, node: str | None, wait: float) -> None:
+    found = session.client.post(module_path(id, Verb.RECOVER), params={"node": node}, timeout=VERB_SECONDS)
+    nodes = told_again(found, node)
+    text = told(found) if node is None else f"'{id}' {found.get('version')}"
+    text += f"; {nodes}" if nodes else ""
+    only = [node] if node is not None else asked_again(found)
+    if wait:
+        found = wait_for_nodes(session, found, wait, only=only)
+    show_done(session.output, found, text)
+    if wait and session.output == "table":
+        show_outcome(found, only=only)
+    if node is None:
+        refuse_failed(found)
+    if wait:
+        refuse_failed_nodes(found, only=only)
+    if node is None:
+        refuse_idle(found)
+
+
+@module.command("config", help=VERBS[Verb.CONFIGURE].help)
+@click.argument("id")
+@click.option("--set", "given", metavar="KEY=VALUE", multiple=True, help="VALUE is read as YAML.")
+@click.option("--unset", metavar="KEY", multiple=True, help="Back to the default.")
+@click.option("--file", "path", metavar="FILE", help="All settings, as YAML or JSON; '-': standard input.")
+@api_command
+def config(
+    session: Session, id: str, given: tuple[str, ...], unset: tuple[str, ...], path: str | None
+) -> None:
+    from corral.cli.module.settings import changed_settings
+
+    found = session.client.get(module_path(id))
+    before = found.get("settings") or {}
+    if not given and not unset and path is None:
+        rows = [(key, str(value)) for key, value in sorted(before.items())] or [("Settings", "none")]
+        rows += taken_rows((session.output == "table" and _schema(session, found)) or {})
+        show_one(session.output if session.output != "name" else "json", before, rows=rows)
+        return
+    settings = changed_settings(before, given=given, unset=unset, path=path)
+    found = session.client.put(module_path(id, "config"), settings)
+    show_done(session.output, found, f"'{id}' has new settings; " + told(found))
+    _show_reached(session, found)
+    refuse_failed(found)
+
+
+@module.command("health")
+@click.argument("id")
+@api_command
+def health(session: Session, id: str) -> None:
+    """Ask a running module how it is."""
+    found = {"id": id, **session.client.get(module_path(id, "health"))}
+    word = "healthy" if found.get("healthy") else "not healthy"
+    show_done(session.output, found, f"'{id}' is {word}" + _because(found.get("detail")))
+
+
+def _because(detail: object) -> str:
+    return f": {detail}" if detail else ""
+
+
+@module.command(Verb.UNINSTALL.value, help=VERBS[Verb.UNINSTALL].help)
+@click.argument("id")
+@click.option("--drop-storage", is_flag=True, help="Also delete the module's documents and keys.")
+@yes_option
+@api_command
+def uninstall(session: Session, id: str, drop_storage: bool, yes: bool) -> None:
+    confirm(f"uninstall '{id}'" + (" and delete its data" if drop_storage else ""), yes=yes)
+    found = session.client.get(module_path(id))
+    session.client.delete(module_path(id))
+    if drop_storage:
+        try:
+            _drop(session, id)
+        except Refused as refusal:
+            if refusal.status != 404:  # it had stored nothing
+                raise
+    keeps = found.get("storage", "controller" in (found.get("hosts") or ())) and not drop_storage
+    kept = f"; its data stays until 'corral module storage drop {id}'" if keeps else ""
+    show_done(session.output, {"id": id}, f"'{id}' is uninstalled{kept}")
+    _show_reached(session, found)
+
+
+@module.group("storage", cls=Noun)
+def storage() -> None:
+    """What modules have stored."""
+
+
+@storage.command("drop")
+@click.argument("id")
+@yes_option
+@api_command
+def drop_storage(session: Session, id: str, yes: bool) -> None:
+    """Delete what an uninstalled module has left behind."""
+    confirm(f"delete all data of module '{id}'", yes=yes)
+    _drop(session, id)
+    show_done(session.output, {"id": id}, f"the data of '{id}' is deleted")
+
+
+def _drop(session: Session, id: str) -> None:
+    session.client.delete(f"{MODULES}/storage/{segment(id)}")
+
+
+@module.command("leaked")
+@api_command
+def leaked(session: Session) -> None:
+    """Processes of modules that did not end by themselves."""
+    show_list(
+        session.output, session.client.get(f"{MODULES}/leaked")["items"], columns=LEAK_COLUMNS, name="module"
+    )
+
+
+@module.command("force-cleanup")
+@api_command
+def force_cleanup(session: Session) -> None:
+    """Kill what lingers of unloaded modules, at once."""
+    found = session.client.post(f"{MODULES}/force-cleanup", timeout=VERB_SECONDS)["items"]
+    if session.output == "table" and not found:
+        click.echo("nothing lingers")
+        return
+    show_list(session.output, found, columns=LEAK_COLUMNS, name="module")

@@ -1,0 +1,159 @@
+"""`corral module install` and `upgrade`: an archive and its signature, sent with progress."""
+
+from __future__ import annotations
+
+import pathlib
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import click
+
+from corral.cli.api.session import Session, api_command
+from corral.cli.failure import Refused, WrongUsage, note, printable
+from corral.cli.module.nodes import refuse_failed_nodes, show_outcome, wait_for_nodes, wait_option
+from corral.cli.module.views import MODULES, module_path, refuse_failed, refuse_idle, told
+from corral.cli.terminal.output import Item, show_done
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def _options(command: F) -> F:
+    for option in reversed(
+        (
+            click.argument("file"),
+            click.option(
+                "--signature", metavar="FILE", help="Else FILE.cosign.bundle or FILE.sig, if there."
+            ),
+            click.option(
+                "--replace", is_flag=True, help="Also when this version is installed with other bytes."
+            ),
+            click.option("--allow-downgrade", is_flag=True, help="Also when a higher version is installed."),
+            click.option("--no-activate", is_flag=True, help="Install, and hold it until 'activate'."),
+            click.option("--no-rollback", is_flag=True, help="Leave a failed upgrade as it is."),
+            click.option(
+                "--dry-run", is_flag=True, help="Only tell what would happen, and what is in the way."
+            ),
+            wait_option("How long to wait for connected nodes to settle; 0: not."),
+        )
+    ):
+        command = option(command)
+    return command
+
+
+@click.command("install")
+@_options
+@api_command
+def install(session: Session, file: str, **options: Any) -> None:
+    """Install a module from its archive; a higher version than the installed one is an upgrade."""
+    _send(session, pathlib.Path(file).expanduser(), **options)
+
+
+@click.command("upgrade")
+@_options
+@api_command
+def upgrade(session: Session, file: str, **options: Any) -> None:
+    """Like 'install', for a module that is there already; rolls back if the new version does not start."""
+    path = pathlib.Path(file).expanduser()
+    id = _id_of(path)
+    try:
+        session.client.get(module_path(id))
+    except Refused as refusal:
+        if refusal.status != 404:
+            raise
+        raise Refused(
+            f"'{id}' is not installed", hint="use 'corral module install'", code="NOT_FOUND"
+        ) from refusal
+    _send(session, path, **options)
+
+
+def _id_of(path: pathlib.Path) -> str:
+    from corral.cli.module.files import inspect
+
+    return inspect(path).manifest.id
+
+
+def _send(
+    session: Session,
+    path: pathlib.Path,
+    *,
+    signature: str | None,
+    replace: bool,
+    allow_downgrade: bool,
+    no_activate: bool,
+    no_rollback: bool,
+    dry_run: bool,
+    wait: float,
+) -> None:
+    from corral.cli.api.form_upload import FilePart, send_form
+
+    if not path.is_file():
+        raise WrongUsage(f"there is no file {path}")
+    if not path.stat().st_size:
+        raise WrongUsage(f"{path} is empty", hint="build it again: 'corral module build'")
+    parts = [FilePart(field="file", path=path)]
+    beside = _sidecar(path, signature)
+    if beside is not None:
+        parts.append(FilePart(field="signature", path=beside))
+    params = {
+        "replace": _flag(replace),
+        "allow_downgrade": _flag(allow_downgrade),
+        "activate": "false" if no_activate else None,
+        "rollback": "false" if no_rollback else None,
+        "dry_run": _flag(dry_run),
+    }
+    found = send_form(session.client, MODULES, parts, what=f"uploading {path.name}", params=params)
+    if dry_run:
+        _show_report(session, found)
+    else:
+        _show_answer(session, wait_for_nodes(session, found, wait) if wait else found)
+
+
+def _flag(value: bool) -> str | None:
+    return "true" if value else None
+
+
+def _sidecar(path: pathlib.Path, given: str | None) -> pathlib.Path | None:
+    if given is not None:
+        sidecar = pathlib.Path(given).expanduser()
+        if not sidecar.is_file():
+            raise WrongUsage(f"there is no file {sidecar}")
+        return sidecar
+    from corral.signing import SIDECAR_SUFFIXES
+
+    for ending in SIDECAR_SUFFIXES.values():
+        sidecar = path.with_name(path.name + ending)
+        if sidecar.is_file():
+            return sidecar
+    return None
+
+
+def _show_answer(session: Session, found: Item) -> None:
+    told_lines = found.get("told") or ()
+    for line in told_lines if len(told_lines) > 1 else ():
+        note(line)
+    show_done(session.output, found, f"{found.get('outcome', 'installed')}: {told(found)}")
+    if session.output == "table":
+        show_outcome(found)
+    refuse_failed(found)
+    refuse_failed_nodes(found)
+    refuse_idle(found)
+
+
+def _show_report(session: Session, found: Item) -> None:
+    if session.output != "table":
+        show_done(session.output if session.output != "name" else "json", found, "")
+    else:
+        for problem in found.get("problems") or ():
+            click.echo(printable(f"problem: {problem['message']}" + _then(problem.get("hint"))))
+        for warning in found.get("warnings") or ():
+            click.echo(printable(f"warning: {warning}"))
+        would = {"nothing": "would change nothing:"}.get(
+            str(found.get("would")), f"would {found.get('would')}"
+        )
+        click.echo(f"{would} {found.get('id')} {found.get('version')}")
+    if not found.get("ok"):
+        raise Refused("it cannot be installed as it is", code=str(found.get("code") or "MODULE_INCOMPATIBLE"))
+
+
+def _then(hint: object) -> str:
+    return f"; {hint}" if hint else ""
