@@ -26,8 +26,8 @@ import structlog
 import uvloop
 
 from benchmarks.figures import percentile, result
-from corral.modules.failures import ModuleRaised
 from corral.modules.process import Limits, ModuleProcess, ProcessHouse
+from corral.modules.process.call_failures import ModuleRaised
 from corral.sdk.messages import HEALTH, HealthAnswer, Nothing
 from corral.testing.archives import zipped
 from corral.testing.module_workbench import Workbench, run_hook

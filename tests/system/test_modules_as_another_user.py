@@ -22,7 +22,7 @@ import pytest
 import corral
 from corral.errors import Rejected
 from corral.modules.process.run_user import check_readable, look_up
-from corral.modules.process.view import sources
+from corral.modules.process.sdk_directory import sources
 from corral.testing import workloads
 from corral.testing.archives import zipped
 from corral.testing.groups import create_group, wait_for_instances

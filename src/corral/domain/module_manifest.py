@@ -1,7 +1,7 @@
 """`module.yaml` as a value: what a module says about itself before any of its code is run.
 
 Field names travel in camelCase, as authors write them. Reading the text, with path and line in each
-refusal, is the work of `corral.modules.manifest_reading`.
+refusal, is the work of `corral.modules.manifest.manifest_reader`.
 """
 
 from __future__ import annotations

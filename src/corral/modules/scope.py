@@ -19,9 +19,9 @@ import structlog
 
 from corral.domain.module_manifest import DEFAULT_HOOK_DEADLINE_MS, Manifest, ModuleHost
 from corral.errors import Code, CorralError, Rejected
-from corral.modules.breaker import Breaker, CallCounts
-from corral.modules.failures import CallOverrun, ModuleRaised
-from corral.modules.process_port import RunningModule
+from corral.modules.process.call_failures import CallOverrun, ModuleRaised
+from corral.modules.process.circuit_breaker import Breaker, CallCounts
+from corral.modules.process.process_port import RunningModule
 from corral.sdk.messages import HEALTH, HealthAnswer, Nothing
 from corral.system.aio.tasks import Tasks
 from corral.system.clock import Clock

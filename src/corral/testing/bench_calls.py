@@ -9,7 +9,7 @@ from typing import TypeVar
 
 import msgspec
 
-from corral.modules.event_names import EVENTS_MISSED
+from corral.modules.services.event_names import EVENTS_MISSED
 from corral.sdk.messages import CAPABILITY, FORGOTTEN, MetricSample, RouteDeclaration, Subscribe
 from corral.sdk.runner.connection import Connection
 

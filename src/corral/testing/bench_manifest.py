@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import msgspec
 
-from corral.modules.manifest_reading import read_manifest
+from corral.modules.manifest.manifest_reader import read_manifest
 
 _BARE: Final[dict[str, Any]] = {"manifestVersion": 1, "id": "bench", "version": "1.0.0"}
 

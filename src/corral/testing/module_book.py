@@ -13,7 +13,7 @@ from corral.domain.module_decisions import not_installed
 from corral.domain.module_events import told, uninstalled
 from corral.domain.module_records import PackageRecord
 from corral.errors import Code, Rejected, Retryable
-from corral.modules.book import Change, Told
+from corral.modules.package_store import Change, Told
 
 
 class MemoryBook:

@@ -11,7 +11,7 @@ from typing import Any
 from urllib.parse import urlencode, urlsplit
 
 from corral.errors import Code, Rejected
-from corral.modules.building import Built, build_module
+from corral.modules.archive.archive_builder import Built, build_module
 from corral.testing.cluster import LocalController
 from corral.testing.groups import create_group, wait_for_instance, wait_for_instances, wait_for_line
 from corral.testing.waiting import eventually

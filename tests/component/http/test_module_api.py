@@ -17,7 +17,7 @@ from raw_client import raw_call
 from corral.controller.http.route_table import Intake, Relay
 from corral.controller.http.routes import ROUTES
 from corral.domain.permissions import Role
-from corral.modules.registrations import RESERVED_SEGMENTS
+from corral.modules.services.registrations import RESERVED_SEGMENTS
 from corral.signing import new_key, sign_keyed
 from corral.system.config_schema import ModulesSection, SigningSection
 from corral.testing.waiting import eventually

@@ -21,8 +21,8 @@ from corral.domain.module_manifest import (
 )
 from corral.domain.module_phases import ModuleIntent, ModulePhase
 from corral.domain.module_records import PackageRecord
-from corral.modules.engine import ModuleEngine
-from corral.modules.kit import Pace
+from corral.modules.lifecycle.engine import ModuleEngine
+from corral.modules.lifecycle.engine_deps import Pace
 from corral.system.clock import SystemClock
 from corral.system.config_schema import ModulesSection
 from corral.testing.module_book import MemoryBook

@@ -15,8 +15,8 @@ from corral.controller.state.cluster_state import ClusterState
 from corral.controller.state.ledger import Ledger
 from corral.domain.events import Draft, Event, EventType
 from corral.domain.ids import Epoch
-from corral.modules.operations import OperationTable
 from corral.modules.scope import Scope
+from corral.modules.services.host_operations import OperationTable
 from corral.sdk.messages import (
     DELIVER,
     PUBLISH,

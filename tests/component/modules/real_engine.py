@@ -14,10 +14,10 @@ from corral.domain.module_manifest import Manifest, ModuleHost
 from corral.domain.module_phases import ModulePhase
 from corral.domain.module_records import PackageRecord
 from corral.errors import Code, Rejected
-from corral.modules.engine import ModuleEngine
-from corral.modules.module_log import ModuleLogs
-from corral.modules.operations import Operation
+from corral.modules.lifecycle.engine import ModuleEngine
 from corral.modules.process import ProcessHouse
+from corral.modules.services.host_operations import Operation
+from corral.modules.services.module_log import ModuleLogs
 from corral.system.clock import SystemClock
 from corral.system.config_schema import ModulesSection
 from corral.testing.module_book import MemoryBook

@@ -7,9 +7,9 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from corral.domain.module_manifest import Backends, EventsPart, HostBackend, Manifest, ModuleHost
-from corral.modules.breaker import Breaker, CallCounts
-from corral.modules.failures import CallOverrun
-from corral.modules.process.values import Death
+from corral.modules.process.call_failures import CallOverrun
+from corral.modules.process.circuit_breaker import Breaker, CallCounts
+from corral.modules.process.process_values import Death
 from corral.modules.scope import Scope
 from corral.sdk.messages import Nothing
 from corral.system.clock import Clock, SystemClock

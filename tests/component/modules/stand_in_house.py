@@ -11,8 +11,8 @@ from typing import Any
 import msgspec
 
 from corral.errors import CorralError
-from corral.modules.failures import CallOverrun, ModuleBusy, ModuleRaised, ProcessGone
-from corral.modules.process.values import Death, Ending, Limits, Notice, Sample, Serve
+from corral.modules.process.call_failures import CallOverrun, ModuleBusy, ModuleRaised, ProcessGone
+from corral.modules.process.process_values import Death, Ending, Limits, Notice, Sample, Serve
 from corral.sdk.messages import (
     CALL_CAPABILITY,
     CAPABILITY,

@@ -12,7 +12,7 @@ from stand_in_house import Script, StandInProcess
 from corral.domain.module_phases import ModulePhase
 from corral.domain.module_verbs import Verb
 from corral.errors import Code, CorralError
-from corral.modules.failures import ModuleBusy
+from corral.modules.process.call_failures import ModuleBusy
 from corral.modules.scope import Scope
 from corral.sdk.messages import Nothing, Registrations, RouteDeclaration
 from corral.system.config_schema import ModulesSection

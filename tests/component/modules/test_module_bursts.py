@@ -15,8 +15,8 @@ from real_engine import RealEngine
 from corral.domain.module_manifest import EventsPart, StoragePart
 from corral.domain.module_phases import ModulePhase
 from corral.domain.module_verbs import Verb
-from corral.modules.operations import Operation
 from corral.modules.scope import Scope
+from corral.modules.services.host_operations import Operation
 from corral.sdk.messages import PUBLISH, ROUTE, CallerBody, Published, RouteAnswer, RouteRequest
 from corral.sdk.protocol import MAX_CALLS_FROM_MODULE
 from corral.sdk.runner.workers import MAX_WORKERS

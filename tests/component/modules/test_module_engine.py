@@ -18,10 +18,10 @@ from corral.domain.module_manifest import Manifest
 from corral.domain.module_phases import ModulePhase
 from corral.domain.module_verbs import Verb
 from corral.errors import Code, CorralError
-from corral.modules.operations import Operation
-from corral.modules.process.zygote_losses import MENDED
+from corral.modules.lifecycle.upgrade import UpgradeFailed
+from corral.modules.process.zygote_deaths import MENDED
 from corral.modules.scope import Scope
-from corral.modules.upgrade import UpgradeFailed
+from corral.modules.services.host_operations import Operation
 from corral.sdk.messages import (
     COMMAND,
     PUBLISH,

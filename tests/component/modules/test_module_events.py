@@ -15,9 +15,9 @@ from corral.domain.events import LEFT_OFF, Draft, EventType
 from corral.domain.module_manifest import EventsPart
 from corral.domain.nesting import MAX_DEPTH
 from corral.errors import Code, CorralError
-from corral.modules.event_handover import ATTEMPTS, BATCH, MAX_SUBSCRIPTIONS
-from corral.modules.event_names import EVENTS_MISSED
-from corral.modules.failures import ModuleBusy, ModuleRaised
+from corral.modules.process.call_failures import ModuleBusy, ModuleRaised
+from corral.modules.services.event_names import EVENTS_MISSED
+from corral.modules.services.subscription_delivery import ATTEMPTS, BATCH, MAX_SUBSCRIPTIONS
 from corral.sdk.messages import Nothing
 from corral.store.commits import commits_of
 from corral.store.opening import open_store

@@ -18,13 +18,13 @@ import pytest
 
 from corral.domain import nesting
 from corral.errors import Bug, Code
-from corral.modules.failures import ModuleRaised, ProcessGone
-from corral.modules.module_metrics import ModuleMetrics
-from corral.modules.operations import Operation, OperationTable
+from corral.modules.process.call_failures import ModuleRaised, ProcessGone
+from corral.modules.process.crash_output import last_words_file
 from corral.modules.process.frame_heads import NoFrame, read_head
-from corral.modules.process.last_words import last_words_file
 from corral.modules.process.module_process import ModuleProcess
-from corral.modules.process.values import Ending, Limits, OverLimit, Sample
+from corral.modules.process.process_values import Ending, Limits, OverLimit, Sample
+from corral.modules.services.host_operations import Operation, OperationTable
+from corral.modules.services.module_metrics import ModuleMetrics
 from corral.sdk import messages, storage_messages
 from corral.sdk.frame_limits import FAILURE_BYTES, FROM_MODULE, METRIC_SAMPLES, limit_of
 from corral.sdk.framing import FrameReader, encode_body, encode_frame

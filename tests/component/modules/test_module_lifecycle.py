@@ -14,8 +14,8 @@ from corral.domain.module_manifest import ModuleHost
 from corral.domain.module_phases import ModuleIntent, ModulePhase
 from corral.domain.module_verbs import Verb
 from corral.errors import Code, CorralError, IllegalTransition
-from corral.modules.failures import ZygoteGone
-from corral.modules.life import BIRTHS_TRIED
+from corral.modules.lifecycle.module_lifecycle import BIRTHS_TRIED
+from corral.modules.process.call_failures import ZygoteGone
 from corral.sdk.messages import CommandDeclaration, Registrations, RouteDeclaration
 from corral.system.config_schema import ActivationSection, ModulesSection
 from corral.testing.module_book import MemoryBook

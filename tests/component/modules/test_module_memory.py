@@ -7,8 +7,8 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from corral.modules.failures import ProcessGone
 from corral.modules.process import Limits, ProcessHouse
+from corral.modules.process.call_failures import ProcessGone
 from corral.sdk.messages import HEALTH, HealthAnswer, Nothing
 from corral.sdk.runner.memory_watch import memory_of
 from corral.sdk.runner.proc_table import children

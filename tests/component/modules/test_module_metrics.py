@@ -12,10 +12,10 @@ from prometheus_client.parser import text_string_to_metric_families
 from scripted_module import played_scope
 
 from corral.controller.modules.exposition import ModuleFigures
-from corral.modules.capability_entries import CapabilityView
-from corral.modules.module_log import ModuleLogs
-from corral.modules.module_metrics import MAX_NAMES, MAX_SERIES, ModuleMetrics
+from corral.modules.capabilities.capability_entries import CapabilityView
 from corral.modules.scope import Scope
+from corral.modules.services.module_log import ModuleLogs
+from corral.modules.services.module_metrics import MAX_NAMES, MAX_SERIES, ModuleMetrics
 from corral.sdk.messages import LogLine, MetricSample, MetricSamples
 from corral.sdk.runner.log_bridge import BURST
 from corral.system.clock import SystemClock

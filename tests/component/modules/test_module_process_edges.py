@@ -13,9 +13,9 @@ import sys
 import pytest
 
 from corral.errors import Code, Retryable
-from corral.modules.failures import ModuleRaised
 from corral.modules.process import Limits, ProcessHouse
-from corral.modules.process.view import make_view
+from corral.modules.process.call_failures import ModuleRaised
+from corral.modules.process.sdk_directory import make_view
 from corral.modules.process.zygote_link import ZygoteLink, open_zygote
 from corral.sdk.messages import (
     HOOK_PREFIX,

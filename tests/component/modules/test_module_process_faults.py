@@ -10,8 +10,14 @@ import sys
 
 import pytest
 
-from corral.modules.failures import CallOverrun, ModuleBusy, ModuleRaised, ProcessGone, failure_reason
 from corral.modules.process import Limits, ProcessHouse
+from corral.modules.process.call_failures import (
+    CallOverrun,
+    ModuleBusy,
+    ModuleRaised,
+    ProcessGone,
+    failure_reason,
+)
 from corral.sdk.messages import (
     HEALTH,
     HOOK_PREFIX,

@@ -12,9 +12,9 @@ import socket
 import pytest
 
 from corral.errors import Code, Rejected, Retryable
-from corral.modules.failures import CallOverrun, ModuleRaised, ProcessGone, failure_reason
 from corral.modules.process import Limits, ProcessHouse
-from corral.modules.process.view import make_view
+from corral.modules.process.call_failures import CallOverrun, ModuleRaised, ProcessGone, failure_reason
+from corral.modules.process.sdk_directory import make_view
 from corral.modules.process.zygote_link import open_zygote
 from corral.sdk.messages import (
     HEALTH,

@@ -13,7 +13,7 @@ from corral.controller.modules.answers import InstallOptions, InstallOutcome
 from corral.domain.module_phases import ModulePhase
 from corral.domain.module_verbs import Verb
 from corral.errors import Code
-from corral.modules.compatibility import Outcome
+from corral.modules.archive.compatibility import Outcome
 from corral.signing import KeyPair, Sidecar, new_key, sign_keyed
 from corral.testing.cluster import LocalCluster, LocalController
 from corral.testing.waiting import eventually

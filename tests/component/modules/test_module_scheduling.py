@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from scripted_module import ScriptedProcess, played_scope
 
 from corral.errors import Code, CorralError, Rejected
-from corral.modules.failures import ModuleRaised
-from corral.modules.operations import OperationTable
-from corral.modules.scheduling import MAX_TASKS, ModuleSchedules, following
+from corral.modules.process.call_failures import ModuleRaised
 from corral.modules.scope import Scope
+from corral.modules.services.host_operations import OperationTable
+from corral.modules.services.schedules import MAX_TASKS, ModuleSchedules, following
 from corral.sdk.messages import CANCEL_TASK, SCHEDULE, CancelTask, Nothing, Schedule, TaskRun
 from corral.testing.stepped_clock import SteppedClock
 from corral.testing.waiting import eventually

@@ -19,7 +19,7 @@ from corral.controller.templates.collection import BlobCollector
 from corral.domain.module_phases import ModuleIntent, ModulePhase
 from corral.domain.module_verbs import Verb
 from corral.errors import Code, CorralError
-from corral.modules.compatibility import Outcome
+from corral.modules.archive.compatibility import Outcome
 from corral.signing import Sidecar, new_key, sign_keyed
 from corral.system.clock import SystemClock
 from corral.system.config_schema import TemplatesSection

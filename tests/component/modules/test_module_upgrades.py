@@ -16,7 +16,7 @@ from corral.domain.module_decisions import first_step
 from corral.domain.module_phases import ModuleIntent, ModulePhase
 from corral.domain.module_verbs import Verb
 from corral.errors import Code, CorralError
-from corral.modules.upgrade import UpgradeFailed
+from corral.modules.lifecycle.upgrade import UpgradeFailed
 from corral.sdk.messages import Registrations, RouteDeclaration
 from corral.system.config_schema import ModulesSection
 from corral.testing.module_book import MemoryBook

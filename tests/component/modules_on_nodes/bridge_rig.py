@@ -34,15 +34,15 @@ from corral.domain.module_manifest import (
 from corral.domain.module_phases import ModulePhase
 from corral.domain.module_records import PackageRecord
 from corral.domain.sensitive_fields import NEVER_ON_NODES
-from corral.modules.breaker import Breaker, CallCounts
-from corral.modules.engine import ModuleEngine
-from corral.modules.event_names import MAX_NODE_TYPES
-from corral.modules.failures import CallOverrun
-from corral.modules.kit import Pace
-from corral.modules.module_metrics import ModuleMetrics
-from corral.modules.operations import OperationTable
+from corral.modules.lifecycle.engine import ModuleEngine
+from corral.modules.lifecycle.engine_deps import Pace
 from corral.modules.process import ProcessHouse
+from corral.modules.process.call_failures import CallOverrun
+from corral.modules.process.circuit_breaker import Breaker, CallCounts
 from corral.modules.scope import Scope
+from corral.modules.services.event_names import MAX_NODE_TYPES
+from corral.modules.services.host_operations import OperationTable
+from corral.modules.services.module_metrics import ModuleMetrics
 from corral.sdk.messages import (
     DELIVER,
     PUBLISH,

@@ -29,12 +29,12 @@ from corral.domain.module_manifest import Backends, HostBackend, Manifest, Modul
 from corral.domain.module_phases import ModuleIntent
 from corral.domain.module_records import PackageRecord
 from corral.domain.plans import Plan, encode_plan
-from corral.modules.book import PackageBook
-from corral.modules.engine import ModuleEngine
-from corral.modules.kit import Pace
-from corral.modules.module_log import ModuleLogs
+from corral.modules.lifecycle.engine import ModuleEngine
+from corral.modules.lifecycle.engine_deps import Pace
+from corral.modules.package_store import PackageBook
 from corral.modules.process import ProcessHouse
 from corral.modules.scope import Scope
+from corral.modules.services.module_log import ModuleLogs
 from corral.runtimes.console.log import ConsoleLog
 from corral.system.clock import Clock, SystemClock
 from corral.system.config_schema import DaemonConfig, InstancesSection, NodeModulesSection

@@ -12,7 +12,7 @@ import msgspec
 from node_archives import node_archive
 
 from corral.daemon.app import DaemonApp
-from corral.modules.archive_reading import inspect_archive
+from corral.modules.archive.archive_reader import inspect_archive
 from corral.testing.cluster import LocalCluster, LocalDaemon
 from corral.testing.scripted_peers import ScriptedController
 from corral.testing.waiting import eventually

@@ -23,8 +23,8 @@ from corral.controller.modules_on_nodes.offers import CapabilityOffering
 from corral.controller.modules_on_nodes.outbox_room import QUEUED_BYTES
 from corral.domain.module_manifest import CapabilitiesPart, Manifest, ModuleHost, Requirement, Source
 from corral.domain.module_records import PackageRecord
-from corral.modules.capabilities import MOST_UNDER_WAY, CapabilityRegistry
-from corral.modules.capability_calls import Consumer
+from corral.modules.capabilities.capability_calls import Consumer
+from corral.modules.capabilities.capability_registry import MOST_UNDER_WAY, CapabilityRegistry
 from corral.sdk.messages import CapabilityRequest
 from corral.system.clock import SystemClock
 from corral.testing.waiting import eventually

@@ -14,7 +14,7 @@ from node_archives import install, node_archive
 from corral.cli.failure import Refused
 from corral.controller.modules_on_nodes.frames import INLINE, WHOLE
 from corral.domain.ids import NodeId
-from corral.modules.settings import settings_digest
+from corral.modules.manifest.settings import settings_digest
 from corral.testing.waiting import eventually
 from corral.wire.features import FEATURES
 from corral.wire.peer_support import support_of

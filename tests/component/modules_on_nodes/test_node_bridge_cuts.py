@@ -11,9 +11,9 @@ from bridge_rig import PlayedProcess, played
 from node_archives import install, node_archive
 
 from corral.domain.events import Draft, EventType
-from corral.modules.event_names import EVENTS_MISSED
-from corral.modules.operations import OperationTable
 from corral.modules.scope import Scope
+from corral.modules.services.event_names import EVENTS_MISSED
+from corral.modules.services.host_operations import OperationTable
 from corral.sdk.messages import SUBSCRIBE, UNSUBSCRIBE, EventBody, Subscribe, Unsubscribe
 from corral.testing.cluster import LocalCluster, LocalController, LocalDaemon
 from corral.testing.fault_proxy import FaultProxy

@@ -18,11 +18,11 @@ from corral.daemon.modules.subscriptions import NodeEventRing
 from corral.domain.events import Cursor, Event, EventType
 from corral.domain.module_manifest import EventsPart
 from corral.errors import Code, CorralError
-from corral.modules.event_handover import MAX_SUBSCRIPTIONS, event_body
-from corral.modules.event_names import EVENTS_MISSED, MAX_NODE_TYPES
-from corral.modules.event_publishing import BURST_SECONDS, BYTES_PER_SECOND, EventPace
-from corral.modules.failures import ModuleRaised
+from corral.modules.process.call_failures import ModuleRaised
 from corral.modules.scope import Scope
+from corral.modules.services.event_names import EVENTS_MISSED, MAX_NODE_TYPES
+from corral.modules.services.event_publication import BURST_SECONDS, BYTES_PER_SECOND, EventPace
+from corral.modules.services.subscription_delivery import MAX_SUBSCRIPTIONS, event_body
 from corral.sdk.messages import Nothing, Publish
 from corral.system.clock import SystemClock
 from corral.testing.waiting import eventually

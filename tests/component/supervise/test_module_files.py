@@ -19,7 +19,7 @@ from corral.daemon.modules.file_operations import ModuleFiles
 from corral.daemon.prepare.working_directories import WorkingDirectories
 from corral.domain.module_manifest import Manifest
 from corral.errors import CorralError
-from corral.modules.operations import OperationTable
+from corral.modules.services.host_operations import OperationTable
 from corral.sdk.files import Files
 from corral.sdk.instance_messages import WriteFile
 from corral.sdk.messages import WRITE_FILE

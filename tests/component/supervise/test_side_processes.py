@@ -12,7 +12,7 @@ import pytest
 from corral.daemon.modules.process_operations import ModuleProcesses
 from corral.domain.module_manifest import Manifest
 from corral.errors import CorralError
-from corral.modules.operations import OperationTable
+from corral.modules.services.host_operations import OperationTable
 from corral.sdk.processes import Processes
 from corral.testing import workloads
 from corral.testing.bench_storage import BenchScope

@@ -10,7 +10,7 @@ from corral.daemon.hooks import validation
 from corral.daemon.modules.controller_capabilities import ARGUMENT_BYTES, MOST_CALLS
 from corral.daemon.modules.node_events import RING_BYTES, RING_EVENTS
 from corral.daemon.modules.publishing import MODULE_BYTES
-from corral.modules.module_metrics import MAX_SERIES
+from corral.modules.services.module_metrics import MAX_SERIES
 from corral.system.config_schema import NodeModulesSection
 
 PAGE = (pathlib.Path(__file__).parents[3] / "docs" / "concepts" / "daemon-modules.md").read_text()

@@ -12,7 +12,7 @@ from corral.controller.http.module_answers import (
     told_failure,
 )
 from corral.errors import Code, Rejected, Retryable
-from corral.modules.failures import CallOverrun, ModuleBusy, ModuleRaised
+from corral.modules.process.call_failures import CallOverrun, ModuleBusy, ModuleRaised
 from corral.sdk.messages import RouteAnswer
 
 

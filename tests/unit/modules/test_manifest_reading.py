@@ -17,7 +17,7 @@ from packed_modules import MANIFEST
 
 from corral.domain.module_manifest import Manifest, ModuleHost, Source
 from corral.errors import Code, Rejected
-from corral.modules.manifest_reading import MANIFEST_MAX, read_manifest
+from corral.modules.manifest.manifest_reader import MANIFEST_MAX, read_manifest
 
 FULL = """\
 manifestVersion: 1

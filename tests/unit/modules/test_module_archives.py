@@ -21,10 +21,10 @@ from packed_modules import FILES, MANIFEST, archive_with, named, with_mode, zipp
 
 from corral.archives.limits import RATIO_FREE
 from corral.errors import Code, Rejected
-from corral.modules import module_zip
-from corral.modules.archive_reading import ArchiveFacts, inspect_archive
-from corral.modules.manifest_reading import MANIFEST_MAX
-from corral.modules.unpacking import is_intact, unpack
+from corral.modules.archive import archive_zip as module_zip
+from corral.modules.archive.archive_reader import ArchiveFacts, inspect_archive
+from corral.modules.archive.unpacked_tree import is_intact, unpack
+from corral.modules.manifest.manifest_reader import MANIFEST_MAX
 from corral.system.trees.removal import remove_tree
 
 MAX = 64 * 1024 * 1024

@@ -14,7 +14,7 @@ import pytest
 from packed_modules import MANIFEST
 
 from corral.errors import Code, Rejected
-from corral.modules.building import build_module
+from corral.modules.archive.archive_builder import build_module
 
 JAR = b"jar of the plugin"
 EXTENSION = f"""\

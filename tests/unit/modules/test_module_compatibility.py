@@ -11,9 +11,15 @@ from corral.domain.module_manifest import Manifest
 from corral.domain.module_phases import ModuleIntent, ModulePhase
 from corral.domain.module_records import PackageRecord, SignatureFacts
 from corral.errors import Code
-from corral.modules.archive_reading import ArchiveFacts
-from corral.modules.compatibility import CompatibilityReport, Outcome, RequirementState, refusal, report
-from corral.modules.manifest_reading import read_manifest
+from corral.modules.archive.archive_reader import ArchiveFacts
+from corral.modules.archive.compatibility import (
+    CompatibilityReport,
+    Outcome,
+    RequirementState,
+    refusal,
+    report,
+)
+from corral.modules.manifest.manifest_reader import read_manifest
 
 NOW = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
 

@@ -6,7 +6,7 @@ import signal
 
 import pytest
 
-from corral.modules.process.reasons import death_reason, ended_for
+from corral.modules.process.exit_reasons import death_reason, ended_for
 
 LIMIT = 256 << 20
 

@@ -18,10 +18,10 @@ import yaml
 from packed_modules import MANIFEST
 
 from corral.errors import Code, Rejected, Retryable
-from corral.modules.manifest_reading import read_manifest
-from corral.modules.settings import SETTINGS_MAX, check_schema, check_settings
-from corral.modules.settings_child import MOST_AT_ONCE, verdict_in_child
-from corral.modules.settings_validation import Question
+from corral.modules.manifest.manifest_reader import read_manifest
+from corral.modules.manifest.settings import SETTINGS_MAX, check_schema, check_settings
+from corral.modules.manifest.settings_validator import Question
+from corral.modules.manifest.validation_process import MOST_AT_ONCE, verdict_in_child
 from corral.sdk.runner.proc_table import children
 from corral.testing.waiting import eventually
 

@@ -17,8 +17,8 @@ import pytest
 from packed_modules import FILES, archive_with, zipped
 
 from corral.errors import Code, CorralError, Rejected, Retryable
-from corral.modules.shelf import ArchiveShelf
-from corral.modules.unpacking import unpack
+from corral.modules.archive.archive_store import ArchiveShelf
+from corral.modules.archive.unpacked_tree import unpack
 from corral.system.trees.removal import remove_tree
 
 MAX = 1024 * 1024

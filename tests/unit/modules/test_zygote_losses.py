@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from corral.modules.process.zygote_losses import HOLD_SECONDS, MENDED, ZygoteLosses
+from corral.modules.process.zygote_deaths import HOLD_SECONDS, MENDED, ZygoteLosses
 
 
 def losses_until_blamed(modules: list[str], killer: str, *, delay: float = 1.0, after: float = 0.3) -> int:

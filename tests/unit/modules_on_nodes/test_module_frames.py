@@ -14,7 +14,7 @@ from corral.domain.module_convergence import ControlOrder, InstallOrder
 from corral.domain.module_manifest import ModuleHost
 from corral.domain.module_phases import ModuleIntent
 from corral.domain.module_records import SignatureFacts
-from corral.modules.settings import settings_digest, settings_json
+from corral.modules.manifest.settings import settings_digest, settings_json
 from corral.wire.v1 import module_pb2 as wire
 
 

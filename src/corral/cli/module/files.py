@@ -11,8 +11,8 @@ from corral.cli.failure import Refused, WrongUsage
 from corral.errors import CorralError
 
 if TYPE_CHECKING:
-    from corral.modules.archive_reading import ArchiveFacts
-    from corral.modules.building import Built
+    from corral.modules.archive.archive_builder import Built
+    from corral.modules.archive.archive_reader import ArchiveFacts
 
 LARGEST: Final = 1 << 40
 """Of an archive that is only looked at here; the controller has a limit of its own."""
@@ -33,7 +33,7 @@ def refusals() -> Iterator[None]:
 
 def inspect(path: pathlib.Path) -> ArchiveFacts:
     """The archive as a host would read it. `Refused` when it is none."""
-    from corral.modules.archive_reading import inspect_archive
+    from corral.modules.archive.archive_reader import inspect_archive
 
     if not path.is_file():
         raise WrongUsage(f"there is no file {path}")
@@ -43,7 +43,7 @@ def inspect(path: pathlib.Path) -> ArchiveFacts:
 
 def check_sources_of(path: pathlib.Path, facts: ArchiveFacts) -> None:
     """`Refused` for sources of an inspected archive that Python cannot read, or that lack its class."""
-    from corral.modules.archive_reading import check_archive_sources
+    from corral.modules.archive.archive_reader import check_archive_sources
 
     with refusals():
         check_archive_sources(path, facts)
@@ -51,7 +51,7 @@ def check_sources_of(path: pathlib.Path, facts: ArchiveFacts) -> None:
 
 def build_source(source: pathlib.Path, out: pathlib.Path | None = None) -> Built:
     """The archive of a source directory, made reproducibly."""
-    from corral.modules.building import build_module
+    from corral.modules.archive.archive_builder import build_module
 
     if not source.is_dir():
         raise WrongUsage(f"there is no directory {source}")

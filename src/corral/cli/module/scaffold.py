@@ -10,9 +10,9 @@ from typing import Final
 
 from corral.cli.module import scaffold_both, scaffold_controller, scaffold_daemon
 from corral.errors import Code, Rejected
-from corral.modules.manifest_checks import FOUND_FIRST, ID, ID_RULE
-from corral.modules.manifest_reading import read_manifest
-from corral.modules.source_tree import NOT_PACKED, SOURCES
+from corral.modules.archive.source_tree import NOT_PACKED, SOURCES
+from corral.modules.manifest.manifest_checks import FOUND_FIRST, ID, ID_RULE
+from corral.modules.manifest.manifest_reader import read_manifest
 
 FILES: Final[Mapping[str, Mapping[str, str]]] = {
     "controller": scaffold_controller.FILES,

@@ -40,7 +40,7 @@ def _within(settings: dict[str, Any], above: list[str], key: str) -> dict[str, A
 
 
 def _value(key: str, text: str) -> Any:
-    from corral.modules.manifest_nodes import NotReadable, plain, read_yaml
+    from corral.modules.manifest.text_nodes import NotReadable, plain, read_yaml
 
     try:
         return plain(read_yaml(text)) if text.strip() else None
@@ -49,7 +49,7 @@ def _value(key: str, text: str) -> Any:
 
 
 def _read(path: str) -> dict[str, Any]:
-    from corral.modules.manifest_nodes import NotReadable, plain, read_yaml
+    from corral.modules.manifest.text_nodes import NotReadable, plain, read_yaml
 
     try:
         text = sys.stdin.read() if path == "-" else pathlib.Path(path).expanduser().read_text("utf-8")

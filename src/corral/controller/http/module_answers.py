@@ -14,7 +14,7 @@ import msgspec
 from corral.controller.http.answers import Headers
 from corral.controller.http.attempts import Attempt, may_have_arrived
 from corral.errors import Code, CorralError, Rejected, Retryable
-from corral.modules.failures import CallOverrun, ModuleRaised, ProcessGone
+from corral.modules.process.call_failures import CallOverrun, ModuleRaised, ProcessGone
 from corral.sdk.messages import RouteAnswer
 
 MAX_HEADERS: Final = 64

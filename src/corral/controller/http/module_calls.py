@@ -31,7 +31,7 @@ from corral.controller.http.setting import Leading
 from corral.controller.http.streaming import cut, until_gone
 from corral.domain.permissions import Permission
 from corral.errors import Code, CorralError, Rejected, Retryable
-from corral.modules.route_book import RouteMatch
+from corral.modules.services.route_table import RouteMatch
 from corral.sdk.messages import ROUTE, CallerBody, RouteAnswer, RouteRequest
 from corral.sdk.protocol import MAX_FRAME
 from corral.system.aio.tasks import first_of

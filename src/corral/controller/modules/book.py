@@ -11,7 +11,7 @@ from corral.controller.state.ledger import Ledger, Step
 from corral.domain.module_events import told, uninstalled
 from corral.domain.module_records import PackageRecord
 from corral.errors import Code, Rejected
-from corral.modules.book import Change, Told
+from corral.modules.package_store import Change, Told
 from corral.store.port import ABSENT, Append, Conflict
 from corral.system.aio.keyed_locks import KeyedLocks
 from corral.system.clock import Clock

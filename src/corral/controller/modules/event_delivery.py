@@ -18,9 +18,15 @@ from corral.controller.events.reader import RETRY_SECONDS, ReadEvents
 from corral.controller.events.ring import EventSelection
 from corral.domain.events import Cursor, Event, MissedEvents
 from corral.errors import CorralError
-from corral.modules.event_handover import BATCH, Handover, WeighedEvent, event_body, missed_body
-from corral.modules.event_names import EventFilter
 from corral.modules.scope import Scope
+from corral.modules.services.event_names import EventFilter
+from corral.modules.services.subscription_delivery import (
+    BATCH,
+    Handover,
+    WeighedEvent,
+    event_body,
+    missed_body,
+)
 from corral.system.aio.tasks import Tasks
 from corral.system.clock import Clock
 

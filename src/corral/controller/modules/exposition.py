@@ -12,8 +12,8 @@ from prometheus_client.registry import Collector
 
 from corral.controller.modules.late_metrics import LateMetric, still
 from corral.controller.modules_on_nodes.node_figures import HOST_FAMILIES, NodeFigures, NodePart
-from corral.modules.capability_entries import CapabilityView
-from corral.modules.module_metrics import Family
+from corral.modules.capabilities.capability_entries import CapabilityView
+from corral.modules.services.module_metrics import Family
 
 PREFIX: Final = "corral_module_"
 CAPABILITY_PREFIX: Final = "corral_capability_"

@@ -26,10 +26,10 @@ from corral.domain.module_phases import ModuleIntent, ModulePhase
 from corral.domain.module_records import PackageRecord, SignatureFacts
 from corral.domain.module_verbs import Verb
 from corral.errors import Code, Rejected, Retryable
-from corral.modules.archive_reading import ArchiveFacts, file_digest, inspect_archive
-from corral.modules.compatibility import CompatibilityReport, Outcome, refusal, report
-from corral.modules.engine import ModuleEngine
-from corral.modules.settings import check_settings
+from corral.modules.archive.archive_reader import ArchiveFacts, file_digest, inspect_archive
+from corral.modules.archive.compatibility import CompatibilityReport, Outcome, refusal, report
+from corral.modules.lifecycle.engine import ModuleEngine
+from corral.modules.manifest.settings import check_settings
 from corral.sdk.version import SDK_VERSION
 from corral.signing import Sidecar, sidecar_digest
 from corral.system.clock import Clock

@@ -10,7 +10,7 @@ import msgspec
 from corral.controller.distribution.instance_files import FileListing, FilePart
 from corral.domain.file_bounds import DEFAULT_BYTES, DEFAULT_ENTRIES
 from corral.errors import Code, Rejected
-from corral.modules.capability_calls import BuiltInMethod, Consumer
+from corral.modules.capabilities.capability_calls import BuiltInMethod, Consumer
 from corral.sdk.instance_files import INSTANCE_FILES, FileEntry
 
 VERSION: Final = "1.0.0"

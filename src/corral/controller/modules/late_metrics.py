@@ -12,7 +12,7 @@ from typing import Final
 from prometheus_client.core import Metric
 from prometheus_client.samples import Sample
 
-from corral.modules.module_metrics import BUCKETS, Family, Histogram
+from corral.modules.services.module_metrics import BUCKETS, Family, Histogram
 
 _BOUNDS: Final = (*(str(bound) for bound in BUCKETS), "+Inf")
 _SUFFIXES: Final = {"counter": "_total", "gauge": "", "histogram": ""}

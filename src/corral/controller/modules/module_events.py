@@ -12,11 +12,11 @@ from corral.controller.state.ledger import Ledger
 from corral.domain.events import Cursor, Draft, EventType
 from corral.domain.module_cursors import ModuleCursor
 from corral.errors import Code, Rejected
-from corral.modules.event_handover import SUBSCRIPTION, check_room
-from corral.modules.event_names import wanted_filter
-from corral.modules.event_publishing import EventPace, published_data
-from corral.modules.operations import Operation
 from corral.modules.scope import Owned, Scope
+from corral.modules.services.event_names import wanted_filter
+from corral.modules.services.event_publication import EventPace, published_data
+from corral.modules.services.host_operations import Operation
+from corral.modules.services.subscription_delivery import SUBSCRIPTION, check_room
 from corral.sdk.messages import (
     PUBLISH,
     SUBSCRIBE,

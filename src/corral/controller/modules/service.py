@@ -26,11 +26,11 @@ from corral.domain.module_phases import ModulePhase
 from corral.domain.module_records import PackageRecord
 from corral.domain.module_verbs import Verb
 from corral.errors import Code, CorralError, Rejected, Retryable
-from corral.modules.compatibility import CompatibilityReport
-from corral.modules.engine import ModuleEngine
+from corral.modules.archive.compatibility import CompatibilityReport
+from corral.modules.lifecycle.engine import ModuleEngine
+from corral.modules.lifecycle.event_fields import changed_keys, standing
+from corral.modules.manifest.settings import check_settings
 from corral.modules.process import Leak
-from corral.modules.settings import check_settings
-from corral.modules.telling import changed_keys, standing
 from corral.sdk.messages import HealthAnswer
 from corral.signing import Sidecar
 from corral.system.aio.tasks import Tasks

@@ -19,8 +19,8 @@ import structlog
 from corral.controller.modules.package_blobs import blobs_of, extension_files
 from corral.domain.module_records import PackageRecord, SignatureFacts
 from corral.errors import Code, CorralError, Rejected
-from corral.modules.archive_reading import ArchiveFacts
-from corral.modules.shelf import ArchiveShelf, disk_faults
+from corral.modules.archive.archive_reader import ArchiveFacts
+from corral.modules.archive.archive_store import ArchiveShelf, disk_faults
 from corral.signing import Sidecar, SidecarKind, Verifier
 from corral.store.port import BlobEngine, StoreUnavailable
 from corral.system.aio.keyed_locks import KeyedLocks

@@ -7,7 +7,7 @@ import contextlib
 from collections.abc import AsyncIterator
 from typing import Final
 
-from corral.modules.capabilities import MOST_UNDER_WAY
+from corral.modules.capabilities.capability_registry import MOST_UNDER_WAY
 
 OF_ALL_NODES: Final = MOST_UNDER_WAY // 2
 """Calls of one capability at a time; the other half is for modules on the controller."""

@@ -16,8 +16,8 @@ from corral.domain.ids import NodeId
 from corral.domain.module_manifest import Manifest, ModuleHost, Source
 from corral.domain.module_records import PackageRecord
 from corral.errors import Code, CorralError, Rejected, Retryable
-from corral.modules.capabilities import CapabilityRegistry
-from corral.modules.capability_calls import unavailable
+from corral.modules.capabilities.capability_calls import unavailable
+from corral.modules.capabilities.capability_registry import CapabilityRegistry
 from corral.sdk.frame_limits import CAPABILITY_BYTES
 from corral.sdk.messages import CapabilityAnswer, CapabilityRequest
 from corral.system.aio.tasks import Tasks

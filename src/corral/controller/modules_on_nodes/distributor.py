@@ -23,7 +23,7 @@ from corral.domain.module_manifest import ModuleHost
 from corral.domain.module_nodes import NodeModuleState, node_module_key
 from corral.domain.module_phases import ModuleIntent
 from corral.domain.module_records import PackageRecord
-from corral.modules.settings import settings_digest
+from corral.modules.manifest.settings import settings_digest
 from corral.store.port import BlobEngine, Commit
 from corral.system.aio.tasks import Tasks
 from corral.wire.module_sets import entries_of, read_observed

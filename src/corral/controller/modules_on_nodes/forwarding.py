@@ -16,7 +16,7 @@ from corral.controller.modules_on_nodes.ports import ModuleLink
 from corral.domain.events import Cursor, EventType
 from corral.domain.short_lists import short_list
 from corral.errors import Code, CorralError, Rejected
-from corral.modules.event_names import is_event_name
+from corral.modules.services.event_names import is_event_name
 from corral.system.aio.tasks import Tasks
 from corral.system.clock import Clock
 from corral.wire.v1.module_pb2 import EventSubscribe, EventUnsubscribe

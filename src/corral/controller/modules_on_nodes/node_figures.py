@@ -9,8 +9,8 @@ from typing import Final, NamedTuple
 
 from corral.controller.modules_on_nodes.ports import ModuleLink
 from corral.domain.ids import NodeId
-from corral.modules.manifest_checks import ID
-from corral.modules.module_metrics import (
+from corral.modules.manifest.manifest_checks import ID
+from corral.modules.services.module_metrics import (
     BUCKETS,
     HELP_MAX,
     MAX_NAMES,

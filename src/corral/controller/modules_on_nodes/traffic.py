@@ -24,7 +24,7 @@ from corral.controller.state.ledger import Ledger, Step
 from corral.domain.ids import NodeId
 from corral.domain.module_records import PackageRecord
 from corral.errors import Code
-from corral.modules.capabilities import CapabilityRegistry
+from corral.modules.capabilities.capability_registry import CapabilityRegistry
 from corral.store.port import BlobEngine, Commit
 from corral.system.clock import Clock
 from corral.wire.frame_table import NodeFrame

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Iterator
 
 from corral.controller.events.ring import EventSelection
 from corral.domain.events import Event, EventType
-from corral.modules.event_names import EventFilter, name_of
+from corral.modules.services.event_names import EventFilter, name_of
 
 
 class WantedNames:

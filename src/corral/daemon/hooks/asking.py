@@ -19,7 +19,7 @@ from corral.daemon.hooks.validation import BadChange, check_change, read_answer
 from corral.daemon.prepare.start_proposal import Proposal, StartValues, values_of
 from corral.domain.module_nodes import ModuleChange
 from corral.errors import CorralError
-from corral.modules.failures import CallOverrun, ModuleRaised, ProcessGone
+from corral.modules.process.call_failures import CallOverrun, ModuleRaised, ProcessGone
 from corral.modules.scope import Scope
 from corral.sdk.messages import HOOK_PREFIX, HookAnswer, HookArguments
 

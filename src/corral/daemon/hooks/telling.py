@@ -10,7 +10,7 @@ from typing import Any, Final, NamedTuple
 import structlog
 
 from corral.errors import CorralError
-from corral.modules.failures import ModuleBusy, ModuleRaised
+from corral.modules.process.call_failures import ModuleBusy, ModuleRaised
 from corral.modules.scope import Scope
 from corral.sdk.instances import ExitInfo, InstanceHandle
 from corral.sdk.messages import HOOK_PREFIX, HookAnswer, HookArguments

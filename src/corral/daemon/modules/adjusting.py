@@ -11,8 +11,8 @@ from corral.domain.module_phases import ModuleIntent, ModulePhase
 from corral.domain.module_records import PackageRecord
 from corral.domain.module_verbs import Verb
 from corral.errors import Code, Rejected
-from corral.modules.engine import ModuleEngine
-from corral.modules.settings import check_settings
+from corral.modules.lifecycle.engine import ModuleEngine
+from corral.modules.manifest.settings import check_settings
 from corral.system.threads import to_end
 
 

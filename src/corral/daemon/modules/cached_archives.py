@@ -20,8 +20,8 @@ import msgspec
 
 from corral.domain.module_records import SignatureFacts
 from corral.errors import Code, CorralError, Rejected
-from corral.modules.archive_reading import ArchiveFacts, has_digest, inspect_archive
-from corral.modules.shelf import ArchiveShelf
+from corral.modules.archive.archive_reader import ArchiveFacts, has_digest, inspect_archive
+from corral.modules.archive.archive_store import ArchiveShelf
 from corral.signing import Sidecar, Verifier, sidecar_beside, sidecar_digest
 from corral.system.threads import to_end
 

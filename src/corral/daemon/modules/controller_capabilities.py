@@ -15,7 +15,11 @@ from corral.daemon.link.link import Order, Reply
 from corral.daemon.modules.remembered_offers import Offer, RememberedOffers
 from corral.domain.module_graph import Provided
 from corral.errors import Code, CorralError, Rejected, Retryable
-from corral.modules.capability_calls import LONGEST_CALL, seconds_of, unavailable
+from corral.modules.capabilities.capability_calls import (
+    LONGEST_CALL,
+    seconds_of,
+    unavailable,
+)
 from corral.modules.scope import Scope
 from corral.sdk.frame_limits import CAPABILITY_BYTES
 from corral.sdk.messages import CapabilityAnswer, CapabilityRequest

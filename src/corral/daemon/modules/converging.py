@@ -21,10 +21,10 @@ from corral.domain.module_records import PackageRecord
 from corral.domain.module_verbs import Verb
 from corral.domain.version_ranges import parse_range
 from corral.errors import Code, CorralError, Rejected, Retryable
-from corral.modules.archive_reading import ArchiveFacts
-from corral.modules.engine import ModuleEngine
-from corral.modules.manifest_reading import read_manifest
-from corral.modules.upgrade import UpgradeFailed
+from corral.modules.archive.archive_reader import ArchiveFacts
+from corral.modules.lifecycle.engine import ModuleEngine
+from corral.modules.lifecycle.upgrade import UpgradeFailed
+from corral.modules.manifest.manifest_reader import read_manifest
 from corral.sdk.version import SDK_VERSION
 from corral.signing import sidecar_digest
 from corral.system.clock import Clock

@@ -20,7 +20,7 @@ from corral.daemon.durable import store
 from corral.domain.module_decisions import not_installed
 from corral.domain.module_records import PackageRecord, SignatureFacts
 from corral.errors import Code, CorralError, Rejected, Retryable
-from corral.modules.book import Change, Told
+from corral.modules.package_store import Change, Told
 from corral.system.aio.keyed_locks import KeyedLocks
 from corral.system.clock import Clock
 from corral.system.files import make_directory, read_versioned, sync_directory

@@ -13,8 +13,8 @@ from corral.daemon.instance_files import Walk, WalkBounds, read_part
 from corral.daemon.instance_writing import remove_file, write_file
 from corral.daemon.prepare.abort import Abort, in_thread
 from corral.errors import Code, CorralError, Rejected
-from corral.modules.operations import Operation
 from corral.modules.scope import Scope
+from corral.modules.services.host_operations import Operation
 from corral.sdk import messages as m
 from corral.sdk.instance_files import FileEntry
 from corral.sdk.instance_messages import (

@@ -25,14 +25,14 @@ from corral.daemon.modules.reports import set_entry, state_updates
 from corral.domain.module_manifest import ModuleHost
 from corral.domain.module_phases import ModulePhase
 from corral.domain.module_records import PackageRecord
-from corral.modules.engine import ModuleEngine
-from corral.modules.module_log import ModuleLogs
-from corral.modules.module_metrics import ModuleMetrics
-from corral.modules.operations import Operation
+from corral.modules.capabilities.remote_capabilities import RemoteCapabilities
+from corral.modules.lifecycle.engine import ModuleEngine
 from corral.modules.process import ProcessHouse
-from corral.modules.remote_capabilities import RemoteCapabilities
-from corral.modules.scheduling import ModuleSchedules
 from corral.modules.scope import Scope
+from corral.modules.services.host_operations import Operation
+from corral.modules.services.module_log import ModuleLogs
+from corral.modules.services.module_metrics import ModuleMetrics
+from corral.modules.services.schedules import ModuleSchedules
 from corral.signing import Verifier, open_verifier
 from corral.system.aio.tasks import Tasks
 from corral.system.clock import Clock

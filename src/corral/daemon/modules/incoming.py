@@ -16,8 +16,8 @@ from corral.daemon.link.connection import Connection
 from corral.daemon.link.data_channel import DataChannel, Expect
 from corral.daemon.modules.reports import progress
 from corral.errors import Code, CorralError, Retryable
-from corral.modules.archive_reading import has_digest
-from corral.modules.shelf import disk_faults
+from corral.modules.archive.archive_reader import has_digest
+from corral.modules.archive.archive_store import disk_faults
 from corral.system.aio.backoff import Backoff
 from corral.system.aio.tasks import first_of
 from corral.system.clock import Clock

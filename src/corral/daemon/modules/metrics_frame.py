@@ -6,8 +6,8 @@ import collections
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
-from corral.modules.host_figures import Figure
-from corral.modules.module_metrics import Family
+from corral.modules.lifecycle.host_metrics import Figure
+from corral.modules.services.module_metrics import Family
 from corral.wire.v1.module_pb2 import ModuleMetricFamily, ModuleMetrics, ModuleMetricSample
 
 FRAME_BYTES: Final = 512 * 1024

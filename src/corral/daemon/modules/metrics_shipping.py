@@ -10,9 +10,9 @@ import structlog
 
 from corral.daemon.link.connection import Connection
 from corral.daemon.modules.metrics_frame import metrics_frame
-from corral.modules.engine import ModuleEngine
-from corral.modules.host_figures import host_figures, leak_figure
-from corral.modules.module_metrics import ModuleMetrics
+from corral.modules.lifecycle.engine import ModuleEngine
+from corral.modules.lifecycle.host_metrics import host_figures, leak_figure
+from corral.modules.services.module_metrics import ModuleMetrics
 from corral.system.aio.tasks import Tasks
 from corral.wire.v1.link_pb2 import DaemonMessage
 

@@ -24,11 +24,11 @@ from corral.domain.events import START, Cursor, Event, MissedEvents
 from corral.domain.module_manifest import EventsPart
 from corral.domain.sensitive_fields import NEVER_ON_NODES
 from corral.errors import Code, Rejected
-from corral.modules.event_handover import SUBSCRIPTION, check_room
-from corral.modules.event_names import name_of, wanted_filter
-from corral.modules.event_publishing import EventPace
-from corral.modules.operations import Operation
 from corral.modules.scope import Owned, Scope
+from corral.modules.services.event_names import name_of, wanted_filter
+from corral.modules.services.event_publication import EventPace
+from corral.modules.services.host_operations import Operation
+from corral.modules.services.subscription_delivery import SUBSCRIPTION, check_room
 from corral.sdk.messages import PUBLISH, SUBSCRIBE, UNSUBSCRIBE, Nothing, Publish, Subscribe, Unsubscribe
 from corral.system.clock import Clock
 from corral.system.config_schema import ModuleHostSection

@@ -20,8 +20,8 @@ import structlog
 
 from corral.daemon.prepare.environment import check_names
 from corral.errors import Code, CorralError, Rejected
-from corral.modules.operations import Operation
 from corral.modules.scope import Scope
+from corral.modules.services.host_operations import Operation
 from corral.sdk import messages as m
 from corral.sdk.instance_messages import (
     ListProcesses,

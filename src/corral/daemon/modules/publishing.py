@@ -6,8 +6,8 @@ import collections
 from typing import Final, Protocol
 
 from corral.errors import Code, Retryable
-from corral.modules.event_publishing import EventPace, published_data
 from corral.modules.scope import Scope
+from corral.modules.services.event_publication import EventPace, published_data
 from corral.sdk.messages import Publish, Published
 from corral.system.clock import Clock
 from corral.wire.v1.link_pb2 import DaemonMessage

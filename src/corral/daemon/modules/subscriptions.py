@@ -10,9 +10,15 @@ import structlog
 
 from corral.domain.events import START, Cursor, Event, MissedEvents
 from corral.errors import Code, Rejected
-from corral.modules.event_handover import BATCH, Handover, WeighedEvent, event_body, missed_body
-from corral.modules.event_names import MAX_NODE_TYPES, EventFilter
 from corral.modules.scope import Scope
+from corral.modules.services.event_names import MAX_NODE_TYPES, EventFilter
+from corral.modules.services.subscription_delivery import (
+    BATCH,
+    Handover,
+    WeighedEvent,
+    event_body,
+    missed_body,
+)
 from corral.system.aio.tasks import Tasks
 from corral.system.bounded_ring import BoundedRing
 from corral.system.clock import Clock

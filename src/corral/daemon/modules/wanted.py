@@ -10,8 +10,8 @@ import msgspec
 
 from corral.domain.module_phases import ModuleIntent
 from corral.errors import Code, Rejected, unknown_choice
-from corral.modules.manifest_checks import ID, ID_RULE
-from corral.modules.settings import SETTINGS_MAX
+from corral.modules.manifest.manifest_checks import ID, ID_RULE
+from corral.modules.manifest.settings import SETTINGS_MAX
 from corral.signing import SIDECAR_SUFFIXES, Sidecar
 from corral.wire import module_sets
 from corral.wire.frame_table import require

@@ -18,8 +18,8 @@ from typing import Final
 
 import msgspec
 
+from corral.modules.process.exit_reasons import BAD_FRAME, NOT_READING, SOCKET_CLOSED
 from corral.modules.process.frame_heads import FrameHead, NoFrame, read_head
-from corral.modules.process.reasons import BAD_FRAME, NOT_READING, SOCKET_CLOSED
 from corral.sdk.frame_limits import HEAD_BYTES, FrameLimit
 from corral.sdk.framing import encode_frame
 from corral.sdk.protocol import MAX_FRAME, MAX_UNREAD, Call, Message

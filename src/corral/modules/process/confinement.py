@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from corral.modules.process.values import Limits, Sample
+from corral.modules.process.process_values import Limits, Sample
 
 
 class Confinement(Protocol):

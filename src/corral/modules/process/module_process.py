@@ -15,15 +15,15 @@ from typing import Final, Protocol, TypeVar
 import structlog
 
 from corral.errors import CorralError
-from corral.modules.process.calls import Calls
 from corral.modules.process.channel import Channel
+from corral.modules.process.crash_output import read_last_words
+from corral.modules.process.exit_reasons import BAD_FRAME, FLOOD, SOCKET_CLOSED, death_reason, ended_for
 from corral.modules.process.frame_heads import LATE, FrameHead
-from corral.modules.process.last_words import read_last_words
-from corral.modules.process.reasons import BAD_FRAME, FLOOD, SOCKET_CLOSED, death_reason, ended_for
-from corral.modules.process.sampling import sample_tree
-from corral.modules.process.serving import Serving
-from corral.modules.process.values import Death, Ending, Limits, Notice, OverLimit, Sample, Serve
-from corral.modules.process.zygote_losses import NOBODY, Verdict
+from corral.modules.process.host_calls import Serving
+from corral.modules.process.module_calls import Calls
+from corral.modules.process.process_values import Death, Ending, Limits, Notice, OverLimit, Sample, Serve
+from corral.modules.process.usage_sample import sample_tree
+from corral.modules.process.zygote_deaths import NOBODY, Verdict
 from corral.sdk.frame_limits import FrameLimit, limit_of, shown
 from corral.sdk.framing import FrameTooLarge, encode_body
 from corral.sdk.messages import FINISH, HOOK_PREFIX, Lingering, Nothing

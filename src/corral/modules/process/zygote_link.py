@@ -17,8 +17,8 @@ from typing import Final
 import msgspec
 
 from corral.errors import Code, Retryable
-from corral.modules.failures import ZygoteGone
-from corral.modules.process.leftovers import MARK
+from corral.modules.process.call_failures import ZygoteGone
+from corral.modules.process.zygote_leftovers import MARK
 from corral.sdk.runner.zygote_messages import (
     MAX_PACKET,
     Born,

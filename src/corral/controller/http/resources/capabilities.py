@@ -16,7 +16,7 @@ from corral.domain.module_graph import Why
 from corral.domain.module_nodes import awaited_capability
 from corral.domain.module_records import PackageRecord
 from corral.domain.permissions import Permission
-from corral.modules.capability_entries import CapabilityView
+from corral.modules.capabilities.capability_entries import CapabilityView
 
 
 class CapabilityShape(msgspec.Struct, frozen=True, kw_only=True):

@@ -18,7 +18,7 @@ from corral.controller.modules.service import Modules
 from corral.controller.state.mutations import Mutation
 from corral.domain.permissions import Permission
 from corral.errors import Code, CorralError, Rejected
-from corral.modules.command_book import CommandMatch
+from corral.modules.services.command_table import CommandMatch
 from corral.sdk.messages import COMMAND, CallerBody, CommandAnswer, CommandDeclaration, CommandRequest
 
 ACTION: Final = "commands.execute"

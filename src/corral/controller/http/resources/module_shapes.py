@@ -23,8 +23,8 @@ from corral.domain.module_manifest import Manifest, ModuleHost, Source
 from corral.domain.module_phases import ModuleIntent, ModulePhase
 from corral.domain.module_records import FailureStory, PackageRecord, PhaseStep, SignatureFacts
 from corral.domain.permissions import Permission, allows
-from corral.modules.compatibility import CompatibilityReport, Finding, RequirementView
-from corral.modules.engine import LiveModule
+from corral.modules.archive.compatibility import CompatibilityReport, Finding, RequirementView
+from corral.modules.lifecycle.engine import LiveModule
 
 MODULES: Final = "/api/v1/modules"
 ONE: Final = "/api/v1/modules/{id}"

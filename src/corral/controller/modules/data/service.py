@@ -17,7 +17,7 @@ from corral.controller.modules.data.stored_keys import StoredKeys
 from corral.controller.modules.data.valkey_keys import ValkeyKeys
 from corral.controller.state.ledger import Ledger
 from corral.errors import CorralError
-from corral.modules.operations import Operation
+from corral.modules.services.host_operations import Operation
 from corral.sdk import storage_messages as said
 from corral.store.port import ReadEngine
 from corral.system.aio.keyed_locks import KeyedLocks

@@ -1,0 +1,1 @@
+"""Module archives: built from sources, read, checked, stored and unpacked."""

@@ -1,0 +1,1 @@
+"""Capabilities of modules: which module provides what, and the calls between them."""

@@ -1,0 +1,1 @@
+"""The module engine: every module from its installation to its removal, upgrades and restarts included."""

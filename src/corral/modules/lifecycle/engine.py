@@ -1,0 +1,277 @@
+"""The module engine of a host: all modules, each led by its own actor, and what they have in common."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
+from typing import Any
+
+import msgspec
+import structlog
+
+from corral.domain.module_decisions import first_step, not_installed
+from corral.domain.module_manifest import ModuleHost
+from corral.domain.module_phases import ModuleIntent
+from corral.domain.module_records import PackageRecord
+from corral.domain.module_verbs import Verb
+from corral.modules.capabilities.capability_registry import CapabilityRegistry
+from corral.modules.capabilities.remote_capabilities import RemoteCapabilities
+from corral.modules.lifecycle import operator_verbs as verbs
+from corral.modules.lifecycle.engine_deps import GenerationKeeper, Kit, Pace
+from corral.modules.lifecycle.engine_shutdown import close_modules
+from corral.modules.lifecycle.loader import ArchiveSupply, Loader
+from corral.modules.lifecycle.module_actor import ModuleActor, ending
+from corral.modules.lifecycle.module_lifecycle import ModuleLife
+from corral.modules.lifecycle.upgrade import Upgrade, UpgradeStory
+from corral.modules.package_store import PackageBook
+from corral.modules.process.circuit_breaker import CallCounts
+from corral.modules.process.process_port import ModuleHouse
+from corral.modules.process.process_values import Sample
+from corral.modules.scope import Scope
+from corral.modules.services.command_table import CommandBook
+from corral.modules.services.host_operations import NoticeHandler, Operation, OperationTable
+from corral.modules.services.route_table import RouteBook, not_active, without_part
+from corral.sdk.messages import CALL_CAPABILITY, CapabilityRequest, HealthAnswer
+from corral.system.aio.tasks import Tasks
+from corral.system.clock import Clock
+from corral.system.config_schema import ModuleHostSection
+
+_log = structlog.get_logger("corral.modules.lifecycle")
+
+
+@contextlib.asynccontextmanager
+async def unguarded() -> AsyncIterator[None]:
+    """Where nobody else could upgrade at the same time."""
+    yield
+
+
+class LiveModule(msgspec.Struct, frozen=True, kw_only=True):
+    """What runs of a module now."""
+
+    pid: int
+    sample: Sample | None
+    registrations: tuple[tuple[str, str], ...]
+    """Kind and name: `route`, `subscription`, `task`, `command`, `capability`."""
+    calls: int
+    failures: int
+    overruns: int
+    seconds: float
+    longest_seconds: float
+    log: tuple[str, ...] = ()
+    """Its last lines, and what its calls failed with."""
+
+
+class ModuleEngine:
+    """Verbs return once the module has settled; they may be called at any time, for any module, and are
+    done one after the other for each. `close` is the end."""
+
+    def __init__(
+        self,
+        *,
+        host: ModuleHost,
+        book: PackageBook,
+        house: ModuleHouse,
+        supply: ArchiveSupply,
+        operations: Sequence[Operation] = (),
+        data: GenerationKeeper | None = None,
+        config: ModuleHostSection,
+        clock: Clock,
+        notices: Mapping[str, NoticeHandler] | None = None,
+        upgrade_guard: Callable[[], AbstractAsyncContextManager[None]] = unguarded,
+        pace: Pace | None = None,
+        node_id: str = "",
+        remote: RemoteCapabilities | None = None,
+        on_serving: Callable[[Scope], None] = lambda _: None,
+    ) -> None:
+        """`remote` is another host's registry, for what is required from there; `on_serving` is called each
+        time that a module has become ACTIVE, with the scope that serves."""
+        self._book = book
+        self._clock = clock
+        self._actors: dict[str, ModuleActor] = {}
+        self._background = Tasks()
+        self._closing = False
+        self.capabilities = CapabilityRegistry(host, self._capabilities_changed, clock=clock, remote=remote)
+        self.routes = RouteBook(book)
+        self.commands = CommandBook()
+        route_call = Operation(method=CALL_CAPABILITY, body=CapabilityRequest, handler=self._call_capability)
+        loader = Loader(
+            host=host,
+            house=house,
+            supply=supply,
+            operations=OperationTable([*operations, route_call]),
+            notices=notices or {},
+            capabilities=self.capabilities,
+            config=config,
+            clock=clock,
+            node_id=node_id,
+        )
+        self._kit = Kit(
+            host=host,
+            book=book,
+            loader=loader,
+            capabilities=self.capabilities,
+            routes=self.routes,
+            commands=self.commands,
+            data=data,
+            config=config,
+            clock=clock,
+            pace=pace or Pace(),
+            upgrade_guard=upgrade_guard,
+            later=self._later,
+            on_serving=on_serving,
+        )
+
+    # --- the whole ------------------------------------------------------------------------------
+    async def boot(self, settled: Callable[[str], None] = lambda _: None) -> None:
+        """Bring every module to what is wanted of it: what the last host left in the middle is walked back
+        by the table first. `settled` hears of each that has come as far as it gets by itself. Returns when all
+        have; what fails, fails alone."""
+
+        async def settle(id: str) -> None:
+            try:
+                await self._settle(id)
+            finally:
+                settled(id)
+
+        asked = [settle(record.id) for record in self._book.all()]
+        for outcome in await asyncio.gather(*asked, return_exceptions=True):
+            if isinstance(outcome, Exception):
+                _log.warning("module.boot_delayed", error=str(outcome))
+        self.capabilities.settle(not self._closing)
+
+    @property
+    def resting(self) -> bool:
+        """Whether nothing is under way with any module."""
+        return all(actor.idle for actor in self._actors.values())
+
+    async def rest(self) -> None:
+        """Returns when everything that is due by now was done, of all modules."""
+        asked = [self._settle(id) for id in list(self._actors)]
+        await asyncio.gather(*asked, return_exceptions=True)
+
+    async def close(self, *, budget: float) -> list[str]:
+        """The end of the host: `on_stop` and `on_unload` of all, consumers before what they use, within
+        `budget` seconds in all. Whoever is not done is killed, and named in what is returned. What is
+        stored stays as it is: a shutdown is no failure."""
+        self._closing = True
+        self.capabilities.settle(False)
+        actors = list(self._actors.values())
+        await asyncio.gather(*(actor.close() for actor in actors))
+        stragglers = await close_modules([actor.life for actor in actors], budget=budget, clock=self._clock)
+        # What is cut short here is done at the next boot; processes are killed.
+        await asyncio.sleep(0)  # each has to have begun, to clean up
+        await self._background.close()
+        return stragglers
+
+    def _later(self, work: Coroutine[Any, Any, object], name: str) -> asyncio.Task[object]:
+        return self._background.spawn(work, name=name)
+
+    # --- verbs ----------------------------------------------------------------------------------
+    async def install(self, record: PackageRecord) -> PackageRecord:
+        """Store a new package and lead it to its intent. ALREADY_EXISTS when it is installed."""
+        await self._book.add(first_step(record, at=self._clock.now()))
+        return await self._settle(record.id)
+
+    async def upgrade(self, record: PackageRecord, *, rollback: bool = True) -> UpgradeStory:
+        """Put this package in the place of the stored one. `UpgradeFailed` when the old one served and the
+        new one did not come up; with `rollback` the old one serves again then."""
+        actor = self._actor(record.id)
+        return await actor.ask(lambda: Upgrade(actor.life, record, rollback=rollback).run())
+
+    async def act(
+        self, id: str, verb: Verb, *, reason: str = "", settings: dict[str, Any] | None = None
+    ) -> PackageRecord:
+        """Do what an operator asks of a module; the record afterwards, after UNINSTALL the last one. `reason` is that
+        of a pause; `settings` are the new ones, without: those it has. ILLEGAL_TRANSITION where the verb's rule is
+        not met. The data of what is uninstalled stays until somebody drops it."""
+        record = await self._ask(id, lambda life: verbs.act(life, verb, reason=reason, settings=settings))
+        if verb is Verb.UNINSTALL and self._book.find(id) is None and id in self._actors:
+            await self._actors.pop(id).close()
+        return record
+
+    async def want(self, id: str, intent: ModuleIntent, *, paused_reason: str = "") -> PackageRecord:
+        """Follow an intent that was decided elsewhere; unlike the operator's verbs also while FAILED."""
+        return await self._ask(id, lambda life: verbs.want(life, intent, paused_reason))
+
+    async def _settle(self, id: str) -> PackageRecord:
+        return await self._ask(id, verbs.settled)
+
+    async def _ask(self, id: str, verb: Callable[[ModuleLife], Awaitable[PackageRecord]]) -> PackageRecord:
+        actor = self._actor(id)
+        return await actor.ask(lambda: verb(actor.life))
+
+    def _actor(self, id: str) -> ModuleActor:
+        if self._closing:
+            raise ending(id)
+        actor = self._actors.get(id)
+        if actor is None:
+            if self._book.find(id) is None:
+                raise not_installed(id, [known.id for known in self._book.all()])
+            actor = self._actors[id] = ModuleActor(id, self._kit)
+        return actor
+
+    # --- looking --------------------------------------------------------------------------------
+    def scope(self, id: str) -> Scope | None:
+        """The scope of a module that has a process, ACTIVE or not."""
+        actor = self._actors.get(id)
+        return actor.life.run.scope if actor else None
+
+    def serving(self) -> list[Scope]:
+        """The scopes of the modules that are ACTIVE here, by id."""
+        scopes = [self.scope(id) for id in sorted(self._actors)]
+        return [scope for scope in scopes if scope is not None and scope.serving]
+
+    def live(self, id: str) -> LiveModule | None:
+        """None when no process of it runs."""
+        actor = self._actors.get(id)
+        scope = actor.life.run.scope if actor else None
+        if actor is None or scope is None:
+            return None
+        counts: CallCounts = actor.life.counts
+        return LiveModule(
+            pid=scope.process.pid,
+            sample=scope.process.sample(),
+            registrations=tuple(scope.registrations()),
+            calls=counts.calls,
+            failures=counts.failures,
+            overruns=counts.overruns,
+            seconds=counts.seconds,
+            longest_seconds=counts.longest_seconds,
+            log=tuple(scope.log_tail),
+        )
+
+    def all_live(self) -> dict[str, LiveModule]:
+        """What runs of each module that has a process, by id."""
+        found = {id: self.live(id) for id in sorted(self._actors)}
+        return {id: module for id, module in found.items() if module is not None}
+
+    async def health(self, id: str) -> HealthAnswer:
+        """What its `health_check` says. MODULE_NOT_ACTIVE while it does not serve, NOT_FOUND without a part on
+        this host."""
+        record = self._book.find(id)
+        if record is None:
+            raise not_installed(id, [known.id for known in self._book.all()])
+        if self._kit.host not in record.manifest.hosts:
+            raise without_part(record, self._kit.host)
+        scope = self.scope(id)
+        if scope is None or not scope.serving:
+            raise not_active(record)
+        return await scope.health()
+
+    # --- capabilities ---------------------------------------------------------------------------
+    async def _call_capability(self, scope: Scope, request: CapabilityRequest) -> object:
+        return await self.capabilities.call(scope, request)
+
+    def _capabilities_changed(self, ids: set[str]) -> None:
+        """Every handle learns it at once; who has to stop, or may start, does it in its own turn."""
+        for actor in list(self._actors.values()):
+            record = self._book.find(actor.id)
+            if record is None:
+                continue
+            if ids & {requirement.id for requirement in record.manifest.capabilities.requires}:
+                actor.life.run.tell_states(record.manifest)
+                actor.nudge()
+            if actor.life.candidate is not None and actor.life.candidate.scope is not None:
+                actor.life.candidate.tell_states(actor.life.candidate.scope.manifest)

@@ -1,0 +1,49 @@
+"""The end of all modules at once: in stages, within one budget, with the stragglers named."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+import structlog
+
+from corral.domain.module_order import stages_of_end
+from corral.modules.lifecycle.module_failure import Trouble
+from corral.modules.lifecycle.module_lifecycle import ModuleLife
+from corral.system.clock import Clock
+
+_log = structlog.get_logger("corral.modules.lifecycle")
+
+
+async def close_modules(lives: Sequence[ModuleLife], *, budget: float, clock: Clock) -> list[str]:
+    """`on_stop`, `on_unload` and the end of every process; nothing is stored. Each stage has its share of
+    the time that is left, so that one hung consumer does not take it from all others."""
+    ends = clock.monotonic() + budget
+    running = {life.id: life for life in lives if life.run.scope is not None}
+    manifests = {id: life.run.scope.manifest for id, life in running.items() if life.run.scope is not None}
+    stages = stages_of_end(manifests)
+    stragglers: list[str] = []
+    for number, stage in enumerate(stages):
+        share = max(ends - clock.monotonic(), 0.1) / (len(stages) - number)
+        done = await asyncio.gather(*(_close(running[id], within=share) for id in stage))
+        stragglers += [id for id, ended in zip(stage, done, strict=True) if not ended]
+    return stragglers
+
+
+async def _close(life: ModuleLife, *, within: float) -> bool:
+    run = life.run
+    ended = True
+    try:
+        async with asyncio.timeout(within):
+            try:
+                await run.stop()
+            except Trouble as trouble:
+                _log.warning("module.stop_failed", module=life.id, reason=trouble.reason)
+            await run.clear_start()
+            await run.unload()
+    except TimeoutError:
+        ended = False
+        _log.error("module.straggler", module=life.id, seconds=round(within, 1))
+    finally:
+        await run.discard()
+    return ended

@@ -1,0 +1,167 @@
+"""One loaded version of a module: what is done with its process, without a word about what is stored."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from corral.domain.module_decisions import Runs
+from corral.domain.module_manifest import Manifest
+from corral.domain.module_records import PackageRecord
+from corral.errors import CorralError
+from corral.modules.lifecycle.data_generations import prepare_generation
+from corral.modules.lifecycle.engine_deps import Kit
+from corral.modules.lifecycle.loader import end_process, run_hook, unload
+from corral.modules.lifecycle.module_failure import Trouble, hook_trouble
+from corral.modules.process.call_failures import ProcessGone
+from corral.modules.process.circuit_breaker import CallCounts
+from corral.modules.scope import Scope
+from corral.modules.services.registrations import BadRegistration, check_registrations
+from corral.sdk.messages import CAPABILITY_STATES, REGISTRATIONS, CapabilityStates, Nothing, Registrations
+
+
+class ModuleRun:
+    """Starts with no process. A module without a class for this host never gets one: every act is then
+    done at once. `died` is called when the process ends by itself, `breaker_opened` with what overran."""
+
+    def __init__(
+        self,
+        kit: Kit,
+        *,
+        counts: CallCounts,
+        died: Callable[[], None],
+        breaker_opened: Callable[[ModuleRun, str], None],
+    ) -> None:
+        self._kit = kit
+        self._counts = counts
+        self._died = died
+        self._breaker_opened = breaker_opened
+        self._registered = Registrations()
+        self.scope: Scope | None = None
+        self.sha256 = ""
+        """The archive that runs."""
+        self.state = Runs.NOTHING
+
+    async def construct(self, record: PackageRecord) -> None:
+        """Process, import, construction: no hook is called, nothing else is touched."""
+        if self.scope is not None or not self._kit.hosts(record.manifest):
+            return
+        self.scope = await self._kit.loader.load(
+            record, counts=self._counts, breaker_opened=lambda _, what: self._breaker_opened(self, what)
+        )
+        self.sha256 = record.sha256
+        self.scope.process.death.add_done_callback(lambda _: self._died())
+        self.tell_states(self.scope.manifest)
+
+    async def load(self, record: PackageRecord) -> None:
+        """`on_load`, once for each process; for an upgrade, after its collections were copied."""
+        await self.construct(record)
+        if self.scope is None or self.state is not Runs.NOTHING:
+            return
+        await prepare_generation(self._kit, self.scope, record)
+        await run_hook(self.scope, "on_load")
+        self.state = Runs.LOADED
+
+    async def start(self, record: PackageRecord) -> None:
+        """`on_upgrade` where it is one, `on_start`, and a look at what it registers; `Trouble`. What it
+        provides is claimed before, so that of two providers the later one learns it here."""
+        if self.scope is None or self.state is not Runs.LOADED:
+            return
+        rival = self._kit.capabilities.rival(record.manifest)
+        if rival:
+            raise Trouble(f"capability_conflict:{rival}", "another active module provides it")
+        self._kit.capabilities.claim(record.manifest)
+        self.scope.begin_start()
+        if record.upgraded_from:
+            await run_hook(self.scope, "on_upgrade")
+        await run_hook(self.scope, "on_start")
+        self._registered = await self._ask_registrations(self.scope)
+        self.state = Runs.STARTED
+
+    async def _ask_registrations(self, scope: Scope) -> Registrations:
+        try:
+            given = await scope.call(
+                "registrations",
+                REGISTRATIONS,
+                Nothing(),
+                answer=Registrations,
+                deadline=scope.hook_deadline,
+                blame=False,
+            )
+            taken = self._kit.commands.taken(besides=scope.module_id)
+            check_registrations(scope.manifest, given, host=self._kit.host, taken_commands=taken)
+        except (CorralError, BadRegistration) as error:
+            raise hook_trouble(error, "registrations") from error
+        return given
+
+    def bind(self) -> None:
+        """Handles, routes and commands appear together; events and tasks begin to flow."""
+        scope, given = self.scope, self._registered
+        if scope is None or self.state is not Runs.STARTED:
+            return
+        kit = self._kit
+        clear = kit.capabilities.bind(scope, given.bindings)
+        for binding in given.bindings:
+            scope.own("capability", binding.id, clear)
+        drop = kit.routes.put(scope, given.routes)
+        for route in given.routes:
+            scope.own("route", f"{route.method} {route.path}", drop)
+        withdraw = kit.commands.put(scope, given.commands)
+        for command in given.commands:
+            scope.own("command", command.name, withdraw)
+        self.state = Runs.BOUND
+        scope.serve(ask_health_every=kit.config.health_check_seconds)
+        kit.on_serving(scope)
+
+    def rest(self) -> None:
+        """No event and no task reaches it from now on."""
+        if self.scope is not None:
+            self.scope.rest()
+
+    async def stop(self) -> None:
+        """`on_stop`, if it was started and is alive; `Trouble`. A process that dies in it is no trouble of
+        the hook's: see `dead`."""
+        scope = self.scope
+        if scope is None or self.state not in (Runs.STARTED, Runs.BOUND) or self.dead:
+            return
+        scope.rest()
+        try:
+            await run_hook(scope, "on_stop")
+        except Trouble as trouble:
+            if not isinstance(trouble.__cause__, ProcessGone):
+                raise
+            await scope.process.kill()
+
+    @property
+    def dead(self) -> bool:
+        """Its process has ended by itself, and nobody has minded that yet."""
+        return self.scope is not None and self.scope.process.death.done()
+
+    async def clear_start(self) -> None:
+        """Take away what the start brought; the process is loaded still."""
+        if self.scope is None or self.state is Runs.NOTHING:
+            return
+        self.state = Runs.LOADED
+        self._kit.routes.drop(self.scope)
+        await self.scope.end_start()
+
+    async def discard(self) -> None:
+        """Kill it and undo everything, without asking."""
+        scope, self.scope, self.state = self.scope, None, Runs.NOTHING
+        if scope is not None:
+            await end_process(scope)
+
+    async def unload(self) -> None:
+        """`on_unload` if it was loaded, then the end of its process; nothing of that can fail. Cut short,
+        it is killed."""
+        scope, loaded = self.scope, self.state is not Runs.NOTHING
+        try:
+            if scope is not None and loaded:
+                await unload(scope, grace=self._kit.config.leak_grace_seconds)
+        finally:
+            await self.discard()
+
+    def tell_states(self, manifest: Manifest) -> None:
+        """How what it requires stands, for its handles."""
+        if self.scope is not None and manifest.capabilities.requires:
+            states = CapabilityStates(states=self._kit.capabilities.states(manifest))
+            self.scope.process.notify(CAPABILITY_STATES, states)

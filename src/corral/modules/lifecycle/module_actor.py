@@ -1,0 +1,123 @@
+"""One task and one mailbox a module: whatever is done with it is done one after the other."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeVar
+
+import structlog
+
+from corral.domain.module_records import PackageRecord
+from corral.errors import Code, CorralError, Retryable
+from corral.modules.lifecycle.engine_deps import Kit
+from corral.modules.lifecycle.module_lifecycle import ModuleLife
+from corral.system.aio.tasks import Tasks
+
+T = TypeVar("T")
+_Job = tuple[Callable[[], Awaitable[Any]], asyncio.Future[Any] | None]
+
+_log = structlog.get_logger("corral.modules.lifecycle")
+
+
+class ModuleActor:
+    """Runs jobs in order. A job that was begun is finished, also when nobody waits for it any more.
+
+    A nudge is a job like any other: to look at the module and do what is due. Several nudges that wait are
+    one. When the store does not take a step, the actor nudges itself again after a while.
+    """
+
+    def __init__(self, id: str, kit: Kit) -> None:
+        self.id = id
+        self.life = ModuleLife(id, kit, self.nudge)
+        self._kit = kit
+        self._jobs: asyncio.Queue[_Job] = asyncio.Queue()
+        self._nudged = False
+        self._working = False
+        self._retry_at: float | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._closed = False
+        self._tasks = Tasks()
+        self._tasks.spawn(self._run(), name=f"modules/actor/{id}")
+
+    def nudge(self) -> None:
+        """Something may be due."""
+        if not self._nudged and not self._closed:
+            self._nudged = True
+            self._jobs.put_nowait((self._look, None))
+
+    @property
+    def idle(self) -> bool:
+        """Whether nothing is being done, nor waits to be."""
+        return not self._working and self._jobs.empty()
+
+    async def ask(self, job: Callable[[], Awaitable[T]]) -> T:
+        """What the job returns or raises, once its turn has come. Retryable SHUTTING_DOWN at the end."""
+        if self._closed:
+            raise ending(self.id)
+        answer: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+        self._jobs.put_nowait((job, answer))
+        return await answer
+
+    async def close(self) -> None:
+        """Cut off what is under way and refuse what waits; the module's process is left as it is."""
+        self._closed = True
+        self._set_timer()
+        await self._tasks.close()
+        while not self._jobs.empty():
+            _, answer = self._jobs.get_nowait()
+            if answer is not None and not answer.done():
+                answer.set_exception(ending(self.id))
+
+    async def _run(self) -> None:
+        while True:
+            self._working = False
+            job, answer = await self._jobs.get()
+            self._working = True
+            try:
+                value = await job()
+            except asyncio.CancelledError:
+                if answer is not None and not answer.done():
+                    answer.set_exception(ending(self.id))
+                raise
+            except Exception as error:
+                self._mind_failure(error, answer)
+            else:
+                self._retry_at = None
+                self._set_timer()
+                if answer is not None and not answer.done():
+                    answer.set_result(value)
+
+    def _mind_failure(self, error: Exception, answer: asyncio.Future[Any] | None) -> None:
+        if not isinstance(error, CorralError):
+            _log.exception("module.actor_failed", module=self.id, exc_info=error)
+        elif answer is None:
+            _log.warning("module.step_delayed", module=self.id, error=str(error))
+        if answer is None or isinstance(error, Retryable):
+            self._retry_at = self._kit.clock.monotonic() + self._kit.pace.retry
+        self._set_timer()
+        if answer is not None and not answer.done():
+            answer.set_exception(error)
+
+    async def _look(self) -> PackageRecord | None:
+        self._nudged = False
+        return await self.life.converge()
+
+    def _set_timer(self) -> None:
+        """For what is due next, or was left undone: a job that is refused does not finish another's."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        times = [at for at in (self._retry_at, self.life.due()) if at is not None]
+        if times and not self._closed:
+            due = min(times)
+            delay = max(due - self._kit.clock.monotonic(), 0.0)
+            self._timer = asyncio.get_running_loop().call_later(delay, self.nudge)
+
+
+def ending(id: str) -> Retryable:
+    return Retryable(
+        Code.SHUTTING_DOWN,
+        f"module '{id}' cannot be changed now: the host is ending",
+        hint="try again when it is up",
+    )

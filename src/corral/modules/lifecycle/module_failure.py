@@ -1,0 +1,124 @@
+"""Why a module cannot go on, with all that is known about it."""
+
+from __future__ import annotations
+
+import datetime as dt
+from typing import Final
+
+from corral.domain.module_records import SIGNATURE_REFUSED, FailureStory
+from corral.errors import Code, CorralError
+from corral.modules.process.call_failures import (
+    CallOverrun,
+    ModuleRaised,
+    ProcessGone,
+    ZygoteGone,
+    failure_reason,
+)
+from corral.modules.process.exit_reasons import ZYGOTE_LOST
+from corral.modules.process.process_values import Death, Sample
+from corral.modules.scope import Scope
+from corral.modules.services.registrations import BadRegistration
+
+_MESSAGE_MAX: Final = 2000
+_TRACEBACK_MAX: Final = 16_000
+_LOG_LINE_MAX: Final = 500
+_CONSTRUCTION: Final = {"ImportFailed": "import_failed", "ConstructFailed": "construct_failed"}
+_SUPPLY: Final = {
+    Code.SIGNATURE_VERIFICATION_FAILED: SIGNATURE_REFUSED,
+    Code.NOT_FOUND: "archive_missing",
+}
+
+
+class Trouble(Exception):
+    """Ends in FAILED, under `reason`."""
+
+    def __init__(
+        self,
+        reason: str,
+        message: str = "",
+        *,
+        traceback: str = "",
+        sample: Sample | None = None,
+        log: tuple[str, ...] = (),
+        death: Death | None = None,
+    ) -> None:
+        super().__init__(f"{reason}: {message}" if message else reason)
+        self.reason = reason
+        self.message = message
+        self.traceback = traceback
+        self.sample = sample
+        self.log = log
+        self.death = death
+        """Of its process, where that is what it is about."""
+
+    @property
+    def blameless(self) -> bool:
+        """What all modules are forked from was lost, and not by this one's doing: it is tried again."""
+        return self.reason == ZYGOTE_LOST and not (self.death is not None and self.death.blamed)
+
+
+def hook_trouble(error: CorralError | BadRegistration, hook: str) -> Trouble:
+    """What a hook, or the question for registrations, ended with."""
+    if isinstance(error, BadRegistration):
+        return Trouble(f"bad_registration:{error.what}", error.message)
+    if isinstance(error, ModuleRaised) and error.kind == "BadRegistration":
+        return Trouble("bad_registration:refused", error.detail, traceback=error.traceback)
+    return _described(failure_reason(error, hook), error)
+
+
+def construct_trouble(error: CorralError) -> Trouble:
+    """What import and construction ended with."""
+    reason = failure_reason(error, "construct")
+    if isinstance(error, ModuleRaised) and reason != "memory_limit":
+        reason = _CONSTRUCTION.get(error.kind, "construct_failed")
+    return _described(reason, error)
+
+
+def supply_trouble(error: CorralError) -> Trouble:
+    """What getting the archive, or a process, ended with."""
+    if isinstance(error, ZygoteGone):
+        return Trouble(ZYGOTE_LOST, str(error))
+    return Trouble(_SUPPLY.get(error.code, f"cannot_load:{error.code.name.lower()}"), str(error))
+
+
+def death_trouble(death: Death, scope: Scope) -> Trouble:
+    """What a process ended with that nobody had called."""
+    return Trouble(
+        death.reason,
+        f"its process was ended: {death.why}" if death.why else "its process ended",
+        traceback=death.last_words,
+        sample=death.sample,
+        log=tuple(scope.log_tail),
+        death=death,
+    )
+
+
+def _described(reason: str, error: CorralError) -> Trouble:
+    match error:
+        case ModuleRaised():
+            return Trouble(reason, f"{error.kind}: {error.detail}", traceback=error.traceback)
+        case ProcessGone():
+            death = error.death
+            said = f"{error.message}: {death.why}" if death.why else error.message
+            return Trouble(reason, said, traceback=death.last_words, sample=death.sample, death=death)
+        case CallOverrun():
+            return Trouble(reason, error.message)
+        case _:
+            return Trouble(reason, str(error))
+
+
+def failure_story(trouble: Trouble, scope: Scope | None, *, at: dt.datetime) -> FailureStory:
+    """What is kept with the record. The sample is the process's last: taken from its death, or now."""
+    sample = trouble.sample
+    if sample is None and scope is not None and scope.attached:
+        sample = scope.process.sample()
+    return FailureStory(
+        at=at,
+        reason=trouble.reason,
+        message=trouble.message[:_MESSAGE_MAX],
+        traceback=trouble.traceback[-_TRACEBACK_MAX:],
+        log=tuple(line[:_LOG_LINE_MAX] for line in trouble.log or (scope.log_tail if scope else ())),
+        cpu_seconds=sample.cpu_seconds if sample else 0.0,
+        memory_bytes=sample.memory_bytes if sample else 0,
+        threads=sample.threads if sample else 0,
+    )

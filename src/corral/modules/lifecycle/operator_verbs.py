@@ -1,0 +1,159 @@
+"""The verbs of operators, carried out: each changes what is wanted of a module, and its life follows."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import msgspec
+import structlog
+
+from corral.domain.events import Draft, EventType
+from corral.domain.module_decisions import check_verb, wanting
+from corral.domain.module_phases import ModuleIntent, ModulePhase, ModuleTrigger
+from corral.domain.module_records import PackageRecord
+from corral.domain.module_verbs import VERBS, Verb
+from corral.errors import Bug, CorralError
+from corral.modules.lifecycle.event_fields import changed_keys, standing
+from corral.modules.lifecycle.loader import run_hook
+from corral.modules.lifecycle.module_failure import Trouble
+from corral.modules.lifecycle.module_lifecycle import ModuleLife
+from corral.modules.process.call_failures import CallOverrun, ModuleRaised
+from corral.modules.scope import Scope
+
+_log = structlog.get_logger("corral.modules.lifecycle")
+
+
+async def act(
+    life: ModuleLife, verb: Verb, *, reason: str = "", settings: dict[str, Any] | None = None
+) -> PackageRecord:
+    """`reason` is that of a pause; `settings` are those of RELOAD and CONFIGURE, without: those it has.
+    ILLEGAL_TRANSITION where the verb's rule is not met."""
+    check_verb(life.require(), verb)
+    match verb:
+        case Verb.RECOVER:
+            return await _recover(life)
+        case Verb.UNINSTALL:
+            return await _uninstall(life)
+        case Verb.RELOAD | Verb.CONFIGURE:
+            return await _reload(life, life.require().settings if settings is None else settings)
+    intent = VERBS[verb].intent
+    assert intent is not None, verb
+    return await _want(life, intent, paused_reason=reason if intent is ModuleIntent.PAUSED else "")
+
+
+async def want(life: ModuleLife, intent: ModuleIntent, paused_reason: str) -> PackageRecord:
+    """The intent alone, wherever the module stands: for a host that follows another one's. What is FAILED
+    stays so."""
+    return await _want(life, intent, paused_reason=paused_reason)
+
+
+async def _recover(life: ModuleLife) -> PackageRecord:
+    """Out of FAILED, and on by its intent."""
+    life.resume_at = None
+    await life.step(ModuleTrigger.RECOVER, reason="recovered")
+    return await settled(life)
+
+
+async def _uninstall(life: ModuleLife) -> PackageRecord:
+    """Stop, unload, remove; returns the last record. Whatever its hooks do, it goes."""
+    life.wish = "uninstall"
+    try:
+        record = await _want(life, ModuleIntent.INACTIVE)
+        if record.phase not in (ModulePhase.INSTALLED, ModulePhase.FAILED):
+            raise Bug(f"module '{life.id}' is {record.phase.name} and should have stopped")
+        await life.run.unload()
+        if life.retiring:
+            await asyncio.wait(life.retiring)  # nothing of it may be left, nor write any more
+        life.kit.capabilities.release(life.id)
+        life.kit.capabilities.unwatch(life.id)
+        await life.kit.book.remove(life.id, reason="uninstall")
+    finally:
+        life.wish = ""
+    return record
+
+
+async def _want(life: ModuleLife, intent: ModuleIntent, *, paused_reason: str = "") -> PackageRecord:
+    await life.change(lambda record: wanting(record, intent, paused_reason=paused_reason))
+    if intent is ModuleIntent.ACTIVE:
+        life.resume_at = None
+    return await settled(life)
+
+
+async def settled(life: ModuleLife) -> PackageRecord:
+    """The record once nothing is left to do."""
+    return await life.converge() or life.require()
+
+
+async def _reload(life: ModuleLife, settings: dict[str, Any]) -> PackageRecord:
+    """Put new settings in force. A module with `on_reload` gets them while it runs, and they are stored
+    only if it took them; one without is started anew with them, through the table. What does not run just
+    finds them at its next start."""
+    record = life.require()
+    scope = life.run.scope
+    if scope is None:
+        await _store_settings(life, settings)
+    elif "on_reload" in scope.hooks:
+        await _reload_running(life, scope, record.settings, settings)
+    else:
+        await _store_settings(life, settings)
+        await _restart(life)
+    return await settled(life)
+
+
+async def _reload_running(
+    life: ModuleLife, scope: Scope, old: dict[str, Any], settings: dict[str, Any]
+) -> None:
+    try:
+        await run_hook(scope, "on_reload", config=settings)
+    except Trouble as trouble:
+        if isinstance(trouble.__cause__, CallOverrun):
+            life.doomed = life.doomed or trouble
+            life.nudge()
+        if isinstance(trouble.__cause__, ModuleRaised):
+            trouble.__cause__.hint = "its old settings are still in force; see `corral module info`"
+        raise trouble.__cause__ or trouble from None
+    try:
+        await _store_settings(life, settings)
+    except CorralError:
+        await _take_back(scope, old)
+        raise
+    scope.config = settings
+
+
+async def _take_back(scope: Scope, old: dict[str, Any]) -> None:
+    """What is not stored must not be in force either."""
+    try:
+        await run_hook(scope, "on_reload", config=old)
+    except Trouble as trouble:
+        _log.error("module.settings_differ", module=scope.module_id, error=str(trouble))
+
+
+async def _store_settings(life: ModuleLife, settings: dict[str, Any]) -> None:
+    """Told only when they are not what they were: to be given the same again is no news."""
+    record, at = life.require(), life.now()
+    changed = changed_keys(record.settings, settings)
+    told = Draft(
+        type=EventType.MODULE_CONFIGURED,
+        subject=life.id,
+        data={**standing(record, at=at), "changed": changed},
+    )
+    await life.change(
+        lambda record: msgspec.structs.replace(record, settings=settings, updated_at=at),
+        also=[told] if changed else [],
+    )
+
+
+async def _restart(life: ModuleLife) -> None:
+    """Down to INSTALLED with its process ended; what follows brings it up again."""
+    record = life.require()
+    try:
+        if record.phase is ModulePhase.ACTIVE:
+            await life.step(ModuleTrigger.STOP, reason="reload")
+            await life.leave_start(ModuleTrigger.STOPPED, reason="reload")
+        elif record.phase is ModulePhase.WAITING:
+            await life.leave_start(ModuleTrigger.STOP, reason="reload")
+    except Trouble as trouble:
+        await life.fail(trouble)
+        return
+    await life.run.unload()

@@ -1,0 +1,284 @@
+"""From one version of a module to another, and back again when the new one does not come up.
+
+The order: verify, import and construct the new one while the old one serves · `on_stop` of the old one ·
+its registrations closed, its capabilities held for the successor · `on_load`, `on_upgrade`, `on_start` of the
+new one, on a copy of the collections · ACTIVE, which is the commit in which the record becomes the new
+version's · `on_unload` of the old one, and its end. Until that commit the record is the old version's: a host
+that is killed before it comes up with the old version, with its collections as they were.
+"""
+
+from __future__ import annotations
+
+import msgspec
+import structlog
+
+from corral.domain.events import Draft, EventType
+from corral.domain.module_decisions import stepped
+from corral.domain.module_manifest import ModuleHost
+from corral.domain.module_phases import ModulePhase, ModuleTrigger
+from corral.domain.module_records import FailureStory, PackageRecord
+from corral.modules.lifecycle.data_generations import drop_generation
+from corral.modules.lifecycle.event_fields import standing
+from corral.modules.lifecycle.loaded_module import ModuleRun
+from corral.modules.lifecycle.module_failure import Trouble, failure_story
+from corral.modules.lifecycle.module_lifecycle import ModuleLife
+from corral.modules.lifecycle.upgrade_outcome import UpgradeFailed, UpgradeStory, standing_told, told_trouble
+
+__all__ = ["Upgrade", "UpgradeFailed", "UpgradeStory"]
+
+_REASON = "upgrade"
+_log = structlog.get_logger("corral.modules.lifecycle")
+
+
+class Upgrade:
+    """One attempt; runs as a job of the module's actor."""
+
+    def __init__(self, life: ModuleLife, wanted: PackageRecord, *, rollback: bool) -> None:
+        self._life = life
+        self._wanted = wanted
+        self._rollback = rollback
+        self._lines: list[str] = []
+
+    async def run(self) -> UpgradeStory:
+        """Raises `UpgradeFailed` when the new version does not come up where the old one served."""
+        life = self._life
+        async with life.kit.upgrade_guard():
+            old = await life.converge() or life.require()
+            if old.phase is ModulePhase.ACTIVE and life.run.scope is not None:
+                await self._exchange(old)
+            else:
+                await self._replace(old)
+        record = await life.converge() or life.require()
+        if record.phase is not ModulePhase.ACTIVE:
+            self._say(f"{record.version} is {standing_told(record)}.")
+        return UpgradeStory(record=record, lines=tuple(self._lines))
+
+    # --- where nothing served -------------------------------------------------------------------
+    async def _replace(self, old: PackageRecord) -> None:
+        """Nothing serves that could be kept: the new version takes the place and follows the intent. Its
+        `on_upgrade` runs before its first start."""
+        life = self._life
+        trigger = {
+            ModulePhase.WAITING: ModuleTrigger.STOP,
+            ModulePhase.FAILED: ModuleTrigger.RECOVER,
+            ModulePhase.ACTIVE: ModuleTrigger.STOP,
+        }.get(old.phase)
+        await life.run.unload()
+        if old.phase is ModulePhase.ACTIVE:  # without a process on this host
+            await life.step(ModuleTrigger.STOP, reason=_REASON)
+            trigger = ModuleTrigger.STOPPED
+
+        def replaced(stored: PackageRecord) -> PackageRecord:
+            if trigger is not None:
+                stored = stepped(stored, trigger, reason=_REASON, at=life.now())
+            return self._successor(stored, previous=stored.version_of_data)
+
+        life.resume_at = None
+        life.kit.capabilities.release(life.id)
+        await life.change(
+            replaced, also=[self._told(EventType.MODULE_UPGRADED, old, to=ModulePhase.INSTALLED)]
+        )
+        self._say(
+            f"{old.version} was {old.phase.name} and did not serve: it was replaced by {self._version}."
+        )
+
+    # --- where the old one serves ---------------------------------------------------------------
+    async def _exchange(self, old: PackageRecord) -> None:
+        life = self._life
+        record = self._successor(old, previous=old.version_of_data)
+        new = life.candidate = life.new_run()
+        try:
+            await self._prove(new, record, old)
+            try:
+                await self._step_aside(old)
+                await self._take_over(new, record, old)
+            except Trouble as trouble:
+                await self._give_up(new, trouble, old)
+        finally:
+            life.candidate = None
+            if life.run is not new:
+                await new.discard()
+
+    async def _prove(self, new: ModuleRun, record: PackageRecord, old: PackageRecord) -> None:
+        """All that can be found out while the old one serves."""
+        capabilities = self._life.kit.capabilities
+        try:
+            await new.construct(record)
+            missing = capabilities.missing(record.manifest)
+            if missing:
+                raise Trouble(f"waiting_for_capability:{missing[0]}", "nobody provides it")
+            rival = capabilities.rival(record.manifest)
+            if rival:
+                raise Trouble(f"capability_conflict:{rival}", "another active module provides it")
+        except Trouble as trouble:
+            self._say(f"{self._version} could not be prepared ({told_trouble(trouble)}).")
+            self._say(
+                f"{old.version} ended with it and is started again."
+                if trouble.blameless
+                else f"{old.version} served all the time and still does."
+            )
+            raise UpgradeFailed(old, self._version, trouble, tuple(self._lines)) from None
+        self._say(f"{self._version} was verified, imported and constructed while {old.version} served.")
+
+    async def _step_aside(self, old: PackageRecord) -> None:
+        """ACTIVE -> STOPPING -> INSTALLED with the old one loaded still, its capabilities held. One whose
+        `on_stop` fails goes by FAILED, as the table has it, and its process with it."""
+        life = self._life
+        await life.step(ModuleTrigger.STOP, reason=_REASON)
+        life.run.rest()
+        scope = life.run.scope
+        try:
+            await life.run.stop()
+        except Trouble as trouble:
+            await self._drop_old(trouble, old)
+            return
+        if scope is not None:
+            life.kit.capabilities.hold(scope)
+        await life.run.clear_start()
+        await life.step(ModuleTrigger.STOPPED, reason=_REASON)
+        self._say(f"{old.version} was stopped.")
+
+    async def _drop_old(self, trouble: Trouble, old: PackageRecord) -> None:
+        life = self._life
+        story = failure_story(trouble, life.run.scope, at=life.now())
+        if life.run.scope is not None:
+            life.kit.capabilities.hold(life.run.scope)
+
+        def failed_and_recovered(stored: PackageRecord) -> PackageRecord:
+            at = life.now()
+            failed = stepped(stored, ModuleTrigger.FAIL, reason=trouble.reason, at=at, failure=story)
+            return stepped(failed, ModuleTrigger.RECOVER, reason=_REASON, at=at)
+
+        await life.change(failed_and_recovered)
+        await life.run.discard()
+        self._say(f"{old.version} failed to stop ({told_trouble(trouble)}); its process was ended.")
+
+    async def _take_over(self, new: ModuleRun, record: PackageRecord, old: PackageRecord) -> None:
+        """Up to the commit that makes the new version the record's."""
+        life = self._life
+        await new.load(record)
+        await life.step(ModuleTrigger.ACTIVATE, reason=_REASON, version=self._version)
+        await new.start(record)
+        generation = new.scope.generation if new.scope else old.generation
+
+        def taken(stored: PackageRecord) -> PackageRecord:
+            active = stepped(stored, ModuleTrigger.BOUND, reason="", at=life.now(), version=self._version)
+            return msgspec.structs.replace(
+                self._successor(active, previous=""),
+                generation=generation,
+                data_version=self._version,
+                failure=None,
+            )
+
+        capabilities = life.kit.capabilities
+        told = (
+            capabilities.binding_told(record.manifest, reason=_REASON)
+            if new.scope
+            else capabilities.clearing_told(life.id, reason=_REASON)
+        )
+        await life.change(taken, also=[*told, self._told(EventType.MODULE_UPGRADED, old)])
+        retired, life.run, life.doomed = life.run, new, None
+        new.bind()
+        if new.scope is None:
+            life.kit.capabilities.release(life.id)
+        self._say(f"{self._version} is ACTIVE.")
+        outdated = old.generation if generation != old.generation else None
+        task = life.kit.later(self._retire(retired, outdated), f"modules/retire/{life.id}")
+        life.retiring.add(task)
+        task.add_done_callback(life.retiring.discard)
+
+    async def _retire(self, run: ModuleRun, generation: int | None) -> None:
+        await run.unload()
+        if generation is not None:
+            drop_generation(self._life.kit, self._life.id, generation)
+
+    # --- when it does not come up ---------------------------------------------------------------
+    async def _give_up(self, new: ModuleRun, trouble: Trouble, old: PackageRecord) -> None:
+        life = self._life
+        self._say(f"{self._version} did not come up ({told_trouble(trouble)}).")
+        _log.warning(
+            "module.upgrade_failed",
+            module=life.id,
+            version=self._version,
+            reason=trouble.reason,
+            traceback=trouble.traceback[-8000:],
+        )
+        story = failure_story(trouble, new.scope, at=life.now())
+        tried = new.scope.generation if new.scope else old.generation
+        await new.discard()
+        if tried != old.generation:
+            drop_generation(life.kit, life.id, tried)
+        if self._rollback or trouble.blameless:
+            record = await self._roll_back(trouble, old)
+        else:
+            record = await self._stay_failed(trouble, story, old)
+        raise UpgradeFailed(record, self._version, trouble, tuple(self._lines))
+
+    async def _stay_failed(self, trouble: Trouble, story: FailureStory, old: PackageRecord) -> PackageRecord:
+        """Nobody wants the old version back: the new one has its place, FAILED."""
+        life = self._life
+        await life.run.unload()
+        life.untold += life.kit.capabilities.clearing_told(life.id, reason=trouble.reason)
+        life.kit.capabilities.release(life.id)
+
+        def failed(stored: PackageRecord) -> PackageRecord:
+            taken = self._successor(stored, previous=old.version_of_data)
+            return stepped(taken, ModuleTrigger.FAIL, reason=trouble.reason, at=life.now(), failure=story)
+
+        record = await life.change(failed)
+        self._say(f"{self._version} is FAILED; {old.version} was not brought back, as was asked for.")
+        return record
+
+    async def _roll_back(self, trouble: Trouble, old: PackageRecord) -> PackageRecord:
+        """The old version starts again, in the process it has; its collections were never touched."""
+        life = self._life
+        reason = f"upgrade_rolled_back:{trouble.reason}"
+        if life.require().phase is ModulePhase.WAITING:
+            await life.step(ModuleTrigger.STOP, reason=reason, version=self._version)
+        life.epilogue.append(
+            self._told(EventType.MODULE_UPGRADE_ROLLED_BACK, old, reason=trouble.reason, story=self._lines)
+        )
+        record = await life.converge() or life.require()
+        if record.phase is ModulePhase.ACTIVE:
+            keeps = life.kit.host is ModuleHost.CONTROLLER and old.manifest.storage.documents
+            self._say(f"{old.version} serves again{'; its documents are as they were' if keeps else ''}.")
+        else:
+            self._say(f"{old.version} was brought back and is {standing_told(record)}.")
+        return record
+
+    # --- words and records ----------------------------------------------------------------------
+    @property
+    def _version(self) -> str:
+        return self._wanted.version
+
+    def _say(self, line: str) -> None:
+        self._lines.append(line)
+
+    def _successor(self, stored: PackageRecord, *, previous: str) -> PackageRecord:
+        """The new package where the stored one stands: its life goes on, its content is the new one's."""
+        return msgspec.structs.replace(
+            self._wanted,
+            phase=stored.phase,
+            intent=stored.intent,
+            reason=stored.reason,
+            paused_reason=stored.paused_reason,
+            previous_version=previous,
+            data_version=stored.version_of_data,
+            generation=stored.generation,
+            installed_at=stored.installed_at,
+            updated_at=self._life.now(),
+            story=stored.story,
+            failure=stored.failure,
+        )
+
+    def _told(
+        self,
+        kind: EventType,
+        old: PackageRecord,
+        *,
+        reason: str = _REASON,
+        to: ModulePhase = ModulePhase.ACTIVE,
+        **more: object,
+    ) -> Draft:
+        said = standing(old, at=self._life.now(), reason=reason, to=to, version=self._version)
+        return Draft(type=kind, subject=old.id, data={**said, "previous_version": old.version, **more})

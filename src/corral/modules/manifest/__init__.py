@@ -1,0 +1,1 @@
+"""Module manifests and settings: parsed from text, checked against types and JSON Schema."""

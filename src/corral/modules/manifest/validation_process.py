@@ -1,0 +1,89 @@
+"""Validation in a process of its own: whatever a schema and a value cost, the host goes on.
+
+What they cost is counted in time that the child computes, which is the same however busy the machine is: only
+that is held against them. A child that is not done after a while of the clock says something about the machine.
+"""
+
+from __future__ import annotations
+
+import pathlib
+import signal
+import subprocess
+import sys
+import threading
+from typing import Final
+
+import jsonschema_rs
+import msgspec
+
+import corral
+from corral.errors import Code, Retryable
+from corral.modules.manifest.settings_validator import EXIT_MEMORY, Question, Verdict
+
+CPU_SECONDS: Final = 3
+WALL_SECONDS: Final = 30.0
+_PROGRAM: Final = (
+    "import sys; seconds = int(sys.argv.pop(1)); sys.path[:0] = sys.argv[1:]; "
+    "from corral.modules.manifest.settings_validator import answer_one_question; answer_one_question(seconds)"
+)
+_ITS_OWN: Final = frozenset({signal.SIGXCPU, signal.SIGABRT, signal.SIGSEGV, signal.SIGBUS})
+"""What ends a child that computes too long, or gets no more memory; any other signal somebody sent it."""
+_turn: Final = threading.Lock()
+"""One child at a time: what many questions cost together is bounded, too."""
+MOST_AT_ONCE: Final = 3
+_places: Final = threading.BoundedSemaphore(MOST_AT_ONCE)
+"""Whoever asks occupies a thread, of which the whole host has few."""
+
+
+class TooSlow(Exception):
+    """There is no verdict within the computing time or the memory that there is for one."""
+
+
+def verdict_in_child(question: Question, *, wall_seconds: float = WALL_SECONDS) -> Verdict:
+    """Blocking, for a bounded time; TooSlow. Retryable when no process can be had, or too many wait for one, or
+    the machine is too busy to answer in `wall_seconds`."""
+    request = msgspec.json.encode(question)
+    if not _places.acquire(blocking=False):
+        raise _unavailable("too many settings wait to be checked")
+    try:
+        with _turn:
+            answer = _asked(request, wall_seconds)
+    except OSError as error:
+        raise _unavailable(str(error)) from error
+    finally:
+        _places.release()
+    return msgspec.json.decode(answer, type=Verdict)
+
+
+def _asked(request: bytes, wall_seconds: float) -> bytes:
+    packages = (corral.__file__, jsonschema_rs.__file__, msgspec.__file__)
+    roots = dict.fromkeys(str(pathlib.Path(package).parents[1]) for package in packages)
+    with subprocess.Popen(
+        [sys.executable, "-I", "-S", "-X", "utf8", "-c", _PROGRAM, str(CPU_SECONDS), *roots],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env={},
+        cwd="/",
+    ) as child:
+        try:
+            answer, said = child.communicate(request, timeout=wall_seconds)
+        except subprocess.TimeoutExpired:
+            child.kill()
+            raise _unavailable(f"the machine is too busy, no verdict within {wall_seconds:g} s") from None
+    if child.returncode == EXIT_MEMORY or -child.returncode in _ITS_OWN:
+        raise TooSlow
+    if child.returncode < 0:
+        raise _unavailable(f"its process was ended by signal {-child.returncode}")
+    if child.returncode:
+        raise _unavailable(said.decode(errors="replace").strip()[-300:])
+    return answer
+
+
+def _unavailable(why: str) -> Retryable:
+    return Retryable(
+        Code.SPAWN_FAILED,
+        f"the settings of the module cannot be checked now: {why}",
+        hint="nothing was changed; try again in a moment",
+        retry_after=5.0,
+    )

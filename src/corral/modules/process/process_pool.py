@@ -1,0 +1,336 @@
+"""All module processes of a host, and the zygote they are forked from.
+
+The zygote is started with the first module, and again when it was killed; its modules count as killed
+then. Nothing of a house outlives it, however it ends: a host that is killed takes the zygote along, and
+that everything else.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import pathlib
+import signal
+import socket
+import types
+from collections.abc import Mapping, Sequence
+from typing import Final, Self
+
+import structlog
+
+from corral.errors import Code, Retryable
+from corral.modules.process.call_failures import ZygoteGone
+from corral.modules.process.confinement import Confinement, NoConfinement
+from corral.modules.process.crash_output import last_words_file
+from corral.modules.process.exit_reasons import ZYGOTE_LOST
+from corral.modules.process.leaked_processes import LeakBook
+from corral.modules.process.module_process import ModuleProcess
+from corral.modules.process.process_values import Ending, Leak, Limits, Notice, Sample, Serve
+from corral.modules.process.run_user import AS_THE_HOST, check_readable, let_pass, look_up
+from corral.modules.process.sdk_directory import make_view, sources
+from corral.modules.process.zygote_deaths import HOLD_SECONDS, NOBODY, Verdict, ZygoteLosses
+from corral.modules.process.zygote_leftovers import end_leftovers, house_mark
+from corral.modules.process.zygote_link import ZygoteLink, open_zygote
+from corral.sdk.messages import Lingering
+from corral.sdk.runner.zygote_messages import Ended, Spawn, Used
+from corral.system.accounts import RunUser
+from corral.system.aio.tasks import Tasks
+from corral.system.clock import Clock, SystemClock
+from corral.system.entropy import Entropy, SystemEntropy
+
+_log = structlog.get_logger("corral.modules.process")
+
+_DEAF_SECONDS: Final = 30.0
+"""A zygote that does not end a process for so long is killed itself, which ends them all."""
+
+
+class ProcessHouse:
+    """Use as `async with`. `directory` is its own: the view, the zygote's log. Where modules run as somebody
+    else, it and everything up to `within` is made to let that user pass."""
+
+    def __init__(
+        self,
+        *,
+        directory: pathlib.Path,
+        within: pathlib.Path | None = None,
+        clock: Clock | None = None,
+        entropy: Entropy | None = None,
+        confinement: Confinement | None = None,
+        hold: float = HOLD_SECONDS,
+    ) -> None:
+        """`hold`: seconds for which suspects of a lost zygote are held back at least."""
+        self._directory = directory.absolute()
+        self._within = (within or directory).absolute()
+        self._confinement = confinement or NoConfinement()
+        self._zygote: ZygoteLink | None = None
+        self._opening = asyncio.Lock()
+        self._closing = asyncio.Lock()
+        self._numbers = 0
+        self._by_number: dict[int, ModuleProcess] = {}
+        self._by_pid: dict[int, ModuleProcess] = {}
+        self._entropy = entropy or SystemEntropy()
+        self._mark = ""
+        """Of what the zygote of now has below it; another one has another."""
+        self._clock = clock or SystemClock()
+        self._leaks = LeakBook(self._clock)
+        self._losses = ZygoteLosses(hold=hold)
+        self._started: dict[int, float] = {}
+        """When each process was last started, by its number."""
+        self._tasks = Tasks()
+        self._closed = False
+
+    @property
+    def processes(self) -> Mapping[int, ModuleProcess]:
+        """Those that live, by pid."""
+        return types.MappingProxyType(self._by_pid)
+
+    @property
+    def zygote_pid(self) -> int | None:
+        return self._zygote.pid if self._zygote is not None else None
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    async def start(
+        self,
+        module_id: str,
+        *,
+        paths: Sequence[pathlib.Path],
+        limits: Limits,
+        serve: Serve,
+        on_notice: Notice,
+    ) -> ModuleProcess:
+        """A process that takes calls; nothing of the module is loaded yet. SPAWN_FAILED, RUN_AS_REFUSED or
+        SHUTTING_DOWN; nothing is left then."""
+        user = await asyncio.to_thread(self._user, limits.run_as, paths) if limits.run_as else AS_THE_HOST
+        zygote = await self._ready_zygote()
+        self._numbers += 1
+        order = _order(self._numbers, module_id, paths, limits, user)
+        ours, theirs = socket.socketpair()
+        words = last_words_file()
+        try:
+            pid, pidfd = await zygote.spawn(order, [theirs.fileno(), words])
+        except BaseException:
+            ours.close()
+            os.close(words)
+            raise
+        finally:
+            theirs.close()
+        process = ModuleProcess(
+            module_id,
+            number=order.number,
+            pid=pid,
+            pidfd=pidfd,
+            words=words,
+            connection=ours,
+            limits=limits,
+            serve=serve,
+            on_notice=on_notice,
+            house=self,
+        )
+        self._by_number[order.number] = self._by_pid[pid] = process
+        self.starts(process)
+        await self._settle_in(process, zygote)
+        return process
+
+    def _user(self, run_as: str, paths: Sequence[pathlib.Path]) -> RunUser:
+        """Blocking. It must be able to read what it is to import."""
+        user = look_up(run_as)
+        if user.uid is not None:
+            library, view = pathlib.Path(os.__file__).parent, make_view(self._directory / "view")
+            let_pass(self._directory, within=self._within)
+            check_readable(user, [library, *sources(), view, *paths])
+        return user
+
+    def leaked(self) -> list[Leak]:
+        """Those that were told to finish and had to be killed, or are still there; the newest last."""
+        return self._leaks.all()
+
+    async def force_cleanup(self) -> list[Leak]:
+        """Kill at once what still lingers, and forget what is gone; what there was."""
+        found = self.leaked()
+        lingering = [process for process in self._by_number.values() if self._leaks.lingers_still(process)]
+        for process in lingering:
+            process.end()
+        for process in lingering:
+            await asyncio.shield(process.death)
+            await process.settled()
+        self._leaks.forget_killed()
+        return found
+
+    async def close(self) -> None:
+        """Kill everything; returns when nothing is left. May be called again."""
+        self._closed = True
+        async with self._opening:
+            pass  # who opened a zygote has it now, and nobody opens another
+        # Without that lock from here on: should the zygote be lost now, the deaths are told under it.
+        async with self._closing:
+            living = list(self._by_number.values())
+            for process in living:
+                process.end()
+            for process in living:
+                await asyncio.shield(process.death)
+                await process.settled()
+            zygote, self._zygote = self._zygote, None
+            if zygote is not None:
+                await zygote.close()
+            for process in list(self._by_number.values()):  # born meanwhile, and ended with the zygote
+                self._heard_end(_killed(process))
+            await self._tasks.wait()
+
+    # --- what its processes ask of it -------------------------------------------------------------
+
+    def end(self, process: ModuleProcess) -> None:
+        """Part of `Keeping`."""
+        if self._zygote is None or process.number not in self._by_number:
+            return  # its death is on its way
+        zygote = self._zygote
+        zygote.end(process.number)
+        self._tasks.spawn(self._kill_inside(process), name=f"modules/kill/{process.module_id}")
+        deaf = asyncio.get_running_loop().call_later(_DEAF_SECONDS, zygote.kill)
+        process.death.add_done_callback(lambda _: deaf.cancel())
+
+    def starts(self, process: ModuleProcess) -> None:
+        """Part of `Keeping`."""
+        self._started[process.number] = self._clock.monotonic()
+
+    def usage(self, process: ModuleProcess) -> Sample | None:
+        """Part of `Keeping`."""
+        return self._confinement.usage(_name(process))
+
+    def lingers(self, process: ModuleProcess, lingering: Lingering | None) -> None:
+        """Part of `Keeping`."""
+        self._leaks.lingers(process, lingering)
+
+    def finished(self, process: ModuleProcess, ending: Ending) -> None:
+        """Part of `Keeping`."""
+        self._leaks.finished(process, ending)
+
+    # --- the zygote -------------------------------------------------------------------------------
+
+    async def _ready_zygote(self) -> ZygoteLink:
+        async with self._opening:
+            if self._closed:
+                raise Retryable(Code.SHUTTING_DOWN, "no module is started any more: this host is stopping")
+            if self._zygote is None:
+                view = await asyncio.to_thread(self._prepare)
+                self._mark = f"{house_mark(self._directory)}{self._entropy.secret(8).hex()}"
+                self._zygote = await open_zygote(
+                    view,
+                    mark=self._mark,
+                    log=self._directory / "zygote.log",
+                    on_ended=self._heard_end,
+                    on_used=self._heard_use,
+                    on_gone=self._lost_zygote,
+                )
+                _log.info("module.zygote.started", pid=self._zygote.pid)
+            return self._zygote
+
+    def _prepare(self) -> pathlib.Path:
+        """Blocking. What an earlier host of this directory left, killed with its zygote, ends here."""
+        view = make_view(self._directory / "view")
+        if ended := end_leftovers(house_mark(self._directory), frozenset()):
+            _log.warning("module.leftovers.ended", processes=ended)
+        return view
+
+    async def _settle_in(self, process: ModuleProcess, zygote: ZygoteLink) -> None:
+        try:
+            if self._zygote is not zygote or self._closed:
+                raise ZygoteGone(f"that of module '{process.module_id}' ended at once")
+            await self._confinement.enter(_name(process), process.pid, process.limits)
+        except BaseException:
+            zygote.end(process.number)
+            if self._zygote is not zygote:  # and nobody else tells of its end
+                process.signal(signal.SIGKILL)
+                self._heard_end(_killed(process))
+            raise
+
+    def _heard_end(self, report: Ended, verdict: Verdict = NOBODY) -> None:
+        process = self._by_number.pop(report.number, None)
+        if process is None:
+            return  # nobody waited for it to be born
+        self._started.pop(report.number, None)
+        if self._by_pid.get(process.pid) is process:
+            del self._by_pid[process.pid]
+        process.ended(report, verdict)
+        leaving = self._confinement.leave(_name(process))
+        self._tasks.spawn(leaving, name=f"modules/leave/{process.module_id}")
+
+    def _heard_use(self, report: Used) -> None:
+        process = self._by_number.get(report.number)
+        if process is not None:
+            process.memory_bytes = report.memory_bytes
+
+    def _lost_zygote(self) -> None:
+        zygote, self._zygote = self._zygote, None
+        if zygote is None:
+            return  # it did not even come up
+        _log.error("module.zygote.lost", pid=zygote.pid, modules=len(self._by_number))
+        orphans = list(self._by_number.values())
+        for process in orphans:
+            process.signal(signal.SIGKILL)  # the kernel did, unless it was just born
+        verdict = self._judge_loss(orphans)
+        self._tasks.spawn(self._reap(zygote, self._mark, orphans, verdict), name="modules/reap")
+
+    def _judge_loss(self, orphans: list[ModuleProcess]) -> Verdict:
+        started: dict[str, float] = {}
+        for process in orphans:
+            at = self._started.get(process.number, float("-inf"))
+            started[process.module_id] = max(at, started.get(process.module_id, at))
+        verdict = self._losses.lost(started, now=self._clock.monotonic())
+        if verdict.suspects:
+            _log.error(
+                "module.zygote.suspected",
+                suspects=sorted(verdict.suspects),
+                held=sorted(verdict.held),
+                blamed=verdict.blamed,
+            )
+        return verdict
+
+    async def _reap(
+        self, zygote: ZygoteLink, mark: str, orphans: list[ModuleProcess], verdict: Verdict
+    ) -> None:
+        """Under the lock: the next zygote comes when the processes of this one are gone. Unless somebody
+        was before us at the lock; its mark is another one."""
+        async with self._opening:
+            try:
+                await zygote.close()
+                sessions = frozenset(process.pid for process in orphans)
+                await asyncio.to_thread(end_leftovers, mark, sessions)
+            finally:
+                for process in orphans:
+                    self._heard_end(_killed(process), verdict)
+
+    async def _kill_inside(self, process: ModuleProcess) -> None:
+        try:
+            await self._confinement.kill(_name(process))
+        except OSError as error:
+            _log.warning("module.confinement.kill_failed", module=process.module_id, exc_info=error)
+
+
+def _order(
+    number: int, module_id: str, paths: Sequence[pathlib.Path], limits: Limits, user: RunUser
+) -> Spawn:
+    return Spawn(
+        number=number,
+        name=module_id,
+        paths=tuple(map(str, paths)),
+        memory_bytes=limits.memory_mb << 20,
+        processes=limits.processes,
+        nice=limits.nice,
+        uid=-1 if user.uid is None else user.uid,
+        gid=-1 if user.gid is None else user.gid,
+        groups=user.groups,
+    )
+
+
+def _name(process: ModuleProcess) -> str:
+    return f"{process.module_id}-{process.pid}"
+
+
+def _killed(process: ModuleProcess) -> Ended:
+    """How the kernel ends the processes of a zygote that is gone."""
+    return Ended(process.number, int(signal.SIGKILL), ZYGOTE_LOST, 0, 0.0, 0)

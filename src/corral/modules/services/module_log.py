@@ -1,0 +1,95 @@
+"""What modules log: into the host's log under `module:ID`, at a bounded rate, with a tail in the scope.
+
+A module that floods is not cut off for it, and its lines never push out everybody else's: what is over the
+rate is counted and told in one line.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+
+from corral.modules.scope import Scope
+from corral.modules.services.host_operations import NoticeHandler
+from corral.sdk.messages import LOG, LogLine
+from corral.sdk.runner.log_bridge import BURST, LINES_A_SECOND, MAX_LINE
+from corral.system.aio.token_bucket import TokenBucket
+from corral.system.clock import Clock
+from corral.system.log_names import Logger, logger
+
+_TRACEBACK_MAX: Final = 16_384
+_FIELD_MAX: Final = 1024
+_FIELDS_MAX: Final = 32
+_TAIL_LINE_MAX: Final = 500
+_RESERVED: Final = frozenset({"event", "exc_info", "stack_info", "module", "version"})
+_DECODER: Final = msgspec.msgpack.Decoder(LogLine)
+
+
+class _Voice:
+    """One module's way into the log."""
+
+    def __init__(self, module_id: str, clock: Clock) -> None:
+        self._log: Logger = logger(f"module:{module_id}")
+        self._bucket = TokenBucket(burst=BURST, per_second=LINES_A_SECOND, monotonic=clock.monotonic)
+        self._dropped = 0
+
+    def say(self, line: LogLine, *, version: str) -> None:
+        if not self._bucket.take():
+            self._dropped += 1
+            return
+        if self._dropped:
+            self._log.warning("module.log_dropped", lines=self._dropped)
+            self._dropped = 0
+        fields: dict[str, str] = {"version": version}
+        for name, value in list(line.fields.items())[:_FIELDS_MAX]:
+            fields[f"{name}_" if name in _RESERVED else name[:100]] = value[:_FIELD_MAX]
+        if line.traceback:
+            fields["traceback"] = line.traceback[-_TRACEBACK_MAX:]
+        getattr(self._log, _LEVELS.get(line.level.upper(), "info"))(line.message[:MAX_LINE], **fields)
+
+
+_LEVELS: Final = {
+    "TRACE": "trace",
+    "DEBUG": "debug",
+    "INFO": "info",
+    "WARN": "warning",
+    "WARNING": "warning",
+    "ERROR": "error",
+    "CRITICAL": "critical",
+}
+
+
+class ModuleLogs:
+    """The voices of all modules of a host. The rate is a module's, not a process's: to be started again
+    gives no new credit."""
+
+    def __init__(self, *, clock: Clock) -> None:
+        self._clock = clock
+        self._voices: dict[str, _Voice] = {}
+
+    def notices(self) -> dict[str, NoticeHandler]:
+        return {LOG: self.take}
+
+    def take(self, scope: Scope, body: msgspec.Raw) -> None:
+        """A `LogLine`; what is none is left off."""
+        try:
+            line = _DECODER.decode(body)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            return
+        scope.log_tail.append(_tail_line(line))
+        voice = self._voices.get(scope.module_id)
+        if voice is None:
+            voice = self._voices[scope.module_id] = _Voice(scope.module_id, self._clock)
+        voice.say(line, version=scope.version)
+
+    def forget(self, module_id: str) -> None:
+        """The package is gone."""
+        self._voices.pop(module_id, None)
+
+
+def _tail_line(line: LogLine) -> str:
+    told = f"{line.level.upper()[:8]} {line.message[:_TAIL_LINE_MAX]}"
+    if line.traceback:
+        told += " | " + line.traceback.strip().rpartition("\n")[2][:_TAIL_LINE_MAX]
+    return told

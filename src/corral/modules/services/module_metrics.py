@@ -1,0 +1,209 @@
+"""What modules measure, kept in the host and bounded: names, labels and series of each module.
+
+Series belong to the scope that recorded them and go with it. What does not fit is dropped and counted, never
+an error: a module must not fail because it measures too much.
+"""
+
+from __future__ import annotations
+
+import collections
+import math
+import re
+from collections.abc import Iterator
+from typing import Final
+
+import msgspec
+
+from corral.modules.process.process_values import OverLimit
+from corral.modules.scope import Scope
+from corral.modules.services.host_operations import NoticeHandler
+from corral.sdk.frame_limits import METRIC_SAMPLES
+from corral.sdk.messages import FORGOTTEN, METRIC, MetricSample, MetricSamples
+
+KINDS: Final = ("counter", "gauge", "histogram")
+MAX_NAMES: Final = 100
+MAX_SERIES: Final = 1000
+MAX_LABELS: Final = 8
+LABEL_VALUE_MAX: Final = 128
+HELP_MAX: Final = 200
+BUCKETS: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
+RESERVED: Final = frozenset(
+    {
+        "cpu_seconds",
+        "memory_bytes",
+        "threads",
+        "processes",
+        "calls",
+        "call_failures",
+        "call_seconds",
+        "leaked",
+        "classloader_leaked",
+        "samples_dropped",
+        "phase",
+        "node_samples_dropped",
+    }
+)
+"""What the host itself tells about modules under the same prefix."""
+_NAME: Final = re.compile(r"[a-z][a-z0-9_]{0,62}")
+_LABEL: Final = re.compile(r"[a-z][a-z0-9_]{0,31}")
+_ENDINGS: Final = ("_total", "_bucket", "_sum", "_count", "_created", "_info")
+_OURS: Final = frozenset({"module", "node", "le", "quantile"})
+_DECODER: Final = msgspec.msgpack.Decoder(MetricSamples)
+
+Labels = tuple[tuple[str, str], ...]
+
+
+class Histogram:
+    """Observations below each bound of `BUCKETS`, and all of them."""
+
+    __slots__ = ("counts", "total")
+
+    def __init__(self) -> None:
+        self.counts = [0] * (len(BUCKETS) + 1)
+        self.total = 0.0
+
+    def observe(self, value: float) -> None:
+        place = next((n for n, bound in enumerate(BUCKETS) if value <= bound), len(BUCKETS))
+        self.counts[place] += 1
+        self.total += value
+
+
+class Family:
+    """One metric of one module."""
+
+    def __init__(self, kind: str, help: str) -> None:
+        self.kind = kind
+        self.help = help
+        self.numbers: dict[Labels, float] = {}
+        self.histograms: dict[Labels, Histogram] = {}
+
+    def __len__(self) -> int:
+        return len(self.numbers) + len(self.histograms)
+
+    def holds(self, labels: Labels) -> bool:
+        return labels in self.numbers or labels in self.histograms
+
+    def drop(self, labels: Labels) -> bool:
+        """Whether there was such a series."""
+        had = self.holds(labels)
+        self.numbers.pop(labels, None)
+        self.histograms.pop(labels, None)
+        return had
+
+    def record(self, labels: Labels, value: float) -> None:
+        if self.kind == "histogram":
+            self.histograms.setdefault(labels, Histogram()).observe(value)
+        elif self.kind == "counter":
+            self.numbers[labels] = self.numbers.get(labels, 0.0) + value
+        else:
+            self.numbers[labels] = value
+
+
+class _Sheet:
+    """What one scope has recorded."""
+
+    def __init__(self, scope: Scope) -> None:
+        self.scope = scope
+        self.families: dict[str, Family] = {}
+        self.series = 0
+
+
+class ModuleMetrics:
+    """The series of all modules of a host."""
+
+    def __init__(self) -> None:
+        self._sheets: dict[str, _Sheet] = {}
+        self.dropped: collections.Counter[tuple[str, str]] = collections.Counter()
+        """By module and why."""
+
+    def notices(self) -> dict[str, NoticeHandler]:
+        return {METRIC: self.take}
+
+    def take(self, scope: Scope, body: msgspec.Raw) -> None:
+        """`MetricSamples`; what is none is counted as dropped, and all of it where there are too many."""
+        try:
+            samples = _DECODER.decode(body).samples
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            self.dropped[scope.module_id, "form"] += 1
+            return
+        if len(samples) > METRIC_SAMPLES:
+            self.dropped[scope.module_id, "samples"] += len(samples)
+            raise OverLimit(f"has {len(samples):,} samples, at most {METRIC_SAMPLES:,} are taken at once")
+        sheet = self._sheets.get(scope.module_id)
+        if sheet is None or sheet.scope is not scope:
+            if scope.closed:
+                return
+            sheet = self._sheets[scope.module_id] = _Sheet(scope)
+            scope.own("metrics", "samples", lambda: self._forget(scope))
+        for sample in samples:
+            why = self._drop(sheet, sample) if sample.kind == FORGOTTEN else self._record(sheet, sample)
+            if why:
+                self.dropped[scope.module_id, why] += 1
+
+    def _forget(self, scope: Scope) -> None:
+        sheet = self._sheets.get(scope.module_id)
+        if sheet is not None and sheet.scope is scope:
+            del self._sheets[scope.module_id]
+
+    def forget(self, module_id: str) -> None:
+        """The package is gone, and what was counted about it with it."""
+        self._sheets.pop(module_id, None)
+        for key in [key for key in self.dropped if key[0] == module_id]:
+            del self.dropped[key]
+
+    def _drop(self, sheet: _Sheet, sample: MetricSample) -> str:
+        """A series that is not there is no mistake: it may have been over its bounds."""
+        family = sheet.families.get(sample.name) or sheet.families.get(sample.name.removesuffix("_total"))
+        if family is not None and family.drop(series_labels(sample)):
+            sheet.series -= 1
+        return ""
+
+    def _record(self, sheet: _Sheet, sample: MetricSample) -> str:
+        name = sample.name.removesuffix("_total") if sample.kind == "counter" else sample.name
+        family = sheet.families.get(name)
+        why = sample_problem(name, sample) or ("kind" if family and family.kind != sample.kind else "")
+        if why:
+            return why
+        labels = series_labels(sample)
+        if family is None:
+            if len(sheet.families) >= MAX_NAMES:
+                return "names"
+            family = Family(sample.kind, sample.help[:HELP_MAX])
+        if not family.holds(labels):
+            if sheet.series >= MAX_SERIES:
+                return "series"
+            sheet.series += 1
+        sheet.families[name] = family
+        family.record(labels, sample.value)
+        return ""
+
+    def families(self) -> Iterator[tuple[str, str, Family]]:
+        """Module, name and family of everything there is; per name the modules in their order."""
+        rows = [
+            (name, module, family)
+            for module, sheet in self._sheets.items()
+            for name, family in sheet.families.items()
+        ]
+        for name, module, family in sorted(rows, key=lambda row: row[:2]):
+            yield module, name, family
+
+
+def series_labels(sample: MetricSample) -> Labels:
+    """In their order, cut to length: what makes it one series."""
+    return tuple(sorted((key, value[:LABEL_VALUE_MAX]) for key, value in sample.labels.items()))
+
+
+def sample_problem(name: str, sample: MetricSample) -> str:
+    """Why a sample of this name cannot be shown, in a word; empty when it can."""
+    if sample.kind not in KINDS:
+        return "kind"
+    base = next((name.removesuffix(ending) for ending in _ENDINGS if name.endswith(ending)), name)
+    if not _NAME.fullmatch(name) or base in RESERVED or base != name:
+        return "name"
+    if len(sample.labels) > MAX_LABELS or any(
+        key in _OURS or not _LABEL.fullmatch(key) for key in sample.labels
+    ):
+        return "labels"
+    if not math.isfinite(sample.value) or (sample.kind == "counter" and sample.value < 0):
+        return "value"
+    return ""

@@ -1,0 +1,199 @@
+"""Work that modules want done later: once, at a fixed rate, or by the calendar. The host keeps the time.
+
+One task runs at most once at any moment. A run that is still under way when the next one is due lets that
+one fall out: nothing piles up behind a slow module. Everything ends with the scope.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Awaitable, Callable
+from typing import Final
+
+import structlog
+
+from corral.domain.cron import Cron, parse_cron
+from corral.errors import Code, CorralError, Rejected
+from corral.modules.scope import Owned, Scope
+from corral.modules.services.host_operations import Operation
+from corral.sdk.messages import CANCEL_TASK, RUN_TASK, SCHEDULE, CancelTask, Nothing, Schedule, TaskRun
+from corral.system.aio.tasks import Tasks, cancel_and_wait
+from corral.system.clock import Clock
+
+KIND: Final = "task"
+MAX_TASKS: Final = 256
+"""Of one module at a time."""
+SHORTEST_MS: Final = 10
+LONGEST_MS: Final = 366 * 86_400_000
+LONGEST_RUN_MS: Final = 600_000
+_NAME_MAX: Final = 100
+_LOOK_SECONDS: Final = 30.0
+"""How long is slept at a time: a wall clock that was set is noticed within this."""
+_log = structlog.get_logger("corral.modules.services")
+
+Run = Callable[[], Awaitable[None]]
+
+
+class ModuleSchedules:
+    """The tasks of all modules of a host, each owned by the scope that asked for it."""
+
+    def __init__(self, *, clock: Clock) -> None:
+        self._clock = clock
+        self._running = Tasks()
+        self._tasks: dict[tuple[int, int], tuple[asyncio.Task[None], Owned]] = {}
+
+    def operations(self) -> list[Operation]:
+        return [
+            Operation(method=SCHEDULE, body=Schedule, handler=self._add),
+            Operation(method=CANCEL_TASK, body=CancelTask, handler=self._cancel),
+        ]
+
+    async def _add(self, scope: Scope, wanted: Schedule) -> Nothing:
+        """INVALID_FIELD for a time that is none, RATE_LIMITED for one task too many."""
+        wait = self._waiting(wanted)
+        key = (id(scope), wanted.task)
+        if key in self._tasks:
+            raise Rejected(Code.ALREADY_EXISTS, f"task {wanted.task} of this module is scheduled already")
+        if sum(1 for owner, _ in self._tasks if owner == id(scope)) >= MAX_TASKS:
+            raise Rejected(
+                Code.RATE_LIMITED,
+                f"module '{scope.module_id}' has {MAX_TASKS} tasks already",
+                hint="cancel some, or let one task do the work of many",
+            )
+        name = wanted.name[:_NAME_MAX] or str(wanted.task)
+        running = self._running.spawn(
+            self._keep(scope, wanted, name, wait), name=f"modules/task/{scope.module_id}/{name}"
+        )
+        owned = scope.own(KIND, name, lambda: self._end(key))
+        self._tasks[key] = running, owned
+        return Nothing()
+
+    async def _cancel(self, scope: Scope, wanted: CancelTask) -> Nothing:
+        """Also when it is not there: it may have ended in this very moment."""
+        key = (id(scope), wanted.task)
+        found = self._tasks.get(key)
+        if found is not None:
+            found[1].release()
+            await self._end(key)
+        return Nothing()
+
+    async def _end(self, key: tuple[int, int]) -> None:
+        found = self._tasks.pop(key, None)
+        if found is not None and found[0] is not asyncio.current_task():
+            await cancel_and_wait(found[0])
+
+    async def _keep(self, scope: Scope, wanted: Schedule, name: str, wait: Pace) -> None:
+        while await wait.next_turn():
+            with contextlib.suppress(_Over):
+                await self._run(scope, wanted, name)
+        found = self._tasks.pop((id(scope), wanted.task), None)
+        if found is not None:
+            found[1].release()
+
+    async def _run(self, scope: Scope, wanted: Schedule, name: str) -> None:
+        """A failure is the module's: it is told, and the task goes on."""
+        await scope.until_serving()
+        try:
+            await scope.call(
+                f"task:{name}",
+                RUN_TASK,
+                TaskRun(task=wanted.task),
+                answer=Nothing,
+                deadline=wanted.deadline_ms / 1000,
+            )
+        except CorralError as error:
+            if (unsaid := scope.quota.admit("task_failed")) is not None:
+                reason = str(error)[:500]
+                _log.warning(
+                    "module.task_failed", module=scope.module_id, task=name, reason=reason, unsaid=unsaid
+                )
+            raise _Over from error
+
+    def _waiting(self, wanted: Schedule) -> Pace:
+        given = [wanted.delay_ms is not None, wanted.every_ms is not None, bool(wanted.cron)]
+        if sum(given) != 1:
+            raise _refused("schedule", "exactly one of a delay, a rate and a cron expression must be given")
+        _within("deadline_ms", wanted.deadline_ms, 1, LONGEST_RUN_MS)
+        if wanted.delay_ms is not None:
+            _within("delay_ms", wanted.delay_ms, 0, LONGEST_MS)
+            return Once(self._clock, wanted.delay_ms / 1000)
+        if wanted.every_ms is not None:
+            _within("every_ms", wanted.every_ms, SHORTEST_MS, LONGEST_MS)
+            _within("initial_delay_ms", wanted.initial_delay_ms, 0, LONGEST_MS)
+            return FixedRate(self._clock, wanted.every_ms / 1000, first=wanted.initial_delay_ms / 1000)
+        return Calendar(self._clock, parse_cron(wanted.cron))
+
+
+class _Over(Exception):
+    """This run is over, and it was no good one."""
+
+
+class Once:
+    def __init__(self, clock: Clock, seconds: float) -> None:
+        self._clock = clock
+        self._due: float | None = clock.monotonic() + seconds
+
+    async def next_turn(self) -> bool:
+        if self._due is None:
+            return False
+        await sleep_until(self._due, self._clock)
+        self._due = None
+        return True
+
+
+class FixedRate:
+    """Turns at `first`, `first + period`, …: a turn that is missed falls out and moves none of the others."""
+
+    def __init__(self, clock: Clock, period: float, *, first: float) -> None:
+        self._clock = clock
+        self._period = period
+        self._due = clock.monotonic() + first
+
+    async def next_turn(self) -> bool:
+        await sleep_until(self._due, self._clock)
+        self._due = following(self._due, self._period, now=self._clock.monotonic())
+        return True
+
+
+class Calendar:
+    """Turns by the wall clock, in UTC. A clock that is set back repeats no turn."""
+
+    def __init__(self, clock: Clock, cron: Cron) -> None:
+        self._clock = clock
+        self._cron = cron
+        self._last = clock.now()
+
+    async def next_turn(self) -> bool:
+        self._last = max(self._last, self._clock.now())
+        due = self._cron.next_after(self._last)
+        if due is None:
+            return False
+        while (left := (due - self._clock.now()).total_seconds()) > 0:
+            await asyncio.sleep(min(left, _LOOK_SECONDS))
+        self._last = due
+        return True
+
+
+Pace = Once | FixedRate | Calendar
+
+
+def following(due: float, period: float, *, now: float) -> float:
+    """The turn after `due` that is not over yet, on the grid that `due` is on."""
+    missed = max(0, int((now - due) // period))
+    return due + (missed + 1) * period
+
+
+async def sleep_until(due: float, clock: Clock) -> None:
+    await asyncio.sleep(0)  # a turn that is always due must not keep the loop
+    while (left := due - clock.monotonic()) > 0:
+        await asyncio.sleep(min(left, _LOOK_SECONDS))
+
+
+def _within(field: str, value: int, low: int, high: int) -> None:
+    if not low <= value <= high:
+        raise _refused(field, f"{value} is not between {low} and {high}")
+
+
+def _refused(field: str, why: str) -> Rejected:
+    return Rejected(Code.INVALID_FIELD, f"{field}: {why}", field=field)
