@@ -24,7 +24,7 @@ import time
 import uvloop
 
 from benchmarks.figures import percentile, result
-from corral.controller.templates.changes import new_version
+from corral.controller.templates.template_changes import new_version
 from corral.daemon.prepare.abort import Abort
 from corral.daemon.prepare.copying import Copier, clones_work
 from corral.daemon.prepare.layout import Layer, lay_out

@@ -16,7 +16,7 @@ from typing import Any, Final, Self
 import msgspec
 
 from corral.controller.app import ControllerApp
-from corral.controller.distribution.needs import Needs
+from corral.controller.distribution.node_needs import Needs
 from corral.daemon.app import DaemonApp
 from corral.domain.group_files import ConfigFormat
 from corral.domain.ids import NodeId

@@ -10,7 +10,7 @@ import pathlib
 import tarfile
 from typing import Any
 
-from corral.controller.templates.changes import new_version
+from corral.controller.templates.template_changes import new_version
 from corral.daemon.cache.cache import NodeCache
 from corral.daemon.downloads.downloads import Downloads
 from corral.daemon.link.link import Link

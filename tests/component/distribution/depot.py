@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import tarfile
 
-from corral.controller.templates.changes import new_version
+from corral.controller.templates.template_changes import new_version
 from corral.domain.ids import NodeId
 from corral.system.clock import SystemClock
 from corral.testing.scripted_peers import ScriptedDaemon, enrolled_identity

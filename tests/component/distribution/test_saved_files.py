@@ -10,7 +10,7 @@ import grpc
 import pytest
 from depot import packed
 
-from corral.controller.distribution.saving import FileSaving
+from corral.controller.distribution.instance_saves import FileSaving
 from corral.errors import Code, CorralError, Rejected
 from corral.system.config_schema import TemplatesSection
 from corral.system.entropy import SystemEntropy

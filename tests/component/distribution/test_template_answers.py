@@ -10,7 +10,7 @@ import grpc
 import pytest
 from depot import unpacked
 
-from corral.controller.distribution.needs import Needs
+from corral.controller.distribution.node_needs import Needs
 from corral.controller.distribution.offers import Offers
 from corral.domain.ids import NodeId
 from corral.domain.template_delta import apply_delta

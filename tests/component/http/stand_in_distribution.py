@@ -6,7 +6,7 @@ import contextlib
 from collections.abc import AsyncIterator, Sequence
 
 from corral.controller.distribution.instance_files import FileListing, FilePart
-from corral.controller.distribution.reports import CachedTemplate, CacheReport, CacheTrouble, SyncAnswer
+from corral.controller.distribution.node_caches import CachedTemplate, CacheReport, CacheTrouble, SyncAnswer
 from corral.controller.state.cluster_state import ClusterState
 from corral.errors import CorralError
 from corral.sdk.instance_files import FileEntry

@@ -18,8 +18,8 @@ from stand_in_node import StandInNode
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
-from corral.controller.consoles.messages import Place
 from corral.controller.consoles.reader import ConsoleReader
+from corral.controller.consoles.stream_messages import Place
 from corral.domain.ids import NodeId
 from corral.domain.instance_records import InstanceRecord
 from corral.domain.instance_states import InstanceState

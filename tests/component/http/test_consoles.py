@@ -373,7 +373,7 @@ async def test_rings_of_ended_instances_shrink_and_those_of_forgotten_ones_go(
 
 
 def test_times_stay_sane_whatever_a_node_claims() -> None:
-    from corral.controller.consoles.stretch import moment
+    from corral.controller.consoles.span import moment
 
     assert moment(T0).year == 2023
     assert moment(-5).year == 1970

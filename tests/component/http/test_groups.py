@@ -9,7 +9,7 @@ import msgspec
 import pytest
 from http_rig import Rig
 
-from corral.controller.instances.group_upgrade import upgrade_groups
+from corral.controller.instances.group_format_upgrade import upgrade_groups
 from corral.controller.state.collections import CLUSTER, ONLY
 from corral.domain.instance_states import InstanceState
 

@@ -15,7 +15,7 @@ from small_modules import archive
 from corral.controller.modules.answers import InstallOptions, InstallOutcome
 from corral.controller.modules.upgrade_guard import LEASE, UpgradeGuard
 from corral.controller.state.ledger import Actor
-from corral.controller.templates.collection import BlobCollector
+from corral.controller.templates.content_gc import BlobCollector
 from corral.domain.module_phases import ModuleIntent, ModulePhase
 from corral.domain.module_verbs import Verb
 from corral.errors import Code, CorralError

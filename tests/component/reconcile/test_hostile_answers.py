@@ -9,8 +9,8 @@ import pytest
 from hostile_site import LARGE, VICTIM, exit_of
 
 from corral.cli.failure import Refused
-from corral.controller.instances.forgetting import forgotten
-from corral.controller.instances.wire_values import CRASH_BYTES
+from corral.controller.instances.report_values import CRASH_BYTES
+from corral.controller.instances.retention import forgotten
 from corral.system.config_schema import InstanceRetentionSection
 from corral.testing.waiting import eventually
 from corral.wire.v1 import instance_pb2 as wire

@@ -10,7 +10,7 @@ from hostile_site import NAMES, NUMBERS, VICTIM, YEAR_9999
 from pretend_node import S
 
 from corral.cli.failure import Refused
-from corral.controller.instances.sequence import RESTORE_LEAP
+from corral.controller.instances.start_identity import RESTORE_LEAP
 from corral.controller.state.collections import (
     AUTHORITY,
     INSTANCES,

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 from pretend_node import S
 
-from corral.controller.instances.sequence import Incarnations
+from corral.controller.instances.start_identity import Incarnations
 from corral.domain.ids import RESTARTS_PER_START
 from corral.testing.waiting import eventually
 from corral.wire.v1 import instance_pb2 as wire

@@ -8,7 +8,7 @@ import pathlib
 import tarfile
 from typing import Any
 
-from corral.controller.templates.intake import Intake
+from corral.controller.templates.archive_import import Intake
 from corral.controller.templates.library import TemplateLibrary
 from corral.domain.templates import TemplateVersion
 from corral.store.port import Store

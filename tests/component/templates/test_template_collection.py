@@ -15,9 +15,9 @@ from moved_clock import MovedClock
 from corral.controller.state.cluster_state import ClusterState
 from corral.controller.state.collections import CATALOG, MODULE_PACKAGES, PLANS
 from corral.controller.state.ledger import Step
-from corral.controller.templates import changes
-from corral.controller.templates.collection import PATIENCE, BlobCollector, Collected
-from corral.controller.templates.intake import Intake
+from corral.controller.templates import template_changes as changes
+from corral.controller.templates.archive_import import Intake
+from corral.controller.templates.content_gc import PATIENCE, BlobCollector, Collected
 from corral.controller.templates.library import TemplateLibrary
 from corral.domain.catalog import CatalogRecord
 from corral.domain.groups import GroupSpec

@@ -13,7 +13,7 @@ from collections.abc import AsyncIterator
 import pytest
 from library_cases import a_library, a_version, sha256
 
-from corral.controller.templates.tar_writing import header_of
+from corral.controller.templates.tar_writer import header_of
 from corral.domain.templates import TemplateFile
 from corral.store.port import Store
 from corral.testing.archives import in_chunks, tar_gz

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from world import NOW, World, spec
 
-from corral.controller.instances.forgetting import forgotten
 from corral.controller.instances.group_changes import create_group, patch_group
 from corral.controller.instances.instance_changes import restart_instance
+from corral.controller.instances.report_values import RunReport
 from corral.controller.instances.reports import fold_report
-from corral.controller.instances.wire_values import RunReport
+from corral.controller.instances.retention import forgotten
 from corral.controller.reconcile.keeping import keep_group
 from corral.domain.ids import NodeId
 from corral.domain.instance_records import EARLIER_STARTS

@@ -9,7 +9,7 @@ import pytest
 from structlog.testing import capture_logs
 from world import NOW, World, spec
 
-from corral.controller.distribution.needs import GroupNeeds
+from corral.controller.distribution.node_needs import GroupNeeds
 from corral.controller.instances.group_changes import create_group, patch_group
 from corral.controller.instances.instance_changes import start_instance
 from corral.controller.reconcile.keeping import keep_group

@@ -9,22 +9,22 @@ import msgspec
 import pytest
 from world import N1, NOW, TICKETS, World, spec
 
-from corral.controller.instances.answers import fold_start_answer, fold_stop_answer
-from corral.controller.instances.commands import Commands
 from corral.controller.instances.crash_loops import end_pause, pause_of
-from corral.controller.instances.endings import end_run
 from corral.controller.instances.group_changes import create_group, scale_group
-from corral.controller.instances.handshakes import add_listed
 from corral.controller.instances.instance_changes import (
     kill_instance,
     restart_instance,
     start_instance,
     stop_instance,
 )
+from corral.controller.instances.instance_commands import Commands
+from corral.controller.instances.node_inventory import add_listed
 from corral.controller.instances.node_reports import InstanceReports
+from corral.controller.instances.order_answers import fold_start_answer, fold_stop_answer
 from corral.controller.instances.orders import OrderKind, first_delay, order_for
+from corral.controller.instances.report_values import exit_record, report_of
 from corral.controller.instances.reports import Kinship, fold_crash, fold_report, kinship
-from corral.controller.instances.wire_values import exit_record, report_of
+from corral.controller.instances.run_exits import end_run
 from corral.controller.workload.vitals import Vitals
 from corral.domain.groups import CrashLoopSpec, PortSpec, RestartOn, RestartSpec
 from corral.domain.ids import NodeId

@@ -6,7 +6,6 @@ import msgspec
 import pytest
 from world import NOW, World, spec
 
-from corral.controller.instances.forgetting import forgotten
 from corral.controller.instances.group_changes import create_group, delete_group, patch_group, scale_group
 from corral.controller.instances.instance_changes import (
     kill_instance,
@@ -15,8 +14,9 @@ from corral.controller.instances.instance_changes import (
     start_instance,
     stop_instance,
 )
+from corral.controller.instances.report_values import RunReport, report_of
 from corral.controller.instances.reports import fold_report
-from corral.controller.instances.wire_values import RunReport, report_of
+from corral.controller.instances.retention import forgotten
 from corral.controller.reconcile.keeping import keep_group
 from corral.controller.state.collections import NODES
 from corral.domain.groups import PortSpec

@@ -6,12 +6,12 @@ import msgspec
 import pytest
 from world import N1, TICKETS, World, spec
 
-from corral.controller.instances.forgetting import forgotten
 from corral.controller.instances.group_changes import create_group
 from corral.controller.instances.instance_changes import start_instance
+from corral.controller.instances.report_values import report_of
 from corral.controller.instances.reports import fold_report
+from corral.controller.instances.retention import forgotten
 from corral.controller.instances.tickets import StartTickets
-from corral.controller.instances.wire_values import report_of
 from corral.domain.ids import NodeId
 from corral.domain.instance_states import InstanceState
 from corral.domain.node_times import told_time

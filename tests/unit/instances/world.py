@@ -6,7 +6,7 @@ import datetime as dt
 import itertools
 from collections.abc import Sequence
 
-from corral.controller.instances.handshakes import Opening, add_listed, judge
+from corral.controller.instances.node_inventory import Opening, add_listed, judge
 from corral.controller.instances.reports import Stray
 from corral.controller.instances.tickets import StartTickets
 from corral.controller.instances.workspace import Workspace

@@ -11,9 +11,9 @@ import msgspec
 from corral.controller.state.cluster_state import ClusterState
 from corral.controller.state.collections import GROUPS, INSTANCES, PLANS
 from corral.controller.state.ledger import Step
-from corral.controller.templates import changes
-from corral.controller.templates.changes import TemplateChange
-from corral.controller.templates.intake import Intake
+from corral.controller.templates import template_changes as changes
+from corral.controller.templates.archive_import import Intake
+from corral.controller.templates.template_changes import TemplateChange
 from corral.domain.events import Draft
 from corral.domain.groups import GroupSpec
 from corral.domain.ids import Epoch, GroupName, InstanceId, NodeId, first_incarnation

@@ -14,9 +14,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from corral.controller.templates import tar_writing
-from corral.controller.templates.tar_writing import StoredGzip, archive_size, archive_stream, header_of
-from corral.controller.templates.zip_writing import zip_stream
+from corral.controller.templates import tar_writer as tar_writing
+from corral.controller.templates.tar_writer import StoredGzip, archive_size, archive_stream, header_of
+from corral.controller.templates.zip_writer import zip_stream
 from corral.domain.templates import Manifest, TemplateFile
 from corral.errors import Code, Retryable
 

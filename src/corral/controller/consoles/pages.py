@@ -11,7 +11,7 @@ from typing import Annotated, Final
 
 import msgspec
 
-from corral.controller.consoles.stretch import Gap, Piece, Stretch, Times, runs
+from corral.controller.consoles.span import Gap, Piece, Stretch, Times, runs
 from corral.domain.ids import Incarnation
 
 LINE_BYTES: Final = 16 * 1024

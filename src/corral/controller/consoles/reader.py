@@ -12,7 +12,10 @@ from typing import Final
 import msgspec
 
 from corral.controller.consoles.echoes import Echo
-from corral.controller.consoles.messages import (
+from corral.controller.consoles.run_list import Step, known_end
+from corral.controller.consoles.service import Consoles, has_ended, never_ran
+from corral.controller.consoles.span import Stretch
+from corral.controller.consoles.stream_messages import (
     Message,
     Place,
     RunShape,
@@ -23,9 +26,6 @@ from corral.controller.consoles.messages import (
     told_page,
     told_texts,
 )
-from corral.controller.consoles.run_book import Step, known_end
-from corral.controller.consoles.service import Consoles, has_ended, never_ran
-from corral.controller.consoles.stretch import Stretch
 from corral.controller.state.cluster_state import ClusterState
 from corral.domain.ids import Incarnation, InstanceId
 from corral.domain.instance_records import InstanceRecord

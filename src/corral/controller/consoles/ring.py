@@ -7,7 +7,7 @@ import bisect
 from collections.abc import Sequence
 from typing import Any, Final
 
-from corral.controller.consoles.stretch import Gap, Piece, Stretch
+from corral.controller.consoles.span import Gap, Piece, Stretch
 
 RING_BYTES: Final = 256 * 1024
 ENDED_BYTES: Final = 64 * 1024

@@ -15,7 +15,7 @@ from typing import Final
 import msgspec
 import structlog
 
-from corral.controller.distribution.needs import GroupNeeds, Needs, needs_of
+from corral.controller.distribution.node_needs import GroupNeeds, Needs, needs_of
 from corral.controller.distribution.ports import Versions
 from corral.controller.state.cluster_state import ClusterState
 from corral.domain.ids import NodeId

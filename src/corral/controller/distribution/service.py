@@ -11,12 +11,12 @@ import structlog
 
 from corral.controller.distribution.access import NodeAccess
 from corral.controller.distribution.instance_files import FileListing, FilePart, InstanceFileQuestions
-from corral.controller.distribution.needs import GroupNeeds, Needs, warm_message
+from corral.controller.distribution.instance_saves import FileSaving
+from corral.controller.distribution.node_caches import CacheReport, SyncAnswer, cache_report
+from corral.controller.distribution.node_needs import GroupNeeds, Needs, warm_message
 from corral.controller.distribution.ports import FileUploads, Versions
 from corral.controller.distribution.questions import CacheQuestions
-from corral.controller.distribution.reports import CacheReport, SyncAnswer, cache_report
-from corral.controller.distribution.saving import FileSaving
-from corral.controller.distribution.template_desk import TemplateDesk
+from corral.controller.distribution.template_server import TemplateDesk
 from corral.controller.placement.placing import unsuited
 from corral.controller.sessions.node_links import NodeLinks
 from corral.controller.state.cluster_state import ClusterState

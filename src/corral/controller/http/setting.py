@@ -14,7 +14,7 @@ import msgspec
 
 from corral.controller.consoles.service import Consoles
 from corral.controller.distribution.instance_files import FileListing, FilePart
-from corral.controller.distribution.reports import CacheReport, SyncAnswer
+from corral.controller.distribution.node_caches import CacheReport, SyncAnswer
 from corral.controller.events.hub import EventHub
 from corral.controller.http.attempts import Attempts
 from corral.controller.http.log_sources import LogRing
@@ -23,8 +23,8 @@ from corral.controller.http.open_streams import OpenStreams
 from corral.controller.http.request import BodyPace
 from corral.controller.http.request_rates import RequestRates
 from corral.controller.http.tickets import Tickets
-from corral.controller.instances.commands import Commands
-from corral.controller.instances.sequence import Repair
+from corral.controller.instances.instance_commands import Commands
+from corral.controller.instances.start_identity import Repair
 from corral.controller.instances.workspace import Workspace
 from corral.controller.modules.service import Modules
 from corral.controller.sessions.live import LiveNodes

@@ -11,7 +11,7 @@ from typing import Final
 
 import msgspec
 
-from corral.controller.instances.endings import run_again
+from corral.controller.instances.run_exits import run_again
 from corral.controller.instances.starts import (
     StartRequest,
     home_of,

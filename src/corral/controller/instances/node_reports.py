@@ -10,14 +10,14 @@ from typing import Any, Final, TypeVar
 import msgspec
 import structlog
 
-from corral.controller.instances.answers import fold_start_answer, fold_stop_answer
-from corral.controller.instances.commands import Commands
 from corral.controller.instances.dispatch import STRAYS_HEEDED, Dispatcher
-from corral.controller.instances.handshakes import Opening, add_listed, is_missing, judge
+from corral.controller.instances.instance_commands import Commands
+from corral.controller.instances.node_inventory import Opening, add_listed, is_missing, judge
+from corral.controller.instances.order_answers import fold_start_answer, fold_stop_answer
+from corral.controller.instances.report_values import report_of, stage_name
 from corral.controller.instances.reports import Standing, Stray, fold_crash, fold_report, standing
-from corral.controller.instances.sequence import Incarnations
+from corral.controller.instances.start_identity import Incarnations
 from corral.controller.instances.tickets import StartTickets
-from corral.controller.instances.wire_values import report_of, stage_name
 from corral.controller.instances.workspace import Workspace
 from corral.controller.sessions.refused_reports import RefusedReports
 from corral.controller.sessions.reporting import Reported

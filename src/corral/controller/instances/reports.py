@@ -13,14 +13,14 @@ from typing import Final
 
 import msgspec
 
-from corral.controller.instances.endings import end_run, take_place_again
-from corral.controller.instances.starts import reserve, settled_home
-from corral.controller.instances.wire_values import (
+from corral.controller.instances.report_values import (
     RunReport,
     crash_record,
     cut,
     exit_record,
 )
+from corral.controller.instances.run_exits import end_run, take_place_again
+from corral.controller.instances.starts import reserve, settled_home
 from corral.controller.instances.workspace import Workspace
 from corral.domain.decisions import DecisionKind
 from corral.domain.events import EventType

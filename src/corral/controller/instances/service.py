@@ -6,9 +6,9 @@ import asyncio
 import datetime as dt
 from collections.abc import Callable, Collection
 
-from corral.controller.instances.commands import Commands
 from corral.controller.instances.dispatch import Dispatcher, RunTokens
-from corral.controller.instances.sequence import Incarnations, Repair
+from corral.controller.instances.instance_commands import Commands
+from corral.controller.instances.start_identity import Incarnations, Repair
 from corral.controller.instances.tickets import StartTickets
 from corral.controller.instances.waiting import Waiters
 from corral.controller.instances.workspace import Workspace

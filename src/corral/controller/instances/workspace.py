@@ -16,7 +16,7 @@ from typing import Any, Final, Protocol
 import msgspec
 
 from corral.controller.instances.overlay import Overlay
-from corral.controller.instances.plan_sources import StateSources
+from corral.controller.instances.plans import StateSources
 from corral.controller.placement.nodes import NodeView, by_space, port_space, views_of_space
 from corral.controller.state.cluster_state import ClusterState
 from corral.controller.state.collections import (

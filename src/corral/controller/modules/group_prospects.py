@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Final
 
-from corral.controller.instances.plan_sources import StateSources
+from corral.controller.instances.plans import StateSources
 from corral.controller.state.cluster_state import ClusterState
 from corral.domain.groups import GroupSpec
 from corral.domain.module_extensions import ExtensionPackage

@@ -5,8 +5,8 @@ from __future__ import annotations
 import msgspec
 
 from corral.controller.instances.confirmations import GIVEN_UP
-from corral.controller.instances.endings import end_run
-from corral.controller.instances.wire_values import exit_record
+from corral.controller.instances.report_values import exit_record
+from corral.controller.instances.run_exits import end_run
 from corral.controller.instances.workspace import Workspace
 from corral.domain.events import EventType
 from corral.domain.instance_records import AfterStop, live, next_state

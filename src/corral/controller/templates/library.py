@@ -16,13 +16,13 @@ from typing import Final
 
 from corral.archives.archive_reader import archive_kind
 from corral.archives.refusals import TEMPLATE_REFUSALS
-from corral.controller.templates.intake import Intake, complete, store_contents
+from corral.controller.templates.archive_import import Intake, complete, store_contents
 from corral.controller.templates.spooling import spooled
-from corral.controller.templates.tar_writing import archive_stream
-from corral.controller.templates.tree_building import TreeLimits
+from corral.controller.templates.tar_writer import archive_stream
+from corral.controller.templates.tree_builder import TreeLimits
 from corral.controller.templates.tree_edits import find_file, overlay, put_file, remove_path
 from corral.controller.templates.unpacking import SingleFile, Unpacking
-from corral.controller.templates.zip_writing import zip_stream
+from corral.controller.templates.zip_writer import zip_stream
 from corral.domain.file_paths import check_path
 from corral.domain.template_diff import TemplateDiff, diff_versions
 from corral.domain.templates import Manifest, TemplateFile, TemplateVersion, decode_manifest

@@ -5,7 +5,7 @@ from __future__ import annotations
 import bisect
 from collections.abc import Iterable
 
-from corral.controller.templates.tree_building import TreeLimits, filled_directories
+from corral.controller.templates.tree_builder import TreeLimits, filled_directories
 from corral.domain.templates import Manifest, TemplateFile
 from corral.errors import Code, Rejected, nearest
 

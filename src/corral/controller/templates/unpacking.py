@@ -9,7 +9,7 @@ from typing import IO, Final
 from corral.archives.archive_reader import read_archive
 from corral.archives.entries import ArchiveEntry, blocks_of
 from corral.archives.refusals import TEMPLATE_REFUSALS
-from corral.controller.templates.tree_building import TreeBuilder, TreeLimits
+from corral.controller.templates.tree_builder import TreeBuilder, TreeLimits
 from corral.domain.templates import PIECE, Manifest, TemplateFile
 
 BATCH_BYTES: Final = 4 * 1024 * 1024

@@ -7,7 +7,7 @@ from typing import Final
 
 import structlog
 
-from corral.controller.instances.group_upgrade import GROUP_FORMAT
+from corral.controller.instances.group_format_upgrade import GROUP_FORMAT
 from corral.controller.state.api_tokens import first_admin
 from corral.controller.state.cluster_state import ClusterState
 from corral.controller.state.collections import AUTHORITY, CLUSTER, ONLY, TOKENS

@@ -12,7 +12,7 @@ import msgspec
 import structlog
 
 from corral.controller.http.idempotency import expired
-from corral.controller.instances.forgetting import forgotten
+from corral.controller.instances.retention import forgotten
 from corral.controller.state.cluster_state import ClusterState
 from corral.controller.state.collections import (
     ADMIN_CERTIFICATES,
@@ -26,9 +26,9 @@ from corral.controller.state.collections import (
     TEMPLATES,
 )
 from corral.controller.state.ledger import Ledger, Step
-from corral.controller.templates.changes import kept_versions
-from corral.controller.templates.collection import BlobCollector
-from corral.controller.templates.usage import hashes_in_use
+from corral.controller.templates.content_gc import BlobCollector
+from corral.controller.templates.template_changes import kept_versions
+from corral.controller.templates.template_usage import hashes_in_use
 from corral.domain.ids import Epoch
 from corral.errors import CorralError
 from corral.store.port import Store

@@ -18,7 +18,7 @@ import structlog
 from corral.controller.distribution.service import Distribution
 from corral.controller.events.hub import EventHub
 from corral.controller.http.setting import Leading
-from corral.controller.instances.group_upgrade import upgrade_groups
+from corral.controller.instances.group_format_upgrade import upgrade_groups
 from corral.controller.instances.service import InstanceService
 from corral.controller.modules.service import Modules
 from corral.controller.modules_on_nodes.traffic import NodeModuleTraffic

@@ -7,7 +7,7 @@ from typing import Final
 from corral.controller.consoles.service import Consoles
 from corral.controller.http.attempts import Attempt, may_have_arrived
 from corral.controller.http.setting import InstanceControl
-from corral.controller.instances.commands import Target, sent_event
+from corral.controller.instances.instance_commands import Target, sent_event
 from corral.controller.state.cluster_state import ClusterState
 from corral.domain.events import Draft
 from corral.domain.ids import InstanceId

@@ -9,11 +9,11 @@ from typing import Annotated, Final, Literal
 
 import msgspec
 
-from corral.controller.consoles.messages import Message, Place, parse_place
 from corral.controller.consoles.pages import ConsolePage
 from corral.controller.consoles.patterns import PATTERN_MAX
 from corral.controller.consoles.reader import ConsoleReader
 from corral.controller.consoles.service import Consoles, has_ended
+from corral.controller.consoles.stream_messages import Message, Place, parse_place
 from corral.controller.events.frames import position_frame
 from corral.controller.events.hub import EventHub
 from corral.controller.http.answers import Answer, ErrorDetail, encode

@@ -6,7 +6,7 @@ from typing import Annotated, Final
 
 import msgspec
 
-from corral.controller.distribution.reports import CacheReport
+from corral.controller.distribution.node_caches import CacheReport
 from corral.controller.http.call import Body, Call, NoQuery
 from corral.controller.http.resources.template_versions import SyncShape
 from corral.controller.http.route_table import Act, Read, Route

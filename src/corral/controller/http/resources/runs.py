@@ -7,7 +7,7 @@ from typing import Annotated, Final
 
 import msgspec
 
-from corral.controller.consoles.run_book import RunFacts
+from corral.controller.consoles.run_list import RunFacts
 from corral.controller.consoles.service import Consoles
 from corral.controller.http.call import Call, Query
 from corral.controller.http.resources.instance_shapes import ExitShape, exit_shape

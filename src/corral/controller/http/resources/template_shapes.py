@@ -15,8 +15,8 @@ from corral.controller.http.setting import Setting
 from corral.controller.state.cluster_state import ClusterState, Stored
 from corral.controller.state.ledger import Step
 from corral.controller.state.mutations import Mutation
-from corral.controller.templates.changes import TemplateChange
-from corral.controller.templates.usage import groups_using
+from corral.controller.templates.template_changes import TemplateChange
+from corral.controller.templates.template_usage import groups_using
 from corral.domain.template_diff import FileState
 from corral.domain.templates import (
     TemplateFile,

@@ -6,7 +6,7 @@ from typing import Annotated, Final, Literal
 
 import msgspec
 
-from corral.controller.distribution.reports import SyncAnswer
+from corral.controller.distribution.node_caches import SyncAnswer
 from corral.controller.http.call import Body, Call, NoQuery, Query
 from corral.controller.http.paging import Page, PageQuery, page_of_sorted
 from corral.controller.http.resources.template_shapes import (
@@ -27,7 +27,7 @@ from corral.controller.http.route_table import Act, Content, Download, Mutate, R
 from corral.controller.http.setting import Distribution
 from corral.controller.state.cluster_state import ClusterState
 from corral.controller.state.mutations import Mutation
-from corral.controller.templates import changes
+from corral.controller.templates import template_changes as changes
 from corral.controller.templates.library import TemplateLibrary
 from corral.domain.permissions import Permission
 from corral.domain.template_diff import FileChange, SettingChange

@@ -27,7 +27,7 @@ from corral.controller.http.route_table import Describe, Mutate, Read, Route, Up
 from corral.controller.http.setting import Setting
 from corral.controller.state.cluster_state import ClusterState
 from corral.controller.state.mutations import Mutation
-from corral.controller.templates import changes
+from corral.controller.templates import template_changes as changes
 from corral.controller.templates.library import TemplateLibrary
 from corral.domain.group_documents import merged
 from corral.domain.permissions import Permission

@@ -8,7 +8,7 @@ from typing import Final
 from google.protobuf.message import DecodeError
 
 from corral.controller.consoles.ports import BytesUploads
-from corral.controller.consoles.stretch import Piece, Stretch, told_gap
+from corral.controller.consoles.span import Piece, Stretch, told_gap
 from corral.controller.sessions.node_answers import answer_of, dismiss
 from corral.controller.sessions.node_links import NodeLink, NodeLinks
 from corral.domain.ids import NodeId

@@ -11,12 +11,12 @@ from typing import Final
 
 import msgspec
 
-from corral.controller.instances.plan_sources import StateSources
+from corral.controller.instances.plans import StateSources
 from corral.controller.state.cluster_state import ClusterState, Stored
 from corral.controller.state.collections import TEMPLATES
 from corral.controller.state.ledger import Step
-from corral.controller.templates.intake import Intake
-from corral.controller.templates.usage import hashes_in_use, users_of
+from corral.controller.templates.archive_import import Intake
+from corral.controller.templates.template_usage import hashes_in_use, users_of
 from corral.domain import selection
 from corral.domain.events import Draft, EventType
 from corral.domain.short_lists import short_list

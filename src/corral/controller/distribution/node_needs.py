@@ -8,7 +8,7 @@ from typing import Final
 import msgspec
 import structlog
 
-from corral.controller.instances.plan_sources import StateSources
+from corral.controller.instances.plans import StateSources
 from corral.controller.placement.placing import unsuited
 from corral.controller.sessions.published_start import CONFIG_FORMATS
 from corral.controller.state.cluster_state import ClusterState

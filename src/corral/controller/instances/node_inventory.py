@@ -13,7 +13,8 @@ from typing import Final
 
 import msgspec
 
-from corral.controller.instances.answers import end_missing
+from corral.controller.instances.order_answers import end_missing
+from corral.controller.instances.report_values import RunReport, leased_ports, report_of
 from corral.controller.instances.reports import (
     Standing,
     Stray,
@@ -24,7 +25,6 @@ from corral.controller.instances.reports import (
 )
 from corral.controller.instances.starts import release, reserve
 from corral.controller.instances.tickets import StartTickets, Ticket
-from corral.controller.instances.wire_values import RunReport, leased_ports, report_of
 from corral.controller.instances.workspace import Workspace
 from corral.domain.decisions import DecisionKind
 from corral.domain.events import EventType

@@ -5,8 +5,8 @@ from __future__ import annotations
 import msgspec
 
 from corral.controller.instances.crash_loops import count_failure
+from corral.controller.instances.report_values import UNSTARTED
 from corral.controller.instances.starts import StartRequest, release, settled_home, start_run
-from corral.controller.instances.wire_values import UNSTARTED
 from corral.controller.instances.workspace import Workspace
 from corral.controller.placement.placing import Refused
 from corral.domain.clean_exits import ENDED

@@ -9,7 +9,7 @@ from typing import Final
 
 import msgspec
 
-from corral.controller.templates.tar_writing import archive_size, archive_stream, blobs_of, contents_gone
+from corral.controller.templates.tar_writer import archive_size, archive_stream, blobs_of, contents_gone
 from corral.controller.templates.unpacking import Batches
 from corral.domain.templates import PIECE, Manifest, encode_manifest
 from corral.errors import Code, Rejected

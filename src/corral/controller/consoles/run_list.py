@@ -13,9 +13,9 @@ from typing import Final
 
 import msgspec
 
-from corral.controller.consoles.node_history import NodeHistory
+from corral.controller.consoles.node_queries import NodeHistory
 from corral.controller.consoles.rings import Rings
-from corral.controller.instances.wire_values import exit_record
+from corral.controller.instances.report_values import exit_record
 from corral.controller.state.cluster_state import ClusterState
 from corral.domain.ids import RESTARTS_PER_START, Incarnation, NodeId, run_nonce, start_number
 from corral.domain.instance_records import EARLIER_STARTS, EarlierStart, ExitRecord, InstanceRecord

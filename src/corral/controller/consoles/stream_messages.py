@@ -9,7 +9,7 @@ from typing import Any, Final
 import msgspec
 
 from corral.controller.consoles.pages import ConsoleGapShape, ConsolePage, page_of, texts_of
-from corral.controller.consoles.stretch import Stretch
+from corral.controller.consoles.span import Stretch
 from corral.domain.ids import MAX_COUNTER, Incarnation
 from corral.domain.instance_records import ExitRecord, InstanceRecord
 from corral.errors import Code, Rejected

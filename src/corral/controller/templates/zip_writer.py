@@ -10,7 +10,7 @@ import zipfile
 from collections.abc import AsyncGenerator, Callable
 from typing import IO, Final
 
-from corral.controller.templates.tar_writing import Contents, ReadBlobs, entries_of
+from corral.controller.templates.tar_writer import Contents, ReadBlobs, entries_of
 from corral.domain.templates import Manifest, TemplateFile
 from corral.system.threads import to_end
 

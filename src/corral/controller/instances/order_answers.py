@@ -7,11 +7,11 @@ from typing import Final
 
 import msgspec
 
-from corral.controller.instances.endings import end_run
 from corral.controller.instances.plan_use import decoded
+from corral.controller.instances.report_values import cut, exit_record, report_of, stage_name
 from corral.controller.instances.reports import Kinship, Stray, fold_report, kinship
+from corral.controller.instances.run_exits import end_run
 from corral.controller.instances.starts import StartRequest, refuse_ports, release, start_run
-from corral.controller.instances.wire_values import cut, exit_record, report_of, stage_name
 from corral.controller.instances.workspace import Workspace
 from corral.controller.placement.placing import Refused
 from corral.domain.decisions import DecisionKind
