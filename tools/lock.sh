@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Pins every dependency with its hashes. The lock files name no registry.
+# Pins every dependency with its hashes, for Python 3.11 and every newer one. The lock files name no registry.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 scratch=$(mktemp -d)
@@ -7,6 +7,6 @@ trap 'rm -rf "$scratch"' EXIT
 python3 -m venv "$scratch"
 "$scratch/bin/pip" --quiet install uv
 for set in runtime dev; do
-  "$scratch/bin/uv" pip compile --quiet --upgrade --python-version 3.11 --generate-hashes \
+  "$scratch/bin/uv" pip compile --quiet --upgrade --universal --python-version 3.11 --generate-hashes \
     --no-emit-index-url --no-header "requirements/$set.in" -o "requirements/$set.lock"
 done
