@@ -16,7 +16,7 @@ PIP := $(BIN)/pip --disable-pip-version-check --quiet
 # Whole files, in the order of tests/conftest.py: the longest first.
 PYTEST := $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 
-.PHONY: up down setup test system unit coverage durations check bench traps docs wire lock soak clean
+.PHONY: up down setup test system unit coverage durations check hooks bench traps docs wire lock soak clean
 
 up: $(VENV)/.runtime  ## run everything on this machine, in the foreground, with a demo group
 	$(BIN)/corral up --data $(DATA) --demo $(if $(DEMO_PORTS),--demo-ports $(DEMO_PORTS)) \
@@ -59,6 +59,9 @@ check: $(VENV)/.dev  ## style, types, import directions, generated code
 	$(BIN)/lint-imports --no-cache
 	$(BIN)/python tools/generate_wire.py --check
 	$(BIN)/python tools/generate_docs.py --check
+
+hooks: $(VENV)/.dev  ## have git run the quick checks before a commit, types before a push
+	$(BIN)/pre-commit install
 
 bench: $(VENV)/.dev  ## every claim of ours, with its floor
 	$(BIN)/python -m benchmarks
