@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import structlog
 
-from corral.daemon.identity import Identity
+from corral.daemon.node.identity import Identity
 from corral.errors import CorralError
 from corral.testing.api_call import call
 from corral.testing.scripted_peers import ScriptedDaemon, enrolled_identity

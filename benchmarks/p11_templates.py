@@ -26,7 +26,7 @@ import uvloop
 from benchmarks.figures import percentile, result
 from corral.controller.templates.template_changes import new_version
 from corral.daemon.prepare.abort import Abort
-from corral.daemon.prepare.copying import Copier, clones_work
+from corral.daemon.prepare.file_copy import Copier, clones_work
 from corral.daemon.prepare.layout import Layer, lay_out
 from corral.daemon.prepare.materialise import materialise
 from corral.domain.file_paths import Globs

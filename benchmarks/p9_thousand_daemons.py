@@ -27,8 +27,8 @@ import uvloop
 
 from benchmarks.figures import result
 from corral.controller.sessions.server import ServerCertificates, bind
-from corral.daemon.enrol import enrol
-from corral.daemon.identity import Identity, load_identity
+from corral.daemon.node.enrolment import enrol
+from corral.daemon.node.identity import Identity, load_identity
 from corral.domain.ids import NodeId
 from corral.pki.authority import Authority
 from corral.pki.keys import ClusterKey, key_pem, new_key

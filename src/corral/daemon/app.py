@@ -9,24 +9,24 @@ from typing import Final
 
 import structlog
 
-from corral.daemon import host
 from corral.daemon.cache.cache import NodeCache, open_cache
 from corral.daemon.console.consoles import Consoles
-from corral.daemon.data_directory import DAEMON_ROLE, make_data_directory
-from corral.daemon.host_facts import HostFacts, advertised_address
-from corral.daemon.identifying import identify
-from corral.daemon.identity import Identity
 from corral.daemon.link.link import Link, Order
 from corral.daemon.link.log_forwarding import LogForwarding
-from corral.daemon.link.memory import LinkMemory
 from corral.daemon.link.spool import Spool, open_spool
 from corral.daemon.modules.hosting import NodeModules
 from corral.daemon.modules.wiring import ModuleParts
-from corral.daemon.supervise.instance_orders import InstanceOrders
-from corral.daemon.supervise.local_socket import LocalSocket
+from corral.daemon.node import host_info
+from corral.daemon.node.data_directory import DAEMON_ROLE, make_data_directory
+from corral.daemon.node.identity import Identity
+from corral.daemon.node.known_controllers import LinkMemory
+from corral.daemon.node.node_identity import identify
+from corral.daemon.orders.instance_orders import InstanceOrders
+from corral.daemon.orders.local_socket import LocalSocket
+from corral.daemon.orders.run_list import list_runs
+from corral.daemon.runs.run_files import RunDirectories
+from corral.daemon.supervise.handshake import HostFacts, advertised_address
 from corral.daemon.supervise.node_runs import NodeRuns
-from corral.daemon.supervise.run_files import RunDirectories
-from corral.daemon.supervise.run_listing import list_runs
 from corral.daemon.supervise.supervision import NodeRuntime, Supervision
 from corral.domain.ids import NodeId
 from corral.system.aio.tasks import Tasks
@@ -106,7 +106,7 @@ class DaemonApp:
             await self._stack.enter_async_context(LoopWatch())
             runtime = await NodeRuntime.open(data, self._config.instances)
             self._stack.push_async_callback(runtime.close)
-            machine_id = host.machine_id(self._config.node.machine_id, data, self._entropy)
+            machine_id = host_info.machine_id(self._config.node.machine_id, data, self._entropy)
             memory = LinkMemory(data, self._config.controllers)
             self.identity = await identify(self._config, memory, machine_id=machine_id, join=self._join)
             self._spool = open_spool(self._config, self._entropy)

@@ -18,7 +18,7 @@ from corral.daemon.hooks.merging import difference, merge
 from corral.daemon.hooks.validation import BadChange, check_change, read_answer
 from corral.daemon.modules.file_operations import ModuleFiles
 from corral.daemon.modules.process_operations import ModuleProcesses, body_of
-from corral.daemon.prepare.start_proposal import StartRules, values_of
+from corral.daemon.workload.start_proposal import StartRules, values_of
 from corral.domain.module_manifest import Manifest
 from corral.errors import Code, Rejected
 from corral.sdk.instances import ExitInfo, InstanceHandle, InstanceSpec

@@ -8,7 +8,7 @@ import hashlib
 import pathlib
 from collections.abc import AsyncIterator, Iterable, Mapping
 
-from corral.daemon.cache.bootstraps import BootstrapKey, FileGuard
+from corral.daemon.cache.bootstrap_store import BootstrapKey, FileGuard
 from corral.domain.plans import PlanArtifact, PlanTemplate
 from corral.domain.templates import Manifest, TemplateFile, manifest_digest
 from corral.errors import Code, CorralError, Rejected

@@ -7,9 +7,9 @@ import pathlib
 import random
 import sys
 
-from corral.daemon.cache.arrivals import LargeFile, SmallFiles
+from corral.daemon.cache.contents import Shelves
 from corral.daemon.cache.eviction import Candidate, choose
-from corral.daemon.cache.shelves import Shelves
+from corral.daemon.cache.partial_files import LargeFile, SmallFiles
 from corral.domain.templates import PIECE, Manifest, TemplateFile
 
 

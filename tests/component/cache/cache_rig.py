@@ -12,10 +12,10 @@ from typing import Any
 
 from corral.controller.templates.template_changes import new_version
 from corral.daemon.cache.cache import NodeCache
-from corral.daemon.downloads.downloads import Downloads
+from corral.daemon.cache.downloads import Downloads
 from corral.daemon.link.link import Link
-from corral.daemon.link.memory import LinkMemory
 from corral.daemon.link.spool import Spool
+from corral.daemon.node.known_controllers import LinkMemory
 from corral.domain.plans import PlanTemplate
 from corral.domain.templates import Manifest
 from corral.system.clock import SystemClock

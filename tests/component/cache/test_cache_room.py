@@ -11,8 +11,8 @@ import pytest
 from cache_rig import MEGABYTE, CacheNode, publish
 from web_server import WebServer, says, serves
 
-from corral.daemon.cache.bootstraps import ISOLATED, BootstrapKey
-from corral.daemon.prepare.secret_files import SecretGuard
+from corral.daemon.cache.bootstrap_store import ISOLATED, BootstrapKey
+from corral.daemon.workload.secret_files import SecretGuard
 from corral.domain.plans import PlanArtifact, PlanTemplate
 from corral.domain.secret_masks import SecretMask
 from corral.errors import Code, CorralError, Rejected, Retryable

@@ -13,9 +13,9 @@ import tracemalloc
 import pytest
 from web_server import Asked, WebServer, says, serves
 
-from corral.daemon.downloads.downloads import Downloads
-from corral.daemon.downloads.exchange import exchange
-from corral.daemon.downloads.targets import parse_target
+from corral.daemon.cache.download_targets import parse_target
+from corral.daemon.cache.downloads import Downloads
+from corral.daemon.cache.http_exchange import exchange
 from corral.errors import Code, CorralError, Rejected, Retryable
 from corral.system.clock import SystemClock
 from corral.system.config_schema import DownloadsSection

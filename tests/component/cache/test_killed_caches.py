@@ -10,8 +10,8 @@ import time
 
 import pytest
 
+from corral.daemon.cache.contents import Shelves
 from corral.daemon.cache.sealed_files import digest_of
-from corral.daemon.cache.shelves import Shelves
 
 CHURN = pathlib.Path(__file__).with_name("cache_churn.py")
 KILLS = 12

@@ -14,7 +14,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 from web_server import WebServer, says, serves
 
-from corral.daemon.downloads.downloads import Downloads
+from corral.daemon.cache.downloads import Downloads
 from corral.errors import Code, Rejected
 from corral.system.clock import SystemClock
 from corral.system.config_schema import DownloadsSection

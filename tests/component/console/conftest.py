@@ -12,7 +12,7 @@ import pytest
 from corral.daemon.console.consoles import Consoles
 from corral.daemon.console.feed import Key
 from corral.daemon.link.connection import Connection
-from corral.daemon.link.memory import LinkMemory
+from corral.daemon.node.known_controllers import LinkMemory
 from corral.errors import CorralError
 from corral.system.clock import SystemClock
 from corral.testing.fault_proxy import FaultProxy

@@ -12,7 +12,7 @@ import pytest
 from corral.daemon.console.consoles import Consoles
 from corral.daemon.console.queries import answer_to
 from corral.daemon.link.connection import Connection
-from corral.daemon.link.memory import LinkMemory
+from corral.daemon.node.known_controllers import LinkMemory
 from corral.errors import Code, Rejected
 from corral.runtimes.console.layout import INDEX_RECORD, index_name, segment_name
 from corral.runtimes.console.pump import Pump

@@ -10,10 +10,10 @@ import pathlib
 import pytest
 import structlog
 
-from corral.daemon.identity import load_identity
 from corral.daemon.link.link import Link
-from corral.daemon.link.memory import LinkMemory
 from corral.daemon.link.spool import Spool
+from corral.daemon.node.identity import load_identity
+from corral.daemon.node.known_controllers import LinkMemory
 from corral.domain.ids import ClusterId
 from corral.errors import Code, CorralError, Retryable
 from corral.pki.authority import Authority

@@ -7,7 +7,7 @@ import json
 
 import pytest
 
-from corral.daemon.identity import load_identity
+from corral.daemon.node.identity import load_identity
 from corral.domain.ids import NodeId
 from corral.pki.keys import key_digest, load_key, read_csr
 from corral.pki.names import read_peer

@@ -10,8 +10,8 @@ import msgspec
 import pytest
 from cryptography.hazmat.primitives.serialization import pkcs12
 
-from corral.daemon.enrol import enrol
-from corral.daemon.identity import load_identity
+from corral.daemon.node.enrolment import enrol
+from corral.daemon.node.identity import load_identity
 from corral.domain.ids import NodeId
 from corral.domain.node_states import NodeState
 from corral.errors import Code, CorralError, Rejected

@@ -15,7 +15,7 @@ from module_steps import install, modules_of, term_of
 from small_modules import archive
 
 from corral.controller.distribution.instance_files import MAX_WAITING
-from corral.daemon.supervise.file_orders import FileOrders
+from corral.daemon.orders.file_orders import FileOrders
 from corral.domain.file_bounds import MOST_BYTES, MOST_ENTRIES
 from corral.domain.ids import NodeId
 from corral.domain.module_phases import ModulePhase

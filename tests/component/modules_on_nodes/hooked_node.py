@@ -18,11 +18,11 @@ from corral.daemon.hooks.attendance import is_wanted, served_since
 from corral.daemon.hooks.instance_hooks import InstanceHooks
 from corral.daemon.link.spool import Spool
 from corral.daemon.modules.disk_book import DiskBook, NodePackage
-from corral.daemon.prepare.start_order import StartOrder, read_start
+from corral.daemon.runs.run import Run
+from corral.daemon.runs.run_files import StopOrder
 from corral.daemon.supervise.node_runs import NodeRuns
-from corral.daemon.supervise.run import Run
-from corral.daemon.supervise.run_files import StopOrder
 from corral.daemon.supervise.supervision import NodeRuntime, Supervision
+from corral.daemon.workload.start_order import StartOrder, read_start
 from corral.domain.groups import RestartSpec, StopRungSpec
 from corral.domain.ids import first_incarnation
 from corral.domain.module_manifest import Backends, HostBackend, Manifest, ModuleHost

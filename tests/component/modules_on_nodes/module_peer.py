@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import AsyncIterator
 from typing import Any, Self
 
-from corral.daemon.identity import Identity, load_identity
+from corral.daemon.node.identity import Identity, load_identity
 from corral.testing.cluster import LocalController
 from corral.testing.scripted_peers import ScriptedDaemon, enrolled_identity
 from corral.wire.v1.link_pb2 import ControllerMessage, DaemonMessage

@@ -11,7 +11,7 @@ from module_peer import digest, peer
 from node_archives import install, node_archive
 
 from corral.controller.sessions.daemon_service import DaemonService
-from corral.daemon.identity import Identity, load_identity
+from corral.daemon.node.identity import Identity, load_identity
 from corral.domain.ids import NodeId
 from corral.system.clock import SystemClock
 from corral.system.config_schema import LinkSection

@@ -11,7 +11,7 @@ import signal
 import pytest
 from hooked_node import FIRST, HEARS, UNLESS_BROKEN, WAITS_TO_COME_BACK, HookedNode, when_told
 
-from corral.daemon.supervise.run import Run
+from corral.daemon.runs.run import Run
 from corral.domain.groups import RestartSpec
 from corral.domain.module_phases import ModulePhase
 from corral.domain.module_verbs import Verb

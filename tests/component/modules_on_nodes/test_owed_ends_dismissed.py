@@ -11,8 +11,8 @@ from typing import Any
 from hooked_node import FIRST, HEAD, UNLESS_BROKEN, order, plan
 from node_host_rig import NodeRig, Package, packed
 
-from corral.daemon.supervise.run import Run
-from corral.daemon.supervise.run_files import StopOrder
+from corral.daemon.runs.run import Run
+from corral.daemon.runs.run_files import StopOrder
 from corral.testing import workloads
 from corral.testing.waiting import eventually
 from corral.wire.v1 import module_pb2 as pb

@@ -5,14 +5,14 @@ from __future__ import annotations
 import pathlib
 from typing import Any
 
-from corral.daemon.prepare.stages import Progress
-from corral.daemon.prepare.start_order import StartOrder
-from corral.daemon.prepare.static_making import StaticMaker
-from corral.daemon.prepare.tree_making import TreeMaker
-from corral.daemon.prepare.users import WorkloadUser
-from corral.daemon.prepare.values import Values
+from corral.daemon.prepare.static_directory import StaticMaker
+from corral.daemon.prepare.tree_builder import TreeMaker
 from corral.daemon.prepare.warm_trees import WarmTrees
 from corral.daemon.prepare.working_directories import WorkingDirectories
+from corral.daemon.workload.start_order import StartOrder
+from corral.daemon.workload.start_stages import Progress
+from corral.daemon.workload.users import WorkloadUser
+from corral.daemon.workload.variable_values import Values
 from corral.domain.groups import RestartSpec
 from corral.domain.ids import Incarnation, InstanceId
 from corral.domain.plans import Plan

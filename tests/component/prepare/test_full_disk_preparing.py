@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from prepare_bench import Bench
 
-from corral.daemon.disk import check_room
-from corral.daemon.prepare.stages import StageFailed
+from corral.daemon.node.disk_space import check_room
+from corral.daemon.workload.start_stages import StageFailed
 from corral.errors import Code, Retryable
 from corral.testing.small_disk import small_disk
 

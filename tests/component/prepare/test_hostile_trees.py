@@ -29,20 +29,20 @@ from hostile_tree import (
 )
 from prepare_bench import plan_of
 
-from corral.daemon.cache.bootstraps import ISOLATED, BootstrapKey
-from corral.daemon.cache.shelves import Shelves
-from corral.daemon.config_files.patching import apply_patches
-from corral.daemon.instance_files import Walk, WalkBounds, read_part
-from corral.daemon.instance_writing import remove_file, write_file
+from corral.daemon.cache.bootstrap_store import ISOLATED, BootstrapKey
+from corral.daemon.cache.contents import Shelves
+from corral.daemon.config_files.patches import apply_patches
+from corral.daemon.orders.file_archive import pack
+from corral.daemon.orders.instance_file_writes import remove_file, write_file
+from corral.daemon.orders.instance_files import Walk, WalkBounds, read_part
 from corral.daemon.prepare.abort import Abort
-from corral.daemon.prepare.packing import pack
-from corral.daemon.prepare.secret_files import SecretGuard
 from corral.daemon.prepare.static_owners import own_static
 from corral.daemon.prepare.static_seeds import Digests, Offer
 from corral.daemon.prepare.static_trees import StaticTree
 from corral.daemon.prepare.static_updates import StaticUpdate
 from corral.daemon.prepare.substitution import substitute_files
-from corral.daemon.prepare.values import Values
+from corral.daemon.workload.secret_files import SecretGuard
+from corral.daemon.workload.variable_values import Values
 from corral.domain.file_paths import Globs
 from corral.domain.group_files import PatchOp, PatchSpec
 from corral.domain.secret_masks import SecretMask

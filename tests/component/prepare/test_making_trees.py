@@ -16,8 +16,8 @@ from prepare_bench import Bench
 
 from corral.daemon.prepare.abort import Abort, in_thread
 from corral.daemon.prepare.ingredients import bootstrap_key
-from corral.daemon.prepare.stages import StageFailed
-from corral.daemon.prepare.users import WorkloadUser
+from corral.daemon.workload.start_stages import StageFailed
+from corral.daemon.workload.users import WorkloadUser
 from corral.domain.group_files import ConfigFormat, PatchSpec
 from corral.domain.plans import PlanExtension
 from corral.errors import Code, Rejected, Retryable
@@ -420,7 +420,7 @@ async def test_whatever_a_workload_left_is_deleted(bench, make_plan):
 STRICT = """
 import pathlib, sys
 from corral.daemon.prepare.abort import Abort
-from corral.daemon.prepare.copying import Copier
+from corral.daemon.prepare.file_copy import Copier
 from corral.daemon.prepare.materialise import make_directory
 place = pathlib.Path(sys.argv[1])
 (place / "source").write_bytes(b"x" * 10)

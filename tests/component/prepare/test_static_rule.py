@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 from prepare_bench import Bench, plan_of, tree_of
 
-from corral.daemon.prepare.stages import Progress
+from corral.daemon.workload.start_stages import Progress
 
 PATHS = st.sampled_from(["a", "b.conf", "sub/c.conf"])
 TEXTS = st.sampled_from([b"1", b"2", b"port=%PORT%", b"pw=%PW%", b"both=%PORT%%PW%"])

@@ -11,7 +11,7 @@ import sys
 import msgspec
 import pytest
 
-from corral.daemon.prepare.stages import StageFailed
+from corral.daemon.workload.start_stages import StageFailed
 from corral.domain.group_files import PatchSpec
 from corral.errors import Code
 

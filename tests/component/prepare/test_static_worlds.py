@@ -8,8 +8,8 @@ import resource
 
 import pytest
 
-from corral.daemon.prepare.stages import StageFailed
-from corral.daemon.prepare.static_making import StaticMaker
+from corral.daemon.prepare.static_directory import StaticMaker
+from corral.daemon.workload.start_stages import StageFailed
 from corral.domain.group_files import PatchSpec
 
 PLAYED = b"six months of playing\n"

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 import pytest
 
 from corral.daemon.probes.built_in_rule import BuiltInRule
-from corral.daemon.probes.sockets import RunSockets, SocketTables
+from corral.daemon.probes.listening_sockets import RunSockets, SocketTables
 from corral.domain.groups import PortProtocol
 from corral.domain.instance_records import LeasedPort
 from corral.domain.probes import ProbeKind, ProbeSpec

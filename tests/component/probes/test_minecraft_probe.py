@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from mcstatus import JavaServer
 
 from corral.daemon.probes.attempts import NotYet
-from corral.daemon.probes.minecraft import MAX_STATUS, ping, players_of, varint
+from corral.daemon.probes.minecraft_ping import MAX_STATUS, ping, players_of, varint
 from corral.daemon.probes.players import PlayerCount
 from corral.demo import server as demo
 from corral.domain.probes import ProbeKind, ProbeSpec

@@ -10,7 +10,7 @@ from typing import Any, Self
 
 import msgspec
 
-from corral.daemon.identity import Identity
+from corral.daemon.node.identity import Identity
 from corral.domain.plans import Plan
 from corral.testing.scripted_peers import ScriptedDaemon, enrolled_identity
 from corral.wire.v1 import instance_pb2 as wire

@@ -11,9 +11,9 @@ import msgspec
 
 from corral.daemon.console.consoles import Consoles
 from corral.daemon.link.spool import Spool
-from corral.daemon.supervise.link_orders import LinkOrders
+from corral.daemon.orders.link_orders import LinkOrders
+from corral.daemon.runs.run import Run
 from corral.daemon.supervise.node_runs import NodeRuns
-from corral.daemon.supervise.run import Run
 from corral.daemon.supervise.supervision import NodeRuntime, Supervision
 from corral.domain.groups import RestartSpec, StopRungSpec
 from corral.domain.ids import first_incarnation
@@ -181,7 +181,7 @@ class SupervisedNode:
         """Kill everything and wait until nothing is left."""
         if not self._opened:
             await self.open()
-        from corral.daemon.supervise.run_files import StopOrder
+        from corral.daemon.runs.run_files import StopOrder
 
         await self.supervision.supervisor.stop_all(StopOrder(reason="the test is over", force=True))
         await self.close()

@@ -9,7 +9,7 @@ import signal
 import pytest
 from supervised_node import FIRST, SupervisedNode
 
-from corral.daemon.supervise.run_files import RunFiles, StopOrder
+from corral.daemon.runs.run_files import RunFiles, StopOrder
 from corral.daemon.supervise.supervisor import running_instances
 from corral.testing import workloads
 from corral.testing.waiting import eventually

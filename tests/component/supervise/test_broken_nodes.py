@@ -10,7 +10,7 @@ import stat
 import pytest
 from supervised_node import FIRST, SupervisedNode, start_frame
 
-from corral.daemon.supervise.local_socket import LocalSocket
+from corral.daemon.orders.local_socket import LocalSocket
 from corral.testing import workloads
 from corral.testing.waiting import eventually
 from corral.wire.v1.instance_pb2 import StopRung

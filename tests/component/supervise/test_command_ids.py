@@ -10,7 +10,7 @@ import sys
 import pytest
 from supervised_node import FIRST, SupervisedNode
 
-from corral.daemon.supervise.command_ids import FILE, REMEMBERED, CommandIds, Fate, Known
+from corral.daemon.runs.command_ids import FILE, REMEMBERED, CommandIds, Fate, Known
 from corral.errors import Retryable
 from corral.testing import workloads
 from corral.testing.small_disk import small_disk

@@ -8,7 +8,7 @@ import stat
 
 import pytest
 
-from corral.daemon.data_directory import make_data_directory
+from corral.daemon.node.data_directory import make_data_directory
 from corral.errors import Code, Rejected
 from corral.testing.cluster import LocalCluster
 

@@ -12,7 +12,7 @@ import sys
 import pytest
 from supervised_node import FIRST
 
-from corral.daemon.supervise.local_socket import LocalSocket
+from corral.daemon.orders.local_socket import LocalSocket
 from corral.testing import workloads
 from corral.testing.waiting import eventually
 

@@ -247,7 +247,7 @@ async def test_on_a_full_disk_the_old_file_stays_whole(disk):
 
 WRITER = """
 import pathlib, sys
-from corral.daemon.instance_writing import write_file
+from corral.daemon.orders.instance_file_writes import write_file
 
 root = pathlib.Path(sys.argv[1])
 while True:

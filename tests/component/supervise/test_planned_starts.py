@@ -15,7 +15,7 @@ import msgspec
 import pytest
 from supervised_node import FIRST, SupervisedNode, base_plan, plan_frame
 
-from corral.daemon.supervise.save_orders import SaveOrders
+from corral.daemon.orders.save_orders import SaveOrders
 from corral.domain.group_files import PatchSpec
 from corral.domain.groups import RestartSpec
 from corral.domain.ids import first_incarnation

@@ -9,11 +9,11 @@ import sys
 import pytest
 from supervised_node import FIRST
 
-from corral.daemon.ports.probe import check_free, lingers_for
-from corral.daemon.prepare.start_order import StartOrder, usual_ladder
-from corral.daemon.supervise.beginning import Beginning, Interrupted
-from corral.daemon.supervise.run import Run
-from corral.daemon.supervise.run_files import Intent
+from corral.daemon.node.port_probe import check_free, lingers_for
+from corral.daemon.runs.run import Run
+from corral.daemon.runs.run_files import Intent
+from corral.daemon.runs.run_start import Beginning, Interrupted
+from corral.daemon.workload.start_order import StartOrder, usual_ladder
 from corral.domain.ids import Incarnation, InstanceId
 from corral.errors import Retryable
 from corral.testing import workloads

@@ -6,8 +6,8 @@ from typing import Any
 
 from supervised_node import FIRST
 
-from corral.daemon.supervise.run_files import RunDirectories
-from corral.daemon.supervise.run_listing import list_runs
+from corral.daemon.orders.run_list import list_runs
+from corral.daemon.runs.run_files import RunDirectories
 from corral.testing import workloads
 from corral.wire.v1.instance_pb2 import ConsoleQuery, ConsoleQueryResult, RestartPolicy
 

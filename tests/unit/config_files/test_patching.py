@@ -8,8 +8,8 @@ import time
 import pytest
 
 from corral.daemon.config_files.faults import MAX_BYTES
-from corral.daemon.config_files.merging import mergeable, merged
-from corral.daemon.config_files.patching import apply_patches
+from corral.daemon.config_files.layer_merge import mergeable, merged
+from corral.daemon.config_files.patches import apply_patches
 from corral.domain.group_files import PatchOp, PatchSpec
 from corral.errors import Code, Rejected
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from corral.daemon.supervise.crash_class import classify, ending, normalised, signature
+from corral.daemon.runs.crash_class import classify, ending, normalised, signature
 from corral.domain.instance_records import CrashClass
 from corral.sdk.runtime import RunExit
 

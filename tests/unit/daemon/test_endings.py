@@ -7,10 +7,10 @@ import os
 
 import pytest
 
-from corral.daemon.disk import as_ours
-from corral.daemon.supervise.endings import Life, failed_start, judge
-from corral.daemon.supervise.run_files import StopOrder
-from corral.daemon.supervise.wire_forms import MAX_MESSAGE, cut, start_refused
+from corral.daemon.node.disk_space import as_ours
+from corral.daemon.runs.exit_outcome import Life, failed_start, judge
+from corral.daemon.runs.run_files import StopOrder
+from corral.daemon.runs.run_messages import MAX_MESSAGE, cut, start_refused
 from corral.domain.instance_states import InstanceState
 from corral.errors import Code, Rejected, Retryable
 from corral.sdk.runtime import RunExit

@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 import pathlib
 
-from corral.daemon import host
-from corral.daemon.host import StatusSampler
+from corral.daemon.node import host_info
+from corral.daemon.node.host_info import StatusSampler
 from corral.testing.waiting import eventually
 
 
@@ -25,7 +25,7 @@ async def test_a_sample_says_what_the_kernel_and_the_disk_say(tmp_path):
 
     await eventually(as_the_kernel_has_it)
     status = sampler.sample()
-    assert status.total_memory_mb == host.total_memory_mb() == memory_mb("MemTotal")
+    assert status.total_memory_mb == host_info.total_memory_mb() == memory_mb("MemTotal")
     disk = os.statvfs(tmp_path)
     assert status.total_disk_mb == disk.f_blocks * disk.f_frsize // 2**20
     assert 0 <= status.free_disk_mb <= status.total_disk_mb

@@ -6,8 +6,8 @@ import os
 
 import pytest
 
-from corral.daemon.java import find_java, java_command
-from corral.daemon.secrets import Secrets
+from corral.daemon.workload.java import find_java, java_command
+from corral.daemon.workload.secrets import Secrets
 from corral.domain.plans import PlanJvm
 from corral.errors import Code, Rejected
 

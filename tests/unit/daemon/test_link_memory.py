@@ -8,7 +8,7 @@ import pathlib
 
 import pytest
 
-from corral.daemon.link.memory import LinkMemory
+from corral.daemon.node.known_controllers import LinkMemory
 from corral.errors import Code, Rejected, Retryable
 from corral.testing.small_disk import small_disk
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from corral.daemon.supervise.run_files import Outcome, RunFiles
+from corral.daemon.runs.run_files import Outcome, RunFiles
 from corral.domain.instance_states import InstanceState
 from corral.errors import CorralError
 

@@ -8,7 +8,7 @@ import contextlib
 import pytest
 
 from corral.daemon.link.spool import Spool
-from corral.daemon.supervise.reporter import Reporter
+from corral.daemon.runs.reporter import Reporter
 from corral.errors import CorralError
 from corral.system.entropy import SystemEntropy
 from corral.testing.waiting import eventually

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from corral.daemon.prepare.start_order import RestartRule, StartOrder
-from corral.daemon.supervise.restarts import recent_crashes, restart_delay, with_restart
-from corral.daemon.supervise.run_files import Outcome, StopOrder
+from corral.daemon.runs.crash_loops import recent_crashes, restart_delay, with_restart
+from corral.daemon.runs.run_files import Outcome, StopOrder
+from corral.daemon.workload.start_order import RestartRule, StartOrder
 from corral.domain.ids import RESTARTS_PER_START, Incarnation, InstanceId
 from corral.domain.instance_states import InstanceState
 

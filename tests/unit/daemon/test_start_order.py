@@ -7,7 +7,7 @@ import hashlib
 import msgspec
 import pytest
 
-from corral.daemon.prepare.start_order import Rung, StartOrder, read_start
+from corral.daemon.workload.start_order import Rung, StartOrder, read_start
 from corral.domain.group_files import PatchOp
 from corral.domain.groups import GroupSpec, PortProtocol
 from corral.domain.plan_resolution import resolve_plan

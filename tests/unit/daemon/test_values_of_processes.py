@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from corral.daemon.prepare.values import filled_in
+from corral.daemon.workload.variable_values import filled_in
 
 
 @pytest.mark.parametrize(

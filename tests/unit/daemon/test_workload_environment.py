@@ -5,8 +5,8 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from corral.daemon.prepare.environment import build_environment
-from corral.daemon.prepare.start_order import StartOrder
+from corral.daemon.workload.environment import build_environment
+from corral.daemon.workload.start_order import StartOrder
 from corral.domain.groups import PortProtocol
 from corral.domain.ids import Incarnation, InstanceId
 from corral.domain.instance_records import LeasedPort

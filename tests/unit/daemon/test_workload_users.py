@@ -15,8 +15,8 @@ import msgspec
 import pytest
 import structlog
 
-from corral.daemon.prepare.isolated_uids import IsolatedUids
-from corral.daemon.prepare.users import WorkloadUsers
+from corral.daemon.workload.isolated_uids import IsolatedUids
+from corral.daemon.workload.users import WorkloadUsers
 from corral.errors import Code, Rejected, Retryable
 from corral.system.config_schema import InstancesSection
 from corral.system.files import write_versioned

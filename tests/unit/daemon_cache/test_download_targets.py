@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from corral.daemon.downloads.targets import check_host, is_public, parse_target, redirected
+from corral.daemon.cache.download_targets import check_host, is_public, parse_target, redirected
 from corral.errors import Code, Rejected
 
 

@@ -286,7 +286,7 @@ def test_the_list_of_paths_names_nothing_that_is_gone() -> None:
 )
 def test_a_planted_path_is_found(planted: str, name: str) -> None:
     """In a copy of a file that has none, and is not in the list."""
-    file = "daemon/config_files/beneath.py"
+    file = "daemon/config_files/no_follow.py"
     source = files()[file].read_text()
     assert list(path_calls(source)) == []
     assert file not in allowed()

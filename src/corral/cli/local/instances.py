@@ -110,8 +110,8 @@ def _offline(data: pathlib.Path, force: bool, config: str | None) -> list[dict[s
     with ended_by():
         import asyncio
 
-        from corral.daemon.supervise.local_socket import as_item
-        from corral.daemon.supervise.offline import stop_everything
+        from corral.daemon.orders.local_socket import as_item
+        from corral.daemon.orders.offline_stop import stop_everything
         from corral.system.config import load_daemon
         from corral.system.logs import start_logging
 

@@ -1,1 +1,1 @@
-"""What this node keeps of templates, artifacts and first runs, and how it gets them."""
+"""The cache of this node: templates, artifacts and first-run results, and how they are fetched."""

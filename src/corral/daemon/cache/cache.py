@@ -10,17 +10,17 @@ from typing import Final
 import structlog
 
 from corral.daemon.cache.artifact_sync import ArtifactSync
-from corral.daemon.cache.bootstraps import BootstrapKey, FileGuard
-from corral.daemon.cache.joined import Joined
-from corral.daemon.cache.prewarming import Prewarming
-from corral.daemon.cache.reporting import cache_status
-from corral.daemon.cache.room import Pin, Room
-from corral.daemon.cache.shelves import Shelves
+from corral.daemon.cache.bootstrap_store import BootstrapKey, FileGuard
+from corral.daemon.cache.cache_status import cache_status
+from corral.daemon.cache.contents import Shelves
+from corral.daemon.cache.downloads import Downloads
+from corral.daemon.cache.prewarm import Prewarming
+from corral.daemon.cache.quota import Pin, Room
+from corral.daemon.cache.shared_work import Joined
 from corral.daemon.cache.supply import Supply
 from corral.daemon.cache.template_session import Sessions
 from corral.daemon.cache.template_sync import TemplateSync
 from corral.daemon.cache.uses import CacheUse
-from corral.daemon.downloads.downloads import Downloads
 from corral.daemon.link.connection import Connection
 from corral.daemon.link.link import Order, Reply
 from corral.daemon.link.published_controller import TEMPLATE_SECONDS

@@ -7,10 +7,10 @@ import pathlib
 import structlog
 
 from corral.daemon.cache.artifact_sync import ArtifactSync
-from corral.daemon.cache.bootstraps import BootstrapKey
-from corral.daemon.cache.joined import Joined
-from corral.daemon.cache.room import Pin, Room
-from corral.daemon.cache.shelves import ARTIFACT, BOOTSTRAP, TEMPLATE, Shelves
+from corral.daemon.cache.bootstrap_store import BootstrapKey
+from corral.daemon.cache.contents import ARTIFACT, BOOTSTRAP, TEMPLATE, Shelves
+from corral.daemon.cache.quota import Pin, Room
+from corral.daemon.cache.shared_work import Joined
 from corral.daemon.cache.template_sync import TemplateSync
 from corral.domain.plans import PlanArtifact
 from corral.domain.templates import Manifest

@@ -8,8 +8,8 @@ from typing import Final, Protocol
 import structlog
 
 from corral.daemon.cache.artifact_sync import described
-from corral.daemon.cache.bootstraps import BootstrapKey
-from corral.daemon.cache.room import Pin
+from corral.daemon.cache.bootstrap_store import BootstrapKey
+from corral.daemon.cache.quota import Pin
 from corral.daemon.cache.sealed_files import is_digest
 from corral.daemon.cache.supply import Supply
 from corral.domain.plans import PlanArtifact

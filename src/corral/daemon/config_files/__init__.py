@@ -1,1 +1,1 @@
-"""Changes in configuration files of workloads: a patch touches what it names and leaves every other byte."""
+"""Edits of configuration files of workloads: a patch changes what it names and leaves every other byte."""

@@ -11,7 +11,7 @@ from typing import Any, Final
 import msgspec
 
 from corral.daemon.config_files.faults import MAX_DEPTH, MAX_VALUES, Impossible, Malformed, decoded, line_of
-from corral.daemon.config_files.splicing import Splices, line_start, newline_of, with_newlines
+from corral.daemon.config_files.splices import Splices, line_start, newline_of, with_newlines
 from corral.daemon.config_files.steps import item_place, nested
 from corral.daemon.config_files.values import settled
 

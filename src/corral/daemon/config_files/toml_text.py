@@ -13,7 +13,7 @@ from tomlkit.exceptions import TOMLKitError
 from tomlkit.items import InlineTable, Item
 
 from corral.daemon.config_files.faults import Impossible, Malformed, decoded
-from corral.daemon.config_files.splicing import newline_of
+from corral.daemon.config_files.splices import newline_of
 from corral.daemon.config_files.steps import item_place, nested
 from corral.daemon.config_files.values import settled
 

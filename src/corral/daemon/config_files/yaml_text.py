@@ -10,13 +10,10 @@ from collections.abc import Callable
 from typing import Any
 
 from corral.daemon.config_files.faults import Impossible, Malformed, decoded
-from corral.daemon.config_files.splicing import Splices, newline_of, with_newlines
+from corral.daemon.config_files.splices import Splices, newline_of, with_newlines
 from corral.daemon.config_files.steps import item_place, nested
 from corral.daemon.config_files.values import settled
-from corral.daemon.config_files.yaml_editing import Awkward, add_lines, insert_entries, replace_value
-from corral.daemon.config_files.yaml_nodes import STR, Document, Node, read
-from corral.daemon.config_files.yaml_scalars import Scalar, entry, scalar
-from corral.daemon.config_files.yaml_shapes import (
+from corral.daemon.config_files.yaml_content import (
     Copier,
     Shape,
     as_text,
@@ -25,6 +22,9 @@ from corral.daemon.config_files.yaml_shapes import (
     shape,
     shape_of,
 )
+from corral.daemon.config_files.yaml_edits import Awkward, add_lines, insert_entries, replace_value
+from corral.daemon.config_files.yaml_nodes import STR, Document, Node, read
+from corral.daemon.config_files.yaml_scalars import Scalar, entry, scalar
 
 
 def put(data: bytes, steps: tuple[str, ...], value: Any, *, create: bool) -> bytes:

@@ -1,1 +1,1 @@
-"""Consoles on their way from this node: noticing that they grow, sending them, answering questions."""
+"""Consoles of this node: growth noticed, output sent to the controller, queries answered."""

@@ -16,7 +16,7 @@ import structlog
 from corral.daemon.hooks.merging import Change, difference, merge, told
 from corral.daemon.hooks.overriding import overridden
 from corral.daemon.hooks.validation import BadChange, check_change, read_answer
-from corral.daemon.prepare.start_proposal import Proposal, StartValues, values_of
+from corral.daemon.workload.start_proposal import Proposal, StartValues, values_of
 from corral.domain.module_nodes import ModuleChange
 from corral.errors import CorralError
 from corral.modules.process.call_failures import CallOverrun, ModuleRaised, ProcessGone

@@ -19,7 +19,7 @@ from corral.daemon.hooks.ends import End, EndFile
 from corral.daemon.hooks.owed_ends import OwedEnds
 from corral.daemon.hooks.telling import STOPPED, STOPPING, TOLD, Lane
 from corral.daemon.hooks.waiting_word import WaitingWord
-from corral.daemon.prepare.start_proposal import Proposal, values_of
+from corral.daemon.workload.start_proposal import Proposal, values_of
 from corral.modules.scope import Scope
 from corral.sdk.instances import ExitInfo, InstanceHandle
 from corral.system.aio.tasks import Tasks

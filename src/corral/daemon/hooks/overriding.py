@@ -10,8 +10,8 @@ from collections.abc import Iterator, Mapping
 from typing import Final
 
 from corral.daemon.hooks.merging import Change, placed
-from corral.daemon.prepare.java_arguments import Unit, setting_of, units
-from corral.daemon.prepare.start_proposal import StartValues
+from corral.daemon.workload.java_arguments import Unit, setting_of, units
+from corral.daemon.workload.start_proposal import StartValues
 from corral.domain.module_nodes import Overridden
 
 ENV: Final = "env"

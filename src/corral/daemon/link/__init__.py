@@ -1,1 +1,1 @@
-"""The daemon's end of the link: connect, stay connected, lose nothing in between."""
+"""The daemon's side of the link: connections, certificate renewal, the spool of unconfirmed reports."""

@@ -14,9 +14,9 @@ from typing import Any, Final
 import grpc
 import structlog
 
-from corral.daemon.identity import Identity
-from corral.daemon.link.memory import LinkMemory
 from corral.daemon.link.published_controller import ControllerOutbox, PublishedController
+from corral.daemon.node.identity import Identity
+from corral.daemon.node.known_controllers import LinkMemory
 from corral.errors import Code, CorralError, Rejected, Retryable
 from corral.pki.names import controller_host
 from corral.system.aio.tasks import Tasks, failure_of, first_of

@@ -8,10 +8,10 @@ from typing import Final, Protocol
 
 import structlog
 
-from corral.daemon.identity import KeptIdentity
 from corral.daemon.link.connection import Connection, Receive, closing_on_error
-from corral.daemon.link.memory import LinkMemory
 from corral.daemon.link.spool import Spool
+from corral.daemon.node.identity import KeptIdentity
+from corral.daemon.node.known_controllers import LinkMemory
 from corral.errors import CorralError
 from corral.system.aio.tasks import Tasks, cancel_and_wait, failure_of, first_of
 from corral.system.clock import Clock

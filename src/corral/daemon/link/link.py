@@ -14,14 +14,14 @@ from typing import Any, Final, Protocol
 
 import structlog
 
-from corral.daemon.identity import Identity, KeptIdentity, with_trust
 from corral.daemon.link.connection import Connection, closing_on_error
 from corral.daemon.link.data_channel import DataChannel
 from corral.daemon.link.dialler import Dialler, Facts
-from corral.daemon.link.memory import LinkMemory
 from corral.daemon.link.renewal import Renewal
 from corral.daemon.link.spool import Spool
 from corral.daemon.link.spool_sender import SpoolSender
+from corral.daemon.node.identity import Identity, KeptIdentity, with_trust
+from corral.daemon.node.known_controllers import LinkMemory
 from corral.errors import Code, CorralError, Retryable
 from corral.system.aio.backoff import Backoff
 from corral.system.aio.tasks import Tasks, first_of

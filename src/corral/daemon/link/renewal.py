@@ -16,9 +16,9 @@ import msgspec
 import structlog
 from cryptography import x509
 
-from corral.daemon.durable import store
-from corral.daemon.identity import KeptIdentity, with_certificate
 from corral.daemon.link.connection import Connection
+from corral.daemon.node.durable_files import store
+from corral.daemon.node.identity import KeptIdentity, with_certificate
 from corral.errors import Code, CorralError, Rejected, Retryable
 from corral.pki.authority import renewal_time
 from corral.pki.keys import key_pem, load_key, make_csr, new_key

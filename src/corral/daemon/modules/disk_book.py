@@ -16,7 +16,7 @@ from typing import Final
 import msgspec
 import structlog
 
-from corral.daemon.durable import store
+from corral.daemon.node.durable_files import store
 from corral.domain.module_decisions import not_installed
 from corral.domain.module_records import PackageRecord, SignatureFacts
 from corral.errors import Code, CorralError, Rejected, Retryable

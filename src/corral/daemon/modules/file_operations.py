@@ -8,9 +8,9 @@ import pathlib
 from collections.abc import Callable
 from typing import Final, TypeVar
 
-from corral.daemon.disk import as_ours
-from corral.daemon.instance_files import Walk, WalkBounds, read_part
-from corral.daemon.instance_writing import remove_file, write_file
+from corral.daemon.node.disk_space import as_ours
+from corral.daemon.orders.instance_file_writes import remove_file, write_file
+from corral.daemon.orders.instance_files import Walk, WalkBounds, read_part
 from corral.daemon.prepare.abort import Abort, in_thread
 from corral.errors import Code, CorralError, Rejected
 from corral.modules.scope import Scope

@@ -18,7 +18,7 @@ from typing import Final, Protocol
 
 import structlog
 
-from corral.daemon.prepare.environment import check_names
+from corral.daemon.workload.environment import check_names
 from corral.errors import Code, CorralError, Rejected
 from corral.modules.scope import Scope
 from corral.modules.services.host_operations import Operation

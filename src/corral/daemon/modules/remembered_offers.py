@@ -9,7 +9,7 @@ from typing import Final
 import msgspec
 import structlog
 
-from corral.daemon.durable import store
+from corral.daemon.node.durable_files import store
 from corral.errors import CorralError
 from corral.system.aio.tasks import Tasks
 from corral.system.files import make_directory, read_versioned

@@ -1,1 +1,1 @@
-"""From an order to something that can be spawned: the working directory, the command, the environment."""
+"""The working directory of an instance and the prepared start: files fetched, laid out, filled in, put in place."""

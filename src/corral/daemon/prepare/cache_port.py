@@ -6,7 +6,7 @@ import contextlib
 import pathlib
 from typing import Protocol
 
-from corral.daemon.cache.bootstraps import BootstrapKey, FileGuard
+from corral.daemon.cache.bootstrap_store import BootstrapKey, FileGuard
 from corral.domain.plans import PlanArtifact, PlanTemplate
 from corral.domain.templates import Manifest
 

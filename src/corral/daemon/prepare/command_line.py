@@ -7,11 +7,11 @@ from collections.abc import Mapping
 
 import msgspec
 
-from corral.daemon.java import java_command
-from corral.daemon.prepare.java_arguments import is_java, launcher_part
-from corral.daemon.prepare.start_order import StartOrder
-from corral.daemon.prepare.start_proposal import Proposal, StartRules, StartValues
-from corral.daemon.prepare.values import Values
+from corral.daemon.workload.java import java_command
+from corral.daemon.workload.java_arguments import is_java, launcher_part
+from corral.daemon.workload.start_order import StartOrder
+from corral.daemon.workload.start_proposal import Proposal, StartRules, StartValues
+from corral.daemon.workload.variable_values import Values
 from corral.domain.plans import PlanJvm
 from corral.domain.variables import substitute_all
 from corral.sdk.instances import InstanceSpec

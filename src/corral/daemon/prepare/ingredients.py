@@ -13,11 +13,16 @@ from typing import Any, Final
 
 import msgspec
 
-from corral.daemon.cache.bootstraps import ISOLATED, BootstrapKey
+from corral.daemon.cache.bootstrap_store import ISOLATED, BootstrapKey
 from corral.daemon.prepare.cache_port import FileUse
 from corral.daemon.prepare.layout import Layer, Layout, lay_out
-from corral.daemon.prepare.stages import EXTENSION_PROVISION, RUNTIME_PROVISION, TEMPLATE_APPLY, Progress
-from corral.daemon.prepare.users import WorkloadUser
+from corral.daemon.workload.start_stages import (
+    EXTENSION_PROVISION,
+    RUNTIME_PROVISION,
+    TEMPLATE_APPLY,
+    Progress,
+)
+from corral.daemon.workload.users import WorkloadUser
 from corral.domain.file_paths import check_path, globs
 from corral.domain.plans import Plan, PlanArtifact
 from corral.domain.templates import Manifest, TemplateFile

@@ -8,9 +8,9 @@ import pathlib
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from corral.daemon.config_files.merging import merged
+from corral.daemon.config_files.layer_merge import merged
 from corral.daemon.prepare.abort import Abort
-from corral.daemon.prepare.copying import Copier, stripped_by_umask
+from corral.daemon.prepare.file_copy import Copier, stripped_by_umask
 from corral.daemon.prepare.layout import Layout, Merge
 from corral.domain.templates import TemplateFile
 

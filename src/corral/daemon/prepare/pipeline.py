@@ -13,30 +13,30 @@ from collections.abc import Iterable
 
 import structlog
 
-from corral.daemon.disk import check_room
-from corral.daemon.java import find_java
-from corral.daemon.ports.held import HeldPorts
-from corral.daemon.ports.probe import check_free
+from corral.daemon.node.disk_space import check_room
+from corral.daemon.node.held_ports import HeldPorts
+from corral.daemon.node.port_probe import check_free
 from corral.daemon.prepare.command_line import CommandLine, command_line, propose
-from corral.daemon.prepare.environment import check_names
 from corral.daemon.prepare.prepared_start import PreparedStart
-from corral.daemon.prepare.run_mask import RunMask
-from corral.daemon.prepare.secret_files import write_run_secrets
-from corral.daemon.prepare.stages import TEMPLATE_APPLY, VALIDATION, VARIABLE_SUBSTITUTION, Progress
-from corral.daemon.prepare.start_order import StartOrder
-from corral.daemon.prepare.static_making import StaticMaker
+from corral.daemon.prepare.static_directory import StaticMaker
 from corral.daemon.prepare.static_owners import own_static
-from corral.daemon.prepare.tree_making import TreeMaker
-from corral.daemon.prepare.users import WorkloadUser, WorkloadUsers
-from corral.daemon.prepare.values import (
+from corral.daemon.prepare.tree_builder import TreeMaker
+from corral.daemon.prepare.working_directories import WorkingDirectories, owner_of
+from corral.daemon.workload.environment import check_names
+from corral.daemon.workload.java import find_java
+from corral.daemon.workload.run_mask import RunMask
+from corral.daemon.workload.secret_files import write_run_secrets
+from corral.daemon.workload.secrets import Secrets
+from corral.daemon.workload.start_order import StartOrder
+from corral.daemon.workload.start_stages import TEMPLATE_APPLY, VALIDATION, VARIABLE_SUBSTITUTION, Progress
+from corral.daemon.workload.users import WorkloadUser, WorkloadUsers
+from corral.daemon.workload.variable_values import (
     NodeFacts,
     Values,
     probed_address,
     resolve_values,
     unresolved_error,
 )
-from corral.daemon.prepare.working_directories import WorkingDirectories, owner_of
-from corral.daemon.secrets import Secrets
 from corral.domain.ids import RESTARTS_PER_START
 from corral.domain.plans import Plan
 from corral.domain.probe_checks import check_probes

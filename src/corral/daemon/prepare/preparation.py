@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from typing import Final
 
-from corral.daemon import host
-from corral.daemon.ports.held import HeldPorts
+from corral.daemon.node import host_info
+from corral.daemon.node.held_ports import HeldPorts
 from corral.daemon.prepare.cache_port import FileCache
 from corral.daemon.prepare.pipeline import Preparer
-from corral.daemon.prepare.static_making import StaticMaker
-from corral.daemon.prepare.tree_making import TreeMaker
-from corral.daemon.prepare.users import WorkloadUsers
-from corral.daemon.prepare.values import NodeFacts
+from corral.daemon.prepare.static_directory import StaticMaker
+from corral.daemon.prepare.tree_builder import TreeMaker
 from corral.daemon.prepare.warm_trees import WarmTrees
 from corral.daemon.prepare.working_directories import WorkingDirectories
-from corral.daemon.secrets import Secrets
+from corral.daemon.workload.secrets import Secrets
+from corral.daemon.workload.users import WorkloadUsers
+from corral.daemon.workload.variable_values import NodeFacts
 from corral.system.config_schema import DaemonConfig
 from corral.system.entropy import Entropy
 
@@ -39,7 +39,10 @@ class Preparation:
         )
         self.preparer: Final = Preparer(
             node=NodeFacts(
-                node_id=node_id, address=address, memory_mb=host.total_memory_mb(), labels=config.node.labels
+                node_id=node_id,
+                address=address,
+                memory_mb=host_info.total_memory_mb(),
+                labels=config.node.labels,
             ),
             users=self.users,
             directories=self.directories,

@@ -15,11 +15,11 @@ import msgspec
 import structlog
 
 from corral.daemon.prepare.command_line import CommandLine
-from corral.daemon.prepare.environment import build_environment
-from corral.daemon.prepare.stages import PROCESS_START, Progress
-from corral.daemon.prepare.start_order import StartOrder
-from corral.daemon.prepare.start_proposal import Proposal, StartValues
-from corral.daemon.prepare.users import WorkloadUser
+from corral.daemon.workload.environment import build_environment
+from corral.daemon.workload.start_order import StartOrder
+from corral.daemon.workload.start_proposal import Proposal, StartValues
+from corral.daemon.workload.start_stages import PROCESS_START, Progress
+from corral.daemon.workload.users import WorkloadUser
 from corral.sdk.runtime import RunSpec, run_name
 
 _STDBUF: Final = ("stdbuf", "-oL", "-eL")

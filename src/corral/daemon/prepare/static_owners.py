@@ -10,7 +10,7 @@ from typing import Final
 import msgspec
 import structlog
 
-from corral.daemon.durable import store
+from corral.daemon.node.durable_files import store
 from corral.daemon.prepare.static_trees import SEEDS
 from corral.errors import Code, CorralError, Rejected
 from corral.system.files import read_versioned

@@ -20,7 +20,7 @@ import msgspec
 
 from corral.daemon.prepare.ingredients import Ingredients
 from corral.daemon.prepare.substitution import Rendered
-from corral.daemon.prepare.values import Values
+from corral.daemon.workload.variable_values import Values
 from corral.domain.file_paths import globs
 from corral.domain.plans import Plan
 from corral.domain.templates import TemplateFile

@@ -18,10 +18,10 @@ from typing import Final
 
 import structlog
 
-from corral.daemon.config_files.beneath import check_size
-from corral.daemon.durable import store
+from corral.daemon.config_files.no_follow import check_size
+from corral.daemon.node.durable_files import store
 from corral.daemon.prepare.abort import Abort
-from corral.daemon.prepare.copying import copy_content
+from corral.daemon.prepare.file_copy import copy_content
 from corral.daemon.prepare.layout import directories_of
 from corral.daemon.prepare.static_seeds import Seed
 from corral.domain.file_paths import Globs, globs

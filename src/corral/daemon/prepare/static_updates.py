@@ -17,9 +17,8 @@ from typing import Final
 
 import msgspec
 
-from corral.daemon.config_files.beneath import read_beneath
-from corral.daemon.config_files.patching import patched
-from corral.daemon.prepare.secret_files import patched_with_secrets
+from corral.daemon.config_files.no_follow import read_beneath
+from corral.daemon.config_files.patches import patched
 from corral.daemon.prepare.static_seeds import (
     Digests,
     Laid,
@@ -33,7 +32,8 @@ from corral.daemon.prepare.static_seeds import (
 )
 from corral.daemon.prepare.static_trees import StaticTree
 from corral.daemon.prepare.substitution import Rendered
-from corral.daemon.prepare.values import Values
+from corral.daemon.workload.secret_files import patched_with_secrets
+from corral.daemon.workload.variable_values import Values
 from corral.domain.group_files import PatchSpec
 from corral.domain.plans import Plan
 from corral.errors import CorralError

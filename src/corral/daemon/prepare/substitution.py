@@ -11,7 +11,7 @@ from typing import Final
 import msgspec
 
 from corral.daemon.prepare.abort import Abort
-from corral.daemon.prepare.values import Values
+from corral.daemon.workload.variable_values import Values
 from corral.domain.short_lists import short_list
 from corral.domain.variables import substitute_bytes
 from corral.errors import Code, Rejected

@@ -15,8 +15,8 @@ from typing import Final
 
 import structlog
 
-from corral.daemon.prepare.stages import StageFailed
 from corral.daemon.prepare.working_directories import WARM, WorkingDirectories
+from corral.daemon.workload.start_stages import StageFailed
 from corral.errors import CorralError
 from corral.system.aio.tasks import Tasks
 from corral.system.aio.waits import set_within

@@ -16,11 +16,11 @@ from typing import Final
 
 import structlog
 
-from corral.daemon.prepare.former_static import was_static
+from corral.daemon.prepare.earlier_versions import was_static
 from corral.daemon.prepare.static_owners import own_static
 from corral.daemon.prepare.static_seeds import Seed
 from corral.daemon.prepare.static_trees import write_seed
-from corral.daemon.prepare.users import WorkloadUser
+from corral.daemon.workload.users import WorkloadUser
 from corral.domain.ids import RESTARTS_PER_START
 from corral.errors import Code, Retryable
 from corral.system.entropy import Entropy, new_id

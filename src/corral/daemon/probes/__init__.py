@@ -1,1 +1,1 @@
-"""Finding out whether a workload is ready, and how many players it has. What answers is not trusted."""
+"""Readiness probes and player counts. The answers of a workload are not trusted."""

@@ -8,7 +8,7 @@ import zlib
 from collections.abc import Callable
 from typing import Final
 
-from corral.daemon.probes.sockets import RunSockets
+from corral.daemon.probes.listening_sockets import RunSockets
 from corral.domain.instance_records import LeasedPort
 
 FIRST_WORD_SECONDS: Final = 1.0

@@ -1,1 +1,1 @@
-"""Every run on this node: started, watched, stopped, and found again after the daemon's own death."""
+"""All instances of this node: supervised, adopted after a restart of the daemon, cleaned up when ended."""

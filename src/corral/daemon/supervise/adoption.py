@@ -12,8 +12,8 @@ from collections.abc import Iterable
 import msgspec
 import structlog
 
-from corral.daemon.prepare.start_order import StartOrder, usual_ladder
-from corral.daemon.supervise.run_files import BEGINNINGS, FoundRun, Intent, Outcome, RunFiles
+from corral.daemon.runs.run_files import BEGINNINGS, FoundRun, Intent, Outcome, RunFiles
+from corral.daemon.workload.start_order import StartOrder, usual_ladder
 from corral.domain.ids import InstanceId, instance_id
 from corral.domain.instance_states import InstanceState
 from corral.errors import CorralError

@@ -7,7 +7,7 @@ from typing import Final
 
 import structlog
 
-from corral.daemon.supervise.run import Run
+from corral.daemon.runs.run import Run
 from corral.errors import Bug, CorralError
 from corral.system.aio.backoff import doubled
 

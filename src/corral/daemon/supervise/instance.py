@@ -11,13 +11,13 @@ from typing import Any, Final
 import msgspec
 import structlog
 
-from corral.daemon.disk import lacks_room
+from corral.daemon.node.disk_space import lacks_room
+from corral.daemon.runs.run import Run
+from corral.daemon.runs.run_files import Intent, Outcome, StopOrder
+from corral.daemon.runs.run_messages import crash_report, first_status, status_update
+from corral.daemon.runs.run_monitor import kill_run
+from corral.daemon.runs.services import Services
 from corral.daemon.supervise.faults import Faults
-from corral.daemon.supervise.minding import kill_run
-from corral.daemon.supervise.run import Run
-from corral.daemon.supervise.run_files import Intent, Outcome, StopOrder
-from corral.daemon.supervise.services import Services
-from corral.daemon.supervise.wire_forms import crash_report, first_status, status_update
 from corral.domain.clean_exits import PLACE_SECONDS
 from corral.domain.instance_states import InstanceState
 from corral.errors import CorralError

@@ -9,9 +9,9 @@ from typing import Final
 from corral.daemon.prepare.cache_port import FileCache
 from corral.daemon.prepare.preparation import Preparation
 from corral.daemon.prepare.working_directories import WorkingDirectories
+from corral.daemon.runs.reporter import Reporter, ReportSpool
+from corral.daemon.runs.run import Run
 from corral.daemon.supervise.instance import Instance
-from corral.daemon.supervise.reporter import Reporter, ReportSpool
-from corral.daemon.supervise.run import Run
 from corral.system.config_schema import DaemonConfig
 from corral.system.entropy import Entropy
 from corral.wire.v1.link_pb2 import DaemonMessage

@@ -14,14 +14,14 @@ import structlog
 
 from corral.daemon.hooks.instance_hooks import InstanceHooks
 from corral.daemon.probes.console_growth import ConsoleGrowth
-from corral.daemon.probes.sockets import SocketTables
-from corral.daemon.supervise.housekeeping import Housekeeping
-from corral.daemon.supervise.lost_runs import LostRuns
+from corral.daemon.probes.listening_sockets import SocketTables
+from corral.daemon.runs.orphan_runs import LostRuns
+from corral.daemon.runs.run_files import RunDirectories, RunFiles
+from corral.daemon.runs.run_handles import RunEnd, ended_handle, exit_info, find_owed, find_untold
+from corral.daemon.runs.services import Consoles, Services
+from corral.daemon.supervise.cleanup import Housekeeping
 from corral.daemon.supervise.node_runs import NodeRuns
-from corral.daemon.supervise.run_files import RunDirectories, RunFiles
-from corral.daemon.supervise.services import Consoles, Services
 from corral.daemon.supervise.supervisor import Supervisor
-from corral.daemon.supervise.told_runs import RunEnd, ended_handle, exit_info, find_owed, find_untold
 from corral.errors import CorralError
 from corral.runtimes.cgroups.opening import open_cgroups, owner_of
 from corral.runtimes.cgroups.port import Cgroups

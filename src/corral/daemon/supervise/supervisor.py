@@ -14,19 +14,19 @@ from typing import Final
 import msgspec
 import structlog
 
-from corral.daemon.prepare.stages import VALIDATION
-from corral.daemon.prepare.start_order import StartOrder
+from corral.daemon.runs.command_ids import CommandIds, Fate, check_id, may_have_arrived
+from corral.daemon.runs.exit_outcome import failed_start
+from corral.daemon.runs.orphan_runs import LostRun
+from corral.daemon.runs.orphan_runs import listed as lost_entry
+from corral.daemon.runs.run import Run
+from corral.daemon.runs.run_files import FailedStart, Intent, StopOrder
+from corral.daemon.runs.run_messages import running_instance
+from corral.daemon.runs.services import Services
 from corral.daemon.supervise.adoption import Leftover, find_leftovers
-from corral.daemon.supervise.command_ids import CommandIds, Fate, check_id, may_have_arrived
-from corral.daemon.supervise.endings import failed_start
 from corral.daemon.supervise.instance import Instance
-from corral.daemon.supervise.lost_runs import LostRun
-from corral.daemon.supervise.lost_runs import listed as lost_entry
 from corral.daemon.supervise.node_runs import InstanceTable
-from corral.daemon.supervise.run import Run
-from corral.daemon.supervise.run_files import FailedStart, Intent, StopOrder
-from corral.daemon.supervise.services import Services
-from corral.daemon.supervise.wire_forms import running_instance
+from corral.daemon.workload.start_order import StartOrder
+from corral.daemon.workload.start_stages import VALIDATION
 from corral.domain.ids import RESTARTS_PER_START, node_incarnation
 from corral.domain.instance_records import live
 from corral.errors import Code, CorralError, Rejected, Retryable

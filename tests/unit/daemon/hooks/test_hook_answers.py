@@ -17,7 +17,7 @@ from corral.daemon.hooks.validation import (
     check_change,
     read_answer,
 )
-from corral.daemon.prepare.start_proposal import StartRules, StartValues
+from corral.daemon.workload.start_proposal import StartRules, StartValues
 
 PLAN = StartValues(
     jvm_args=("-Xss1M", "--add-opens", "java.base/java.lang=ALL-UNNAMED", "@theirs", "-cp", "theirs.jar"),

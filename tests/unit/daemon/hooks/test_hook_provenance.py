@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from corral.daemon.hooks.provenance import provenance
-from corral.daemon.supervise.run_files import Outcome
-from corral.daemon.supervise.told_runs import exit_info
+from corral.daemon.runs.run_files import Outcome
+from corral.daemon.runs.run_handles import exit_info
 from corral.domain.instance_states import InstanceState
 from corral.domain.module_nodes import ModuleChange, Overridden
 from corral.sdk.runtime import RunExit

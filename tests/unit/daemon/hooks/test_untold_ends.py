@@ -5,9 +5,9 @@ from __future__ import annotations
 import pathlib
 
 from corral.daemon.hooks.provenance import Provenance
-from corral.daemon.prepare.start_order import StartOrder
-from corral.daemon.supervise.run_files import Intent, Outcome, RunDirectories, RunFiles
-from corral.daemon.supervise.told_runs import find_untold
+from corral.daemon.runs.run_files import Intent, Outcome, RunDirectories, RunFiles
+from corral.daemon.runs.run_handles import find_untold
+from corral.daemon.workload.start_order import StartOrder
 from corral.domain.ids import Incarnation, InstanceId
 from corral.domain.instance_states import InstanceState
 from corral.domain.module_nodes import ModuleChange

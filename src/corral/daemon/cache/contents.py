@@ -1,0 +1,136 @@
+"""All that lies in the cache's directory, and how much it is."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pathlib
+import threading
+import time
+from typing import Final
+
+import structlog
+
+from corral.daemon.cache.artifact_store import ArtifactShelf
+from corral.daemon.cache.bootstrap_store import BootstrapShelf
+from corral.daemon.cache.disk import disk_work
+from corral.daemon.cache.eviction import Eviction
+from corral.daemon.cache.sealed_files import SealedFiles
+from corral.daemon.cache.template_store import TemplateShelf
+from corral.domain.templates import Manifest, TemplateFile
+from corral.system.trees.removal import remove_tree
+
+TEMPLATE: Final = "template"
+ARTIFACT: Final = "artifact"
+BOOTSTRAP: Final = "bootstrap"
+PART_AGE_SECONDS: Final = 86_400
+"""How long what a transfer left behind may wait for its continuation."""
+PARTS_LOOK_SECONDS: Final = 3600
+GLANCE_FILES: Final = 64
+"""A version of so few files is looked at on the spot: to ask a thread would take longer."""
+_log = structlog.get_logger("corral.daemon.cache")
+
+
+class Shelves:
+    """The directories of a cache. `size` is what they hold, parts of transfers excepted."""
+
+    def __init__(self, root: pathlib.Path) -> None:
+        self._root = root
+        self.parts = root / "parts"
+        self.contents = SealedFiles(root / "contents", fan_out=True, dropped=self.removed)
+        self.templates = TemplateShelf(root / "templates")
+        self.artifacts = ArtifactShelf(root / "artifacts")
+        self.bootstraps = BootstrapShelf(root / "bootstraps")
+        self._counting = threading.Lock()
+        self._parts_seen = 0.0
+        self.size = 0
+
+    def scan(self) -> None:
+        """Learn what is there, once, at the start. Nothing is read but notes and sizes: contents are
+        looked at when they are used."""
+        with disk_work("the node's cache"):
+            self._root.mkdir(parents=True, exist_ok=True, mode=0o700)
+            self.contents.make()
+            self.parts.mkdir(exist_ok=True, mode=0o700)
+            self._drop_strangers()
+            self.drop_old_parts()
+            self.templates.scan()
+            self.artifacts.scan()
+            self.bootstraps.scan()
+        self.size = sum(size for _, size in self.contents.all())
+        self.size += sum(template.stored for template in self.templates.all())
+        self.size += sum(artifact.facts.size for artifact in self.artifacts.all())
+        self.size += sum(bootstrap.size for bootstrap in self.bootstraps.all())
+
+    def missing(self, manifest: Manifest) -> list[TemplateFile]:
+        """The files whose contents are not here unharmed, each content once."""
+        seen: set[str] = set()
+        found: list[TemplateFile] = []
+        for file in manifest.files:
+            if file.digest not in seen:
+                seen.add(file.digest)
+                if not self.contents.sound(file.digest, file.size):
+                    found.append(file)
+        return found
+
+    def whole(self, hash: str) -> Manifest | None:
+        """The manifest of a version that is here with all its contents."""
+        manifest = self.templates.manifest(hash)
+        return manifest if manifest is not None and not self.missing(manifest) else None
+
+    def whole_at_a_glance(self, hash: str) -> Manifest | None:
+        """The same for a small version that was used before, quick enough for the loop. None: look well."""
+        manifest = self.templates.remembered(hash)
+        if manifest is None or len(manifest.files) > GLANCE_FILES:
+            return None
+        sealed = all(self.contents.sealed(file.digest, file.size) for file in manifest.files)
+        return manifest if sealed else None
+
+    def added(self, size: int) -> None:
+        with self._counting:
+            self.size += size
+
+    def removed(self, size: int) -> None:
+        with self._counting:
+            self.size = max(0, self.size - size)
+
+    def forget(self, kind: str, key: str) -> None:
+        """From now on nobody finds it."""
+        {
+            TEMPLATE: self.templates.forget,
+            ARTIFACT: self.artifacts.forget,
+            BOOTSTRAP: self.bootstraps.forget,
+        }[kind](key)
+
+    def discard(self, eviction: Eviction) -> None:
+        """Remove the files of what was forgotten: the notes first, so that none names what is gone."""
+        for entry in eviction.entries:
+            {
+                TEMPLATE: self.templates.discard,
+                ARTIFACT: self.artifacts.discard,
+                BOOTSTRAP: self.bootstraps.discard,
+            }[entry.kind](entry.key)
+        for digest in eviction.contents:
+            self.contents.remove(digest)
+
+    def parts_due(self) -> bool:
+        """Is it time to look for parts that nobody continues? Once an hour."""
+        return abs(time.time() - self._parts_seen) >= PARTS_LOOK_SECONDS
+
+    def drop_old_parts(self) -> None:
+        """Also while transfers are under way: a part that grows is never old."""
+        now = self._parts_seen = time.time()  # against the times of files, which are wall times too
+        for name in os.listdir(self.parts) if self.parts.exists() else ():  # noqa: PTH208 - names only
+            path = self.parts / name
+            with contextlib.suppress(FileNotFoundError):  # it got its own name just now
+                if path.suffix == ".part" and path.lstat().st_mtime < now - PART_AGE_SECONDS:
+                    _log.info("cache.part_dropped", path=name)
+                    path.unlink()
+
+    def _drop_strangers(self) -> None:
+        """What a killed daemon left that cannot be continued; only while nothing is under way."""
+        for path in self.parts.iterdir():
+            if path.is_dir() and not path.is_symlink():
+                remove_tree(path)
+            elif path.suffix != ".part":
+                path.unlink(missing_ok=True)

@@ -1,0 +1,103 @@
+"""What a daemon remembers of its controllers across restarts: where they are, and whom it obeyed.
+
+The epoch is on disk before a frame that carries it is obeyed, so a deposed controller finds no
+ear here, not even after a restart of the daemon. There is room for it on the disk beforehand: a full one
+shall not keep a node from the next leader.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import pathlib
+from collections.abc import Iterable
+from typing import Final
+
+import msgspec
+import structlog
+
+from corral.daemon.node.durable_files import store
+from corral.domain.ids import Epoch
+from corral.errors import Code, Rejected, Retryable
+from corral.system.files import allocate, read_versioned, write_allocated
+
+_FILE: Final = "link.json"
+_FORMAT: Final = "corral-link"
+_VERSION: Final = 1
+_MAX_ADDRESSES: Final = 32
+_ROOM: Final = ".link.room"
+_ROOM_BYTES: Final = 16_384
+_log = structlog.get_logger("corral.daemon.memory")
+
+
+class _Remembered(msgspec.Struct, frozen=True, kw_only=True):
+    epoch: int = 0
+    controllers: tuple[str, ...] = ()
+
+
+class LinkMemory:
+    """The daemon's memory of the control plane, on disk as far as the disk allows."""
+
+    def __init__(self, data: pathlib.Path, configured: Iterable[str]) -> None:
+        self._path = data / _FILE
+        self._room = data / _ROOM
+        self._configured = tuple(configured)
+        found = read_versioned(self._path, _Remembered, name=_FORMAT, version=_VERSION)
+        self._remembered = found or _Remembered()
+        self._learned = self._remembered.controllers
+        self._make_room()
+
+    @property
+    def epoch(self) -> Epoch:
+        return Epoch(self._remembered.epoch)
+
+    @property
+    def addresses(self) -> tuple[str, ...]:
+        """Configured ones and learned ones, each once."""
+        return tuple(dict.fromkeys((*self._configured, *self._learned)))
+
+    def remember(self, addresses: Iterable[str]) -> None:
+        """Remember what a controller told about its peers: at once in memory, and on disk when this
+        returns. Retryable when the disk refuses."""
+        learned = tuple(dict.fromkeys(address for address in addresses if address))[:_MAX_ADDRESSES]
+        if learned:
+            self._learned = learned
+            self._store(self._remembered.epoch)
+
+    def learn(self, addresses: Iterable[str]) -> None:
+        """Like `remember`, but a disk that refuses is only logged: losing them costs a detour, and the
+        next connection tells them again."""
+        try:
+            self.remember(addresses)
+        except Retryable as error:
+            _log.warning("link.addresses_not_stored", reason=str(error))
+
+    def obey(self, epoch: int) -> None:
+        """Accept a frame of this epoch, or refuse it as a deposed controller's. Retryable when a new
+        epoch cannot be written: what is not remembered must not be obeyed."""
+        if epoch < self._remembered.epoch:
+            raise Rejected(
+                Code.STALE_EPOCH,
+                f"the controller speaks for epoch {epoch}, this node already obeyed {self._remembered.epoch}",
+                hint="it was deposed; if its store was restored from a backup, "
+                "run 'corral cluster raise-epoch' there",
+            )
+        if epoch > self._remembered.epoch:
+            self._store(epoch)
+
+    def _store(self, epoch: int) -> None:
+        wanted = _Remembered(epoch=epoch, controllers=self._learned)
+        if wanted != self._remembered:
+            try:
+                store(self._path, wanted, name=_FORMAT, version=_VERSION)
+            except Retryable as full:
+                try:
+                    write_allocated(self._room, self._path, wanted, name=_FORMAT, version=_VERSION)
+                except OSError:
+                    raise full from None
+            self._remembered = wanted
+            self._make_room()
+
+    def _make_room(self) -> None:
+        """For the next that is remembered; what was replaced has left some."""
+        with contextlib.suppress(OSError):
+            allocate(self._room, _ROOM_BYTES)

@@ -1,0 +1,165 @@
+"""Questions about the files of an instance, answered from its working directory over the control stream."""
+
+from __future__ import annotations
+
+import asyncio
+import pathlib
+from collections.abc import Awaitable, Callable
+from typing import Final
+
+import structlog
+
+from corral.daemon.link.link import Order, Reply
+from corral.daemon.node.disk_space import as_ours
+from corral.daemon.orders.instance_files import Walk, WalkBounds, read_part
+from corral.daemon.prepare.abort import in_thread
+from corral.daemon.prepare.working_directories import WorkingDirectories
+from corral.daemon.runs.run_messages import cut
+from corral.daemon.supervise.supervisor import Supervisor
+from corral.errors import Bug, Code, CorralError, Rejected
+from corral.system.aio.tasks import Tasks
+from corral.system.clock import Clock
+from corral.system.trees.entries import is_tree
+from corral.wire.frame_table import require
+from corral.wire.v1.instance_pb2 import (
+    InstanceFileContent,
+    InstanceFileTree,
+    ReadInstanceFile,
+    WalkInstanceFiles,
+)
+from corral.wire.v1.link_pb2 import ControllerMessage, DaemonMessage
+
+AT_ONCE: Final = 2
+WAITING: Final = 64
+_log = structlog.get_logger("corral.daemon.supervise")
+
+Question = WalkInstanceFiles | ReadInstanceFile
+
+
+class FileOrders:
+    """A few at a time, each in a thread. Every question is answered, with an `error` where it has to be:
+    a code of ours, a colon and the reason."""
+
+    def __init__(self, supervisor: Supervisor, directories: WorkingDirectories, *, clock: Clock) -> None:
+        self._supervisor = supervisor
+        self._directories = directories
+        self._clock = clock
+        self._turns = asyncio.Semaphore(AT_ONCE)
+        self._tasks = Tasks()
+        self.handlers: dict[str, Order] = {
+            "walk_instance_files": self._walk,
+            "read_instance_file": self._read,
+        }
+
+    async def close(self) -> None:
+        await self._tasks.close()
+
+    def _walk(self, reply: Reply, message: ControllerMessage) -> None:
+        asked = WalkInstanceFiles()
+        asked.CopyFrom(message.walk_instance_files)
+
+        async def answer() -> DaemonMessage:
+            tree = await self.walk(asked)
+            tree.request_id = asked.request_id
+            return DaemonMessage(instance_file_tree=tree)
+
+        def refusal(error: str) -> DaemonMessage:
+            tree = InstanceFileTree(request_id=asked.request_id, error=error)
+            return DaemonMessage(instance_file_tree=tree)
+
+        self._take(reply, asked, answer, refusal)
+
+    def _read(self, reply: Reply, message: ControllerMessage) -> None:
+        asked = ReadInstanceFile()
+        asked.CopyFrom(message.read_instance_file)
+
+        async def answer() -> DaemonMessage:
+            content = await self.read(asked)
+            content.request_id = asked.request_id
+            return DaemonMessage(instance_file_content=content)
+
+        def refusal(error: str) -> DaemonMessage:
+            content = InstanceFileContent(request_id=asked.request_id, error=error)
+            return DaemonMessage(instance_file_content=content)
+
+        self._take(reply, asked, answer, refusal)
+
+    def _take(
+        self,
+        reply: Reply,
+        asked: Question,
+        answer: Callable[[], Awaitable[DaemonMessage]],
+        refusal: Callable[[str], DaemonMessage],
+    ) -> None:
+        if len(self._tasks) >= WAITING:
+            reply(refusal(f"{Code.RATE_LIMITED.name}: {WAITING} questions about files are waiting already"))
+            return
+
+        async def answered() -> None:
+            try:
+                reply(await answer())
+            except Exception as error:
+                ours = _as_ours(asked, error)
+                reply(refusal(cut(f"{ours.code.name}: {ours}")))
+
+        self._tasks.spawn(answered(), name=f"supervise/files/{asked.instance_id}")
+
+    async def walk(self, asked: WalkInstanceFiles) -> InstanceFileTree:
+        """NOT_FOUND, PATH_REFUSED, MISSING_FIELD, TIMEOUT; OSError."""
+        directory = self._directory(asked)
+        bounds = WalkBounds(
+            entries=asked.max_entries, depth=asked.max_depth, summarize=asked.summarize_threshold
+        )
+        async with self._turns:
+            return await in_thread(
+                lambda abort: Walk(bounds, abort=abort, clock=self._clock).run(
+                    directory, asked.path, asked.after
+                )
+            )
+
+    async def read(self, asked: ReadInstanceFile) -> InstanceFileContent:
+        """NOT_FOUND, PATH_REFUSED, MISSING_FIELD; OSError."""
+        directory = self._directory(asked)
+        async with self._turns:
+            return await in_thread(
+                lambda _: read_part(
+                    directory, asked.path, offset=asked.offset, length=asked.max_bytes, tail=asked.tail
+                )
+            )
+
+    def _directory(self, asked: Question) -> pathlib.Path:
+        """Where the run lies that the question means: by what we know of it, not by what was asked."""
+        require(asked)
+        order = self._supervisor.expect(asked.instance_id, 0).order
+        if asked.group != order.group:
+            raise Rejected(
+                Code.NOT_FOUND,
+                f"instance '{order.instance_id}' is of group '{order.group}', not '{asked.group[:80]}'",
+            )
+        directory = self._directories.path(order.instance_id, static=order.static)
+        if not is_tree(directory):
+            raise Rejected(
+                Code.NOT_FOUND,
+                f"instance '{order.instance_id}' has no files on this node",
+                hint="they go some time after its end, unless its group is static",
+            )
+        return directory
+
+
+def _as_ours(asked: Question, error: Exception) -> CorralError:
+    """Whatever happened, a question is answered."""
+    if isinstance(error, CorralError):
+        return error
+    if isinstance(error, FileNotFoundError):
+        return Rejected(
+            Code.NOT_FOUND,
+            f"instance '{asked.instance_id}' has no '{asked.path}'",
+            hint="look at what its directory holds",
+            field="path",
+        )
+    if isinstance(error, PermissionError):
+        return Rejected(Code.FILE_UNREADABLE, f"'{asked.path}' may not be read by the daemon of this node")
+    if isinstance(error, OSError):
+        return as_ours(error, doing=f"looking at '{asked.path}'", otherwise=Code.FILE_UNREADABLE)
+    _log.error("instance.files_failed", instance=asked.instance_id, exc_info=error)
+    return Bug(f"the files of '{asked.instance_id}' cannot be read: {error}")

@@ -1,0 +1,196 @@
+"""Orders that come over the link, and their answers."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+import structlog
+
+from corral.daemon.orders.known_exits import MOST_ASKED, known_ends
+from corral.daemon.runs.exit_outcome import failed_start
+from corral.daemon.runs.run import Run
+from corral.daemon.runs.run_files import FailedStart, RunDirectories, StopOrder
+from corral.daemon.runs.run_messages import cut, start_accepted, start_refused, stop_ack
+from corral.daemon.supervise.supervisor import Refusal, Supervisor
+from corral.daemon.workload.start_order import read_start
+from corral.daemon.workload.start_stages import PROCESS_START, VALIDATION
+from corral.domain.instance_states import InstanceState
+from corral.errors import Code, CorralError, Retryable
+from corral.system.aio.tasks import Tasks
+from corral.wire.frame_table import require
+from corral.wire.v1.instance_pb2 import AskRunEnds, RunEnds, SendCommand, SendCommandAck
+from corral.wire.v1.link_pb2 import ControllerMessage, DaemonMessage
+
+Reply = Callable[[DaemonMessage], bool]
+"""To the controller that is there when the answer is; False when there is none."""
+
+_log = structlog.get_logger("corral.daemon.supervise")
+
+
+class LinkOrders:
+    """Frames in, answers out. What takes time becomes a task of its own, so that no order waits for
+    another; commands to one instance keep their order."""
+
+    def __init__(self, supervisor: Supervisor, runs: RunDirectories) -> None:
+        self._supervisor = supervisor
+        self._runs = runs
+        self._tasks = Tasks()
+        self._commands: dict[str, asyncio.Task[None]] = {}
+        self.handlers: dict[str, Callable[[Reply, ControllerMessage], None]] = {
+            "start_instance": self._start,
+            "stop_instance": self._stop,
+            "send_command": self._send_command,
+            "workload_report": self._workload_report,
+            "ask_run_ends": self._ask_run_ends,
+        }
+
+    async def close(self) -> None:
+        await self._tasks.close()
+
+    def _start(self, reply: Reply, message: ControllerMessage) -> None:
+        wanted = message.start_instance
+        try:
+            order = read_start(wanted)
+            known = self._supervisor.instances.find(order.instance_id)
+            run = self._supervisor.start(order, begun=lambda run: reply_to_start(reply, run))
+        except Refusal as refusal:
+            number = wanted.incarnation
+            self._refuse(reply, wanted.instance_id, refusal.failure, refusal.run, incarnation=number)
+        except CorralError as error:
+            failure = failed_start(VALIDATION, error)
+            self._refuse(reply, wanted.instance_id, failure, None, incarnation=wanted.incarnation)
+        else:
+            if run is known:
+                reply_to_start(reply, run)
+
+    def _refuse(
+        self, reply: Reply, id: str, failure: FailedStart, run: Run | None, *, incarnation: int = 0
+    ) -> None:
+        """Names the run that was meant when nothing is known of it, else the run that is there."""
+        _log.warning("instance.start_refused", instance=id, code=failure.code, reason=failure.message)
+        state = run.state if run else InstanceState.STOPPED
+        reply(start_refused(id, run.order.incarnation if run else incarnation, failure, state=state))
+
+    def _stop(self, reply: Reply, message: ControllerMessage) -> None:
+        self._tasks.spawn(
+            self._stopping(reply, message), name=f"supervise/stop/{message.stop_instance.instance_id}"
+        )
+
+    async def _stopping(self, reply: Reply, message: ControllerMessage) -> None:
+        wanted = message.stop_instance
+        order = StopOrder(reason=wanted.reason or "the controller asked for it", force=wanted.force)
+        problem: CorralError | None = None
+        try:
+            require(wanted)
+            if not await self._supervisor.end_lost(wanted.instance_id, wanted.incarnation):
+                await self._supervisor.stop(wanted.instance_id, incarnation=wanted.incarnation, order=order)
+        except Exception as error:
+            problem = _as_ours(error)
+        run = self._supervisor.instances.find(wanted.instance_id)
+        reply(
+            stop_ack(
+                wanted.instance_id,
+                run.order.incarnation if run else wanted.incarnation,
+                state=run.state if run else InstanceState.STOPPED,
+                error=problem,
+            )
+        )
+
+    def _ask_run_ends(self, reply: Reply, message: ControllerMessage) -> None:
+        self._tasks.spawn(self._telling_ends(reply, message.ask_run_ends), name="supervise/run-ends")
+
+    async def _telling_ends(self, reply: Reply, asked: AskRunEnds) -> None:
+        names = [
+            (name, self._supervisor.instances.find(name.instance_id)) for name in asked.runs[:MOST_ASKED]
+        ]
+        ends = await asyncio.to_thread(known_ends, names, self._runs)
+        reply(DaemonMessage(run_ends=RunEnds(runs=ends)))
+
+    def _workload_report(self, _: Reply, message: ControllerMessage) -> None:
+        """Players and figures it told the controller are with the controller already."""
+        said = message.workload_report
+        if said.ready:
+            self._supervisor.workload_said_ready(said.instance_id, said.incarnation)
+
+    def _send_command(self, reply: Reply, message: ControllerMessage) -> None:
+        id = message.send_command.instance_id
+        before = self._commands.get(id)
+        task = self._tasks.spawn(self._commanding(reply, message, before), name=f"supervise/command/{id}")
+        self._commands[id] = task
+        task.add_done_callback(
+            lambda done: self._commands.pop(id, None) if self._commands.get(id) is done else None
+        )
+
+    async def _commanding(
+        self, reply: Reply, message: ControllerMessage, before: asyncio.Task[None] | None
+    ) -> None:
+        if before is not None:
+            await asyncio.wait({before})
+        wanted = message.send_command
+        problem: CorralError | None = None
+        arrived_before = False
+        try:
+            arrived_before = await self._command(wanted)
+        except Exception as error:
+            problem = _as_ours(error)
+        run = self._supervisor.instances.find(wanted.instance_id)
+        reply(
+            DaemonMessage(
+                send_command_ack=SendCommandAck(
+                    request_id=wanted.request_id,
+                    instance_id=wanted.instance_id,
+                    incarnation=run.order.incarnation if run else wanted.incarnation,
+                    accepted=problem is None,
+                    error_code=problem.code.name if problem else "",
+                    error_message=cut(str(problem)) if problem else "",
+                    unread_bytes=getattr(problem, "unread_bytes", 0),
+                    repeated=arrived_before,
+                )
+            )
+        )
+
+    async def _command(self, wanted: SendCommand) -> bool:
+        """True when the line had arrived before."""
+        require(wanted)
+        if wanted.command_id:
+            return await self._supervisor.send_command_once(
+                wanted.instance_id,
+                incarnation=wanted.incarnation,
+                line=wanted.command,
+                id=wanted.command_id,
+                repeated=wanted.repeated,
+            )
+        await self._supervisor.send_command(
+            wanted.instance_id, incarnation=wanted.incarnation, line=wanted.command
+        )
+        return False
+
+
+def _as_ours(error: Exception) -> CorralError:
+    """Whatever happened, an order is answered."""
+    if isinstance(error, CorralError):
+        return error
+    _log.error("instance.order_failed", exc_info=error)
+    return Retryable(Code.INTERNAL, f"the node could not do this: {error}")
+
+
+def reply_to_start(reply: Reply, run: Run) -> None:
+    """What became of the start so far: the same answer, however often it is asked."""
+    outcome, failure = run.outcome, run.outcome.failed_start if run.outcome else None
+    if outcome is not None and failure is None and outcome.outcome == "never_started":
+        failure = FailedStart(
+            stage=PROCESS_START,
+            code=Code.START_INTERRUPTED.name,
+            message=f"the start was interrupted: {outcome.reason}",
+            permanent=True,
+        )
+    if failure is None:
+        reply(start_accepted(run))
+        return
+    order = run.order
+    reply(
+        start_refused(
+            order.instance_id, order.incarnation, failure, plan_hash=order.plan_hash, state=run.state
+        )
+    )

@@ -1,0 +1,1 @@
+"""One run of an instance: its files, start, readiness, monitoring, stop, exit outcome and reports."""

@@ -1,0 +1,388 @@
+"""One run of an instance, from its intent until nothing of it is left.
+
+A run is an actor: `live` (or `resume`, `conclude` after an adoption) is its only task, everybody else
+changes it by orders. An order to stop is on disk before it is followed; the end is on disk before it
+is told. Cancelling the task detaches: the workload goes on and a later daemon finds it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable
+
+import msgspec
+import structlog
+
+from corral.daemon.hooks.provenance import Provenance
+from corral.daemon.runs.exit_outcome import (
+    never_started,
+    start_failed,
+    supervision_failed,
+    without_secrets,
+)
+from corral.daemon.runs.last_lines import LastLines, console_end, read_last_lines
+from corral.daemon.runs.run_files import Intent, Outcome, RunFiles, StopOrder
+from corral.daemon.runs.run_messages import (
+    end_update,
+    files_kept,
+    stage_update,
+    status_update,
+)
+from corral.daemon.runs.run_modules import RunModules
+from corral.daemon.runs.run_monitor import Ending, Minding, kill_run
+from corral.daemon.runs.run_outcome import RunOutcome
+from corral.daemon.runs.run_readiness import RunReadiness
+from corral.daemon.runs.run_start import Beginning, Interrupted
+from corral.daemon.runs.run_times import RunTimes
+from corral.daemon.runs.services import Services
+from corral.daemon.runs.stop_request import StopRequest
+from corral.daemon.workload.run_mask import RunMask
+from corral.daemon.workload.start_stages import PROCESS_START, VALIDATION, StageFailed
+from corral.domain.instance_history import StateHistory
+from corral.domain.instance_states import InstanceState, InstanceTrigger
+from corral.errors import Code, CorralError, Rejected
+from corral.sdk.runtime import RunExit, RunHandle, RuntimeProvider
+
+_log = structlog.get_logger("corral.daemon.supervise")
+_State, _Trigger = InstanceState, InstanceTrigger
+
+
+class Run:
+    """See the module. `begun` is called once, when the start has succeeded or come to nothing."""
+
+    def __init__(
+        self,
+        services: Services,
+        files: RunFiles,
+        intent: Intent,
+        *,
+        begun: Callable[[Run], None] | None = None,
+        stop: StopRequest | None = None,
+        mask: RunMask | None = None,
+        history: StateHistory | None = None,
+    ) -> None:
+        self.order = intent.order
+        self.nonce = intent.nonce
+        self.intent = intent
+        self.files = files
+        self.stop = stop or StopRequest(files)
+        self.mask = mask or services.preparer.mask_of(intent.order, files.directory)
+        self.times = RunTimes(services.clock)
+        self._outcomes = RunOutcome(services, files, intent, stop=self.stop, mask=self.mask, times=self.times)
+        self._history = history or StateHistory(subject=f"instance '{intent.order.instance_id}'")
+        self._reason = intent.reason
+        self.pid = 0
+        self.started_at_ms = 0
+        self.handle: RunHandle | None = None
+        """How the runtime knows it; None before its start and after its end."""
+        self.outcome: Outcome | None = None
+        self._outcome_waits = False
+        """For the disk: it is told, and not written yet."""
+        self.tail: tuple[str, ...] = ()
+        self.files_kept: tuple[str, ...] = ()
+        """Of a static directory, at this start."""
+        self._services = services
+        self._begun = begun
+        self._in_time = True
+        self.readiness = RunReadiness(services, self)
+        self.modules = RunModules(self, hooks=services.hooks, directories=services.directories)
+
+    @property
+    def state(self) -> InstanceState:
+        return self._history.state
+
+    @property
+    def reason(self) -> str:
+        """Why it is in its state, as everybody may read it: whatever words got into it, no secret of the run is
+        among them."""
+        return self.mask.hide(self._reason)
+
+    @reason.setter
+    def reason(self, reason: str) -> None:
+        self._reason = reason
+
+    @property
+    def made_by_modules(self) -> Provenance:
+        return self.modules.made
+
+    @property
+    def name(self) -> str:
+        return f"{self.order.instance_id}.{self.order.incarnation}"
+
+    @property
+    def ended(self) -> bool:
+        """And its end is written."""
+        return self.outcome is not None and not self._outcome_waits
+
+    @property
+    def was_ready(self) -> bool:
+        """Whether it has ended, and had been ready before."""
+        if self.outcome is None or self.outcome.exit is None:
+            return False
+        if self.order.probes:
+            return self.files.was_ready()
+        return self.outcome.uptime_ms >= self.order.min_alive_seconds * 1000
+
+    @property
+    def runtime(self) -> RuntimeProvider:
+        """Who minds it, by the mark in its directory; before there is one, as it was ordered."""
+        if self.handle is not None:
+            return self._services.runtimes.of(str(self.files.directory))
+        return self._services.runtimes.get(self.order.runtime)
+
+    @property
+    def uptime_ms(self) -> int:
+        return self.outcome.uptime_ms if self.outcome is not None else self.times.uptime_ms
+
+    @property
+    def console_end(self) -> int:
+        if self.outcome is not None:
+            return self.outcome.console_end
+        return console_end(self.files.console) if self.handle else 0
+
+    async def ask_stop(self, order: StopOrder) -> None:
+        """Let it end. A kill comes first and waits for nothing; a stop begins once it is on disk. Either
+        way an end that comes meanwhile is one that was asked for."""
+        if self.ended:
+            return
+        self.stop.take(order)
+        if order.force and self.handle is not None:
+            self.modules.say_stopping()
+            await kill_run(self.runtime, self.handle)
+        await self.stop.make(order)
+        if self.outcome is None:
+            self._now_stopping(order.reason)
+
+    async def live(self) -> Outcome:
+        """Write the intent down, start it, and mind it to its end. Cancelled, it detaches."""
+        beginning = Beginning(self._services, self)
+        try:
+            await beginning.write_intent()
+            await beginning.wait_for_turn()
+            await beginning.wait_for_ports()
+            self._enter(_Trigger.PREPARE)
+            self.times.begin()
+            handle, self._in_time = await beginning.spawn()
+        except (StageFailed, Interrupted) as stopped:
+            self.files_kept = files_kept(beginning.kept_files)
+            return await self._end(self._unstarted(stopped))
+        self.files_kept = files_kept(beginning.kept_files)
+        self._take(handle)
+        if self.state is _State.PREPARING:
+            self._enter(_Trigger.SPAWN)
+        self.modules.started()
+        self.tell_begun()
+        return await self._mind(handle)
+
+    def _unstarted(self, why: StageFailed | Interrupted) -> Outcome:
+        now_ms = self._services.now_ms()
+        if isinstance(why, StageFailed):
+            return start_failed(why.stage, why.error, now_ms=now_ms)
+        assert self.stop.order is not None
+        return self._outcomes.followed(never_started(self.stop.order, now_ms=now_ms))
+
+    async def begin_again(self) -> Outcome:
+        """Like `live`, for an intent that a daemon before us left behind without executing it. One that
+        could not be read says nothing that could be started."""
+        self.stop.restore()
+        self._history = self._history.found(_State.SCHEDULED, "nothing of it was executed")
+        if self.order.command or self.order.plan is not None:
+            return await self.live()
+        damaged = Rejected(Code.FORMAT_INVALID, "what was to be started cannot be read any more")
+        return await self._end(start_failed(VALIDATION, damaged, now_ms=self._services.now_ms()))
+
+    def begun_anew(self) -> Run:
+        """The same run after a fault of ours in its supervision. Whoever waits for its start goes on waiting."""
+        again = Run(
+            self._services,
+            self.files,
+            self.intent,
+            begun=self._begun,
+            stop=self.stop,
+            mask=self.mask,
+            history=self._history,
+        )
+        again.pid, again.started_at_ms = self.pid, self.started_at_ms
+        again.times.began_at = self.times.began_at  # the time of its start goes on
+        return again
+
+    async def fail(self, error: CorralError, exit: RunExit | None, handle: RunHandle | None) -> Outcome:
+        """Its end when it could not be supervised, and nothing of it is left. It cannot fail itself: what the
+        disk or a listener of ours refuses is logged."""
+        self.stop.restore()
+        if handle is not None:
+            self.pid, self.started_at_ms = handle.pid, handle.started_at_ms
+        outcome = supervision_failed(
+            error,
+            exit=exit,
+            pid=self.pid,
+            started_at_ms=self.started_at_ms,
+            stop=self.stop.order,
+            now_ms=self._services.now_ms(),
+        )
+        try:
+            if exit is not None:
+                self.modules.restore()
+                self._follow_console()
+            return await self._end(outcome)
+        except Exception:
+            _log.exception("instance.outcome_not_stored", run=self.name)
+            outcome = without_secrets(outcome, self.mask.hide)
+            self.remember(outcome)
+            self.tell_begun()
+            return outcome
+
+    def take_over(self, handle: RunHandle, reason: str = "") -> None:
+        """It lives, started by a daemon before us; `resume` follows. `reason`: what is not as usual with it."""
+        self.stop.restore()
+        self._take(handle)
+        state = self.readiness.restore()
+        if self.stop.order is not None:
+            state, reason = _State.STOPPING, self.stop.order.reason
+        self.reason = reason  # that of its intent told why it would start
+        self._history = self._history.found(state, self.reason)
+        self.modules.restore()
+        self.modules.started(adopted=True)
+
+    async def resume(self) -> Outcome:
+        """Mind a run that was taken over."""
+        assert self.handle is not None
+        self.tell_begun()  # a fault of ours came between its start and the answer
+        await self.mask.learn(self.handle)
+        return await self._mind(self.handle)
+
+    async def conclude(self, exit: RunExit, handle: RunHandle | None) -> Outcome:
+        """Its end, when it ended while no daemon was looking."""
+        self.stop.restore()
+        self.modules.restore()
+        if handle is not None:
+            self.pid, self.started_at_ms = handle.pid, handle.started_at_ms
+        self._follow_console()
+        state = _State.STOPPING if self.stop.order else _State.RUNNING
+        self._history = self._history.found(state, "it ended while no daemon was looking")
+        return await self._judge(Ending(exit=exit))
+
+    def remember(self, outcome: Outcome) -> None:
+        """It has ended, and its end is known and on disk."""
+        self._outcome_waits = False
+        self._show(outcome)
+
+    def _show(self, outcome: Outcome) -> None:
+        self.outcome = outcome
+        self.reason = outcome.reason
+        self._history = self._history.ended(outcome.state, self.reason)
+        self.pid, self.started_at_ms = outcome.pid, outcome.started_at_ms
+        self.handle = None
+        self.times.end(outcome.ended_at_ms, now_ms=self._services.now_ms())
+
+    def _take(self, handle: RunHandle) -> None:
+        self.handle = handle
+        self.pid, self.started_at_ms = handle.pid, handle.started_at_ms
+        self.times.start(handle, now_ms=self._services.now_ms())
+        with contextlib.suppress(CorralError):  # it has them, whoever else may believe so
+            self._services.ports.take(self.name, self.order.ports)
+        self._services.directories.hold(self.order.instance_id, self.order.incarnation)
+        self._follow_console()
+
+    def _follow_console(self) -> None:
+        self._services.consoles.attach(
+            self.order.instance_id, self.order.incarnation, str(self.files.console), nonce=self.nonce
+        )
+
+    async def _mind(self, handle: RunHandle) -> Outcome:
+        began_at, started_at = self.times.began_at, self.times.started_at
+        assert started_at is not None
+        minding = Minding(
+            runtime=self.runtime,
+            handle=handle,
+            order=self.order,
+            stop=self.stop,
+            began_at=began_at if began_at is not None else started_at,
+            started_at=started_at,
+            clock=self._services.clock,
+            watch=self.readiness.watch(handle),
+            ready=self.state is _State.RUNNING,
+            in_time=self._in_time,
+            now_ready=self._now_ready,
+            now_stopping=self._now_stopping,
+            before_stop=self.modules.before_stop,
+        )
+        ending = await minding.until_ended()
+        self.readiness.end()
+        return await self._judge(ending)
+
+    def _now_ready(self) -> None:
+        self.readiness.start_is_over()
+        self._enter(_Trigger.READY)
+
+    def _now_stopping(self, reason: str) -> None:
+        if self.state is not _State.STOPPING:
+            self._enter(_Trigger.STOP, reason)
+
+    async def _judge(self, ending: Ending) -> Outcome:
+        last = await asyncio.to_thread(self.read_last_lines)
+        self.tail = last.lines
+        return await self._end(
+            await self._outcomes.judged(ending, last, pid=self.pid, started_at_ms=self.started_at_ms)
+        )
+
+    def read_last_lines(self) -> LastLines:
+        """Of its console, without its secrets. Blocks."""
+        return read_last_lines(self.files.console, self.mask.known())
+
+    async def _end(self, outcome: Outcome) -> Outcome:
+        """Durable first; whoever is connected hears of it meanwhile, where the disk refuses."""
+        outcome = await self._outcomes.written(outcome, self._tell_unwritten)
+        self._services.consoles.ended(self.order.instance_id, self.order.incarnation)
+        self.remember(outcome)
+        self._services.ports.release(self.name)
+        if outcome.restarted_as is not None:  # else what is kept of its files is searched for them
+            self.mask.forget()
+        _log.info("instance.ended", run=self.name, outcome=outcome.outcome, how=outcome.summary)
+        self.modules.stopped(outcome)
+        self.tell_begun()
+        return outcome
+
+    def _tell_unwritten(self, outcome: Outcome, error: CorralError) -> Outcome:
+        """The end is told as it is, once somebody hears it. What was told as an end is not begun again here: that is
+        for the controller to decide."""
+        if self._outcome_waits:
+            return outcome
+        self.handle = None
+        last = msgspec.structs.replace(outcome, restarted_as=None, restart_delay_seconds=0.0)
+        reason = f"{last.reason or last.summary}; its end is not written yet: {error.message}"
+        if not self._services.send(end_update(self, last, reason=self.mask.hide(reason))):
+            return outcome
+        self._outcome_waits = True
+        self._show(last)
+        self.reason = reason
+        return last
+
+    def wait_to_start(self, why: str) -> None:
+        """Its start is owed, and waits for room on the disk or for its ports."""
+        self.reason = why
+        self.tell_stage(VALIDATION)
+
+    def wait_for_modules(self, what: str) -> None:
+        """Its start waits for them, and goes on when this is empty; a stop has its own reason."""
+        if self.state is _State.PREPARING:
+            self.reason = what
+            self.tell_stage(PROCESS_START)
+
+    def tell_stage(self, stage: str) -> None:
+        """To who looks at it now: not worth keeping."""
+        self._services.send(stage_update(self, stage))
+
+    def tell_begun(self) -> None:
+        """To whoever waits for its start, once."""
+        begun, self._begun = self._begun, None
+        if begun is not None:
+            begun(self)
+
+    def _enter(self, trigger: InstanceTrigger, reason: str = "") -> None:
+        before = self.state
+        self.reason = reason
+        self._history = self._history.stepped(trigger, self.reason)
+        _log.info("instance.transition", run=self.name, before=before, state=self.state, reason=self.reason)
+        self._services.reporter.report(status_update(self))

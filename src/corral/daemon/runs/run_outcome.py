@@ -1,0 +1,145 @@
+"""The end of a run: what it means, what follows from it here, and that it is on disk."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Final
+
+import msgspec
+import structlog
+
+from corral.daemon.node.disk_space import full_disk
+from corral.daemon.runs.crash_loops import with_restart
+from corral.daemon.runs.exit_outcome import Life, is_clean, judge, without_secrets
+from corral.daemon.runs.last_lines import LastLines
+from corral.daemon.runs.run_files import Intent, Outcome, RunFiles
+from corral.daemon.runs.run_monitor import Ending
+from corral.daemon.runs.run_times import RunTimes
+from corral.daemon.runs.services import Services
+from corral.daemon.runs.stop_request import StopRequest
+from corral.daemon.workload.run_mask import RunMask
+from corral.domain.ids import RESTARTS_PER_START
+from corral.domain.instance_states import InstanceState
+from corral.errors import CorralError
+
+_RETRY_SECONDS: Final = 1.0
+_log = structlog.get_logger("corral.daemon.supervise")
+
+Unwritten = Callable[[Outcome, CorralError], Outcome]
+"""The disk refuses this end: it may be told before it is written. Returns what is to be written then."""
+
+
+class RunOutcome:
+    """Of one run. `judged` and `followed` decide, `written` makes it durable."""
+
+    def __init__(
+        self,
+        services: Services,
+        files: RunFiles,
+        intent: Intent,
+        *,
+        stop: StopRequest,
+        mask: RunMask,
+        times: RunTimes,
+    ) -> None:
+        self._services = services
+        self._files = files
+        self._intent = intent
+        self._order = intent.order
+        self._stop = stop
+        self._mask = mask
+        self._times = times
+
+    async def judged(self, ending: Ending, last: LastLines, *, pid: int, started_at_ms: int) -> Outcome:
+        """Of a run that was executed, with what follows from its end."""
+        uptime_ms = self._times.lived_ms(
+            ending.exit, started_at_ms=started_at_ms, last_output_ms=last.last_ms
+        )
+        outcome = judge(
+            Life(
+                exit=ending.exit,
+                pid=pid,
+                started_at_ms=started_at_ms,
+                uptime_ms=uptime_ms,
+                clean=ending.ready and is_clean(ending.exit, self._order, uptime_ms=uptime_ms),
+                console_end=last.end,
+                now_ms=self._services.now_ms(),
+                rung=ending.rung,
+                stop=self._stop.order,
+                ready=ending.ready,
+                waited_for=ending.waited_for,
+                tail=last.lines,
+                tail_offset=last.offset,
+            )
+        )
+        return self.followed(await asyncio.to_thread(self._with_full_disk, outcome))
+
+    def _with_full_disk(self, outcome: Outcome) -> Outcome:
+        """A crash on a full disk says so: it may be the cause, and is the first thing to mend. Blocks."""
+        place = self._services.directories.path(self._order.instance_id, static=self._order.static)
+        if outcome.state is not InstanceState.CRASHED or not (full := full_disk(place.parent)):
+            return outcome
+        return msgspec.structs.replace(
+            outcome, summary=f"{outcome.summary}; {full}", reason=f"{outcome.reason}; {full}"
+        )
+
+    def followed(self, outcome: Outcome) -> Outcome:
+        """With the run that follows here, if one does; none beside another that lives."""
+        services = self._services
+        if (lost := services.lost.of(self._order.instance_id)) is not None:
+            return msgspec.structs.replace(outcome, reason=f"{outcome.reason}; {lost.reason}")
+        began_ms = outcome.started_at_ms or outcome.ended_at_ms
+        return with_restart(
+            outcome,
+            order=self._order,
+            stop=self._stop.order,
+            crashes=self._intent.crashes if self._intent.boot_id == services.boot_id else (),
+            now=services.clock.boottime(),
+            age=self._times.age(began_ms, now_ms=services.now_ms()),
+            fraction=services.entropy.fraction(),
+            last=services.known_runs.last(self._order),
+        )
+
+    async def written(self, outcome: Outcome, unwritten: Unwritten) -> Outcome:
+        """The outcome as it is on disk, without secrets. A disk that refuses is asked again: an end that is forgotten
+        happens twice. Only of an order that never came to disk nothing can happen twice."""
+        if self._mask.needed:
+            outcome = without_secrets(outcome, await asyncio.to_thread(self._mask.known))
+        refused = False
+        while True:
+            try:
+                await asyncio.to_thread(self._store, outcome)
+            except CorralError as error:
+                if outcome.exit is None and self._is_ordered and not self._files.has_intent():
+                    return outcome
+                if not refused:
+                    refused = True
+                    await self._make_room(error)
+                outcome = unwritten(outcome, error)
+                await asyncio.sleep(_RETRY_SECONDS)
+                continue
+            if outcome.restarted_as is None or not self._stop.stays_stopped:
+                return outcome
+            # It was asked to stop while we wrote: then it stays stopped.
+            outcome = msgspec.structs.replace(outcome, restarted_as=None, restart_delay_seconds=0.0)
+
+    @property
+    def _is_ordered(self) -> bool:
+        """Begun by an order, and not by the end of the run before."""
+        return self._order.incarnation % RESTARTS_PER_START == 0
+
+    def _store(self, outcome: Outcome) -> None:
+        if not self._files.has_intent():
+            self._files.make(self._intent)
+        self._files.write_outcome(outcome)
+
+    async def _make_room(self, error: CorralError) -> None:
+        """The end cannot be written: the run's own files go first, for they may be what fills the disk. Not those of a
+        static directory, nor of one in which another run of this id lives."""
+        _log.error("instance.outcome_not_stored", run=self._intent.name, reason=str(error))
+        directories, id = self._services.directories, self._order.instance_id
+        if self._order.static or self._services.lost.of(id) is not None:
+            return
+        if directories.discard(id, self._order.incarnation):
+            await directories.empty_bin()

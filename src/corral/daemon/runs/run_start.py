@@ -1,0 +1,196 @@
+"""The beginning of a run: its turn, its preparation, its spawn; unless it is stopped before.
+
+A stop that comes meanwhile ends the preparation at once, and with it whatever its threads are doing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine, Mapping
+from typing import Any, Final, NamedTuple, Protocol, TypeVar
+
+import structlog
+
+from corral.daemon.node.port_probe import check_free
+from corral.daemon.prepare.prepared_start import finish
+from corral.daemon.runs.run_files import Intent, RunFiles
+from corral.daemon.runs.run_modules import RunModules
+from corral.daemon.runs.services import Services
+from corral.daemon.runs.stage_reports import StageReports
+from corral.daemon.runs.stop_request import StopRequest
+from corral.daemon.workload.run_mask import RunMask
+from corral.daemon.workload.start_stages import PROCESS_START, VALIDATION, Progress, StageFailed
+from corral.domain.ids import RESTARTS_PER_START
+from corral.errors import Bug, Code, CorralError, Retryable
+from corral.sdk.runtime import AdoptionKind, RunHandle, RunSpec, RuntimeProvider
+from corral.system.aio.tasks import first_of
+from corral.system.aio.waits import set_within
+
+_RETRY_SECONDS: Final = 1.0
+_LATE_SECONDS: Final = 5.0
+_LINGER_SECONDS: Final = 90.0
+_TAKEN_SECONDS: Final = 10.0
+_PORT_PAUSE: Final = 5.0
+_log = structlog.get_logger("corral.daemon.supervise")
+T = TypeVar("T")
+
+
+class Interrupted(Exception):
+    """A stop came before the workload was executed."""
+
+
+class Begun(NamedTuple):
+    handle: RunHandle
+    in_time: bool
+    """False: it exists, but its time was up before it could be said so."""
+
+
+class StartingRun(Protocol):
+    """The run that begins, and hears of it."""
+
+    intent: Intent
+    files: RunFiles
+    stop: StopRequest
+    mask: RunMask
+    modules: RunModules
+
+    def wait_to_start(self, why: str) -> None:
+        """Its start is owed, and cannot be made yet."""
+
+    def tell_stage(self, stage: str) -> None:
+        """Its preparation is there, and that lasts."""
+
+
+class Beginning:
+    """Of one run."""
+
+    def __init__(self, services: Services, run: StartingRun) -> None:
+        self._services = services
+        self._run = run
+        self._files = run.files
+        self._intent = run.intent
+        self._order = run.intent.order
+        self._stop = run.stop
+        self._stages = StageReports(run.tell_stage)
+        self._progress = Progress(self._stages.entered, run=run.intent.name)
+        self._until = 0.0
+        """When its time is up."""
+
+    @property
+    def kept_files(self) -> Mapping[str, str]:
+        """Files of a static directory that stay though templates give others, and why."""
+        return self._progress.kept_files
+
+    async def write_intent(self) -> None:
+        """An order that cannot be written down is refused. A restart is owed, whatever the disk says: it
+        waits until it can be, or until nobody wants it any more."""
+        while not self._files.has_intent():
+            async with self._stop.writing:
+                try:
+                    await asyncio.to_thread(self._files.make, self._intent)
+                except CorralError as error:
+                    if self._order.incarnation % RESTARTS_PER_START == 0:
+                        raise StageFailed(VALIDATION, error) from error
+                    _log.error("instance.intent_not_stored", run=self._intent.name, reason=str(error))
+                    self._run.wait_to_start(
+                        f"it starts again when there is room on the disk: {error.message}"
+                    )
+                else:
+                    return
+            await self._wait_for_stop(_RETRY_SECONDS)
+
+    async def wait_for_turn(self) -> None:
+        """A restart comes when it is due; Interrupted when it shall not come any more."""
+        due = self._intent.due if self._intent.boot_id == self._services.boot_id else 0.0
+        await self._wait_for_stop(max(0.0, due - self._services.clock.boottime()))
+
+    async def wait_for_ports(self) -> None:
+        """A restart has the ports of the run before it, and that one's connections may linger there: it waits for
+        them. What somebody else has taken meanwhile is waited for a moment only, and then refused as in any start."""
+        if self._order.incarnation % RESTARTS_PER_START == 0:
+            return
+        clock = self._services.clock
+        began = clock.monotonic()
+        while True:
+            try:
+                await asyncio.to_thread(check_free, self._order.ports)
+                break
+            except CorralError as error:
+                left = error.retry_after or 0.0
+                if clock.monotonic() - began > (_LINGER_SECONDS if left else _TAKEN_SECONDS):
+                    break
+                self._run.wait_to_start(f"it starts again when its port is free: {error.message}")
+            await self._wait_for_stop(min(max(left, _RETRY_SECONDS), _PORT_PAUSE))
+        await self._wait_for_stop(0.0)  # one that came while we looked
+
+    async def _wait_for_stop(self, seconds: float) -> None:
+        if seconds > 0:
+            await set_within(self._stop.wanted, seconds)
+        if self._stop.wanted.is_set():
+            raise Interrupted
+
+    async def spawn(self) -> Begun:
+        """Prepare and start it within its time. StageFailed, Interrupted."""
+        if (lost := self._services.lost.of(self._order.instance_id)) is not None:
+            raise StageFailed(VALIDATION, lost.refusal())
+        limit = self._order.startup_timeout_seconds
+        runtime = self._runtime()
+        self._until = self._services.clock.monotonic() + limit
+        try:
+            async with asyncio.timeout(limit):
+                spec = await self._unless_stopped(self._prepared())
+                self._stages.entered(PROCESS_START)
+                return Begun(await runtime.start(spec), True)
+        except TimeoutError:
+            return await self._judge_timeout(runtime, limit)
+        except CorralError as error:
+            raise StageFailed(PROCESS_START, error) from error
+        finally:
+            self._stages.close()
+
+    async def _prepared(self) -> RunSpec:
+        """Whatever goes wrong here, nothing was executed: it is a failed start, told and counted as one,
+        and not something that is tried again for ever behind everybody's back."""
+        try:
+            start = await self._services.preparer.prepare(
+                self._order, self._files.directory, self._progress, self._run.mask, anew=self._intent.anew
+            )
+            with self._progress.stage(PROCESS_START):
+                left = self._until - self._services.clock.monotonic()
+                values = await self._run.modules.ask(start.proposal, seconds=left)
+            return finish(start, values, self._progress)
+        except (StageFailed, CorralError):
+            raise
+        except Exception as error:
+            stage = self._stages.current or VALIDATION
+            _log.exception("instance.preparation_failed", run=self._intent.name, stage=stage)
+            # Only its kind: the text may hold what nobody may see.
+            fault = Bug(f"{type(error).__name__} in {stage}; the node's log says where")
+            raise StageFailed(stage, fault) from error
+
+    def _runtime(self) -> RuntimeProvider:
+        try:
+            return self._services.runtimes.get(self._order.runtime)
+        except CorralError as error:
+            raise StageFailed(VALIDATION, error) from error
+
+    async def _judge_timeout(self, runtime: RuntimeProvider, limit: float) -> Begun:
+        """The time was up in the middle of something: what exists is minded to its end, else it failed."""
+        found = await runtime.adopt(str(self._files.directory))
+        if found.kind is AdoptionKind.ALIVE and found.handle is not None:
+            return Begun(found.handle, False)
+        stage = self._stages.current or PROCESS_START
+        late = Retryable(
+            Code.STARTUP_TIMEOUT,
+            f"it was not started within {limit:g} s; the time was up in {stage}",
+            hint="raise startup_timeout_seconds, or pre-warm the node",
+            retry_after=_LATE_SECONDS,
+        )
+        raise StageFailed(stage, late)
+
+    async def _unless_stopped(self, work: Coroutine[Any, Any, T]) -> T:
+        name = f"supervise/start/{self._order.instance_id}"
+        done, *_ = await first_of(work, self._stop.wanted, name=name)
+        if done is None or self._stop.wanted.is_set():
+            raise Interrupted
+        return done.result()

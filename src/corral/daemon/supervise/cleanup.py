@@ -1,0 +1,148 @@
+"""What is left of ended runs goes, by and by: working directories, run directories, control groups.
+
+Nothing that a living run uses is ever touched: whether one lives is asked in the same step of the event
+loop in which its directory is renamed away.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import pathlib
+from typing import Final
+
+import msgspec
+import structlog
+
+from corral.daemon.runs.run_files import FoundRun, RunDirectories
+from corral.daemon.runs.services import Services
+from corral.daemon.supervise.instance import Instance
+from corral.daemon.supervise.supervisor import Supervisor
+from corral.domain.instance_states import InstanceState
+from corral.errors import CorralError
+from corral.sdk.runtime import run_name
+
+_PAUSE_SECONDS: Final = 60.0
+_log = structlog.get_logger("corral.daemon.supervise")
+
+
+class EndedRun(msgspec.Struct, frozen=True, kw_only=True):
+    """A run directory that nobody needs, and what it costs to keep it."""
+
+    run: FoundRun
+    ended_at: float
+    size: int
+
+
+class Housekeeping:
+    """Looks once a minute. `tidy` may be called at any time."""
+
+    def __init__(
+        self,
+        *,
+        supervisor: Supervisor,
+        services: Services,
+        keep_seconds: float,
+        keep_bytes: int,
+    ) -> None:
+        self._supervisor = supervisor
+        self._services = services
+        self._keep_seconds = keep_seconds
+        self._keep_bytes = keep_bytes
+
+    async def run(self) -> None:
+        """Until cancelled; what fails is said and tried again."""
+        while True:
+            try:
+                await self.tidy()
+            except (CorralError, OSError) as error:
+                _log.warning("instances.not_tidied", reason=str(error))
+            except Exception:  # one fault must not fill the disk for ever
+                _log.exception("instances.not_tidied")
+            await asyncio.sleep(_PAUSE_SECONDS)
+
+    async def tidy(self) -> None:
+        self.put_away_directories()
+        await self._remove_old_runs()
+        await self._services.directories.empty_bin()  # needs no room, and makes some for what comes next
+        await self._release_uids()
+        await self._supervisor.look_for_lost()
+
+    def put_away_directories(self) -> None:
+        """Working directories of instances that ended: at once after a stop, later after a crash."""
+        for instance in self._supervisor.instances.all():
+            lost = self._services.lost.of(instance.id)  # whose directory it is
+            if not instance.active and _is_due(instance) and lost is None:
+                self._services.directories.discard(instance.id, instance.current.order.incarnation)
+
+    async def _remove_old_runs(self) -> None:
+        needed = {run.name for run in self._supervisor.instances.runs() if not run.ended}
+        ended = await asyncio.to_thread(ended_runs, self._services.runs, needed)
+        now = self._services.now_ms() / 1000
+        for old in too_old(ended, now=now, keep_seconds=self._keep_seconds, keep_bytes=self._keep_bytes):
+            self._services.consoles.detach(old.run.instance_id, old.run.incarnation)
+            # In one rename: who is owed its end may be written there just now, and half a run is a riddle.
+            await asyncio.to_thread(self._services.directories.drop, old.run.path)
+            await self._forget(old.run)
+
+    async def _forget(self, gone: FoundRun) -> None:
+        """The last run of an instance is gone: nothing is known of it any more, and nobody would ever
+        come to put its directory away."""
+        last = self._supervisor.instances.find(gone.instance_id)
+        if last is None or last.order.incarnation != gone.incarnation or not last.ended:
+            return
+        self._supervisor.forget(gone.instance_id)
+        if not last.order.static and self._services.lost.of(gone.instance_id) is None:
+            self._services.directories.discard(gone.instance_id, gone.incarnation)
+
+    def _is_gone(self, instance_id: str) -> bool:
+        """Nothing runs under this id, and it has no directory. Any thread may ask."""
+        return (
+            not self._supervisor.is_active(instance_id)
+            and self._services.lost.of(instance_id) is None
+            and not self._services.directories.present(instance_id)
+        )
+
+    async def _release_uids(self) -> None:
+        try:
+            await asyncio.to_thread(self._services.release_uids, self._is_gone)
+        except (CorralError, OSError) as error:  # they are written down with the next change
+            _log.warning("instances.uids_not_released", reason=str(error))
+
+
+def _is_due(instance: Instance) -> bool:
+    run = instance.current
+    if run.outcome is None or run.order.static:
+        return False
+    return (
+        run.outcome.state is InstanceState.STOPPED or run.times.ended_seconds >= run.order.crash_keep_seconds
+    )
+
+
+def ended_runs(runs: RunDirectories, needed: set[str]) -> list[EndedRun]:
+    """Those that are told and not needed, the oldest first."""
+    found = []
+    for run in runs.all():
+        if run_name(run.instance_id, run.incarnation) in needed:
+            continue
+        try:
+            told = (run.path / "reported").stat()
+            found.append(EndedRun(run=run, ended_at=told.st_mtime, size=_size(run.path)))
+        except FileNotFoundError:
+            continue  # not told, or it changes while we look: the next time
+    return sorted(found, key=lambda ended: ended.ended_at)
+
+
+def too_old(ended: list[EndedRun], *, now: float, keep_seconds: float, keep_bytes: int) -> list[EndedRun]:
+    """Which of them go, oldest first: by age, and by what they take all together."""
+    total = sum(run.size for run in ended)
+    gone = []
+    for run in ended:
+        if now - run.ended_at < keep_seconds and total <= keep_bytes:
+            break
+        gone.append(run)
+        total -= run.size
+    return gone
+
+
+def _size(directory: pathlib.Path) -> int:
+    return sum(path.lstat().st_blocks * 512 for path in directory.rglob("*"))

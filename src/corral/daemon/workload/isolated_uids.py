@@ -1,0 +1,268 @@
+"""The user ids of `isolate: uid`: a range of the node from which each instance gets one of its own.
+
+An instance keeps its uid as long as it runs or its directory is there; one that keeps its directory keeps its uid for
+good, for a directory that is not there may lie on a disk that is not mounted. A uid that owns a directory of any
+instance is never given to another one, whatever the record says: it may have been lost or be older. A freed uid goes to the end of the queue: it is given
+to another instance only after the whole range was used once, also across restarts, for what the last owner
+left in /tmp, /dev/shm or the kernel's IPC would belong to the next one. Ids that belong to somebody else
+(/etc/subuid and /etc/subgid, accounts and groups of the host, ids that this user namespace does not have)
+are passed over, and so are those that processes have which are none of our instances': another daemon on this machine
+may have the same range.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pathlib
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from typing import Final, NamedTuple
+
+import msgspec
+
+from corral.daemon.node.durable_files import store
+from corral.errors import Code, Rejected, Retryable
+from corral.system.accounts import LAST_ID, is_taken
+from corral.system.files import read_versioned
+
+_FILE: Final = "uids.json"
+_FORMAT: Final = "corral-instance-uids"
+_VERSION: Final = 1
+_MAX_FILE: Final = 4 * 1024 * 1024
+_STATUS: Final = 4096
+_NO_ID: Final = LAST_ID + 1
+ETC: Final = pathlib.Path("/etc")
+_MAPS: Final = (pathlib.Path("/proc/self/uid_map"), pathlib.Path("/proc/self/gid_map"))
+
+
+class Span(NamedTuple):
+    """Ids from `first` to `last`, both included, and whose they are."""
+
+    first: int
+    last: int
+    owner: str
+
+
+class _Given(msgspec.Struct, frozen=True, kw_only=True):
+    uids: dict[str, int] = {}
+    last: int | None = None
+    """The uid that was given last; None: a version that did not write it down."""
+    static: tuple[str, ...] = ()
+    """The instances that keep their directory, and so their uid."""
+
+
+class IsolatedUids:
+    """Gives them out. Methods block for the disk and for whoever knows the accounts; any thread may call them.
+    Those that come together are written down together: a burst of starts costs a few writes, not one each."""
+
+    def __init__(self, first: int, last: int, *, data: pathlib.Path, etc: pathlib.Path = ETC) -> None:
+        self._first = first
+        self._last = last
+        self._path = data / _FILE
+        self._running, self._kept = data / "running", data / "static"
+        given = read_versioned(self._path, _Given, name=_FORMAT, version=_VERSION) or _Given()
+        self._uids = dict(given.uids)
+        self._static = set(given.static)
+        self._unwritten: set[str] = set()
+        self._changes = self._written = 0
+        self._changing = threading.Lock()
+        self._writing = threading.Lock()
+        self.foreign: Final = tuple(_overlapping(first, last, etc))
+        """The parts of the range that belong to somebody else."""
+        self._recover()
+        self._newest = given.last if given.last is not None else max(self._uids.values(), default=first - 1)
+        others = tuple(_overlapping(0, _NO_ID, etc))
+        self.contested: Final = {
+            id: span
+            for id, uid in sorted(self._uids.items())
+            for span in others
+            if span.first <= uid <= span.last
+        }
+        """Instances with a uid, from before this range or these neighbours, that belongs to somebody else as well."""
+
+    def __contains__(self, uid: int) -> bool:
+        """Whether this uid is, or may become, an instance's own."""
+        with self._changing:
+            return self._first <= uid <= self._last or uid in self._uids.values()
+
+    @property
+    def usable(self) -> int:
+        """How many ids of the range can be given out, apart from accounts of the host."""
+        return self._last - self._first + 1 - sum(span.last - span.first + 1 for span in self.foreign)
+
+    def of(self, instance_id: str, *, static: bool = False) -> int:
+        """The same uid for the same instance, always: its static files belong to it. RUN_AS_REFUSED when the
+        range is used up, Retryable when the disk refuses. `static`: it keeps its directory."""
+        with self._changing:
+            uid = self._uids.get(instance_id)
+            if uid is None:
+                uid = self._newest = self._next()
+                self._uids[instance_id] = uid
+                self._note(instance_id)
+            if static and instance_id not in self._static:
+                self._static.add(instance_id)
+                self._note(instance_id)
+            change = self._changes if instance_id in self._unwritten else 0
+        self._write(change)
+        return uid
+
+    def release(self, is_gone: Callable[[str], bool]) -> None:
+        """The uids of instances of which nothing is left here. `is_gone` is asked while nobody can get a uid: a
+        start that begins meanwhile has its instance known already, or gets another one."""
+        with self._changing:
+            gone = [id for id in self._uids if id not in self._static and is_gone(id)]
+            for id in gone:
+                del self._uids[id]
+                self._unwritten.discard(id)
+            self._changes += bool(gone)
+            change = self._changes if gone else 0
+        self._write(change)
+
+    def _note(self, instance_id: str) -> None:
+        self._unwritten.add(instance_id)
+        self._changes += 1
+
+    def _recover(self) -> None:
+        """What directories tell that the record does not: it was lost, or is older than they are. A uid that several
+        own is nobody's."""
+        try:
+            kept, found = dict(_owners(self._kept)), [*_owners(self._running), *_owners(self._kept)]
+        except OSError:
+            return  # `_next` says so, when it matters
+        holders: dict[int, set[str]] = {}
+        for id, uid in (*found, *self._uids.items()):
+            holders.setdefault(uid, set()).add(id)
+        for uid, ids in holders.items():
+            id = min(ids)
+            if len(ids) == 1 and id not in self._uids and any(self._candidates(uid, uid)):
+                self._uids[id] = uid
+                self._note(id)
+        for id in kept.keys() & self._uids.keys() - self._static:
+            self._static.add(id)
+            self._note(id)
+
+    def _used(self) -> set[int]:
+        try:
+            owners = {uid for place in (self._running, self._kept) for _, uid in _owners(place)}
+        except OSError as error:
+            raise Retryable(
+                Code.SPAWN_FAILED,
+                f"whose the directories of instances are cannot be read: {error}",
+                hint="check the disk of the daemon's data directory",
+            ) from error
+        return owners.union(self._uids.values())
+
+    def _next(self) -> int:
+        """The first free one after the one that was given last, round and round."""
+        used, living = self._used(), _living(self._first, self._last)
+        after = self._newest if self._first <= self._newest < self._last else self._first - 1
+        for low, high in ((after + 1, self._last), (self._first, after)):
+            for uid in self._candidates(low, high):
+                if uid not in used and uid not in living and not is_taken(uid):
+                    return uid
+        whose = f"; {describe(self.foreign)} are not the node's to give" if self.foreign else ""
+        if strange := len(living - used):
+            whose += f"; {strange} of them have processes that are not this daemon's"
+        raise Rejected(
+            Code.RUN_AS_REFUSED,
+            f"no user id from {self._first} to {self._last} is free for another instance{whose}",
+            hint="widen or move instances.first_uid and instances.last_uid in the daemon's config, or let "
+            "the group share a user with `isolate: shared`",
+            field="isolate",
+        )
+
+    def _candidates(self, low: int, high: int) -> Iterator[int]:
+        """What of these is the node's to give."""
+        uid = max(low, self._first)
+        while uid <= min(high, self._last):
+            span = next((span for span in self.foreign if span.first <= uid <= span.last), None)
+            if span is not None:
+                uid = span.last + 1
+                continue
+            yield uid
+            uid += 1
+
+    def _write(self, change: int) -> None:
+        """On return this change is on disk: a uid is given to nobody before that. What waits here while another
+        writes is written by the next one, all of it."""
+        with self._writing:
+            if self._written >= change:
+                return
+            with self._changing:
+                static = tuple(sorted(self._static & self._uids.keys()))
+                given = _Given(uids=dict(self._uids), last=self._newest, static=static)
+                newest = self._changes
+                pending = set(self._unwritten)
+            store(self._path, given, name=_FORMAT, version=_VERSION)
+            with self._changing:
+                self._unwritten -= pending
+            self._written = newest
+
+
+def _living(first: int, last: int) -> set[int]:
+    """The ids of this range that some process has: the real, effective, saved or file system id. Who owns its entry in
+    /proc does not tell: that is root for whoever wants it so."""
+    found: set[int] = set()
+    for name in os.listdir("/proc"):  # noqa: PTH208 - thousands
+        if name.isdecimal():
+            with contextlib.suppress(OSError), open(f"/proc/{name}/status", "rb") as file:  # noqa: PTH123 - as above
+                _, _, ids = file.read(_STATUS).partition(b"\nUid:")
+                found.update(map(int, ids.partition(b"\n")[0].split()))
+    return {uid for uid in found if first <= uid <= last}
+
+
+def _owners(place: pathlib.Path) -> Iterator[tuple[str, int]]:
+    """The directories of instances in there, and whose they are. OSError."""
+    with contextlib.suppress(FileNotFoundError), os.scandir(place) as entries:
+        for entry in entries:
+            if not entry.name.startswith("."):
+                with contextlib.suppress(FileNotFoundError):  # it was put away just now
+                    yield entry.name, entry.stat().st_uid
+
+
+def describe(spans: Iterable[Span]) -> str:
+    return ", ".join(f"{span.first} to {span.last} ({span.owner})" for span in spans)
+
+
+def _overlapping(first: int, last: int, etc: pathlib.Path) -> Iterator[Span]:
+    """What of the range is somebody else's, in order, each id once."""
+    spans = [*_subordinate(etc / "subuid"), *_subordinate(etc / "subgid"), *_unmapped()]
+    seen = first - 1
+    for span in sorted(spans):
+        low, high = max(seen + 1, span.first), min(last, span.last)
+        if low <= high:
+            yield Span(low, high, span.owner)
+            seen = high
+
+
+def _subordinate(path: pathlib.Path) -> Iterator[Span]:
+    """`NAME:FIRST:COUNT` a line: ids that users of the host have for their containers."""
+    try:
+        with path.open("rb") as file:
+            text = file.read(_MAX_FILE).decode(errors="replace")
+    except FileNotFoundError:
+        return
+    for line in text.splitlines():
+        name, _, numbers = line.partition(":")
+        first, _, count = numbers.partition(":")
+        if _is_number(first) and _is_number(count.strip()) and int(count) > 0:
+            yield Span(int(first), int(first) + int(count) - 1, f"{path}: {name[:40]}")
+
+
+def _unmapped() -> Iterator[Span]:
+    """In a user namespace: the ids that do not exist in it."""
+    for path in _MAPS:
+        beyond = 0
+        for inside, _, count in sorted(
+            tuple(map(int, line.split())) for line in path.read_text().splitlines()
+        ):
+            if inside > beyond:
+                yield Span(beyond, inside - 1, "not in this user namespace")
+            beyond = max(beyond, inside + count)
+        if beyond < _NO_ID:
+            yield Span(beyond, _NO_ID, "not in this user namespace")
+
+
+def _is_number(text: str) -> bool:
+    return text.isascii() and text.isdecimal() and len(text) <= 10

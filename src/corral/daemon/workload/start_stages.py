@@ -1,0 +1,81 @@
+"""The stages of a start, as answers and reports name them."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import Final, cast
+
+import structlog
+
+from corral.daemon.node.disk_space import as_ours
+from corral.errors import Code, CorralError
+from corral.wire.v1.instance_pb2 import StartPreparationStage
+
+_log = structlog.get_logger("corral.daemon.prepare")
+
+VALIDATION: Final = "VALIDATION"
+TEMPLATE_APPLY: Final = "TEMPLATE_APPLY"
+RUNTIME_PROVISION: Final = "RUNTIME_PROVISION"
+EXTENSION_PROVISION: Final = "EXTENSION_PROVISION"
+BOOTSTRAP_WARMUP: Final = "BOOTSTRAP_WARMUP"
+VARIABLE_SUBSTITUTION: Final = "VARIABLE_SUBSTITUTION"
+CONFIG_PATCH: Final = "CONFIG_PATCH"
+PROCESS_START: Final = "PROCESS_START"
+
+
+class StageFailed(Exception):
+    """A stage said no; `error` says why."""
+
+    def __init__(self, stage: str, error: CorralError) -> None:
+        super().__init__(f"{stage}: {error}")
+        self.stage = stage
+        self.error = error
+
+
+def stage_number(name: str) -> StartPreparationStage:
+    return cast(StartPreparationStage, StartPreparationStage.Value(f"START_PREPARATION_STAGE_{name}"))
+
+
+class Progress:
+    """Where a preparation is, and how long each stage took. `entered` hears of every stage at once, in the
+    loop's thread, wherever the stage runs; who tells others of it decides how often."""
+
+    def __init__(self, entered: Callable[[str], None] | None = None, *, run: str = "") -> None:
+        self._entered = entered
+        self._run = run
+        self._loop = asyncio.get_running_loop() if entered is not None else None
+        self._thread = threading.get_ident()
+        self.took_ms: dict[str, float] = {}
+        self.secret_files: set[str] = set()
+        """The paths into which secrets were filled."""
+        self.kept_files: dict[str, str] = {}
+        """Of a static directory: the files that stay though templates give others for them, and why."""
+
+    def _enter(self, name: str) -> None:
+        if self._entered is None or self._loop is None:
+            return
+        if threading.get_ident() == self._thread:
+            self._entered(name)
+        else:
+            self._loop.call_soon_threadsafe(self._entered, name)
+
+    @contextlib.contextmanager
+    def stage(self, name: str) -> Iterator[None]:
+        """What fails within is a failure of this stage. A stage may come in several parts."""
+        self._enter(name)
+        began = time.perf_counter()
+        try:
+            yield
+        except CorralError as error:
+            raise StageFailed(name, error) from error
+        except OSError as error:
+            code = Code.SPAWN_FAILED if name in (VALIDATION, PROCESS_START) else Code.FILE_UNREADABLE
+            raise StageFailed(name, as_ours(error, doing=name, otherwise=code)) from error
+        finally:
+            passed = (time.perf_counter() - began) * 1000
+            _log.debug("prepare.stage_ended", stage=name, run=self._run, took_ms=round(passed, 1))
+            self.took_ms[name] = round(self.took_ms.get(name, 0.0) + passed, 1)

@@ -1,0 +1,172 @@
+"""The values of a run's variables, secrets included: made for one start and kept nowhere."""
+
+from __future__ import annotations
+
+import contextlib
+import pathlib
+import re
+import urllib.parse
+from collections.abc import Iterable, Mapping, Set
+from typing import Final
+
+import msgspec
+
+from corral.daemon.workload.secrets import Secrets
+from corral.daemon.workload.start_order import StartOrder
+from corral.domain.patterns import compile_pattern
+from corral.domain.secret_masks import names_within
+from corral.domain.variable_checks import check_secret_value, check_values
+from corral.domain.variable_layers import defaults, run_variables, secrets_among
+from corral.domain.variable_types import VariableSpec
+from corral.domain.variables import InstanceFacts, built_in, substitute
+from corral.errors import Code, CorralError, Rejected
+from corral.system.log_mask import HIDDEN_VALUES
+
+_VARIABLE: Final = re.compile("%([A-Z][A-Z0-9_]{0,127})%")
+_MAX_ENVIRONMENT: Final = 8 * 1024 * 1024
+"""More than the kernel lets a program have."""
+
+
+class NodeFacts(msgspec.Struct, frozen=True, kw_only=True):
+    """What a preparation needs to know of the node."""
+
+    node_id: str
+    address: str
+    memory_mb: int
+    labels: dict[str, str] = {}
+
+
+class Values(msgspec.Struct, frozen=True, kw_only=True):
+    """`secret` names those that nobody but the workload may see."""
+
+    all: dict[str, str]
+    secret: frozenset[str] = frozenset()
+
+    def shown(self, names: Iterable[str]) -> dict[str, str]:
+        """Of these variables those that may be written down."""
+        return {name: self.all[name] for name in names if name in self.all and name not in self.secret}
+
+    @property
+    def secrets(self) -> dict[str, str]:
+        return {name: self.all[name] for name in self.secret}
+
+
+def resolve_values(order: StartOrder, node: NodeFacts, secrets: Secrets) -> Values:
+    """Blocks for the secrets. VARIABLE_INVALID, SECRET_UNAVAILABLE."""
+    types: Mapping[str, VariableSpec] = order.plan.variable_types if order.plan else {}
+    planned = {**defaults(types), **(order.plan.variables if order.plan else {})}
+    given = run_variables(planned, node_labels=node.labels, instance=order.variables, built_in={})
+    check_values(types, given, complete=True)
+    hidden = {
+        name: secrets.value(reference, name=name) for name, reference in secrets_among(types, given).items()
+    }
+    for name, value in hidden.items():
+        check_secret_value(name, types[name], value)
+    named = {**given, **hidden, **built_in(_facts(order, node, ""))}
+    address = substitute(order.plan.host_address, named).text if order.plan else ""
+    return Values(all={**named, **built_in(_facts(order, node, address))}, secret=frozenset(hidden))
+
+
+def secrets_now(order: StartOrder, node: NodeFacts, secrets: Secrets) -> dict[str, str]:
+    """The secrets of an order as far as they can be looked up at this moment. Blocks for them."""
+    if order.plan is None:
+        return {}
+    found = {}
+    for name, reference in secrets_among(order.plan.variable_types, _given(order, node)).items():
+        with contextlib.suppress(CorralError):
+            found[name] = secrets.value(reference, name=name)
+    return found
+
+
+def secrets_of_process(order: StartOrder, node: NodeFacts, pid: int) -> list[dict[str, str]]:
+    """The secrets that a living run was given in its environment, though they were changed since: those of each
+    variable of the environment. What cannot be read there is missing. Blocks for a moment."""
+    if order.plan is None:
+        return []
+    every = []
+    given = _given(order, node)
+    secret = secrets_among(order.plan.variable_types, given).keys()
+    known = {**given, **built_in(_facts(order, node, probed_address(order, node)))}
+    environment = _environment(pid)
+    for variable, text in order.env.items():
+        if variable in environment and names_within(text, secret):
+            found = filled_in(text, environment[variable], known, secret)
+            for value in found.values():
+                HIDDEN_VALUES.add(value)
+            every.append(found)
+    return every
+
+
+def filled_in(text: str, result: str, known: Mapping[str, str], secret: Set[str]) -> dict[str, str]:
+    """The values of the secrets in `text`, which became `result`. Where they cannot be told apart from the rest,
+    the whole of it counts as the value of the first."""
+    names: list[str] = []
+    pattern = ""
+    for position, piece in enumerate(_VARIABLE.split(text)):
+        if position % 2 and piece in secret:
+            names.append(piece)
+            pattern += "((?s:.*?))"
+        else:
+            pattern += re.escape(known.get(piece, f"%{piece}%") if position % 2 else piece)
+    with contextlib.suppress(CorralError):  # a text as long as no pattern may be
+        match = compile_pattern(pattern).fullmatch(result)
+        if match is not None:
+            return {name: match[group] or "" for group, name in enumerate(names, start=1)}
+    return {names[0]: result}
+
+
+def _environment(pid: int) -> dict[str, str]:
+    """As its process was given it; empty when that cannot be read."""
+    try:
+        with pathlib.Path(f"/proc/{pid}/environ").open("rb") as file:
+            raw = file.read(_MAX_ENVIRONMENT)
+    except OSError:
+        return {}
+    pairs = (entry.partition("=") for entry in raw.decode(errors="replace").split("\0"))
+    return {name: value for name, _, value in pairs}
+
+
+def _given(order: StartOrder, node: NodeFacts) -> dict[str, str]:
+    """Its variables as its plan, its node and its start say; of secrets where they are."""
+    assert order.plan is not None
+    planned = {**defaults(order.plan.variable_types), **order.plan.variables}
+    return run_variables(planned, node_labels=node.labels, instance=order.variables, built_in={})
+
+
+def probed_address(order: StartOrder, node: NodeFacts) -> str:
+    """Where its group says that a workload listens; empty: nowhere in particular."""
+    if order.plan is None:
+        return ""
+    known = run_variables(
+        order.plan.variables,
+        node_labels=node.labels,
+        instance=order.variables,
+        built_in=built_in(_facts(order, node, "")),
+    )
+    return substitute(order.plan.host_address, known).text
+
+
+def _facts(order: StartOrder, node: NodeFacts, host_address: str) -> InstanceFacts:
+    api = urllib.parse.urlsplit(order.api_url)
+    return InstanceFacts(
+        instance_id=order.instance_id,
+        group=order.group,
+        node_id=node.node_id,
+        node_address=node.address,
+        host_address=host_address,
+        controller_address=api.hostname or "",
+        controller_api_port=api.port or 0,
+        port=order.primary_port,
+        ports={port.name: port.port for port in order.ports},
+        memory_mb=order.limits.memory_mb,
+        max_players=order.max_players,
+    )
+
+
+def unresolved_error(names: Iterable[str], where: str) -> Rejected:
+    shown = ", ".join(f"%{name}%" for name in dict.fromkeys(names))
+    return Rejected(
+        Code.VARIABLE_UNRESOLVED,
+        f"{where}: nobody defines {shown}",
+        hint="define it in the group, a template or the start, or turn strict_variables off",
+    )
