@@ -19,8 +19,8 @@ import msgspec
 import re2
 
 from benchmarks.document_sql import Dialect, PostgresDialect, SqliteDialect, Statement, order_columns
-from corral.controller.modules.data.planning import Sort, parse_sort, ties_go_down
-from corral.controller.modules.data.service import ModuleData
+from corral.controller.modules.data.module_data import ModuleData
+from corral.controller.modules.data.query_plan import Sort, parse_sort, ties_go_down
 from corral.controller.modules.data.spaces import DataScope, space_of
 from corral.domain.document_filters import ID_PATH, parse_filter
 from corral.domain.document_values import parse_path, value_at

@@ -11,7 +11,7 @@ import re
 from collections.abc import Sequence
 from typing import Any, Final, Protocol
 
-from corral.controller.modules.data.planning import Sort, ties_go_down
+from corral.controller.modules.data.query_plan import Sort, ties_go_down
 from corral.domain.document_filters import (
     ID_PATH,
     Compare,

@@ -28,7 +28,7 @@ import uvloop
 from benchmarks.document_contest import Contest, Link, Work
 from benchmarks.document_rivals import PostgresRival, SqliteRival
 from benchmarks.figures import result
-from corral.controller.modules.data.service import ModuleData
+from corral.controller.modules.data.module_data import ModuleData
 from corral.controller.state.cluster_state import ClusterState
 from corral.controller.state.ledger import Ledger
 from corral.sdk.storage import DocumentStorage

@@ -14,7 +14,7 @@ from corral.daemon.console.consoles import Consoles
 from corral.daemon.link.link import Link, Order
 from corral.daemon.link.log_forwarding import LogForwarding
 from corral.daemon.link.spool import Spool, open_spool
-from corral.daemon.modules.hosting import NodeModules
+from corral.daemon.modules.module_host import NodeModules
 from corral.daemon.modules.wiring import ModuleParts
 from corral.daemon.node import host_info
 from corral.daemon.node.data_directory import DAEMON_ROLE, make_data_directory

@@ -14,8 +14,8 @@ from typing import Any
 
 import msgspec
 
-from corral.daemon.hooks.merging import difference, merge
-from corral.daemon.hooks.validation import BadChange, check_change, read_answer
+from corral.daemon.hooks.change_validation import BadChange, check_change, read_answer
+from corral.daemon.hooks.start_changes import difference, merge
 from corral.daemon.modules.file_operations import ModuleFiles
 from corral.daemon.modules.process_operations import ModuleProcesses, body_of
 from corral.daemon.workload.start_proposal import StartRules, values_of

@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator
 
 import msgspec
 
-from corral.controller.modules.data.service import ModuleData
+from corral.controller.modules.data.module_data import ModuleData
 from corral.controller.state.cluster_state import ClusterState
 from corral.controller.state.ledger import Ledger
 from corral.domain.module_manifest import Manifest

@@ -28,8 +28,8 @@ from corral.controller.http.server import HttpServer
 from corral.controller.http.setting import IssuedCertificate, LeaderView, Leading, MemberView, Setting
 from corral.controller.instances.service import InstanceService
 from corral.controller.instances.tickets import ticket_keys
-from corral.controller.modules.parts import ModuleParts
-from corral.controller.modules.service import Modules
+from corral.controller.modules.components import ModuleParts
+from corral.controller.modules.module_service import Modules
 from corral.controller.sessions.live import LiveNode
 from corral.controller.sessions.refused_reports import RefusedReports
 from corral.controller.state.cluster_state import ClusterState

@@ -6,7 +6,7 @@ import pathlib
 from typing import Any
 
 from corral.controller.modules.answers import InstallAnswer, InstallOptions
-from corral.controller.modules.service import Modules
+from corral.controller.modules.module_service import Modules
 from corral.controller.state.ledger import Actor
 from corral.controller.term.leader_term import LeaderTerm
 from corral.domain.events import Event

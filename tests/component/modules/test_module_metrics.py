@@ -11,7 +11,7 @@ from prometheus_client.exposition import generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 from scripted_module import played_scope
 
-from corral.controller.modules.exposition import ModuleFigures
+from corral.controller.modules.metrics_exposition import ModuleFigures
 from corral.modules.capabilities.capability_entries import CapabilityView
 from corral.modules.scope import Scope
 from corral.modules.services.module_log import ModuleLogs

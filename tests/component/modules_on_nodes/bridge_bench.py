@@ -13,7 +13,7 @@ import msgspec
 
 from corral.controller.events.hub import RING_EVENTS, EventHub
 from corral.controller.events.reader import EventLog
-from corral.controller.modules_on_nodes.forwarding import EventForwarding
+from corral.controller.modules_on_nodes.event_bridge import EventForwarding
 from corral.controller.state.cluster_state import ClusterState
 from corral.controller.state.ledger import Ledger
 from corral.domain.events import Cursor, Draft, Event, EventType

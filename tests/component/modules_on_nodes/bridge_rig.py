@@ -16,7 +16,7 @@ from corral.daemon.link.connection import Connection
 from corral.daemon.link.link import Link
 from corral.daemon.link.spool import Spool
 from corral.daemon.modules.controller_capabilities import ControllerCapabilities
-from corral.daemon.modules.metrics_shipping import MetricsShipping
+from corral.daemon.modules.metrics_sender import MetricsShipping
 from corral.daemon.modules.node_events import NodeEvents
 from corral.daemon.modules.subscriptions import NodeEventRing
 from corral.daemon.node.known_controllers import LinkMemory

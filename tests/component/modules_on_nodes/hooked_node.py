@@ -17,7 +17,7 @@ from corral.daemon.console.consoles import Consoles
 from corral.daemon.hooks.attendance import is_wanted, served_since
 from corral.daemon.hooks.instance_hooks import InstanceHooks
 from corral.daemon.link.spool import Spool
-from corral.daemon.modules.disk_book import DiskBook, NodePackage
+from corral.daemon.modules.package_store import DiskBook, NodePackage
 from corral.daemon.runs.run import Run
 from corral.daemon.runs.run_files import StopOrder
 from corral.daemon.supervise.node_runs import NodeRuns

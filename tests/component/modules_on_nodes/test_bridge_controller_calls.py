@@ -13,7 +13,7 @@ import pytest
 from bridge_bench import HeldLink
 
 from corral.controller.modules_on_nodes.call_slots import OF_ALL_NODES, OF_ONE_SESSION
-from corral.controller.modules_on_nodes.capability_desk import (
+from corral.controller.modules_on_nodes.capability_server import (
     LONGEST_SECONDS,
     MOST_OUTSTANDING,
     VALUE_BYTES,

@@ -10,7 +10,7 @@ import pytest
 from bridge_bench import BridgeBench, HeldLink, bridge_bench, payload, term_on
 
 from corral.controller.events.reader import EventLog
-from corral.controller.modules_on_nodes.forwarder import MAX_TYPES, POSITION_EVENTS, POSITION_SECONDS
+from corral.controller.modules_on_nodes.event_forwarder import MAX_TYPES, POSITION_EVENTS, POSITION_SECONDS
 from corral.controller.modules_on_nodes.outbox_room import QUEUED_BYTES, QUEUED_MESSAGES
 from corral.domain.events import Cursor, Draft, Event, EventType
 from corral.errors import Code

@@ -17,9 +17,9 @@ from prometheus_client.exposition import generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 from structlog.testing import capture_logs
 
-from corral.controller.modules.exposition import ModuleFigures
-from corral.controller.modules_on_nodes.node_figures import FRAME_BYTES, NODE_SAMPLES, NodeFigures
-from corral.controller.modules_on_nodes.publishing import (
+from corral.controller.modules.metrics_exposition import ModuleFigures
+from corral.controller.modules_on_nodes.node_metrics import FRAME_BYTES, NODE_SAMPLES, NodeFigures
+from corral.controller.modules_on_nodes.published_events import (
     BURST_SECONDS,
     KIB_PER_SECOND,
     PER_SECOND,

@@ -12,7 +12,7 @@ from module_peer import digest, peer
 from node_archives import install, node_archive
 
 from corral.cli.failure import Refused
-from corral.controller.modules_on_nodes.frames import INLINE, WHOLE
+from corral.controller.modules_on_nodes.order_frames import INLINE, WHOLE
 from corral.domain.ids import NodeId
 from corral.modules.manifest.settings import settings_digest
 from corral.testing.waiting import eventually

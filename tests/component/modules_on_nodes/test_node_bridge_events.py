@@ -12,8 +12,8 @@ import msgspec
 import pytest
 from bridge_rig import EventBench, PlayedProcess, cursor, event_bench, event_frame, played, wish
 
-from corral.controller.modules_on_nodes.bridge_frames import EventFrames
-from corral.daemon.modules.publishing import Publishing
+from corral.controller.modules_on_nodes.event_frames import EventFrames
+from corral.daemon.modules.event_publisher import Publishing
 from corral.daemon.modules.subscriptions import NodeEventRing
 from corral.domain.events import Cursor, Event, EventType
 from corral.domain.module_manifest import EventsPart

@@ -7,8 +7,8 @@ import datetime as dt
 import msgspec
 import pytest
 
-from corral.daemon.modules.disk_book import DiskBook, NodePackage, Refusal
-from corral.daemon.modules.reports import set_entry, state_updates
+from corral.daemon.modules.package_store import DiskBook, NodePackage, Refusal
+from corral.daemon.modules.state_reports import set_entry, state_updates
 from corral.domain.module_decisions import first_step, stepped
 from corral.domain.module_manifest import Manifest
 from corral.domain.module_phases import ModuleIntent, ModulePhase, ModuleTrigger

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from corral.daemon.modules.gate import Gate
+from corral.daemon.modules.start_gate import Gate
 from corral.testing.stepped_clock import SteppedClock
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from corral.daemon.modules.wanted import Settings, Wanted, WantedPackage
+from corral.daemon.modules.module_orders import Settings, Wanted, WantedPackage
 from corral.domain.module_phases import ModuleIntent
 
 ONE = WantedPackage(version="1.0.0", sha256="1" * 64)

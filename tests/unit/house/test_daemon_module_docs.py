@@ -6,10 +6,10 @@ import pathlib
 
 import pytest
 
-from corral.daemon.hooks import validation
+from corral.daemon.hooks import change_validation as validation
 from corral.daemon.modules.controller_capabilities import ARGUMENT_BYTES, MOST_CALLS
+from corral.daemon.modules.event_publisher import MODULE_BYTES
 from corral.daemon.modules.node_events import RING_BYTES, RING_EVENTS
-from corral.daemon.modules.publishing import MODULE_BYTES
 from corral.modules.services.module_metrics import MAX_SERIES
 from corral.system.config_schema import NodeModulesSection
 

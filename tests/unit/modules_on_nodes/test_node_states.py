@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from package_records import NOW, ONE, TWO, World, package
 
-from corral.controller.modules_on_nodes.states import (
+from corral.controller.modules_on_nodes.module_states import (
     MOST_ERROR,
     StateFold,
     ask_again,

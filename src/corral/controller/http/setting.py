@@ -26,7 +26,7 @@ from corral.controller.http.tickets import Tickets
 from corral.controller.instances.instance_commands import Commands
 from corral.controller.instances.start_identity import Repair
 from corral.controller.instances.workspace import Workspace
-from corral.controller.modules.service import Modules
+from corral.controller.modules.module_service import Modules
 from corral.controller.sessions.live import LiveNodes
 from corral.controller.state.cluster_state import ClusterState, Mirror, Stored
 from corral.controller.state.ledger import Actor, Ledger

@@ -5,7 +5,7 @@ from __future__ import annotations
 import collections
 from typing import Final
 
-from corral.controller.modules_on_nodes.frames import PackageContent
+from corral.controller.modules_on_nodes.order_frames import PackageContent
 from corral.domain.module_records import PackageRecord
 from corral.store.port import BlobEngine
 from corral.system.aio.keyed_locks import KeyedLocks

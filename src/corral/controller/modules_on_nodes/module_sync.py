@@ -15,15 +15,15 @@ import msgspec
 import structlog
 
 from corral.controller.modules_on_nodes.blob_cache import BlobCache
-from corral.controller.modules_on_nodes.frames import (
+from corral.controller.modules_on_nodes.order_frames import (
     INLINE,
     WHOLE,
     control_frame,
     install_frame,
     uninstall_frame,
 )
-from corral.controller.modules_on_nodes.ports import ModuleLink
 from corral.controller.modules_on_nodes.progress import TOO_LARGE, Progress
+from corral.controller.modules_on_nodes.session_port import ModuleLink
 from corral.domain.module_convergence import (
     ControlOrder,
     DesiredModule,

@@ -12,7 +12,7 @@ from typing import Final, Protocol
 import msgspec
 import structlog
 
-from corral.controller.modules_on_nodes.ports import ModuleLink
+from corral.controller.modules_on_nodes.session_port import ModuleLink
 from corral.controller.sessions.heartbeat import Heartbeat
 from corral.controller.sessions.intake import Intake
 from corral.controller.sessions.live import ConsoleSink, FileTraffic, ModuleTraffic

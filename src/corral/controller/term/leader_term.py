@@ -20,8 +20,8 @@ from corral.controller.events.hub import EventHub
 from corral.controller.http.setting import Leading
 from corral.controller.instances.group_format_upgrade import upgrade_groups
 from corral.controller.instances.service import InstanceService
-from corral.controller.modules.service import Modules
-from corral.controller.modules_on_nodes.traffic import NodeModuleTraffic
+from corral.controller.modules.module_service import Modules
+from corral.controller.modules_on_nodes.node_traffic import NodeModuleTraffic
 from corral.controller.reconcile.loop import Reconciler
 from corral.controller.sessions.door import LinkTerm
 from corral.controller.sessions.registry import Sessions

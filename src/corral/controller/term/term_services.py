@@ -10,9 +10,9 @@ from corral.controller.consoles.service import Consoles
 from corral.controller.events.hub import EventHub
 from corral.controller.http.setting import Leading, WriterHealth
 from corral.controller.instances.node_reports import InstanceReports
-from corral.controller.modules.parts import ModuleParts
-from corral.controller.modules.service import Modules
-from corral.controller.modules_on_nodes.traffic import NodeModuleTraffic
+from corral.controller.modules.components import ModuleParts
+from corral.controller.modules.module_service import Modules
+from corral.controller.modules_on_nodes.node_traffic import NodeModuleTraffic
 from corral.controller.sessions.door import LinkTerm
 from corral.controller.sessions.enrolment import Enrolment
 from corral.controller.sessions.fetches import Fetches

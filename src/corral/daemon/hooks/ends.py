@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Collection
 from typing import Protocol
 
-from corral.daemon.hooks.telling import Lane
+from corral.daemon.hooks.run_notifications import Lane
 from corral.sdk.instances import ExitInfo, InstanceHandle
 
 

@@ -14,10 +14,10 @@ from typing import Any, Final, NamedTuple, Protocol
 import msgspec
 import structlog
 
-from corral.daemon.hooks.asking import STARTING, Patience, Tuning, ask
 from corral.daemon.hooks.ends import End, EndFile
-from corral.daemon.hooks.owed_ends import OwedEnds
-from corral.daemon.hooks.telling import STOPPED, STOPPING, TOLD, Lane
+from corral.daemon.hooks.run_notifications import STOPPED, STOPPING, TOLD, Lane
+from corral.daemon.hooks.start_hook import STARTING, Patience, Tuning, ask
+from corral.daemon.hooks.stop_notifications import OwedEnds
 from corral.daemon.hooks.waiting_word import WaitingWord
 from corral.daemon.workload.start_proposal import Proposal, values_of
 from corral.modules.scope import Scope

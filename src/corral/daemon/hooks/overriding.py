@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-from corral.daemon.hooks.merging import Change, placed
+from corral.daemon.hooks.start_changes import Change, placed
 from corral.daemon.workload.java_arguments import Unit, setting_of, units
 from corral.daemon.workload.start_proposal import StartValues
 from corral.domain.module_nodes import Overridden

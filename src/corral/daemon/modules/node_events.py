@@ -16,8 +16,8 @@ import structlog
 
 from corral.daemon.link.connection import Connection
 from corral.daemon.link.link import Order, Reply
+from corral.daemon.modules.event_publisher import EventSpool, Publishing
 from corral.daemon.modules.event_wire import read_cursor, read_event, read_head, wire_cursor
-from corral.daemon.modules.publishing import EventSpool, Publishing
 from corral.daemon.modules.subscriptions import Interests, NodeEventRing, NodeSubscription
 from corral.daemon.modules.types_told import TypesTold
 from corral.domain.events import START, Cursor, Event, MissedEvents

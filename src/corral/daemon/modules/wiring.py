@@ -11,8 +11,8 @@ from corral.daemon.link.link import Order, SessionListener
 from corral.daemon.link.spool import Spool
 from corral.daemon.modules.controller_capabilities import ControllerCapabilities
 from corral.daemon.modules.file_operations import ModuleFiles
-from corral.daemon.modules.hosting import NodeModules
-from corral.daemon.modules.metrics_shipping import MetricsShipping
+from corral.daemon.modules.metrics_sender import MetricsShipping
+from corral.daemon.modules.module_host import NodeModules
 from corral.daemon.modules.node_events import NodeEvents
 from corral.daemon.modules.process_operations import ModuleProcesses
 from corral.daemon.supervise.node_runs import NodeRuns

@@ -11,7 +11,7 @@ from typing import Final
 import msgspec
 import structlog
 
-from corral.daemon.hooks.owed_ends import MOST_OWED
+from corral.daemon.hooks.stop_notifications import MOST_OWED
 from corral.daemon.prepare.working_directories import WorkingDirectories
 from corral.daemon.runs.run_files import FoundRun, Intent, Outcome, RunFiles
 from corral.daemon.workload.start_order import StartOrder

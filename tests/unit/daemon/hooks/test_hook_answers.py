@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from corral.daemon.hooks.merging import difference
-from corral.daemon.hooks.validation import (
+from corral.daemon.hooks.change_validation import (
     BLOCKED_NAMES,
     LONGEST_ITEM,
     MOST_ITEMS,
@@ -17,6 +16,7 @@ from corral.daemon.hooks.validation import (
     check_change,
     read_answer,
 )
+from corral.daemon.hooks.start_changes import difference
 from corral.daemon.workload.start_proposal import StartRules, StartValues
 
 PLAN = StartValues(

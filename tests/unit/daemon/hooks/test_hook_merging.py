@@ -8,8 +8,8 @@ import time
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from corral.daemon.hooks.merging import difference, edits, merge, told
 from corral.daemon.hooks.overriding import overridden
+from corral.daemon.hooks.start_changes import difference, edits, merge, told
 from corral.daemon.workload.java_arguments import launcher_part, units
 from corral.daemon.workload.start_proposal import StartValues
 

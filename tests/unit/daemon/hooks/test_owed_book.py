@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from corral.daemon.hooks.attendance import is_wanted, served_since
-from corral.daemon.hooks.owed_ends import MOST_OWED, OwedEnds
+from corral.daemon.hooks.stop_notifications import MOST_OWED, OwedEnds
 from corral.daemon.runs.run_files import RunDirectories
 from corral.daemon.runs.run_handles import find_owed
 from corral.domain.module_manifest import Backends, HostBackend, Manifest, ModuleHost

@@ -10,7 +10,7 @@ from corral.controller.http.call import Call
 from corral.controller.http.paging import PageQuery, page_of_sorted
 from corral.controller.http.resources.module_shapes import MODULES
 from corral.controller.http.route_table import Read, Route
-from corral.controller.modules.service import Modules
+from corral.controller.modules.module_service import Modules
 from corral.controller.state.cluster_state import ClusterState
 from corral.domain.module_graph import Why
 from corral.domain.module_nodes import awaited_capability

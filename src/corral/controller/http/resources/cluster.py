@@ -21,7 +21,7 @@ from corral.controller.http.setting import (
     MemberView,
     Setting,
 )
-from corral.controller.modules.service import Modules
+from corral.controller.modules.module_service import Modules
 from corral.controller.sessions.live import LiveNodes
 from corral.controller.state.cluster_state import ClusterState
 from corral.controller.state.collections import ADMIN_CERTIFICATES

@@ -14,7 +14,7 @@ from corral.controller.http.module_answers import in_doubt, settle_failure, told
 from corral.controller.http.paging import Page, PageQuery, page_of_sorted
 from corral.controller.http.resources.instances import CommandLine
 from corral.controller.http.route_table import Once, Read, Route
-from corral.controller.modules.service import Modules
+from corral.controller.modules.module_service import Modules
 from corral.controller.state.mutations import Mutation
 from corral.domain.permissions import Permission
 from corral.errors import Code, CorralError, Rejected

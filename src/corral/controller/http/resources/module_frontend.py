@@ -14,7 +14,7 @@ from corral.controller.http.openapi import OpenApiShape
 from corral.controller.http.resources.module_shapes import ONE
 from corral.controller.http.resources.modules import the_module
 from corral.controller.http.route_table import Asset, Read, Relay, Route
-from corral.controller.modules.service import Modules
+from corral.controller.modules.module_service import Modules
 from corral.controller.state.cluster_state import ClusterState
 from corral.domain.module_manifest import FrontendPart
 from corral.domain.permissions import Permission

@@ -16,7 +16,7 @@ from corral.controller.http.resources.node_module_shapes import (
     nodes_of,
 )
 from corral.controller.http.route_table import Read, Route
-from corral.controller.modules.service import Modules
+from corral.controller.modules.module_service import Modules
 from corral.controller.sessions.live import LiveNodes
 from corral.controller.state.cluster_state import ClusterState
 from corral.domain.permissions import Permission

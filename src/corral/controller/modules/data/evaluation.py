@@ -12,7 +12,7 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
-from corral.controller.modules.data.planning import Sort, ties_go_down
+from corral.controller.modules.data.query_plan import Sort, ties_go_down
 from corral.domain.document_filters import Filter, field_of, matches
 from corral.domain.document_values import Order, order
 from corral.store.port import Document

@@ -6,11 +6,11 @@ from collections.abc import Mapping
 
 import structlog
 
+from corral.controller.modules.data.collection_facts import DocumentFacts, read_facts
+from corral.controller.modules.data.document_writer import registered, registration
 from corral.controller.modules.data.erasing import copy, erase
-from corral.controller.modules.data.facts import DocumentFacts, read_facts
 from corral.controller.modules.data.key_values import KeyValueEngine
 from corral.controller.modules.data.spaces import SPACES, USAGE, Space
-from corral.controller.modules.data.writing import registered, registration
 from corral.controller.state.ledger import Ledger
 from corral.store.port import ABSENT, Delete, ReadEngine
 from corral.system.aio.keyed_locks import KeyedLocks

@@ -6,9 +6,9 @@ from typing import Final
 
 import msgspec
 
+from corral.controller.modules.data.document_writer import busy
 from corral.controller.modules.data.key_values import MAX_KEYS, KeyValueEngine, Write, check_size
 from corral.controller.modules.data.spaces import DataScope, checked_id, checked_prefix, space_of
-from corral.controller.modules.data.writing import busy
 from corral.domain.document_values import check_number, invalid
 from corral.errors import Code, Rejected
 from corral.sdk import storage_messages as said

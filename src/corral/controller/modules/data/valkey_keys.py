@@ -14,9 +14,9 @@ from typing import Any, Final
 from urllib.parse import urlsplit
 
 from corral.controller.modules.data import valkey_scripts as scripts
+from corral.controller.modules.data.document_writer import quota_reached
 from corral.controller.modules.data.key_values import Entry, KeyUsage, Write
 from corral.controller.modules.data.spaces import Space
-from corral.controller.modules.data.writing import quota_reached
 from corral.errors import Code, Rejected, Retryable
 from corral.store.port import Fenced
 from corral.system.clock import Clock

@@ -12,9 +12,7 @@ from typing import Final
 
 import msgspec
 
-from corral.controller.modules.data.editing import DocumentName, Edit, Intent, enter, fold
-from corral.controller.modules.data.evaluation import Evaluation
-from corral.controller.modules.data.facts import (
+from corral.controller.modules.data.collection_facts import (
     CollectionFacts,
     DocumentFacts,
     EntryBody,
@@ -22,7 +20,9 @@ from corral.controller.modules.data.facts import (
     cost,
     read_facts,
 )
+from corral.controller.modules.data.evaluation import Evaluation
 from corral.controller.modules.data.spaces import SPACES, Space, space_from
+from corral.controller.modules.data.transaction_steps import DocumentName, Edit, Intent, enter, fold
 from corral.controller.state.ledger import Ledger, Step
 from corral.domain.document_values import invalid
 from corral.errors import Code, Rejected, Retryable

@@ -9,12 +9,12 @@ import msgspec
 import structlog
 
 from corral.archives.refusals import MODULE_REFUSALS
-from corral.daemon.modules.adjusting import Adjusting, checked_settings
-from corral.daemon.modules.cached_archives import CachedArchives, Received
-from corral.daemon.modules.disk_book import DiskBook, Refusal, SignatureRefusal
-from corral.daemon.modules.incoming import Incoming
-from corral.daemon.modules.reports import lost_archive, signature_answered
-from corral.daemon.modules.wanted import Wanted, WantedPackage
+from corral.daemon.modules.archive_download import Incoming
+from corral.daemon.modules.module_archives import CachedArchives, Received
+from corral.daemon.modules.module_orders import Wanted, WantedPackage
+from corral.daemon.modules.package_store import DiskBook, Refusal, SignatureRefusal
+from corral.daemon.modules.settings_and_reload import Adjusting, checked_settings
+from corral.daemon.modules.state_reports import lost_archive, signature_answered
 from corral.domain.module_manifest import Manifest, ModuleHost
 from corral.domain.module_phases import ModuleIntent, ModulePhase
 from corral.domain.module_records import PackageRecord

@@ -11,9 +11,7 @@ from typing import Final
 
 import msgspec
 
-from corral.controller.modules.data.erasing import PAGE_BYTES, ROWS, erase
-from corral.controller.modules.data.evaluation import Evaluation
-from corral.controller.modules.data.facts import (
+from corral.controller.modules.data.collection_facts import (
     CollectionFacts,
     DocumentFacts,
     EntryBody,
@@ -21,8 +19,10 @@ from corral.controller.modules.data.facts import (
     IndexFacts,
     read_facts,
 )
+from corral.controller.modules.data.document_writer import MAX_COLLECTIONS, busy, registration, taken
+from corral.controller.modules.data.erasing import PAGE_BYTES, ROWS, erase
+from corral.controller.modules.data.evaluation import Evaluation
 from corral.controller.modules.data.spaces import Space, checked_collection
-from corral.controller.modules.data.writing import MAX_COLLECTIONS, busy, registration, taken
 from corral.controller.state.ledger import Ledger
 from corral.domain.document_values import invalid, parse_path
 from corral.errors import Rejected

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from corral.daemon.modules.disk_book import DiskBook, SettingsRefusal
-from corral.daemon.modules.wanted import Wanted
+from corral.daemon.modules.module_orders import Wanted
+from corral.daemon.modules.package_store import DiskBook, SettingsRefusal
 from corral.domain.module_manifest import Manifest
 from corral.domain.module_phases import ModuleIntent, ModulePhase
 from corral.domain.module_records import PackageRecord

@@ -13,9 +13,9 @@ from typing import Final, NamedTuple
 import msgspec
 import structlog
 
-from corral.daemon.hooks.merging import Change, difference, merge, told
+from corral.daemon.hooks.change_validation import BadChange, check_change, read_answer
 from corral.daemon.hooks.overriding import overridden
-from corral.daemon.hooks.validation import BadChange, check_change, read_answer
+from corral.daemon.hooks.start_changes import Change, difference, merge, told
 from corral.daemon.workload.start_proposal import Proposal, StartValues, values_of
 from corral.domain.module_nodes import ModuleChange
 from corral.errors import CorralError

@@ -11,18 +11,18 @@ from prometheus_client import CollectorRegistry
 
 from corral.controller.events.hub import EventHub
 from corral.controller.http.form_spooling import sweep_spool
-from corral.controller.modules.book import LedgerBook
-from corral.controller.modules.data.service import ModuleData
-from corral.controller.modules.exposition import ModuleFigures
+from corral.controller.modules.archive_supply import StoredArchives
+from corral.controller.modules.data.module_data import ModuleData
 from corral.controller.modules.frontends import Frontends
-from corral.controller.modules.group_prospects import spoiled_groups
-from corral.controller.modules.installing import Installing
-from corral.controller.modules.instance_files import VERSION as FILES_VERSION
-from corral.controller.modules.instance_files import InstanceFilesCapability, LookingIntoInstances
+from corral.controller.modules.group_impact import spoiled_groups
+from corral.controller.modules.installer import Installing
+from corral.controller.modules.instance_files_capability import VERSION as FILES_VERSION
+from corral.controller.modules.instance_files_capability import InstanceFilesCapability, LookingIntoInstances
+from corral.controller.modules.metrics_exposition import ModuleFigures
 from corral.controller.modules.module_events import ModuleEvents
-from corral.controller.modules.supply import StoredArchives
+from corral.controller.modules.package_store import LedgerBook
 from corral.controller.modules.upgrade_guard import UpgradeGuard
-from corral.controller.modules_on_nodes.node_figures import NodeFigures
+from corral.controller.modules_on_nodes.node_metrics import NodeFigures
 from corral.controller.state.ledger import Ledger
 from corral.domain.ids import Epoch
 from corral.domain.module_manifest import ModuleHost

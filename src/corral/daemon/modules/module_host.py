@@ -15,13 +15,13 @@ from corral.daemon.hooks.attendance import is_wanted, served_since
 from corral.daemon.hooks.instance_hooks import InstanceHooks
 from corral.daemon.link.connection import Connection
 from corral.daemon.link.link import Order
-from corral.daemon.modules.cached_archives import CachedArchives
-from corral.daemon.modules.converging import Converging
-from corral.daemon.modules.disk_book import DiskBook, NodePackage
-from corral.daemon.modules.gate import Gate
-from corral.daemon.modules.incoming import Incoming
-from corral.daemon.modules.reception import Reception
-from corral.daemon.modules.reports import set_entry, state_updates
+from corral.daemon.modules.archive_download import Incoming
+from corral.daemon.modules.convergence import Converging
+from corral.daemon.modules.module_archives import CachedArchives
+from corral.daemon.modules.order_dispatcher import Reception
+from corral.daemon.modules.package_store import DiskBook, NodePackage
+from corral.daemon.modules.start_gate import Gate
+from corral.daemon.modules.state_reports import set_entry, state_updates
 from corral.domain.module_manifest import ModuleHost
 from corral.domain.module_phases import ModulePhase
 from corral.domain.module_records import PackageRecord

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from corral.daemon.hooks.merging import Change, Edits
+from corral.daemon.hooks.start_changes import Change, Edits
 from corral.daemon.workload.environment import check_names
 from corral.daemon.workload.java_arguments import refusal
 from corral.daemon.workload.start_proposal import StartRules, StartValues

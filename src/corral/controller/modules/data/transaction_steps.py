@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import msgspec
 
-from corral.controller.modules.data.facts import DocumentFacts, IndexEntry, IndexFacts
+from corral.controller.modules.data.collection_facts import DocumentFacts, IndexEntry, IndexFacts
 from corral.controller.modules.data.spaces import checked_collection, checked_id
 from corral.domain.document_filters import Filter, matches
 from corral.domain.document_updates import Update, apply_update, parse_update

@@ -14,7 +14,7 @@ import structlog
 from corral.archives.refusals import MODULE_REFUSALS
 from corral.daemon.link.connection import Connection
 from corral.daemon.link.data_channel import DataChannel, Expect
-from corral.daemon.modules.reports import progress
+from corral.daemon.modules.state_reports import progress
 from corral.errors import Code, CorralError, Retryable
 from corral.modules.archive.archive_reader import has_digest
 from corral.modules.archive.archive_store import disk_faults

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 import msgspec
 import structlog
 
-from corral.controller.modules.data.document_calls import DocumentCalls
-from corral.controller.modules.data.facts import read_facts
+from corral.controller.modules.data.collection_facts import read_facts
+from corral.controller.modules.data.document_operations import DocumentCalls
 from corral.controller.modules.data.generations import Generations
 from corral.controller.modules.data.key_value_calls import KeyValueCalls
 from corral.controller.modules.data.key_values import KeyValueEngine

@@ -8,9 +8,9 @@ from typing import Any, Final
 
 import msgspec
 
+from corral.controller.modules.data.collection_facts import CollectionFacts, EntryBody
 from corral.controller.modules.data.evaluation import Evaluation, Hit, Place, place_of
-from corral.controller.modules.data.facts import CollectionFacts, EntryBody
-from corral.controller.modules.data.planning import ByIds, Plan, Sort, Walk, plan, resumed
+from corral.controller.modules.data.query_plan import ByIds, Plan, Sort, Walk, plan, resumed
 from corral.controller.modules.data.spaces import Space, is_id
 from corral.domain.document_filters import Filter
 from corral.domain.document_keys import KeyRange

@@ -13,7 +13,7 @@ from typing import Any, Final
 import structlog
 
 from corral.daemon.hooks.ends import EndFile
-from corral.daemon.hooks.telling import Lane, Spawn
+from corral.daemon.hooks.run_notifications import Lane, Spawn
 
 MOST_OWED: Final = 4096
 """Of the whole node; then the oldest is given up."""

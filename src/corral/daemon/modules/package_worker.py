@@ -8,8 +8,8 @@ from typing import Any, Final
 
 import structlog
 
-from corral.daemon.modules.converging import Converging
-from corral.daemon.modules.wanted import Wanted
+from corral.daemon.modules.convergence import Converging
+from corral.daemon.modules.module_orders import Wanted
 from corral.errors import Bug, CorralError, Retryable
 from corral.system.aio.backoff import Backoff
 from corral.system.aio.tasks import Tasks, first_of

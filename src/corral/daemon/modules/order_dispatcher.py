@@ -9,14 +9,20 @@ import structlog
 
 from corral.daemon.link.connection import Connection
 from corral.daemon.link.link import Order, Reply
-from corral.daemon.modules.cached_archives import CachedArchives
-from corral.daemon.modules.converging import Converging
-from corral.daemon.modules.disk_book import DiskBook, NodePackage
-from corral.daemon.modules.gate import Gate
-from corral.daemon.modules.incoming import Incoming
-from corral.daemon.modules.lane import Lane
-from corral.daemon.modules.reports import error_report, lost_archive, observed
-from corral.daemon.modules.wanted import Wanted, WantedPackage, read_control, read_install, read_uninstall
+from corral.daemon.modules.archive_download import Incoming
+from corral.daemon.modules.convergence import Converging
+from corral.daemon.modules.module_archives import CachedArchives
+from corral.daemon.modules.module_orders import (
+    Wanted,
+    WantedPackage,
+    read_control,
+    read_install,
+    read_uninstall,
+)
+from corral.daemon.modules.package_store import DiskBook, NodePackage
+from corral.daemon.modules.package_worker import Lane
+from corral.daemon.modules.start_gate import Gate
+from corral.daemon.modules.state_reports import error_report, lost_archive, observed
 from corral.domain.module_convergence import difference
 from corral.domain.module_records import SIGNATURE_REFUSED
 from corral.errors import Code, CorralError, Rejected

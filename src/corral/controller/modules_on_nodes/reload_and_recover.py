@@ -9,7 +9,7 @@ from typing import Protocol
 
 import msgspec
 
-from corral.controller.modules_on_nodes.states import ask_again, declines, troubled
+from corral.controller.modules_on_nodes.module_states import ask_again, declines, troubled
 from corral.controller.state.ledger import Actor, Ledger, audit
 from corral.domain.ids import NodeId
 from corral.domain.module_manifest import ModuleHost

@@ -16,8 +16,8 @@ from typing import Any, Final
 import structlog
 
 from corral.controller.modules.answers import FrontendFile, InstallAnswer, InstallOptions
-from corral.controller.modules.node_recovery import NodeOrders, Recovery, reload_asked
-from corral.controller.modules.parts import ModuleParts
+from corral.controller.modules.components import ModuleParts
+from corral.controller.modules_on_nodes.reload_and_recover import NodeOrders, Recovery, reload_asked
 from corral.controller.state.ledger import Actor, Ledger, audit
 from corral.domain.events import Draft, EventType
 from corral.domain.ids import NodeId

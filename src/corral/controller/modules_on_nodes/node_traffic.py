@@ -7,18 +7,18 @@ from collections.abc import Sequence
 from typing import Final
 
 from corral.controller.events.hub import EventHub
-from corral.controller.modules_on_nodes import states
-from corral.controller.modules_on_nodes.bridge_frames import wire_cursor
-from corral.controller.modules_on_nodes.capability_desk import CapabilityDesk
+from corral.controller.modules_on_nodes import module_states as states
+from corral.controller.modules_on_nodes.capability_server import CapabilityDesk
 from corral.controller.modules_on_nodes.declared_names import DeclaredNames
 from corral.controller.modules_on_nodes.distributor import Distributor
-from corral.controller.modules_on_nodes.forwarding import EventForwarding
-from corral.controller.modules_on_nodes.node_figures import NodeFigures
+from corral.controller.modules_on_nodes.event_bridge import EventForwarding
+from corral.controller.modules_on_nodes.event_frames import wire_cursor
+from corral.controller.modules_on_nodes.module_states import StateFold
+from corral.controller.modules_on_nodes.node_metrics import NodeFigures
 from corral.controller.modules_on_nodes.offers import CapabilityOffering
-from corral.controller.modules_on_nodes.ports import ModuleLink
 from corral.controller.modules_on_nodes.progress import Progress
-from corral.controller.modules_on_nodes.publishing import NodePublishing
-from corral.controller.modules_on_nodes.states import StateFold
+from corral.controller.modules_on_nodes.published_events import NodePublishing
+from corral.controller.modules_on_nodes.session_port import ModuleLink
 from corral.controller.state.collections import MODULE_PACKAGES
 from corral.controller.state.ledger import Ledger, Step
 from corral.domain.ids import NodeId

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from corral.controller.modules.data.editing import Intent, understand, update_size
+from corral.controller.modules.data.collection_facts import CollectionFacts, read_facts
+from corral.controller.modules.data.collection_indexes import CollectionKeeper
+from corral.controller.modules.data.document_search import MAX_SKIP, Query, Search
+from corral.controller.modules.data.document_writer import DocumentWriter
 from corral.controller.modules.data.evaluation import Evaluation, Hit
-from corral.controller.modules.data.facts import CollectionFacts, read_facts
-from corral.controller.modules.data.keeping import CollectionKeeper
-from corral.controller.modules.data.planning import parse_sort
-from corral.controller.modules.data.searching import MAX_SKIP, Query, Search
+from corral.controller.modules.data.query_plan import parse_sort
 from corral.controller.modules.data.spaces import DataScope, Space, checked_collection, checked_id, space_of
-from corral.controller.modules.data.writing import DocumentWriter
+from corral.controller.modules.data.transaction_steps import Intent, understand, update_size
 from corral.controller.state.ledger import Ledger
 from corral.domain.document_filters import ANY, Filter, parse_filter
 from corral.domain.document_updates import parse_update

@@ -11,7 +11,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import Collector
 
 from corral.controller.modules.late_metrics import LateMetric, still
-from corral.controller.modules_on_nodes.node_figures import HOST_FAMILIES, NodeFigures, NodePart
+from corral.controller.modules_on_nodes.node_metrics import HOST_FAMILIES, NodeFigures, NodePart
 from corral.modules.capabilities.capability_entries import CapabilityView
 from corral.modules.services.module_metrics import Family
 

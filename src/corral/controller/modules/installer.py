@@ -18,8 +18,8 @@ import msgspec
 import structlog
 
 from corral.controller.modules.answers import InstallAnswer, InstallOptions, InstallOutcome
-from corral.controller.modules.book import LedgerBook
-from corral.controller.modules.supply import StoredArchives
+from corral.controller.modules.archive_supply import StoredArchives
+from corral.controller.modules.package_store import LedgerBook
 from corral.controller.state.ledger import Actor, audit
 from corral.domain.module_extensions import ExtensionPackage
 from corral.domain.module_phases import ModuleIntent, ModulePhase

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import msgspec
 
-from corral.controller.modules.data.facts import IndexFacts
+from corral.controller.modules.data.collection_facts import IndexFacts
 from corral.controller.modules.data.spaces import is_id
 from corral.domain.document_filters import ID_PATH, Compare, Filter, OneOf, conjuncts
 from corral.domain.document_keys import KeyRange, range_between, range_of_prefix

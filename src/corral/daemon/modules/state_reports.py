@@ -6,7 +6,7 @@ import datetime as dt
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-from corral.daemon.modules.disk_book import NodePackage
+from corral.daemon.modules.package_store import NodePackage
 from corral.domain.module_convergence import ObservedModule
 from corral.domain.module_events import told, uninstalled
 from corral.domain.module_phases import ModuleIntent, ModulePhase

@@ -9,10 +9,10 @@ import structlog
 
 from corral.controller.events.hub import EventHub
 from corral.controller.events.ring import EventSelection
-from corral.controller.modules_on_nodes.bridge_frames import EventFrames
-from corral.controller.modules_on_nodes.forwarder import MAX_TYPES, EventForwarder
+from corral.controller.modules_on_nodes.event_forwarder import MAX_TYPES, EventForwarder
+from corral.controller.modules_on_nodes.event_frames import EventFrames
 from corral.controller.modules_on_nodes.outbox_room import has_room
-from corral.controller.modules_on_nodes.ports import ModuleLink
+from corral.controller.modules_on_nodes.session_port import ModuleLink
 from corral.domain.events import Cursor, EventType
 from corral.domain.short_lists import short_list
 from corral.errors import Code, CorralError, Rejected

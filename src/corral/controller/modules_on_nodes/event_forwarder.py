@@ -17,13 +17,13 @@ import structlog
 from corral.controller.events.hub import EventHub
 from corral.controller.events.reader import RETRY_SECONDS, EventReader
 from corral.controller.events.wakeup import Wakeup
-from corral.controller.modules_on_nodes.bridge_frames import (
+from corral.controller.modules_on_nodes.event_frames import (
     EventFrames,
     missed_frame,
     position_frame,
 )
 from corral.controller.modules_on_nodes.outbox_room import has_room, room
-from corral.controller.modules_on_nodes.ports import ModuleLink
+from corral.controller.modules_on_nodes.session_port import ModuleLink
 from corral.controller.modules_on_nodes.wanted_names import WantedNames
 from corral.domain.events import Cursor, Event, EventType, MissedEvents
 from corral.errors import CorralError
