@@ -1,16 +1,20 @@
-"""Programs and extensions: where they may come from, and which file they become."""
+"""Programs and extensions: where they may come from, and which file they become.
+
+The catalog: the programs that groups name by platform and version.
+"""
 
 from __future__ import annotations
 
+import datetime as dt
 import posixpath
 import re
 import urllib.parse
 from typing import Final
 
-from corral.domain.catalog import CatalogRecord
 from corral.domain.file_paths import check_path
-from corral.domain.group_files import ArtifactSpec
+from corral.domain.group_files import ArtifactSpec, Category, ConfigFormat
 from corral.domain.ids import checked_name
+from corral.domain.records import Record
 from corral.domain.spec import invalid
 from corral.errors import Code, Rejected
 
@@ -128,3 +132,26 @@ def _url_problem(url: str) -> str:
     if not parts.hostname:
         return "the URL has no host"
     return "port 0 is none" if port == 0 else ""
+
+
+class CatalogRecord(Record, frozen=True, kw_only=True):
+    """One program, at a URL or uploaded. Its id is `PLATFORM/VERSION`."""
+
+    platform: str
+    version: str
+    file: str
+    """Its file name."""
+    url: str = ""
+    """Empty: it was uploaded, and nodes fetch it from the controller by its digest."""
+    sha256: str
+    size: int = 0
+    """0: not known yet."""
+    category: Category = Category.NONE
+    config_format: ConfigFormat = ConfigFormat.NONE
+    description: str = ""
+    created_at: dt.datetime
+    updated_at: dt.datetime
+
+    @property
+    def id(self) -> str:
+        return f"{self.platform}/{self.version}"

@@ -7,8 +7,7 @@ from typing import Final, Protocol
 
 import msgspec
 
-from corral.domain.artifacts import file_of
-from corral.domain.catalog import CatalogRecord
+from corral.domain.artifacts import CatalogRecord, file_of
 from corral.domain.decisions import Alternative
 from corral.domain.extension_places import Candidate, place_extensions
 from corral.domain.file_paths import check_path

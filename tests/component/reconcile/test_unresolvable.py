@@ -10,7 +10,7 @@ from pretend_node import TRANSIENT, S, refuse
 from corral.cli.failure import Refused
 from corral.controller.distribution.artifact_catalog import put_entry
 from corral.controller.state.collections import CATALOG, PLANS
-from corral.domain.catalog import CatalogRecord
+from corral.domain.artifacts import CatalogRecord
 from corral.domain.instance_records import PlanRecord
 from corral.testing.waiting import eventually
 from corral.wire.v1 import instance_pb2 as wire

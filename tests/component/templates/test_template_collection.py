@@ -19,7 +19,7 @@ from corral.controller.templates import template_changes as changes
 from corral.controller.templates.archive_import import Intake
 from corral.controller.templates.content_gc import PATIENCE, BlobCollector, Collected
 from corral.controller.templates.library import TemplateLibrary
-from corral.domain.catalog import CatalogRecord
+from corral.domain.artifacts import CatalogRecord
 from corral.domain.groups import GroupSpec
 from corral.domain.ids import Epoch, GroupName
 from corral.domain.module_manifest import Extension, ExtensionVariant, Manifest

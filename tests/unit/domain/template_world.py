@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import hashlib
 
-from corral.domain.catalog import CatalogRecord
+from corral.domain.artifacts import CatalogRecord
 from corral.domain.group_files import Category, ConfigFormat
 from corral.domain.groups import GroupSpec
 from corral.domain.module_extensions import ExtensionPackage

@@ -12,8 +12,7 @@ from corral.controller.instances.plan_use import plans_in_use
 from corral.controller.state.cluster_state import ClusterState
 from corral.controller.state.collections import CATALOG
 from corral.controller.state.ledger import Step
-from corral.domain.artifacts import check_url, shown_url
-from corral.domain.catalog import CatalogRecord
+from corral.domain.artifacts import CatalogRecord, check_url, shown_url
 from corral.domain.events import Draft, EventType
 from corral.domain.file_paths import check_path
 from corral.domain.group_files import ArtifactSpec

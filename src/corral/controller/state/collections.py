@@ -6,7 +6,7 @@ from typing import Final, Generic, TypeVar
 
 import msgspec
 
-from corral.domain.catalog import CatalogRecord
+from corral.domain.artifacts import CatalogRecord
 from corral.domain.instance_records import (
     CrashRecord,
     DecisionRecord,

@@ -16,8 +16,7 @@ from corral.controller.http.resources.template_files import file_limit
 from corral.controller.http.route_table import Describe, Mutate, Read, Route, Upload
 from corral.controller.state.cluster_state import ClusterState, Stored
 from corral.controller.state.mutations import Mutation
-from corral.domain.artifacts import shown_url
-from corral.domain.catalog import CatalogRecord
+from corral.domain.artifacts import CatalogRecord, shown_url
 from corral.domain.group_files import Category, ConfigFormat
 from corral.domain.permissions import Permission
 from corral.errors import Code, Rejected
