@@ -3,11 +3,25 @@
 The order is total: missing, null, false, true, numbers, texts, arrays, objects. Numbers compare by what
 they are worth, whether written as 1 or 1.0; texts by code points; arrays element by element; objects as
 the sorted list of their keys and values.
+
+Texts that sort as the values do from which they were made: the keys of a module's indexes.
+
+A store compares ids by code points. The key of a value is built so that this order is the order of values
+(`corral.domain.document_values`), that equal values have equal keys, and that no key begins another one.
+So keys of several fields can simply be written one after the other.
+
+A key of many characters is cut, and a digest of the whole is added: entries with a cut key are found where
+the whole key would be, and two of them are equal only if the values are, but among each other their order
+says nothing.
 """
 
 from __future__ import annotations
 
+import hashlib
+from collections.abc import Sequence
 from typing import Any, Final
+
+import msgspec
 
 from corral.domain.nesting import MAX_DEPTH
 from corral.errors import Code, Rejected
@@ -133,3 +147,99 @@ def check_number(value: float, *, what: str) -> None:
 
 def invalid(message: str, *, hint: str | None = None) -> Rejected:
     return Rejected(Code.QUERY_INVALID, message, hint=hint)
+
+
+KEY_LENGTH: Final = 200
+"""Characters. PostgreSQL takes about 2,700 bytes in an index; a character has up to four."""
+
+_END: Final = "\x01"
+"""Ends texts, arrays and objects, so that what is shorter comes first."""
+_ESCAPES: Final = str.maketrans({"\x00": "\x02\x01", "\x01": "\x02\x02", "\x02": "\x02\x03"})
+_CUT: Final = "\x01#"
+_OWNER: Final = "!"
+"""Between the key and what tells entries of equal keys apart. Lower than every tag."""
+_ABOVE: Final = ":"
+"""Higher than everything that may follow a key or a part of one."""
+
+_BIAS: Final = 2048
+_FRACTION_BITS: Final = 64
+_COMPLEMENT: Final = str.maketrans("0123456789abcdef", "fedcba9876543210")
+
+
+def key_of(value: Any) -> str:
+    """The key of one value, however long. Its first character is the value's rank."""
+    kind = rank(value)
+    tag = str(kind)
+    if kind == RANK_BOOLEAN:
+        return tag + ("1" if value else "0")
+    if kind == RANK_NUMBER:
+        return tag + _number(value)
+    if kind == RANK_TEXT:
+        return tag + _text(value)
+    if kind == RANK_ARRAY:
+        return tag + "".join(map(key_of, value)) + _END
+    if kind == RANK_OBJECT:
+        return tag + "".join("0" + _text(key) + key_of(value[key]) for key in sorted(value)) + _END
+    return tag
+
+
+def entry_id(key: str, owner: str) -> str:
+    """The id of an index entry. An index that allows a key only once leaves the owner empty."""
+    return cut(key) + _OWNER + owner
+
+
+def cut(key: str) -> str:
+    return key if len(key) <= KEY_LENGTH else key[:KEY_LENGTH] + _CUT + _digest(key)
+
+
+def is_cut(key: str) -> bool:
+    return len(key) > KEY_LENGTH
+
+
+class KeyRange(msgspec.Struct, frozen=True):
+    """Entries between two bounds, neither included: `after` and `before` of a scan."""
+
+    after: str
+    before: str | None = None
+
+
+def range_of_prefix(values: Sequence[Any]) -> KeyRange:
+    """All entries whose first fields are these values; perhaps some more, when the key is cut."""
+    prefix = "".join(map(key_of, values))
+    return KeyRange(prefix[:KEY_LENGTH], _upper(prefix + _ABOVE))
+
+
+def range_between(values: Sequence[Any], kind: int, *, low: Any = MISSING, high: Any = MISSING) -> KeyRange:
+    """Entries whose first fields are these values and whose next one is of this rank, within `low` and
+    `high`, both included, where they are given; perhaps some more, when a key is cut."""
+    prefix = "".join(map(key_of, values))
+    lower = prefix + (str(kind) if low is MISSING else key_of(low))
+    upper = prefix + (str(kind + 1) if high is MISSING else key_of(high) + _ABOVE)
+    return KeyRange(lower[:KEY_LENGTH], _upper(upper))
+
+
+def _upper(bound: str) -> str:
+    return bound if len(bound) <= KEY_LENGTH else bound[:KEY_LENGTH] + _ABOVE
+
+
+def _digest(key: str) -> str:
+    return hashlib.sha256(key.encode("utf-8", "surrogatepass")).hexdigest()[:40]
+
+
+def _text(value: str) -> str:
+    return value.translate(_ESCAPES) + _END
+
+
+def _number(value: float) -> str:
+    """Sign, exponent and fraction of the exact binary value: the same digits for 1 and 1.0."""
+    if value == 0:
+        return "1"
+    numerator, denominator = abs(value).as_integer_ratio()
+    bits = numerator.bit_length()
+    exponent = bits - denominator.bit_length()  # exact, for the denominator is a power of two
+    shift = _FRACTION_BITS + 1 - bits
+    # To the right nothing is lost: so large a number is a float, and ends in zeros.
+    mantissa = numerator << shift if shift >= 0 else numerator >> -shift
+    fraction = mantissa - (1 << _FRACTION_BITS)
+    digits = f"{exponent + _BIAS:03x}{fraction:016x}"
+    return "2" + digits if value > 0 else "0" + digits.translate(_COMPLEMENT)

@@ -8,16 +8,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from corral.domain.document_keys import (
+from corral.domain.document_values import (
     KEY_LENGTH,
+    MISSING,
     cut,
     entry_id,
     is_cut,
     key_of,
+    order,
     range_between,
     range_of_prefix,
+    rank,
+    same,
 )
-from corral.domain.document_values import MISSING, order, rank, same
 
 QUIET = settings(max_examples=400, deadline=None, derandomize=True, database=None)
 

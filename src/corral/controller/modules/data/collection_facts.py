@@ -13,8 +13,7 @@ import msgspec
 
 from corral.controller.modules.data.spaces import USAGE, Space
 from corral.domain.document_filters import field_of
-from corral.domain.document_keys import entry_id, is_cut, key_of
-from corral.domain.document_values import MISSING, Path
+from corral.domain.document_values import MISSING, Path, entry_id, is_cut, key_of
 from corral.store.port import ABSENT, Document, Put, ReadEngine
 
 ROW: Final = 64

@@ -13,8 +13,7 @@ from corral.controller.modules.data.evaluation import Evaluation, Hit, Place, pl
 from corral.controller.modules.data.query_plan import ByIds, Plan, Sort, Walk, plan, resumed
 from corral.controller.modules.data.spaces import Space, is_id
 from corral.domain.document_filters import Filter
-from corral.domain.document_keys import KeyRange
-from corral.domain.document_values import MISSING, check_value, invalid
+from corral.domain.document_values import MISSING, KeyRange, check_value, invalid
 from corral.store.port import Document, ReadEngine
 
 MAX_SKIP: Final = 10_000

@@ -15,8 +15,17 @@ import msgspec
 from corral.controller.modules.data.collection_facts import IndexFacts
 from corral.controller.modules.data.spaces import is_id
 from corral.domain.document_filters import ID_PATH, Compare, Filter, OneOf, conjuncts
-from corral.domain.document_keys import KeyRange, range_between, range_of_prefix
-from corral.domain.document_values import MISSING, Path, invalid, order, parse_path, rank
+from corral.domain.document_values import (
+    MISSING,
+    KeyRange,
+    Path,
+    invalid,
+    order,
+    parse_path,
+    range_between,
+    range_of_prefix,
+    rank,
+)
 
 MAX_SORT_FIELDS: Final = 8
 _MAX_RANGES: Final = 50
