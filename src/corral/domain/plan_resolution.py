@@ -9,13 +9,19 @@ import msgspec
 
 from corral.domain.artifacts import CatalogRecord, file_of
 from corral.domain.decisions import Alternative
-from corral.domain.extension_places import Candidate, place_extensions
 from corral.domain.file_paths import check_path
 from corral.domain.group_file_checks import install_directory
 from corral.domain.group_files import ArtifactSpec, Category, ConfigFormat, ExtensionSpec
 from corral.domain.groups import GroupSpec, RestartSpec
 from corral.domain.instance_records import PlanRecord
-from corral.domain.module_extensions import ExtensionPackage, Program, added_extensions, requested_extension
+from corral.domain.module_extensions import (
+    Candidate,
+    ExtensionPackage,
+    Program,
+    added_extensions,
+    place_extensions,
+    requested_extension,
+)
 from corral.domain.plans import (
     Plan,
     PlanArtifact,
