@@ -3,6 +3,8 @@
 A path is relative and written with `/`. A glob is anchored at the root of the tree: `*`, `?` and `[…]` stay
 within a part, `**` as a part stands for any number of parts. What matches a directory matches everything
 beneath it; with a `/` at its end only that.
+
+How much of an instance's files is told at a time. Both sides of the link keep to it.
 """
 
 from __future__ import annotations
@@ -11,7 +13,7 @@ import functools
 from collections.abc import Iterable
 from typing import Any, Final
 
-import re2  # type: ignore[import-untyped]  # the package has no stubs
+import re2
 
 from corral.errors import Code, Rejected
 
@@ -187,3 +189,17 @@ def _class(members: str) -> str:
 
 def _span(low: int, high: int) -> str:
     return f"\\x{{{low:x}}}-\\x{{{high:x}}}"
+
+
+DEFAULT_ENTRIES: Final = 1_000
+MOST_ENTRIES: Final = 10_000
+DEEPEST: Final = 32
+"""Directories within each other that a walk goes into."""
+DEFAULT_BYTES: Final = 64 * 1024
+MOST_BYTES: Final = 256 * 1024
+"""Of one answer, be it a listing or content: it travels between heartbeats."""
+
+
+def bounded(wanted: int, *, default: int, most: int) -> int:
+    """What is asked for as far as it is given; nothing, or nonsense, stands for the default."""
+    return min(wanted, most) if wanted > 0 else default

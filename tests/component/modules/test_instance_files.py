@@ -16,7 +16,7 @@ from small_modules import archive
 
 from corral.controller.distribution.instance_files import MAX_WAITING
 from corral.daemon.orders.file_orders import FileOrders
-from corral.domain.file_bounds import MOST_BYTES, MOST_ENTRIES
+from corral.domain.file_paths import MOST_BYTES, MOST_ENTRIES
 from corral.domain.ids import NodeId
 from corral.domain.module_phases import ModulePhase
 from corral.errors import Code, CorralError

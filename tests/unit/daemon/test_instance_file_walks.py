@@ -11,7 +11,7 @@ import pytest
 
 from corral.daemon.orders.instance_files import Walk, WalkBounds, read_part
 from corral.daemon.prepare.abort import Abort, Aborted
-from corral.domain.file_bounds import DEEPEST, DEFAULT_BYTES, DEFAULT_ENTRIES, MOST_BYTES
+from corral.domain.file_paths import DEEPEST, DEFAULT_BYTES, DEFAULT_ENTRIES, MOST_BYTES
 from corral.errors import Code, CorralError, Rejected
 from corral.system.clock import SystemClock
 

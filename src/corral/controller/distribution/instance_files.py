@@ -13,8 +13,7 @@ import msgspec
 from corral.controller.distribution.ports import offline
 from corral.controller.sessions.node_answers import answer_of, dismiss
 from corral.controller.sessions.node_links import NodeLink, NodeLinks
-from corral.domain.file_bounds import MOST_BYTES, MOST_ENTRIES
-from corral.domain.file_paths import check_path
+from corral.domain.file_paths import MOST_BYTES, MOST_ENTRIES, check_path
 from corral.domain.ids import NodeId
 from corral.domain.instance_records import InstanceRecord
 from corral.domain.spec import invalid

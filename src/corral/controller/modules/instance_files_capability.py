@@ -8,7 +8,7 @@ from typing import Final, Protocol, TypeVar
 import msgspec
 
 from corral.controller.distribution.instance_files import FileListing, FilePart
-from corral.domain.file_bounds import DEFAULT_BYTES, DEFAULT_ENTRIES
+from corral.domain.file_paths import DEFAULT_BYTES, DEFAULT_ENTRIES
 from corral.errors import Code, Rejected
 from corral.modules.capabilities.capability_calls import BuiltInMethod, Consumer
 from corral.sdk.instance_files import INSTANCE_FILES, FileEntry

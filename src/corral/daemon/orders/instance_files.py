@@ -17,15 +17,15 @@ from typing import Final
 import msgspec
 
 from corral.daemon.prepare.abort import Abort
-from corral.domain.file_bounds import (
+from corral.domain.file_paths import (
     DEEPEST,
     DEFAULT_BYTES,
     DEFAULT_ENTRIES,
     MOST_BYTES,
     MOST_ENTRIES,
     bounded,
+    check_path,
 )
-from corral.domain.file_paths import check_path
 from corral.errors import Code, Rejected, Retryable
 from corral.system.clock import Clock
 from corral.system.trees.entries import DIRECTORY, directory_beneath, open_beneath, open_tree

@@ -19,8 +19,14 @@ from corral.controller.state.mutations import Mutation
 from corral.controller.templates import template_changes as changes
 from corral.controller.templates.library import TemplateLibrary
 from corral.domain.events import Draft, EventType
-from corral.domain.file_bounds import DEFAULT_BYTES, DEFAULT_ENTRIES, MOST_BYTES, MOST_ENTRIES
-from corral.domain.file_paths import PATH_MAX, check_glob
+from corral.domain.file_paths import (
+    DEFAULT_BYTES,
+    DEFAULT_ENTRIES,
+    MOST_BYTES,
+    MOST_ENTRIES,
+    PATH_MAX,
+    check_glob,
+)
 from corral.domain.ids import MAX_COUNTER
 from corral.domain.permissions import Permission
 from corral.domain.plans import Plan, read_plan
